@@ -73,7 +73,7 @@ def test_unknown_variable_names_the_nearest(dataset):
     with pytest.raises(ConfigError, match=r"'u' .*U, V"):
         get_field(dataset, "u")
     temperature = dataset.rename(U="temperature")
-    with pytest.raises(ConfigError, match="try temperature"):
+    with pytest.raises(ConfigError, match="did you mean temperature"):
         get_field(temperature, "temprature")
     with pytest.raises(ConfigError, match="no fields"):
         get_field(dataset[[]], "U")

@@ -97,7 +97,7 @@ def test_the_command_draws_the_table_of_a_sweep(tmp_path):
     path.write_text(json.dumps(swept(F=[1, 2])))
     assert draw(str(path)) == [tmp_path / "sweep_figures.png"]  # sweep.png is the contact sheet
     draw(str(path), ["V_max"], output=str(tmp_path / "one.png"))
-    with pytest.raises(ConfigError, match=r"'V_mex' is not in the sweep, which has .*; try V_max"):
+    with pytest.raises(ConfigError, match=r"'V_mex' is not in the sweep, which has .*; did you mean V_max"):
         draw(str(path), ["V_mex"])
     with pytest.raises(ConfigError, match="the table of a sweep, for which --pdf has no meaning"):
         draw(str(path), pdf=True)

@@ -34,7 +34,7 @@ def test_command_draws_time_series(tmp_path):
     assert draw(str(path)) == [tmp_path / "series.csv.png"]
     assert draw(str(path), ["energy"], output=str(tmp_path / "e.svg")) == [tmp_path / "e.svg"]
     assert (tmp_path / "e.svg").stat().st_size > 1000
-    with pytest.raises(ConfigError, match=r"'enstropy' is not in .*; try enstrophy"):
+    with pytest.raises(ConfigError, match=r"'enstropy' is not in .*; did you mean enstrophy"):
         draw(str(path), ["enstropy"])
     with pytest.raises(ConfigError, match="is a time series, for which --pdf has no meaning"):
         draw(str(path), pdf=True)

@@ -202,6 +202,15 @@ WRONG_FILES = [
         "writers_at_once. Did you mean 'every'?",
     ),
     (
+        GOOD + "path = 'x'\n",  # a key of several tables
+        'grid.path in case.toml:6: got "x"; need a known key of [grid]: shape, boundary, process_grid, cell_size.',
+    ),
+    (
+        GOOD + "[output]\nscale = 2\n",  # like 'shape' of [grid], but not enough
+        "output.scale in case.toml:7: got 2; need a known key of [output]: path, every, initial, variables, "
+        "compression, series, series_every.",
+    ),
+    (
         GOOD + "qqq = 'x'\n",
         'grid.qqq in case.toml:6: got "x"; need a known key of [grid]: shape, boundary, process_grid, cell_size.',
     ),
@@ -377,3 +386,33 @@ def test_loading_needs_neither_mpi_nor_a_compiler() -> None:
     Path("case.toml").write_text(GOOD)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentences"),
+    [
+        (
+            ["output.path=."],
+            [
+                'output.path in --set: got "."; need a path that does not hold checkpoint.path = "checkpoints".'
+            ],
+        ),
+        (
+            ["output.path=x", "checkpoint.path=x.run.json"],
+            [
+                'output.path in --set: got "x"; need a path whose report, x.run.json, is outside checkpoint.path = '
+                '"x.run.json".'
+            ],
+        ),
+        (
+            ["output.path=x", "checkpoint.path=x/c"],
+            ['checkpoint.path in --set: got "x/c"; need a path outside output.path = "x".'],
+        ),
+        (
+            ["output.path=x", "checkpoint.path=x"],
+            ['checkpoint.path in --set: got "x"; need another path than output.path.'],
+        ),
+    ],
+)
+def test_of_two_paths_the_one_at_fault_is_blamed_and_the_other_named(overrides, sentences) -> None:
+    assert message(GOOD, *overrides).splitlines() == sentences

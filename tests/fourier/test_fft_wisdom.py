@@ -108,8 +108,8 @@ def test_damaged_wisdom_costs_a_remark(damage: str, remarks: pytest.LogCaptureFi
     path.write_bytes({"cut": whole[:-40], "garbage": b"\xff" * 100, "empty": b"", "number": large}[damage])
     pyfftw.forget_wisdom()
     load_wisdom()
-    assert "double.wisdom" in remarks.text
-    assert "measured again" in remarks.text
+    load_wisdom()
+    assert remarks.text.count("double.wisdom") == remarks.text.count("measured again") == 1
     make(24, "wisdom-only", "c8")
     with pytest.raises(ConfigError):
         make(24, "wisdom-only")

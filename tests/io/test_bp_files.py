@@ -63,6 +63,19 @@ def test_a_missing_or_empty_file_is_named(path, name, emptied):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("content", [b"", bytes(40)], ids=["empty", "zeros"])
+def test_an_index_without_a_header_is_of_a_run_that_wrote_no_step(path, content):
+    """ADIOS2 leaves 40 zeros where a run ends by an error before its first output."""
+    for file in path.iterdir():
+        file.write_bytes(b"")
+    (path / "md.idx").write_bytes(content)
+    with pytest.raises(
+        OutputError, match="holds no whole output step: its run has not reached the first, or ended"
+    ):
+        BPReader(path)
+    assert bp_files.holds_nothing(path)
+
+
 CUT = """
     import shutil, sys, warnings
     from pathlib import Path

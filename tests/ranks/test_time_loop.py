@@ -143,6 +143,13 @@ def test_a_diverged_run_gives_the_advice_of_its_model(comm, folder, monkeypatch)
     assert str(caught.value).endswith("checkpoint_00000005); try another toy")
 
 
+def test_a_run_that_checks_every_step_says_at_which_it_diverged(comm, folder, monkeypatch):
+    case = decay_case(folder)
+    case = case.model_copy(update={"run": case.run.model_copy(update={"check_every": 1})})
+    with pytest.raises(DivergedError, match="stopped being finite at step 9: u somewhere at step 9;"):
+        run(comm, monkeypatch, case, Decay(spoil_at=9))
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_device_lost_in_a_step_ends_the_run_with_the_last_checkpoint(comm, folder, monkeypatch, kept):
     model = Decay(crash_at=9 if kept else 3)

@@ -5,13 +5,13 @@ them. Nothing is read here but by `slabs`: the other functions narrow a lazy obj
 """
 
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from ridgeline.config.check import did_you_mean
 from ridgeline.runtime.errors import ConfigError
 
 Data = TypeVar("Data", xr.Dataset, xr.DataArray)
@@ -37,10 +37,9 @@ def get_field(dataset: xr.Dataset, variable: str) -> xr.DataArray:
     """
     names = field_names(dataset)
     if variable not in names:
-        nearest = get_close_matches(variable, names, n=1, cutoff=0.1) or names[:1]
-        hint = f"; try {nearest[0]}" if nearest else ""
         raise ConfigError(
-            f"variable = '{variable}' is not in the data set, which has {', '.join(names) or 'no fields'}{hint}"
+            f"variable = '{variable}' is not in the data set, which has {', '.join(names) or 'no fields'}"
+            f"{did_you_mean(variable, names)}"
         )
     return dataset[variable]
 

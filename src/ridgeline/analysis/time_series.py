@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from ridgeline.analysis.plot import blank_figure, label_decades, on_page, panels
 from ridgeline.analysis.shades import ROUNDING, family_of, is_component
+from ridgeline.config.check import did_you_mean
 from ridgeline.io.stored_reports import read_report
 from ridgeline.runtime.errors import ConfigError, OutputError
 
@@ -126,9 +126,8 @@ def chosen_columns(
     found = [column for name in names for column in ([name] if name in known else _forces(name, known))]
     for name in names:
         if name not in known and not _forces(name, known):
-            nearest = get_close_matches(name, known, n=1, cutoff=0.1) or known[:1]
             raise ConfigError(
-                f"variable = '{name}' is not in {what}, which has {', '.join(known)}; try {nearest[0]}"
+                f"variable = '{name}' is not in {what}, which has {', '.join(known)}{did_you_mean(name, known)}"
             )
     if names:
         return on_page(found, page)

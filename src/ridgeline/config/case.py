@@ -11,6 +11,7 @@ from ridgeline.config.fields import Checked, Problem, toml
 from ridgeline.config.sections import AnyGridSection, CheckpointSection, OutputSection, RunSection
 from ridgeline.config.size_law import GlobalGrid, SizeLaw
 
+REPORT = "the run report"  # beside the keys of settings that name paths
 Plain = str | int | float | bool | list[Any]
 
 
@@ -50,7 +51,7 @@ class AnyCase(Checked):
     def all_problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break, of the model and of all models."""
         yield from self.problems()
-        yield from overlaps(self.written() | {"output.path (its report)": self.report_path()})
+        yield from overlaps(self.written() | {REPORT: self.report_path()})
 
     def remarks(self) -> Iterator[str]:
         """Yield what people should know of these values: `ridgeline check` and the header of a run say it."""
@@ -93,16 +94,26 @@ class AnyCase(Checked):
 
 
 def overlaps(paths: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield a problem for each path that is another one or lies in it. paths: by their keys; links are followed."""
+    """Yield a problem for each path that is another one or lies in it. paths: by their keys; links are followed.
+
+    Of two paths the inner one is at fault, unless the outer one is the folder that the run starts in or holds it.
+    """
     real = {key: os.path.realpath(path) for key, path in paths.items()}
+    here = os.path.realpath(".")
     for (first, a), (second, b) in combinations(real.items(), 2):
         common = os.path.commonpath([a, b])
-        if a == b:
-            yield Problem(second.split()[0], f"another path than {first}")
-        elif common == a:
-            yield Problem(second.split()[0], f"a path outside {first} = {toml(paths[first])}")
-        elif common == b:
-            yield Problem(first.split()[0], f"a path outside {second} = {toml(paths[second])}")
+        if common not in (a, b):
+            continue
+        outer, inner = (first, second) if common == a else (second, first)
+        shown = {key: f"{key} = {toml(paths[key])}" for key in (outer, inner)}
+        if os.path.commonpath([here, common]) == common:
+            yield Problem(outer, f"a path that does not hold {shown[inner]}")
+        elif inner == REPORT:
+            yield Problem("output.path", f"a path whose report, {paths[inner]}, is outside {shown[outer]}")
+        elif a == b:
+            yield Problem(inner, f"another path than {outer}")
+        else:
+            yield Problem(inner, f"a path outside {shown[outer]}")
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, Plain]]:

@@ -4,7 +4,8 @@ Every fault is found in one go. A sentence names the key, the place it was writt
 allowed, and the nearest valid key.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -29,6 +30,8 @@ from ridgeline.runtime.errors import ConfigError
 Table = Mapping[str, Any]
 MOST_DEPTH = 20  # of tables and lists in a settings file
 MOST_FAULTS, MOST_LETTERS = 100, 2000  # that are shown, and of one of them
+ALIKE = 0.6  # how like a word must be to be meant: difflib's ratio
+ALIKE_ELSEWHERE = 0.8  # in another table
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -71,23 +74,32 @@ def all_faults(sentences: list[str]) -> ConfigError:
     return ConfigError("\n".join([*shown, f"... and {more} more faults"] if more else shown))
 
 
-def nearest(word: str, known: list[str]) -> str | None:
+def nearest(word: str, known: Sequence[str], alike: float = ALIKE) -> str | None:
     """Return the known word that is most like `word`, whatever its case, or None."""
     word = word[:100]  # longer ones are like nothing
     lower = {candidate.lower(): candidate for candidate in reversed(known)}
-    found = get_close_matches(word.lower(), lower, n=1)
+    found = get_close_matches(word.lower(), lower, n=1, cutoff=alike)
     return lower[found[0]] if found else None
 
 
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """Return the end of a sentence that suggests the known word most like `word`, "" if there is none."""
+    near = nearest(word, known)
+    return f"; did you mean {near}?" if near else ""
+
+
 def nearest_key(section: str, key: str, keys: list[str]) -> str | None:
-    """Return the valid key of the schema most like section.key, in its own section first, or None."""
+    """Return the valid key of the schema most like section.key, or None.
+
+    Its own section comes first. Elsewhere a key must be more alike, and in one section only: `path` is in most.
+    """
     prefix = f"{section}."
     inside = [name.removeprefix(prefix) for name in keys if section and name.startswith(prefix)]
     if near := nearest(key, inside):
         return f"{section}.{near}"
-    names = [name.rpartition(".")[2] for name in keys]
-    near = key if key in names else nearest(key, names)
-    return keys[names.index(near)] if near else None
+    homes = Counter(name.rpartition(".")[2] for name in keys)
+    near = key if key in homes else nearest(key, list(homes), ALIKE_ELSEWHERE)
+    return next(name for name in keys if name.rpartition(".")[2] == near) if homes[near] == 1 else None
 
 
 def broken_fields(

@@ -140,8 +140,10 @@ def intact_index(path: Path) -> tuple[Index, str | None]:
             f"no data set at {path}: found {describe(path)} where a folder with {INDEX} should be{there}"
         )
     raw = bp_sums.bytes_of(path / INDEX)
-    if not raw:
-        return Index((), 0), None  # created, nothing written yet
+    if len(raw) < _HEADER_SIZE and not any(raw):
+        return Index(
+            (), 0
+        ), None  # created, nothing written yet; ADIOS2 leaves a part of zeros if a run fails then
     if len(raw) < _HEADER_SIZE or raw[_ENDIAN_AT] != 0 or raw[_VERSION_AT] != 5:
         raise OutputError(
             f"{path} is not a little-endian BP5 data set: its {INDEX} has another header; "
@@ -250,7 +252,9 @@ def readable(path: Path, steps: int | None = None) -> Readable:
     check(path, index)
     found = len(index.steps)
     if not found:
-        raise OutputError(f"the data set {path} holds no whole output step yet; wait for the first")
+        raise OutputError(
+            f"the data set {path} holds no whole output step: its run has not reached the first, or ended before it"
+        )
     if steps is not None and not 1 <= steps <= found:
         raise OutputError(f"the data set {path} holds {found} whole output steps, so it has no first {steps}")
     if not verified:

@@ -130,9 +130,10 @@ class TimeLoop:
         if where is None:
             self._checked = step
             return
+        first = self._checked + 1
+        when = f"at step {step}" if first == step else f"between step {first} and step {step}"
         raise DivergedError(
-            f"the fields stopped being finite between step {self._checked + 1} and step {step}: {where} at step "
-            f"{step}; {self._kept()}; {self.model.advice}"
+            f"the fields stopped being finite {when}: {where} at step {step}; {self._kept()}; {self.model.advice}"
         )
 
     def _kept(self) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.config.check import did_you_mean
 from ridgeline.models.turbulence.gradients import enstrophy_field, strain_square_field
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.models.turbulence.pressure import products
@@ -57,7 +57,6 @@ def output_field(
         pressure = products(comm, fields, passes, flow.waves).pressure
         return passes.to_host(passes.to_points(pressure))
     known = output_names(len(fields) - 3)
-    nearest = get_close_matches(name, known, n=1, cutoff=0.1)[:1] or known[:1]
     raise ConfigError(
-        f"output.variables names '{name}'; a run can write {', '.join(known)}; try {nearest[0]}"
+        f"output.variables names '{name}'; a run can write {', '.join(known)}{did_you_mean(name, known)}"
     )

@@ -22,10 +22,10 @@ Floats = NDArray[np.float64]
 
 
 def check_baseline(measurements: Measurements, baseline: Measurements) -> None:
-    """Raise ConfigError if the baseline is of another machine; the sentence says what differs."""
+    """Raise ConfigError, which says what differs, if the baseline is of another machine or of other options."""
     differing = [
-        f"{key} is {measurements.machine.get(key)!r} here and {baseline.machine.get(key)!r} there"
-        for key in sorted({*measurements.machine, *baseline.machine})
+        f"{key} is {_shown(measurements.machine.get(key))} here and {_shown(baseline.machine.get(key))} there"
+        for key in sorted({*measurements.machine, *baseline.machine} - {"quick"})
         if measurements.machine.get(key) != baseline.machine.get(key)
     ]
     if not set(measurements.nodes) & set(baseline.nodes):
@@ -35,6 +35,17 @@ def check_baseline(measurements: Measurements, baseline: Measurements) -> None:
             f"the baseline is of another machine: {'; '.join(differing)}; choose one of this machine, or store "
             "a new one with --save-baseline"
         )
+    if measurements.machine.get("quick") != baseline.machine.get("quick"):
+        with_it = "with" if baseline.machine.get("quick") else "without"
+        raise ConfigError(
+            f"the baseline was stored {with_it} --quick, and what differs in that cannot be compared; validate "
+            f"{with_it} --quick, or store a new baseline with --save-baseline"
+        )
+
+
+def _shown(value: Any) -> str:
+    """Return a value, or the values of a list, as people write them."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def compare_with_baseline(
