@@ -5,6 +5,7 @@ offer by name come from `cuda_simulator` instead of from inline PTX. Import this
 is at hand; `runtime.devices` says whether it is.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numba.cuda.core import config
 
 from ridgeline.jit import cuda_simulator
 from ridgeline.jit.kernel_cache import keep_kernels
+from ridgeline.jit.kernel_errors import compile_or_explain
 from ridgeline.runtime.device_errors import explain_status
 from ridgeline.runtime.devices import simulated
 from ridgeline.runtime.errors import DeviceError
@@ -48,6 +50,7 @@ def kernel(threads, blocks=1):
     def declare(function):
         dispatcher = cuda.jit(launch_bounds=(threads, blocks))(function)
         keep_kernels(dispatcher, CUDACache, dumps)
+        dispatcher.compile = partial(compile_or_explain, dispatcher.py_func, dispatcher.compile)
         return dispatcher
 
     return declare

@@ -11,6 +11,7 @@ dispatcher: a call costs nothing more.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
 from ridgeline.jit.kernel_cache import keep_kernels
+from ridgeline.jit.kernel_errors import compile_or_explain
 
 # A function that only kernels call: compiled into each of them. Options as for `kernel`, and inline="always".
 subroutine = njit
@@ -39,13 +41,15 @@ def kernel(signature: Callable[..., tuple[Any, ...]] | tuple[Any, ...], **option
         A tuple is compiled at once, and the kernel takes no others: for factories, which are asked for one kernel.
     options: those of numba.njit, such as nogil, parallel, error_model, fastmath.
 
-    Raises TypeError if the function closes over a value whose text is not the same in every process, such as a
-    list: what it closes over is part of its key in the cache (`kernel_cache.text_of`).
+    A kernel that cannot be compiled raises KernelError. Raises TypeError if the function closes over a value whose
+    text is not the same in every process, such as a list: what it closes over is part of its key in the cache
+    (`kernel_cache.text_of`).
     """
 
     def declare(function: Callable[..., Any]) -> Any:
         dispatcher = njit(**options)(function)
         keep_kernels(dispatcher, FunctionCache, dumps)
+        dispatcher.compile = partial(compile_or_explain, function, dispatcher.compile)
         dispatcher.declared = signature
         if not callable(signature):
             dispatcher.compile(signature)

@@ -53,6 +53,10 @@ class DeviceError(RidgelineError):
     exit_code = 8
 
 
+class KernelError(RidgelineError):
+    """A function cannot be compiled as it is written; the message gives the kernel, file and line."""
+
+
 class VerificationError(RidgelineError):
     """What arrived, or was computed, is not what it must be: memory, processor or network is at fault."""
 
