@@ -44,7 +44,7 @@ def choose_process_grid(shape_global: Triple, n_ranks: int, ghost: int = 1) -> T
         least = f"{ghost} cells in each direction" if ghost > 1 else "one cell"
         raise DecompositionError(
             f"cannot cut grid.shape = {list(shape_global)} into {n_ranks} blocks of at least {least}; "
-            f"use a larger grid or fewer ranks (-n)"
+            f"use a larger grid or fewer ranks"
         )
     return min(fitting, key=lambda grid: (exchange_cost(shape_global, grid), grid[2], grid[1]))
 
@@ -56,7 +56,7 @@ def check_process_grid(shape_global: Triple, process_grid: Triple, n_ranks: int)
         choices = ", ".join(str(list(g)) for g in factorizations(n_ranks))
         raise DecompositionError(
             f"grid.process_grid = {list(process_grid)} has {blocks} blocks but the run has {n_ranks} ranks; "
-            f'use -n {blocks}, process_grid = "auto", or one of {choices}'
+            f'use {blocks} ranks, process_grid = "auto", or one of {choices}'
         )
     for axis, n, p in zip("zyx", shape_global, process_grid):
         if p > n:

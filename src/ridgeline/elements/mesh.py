@@ -289,7 +289,7 @@ class ElementGrid:
         if self.size > self.mesh.n_elements:
             raise DecompositionError(
                 f"{self.size} ranks for {self.mesh.n_elements} elements: every rank needs at least one; use "
-                f"-n {self.mesh.n_elements} or fewer, or more elements"
+                f"{self.mesh.n_elements} ranks or fewer, or more elements"
             )
 
     @property

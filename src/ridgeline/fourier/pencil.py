@@ -254,7 +254,7 @@ def choose_process_grid(
         if asked[0] * asked[1] != n_ranks:
             raise DecompositionError(
                 f"grid.process_grid = {list(asked)} is for {asked[0] * asked[1]} ranks, but there are {n_ranks}; "
-                f'use -n {asked[0] * asked[1]} or grid.process_grid = "auto"'
+                f'use {asked[0] * asked[1]} ranks or grid.process_grid = "auto"'
             )
         check_process_grid(truncation, asked)
         return asked
@@ -270,5 +270,5 @@ def choose_process_grid(
         return rows, n_ranks // rows
     raise DecompositionError(
         f"cannot give points and modes of grid.shape = {list(truncation.shape)} to {n_ranks} ranks; "
-        f"use a larger grid or fewer ranks (-n)"
+        f"use a larger grid or fewer ranks"
     )

@@ -182,7 +182,7 @@ def test_slabs_and_pencils_that_are_chosen() -> None:
     ("section", "ranks", "match"),
     [
         ({}, 17, r"process_grid = \[1, 17\] cuts 16 points in y into 17; at most 16 columns fit"),
-        ({"process_grid": [1, 3]}, 4, r"\[1, 3\] is for 3 ranks, but there are 4; use -n 3 or"),
+        ({"process_grid": [1, 3]}, 4, r"\[1, 3\] is for 3 ranks, but there are 4; use 3 ranks or"),
         ({"decomposition": "pencils", "process_grid": [2, 3]}, 4, r"is for 6 ranks, but there are 4"),
         ({"decomposition": "pencils", "process_grid": [9, 1]}, 9, r"at most 8 rows fit"),
         ({"decomposition": "pencils"}, 1000, r"cannot give points and modes of grid.shape = \[16, 16, 16\]"),

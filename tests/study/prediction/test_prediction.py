@@ -287,7 +287,10 @@ def test_a_benchmark_that_cannot_be_predicted() -> None:
 
 def test_a_sweep_has_a_row_for_each_number_of_nodes() -> None:
     case = case_of("turbulence_decay", *LARGE)
-    found = sweep(lambda place: predict_case(case, place), find_machine("frontier"), (4096, 2048), None)
+    found, refused = sweep(
+        lambda place: predict_case(case, place), find_machine("frontier"), (4096, 2048), None
+    )
+    assert refused == []
     result = scaling(found)
     assert [row["nodes"] for row in result.rows] == [4096, 2048]
     for row, each in zip(result.rows, found):
@@ -295,6 +298,16 @@ def test_a_sweep_has_a_row_for_each_number_of_nodes() -> None:
         assert math.fsum(parts) == pytest.approx(row["seconds"])
         assert row["low"] < row["seconds"] < row["high"]
     assert result.rows[0]["seconds"] < result.rows[1]["seconds"]
+
+
+def test_a_sweep_leaves_out_the_numbers_of_nodes_that_do_not_fit() -> None:
+    case, machine = case_of("lid_driven_cavity"), find_machine("frontier")  # 16 elements, 8 ranks a node
+    found, refused = sweep(lambda place: predict_case(case, place), machine, (1, 2, 4, 8), None)
+    assert [each.place.nodes for each in found] == [1, 2]
+    assert refused[0].startswith("4 nodes: 32 ranks for 16 elements: ")
+    assert "-n" not in " ".join(refused)
+    with pytest.raises(DecompositionError, match="32 ranks for 16 elements"):
+        sweep(lambda place: predict_case(case, place), machine, (4, 8), None)
 
 
 def test_a_sum_that_lacks_a_part_is_no_total() -> None:

@@ -46,13 +46,18 @@ def process_grid(case: MolecularDynamicsCase, n_ranks: int) -> Triple:
 
 def _fewest_ghosts(melt: Melt, n_ranks: int) -> Triple:
     """Return the process grid with the fewest ghosts; ties go to the one that cuts z first."""
-    fitting = [grid for grid in factorizations(n_ranks) if min(_edges(melt, grid)) >= melt.reach]
+
+    def cuts(ranks: int) -> list[Triple]:
+        return [grid for grid in factorizations(ranks) if min(_edges(melt, grid)) >= melt.reach]
+
+    fitting = cuts(n_ranks)
     if not fitting:
         most = math.prod(int(length / melt.reach) for length in melt.lengths)
+        fewer = next(ranks for ranks in range(min(n_ranks - 1, most), 0, -1) if cuts(ranks))
         edges = " x ".join(f"{edge:.4g}" for edge in _edges(melt, (1, 1, 1)))
         raise DecompositionError(
             f"the domain of {edges} (z y x) cannot be cut into {n_ranks} boxes that are no thinner than cut-off and "
-            f"skin, {melt.reach:g}; it has room for {most} at most: use fewer ranks (-n) or more grid.cells"
+            f"skin, {melt.reach:g}; use {fewer} ranks, the next lower number that can be cut, or more grid.cells"
         )
     return min(
         fitting, key=lambda grid: (round(_ghosts(melt, _edges(melt, grid), [True] * 3)), grid[2], grid[1])

@@ -37,7 +37,7 @@ class Allocation:
         there = machine.machine.nodes
         if nodes < 1 or (there is not None and nodes > there.value):
             most = f"1 to {there.value:g} nodes of {machine.machine.name}" if there else "at least 1 node"
-            raise ConfigError(f"--nodes {nodes}: need {most}")
+            raise ConfigError(f"{nodes} nodes: need {most}")
         if ranks_per_node is None:
             known = machine.node.ranks or machine.device.count
             ranks_per_node = int(known.value) if known else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ridgeline.bench.result import make_table
 from ridgeline.config.case import AnyCase
@@ -51,12 +52,17 @@ def answer(
 
         check_picture(plot, "--plot")
     counts = numbers(sweep_nodes) if sweep_nodes is not None else (nodes,)
-    found = sweep(predict, find_machine(machine), counts, ranks_per_node)
+    found, refused = sweep(predict, find_machine(machine), counts, ranks_per_node)
     result = breakdown(found[0]) if sweep_nodes is None else scaling(found)
+    result = replace(result, notes=[*result.notes, *refused])
     writes = LastWrites()
     if json is not None:
         with writes.trying():
-            write_text(json, to_json({"predictions": [each.to_dict() for each in found]}), "--json")
+            write_text(
+                json,
+                to_json({"predictions": [each.to_dict() for each in found], "refused": refused}),
+                "--json",
+            )
     if json != "-":
         plain_console().print(make_table(result))
     if plot is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from ridgeline.config.case import AnyCase
 from ridgeline.config.check import nearest
 from ridgeline.config.machine_file import MachineFile
-from ridgeline.runtime.errors import ConfigError, RidgelineError
+from ridgeline.runtime.errors import ConfigError, DecompositionError, RidgelineError
 from ridgeline.study.prediction.allocation import Allocation
 from ridgeline.study.prediction.blocks import predict_blocks
 from ridgeline.study.prediction.hpcg import HpcgBox, predict_hpcg
@@ -88,6 +88,19 @@ def _in_a_line(found: Prediction) -> str:
 
 def sweep(
     predict: Predict, machine: MachineFile, nodes: Sequence[int], ranks_per_node: int | None
-) -> list[Prediction]:
-    """Return the predictions on several numbers of nodes."""
-    return [predict(Allocation.of(machine, number, ranks_per_node)) for number in nodes]
+) -> tuple[list[Prediction], list[str]]:
+    """Return the predictions on several numbers of nodes, and a sentence for each number that the case does not fit.
+
+    Raises DecompositionError if it fits none.
+    """
+    places = [Allocation.of(machine, number, ranks_per_node) for number in nodes]
+    found, refused, first = [], [], None
+    for place in places:
+        try:
+            found.append(predict(place))
+        except DecompositionError as error:
+            first = first or error
+            refused.append(f"{place.nodes} node{'s' * (place.nodes > 1)}: {error}")
+    if first is not None and not found:
+        raise first
+    return found, refused
