@@ -63,6 +63,12 @@ def test_ranges_that_are_none_are_refused(text):
         ({"over": ("model.F=0:1:200", "model.k=0:1:100")}, "the axes have 20000 combinations"),
         ({"over": ("model.F=1:2:0",)}, "need numbers first:last:count"),
         ({"over": ("model.F=-1,2",)}, "point n1_F--1"),
+        ({"over": ("model.F=0.01,0.02",), "picture": "Q"}, "--picture Q: the cases write U, V"),
+        (
+            {"over": ("model.F=0.01,0.02",), "picture": "U", "settings": ("output.every=0",)},
+            "the cases write no fields",
+        ),
+        ({"over": ("model.F=0.01,0.02",), "plane": "q=mid"}, "--plane q=mid: need AXIS=PLACE"),
         ({}, "a sweep needs an axis"),
         ({"over": ("model.F=1,2",), "ranks": 0}, "--ranks"),
         ({"over": ("model.F=0.01,0.02",), "ranks": 8000}, "8000 ranks"),

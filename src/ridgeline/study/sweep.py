@@ -16,7 +16,10 @@ import numpy as np
 from ridgeline.analysis.plot import save_figure
 from ridgeline.analysis.sweep_plots import SWEPT, plot_sweep
 from ridgeline.bench.result import Column, Result, make_table
+from ridgeline.config.check import did_you_mean
+from ridgeline.config.load import load_case
 from ridgeline.io.previous import discard
+from ridgeline.models import case_class
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.locks import PathLock
 from ridgeline.runtime.memory import node_memory_available
@@ -34,6 +37,7 @@ from ridgeline.study.sweep_options import SweepOptions
 
 PREFIX, STEM, SHEET = "sweep_", "sweep", "sweep.png"
 FIGURES = "sweep_figures.png"
+_PLANE = re.compile(r"\s*[xyz]\s*=\s*(mid|[+-]?\d*\.?\d*(e[+-]?\d+)?)\s*", re.IGNORECASE)
 
 
 def values_between(text: str) -> str:
@@ -86,6 +90,7 @@ def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) 
     path = Path(output or f"{PREFIX}{asked.name.removesuffix('_strong')}")
     plan = make_plan(asked, all_keys=True)  # what cannot be leaves no folder behind
     _one_kind(plan)
+    _check_picture(plan, options)
     at_once = _cases_at_once(plan, options)
     folder, asked = StudyFolder.prepare(path, asked)
     plan = make_plan(asked, all_keys=True)
@@ -108,6 +113,23 @@ def _one_kind(plan: Plan) -> None:
     threads = {point.threads for point in plan.points}
     if len(threads) > 1:
         raise ConfigError("a sweep cannot vary run.threads: its cases share processes; `ridgeline study` can")
+
+
+def _check_picture(plan: Plan, options: SweepOptions) -> None:
+    """Raise ConfigError for a field that the cases do not write, or a plane that no field has."""
+    if not _PLANE.fullmatch(options.plane):
+        raise ConfigError(f"--plane {options.plane}: need AXIS=PLACE, such as z=mid, y=12 or x=0.5")
+    if options.picture is None:
+        return
+    _, path, *settings = plan.points[0].command  # "run", and --set before each setting
+    output = load_case(path, case_class, settings[1::2]).case.output
+    if not output.every:
+        raise ConfigError(f"--picture {options.picture}: the cases write no fields; set output.every")
+    if options.picture not in output.variables:
+        names = output.variables
+        raise ConfigError(
+            f"--picture {options.picture}: the cases write {', '.join(names)}{did_you_mean(options.picture, names)}"
+        )
 
 
 def _cases_at_once(plan: Plan, options: SweepOptions) -> int:
