@@ -59,7 +59,7 @@ class RunSection(sections.RunSection):
     threads: Literal[1] = setting(
         1, "Threads of each rank: this model takes one rank per core.", unit="threads"
     )
-    device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run. On GPUs, scalars have no source.")
+    device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run.")
 
 
 class FilterSection(Checked):
