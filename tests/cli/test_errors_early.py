@@ -52,9 +52,10 @@ def test_a_mistake_costs_no_compilation(code, options, ridgeline, refused) -> No
     refused(code, "run", "case.toml", *options)
 
 
-def test_an_initial_file_that_is_not_there_costs_no_compilation(ridgeline, refused) -> None:
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_an_initial_file_that_is_not_there_costs_no_compilation(ridgeline, refused, command) -> None:
     (ridgeline.path / "case.toml").write_text(TURBULENCE)
-    assert "initial.path = nothing.bp" in refused(2, "run", "case.toml")
+    assert "initial.path = nothing.bp" in refused(2, command, "case.toml")
 
 
 def test_ranks_agree_on_it(ridgeline, refused) -> None:

@@ -150,15 +150,19 @@ def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(ridgeline, case)
             2,
             ["the map of the mesh folds element (z=", "Jacobian"],
         ),
-        (
-            ["model.dt=0.5"],
-            5,
-            ["Courant number", "at step 0", "need at most 1", "no checkpoint was written before"],
-        ),
     ],
 )
 def test_bad_input_ends_with_one_sentence(ridgeline, case, settings, code, words):
     refused(ridgeline("run", case, "-n", 2, *overrides(*settings)), code, *words)
+
+
+def test_a_first_step_beyond_stability_is_refused_before_an_output_is_opened(ridgeline, case):
+    settings = overrides("model.dt=0.5", "output.statistics_every=0")
+    refused(ridgeline("check", case, *settings), 2, "Courant number of step 0", "beyond stability (1)")
+    (ridgeline.path / "flow.csv").write_text("step,time\n1,0.1\n")  # of an earlier run
+    refused(ridgeline("run", case, "-n", 2, *settings), 5, "Courant number", "at step 0", "need at most 1")
+    assert (ridgeline.path / "flow.csv").read_text() == "step,time\n1,0.1\n"
+    assert not list(ridgeline.path.glob("flow*bp"))
 
 
 @pytest.mark.parametrize(

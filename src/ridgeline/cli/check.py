@@ -50,7 +50,7 @@ def check(
         verdict.raise_if_damaged()
         return
     from ridgeline.cli.options import load
-    from ridgeline.simulation.check import predict, print_prediction
+    from ridgeline.simulation.check import predict, print_prediction, refuse
 
     loaded = load(case, settings, threads, device, warn=False)
     planned = predict(loaded, ranks)  # sets the threads, which must come before Numba is imported
@@ -60,3 +60,4 @@ def check(
     print_prediction(planned)
     if predicted is not None:
         typer.echo(predicted)
+    refuse(loaded.case, planned)

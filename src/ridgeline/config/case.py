@@ -61,6 +61,10 @@ class AnyCase(Checked):
         """Yield (key, sentence) for values that a run can use and that are hardly meant: warnings."""
         yield from ()
 
+    def check_files(self) -> None:
+        """Raise what is wrong with the files that a run starts from, if it begins anew. One process looks."""
+        return
+
     def settled(self, identity: Mapping[str, Plain] | None = None) -> Self:
         """Return the case with those settings chosen that are left to the run: what it writes says them.
 

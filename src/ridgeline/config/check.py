@@ -99,7 +99,7 @@ def nearest_key(section: str, key: str, keys: list[str]) -> str | None:
         return f"{section}.{near}"
     homes = Counter(name.rpartition(".")[2] for name in keys)
     near = key if key in homes else nearest(key, list(homes), ALIKE_ELSEWHERE)
-    return next(name for name in keys if name.rpartition(".")[2] == near) if homes[near] == 1 else None
+    return next(name for name in keys if name.endswith(f".{near}")) if near and homes[near] == 1 else None
 
 
 def broken_fields(

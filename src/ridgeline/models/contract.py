@@ -62,6 +62,7 @@ class Estimate:
     work: Work
     memory_between_steps: float = 0.0  # bytes beside them while outputs, figures or checkpoints are made
     remarks: tuple[str, ...] = ()  # more that `ridgeline check` says, a sentence each
+    refusals: tuple[str, ...] = ()  # why a run ends before or at its first step, a sentence each
     # Bytes of a rank on its GPU, by what they are for.
     device_memory: Mapping[str, float] = field(default_factory=dict)
 
@@ -165,10 +166,6 @@ class Model(ABC):
     later: ClassVar[tuple[str, ...]] = ()
     # What to try when the fields stop being finite: the end of a sentence.
     advice: ClassVar[str] = 'try a smaller time step or precision = "float64"'
-
-    def check_initial(self, case: Any, context: Context) -> None:
-        """Raise what is known of `initialize`'s failure before `setup`, as a file that is not there. Collective."""
-        return
 
     @abstractmethod
     def setup(self, case: Any, context: Context) -> None:

@@ -23,6 +23,7 @@ from ridgeline.runtime.devices import (
 from ridgeline.runtime.errors import ConfigError, DeviceError
 from ridgeline.runtime.threads import cores_available, oversubscription
 from ridgeline.runtime.units import number
+from ridgeline.simulation.paths import check_paths, existing
 
 if TYPE_CHECKING:
     from ridgeline.config.case import AnyCase
@@ -139,15 +140,22 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
         "limit": limit,
         "least_seconds": limit and case.run.steps * plan.work.bytes_memory / (devices * limit[1]),
         "warnings": warnings,
+        "refusals": plan.refusals,
     }
+
+
+def refuse(case: AnyCase, plan: dict[str, Any]) -> None:
+    """Raise what ends a run before or at its first step because of its settings and paths, wherever it is run."""
+    check_paths(case)
+    case.check_files()
+    if plan["refusals"]:
+        raise ConfigError("; ".join(plan["refusals"]))
 
 
 def _free_space(path: Path) -> int | None:
     """Return the bytes that are free where a path is or would be, None where this user may not look."""
     try:
-        while not path.exists() and path != path.parent:
-            path = path.parent
-        return shutil.disk_usage(path).free
+        return shutil.disk_usage(existing(path)).free
     except OSError:
         return None
 

@@ -14,6 +14,7 @@ from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import CheckpointError, OutputError
 from ridgeline.runtime.files import output_errors, try_folder
 from ridgeline.runtime.locks import PathLock
+from ridgeline.simulation.paths import single_outputs
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -33,7 +34,7 @@ class Claim:
     """
 
     def __init__(self, case: AnyCase, comm: MPI.Comm, files: Mapping[str, str | None] | None = None) -> None:
-        self._paths = case.written()
+        self._paths, self._outputs = case.written(), single_outputs(case)
         self._report = Path(case.report_path())
         self._files = {option: path for option, path in (files or {}).items() if path not in (None, "-")}
         self._comm = comm
@@ -59,20 +60,12 @@ class Claim:
         """
         with together(self._comm):
             if self._comm.rank == 0:
-                for key, path in self._outputs():
+                for key, path in self._outputs:
                     discard(path, key)
-
-    def _outputs(self) -> list[tuple[str, str]]:
-        """Return keys and paths of outputs that are one file or folder; at a prefix its own writer looks."""
-        return [
-            (key, path)
-            for key, path in self._paths.items()
-            if key not in ("checkpoint.path", "output.nek5000")
-        ]
 
     def _take(self) -> None:
         self._refuse_files_over_outputs()
-        for key, name in self._outputs():
+        for key, name in self._outputs:
             refuse_special(Path(name), key)  # before a lock is made beside it
         checkpoints = Path(self._paths["checkpoint.path"])
         self._take_checkpoints(checkpoints)
@@ -82,7 +75,7 @@ class Claim:
             with output_errors(f"make the folder of {path}", f"set {key} to a place where you may write"):
                 path.parent.mkdir(parents=True, exist_ok=True)
             self._lock(PathLock.beside(path, f"{key} = {path}"))
-        for key, name in self._outputs():
+        for key, name in self._outputs:
             refuse_foreign(Path(os.path.realpath(name)), key)
         check_file(self._report, "output.path")
         for option, file in self._files.items():

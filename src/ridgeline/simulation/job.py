@@ -132,7 +132,7 @@ class CaseRun:
         refuse_what_does_not_fit(case, comm)
         with self._spent("setup"):
             self._restart = Restart(case, model, comm)
-            self._restart.check(options.resume, context)
+            self._restart.check(options.resume)
             case = self.case = self._restart.settle(options.resume)
         facts = make_facts(case, model, context)
         _announce(facts, context, options)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.io.checkpoint import CheckpointStore, Saved
 from ridgeline.io.checkpoint_load import check_named, newest_identity
 from ridgeline.models.contract import Model
+from ridgeline.parallel.reduce import decide
 from ridgeline.runtime.errors import CheckpointError
 from ridgeline.simulation.writes import Write, WriteLog
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.config.case import AnyCase
-    from ridgeline.runtime.context import Context
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +44,10 @@ class Restart:
         self._newest: Path | None = None  # checkpoint, written by this run or started from
         self._others_there = False  # whether checkpoint.path may hold checkpoints that are not of this run
 
-    def check(self, resume: str, context: Context) -> None:
+    def check(self, resume: str) -> None:
         """Raise what can be known before anything is compiled: no initial file, no checkpoint there. Collective."""
         if resume == "never":
-            self._model.check_initial(self._case, context)
+            decide(self._comm, self._case.check_files)
         elif resume != "auto":
             check_named(self._comm, resume)
 

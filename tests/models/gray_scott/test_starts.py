@@ -8,7 +8,7 @@ from PIL import Image
 import ridgeline
 from ridgeline.blocks.block import Block
 from ridgeline.jit.random import uniform_reference
-from ridgeline.models.gray_scott.initial import check_start, set_start
+from ridgeline.models.gray_scott.initial import set_start
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.simulation import report
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_is_said_in_one_sentence(tmp_path, initial, error, words)
 
     def begin():
         case = a_case(initial=initial)
-        check_start(case.settings, MPI.COMM_SELF)
+        case.settings.check_files()
         start(case)
 
     with pytest.raises(error, match=words):
@@ -184,4 +184,4 @@ def test_a_data_set_of_another_grid_is_refused():
     ):
         other = case.replace({"initial.kind": "file", "initial.path": "first.bp", **changes})
         with pytest.raises(OutputError, match=words):
-            check_start(other.settings, MPI.COMM_SELF)
+            other.settings.check_files()

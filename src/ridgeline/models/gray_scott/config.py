@@ -256,6 +256,12 @@ class GrayScottCase(AnyCase):
         model = self.model.model_copy(update={"random_numbers": before if known else NEWEST})
         return self.model_copy(update={"model": model})
 
+    def check_files(self) -> None:
+        """Raise OutputError or ConfigError if the file that the run starts from is not there or does not fit."""
+        from ridgeline.models.gray_scott.start_file import check_start
+
+        check_start(self.initial.kind, self.initial.path, self.initial.step, self.grid.shape)
+
     def diffusion(self) -> tuple[float, float]:
         """Return the diffusion rates of U and V on cells of width 1, of a Laplacian that is a sixth of the usual."""
         h, m = self.grid.cell_size, self.model

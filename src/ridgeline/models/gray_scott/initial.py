@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +9,11 @@ from numpy.typing import NDArray
 
 from ridgeline.blocks.block import Block
 from ridgeline.config.expressions import parse
-from ridgeline.io.bp_reader import BPReader
 from ridgeline.io.initial_field import output_step, read_block
 from ridgeline.io.picture import read_darkness
 from ridgeline.jit.random import uniform_reference
-from ridgeline.models.gray_scott.config import GrayScottCase, InitialSection
+from ridgeline.models.gray_scott.config import GrayScottCase
+from ridgeline.models.gray_scott.start_file import SETTING, open_start
 from ridgeline.parallel.reduce import decide, raise_together, together
 from ridgeline.runtime.errors import ConfigError, OutputError
 
@@ -23,18 +22,9 @@ if TYPE_CHECKING:
 
 Fields = tuple[NDArray[Any], NDArray[Any]]  # u and v, (nz, ny, nx) owned cells of a block, float32 or float64
 
-SETTING = "initial.path"
 OUTSIDE = (1.0, 0.0)  # the rest state
 # Steps that no run reaches, whose random numbers those of the start are.
 _PLACES, _NOISE_U, _NOISE_V = 2**32 - 1, 2**32 - 2, 2**32 - 3
-
-
-def check_start(case: GrayScottCase, comm: MPI.Comm) -> None:
-    """Raise what is wrong with the file that a run starts from, if it does. Collective; rank 0 looks."""
-    if case.initial.kind == "image":
-        decide(comm, lambda: read_darkness(case.initial.path, (1, 1), SETTING))
-    elif case.initial.kind == "file":
-        decide(comm, lambda: _open(case.initial, case.grid.shape).close())
 
 
 def set_start(case: GrayScottCase, block: Block, fields: Fields, comm: MPI.Comm) -> None:
@@ -155,31 +145,10 @@ def _shade(block: Block, fields: Fields, black: NDArray[np.float64], inside: tup
         field[...] = first + share * (last - first)
 
 
-def _open(initial: InitialSection, shape: tuple[int, int, int]) -> BPReader:
-    """Open the data set that a run starts from. Raises OutputError if it cannot be that."""
-    reader = BPReader(Path(initial.path))
-    try:
-        for name in ("U", "V"):
-            array = reader.arrays.get(name)
-            if array is None:
-                known = ", ".join(sorted(reader.arrays))
-                raise OutputError(f"the data set {initial.path} has no {name}, only {known}; need U and V")
-            if array.shape != shape or array.dtype.kind != "f":
-                raise OutputError(
-                    f"{name} of the data set {initial.path} has shape {list(array.shape)} and dtype {array.dtype}; "
-                    f"need numbers on grid.shape = {list(shape)}"
-                )
-        output_step(reader, initial.step)
-    except OutputError:
-        reader.close()
-        raise
-    return reader
-
-
 def _read_fields(case: GrayScottCase, block: Block, fields: Fields, comm: MPI.Comm) -> None:
     """Read this rank's block of U and V. Collective."""
     with together(comm):
-        reader = _open(case.initial, case.grid.shape)
+        reader = open_start(case.initial.path, case.initial.step, case.grid.shape)
         try:
             output = output_step(reader, case.initial.step)
             for name, field in zip(("U", "V"), fields, strict=True):

@@ -26,7 +26,7 @@ from ridgeline.models.gray_scott.estimate import (
     least_work,
     process_grid,
 )
-from ridgeline.models.gray_scott.initial import check_start, place, set_start
+from ridgeline.models.gray_scott.initial import place, set_start
 from ridgeline.models.gray_scott.outputs import NAMES, distributed
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.parallel.distributed import DistributedArray
@@ -73,10 +73,6 @@ class GrayScott(Model):
 
     def __init__(self) -> None:
         self._step = 0
-
-    def check_initial(self, case: GrayScottCase, context: Context) -> None:
-        """Look at the file that a run starts from, if it does. Collective."""
-        check_start(case, context.comm)
 
     def setup(self, case: GrayScottCase, context: Context) -> None:
         """Decompose the grid, allocate fields and plan the exchange. Collective."""

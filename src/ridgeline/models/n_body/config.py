@@ -340,6 +340,11 @@ class NBodyCase(AnyCase):
         model = self.model
         return Stepping(self.universe, self.begin, model.steps_to_today, self.substeps, model.spacing)
 
+    def check_files(self) -> None:
+        """Raise ConfigError for a power spectrum that is wrong."""
+        if self.initial.kind == "random":
+            self.linear_spectrum()
+
     def linear_spectrum(self) -> Spectrum:
         """Return the linear power spectrum of today. Raises ConfigError for a table that is wrong."""
         chosen = self.cosmology

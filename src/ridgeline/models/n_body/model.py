@@ -27,7 +27,6 @@ from ridgeline.models.n_body.outputs import layout, output_field
 from ridgeline.models.n_body.structure import Structure
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.distributed import DistributedArray
-from ridgeline.parallel.reduce import together
 from ridgeline.particles.particles import POSITION, ParticleField
 
 BUDGET = "energy_budget"
@@ -42,12 +41,6 @@ class NBody(Model):
     phases: ClassVar[tuple[str, ...]] = PHASES
     exchanges: ClassVar[tuple[str, ...]] = ("migrate", "exchange")
     advice: ClassVar[str] = "try more model.steps_to_today or model.substeps, or a larger model.softening"
-
-    def check_initial(self, case: NBodyCase, context: Context) -> None:
-        """Raise ConfigError for a power spectrum that is wrong. Collective."""
-        if case.initial.kind == "random":
-            with together(context.comm):
-                case.linear_spectrum()
 
     def setup(self, case: NBodyCase, context: Context) -> None:
         """Cut mesh and box, compile what planning runs, allocate and plan. Collective."""

@@ -93,6 +93,16 @@ def first_step_remark(rate: float, dt: float | None, control: StepControl | None
     return words
 
 
+def ends_at_once(rate: float, dt: float | None, control: StepControl | None) -> bool:
+    """Say whether a run refuses its first step, as `first_step_remark` says then."""
+    if control is None:
+        assert dt is not None
+        return rate * dt > STABLE_COURANT
+    if rate == 0.0 and control.longest == math.inf:
+        return True
+    return rate * control.first(rate) > STABLE_COURANT
+
+
 class CourantWatch:
     """Follows the Courant number of steps, and knows the last step whose flow was sane.
 

@@ -279,6 +279,13 @@ class SplittingEngine(ABC):
         self.boundaries.update(self.time)
         require_balance(*self.boundaries.flux())
 
+    def refuse_long_step(self, dt: float) -> None:
+        """Raise DivergedError if the first step from a state, of dt, is beyond stability. Collective."""
+        if not self._watch.begun:
+            self._watch.see(
+                self.step_index, self._first_courant_rate(self.time_levels.fields[0][:3]) * dt, dt
+            )
+
     def advance(self, dt: float | None = None) -> None:
         """Advance by one time step, of the engine's dt if none is given. Collective.
 
@@ -287,8 +294,7 @@ class SplittingEngine(ABC):
         """
         problem, levels = self.problem, self.time_levels
         dt = self.dt if dt is None else dt
-        if not self._watch.begun:
-            self._watch.see(self.step_index, self._first_courant_rate(levels.fields[0][:3]) * dt, dt)
+        self.refuse_long_step(dt)
         self._rate(0)
         at = levels.coefficients(dt)
         self.time += dt

@@ -19,7 +19,7 @@ from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.navier_stokes.buoyancy import buoyancy_counts
 from ridgeline.models.navier_stokes.convection import convection_remarks
-from ridgeline.models.navier_stokes.courant import first_step_remark
+from ridgeline.models.navier_stokes.courant import ends_at_once, first_step_remark
 from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
 from ridgeline.models.navier_stokes.estimate_device import device_memory
 from ridgeline.models.navier_stokes.estimate_mesh import mesh_remarks
@@ -227,8 +227,6 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
         words.append(
             f"probes: {len(checked_places(case, mesh))} places, every {case.output.probes.every} steps"
         )
-    rate, model = first_courant_rate(case, mesh), case.model
-    words.append(first_step_remark(rate, model.dt, model.control()))
     words += convection_remarks(case)
     words.append(
         "work and predicted time are those of one iteration of each solve; expect several times as much"
@@ -254,7 +252,12 @@ def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
     """
     plan = estimate_sizes(case, n_ranks)
     most, n, *_ = plan.block
-    return replace(plan, remarks=remarks(case, mesh_of(case), memory(case, most * n**3)))
+    mesh, model = mesh_of(case), case.model
+    first_step = first_courant_rate(case, mesh), model.dt, model.control()
+    said = remarks(case, mesh, memory(case, most * n**3))
+    if ends_at_once(*first_step):
+        return replace(plan, remarks=said, refusals=(first_step_remark(*first_step),))
+    return replace(plan, remarks=(*said, first_step_remark(*first_step)))
 
 
 def estimate_sizes(case: NavierStokesCase, n_ranks: int) -> Estimate:

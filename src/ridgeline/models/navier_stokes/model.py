@@ -155,7 +155,10 @@ class NavierStokes(Model):
         compile_kernels([*kernels_of_sums(np.float64), *of_statistics])
 
     def initialize(self) -> None:
-        """Set the initial state, point by point. Collective. Raises ConfigError if it is not finite."""
+        """Set the initial state, point by point. Collective.
+
+        Raises ConfigError if it is not finite, DivergedError if the first step from it is beyond stability.
+        """
         case, comm = self._case, self._context.comm
         x, y, z = self._geometry.coordinates
         velocity = initial_velocity(case, x, y, z)
@@ -169,6 +172,7 @@ class NavierStokes(Model):
         dt = self._engine.first_dt(fields)
         before = history(case, x, y, z, dt, levels) if levels else []
         self._engine.start(fields, 0.0, before, dt)
+        self._engine.refuse_long_step(self._engine.dt)
         self._forget_times()
 
     def _forget_times(self) -> None:
@@ -183,8 +187,9 @@ class NavierStokes(Model):
         return found if self._statistics is None else {**found, **self._statistics.state()}
 
     def restored(self, step: int, time: float) -> None:
-        """Continue from what was read into the arrays of `state`. Collective."""
+        """Continue from what was read into the arrays of `state`. Collective. Raises as `initialize`."""
         self._state.restored()
+        self._engine.refuse_long_step(self._engine.dt)
         if self._statistics is not None:
             self._statistics.restored(step - step % self._case.output.statistics_every)
         self._forget_times()

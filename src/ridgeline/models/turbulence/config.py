@@ -464,6 +464,13 @@ class TurbulenceCase(AnyCase):
                     rule = "another path than initial.path: a run that begins anew sets aside what is there"
                     yield Problem(key, rule)
 
+    def check_files(self) -> None:
+        """Raise ConfigError if initial.path names nothing that a flow can start from."""
+        from ridgeline.models.turbulence.start_file import is_checkpoint
+
+        if self.initial.kind == "file":
+            is_checkpoint(Path(self.initial.path))
+
     @property
     def waves(self) -> Waves:
         """What makes waves."""

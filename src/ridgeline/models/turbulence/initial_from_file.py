@@ -14,16 +14,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.io.bp_files import INDEX, describe
-from ridgeline.io.checkpoint_format import MANIFEST, find_checkpoints, step_of
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.initial_from_checkpoint import read_checkpoint
 from ridgeline.models.turbulence.initial_from_data_set import ForwardTransform, read_data_set
 from ridgeline.models.turbulence.restart import kernels_of_state
 from ridgeline.models.turbulence.solenoidal import project, sum_of_squares
+from ridgeline.models.turbulence.start_file import is_checkpoint
 from ridgeline.parallel.reduce import decide
-from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -61,7 +59,7 @@ def fill_from_file(
     component or the step, or is not finite.
     """
     path = Path(path)
-    if decide(comm, lambda: _is_checkpoint(path)):
+    if decide(comm, lambda: is_checkpoint(path)):
         warnings, sentence = read_checkpoint(fields, path, modes, comm, step, forcing)
     else:
         warnings, sentence = read_data_set(fields, path, grid, modes, transform, comm, step)
@@ -74,32 +72,9 @@ def fill_from_file(
             log.info("%s", sentence)
 
 
-def check_file(path: str | Path, comm: MPI.Comm) -> None:
-    """Raise ConfigError on all ranks if there is nothing at `path` that `fill_from_file` could read. Collective."""
-    decide(comm, lambda: _is_checkpoint(Path(path)))
-
-
 def kernels_of_files(dtype: DTypeLike) -> list[Specialisation]:
     """Return the kernels that `fill_from_file` calls for complex fields of dtype, whatever the file holds."""
     found = specialise([project], dtype)
     for stored in (np.complex64, np.complex128):
         found += [*kernels_of_state(dtype, stored), *specialise([sum_of_squares], stored)]
     return found
-
-
-def _is_checkpoint(path: Path) -> bool:
-    """Say whether `path` is a checkpoint or holds some, rather than a data set. Raises ConfigError if neither."""
-    try:
-        if (path / MANIFEST).exists() or (step_of(path) is not None and path.is_dir()):
-            return True
-        if (path / INDEX).exists():
-            return False
-        found, what = bool(find_checkpoints(path)), describe(path)
-    except OSError as error:
-        raise ConfigError(f"cannot read initial.path = {path}: {error.strerror}; may you read it?") from error
-    if not found:
-        raise ConfigError(
-            f"initial.path = {path} is {what}; need a checkpoint such as checkpoints/checkpoint_00000100, the "
-            f"directory above it, or a BP data set with velocity_x, velocity_y and velocity_z"
-        )
-    return True

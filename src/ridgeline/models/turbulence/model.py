@@ -70,11 +70,6 @@ class Turbulence(Model):
     exchanges: ClassVar[tuple[str, ...]] = ("row all-to-all", "column all-to-all")
     advice: ClassVar[str] = 'try a smaller model.dt or model.courant, a finer grid, or precision = "float64"'
 
-    def check_initial(self, case: TurbulenceCase, context: Context) -> None:
-        """Raise ConfigError if initial.path names nothing that a flow can start from. Collective."""
-        if case.initial.kind == "file":
-            initial_from_file.check_file(case.initial.path, context.comm)
-
     def setup(self, case: TurbulenceCase, context: Context) -> None:
         """Decompose the grid, compile what planning runs, allocate fields and plan. Collective."""
         self._case, self._context = case, context

@@ -1,0 +1,41 @@
+"""The picture or data set that a run of Gray-Scott starts from: what can be said of it without MPI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ridgeline.io.bp_reader import BPReader
+from ridgeline.io.initial_field import output_step
+from ridgeline.io.picture import read_darkness
+from ridgeline.runtime.errors import OutputError
+
+SETTING = "initial.path"
+
+
+def check_start(kind: str, path: str, step: int | None, shape: tuple[int, int, int]) -> None:
+    """Raise what is wrong with the file that a run starts from, if it does. The first three are of [initial]."""
+    if kind == "image":
+        read_darkness(path, (1, 1), SETTING)
+    elif kind == "file":
+        open_start(path, step, shape).close()
+
+
+def open_start(path: str, step: int | None, shape: tuple[int, int, int]) -> BPReader:
+    """Open the data set that a run starts from. Raises OutputError if it cannot be that."""
+    reader = BPReader(Path(path))
+    try:
+        for name in ("U", "V"):
+            array = reader.arrays.get(name)
+            if array is None:
+                known = ", ".join(sorted(reader.arrays))
+                raise OutputError(f"the data set {path} has no {name}, only {known}; need U and V")
+            if array.shape != shape or array.dtype.kind != "f":
+                raise OutputError(
+                    f"{name} of the data set {path} has shape {list(array.shape)} and dtype {array.dtype}; "
+                    f"need numbers on grid.shape = {list(shape)}"
+                )
+        output_step(reader, step)
+    except OutputError:
+        reader.close()
+        raise
+    return reader
