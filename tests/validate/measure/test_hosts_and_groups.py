@@ -55,11 +55,28 @@ def test_groups_of_a_file_and_of_slurm_s_topology(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "switchname=s0 nodes=n[01-02] LINKSPEED=100\nSWITCHNAME=s1 NODES=n[03-04]\nswitchname=top switches=s[0-1]\n",
+        "BlockName=s0 Nodes=n[01-02]\nBlockName=s1 Nodes=n[03-04]\nBlockSizes=2,4\n",
+        "SwitchName=s0 \\\n  Nodes=n01,\\\nn02 # the first\nSwitchName=s1 Nodes=n[03-04]# the second \\\n",
+        '\ufeffSwitchName = s0 Nodes="n[01-02]"\r\nSwitchName=s1\tNodes = n03,n04\r\n',
+    ],
+    ids=["any case", "blocks", "continued lines", "spaces and quotes"],
+)
+def test_slurm_s_topology_as_sites_write_it(tmp_path, text):
+    (tmp_path / "topology.conf").write_text(text, encoding="utf-8")
+    assert read_groups(tmp_path / "topology.conf") == {"s0": ["n01", "n02"], "s1": ["n03", "n04"]}
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("n01 n02\n", "is no group; write"),
+        ("n01 n02\n", "is not a group; write"),
         ("a: n01\nb: n01\n", "host n01 is in groups a and b"),
         ("# none\n", "names no group"),
+        ("BlockSizes=2\n", "names no group"),
+        ("racks n01=2\n", "is not a group; write"),
     ],
 )
 def test_wrong_files_of_groups(tmp_path, text, words):

@@ -13,6 +13,8 @@ from ridgeline.runtime.files import output_errors
 
 _RANGE = re.compile(r"([^\[\]]*)\[([^\[\]]+)\](.*)")
 _SPAN = re.compile(r"(\d+)(?:-(\d+))?")
+# A key and its value in a file of Slurm's, which allows spaces around "=" and quotes around the value.
+_SLURM_FIELD = re.compile(r"(\w+)\s*=\s*(?:\"([^\"]*)\"|(\S+))")
 
 
 def expand(text: str) -> list[str]:
@@ -43,13 +45,17 @@ def _expand_one(text: str) -> list[str]:
 
 
 def _read_lines(path: str | Path) -> list[str]:
-    """Return the lines of a file that are no comments. Raises OutputError if it cannot be read."""
+    """Return the lines of a file without comments. A backslash at the end of a line continues it on the next.
+
+    Raises OutputError if the file cannot be read.
+    """
     try:
         with output_errors(f"read {path}"):
-            text = Path(path).read_text()
+            text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise OutputError(f"cannot read {path}: it is no text") from None
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+        raise OutputError(f"cannot read {path}: it is not text") from None
+    uncommented = "\n".join(line.partition("#")[0].rstrip() for line in text.splitlines())
+    lines = (line.strip() for line in uncommented.replace("\\\n", "").splitlines())
     return [line for line in lines if line]
 
 
@@ -67,20 +73,28 @@ def read_hosts(path: str | Path) -> list[str]:
 
 
 def read_groups(path: str | Path) -> dict[str, list[str]]:
-    """Return group -> hosts of a file with lines `name: hosts` or Slurm's `SwitchName=name Nodes=hosts`.
+    """Return group -> hosts of a file with lines `name: hosts`, or of Slurm's topology.conf.
+
+    There `SwitchName=name Nodes=hosts` and `BlockName=name Nodes=hosts` count, in upper or lower case.
 
     Raises OutputError if the file cannot be read, ConfigError for a line that is neither, or a host in two groups.
     """
     groups: dict[str, list[str]] = {}
     for line in _read_lines(path):
-        fields = dict(re.findall(r"(\w+)=(\S+)", line))
-        if "SwitchName" in fields:
-            if "Nodes" in fields:  # switches of switches have none
-                groups.setdefault(fields["SwitchName"], []).extend(expand(fields["Nodes"]))
+        if _SLURM_FIELD.match(line):
+            fields = {key.lower(): quoted or bare for key, quoted, bare in _SLURM_FIELD.findall(line)}
+            switch = fields.get("switchname") or fields.get("blockname")
+            if (
+                switch and "nodes" in fields
+            ):  # switches of switches have none, nor has a line such as BlockSizes=4
+                groups.setdefault(switch, []).extend(expand(fields["nodes"]))
             continue
         name, found, hosts = line.partition(":")
         if not found or not hosts.strip():
-            raise ConfigError(f"{path}: {line!r} is no group; write `name: host1,host2` or `name: n[01-16]`")
+            raise ConfigError(
+                f"{path}: {line!r} is not a group; write `name: host1,host2`, `name: n[01-16]` or, as in Slurm's "
+                f"topology.conf, `SwitchName=name Nodes=n[01-16]`"
+            )
         groups.setdefault(name.strip(), []).extend(expand(hosts.replace(" ", ",")))
     seen: dict[str, str] = {}
     for name, members in groups.items():
@@ -88,7 +102,7 @@ def read_groups(path: str | Path) -> dict[str, list[str]]:
             if seen.setdefault(host, name) != name:
                 raise ConfigError(f"{path}: host {host} is in groups {seen[host]} and {name}")
     if not groups:
-        raise ConfigError(f"{path} names no group; write `name: n[01-16]`, one a line")
+        raise ConfigError(f"{path} names no group with hosts; write `name: n[01-16]`, one on a line")
     return groups
 
 
