@@ -24,7 +24,7 @@ from typing import Any
 from harness.table import Row, show
 from ridgeline.runtime.devices import describe_devices, simulated
 from ridgeline.runtime.errors import DeviceError
-from ridgeline.runtime.launcher import find_mpiexec
+from ridgeline.runtime.mpiexec import find_mpiexec
 from ridgeline.runtime.threads import cores_available
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,9 +108,10 @@ def command_of(name: str, part: Part, gpus: int, folder: Path) -> list[str]:
         "gpus": gpus,
         "threads": max(1, cores_available() // gpus),
         "tests": ROOT / "tests",
-        "mpiexec": find_mpiexec(),
     }
-    words = [word.format(**places) for word in part.command]
+    words = []
+    for word in part.command:
+        words += find_mpiexec() if word == "{mpiexec}" else [word.format(**places)]
     return words if part.small is None or not simulated() else [*words, *part.small]
 
 

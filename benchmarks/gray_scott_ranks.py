@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.ranks import wait_asleep
 from harness.table import Row
-from ridgeline.runtime.launcher import find_mpiexec
+from ridgeline.runtime.mpiexec import find_mpiexec
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -35,7 +35,7 @@ def ranks_against_threads(settings: "Settings") -> Iterator[Row]:
                 f"{'s' * (steps_per_sweep > 1)} a sweep: {n}^3 {dtype}"
             )
             arguments = [str(n), dtype, str(steps_per_sweep), str(2 * settings.seconds)]
-            command = [find_mpiexec(), "-n", str(RANKS), sys.executable, __file__, *arguments]
+            command = [*find_mpiexec(), "-n", str(RANKS), sys.executable, __file__, *arguments]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 yield Row(name, None, ">= 0.95", note=f"failed: {done.stderr.strip().splitlines()[-1]}")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from harness.ranks import outside_mpi
-from ridgeline.runtime.launcher import find_mpiexec
+from ridgeline.runtime.mpiexec import find_mpiexec
 
 GAP_FLAGS = ("-std=c++11", "-O3", "-march=native", "-fopenmp")
 # As its Makefile has them; from version 10 on, gcc links what is declared in several files only with -fcommon.
@@ -92,7 +92,7 @@ class Reference:
 
     def search(self, scale: int, ranks: int) -> list[float]:
         """Return the seconds of its 64 searches. They are not validated: its options are environment variables."""
-        command = [find_mpiexec(), "-n", str(ranks), str(self.program), str(scale)]
+        command = [*find_mpiexec(), "-n", str(ranks), str(self.program), str(scale)]
         environment = outside_mpi() | {"SKIP_VALIDATION": "1", "OMP_NUM_THREADS": "1"}
         environment["LD_LIBRARY_PATH"] = os.pathsep.join(
             filter(None, [str(Path(sys.prefix) / "lib"), os.environ.get("LD_LIBRARY_PATH", "")])

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.runtime.launcher import find_mpiexec
+from ridgeline.runtime.mpiexec import find_mpiexec
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -26,7 +26,7 @@ def run_job(file: str, n_ranks: int, settings: dict[str, Any]) -> dict[str, Any]
 
     Raises JobFailed, after passing on what the job said on stderr.
     """
-    command = [find_mpiexec(), "-n", str(n_ranks), sys.executable, file, json.dumps(settings)]
+    command = [*find_mpiexec(), "-n", str(n_ranks), sys.executable, file, json.dumps(settings)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stderr)

@@ -10,7 +10,7 @@ import pytest
 
 from ridgeline.runtime.devices import describe_devices
 from ridgeline.runtime.errors import DeviceError
-from ridgeline.runtime.launcher import find_mpiexec
+from ridgeline.runtime.mpiexec import find_mpiexec
 
 pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
 
@@ -61,7 +61,7 @@ def test_a_gpu_lost_on_one_rank_ends_the_job_and_names_the_checkpoint(ridgeline)
     ridgeline.write(shape="7, 6, 5", steps=4, every=0, checkpoint=2, extra="")
     (ridgeline.path / "lose.py").write_text(LOSE)
     done = subprocess.run(
-        [str(find_mpiexec()), "-n", "2", sys.executable, "lose.py"],
+        [*find_mpiexec(), "-n", "2", sys.executable, "lose.py"],
         cwd=ridgeline.path,
         env={**os.environ, **SIMULATED, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
         capture_output=True,

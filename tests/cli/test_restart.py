@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import ridgeline as package
-from ridgeline.runtime.launcher import find_mpiexec
+from ridgeline.runtime.mpiexec import find_mpiexec
 
 
 def wait_for(condition, process, seconds=60):
@@ -120,7 +121,7 @@ def test_a_signal_after_the_last_step_changes_nothing(ridgeline, name):
 def test_a_rank_that_is_lost_is_noticed_where_the_launcher_does_not(ridgeline, monkeypatch):
     """As under srun without --kill-on-bad-exit: the launcher leaves the other ranks alone."""
     script = ridgeline.path / "mpiexec"
-    script.write_text(f'#!/bin/sh\nexec {find_mpiexec()} -disable-auto-cleanup "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(find_mpiexec())} -disable-auto-cleanup "$@"\n')
     script.chmod(0o755)
     monkeypatch.setenv("RIDGELINE_MPIEXEC", str(script))
     process = ridgeline.start("run", ridgeline.write(steps=100_000, every=0), "-n", 2)

@@ -10,7 +10,7 @@ import pytest
 
 import ridgeline as package
 from ridgeline.parallel import job as module
-from ridgeline.runtime.launcher import find_mpiexec
+from ridgeline.runtime.mpiexec import find_mpiexec
 
 SOURCES = Path(package.__file__).parent
 STEPS = {"configure_threads", "ends_job_on_error", "notice_lost_ranks", "world"}
@@ -84,7 +84,7 @@ def test_an_error_that_nobody_catches_ends_the_ranks_of_a_program(tmp_path: Path
         "comm.Barrier()\n"
     )
     done = subprocess.run(
-        [find_mpiexec(), "-n", "2", sys.executable, str(program)], capture_output=True, text=True, timeout=60
+        [*find_mpiexec(), "-n", "2", sys.executable, str(program)], capture_output=True, text=True, timeout=60
     )
     assert done.returncode != 0
     assert "rank 1: " in done.stderr

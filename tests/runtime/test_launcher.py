@@ -12,10 +12,10 @@ from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.launcher import (
     check_launch,
     detect_launch,
-    find_mpiexec,
     launch_ranks,
     ranks_that_died,
 )
+from ridgeline.runtime.mpiexec import mpiexec_environment
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,56 @@ def test_launch_is_read_from_the_environment(environ, size, rank):
     assert (launch.size, launch.rank) == (size, rank)
 
 
-@pytest.mark.parametrize("environ", [{}, {"SLURM_NTASKS": "64", "SLURM_PROCID": "0"}, {"PMI_SIZE": "many"}])
+# A shell that `srun --mpi=pmi2 --pty` started, and one that salloc started with use_interactive_step.
+SHELL = {
+    "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "1",
+    "SLURM_STEP_ID": "0", "SLURM_STEPID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_NODELIST": "n1",
+    "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_GTIDS": "0", "SLURM_TASK_PID": "99",
+    "SLURM_CPU_BIND": "quiet,mask_cpu:0x1", "SLURM_CPU_BIND_TYPE": "mask_cpu:", "SLURM_SRUN_COMM_PORT": "4",
+    "PMI_FD": "11", "PMI_JOBID": "7.0", "PMI_RANK": "0", "PMI_SIZE": "1", "PMIX_RANK": "0",
+}  # fmt: skip
+OF_A_PERSON = {
+    "PATH": "/bin", "SLURM_MPI_TYPE": "pmi2", "OMPI_MCA_btl": "self", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "PMIX_MCA_gds": "hash", "PMI_DEBUG": "1", "HYDRA_IFACE": "lo", "MPICH_OFI_NIC_POLICY": "NUMA",
+}  # fmt: skip
+JOB = ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURM_NODELIST", "SLURM_TASKS_PER_NODE")
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{}, {"SLURM_NTASKS": "64", "SLURM_PROCID": "0"}, {"PMI_SIZE": "many"}, {"PMI_SIZE": "1"}, SHELL],
+)
 def test_no_launcher_is_no_launcher(environ):
     assert detect_launch(environ) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "added"),
+    [
+        ({}, {"HYDRA_LAUNCHER": "fork"}),
+        ({"HYDRA_LAUNCHER": "ssh"}, {"HYDRA_LAUNCHER": "ssh"}),
+        ({"SLURM_JOB_NUM_NODES": "2"}, {"SLURM_OVERLAP": "1"}),
+    ],
+)
+def test_ranks_of_an_interactive_shell_get_the_job_and_not_the_step_of_the_shell(
+    tmp_path, monkeypatch, changes, added
+):
+    launcher(tmp_path, monkeypatch, "env")
+    printed = []
+    assert launch_ranks(2, [], SHELL | OF_A_PERSON | changes, heard=printed.append) == 0
+    given = dict(line.split("=", 1) for line in b"".join(printed).decode().splitlines())
+    assert OF_A_PERSON.items() <= given.items()
+    assert {name: given.get(name) for name in JOB} == {name: (SHELL | changes)[name] for name in JOB}
+    assert not (SHELL.keys() - set(JOB)) & given.keys()
+    shown = {name: given[name] for name in ("HYDRA_LAUNCHER", "SLURM_OVERLAP") if name in given}
+    assert shown == added
+
+
+def test_a_batch_script_keeps_the_binding_that_it_asks_srun_for(tmp_path, monkeypatch):
+    environ = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_CPU_BIND": "cores"}
+    given = mpiexec_environment(environ)
+    assert given["SLURM_CPU_BIND"] == "cores"
+    assert not {"SLURM_PROCID", "SLURM_OVERLAP", "HYDRA_LAUNCHER"} & given.keys()
 
 
 def test_ranks_that_think_they_are_alone_are_refused_with_the_fix():
@@ -49,9 +96,14 @@ def test_matching_launchers_pass(world, environ):
     check_launch(world, "MPICH", environ)
 
 
-def test_mpiexec_of_the_environment_can_be_overruled(monkeypatch):
-    monkeypatch.setenv("RIDGELINE_MPIEXEC", "/site/bin/mpiexec")
-    assert find_mpiexec() == "/site/bin/mpiexec"
+@pytest.mark.parametrize(
+    ("library", "cure"),
+    [("MPICH 5.0", "pmi2"), ("CRAY MPICH version 8.1", "pmi2"), ("Open MPI v5.0.11", "pmix")],
+)
+def test_srun_without_pmi_is_refused_with_the_type_that_the_library_needs(library, cure):
+    environ = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+    with pytest.raises(LauncherError, match=rf"srun --mpi={cure}.*export SLURM_MPI_TYPE={cure}"):
+        check_launch(1, library, environ)
 
 
 def test_launcher_that_cannot_start_is_a_sentence(monkeypatch, tmp_path):

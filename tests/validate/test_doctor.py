@@ -1,7 +1,9 @@
-"""What doctor finds of the BLAS."""
+"""What doctor finds of the BLAS, and of a launcher that left the ranks alone."""
 
 import pytest
+import typer
 
+from ridgeline.cli.doctor import doctor as command
 from ridgeline.runtime.blas import blas_libraries
 from ridgeline.validate import doctor
 
@@ -35,3 +37,20 @@ def test_the_blas_is_named_with_its_architecture_and_threads(finding, monkeypatc
 def test_kernels_that_the_environment_chooses_are_pointed_at(finding, monkeypatch):
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
     assert "OPENBLAS_CORETYPE=Nehalem chooses the kernels" in finding().fix
+
+
+def test_ranks_that_srun_left_alone_are_told_the_cure_once(monkeypatch, capsys):
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    found = doctor._mpiexec()
+    assert (found.status, "sees only this one" in found.found) == ("missing", True)
+    assert "srun --mpi=pmi2" in found.fix
+    monkeypatch.setattr(doctor, "examine", lambda: [found])
+    printed = []
+    for rank in "01":
+        monkeypatch.setenv("SLURM_PROCID", rank)
+        with pytest.raises(typer.Exit):
+            command()
+        printed.append(capsys.readouterr().out)
+    assert "MISSING" in printed[0]
+    assert printed[1] == ""

@@ -7,9 +7,11 @@ import typer
 
 def doctor() -> None:
     """Say which MPI, ADIOS2, FFTW, BLAS, GPU and cores are found, what is missing and how to mend it."""
+    from ridgeline.runtime.launcher import speaks
     from ridgeline.validate.doctor import examine, print_findings
 
     findings = examine()
-    print_findings(findings)
+    if speaks():
+        print_findings(findings)
     if any(finding.status == "missing" for finding in findings):
         raise typer.Exit(1)

@@ -6,8 +6,10 @@ the wrong file or fail in words of their own.
 
 import os
 import pwd
+import re
 import resource
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 
 from ridgeline.runtime.errors import RidgelineError
@@ -18,6 +20,18 @@ _FILE_BYTES = 16 * 2**20  # of MPI's shared memory between two ranks
 _ADDRESSES = (
     1500 * 10**6
 )  # bytes that the smallest run maps, 1.3 GB: libraries below us hang or crash with less
+# What launchers tell a process of its rank and of the step that it belongs to, and nothing that a person sets.
+_OF_A_RANK = re.compile(
+    r"PMI_(RANK|SIZE|FD|PORT|ID|JOBID|KVS|KVSNAME|SPAWNED|APPNUM|UNIVERSE_SIZE|LOCAL_RANK|LOCAL_SIZE|CONTROL_\w+"
+    r"|SHARED_SECRET|PROCESS_MAPPING|HOSTNAME|VERSION|SUBVERSION)"
+    r"|PMI2_\w+|PMIX_(?!MCA_)\w+|PALS_(RANKID|NODEID|LOCAL_RANKID|APID|APINFO|SPOOL_DIR)"
+    r"|HYDI_CONTROL_FD|MPI_LOCALNRANKS|MPI_LOCALRANKID|MV2_COMM_WORLD_\w+"
+    r"|OMPI_(COMM_WORLD_\w+|UNIVERSE_SIZE|APP_CTX_NUM_PROCS|FIRST_RANKS|NUM_APP_CTX|COMMAND|ARGV|FILE_LOCATION)"
+    r"|OMPI_MCA_(ess|orte|pmix|initial_wdir)\w*|PRTE_LAUNCHED"
+    r"|SLURM_(STEP\w*|PROCID|LOCALID|NODEID|TASK_PID|GTIDS|LAUNCH_NODE_IPADDR|SRUN_COMM_\w+|PMIX\w*)"
+)
+# In a step of Slurm these hold the CPUs of its tasks, and `srun` would take them for options of another step.
+_BINDING_OF_A_STEP = re.compile(r"SLURM_CPU_BIND\w*")
 
 
 def prepare_process() -> None:
@@ -27,12 +41,22 @@ def prepare_process() -> None:
     give_home()
 
 
-def child_environment() -> dict[str, str]:
-    """Return the variables for a child process, which must not inherit what is in the C environment alone.
+def child_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables for a child process that is not a rank: those of this process without its launcher's.
 
-    There Open MPI puts its own variables when MPI starts, and a child that starts ranks would take itself for one.
+    With these a child would take itself for the same rank, and MPI would look for files that are open in its parent
+    alone. Open MPI moreover puts its own variables into the C environment when it starts, which a child inherits
+    unless it is given variables explicitly.
+
+    environ: in place of this process's variables.
     """
-    return dict(os.environ)
+    environ = os.environ if environ is None else environ
+    patterns = [_OF_A_RANK, _BINDING_OF_A_STEP] if "SLURM_STEP_ID" in environ else [_OF_A_RANK]
+    return {
+        name: value
+        for name, value in environ.items()
+        if not any(pattern.fullmatch(name) for pattern in patterns)
+    }
 
 
 def give_home() -> str:

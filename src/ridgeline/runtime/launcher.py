@@ -3,7 +3,6 @@
 import ctypes
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,21 +11,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import IO
 
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import LauncherError
+from ridgeline.runtime.mpiexec import find_mpiexec, kind_of_library, mpiexec_environment
 from ridgeline.runtime.process_watch import ProcessWatch, process_space
 from ridgeline.runtime.rank_limits import check_ranks
 from ridgeline.runtime.signals import release_stop_signals, stop_handlers
 
+SRUN = "Slurm srun"
 # Variables by which launchers tell a process the size of its job step, and its rank in it. Slurm's variables
 # count only where srun started this very process: a batch script sees SLURM_NTASKS without being a task.
 _LAUNCHERS = (
     ("Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-    ("Slurm srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+    (SRUN, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
     ("MPICH Hydra or PALS", "PMI_SIZE", "PMI_RANK"),
     ("MVAPICH", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
 )
@@ -42,7 +42,10 @@ class Launch:
 
 
 def detect_launch(environ: Mapping[str, str] | None = None) -> Launch | None:
-    """Return what started this process as one of several ranks, None if nothing did."""
+    """Return what started this process as one of several ranks, None if nothing did.
+
+    A job of one rank is none: a shell that a batch system gives to a person looks just so.
+    """
     environ = os.environ if environ is None else environ
     found = None
     for launcher, size_name, rank_name in _LAUNCHERS:
@@ -50,7 +53,7 @@ def detect_launch(environ: Mapping[str, str] | None = None) -> Launch | None:
             launch = Launch(launcher, int(environ[size_name]), int(environ.get(rank_name, "0")))
         except (KeyError, ValueError):
             continue
-        if found is None or launch.size > found.size:
+        if launch.size > (1 if found is None else found.size):
             found = launch
     return found
 
@@ -64,33 +67,23 @@ def speaks() -> bool:
 def check_launch(world_size: int, library: str, environ: Mapping[str, str] | None = None) -> None:
     """Raise LauncherError if the launcher started several ranks but MPI sees only this one."""
     launch = detect_launch(environ)
-    if launch is not None and launch.size > 1 and world_size == 1:
-        raise LauncherError(
-            f"{launch.launcher} started {launch.size} ranks, but the MPI library ({library}) sees only this one, "
-            f"so {launch.size} equal runs would overwrite each other: start with the launcher that belongs to the "
-            f"library (`ridgeline run CASE -n {launch.size}` finds it), or install mpi4py for the launcher's MPI "
-            f"(see docs/troubleshooting.md)"
+    if launch is None or world_size > 1:
+        return
+    kind = kind_of_library(library)
+    if launch.launcher == SRUN and kind is not None:
+        cure = (
+            f"start them by `srun --mpi={kind.srun}`, or `export SLURM_MPI_TYPE={kind.srun}` first "
+            f"(`srun --mpi=list` shows which types this Slurm has)"
         )
-
-
-def find_mpiexec() -> str:
-    """Return the mpiexec that belongs to this environment's MPI.
-
-    RIDGELINE_MPIEXEC wins; then the one beside the interpreter (the `mpich` wheel's), then the PATH.
-    """
-    chosen = os.environ.get("RIDGELINE_MPIEXEC")
-    if chosen:
-        return chosen
-    beside = Path(sys.prefix) / "bin" / "mpiexec"
-    if beside.is_file():
-        return str(beside)
-    found = shutil.which("mpiexec")
-    if found is None:
-        raise LauncherError(
-            "no mpiexec found beside the interpreter or on the PATH: install the `mpich` wheel "
-            "(`pip install mpich`) or set RIDGELINE_MPIEXEC to your site's launcher"
+    else:
+        cure = (
+            f"start with the launcher that belongs to the library (`ridgeline run CASE -n {launch.size}` finds it), "
+            f"or install mpi4py for the launcher's MPI"
         )
-    return found
+    raise LauncherError(
+        f"{launch.launcher} started {launch.size} ranks, but the MPI library ({library}) sees only this one, "
+        f"so {launch.size} equal runs would overwrite each other; {cure}"
+    )
 
 
 _POLL = 0.1  # seconds between two looks at a job that may have to be killed
@@ -156,12 +149,11 @@ def launch_ranks(
     """
     check_limits()
     check_ranks(n_ranks, environ)
-    command = [find_mpiexec(), "-n", str(n_ranks), *this_program(), *arguments]
+    command = [*find_mpiexec(), "-n", str(n_ranks), *this_program(), *arguments]
     try:
         job = subprocess.Popen(
             command,
-            env=dict(os.environ if environ is None else environ)
-            | {_LAUNCHED: f"{os.getpid()} {process_space()}"},
+            env=mpiexec_environment(environ) | {_LAUNCHED: f"{os.getpid()} {process_space()}"},
             start_new_session=True,
             stdout=None if heard is None else subprocess.PIPE,
             stderr=None if heard is None else subprocess.PIPE,

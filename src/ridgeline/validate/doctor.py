@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,10 +15,11 @@ from rich.table import Table
 
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
-from ridgeline.runtime.environment import check_limits, child_environment
-from ridgeline.runtime.errors import RidgelineError
-from ridgeline.runtime.launcher import detect_launch, find_mpiexec
+from ridgeline.runtime.environment import check_limits
+from ridgeline.runtime.errors import LauncherError, RidgelineError
+from ridgeline.runtime.launcher import detect_launch
 from ridgeline.runtime.machine import cache_sizes, describe_machine
+from ridgeline.runtime.mpiexec import find_mpiexec, mpiexec_environment
 
 
 @dataclass(frozen=True)
@@ -80,38 +82,55 @@ def _mpi() -> Finding:
             "MPI",
             "missing",
             f"mpi4py does not load: {error}",
-            "pip install mpi4py mpich, or your site's MPI module",
+            "load your site's MPI module, or install an MPI library: pip install mpich",
         )
     versions = mpi_versions()
     return Finding("MPI", "ok", f"{versions['mpi_library']} through mpi4py {versions['mpi4py']}")
 
 
 def _mpiexec() -> Finding:
-    try:
-        command = find_mpiexec()
-    except RidgelineError as error:
-        return Finding("mpiexec", "missing", str(error), "pip install mpich")
     launch = detect_launch()
-    if launch is not None:
-        return Finding(
-            "mpiexec", "ok", f"{command}; inside a job of {launch.size} ranks by {launch.launcher}"
-        )
+    try:
+        if launch is not None:
+            from ridgeline.parallel.communicator import world
+
+            world()
+            return Finding("mpiexec", "ok", f"inside a job of {launch.size} ranks by {launch.launcher}")
+        command = find_mpiexec()
+    except LauncherError as error:
+        wrong, _, fix = str(error).rpartition("; ")
+        return Finding("mpiexec", "missing", wrong, fix)
     program = "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"
     done = subprocess.run(
-        [command, "-n", "2", sys.executable, "-c", program],
-        env=child_environment(),
+        [*command, "-n", "2", sys.executable, "-c", program],
+        env=mpiexec_environment(),
         capture_output=True,
         text=True,
         timeout=60,
     )
+    name, said = shlex.join(command), " ".join((done.stderr + done.stdout).split())
     # Two ranks write at once: their digits may meet before their line ends.
     if done.returncode == 0 and "".join(done.stdout.split()) == "22":
-        return Finding("mpiexec", "ok", f"{command}; two ranks see each other")
+        return Finding("mpiexec", "ok", f"{name}; two ranks see each other")
+    if "allow-run-as-root" in said:
+        return Finding(
+            "mpiexec",
+            "missing",
+            f"{name} refuses to start ranks for root",
+            f"start as another user, or export RIDGELINE_MPIEXEC='{name} --allow-run-as-root'",
+        )
+    if done.returncode == 0:
+        return Finding(
+            "mpiexec",
+            "missing",
+            f"{name} does not fit the MPI library: two ranks do not see each other, but print {said[:200]}",
+            "set RIDGELINE_MPIEXEC to the launcher of the library that mpi4py uses",
+        )
     return Finding(
         "mpiexec",
         "missing",
-        f"{command} does not fit the MPI library: {(done.stdout + done.stderr).strip()[:200]}",
-        "set RIDGELINE_MPIEXEC to the launcher of the library that mpi4py uses",
+        f"{name} could not start two ranks (exit code {done.returncode}): {said[:500]}",
+        "follow what it says, or set RIDGELINE_MPIEXEC to another launcher of the library that mpi4py uses",
     )
 
 
