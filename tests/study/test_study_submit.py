@@ -2,12 +2,14 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import ridgeline.study.submit as submit_module
 from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.study.folder import look
 from ridgeline.study.options import SubmitOptions
@@ -50,6 +52,7 @@ def stand_ins(tmp_path, monkeypatch):
     for name in ("srun", "mpiexec"):
         program(name, LAUNCHER)
     monkeypatch.setattr(sys, "executable", program("python", RIDGELINE))
+    monkeypatch.setattr(submit_module, "srun_type", lambda: "pmi2")
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
     def called():
@@ -108,6 +111,31 @@ def test_pbs(tmp_path, stand_ins):
     assert len(next(line for line in found if line.startswith("-N"))) <= len("-N ") + 15
     assert execute(one, PBS_ARRAY_INDEX="1") == 0
     assert "mpiexec -n 1 --bound-as 1-pals sh command.sh" in stand_ins()
+
+
+@pytest.mark.parametrize(
+    ("default", "given", "used"), [("none", "", "pmi2"), ("none", "pmix", "pmix"), ("cray_shasta", "", "")]
+)
+def test_srun_gets_a_type_of_pmi_where_slurm_s_default_has_none(tmp_path, stand_ins, default, given, used):
+    stand_ins.program("scontrol", f"#!/bin/sh\necho 'MpiDefault              = {default}'\n")
+    stand_ins.program("srun", 'echo "type $SLURM_MPI_TYPE" >> {calls}\n' + LAUNCHER)
+    _, _, (one, _) = scripts_of(tmp_path, "slurm")
+    assert execute(one, SLURM_ARRAY_TASK_ID="0", **{"SLURM_MPI_TYPE": given} if given else {}) == 0
+    assert f"type {used}" in stand_ins()
+
+
+@pytest.mark.parametrize(("system", "launcher"), [("slurm", "srun --kill-on-bad-exit"), ("pbs", "mpiexec")])
+def test_options_for_the_launcher_and_a_folder_with_a_space(tmp_path, stand_ins, system, launcher):
+    folder = tmp_path / "a study of 5% # and more"
+    folder.mkdir()
+    _, _, (script, _) = scripts_of(folder, system, launcher_option=("--mpi=pmi2", "-x A B"))
+    mark, option = {"slurm": ("SBATCH", "--output="), "pbs": ("PBS", "-o ")}[system]
+    (line,) = (line for line in directives(script, mark) if line.startswith(option))
+    (path,) = shlex.split(line.removeprefix(option))
+    name = "ranks_1-%a.out" if system == "slurm" else ""
+    assert path == f"{script.parent}/".replace("%", "%%" if system == "slurm" else "%") + name
+    assert execute(script, SLURM_ARRAY_TASK_ID="0", PBS_ARRAY_INDEX="0") == 0
+    assert f"{launcher} -n 1 --mpi=pmi2 -x A B --bound-as 1-" in "\n".join(stand_ins())
 
 
 def test_an_array_of_one(tmp_path, stand_ins):

@@ -67,6 +67,11 @@ def kind_of_library(version: str) -> MpiKind | None:
     return next((kind for kind in _KINDS if kind.library.search(version)), None)
 
 
+def srun_type() -> str:
+    """Return what Slurm's `--mpi` must be for the MPI library of this environment."""
+    return (kind_of_library(_library_here()) or _KINDS[-1]).srun
+
+
 def find_mpiexec() -> list[str]:
     """Return the command, without ranks, that starts ranks of this environment's MPI library.
 
@@ -77,8 +82,7 @@ def find_mpiexec() -> list[str]:
     chosen = os.environ.get("RIDGELINE_MPIEXEC")
     if chosen:
         return [chosen] if os.path.exists(chosen) else shlex.split(chosen)
-    library = _library_here()
-    kind = kind_of_library(library)
+    kind = kind_of_library(_library_here())
     others = []
     for program in _programs(kind):
         belongs_to = kind_of_launcher(_output(program, "--version"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,8 @@ def hand_over(scripts: Sequence[Path], submission: SubmitOptions, folder: Path) 
         yield from submit(scripts, submission.submit)
     else:
         yield "nothing was submitted; to do so:"
-        yield from (f"  {SUBMITTERS[submission.submit]} {script}" for script in scripts)
-    yield f"then, at any time: ridgeline study collect {folder}"
+        yield from (f"  {SUBMITTERS[submission.submit]} {shlex.quote(str(script))}" for script in scripts)
+    yield f"then, at any time: ridgeline study collect {shlex.quote(str(folder))}"
 
 
 def refuse_ranks() -> None:

@@ -101,6 +101,10 @@ class SubmitOptions(DeclaredOptions):
         tuple[str, ...],
         OptionSpec("A line more for #SBATCH or #PBS, as --directive=--account=abc.", metavar="TEXT"),
     ] = ()
+    launcher_option: Annotated[
+        tuple[str, ...],
+        OptionSpec("An option more for srun or mpiexec, as --launcher-option=--mpi=pmi2.", metavar="TEXT"),
+    ] = ()
 
     def __post_init__(self) -> None:
         """Check the ranges, and that scripts are asked for where options are theirs."""
@@ -112,6 +116,10 @@ class SubmitOptions(DeclaredOptions):
                 raise ConfigError(f"--{flag} goes with --submit slurm or --submit pbs; give one of them too")
         if not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", self.time):
             raise ConfigError(f"--time {self.time}: need HH:MM:SS, such as 00:30:00")
-        for line in self.directive:
-            if not line.strip() or "\n" in line:
-                raise ConfigError(f"--directive {line!r}: need one line of text, such as --account=abc")
+        for name, lines, example in (
+            ("--directive", self.directive, "--account=abc"),
+            ("--launcher-option", self.launcher_option, "--mpi=pmi2"),
+        ):
+            for line in lines:
+                if not line.strip() or "\n" in line:
+                    raise ConfigError(f"{name} {line!r}: need one line of text, such as {example}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.runtime.files import output_errors, replace_file
 from ridgeline.runtime.launcher import this_program
+from ridgeline.runtime.mpiexec import srun_type
 from ridgeline.runtime.threads import cores_available
 from ridgeline.runtime.user_code import NO_PYTHON
 from ridgeline.study.folder import ADVICE, ERROR, LOG, StudyJob, clear, look
@@ -95,7 +97,8 @@ def command_script(job: StudyJob) -> str:
 def make_script(batch: Batch, options: SubmitOptions, folder: Path, name: str) -> str:
     """Return the script of an array job."""
     system = _slurm if options.submit == "slurm" else _pbs
-    head, index, launch, launcher = system(batch, options, folder, name)
+    head, index, start, launcher = system(batch, options, folder, re.sub(r"[^\w.+-]", "_", name))
+    launch = shlex.join([*start, *options.launcher_option])
     ridgeline = shlex.join(this_program())
     return "\n".join(
         [
@@ -105,6 +108,7 @@ def make_script(batch: Batch, options: SubmitOptions, folder: Path, name: str) -
             f'job=$(sed -n "$((index + 1))p" {shlex.quote(str(folder / f"{batch.stem}.txt"))})',
             '[ -n "$job" ] && cd "$job" || exit 1',
             f"bind=$({ridgeline} bind --ranks-per-node {batch.per_node} --for {launcher}) || exit 1",
+            *(_MPI_TYPE.format(srun_type()) if launcher == "srun" else "").splitlines(),
             f"{launch} $bind sh {COMMAND} > {LOG} 2>&1",
             "code=$?",
             f'[ "$code" -eq 0 ] || {{ echo "exit code $code"; grep "^error:" {LOG} || tail -n 5 {LOG}; }} > {ERROR}',
@@ -114,7 +118,17 @@ def make_script(batch: Batch, options: SubmitOptions, folder: Path, name: str) -
     )
 
 
-def _slurm(batch: Batch, options: SubmitOptions, folder: Path, name: str) -> tuple[list[str], str, str, str]:
+# Slurm's own default starts ranks that do not find each other.
+_MPI_TYPE = """\
+if scontrol show config 2> /dev/null | grep "^MpiDefault *= none" > /dev/null; then
+    export SLURM_MPI_TYPE="${{SLURM_MPI_TYPE:-{}}}"
+fi
+"""
+
+
+def _slurm(
+    batch: Batch, options: SubmitOptions, folder: Path, name: str
+) -> tuple[list[str], str, list[str], str]:
     lines = [
         f"--job-name={name}-{batch.stem}",
         f"--array=0-{len(batch.jobs) - 1}",
@@ -124,15 +138,18 @@ def _slurm(batch: Batch, options: SubmitOptions, folder: Path, name: str) -> tup
         f"--cpus-per-task={batch.threads}",
         "--exclusive",
         f"--time={options.time}",
-        f"--output={folder}/{batch.stem}-%a.out",
+        # Slurm takes quotes, and % for the start of a pattern such as %a.
+        f"--output={shlex.quote(f'{folder}/'.replace('%', '%%') + f'{batch.stem}-%a.out')}",
         *options.directive,
     ]
     # Without --kill-on-bad-exit the other ranks would wait for one that died until the time limit.
-    start = f"srun --kill-on-bad-exit -n {batch.ranks}"
+    start = ["srun", "--kill-on-bad-exit", "-n", str(batch.ranks)]
     return [f"#SBATCH {line}" for line in lines], "${SLURM_ARRAY_TASK_ID}", start, "srun"
 
 
-def _pbs(batch: Batch, options: SubmitOptions, folder: Path, name: str) -> tuple[list[str], str, str, str]:
+def _pbs(
+    batch: Batch, options: SubmitOptions, folder: Path, name: str
+) -> tuple[list[str], str, list[str], str]:
     cores = batch.per_node * batch.threads
     lines = [
         f"-N {f'{name}-{batch.stem}'[:15]}",
@@ -140,12 +157,17 @@ def _pbs(batch: Batch, options: SubmitOptions, folder: Path, name: str) -> tuple
         "-l place=scatter:excl",
         f"-l walltime={options.time}",
         "-j oe",
-        f"-o {folder}/",
+        f"-o {shlex.quote(f'{folder}/')}",
         *options.directive,
     ]
     if len(batch.jobs) > 1:  # PBS knows no array of one
         lines.insert(1, f"-J 0-{len(batch.jobs) - 1}")
-    return [f"#PBS {line}" for line in lines], "${PBS_ARRAY_INDEX:-0}", f"mpiexec -n {batch.ranks}", "pals"
+    return (
+        [f"#PBS {line}" for line in lines],
+        "${PBS_ARRAY_INDEX:-0}",
+        ["mpiexec", "-n", str(batch.ranks)],
+        "pals",
+    )
 
 
 def submit(scripts: Sequence[Path], system: str) -> list[str]:
