@@ -49,6 +49,25 @@ def test_the_tightest_control_group_counts_and_its_cache_is_free(tmp_path, versi
     assert memory.memory_bytes(root) == 2 * GiB
 
 
+@pytest.mark.parametrize(
+    ("environ", "limit"),
+    [
+        ({"SLURM_MEM_PER_NODE": "400"}, 400 * 2**20),
+        ({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"}, 300 * 2**20),
+        ({"SLURM_MEM_PER_GPU": "512", "SLURM_GPUS_ON_NODE": "2"}, GiB),
+        ({"SLURM_MEM_PER_NODE": "0"}, 4 * GiB),  # all memory of the node
+        ({"SLURM_MEM_PER_NODE": "99999999"}, 4 * GiB),
+        ({"SLURM_MEM_PER_CPU": "100"}, 4 * GiB),
+    ],
+)
+def test_the_limit_of_a_job_counts_where_no_control_group_keeps_it(tmp_path, monkeypatch, environ, limit):
+    root = tree(tmp_path, {"proc/meminfo": MEMINFO})
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert memory.node_memory_available(root) == limit
+    assert memory.memory_bytes(root) == limit or limit == 4 * GiB
+
+
 def test_nothing_readable_is_no_limit(tmp_path):
     assert memory.node_memory_available(tmp_path) == memory.memory_bytes(tmp_path) > 0
 

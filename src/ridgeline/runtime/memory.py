@@ -1,4 +1,4 @@
-"""How much memory there is and how much is free: of the machine, of this process's control groups, of the process."""
+"""How much memory there is and how much is free: of the machine, the batch job, the control groups, the process."""
 
 import os
 import re
@@ -49,17 +49,35 @@ def _control_groups(root: Path) -> Iterator[tuple[int, int]]:
                 yield int(limit), max(int(limit) - held, 0)
 
 
+def _job_limit() -> int:
+    """Return the bytes of a node that Slurm gives this job (--mem, --mem-per-cpu, --mem-per-gpu), UNLIMITED if all.
+
+    Where Slurm keeps jobs within them by counting, and not by control groups, this is the only place that tells.
+    """
+
+    def value(name: str) -> int:
+        text = os.environ.get(name, "")
+        return int(text) if text.isdigit() else 0
+
+    limits = (
+        value("SLURM_MEM_PER_NODE"),
+        value("SLURM_MEM_PER_CPU") * value("SLURM_CPUS_ON_NODE"),
+        value("SLURM_MEM_PER_GPU") * value("SLURM_GPUS_ON_NODE"),
+    )
+    return 2**20 * min(filter(None, limits), default=0) or UNLIMITED
+
+
 def memory_bytes(root: Path = Path("/")) -> int:
-    """Return the machine's memory, or the limit of this process's control groups if that is smaller."""
+    """Return the machine's memory, or the limit of this process's job or control groups if that is smaller."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([total, *(limit for limit, _ in _control_groups(root))])
+    return min([total, _job_limit(), *(limit for limit, _ in _control_groups(root))])
 
 
 def node_memory_available(root: Path = Path("/")) -> int:
     """Return the bytes that the processes of this job can have together on this node without swapping."""
     free = _number(_read(root / "proc/meminfo"), "MemAvailable", 1024)
     groups = [left for _, left in _control_groups(root)]
-    return min([memory_bytes(root) if free is None else free, *groups])
+    return min([memory_bytes(root) if free is None else free, _job_limit(), *groups])
 
 
 def process_memory_available() -> int:
