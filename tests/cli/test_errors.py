@@ -85,6 +85,16 @@ def test_nan_ends_the_run_and_keeps_the_last_good_checkpoint(ridgeline):
     assert re.search(r"checkpoint|try a smaller model\.dt", done.stderr)
 
 
+@pytest.mark.parametrize("command", [("run", "--nonsense"), ("bench", "stream", "--threads", "x"), ("run",)])
+def test_wrong_options_are_said_by_one_rank(ridgeline, command):
+    said = []
+    for rank in "01":
+        done = ridgeline(*command, env={"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": rank})
+        assert (done.returncode, done.stdout) == (2, "")
+        said.append(done.stderr.count("rror"))
+    assert said == [1, 0]
+
+
 def test_launcher_of_another_mpi_is_refused(ridgeline):
     environ = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}
     refused(

@@ -19,9 +19,11 @@ from ridgeline.cli.study import study
 from ridgeline.cli.sweep import run_list, sweep
 from ridgeline.cli.validate import validate
 from ridgeline.runtime.environment import prepare_process
-from ridgeline.runtime.errors import OutputError, RidgelineError
+from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
 from ridgeline.runtime.launcher import end_with_launcher, speaks
 from ridgeline.runtime.threads import limit_pools
+
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of a command line; Typer has no name for it
 
 app = typer.Typer(
     name="ridgeline",
@@ -68,9 +70,13 @@ def main() -> None:
     limit_pools()  # settings classes of models import NumPy, long before a rank knows its threads
     try:
         try:
-            app()
+            # Every rank finds the same wrong option; one of them says so.
+            code = app(standalone_mode=speaks())
         finally:
             sys.stdout.flush()
+        raise SystemExit(code)
+    except _UsageError:
+        raise SystemExit(ConfigError.exit_code) from None
     except OSError as error:
         if error.filename is not None or error.errno is None:
             raise
