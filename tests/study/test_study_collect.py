@@ -302,10 +302,12 @@ def test_reports_of_benchmarks(name, report, labels, expected):
 
     record = {"subject": name, "point": "n4", "ranks": 4, "threads": 1, "axes": {"nx": 16}}
     record |= {"size": "", "logarithmic": False}
-    (row,) = rows_of_job(Found("n4/1", "done", "", record, report))
-    assert row["labels"] == labels
-    assert row | expected == row
-    assert row["crowded"]
+    for crowded in (True, False):  # whatever cores one rank alone is bound to
+        whole = report | {"machine": {"cores": 1}, "oversubscribed": crowded}
+        (row,) = rows_of_job(Found("n4/1", "done", "", record, whole))
+        assert row["labels"] == labels
+        assert row | expected == row
+        assert row["crowded"] is crowded
     assert find_benchmark(name).scaling is not None
 
 

@@ -70,7 +70,7 @@ def rows_of_job(job: Found) -> Iterator[Row]:
         crowded = report["run"]["ranks_on_node"] * record["threads"] > report["run"]["cores"]
         yield common | {"labels": axes, "crowded": crowded} | _of_run(report)
         return
-    crowded = common["cores"] > report["machine"]["cores"] * report["nodes"]
+    crowded = bool(report.get("oversubscribed"))  # machine.cores are those of one rank's affinity mask
     for figures in _figures_of_benchmark(record["subject"], report):
         labels = axes | {key: in_words(value) for key, value in figures.labels.items()}
         yield common | {"labels": labels, "crowded": crowded} | _of_figures(figures)

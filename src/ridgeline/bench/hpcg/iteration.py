@@ -30,7 +30,6 @@ from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import VerificationError
 from ridgeline.runtime.progress import Phases, silent
-from ridgeline.runtime.threads import cores_available
 
 PLAIN_C = "c"
 _MAKERS: dict[str, Callable[[MPI.Comm, HpcgLevel], Implementation]] = {
@@ -180,9 +179,6 @@ def _make_result(
     comm: MPI.Comm, options: HpcgIterationOptions, rows: list[dict[str, Any]], notes: list[str]
 ) -> Result:
     layout = find_layout(comm)
-    cores = cores_available()
-    if comm.size > cores * layout.n_nodes:
-        notes.append(f"more ranks than {cores} cores a node wait for cores, not for the network")
     return Result(
         benchmark="HPCG, one iteration",
         pattern=f"{options.iterations} iterations of CG preconditioned by a V-cycle of 4 levels",
