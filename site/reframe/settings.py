@@ -42,6 +42,8 @@ site_configuration = {
         #             "scheduler": "slurm",
         #             "launcher": "srun",
         #             "access": ["-A PROJECT"],
+        #             # Where `scontrol show config` says MpiDefault = none; pmix for Open MPI:
+        #             # "env_vars": [["SLURM_MPI_TYPE", "pmi2"]],
         #             "environs": ["ridgeline"],
         #         }
         #     ],

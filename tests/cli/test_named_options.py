@@ -28,7 +28,9 @@ FOREIGN = {
     "bench/hpcg/declaration.py": {"--ntasks-per-node", "--ppn"},  # launchers
     "bench/hpcg/scaling.py": {"--weak", "--ranks"},  # of ridgeline study, which asks for sizes
     "study/bench_subject.py": {"--no-"},
-    "study/options.py": {"--account"},  # sbatch
+    "study/options.py": {"--account", "--mpi"},  # sbatch, srun
+    "runtime/launcher.py": {"--mpi"},  # srun
+    "validate/doctor.py": {"--allow-run-as-root"},  # Open MPI's mpirun
     "study/submit.py": {"--job-name", "--array", "--nodes", "--ntasks", "--time", "--output", "--exclusive"}
     | {
         "--ntasks-per-node",

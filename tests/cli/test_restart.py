@@ -74,15 +74,17 @@ SEQUENCES = {
 
 
 @pytest.mark.parametrize(
-    ("sequence", "reaches_ranks"),
+    ("sequence", "reaches_ranks", "code"),
     [
-        ("time limit", True),
-        *(pytest.param(name, to, marks=pytest.mark.full) for name in SEQUENCES for to in (False, True)),
+        ("time limit", True, 75),
+        *(pytest.param(name, to, 0, marks=pytest.mark.full) for name in SEQUENCES for to in (False, True)),
     ],
 )
-def test_signals_end_the_run_with_a_checkpoint_and_exit_code_0(ridgeline, sequence, reaches_ranks):
+def test_signals_end_the_run_with_a_checkpoint_and_the_exit_code_asked_for(
+    ridgeline, sequence, reaches_ranks, code
+):
     case = ridgeline.write(steps=10_000, every=10_000)  # says that it goes on at every tenth
-    process = ridgeline.start("run", case, "-n", 2)
+    process = ridgeline.start("run", case, "-n", 2, *(["--stopped-exit-code", code] if code else []))
     wait_for(
         lambda: process.stderr.readline().startswith("step "), process
     )  # any moment from here on must do
@@ -96,13 +98,14 @@ def test_signals_end_the_run_with_a_checkpoint_and_exit_code_0(ridgeline, sequen
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
+    assert process.returncode == code, errors
     assert len(manifests(ridgeline)) == 1
     report = json.loads((ridgeline.path / "gray_scott.bp.run.json").read_text())
     assert report["run"]["ended"] == SEQUENCES[sequence][0][1].name
     reached = report["run"]["last_step"]
     assert 1000 <= reached < 10_000
-    resumed = ridgeline("run", case, "--set", f"run.steps={reached + 5}", "--resume", "auto")
+    options = "--set", f"run.steps={reached + 5}", "--resume", "auto", "--stopped-exit-code", 75
+    resumed = ridgeline("run", case, *options)
     assert resumed.returncode == 0, resumed.stderr
     assert f"at step {reached}" in resumed.stderr
 

@@ -169,32 +169,41 @@ def test_turbulence_runs_as_it_is_on_a_small_grid(name: str, tmp_path: Path) -> 
 def stand_in(folder: Path, name: str, log: Path) -> None:
     """Put a program on the path that notes how it was called and then runs what it was to launch, once."""
     path = folder / name
-    launches = (
-        'while [ $# -gt 0 ] && [ "${1##*/}" != ridgeline ]; do shift; done; exec "$@"'
-        if name != "ridgeline"
-        else ""
-    )
-    path.write_text(f'#!/bin/bash\necho "{name} $*" >> {log}\n{launches}\n')
+    does = {
+        "ridgeline": '[ "$1" != run ] || exit "$CODE"',
+        "scontrol": 'echo "MpiDefault              = none"',
+        **dict.fromkeys(
+            ("srun", "mpiexec"),
+            'while [ $# -gt 0 ] && [ "${1##*/}" != ridgeline ]; do shift; done; exec "$@"',
+        ),
+    }
+    path.write_text(f'#!/bin/bash\necho "{name} $*" >> {log}\n{does.get(name, "")}\n')
     path.chmod(0o755)
 
 
-def run_script(tmp_path: Path, script: str, *arguments: str, **environment: str) -> list[list[str]]:
-    """Run a job script among stand-ins of the batch system; return what it called, in order."""
+def run_script(
+    tmp_path: Path, script: str, *arguments: str, code: int = 0, **environment: str
+) -> list[list[str]]:
+    """Run a job script among stand-ins of the batch system; return what it called, in order.
+
+    code: of `ridgeline run`, and so of the script. USER is not set, as in the environment of some batch systems.
+    """
     log = tmp_path / "calls"
-    for name in ("srun", "mpiexec", "ridgeline"):
+    for name in ("srun", "mpiexec", "ridgeline", "scontrol", "qsub", "sleep"):
         stand_in(tmp_path, name, log)
     environment = {
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "USER": "me",
+        "CODE": str(code),
         "HOME": str(tmp_path),
         "RIDGELINE": str(tmp_path / "ridgeline"),
         "BASH_FUNC_module%%": f'() {{ echo "module $*" >> {log}; }}',
         **environment,
     }
-    subprocess.run(
+    done = subprocess.run(
         ["bash", str(EXAMPLES / "job_scripts" / script), *arguments],
-        env=environment, cwd=tmp_path, check=True, timeout=60, capture_output=True,
+        env=environment, cwd=tmp_path, check=False, timeout=60, capture_output=True, text=True,
     )  # fmt: skip
+    assert done.returncode == code, done.stderr
     return [line.split() for line in log.read_text().splitlines()]
 
 
@@ -223,8 +232,8 @@ CASE = str(EXAMPLES / "gray_scott" / "settings.toml")
 
 def test_slurm_script_binds_and_calls_what_exists(tmp_path: Path) -> None:
     calls = run_script(tmp_path, "frontier.slurm", CASE, SLURM_NNODES="8", SLURM_JOB_ID="77")
-    assert [call[0] for call in calls] == ["module", "srun", "ridgeline", "srun", "ridgeline"]
-    _, launch_compile, compiling, launch_run, running = calls
+    assert [call[0] for call in calls] == ["module", "scontrol", "srun", "ridgeline", "srun", "ridgeline"]
+    _, _, launch_compile, compiling, launch_run, running = calls
     assert parsed(compiling)["threads"] == 7
     options = parsed(running)
     assert (options["threads"], options["resume"], options["json"]) == (7, "auto", "ridgeline-77.json")
@@ -256,6 +265,39 @@ def test_pbs_script_binds_and_calls_what_exists(tmp_path: Path) -> None:
     assert not union & {0, 52}
     assert max(union) < 104
     assert not any(min(cores) < 52 <= max(cores) for cores in sets)  # no rank spans the sockets
+
+
+@pytest.mark.parametrize(
+    ("code", "environment", "again"),
+    [
+        (75, {}, False),
+        (75, {"RESTARTS": "2"}, True),
+        (75, {"RESTARTS": "2", "SLURM_RESTART_COUNT": "2"}, False),
+    ]
+    + [(code, {"RESTARTS": "2"}, False) for code in (0, 5)],
+)
+def test_slurm_queues_a_job_again_that_ended_early(
+    tmp_path: Path, code: int, environment: Any, again: bool
+) -> None:
+    calls = run_script(
+        tmp_path, "frontier.slurm", CASE, code=code, SLURM_NNODES="1", SLURM_JOB_ID="77", **environment
+    )
+    assert (["scontrol", "requeue", "77"] in calls) == again
+
+
+@pytest.mark.parametrize(("code", "restarts", "left"), [(75, "2", "1"), (75, "0", None), (0, "2", None)])
+def test_pbs_submits_a_successor_of_a_job_that_ended_early(
+    tmp_path: Path, code: int, restarts: str, left: str | None
+) -> None:
+    (tmp_path / "nodes").write_text("a\n")
+    calls = run_script(
+        tmp_path, "aurora.pbs", code=code, CASE=CASE, PBS_NODEFILE=str(tmp_path / "nodes"),
+        PBS_O_WORKDIR=str(tmp_path), PBS_JOBID="42.server", RESTARTS=restarts, SCRIPT="my.pbs",
+    )  # fmt: skip
+    given = f"CASE={CASE},RIDGELINE={tmp_path}/ridgeline,RESTARTS={left},SCRIPT=my.pbs"
+    assert [call for call in calls if call[0] == "qsub"] == (
+        [["qsub", "-v", given, "my.pbs"]] if left else []
+    )
 
 
 def test_job_scripts_say_what_they_need() -> None:

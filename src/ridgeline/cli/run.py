@@ -48,4 +48,6 @@ def run(
     code = start_ranks(ranks)
     if code is not None:
         raise typer.Exit(code)
-    run_on_this_rank(loaded, options, debug, started)
+    report = run_on_this_rank(loaded, options, debug, started)
+    if options.stopped_exit_code is not None and report["run"]["last_step"] < loaded.case.run.steps:
+        raise typer.Exit(options.stopped_exit_code)

@@ -34,4 +34,15 @@ class RunOptions(DeclaredOptions):
             metavar="FILE",
         ),
     ] = None
+    # Lower numbers are those of errors, and of signals as launchers give them back.
+    stopped_exit_code: Annotated[
+        int | None,
+        OptionSpec(
+            "Exit code of a run that a signal or run.walltime ended before its last step, with a checkpoint.",
+            minimum=16,
+            maximum=125,
+            metavar="N",
+            otherwise="0",
+        ),
+    ] = None
     verbose: Annotated[bool, OptionSpec("Notes of every rank, and the whole report.")] = False
