@@ -26,12 +26,17 @@ AGREE_SECONDS = 1.0
 _POLL = 0.005  # seconds between two looks at ranks that are waited for
 
 
+def check_world() -> None:
+    """Raise LauncherError if the launcher started several ranks but MPI sees only this one. No communication."""
+    check_launch(MPI.COMM_WORLD.size, mpi_library())
+
+
 def world() -> MPI.Comm:
     """Return a duplicate of the world communicator after checking the launcher. Collective, call once.
 
     Raises LauncherError if the launcher and the MPI library do not match.
     """
-    check_launch(MPI.COMM_WORLD.size, mpi_library())
+    check_world()
     return MPI.COMM_WORLD.Dup()
 
 

@@ -20,7 +20,7 @@ _FILE_BYTES = 16 * 2**20  # of MPI's shared memory between two ranks
 _ADDRESSES = (
     1500 * 10**6
 )  # bytes that the smallest run maps, 1.3 GB: libraries below us hang or crash with less
-# What launchers tell a process of its rank and of the step that it belongs to, and nothing that a person sets.
+# What launchers tell a process of its rank, and nothing that a person sets.
 _OF_A_RANK = re.compile(
     r"PMI_(RANK|SIZE|FD|PORT|ID|JOBID|KVS|KVSNAME|SPAWNED|APPNUM|UNIVERSE_SIZE|LOCAL_RANK|LOCAL_SIZE|CONTROL_\w+"
     r"|SHARED_SECRET|PROCESS_MAPPING|HOSTNAME|VERSION|SUBVERSION)"
@@ -28,10 +28,7 @@ _OF_A_RANK = re.compile(
     r"|HYDI_CONTROL_FD|MPI_LOCALNRANKS|MPI_LOCALRANKID|MV2_COMM_WORLD_\w+"
     r"|OMPI_(COMM_WORLD_\w+|UNIVERSE_SIZE|APP_CTX_NUM_PROCS|FIRST_RANKS|NUM_APP_CTX|COMMAND|ARGV|FILE_LOCATION)"
     r"|OMPI_MCA_(ess|orte|pmix|initial_wdir)\w*|PRTE_LAUNCHED"
-    r"|SLURM_(STEP\w*|PROCID|LOCALID|NODEID|TASK_PID|GTIDS|LAUNCH_NODE_IPADDR|SRUN_COMM_\w+|PMIX\w*)"
 )
-# In a step of Slurm these hold the CPUs of its tasks, and `srun` would take them for options of another step.
-_BINDING_OF_A_STEP = re.compile(r"SLURM_CPU_BIND\w*")
 
 
 def prepare_process() -> None:
@@ -51,12 +48,7 @@ def child_environment(environ: Mapping[str, str] | None = None) -> dict[str, str
     environ: in place of this process's variables.
     """
     environ = os.environ if environ is None else environ
-    patterns = [_OF_A_RANK, _BINDING_OF_A_STEP] if "SLURM_STEP_ID" in environ else [_OF_A_RANK]
-    return {
-        name: value
-        for name, value in environ.items()
-        if not any(pattern.fullmatch(name) for pattern in patterns)
-    }
+    return {name: value for name, value in environ.items() if not _OF_A_RANK.fullmatch(name)}
 
 
 def give_home() -> str:

@@ -61,6 +61,11 @@ _AS_MPICH = {
     "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
 
+# What Slurm tells a task of its step. Its CPUs stand where `srun` would take them for options of another step.
+_OF_A_STEP = re.compile(
+    r"SLURM_(STEP\w*|PROCID|LOCALID|NODEID|TASK_PID|GTIDS|LAUNCH_NODE_IPADDR|SRUN_COMM_\w+|PMIX\w*|CPU_BIND\w*)"
+)
+
 
 def kind_of_library(version: str) -> MpiKind | None:
     """Return the kind of an MPI library by what it says of its version, None if it is of none that is known."""
@@ -142,15 +147,16 @@ def mpiexec_environment(environ: Mapping[str, str] | None = None) -> dict[str, s
 
     environ: in place of this process's variables.
     """
-    environ = os.environ if environ is None else environ
     given = child_environment(environ)
     for name, value in _AS_MPICH.items():
         given.setdefault(name, value)
+    if "SLURM_STEP_ID" not in given:
+        return given
+    given = {name: value for name, value in given.items() if not _OF_A_STEP.fullmatch(name)}
     # In a shell that srun started, the shell's step holds the job's cores. MPICH's mpiexec would wait for ever for a
     # step of its own: on one node it needs none, and on several the steps may share cores.
-    if "SLURM_STEP_ID" in environ:
-        if environ.get("SLURM_JOB_NUM_NODES") != "1":
-            given.setdefault("SLURM_OVERLAP", "1")
-        elif "HYDRA_BOOTSTRAP" not in given:
-            given.setdefault("HYDRA_LAUNCHER", "fork")
+    if given.get("SLURM_JOB_NUM_NODES") != "1":
+        given.setdefault("SLURM_OVERLAP", "1")
+    elif "HYDRA_BOOTSTRAP" not in given:
+        given.setdefault("HYDRA_LAUNCHER", "fork")
     return given

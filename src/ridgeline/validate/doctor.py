@@ -92,9 +92,9 @@ def _mpiexec() -> Finding:
     launch = detect_launch()
     try:
         if launch is not None:
-            from ridgeline.parallel.communicator import world
+            from ridgeline.parallel.communicator import check_world
 
-            world()
+            check_world()
             return Finding("mpiexec", "ok", f"inside a job of {launch.size} ranks by {launch.launcher}")
         command = find_mpiexec()
     except LauncherError as error:
