@@ -1,5 +1,6 @@
 """Settings of meshes from files: sides by name, periodic pairs, and what does not go with such a mesh."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,16 @@ def test_the_order_of_a_mesh_and_its_worst_element_are_told(folder, tmp_path):
     assert "the mesh has order 2: the edges of its elements are polynomials of this degree" in said
     scaled = 1 / np.sqrt(2)  # at the upper x, where x_y = 1 and x_x = 1 + y
     assert f"worst scaled Jacobian: {scaled:.3g} at x=3, y=0, " in said
+
+
+def test_mirror_images_in_the_file_are_told(folder, tmp_path):
+    text, n = re.subn(
+        r"( 5 2 99 99)((?: \d+){4})((?: \d+){4})\n", r"\1\3\2\n", (folder / "box.msh").read_text(), count=5
+    )
+    assert n == 5
+    path = tmp_path / "mirrored.msh"
+    path.write_text(text)
+    assert "5 of 12 elements of the file are mirror images" in remarks(folder, f"grid.mesh={path}")
 
 
 def test_the_flow_through_each_side_is_told(folder):

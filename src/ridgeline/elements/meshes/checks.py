@@ -1,8 +1,9 @@
-"""What is wrong with a mesh from a file, said with the element: handedness, folds, faces without partner."""
+"""What is wrong with a mesh from a file: mirrored elements, which are turned round, folds, faces without partner."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -39,28 +40,38 @@ def jacobians(places: Array, derivative: Array) -> tuple[Array, Array]:
     return jacobian, jacobian / np.where(lengths > 0, lengths, 1.0)
 
 
-def require_right_handed(raw: RawMesh) -> None:
-    """Raise ConfigError if an element is a mirror image, or folds, at the points of the file."""
+def right_handed(raw: RawMesh) -> tuple[RawMesh, int]:
+    """Return the mesh without mirror images, and how many there were. The third direction of each is reversed.
+
+    Raises ConfigError that names an element that folds at the points of the file.
+    """
     derivative = derivative_matrix(raw.points)
+    mirrored = np.zeros(raw.n_elements, np.bool_)
     step = max(1, CHUNK // (12 * len(raw.points) ** 3))
     for start in range(0, raw.n_elements, step):
         found, _ = jacobians(raw.nodes[:, start : start + step], derivative)
         found = found.reshape(-1, len(raw.points) ** 3)
         low, high = found.min(axis=1), found.max(axis=1)
-        bad = np.flatnonzero(~(low > 0))
-        if len(bad) == 0:
-            continue
-        element = int(bad[0])
-        name = raw.name(start + element)
-        if high[element] < 0:
+        mirrored[start : start + step] = high < 0
+        bad = np.flatnonzero(~((low > 0) | (high < 0)))
+        if len(bad):
             raise raw.error(
-                f"{name} is left-handed",
-                "turn it round: in Gmsh extrude in the other direction, or call gmsh.model.mesh.reverse; the "
-                "third direction of its corners must point along the cross product of the first two",
+                f"{raw.name(start + int(bad[0]))} folds: its Jacobian falls to {low[bad[0]]:.3g}",
+                "it must have one sign in the whole element: correct the mesh",
             )
-        raise raw.error(
-            f"{name} folds: its Jacobian falls to {low[element]:.3g}", "need > 0 everywhere: mend the mesh"
-        )
+    if not mirrored.any():
+        return raw, 0
+    nodes, corners = raw.nodes.copy(), raw.corners.copy()
+    nodes[:, mirrored] = nodes[:, mirrored, ::-1]
+    corners[mirrored] = np.roll(corners[mirrored], 4, axis=1)
+    named, pairs = raw.named.copy(), raw.pairs.copy()
+    for table in (
+        named[:, :2],
+        pairs[:, :2],
+        pairs[:, 2:],
+    ):  # (element, face): the third direction has faces 4 and 5
+        table[mirrored[table[:, 0]] & (table[:, 1] >= 4), 1] ^= 1
+    return replace(raw, nodes=nodes, corners=corners, named=named, pairs=pairs), int(mirrored.sum())
 
 
 class WorstElement(NamedTuple):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ridgeline.elements.hexahedron import FACE_CORNERS, MEAN_POINTS, edge_index, face_index, mean_lengths
 from ridgeline.elements.mesh_protocol import Array, Indices
 from ridgeline.elements.meshes.bisection import bisection_order
-from ridgeline.elements.meshes.checks import require_closed, require_fitting, require_right_handed
+from ridgeline.elements.meshes.checks import require_closed, require_fitting, right_handed
 from ridgeline.elements.meshes.periodic import codes_of_pairs, match_sides
 from ridgeline.elements.meshes.raw import RawMesh
 from ridgeline.elements.meshes.topology import (
@@ -39,12 +39,13 @@ MOST_SIDES = 62  # bits of a number that says on which sides a vertex or an edge
 
 @dataclass(frozen=True)
 class MeshCounts:
-    """Elements, vertices, edges and faces of the whole mesh."""
+    """Elements, vertices, edges and faces of the whole mesh; mirrored: elements that were turned round."""
 
     elements: int
     vertices: int
     edges: int
     faces: int
+    mirrored: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,10 +248,10 @@ def build_mesh(raw: RawMesh, periodic: Mapping[str, str] | None = None) -> Hexah
 
     periodic: pairs of sides that are one, by name; they are no sides of the mesh any more.
 
-    Raises ConfigError that names the element or the side. Elements must be right-handed and must not fold. A face
-    must be of two elements, or of one and a side. Periodic sides must match.
+    Raises ConfigError that names the element or the side. Elements must not fold. A face must be of two elements, or
+    of one and a side. Periodic sides must match.
     """
-    require_right_handed(raw)
+    raw, mirrored = right_handed(raw)
     matched, alone = match_faces(raw)
     side_of = _named(raw, alone)
     around, translations = _around(raw, side_of, periodic or {})
@@ -273,9 +274,8 @@ def build_mesh(raw: RawMesh, periodic: Mapping[str, str] | None = None) -> Hexah
     place[order] = np.arange(len(order))
     rows = rows.taken(order)
     rows.across[...] = np.where(rows.across < 0, -1, place[rows.across])
-    counts = MeshCounts(
-        raw.n_elements, *(int(t.max()) + 1 for t in (topology.vertices, topology.edges, topology.faces))
-    )
+    vertices, edges, faces = (int(t.max()) + 1 for t in (topology.vertices, topology.edges, topology.faces))
+    counts = MeshCounts(raw.n_elements, vertices, edges, faces, mirrored)
     return HexahedralMesh(
         raw.source, raw.points, tuple(raw.sides[s] for s in kept), tuple(translations), counts, rows
     )

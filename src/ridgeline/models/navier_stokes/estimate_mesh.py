@@ -29,6 +29,11 @@ def mesh_remarks(case: NavierStokesCase, mesh: Mesh) -> Iterator[str]:
             )
         else:
             yield f"the mesh has order {order}: the edges of its elements are polynomials of this degree"
+        if mesh.counts.mirrored:
+            yield (
+                f"{mesh.counts.mirrored} of {mesh.n_elements} elements of the file are mirror images (left-handed): "
+                "they were turned round"
+            )
     if not mesh.axis_aligned:
         of_file = isinstance(mesh, HexahedralMesh)
         positions = mesh.range(0, mesh.n_elements) if of_file else mesh.spread(MOST_ELEMENTS)
