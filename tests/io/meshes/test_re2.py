@@ -4,11 +4,14 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.spatial import cKDTree
 
 from mesh_files import BoxFile
 from re2_files import EDGE_OF, FACE_OF, write_re2
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.meshes import checks
 from ridgeline.elements.meshes.hexahedra import build_mesh
+from ridgeline.io.meshes import re2
 from ridgeline.io.meshes.re2 import read_re2
 from ridgeline.runtime.errors import ConfigError
 
@@ -183,10 +186,42 @@ def test_a_hole_of_zeros_is_an_element_without_corners(tmp_path):
         read_re2(path)
 
 
+@pytest.mark.parametrize("apart", [0.0, 1e-3])
+def test_elements_at_one_place_are_not_compared_each_with_each(tmp_path, apart, monkeypatch):
+    data, n = box_re2(tmp_path / "box.re2").read_bytes(), 2000
+    elements = np.zeros(n, [("group", "<f8"), ("places", "<f8", (3, 8))])
+    elements["places"] = np.frombuffer(data, "<f8", 24, 84 + 8).reshape(3, 8)
+    elements["places"] += apart * np.random.default_rng(1).uniform(-1, 1, (n, 3, 8))
+    path = tmp_path / "same.re2"
+    path.write_bytes(
+        f"#v002{n:9d}  3{n:9d}".ljust(80).encode() + data[80:84] + elements.tobytes() + bytes(16)
+    )
+    points = []
+    monkeypatch.setattr(re2, "cKDTree", lambda places: points.append(len(places)) or cKDTree(places))
+    with pytest.raises(ConfigError, match="is one of elements 1, 2, 3 as well"):
+        build_mesh(read_re2(path))
+    assert points[0] <= 8 * 8  # of 16000 corners, however near each other
+
+
+def test_a_face_around_all_others_is_not_compared_with_each_of_them(tmp_path, monkeypatch):
+    outer = np.array([[(x, y, z) for z in (-40, 60) for y in (-40, 60) for x in (-40, 60)]], float)
+    turn = np.array([[1, 0.2, 0.1], [-0.3, 1, 0.2], [0.1, -0.4, 1]])
+    raw = BoxFile((4, 4, 4)).raw()
+    path = write_re2(tmp_path / "a.re2", np.concatenate([outer @ turn, raw.corner_places()]))
+    tried = []
+    monkeypatch.setattr(checks, "MOST_PLACES", 20)
+    monkeypatch.setattr(checks, "_is_inside", lambda *args: tried.append(1))
+    with pytest.raises(ConfigError, match="is of no other element and of no side, and 101 more faces are so"):
+        build_mesh(read_re2(path))
+    assert len(tried) <= 20
+
+
 def test_what_is_not_read(tmp_path):
     corners, curves, faces = ring()
     with pytest.raises(ConfigError, match="has curved edges of kind 's'; need"):
         read_re2(write_re2(tmp_path / "a.re2", corners, [(0, 5, (0, 0, 0, 1), "s")], faces))
+    with pytest.raises(ConfigError, match="is damaged: values of its curved edges are not finite"):
+        read_re2(write_re2(tmp_path / "a.re2", corners, [(0, 5, (0, np.nan, 0), "m")], faces))
     with pytest.raises(
         ConfigError, match=r"has an arc of radius 0.1 at element 3, whose chord has the length 2.8"
     ):

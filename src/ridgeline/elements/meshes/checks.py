@@ -24,6 +24,7 @@ Indices = NDArray[np.int64]
 NEAR = 1e-6  # of an edge: places that are nearer are one
 FIT = 1e-4  # of a face: surfaces that are nearer are one
 MOST_LOOKED_AT = 1000  # faces without partner whose neighbourhood is searched
+MOST_PLACES = 10_000  # in these neighbourhoods that are looked at
 NEWTON_STEPS = 12
 
 
@@ -159,10 +160,17 @@ def _meetings(some: Array, faces: Array) -> list[tuple[int, int]]:
     tree = cKDTree(places)
     centre = some.mean(axis=1)
     reach = np.sqrt(((some - centre[:, None]) ** 2).sum(axis=2)).max(axis=1)
-    for number, near in enumerate(tree.query_ball_point(centre, reach * (1 + NEAR))):
-        for place in near:
+    left = MOST_PLACES
+    for number in range(len(some)):
+        near = tree.query_ball_point(centre[number], reach[number] * (1 + NEAR))
+        # A bilinear face lies in the box around its corners. A damaged one may have all others about it.
+        low, high = (bound(some[number], axis=0) for bound in (np.min, np.max))
+        beside = np.asarray(near)
+        apart = np.maximum(low - places[beside], places[beside] - high).max(axis=1)
+        for place in beside[apart <= 100 * NEAR * reach[number]][:left].tolist():
             if _is_inside(places[place], some[number], NEAR * reach[number]):
                 return [(number, place // 4)]
+            left -= 1
     return []
 
 

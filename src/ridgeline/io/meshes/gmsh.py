@@ -71,7 +71,7 @@ def read_gmsh(path: Path) -> RawMesh:
     """Return the mesh of a .msh file. Raises ConfigError for what is no such file, or has other elements."""
     file = read_sections(path)
     order = _order(file)
-    nodes = np.concatenate([some.nodes for some in file.elements if some.kind in HEXAHEDRA])
+    nodes = np.concatenate([block.nodes for block in file.elements if block.kind in HEXAHEDRA])
     x, y, z = np.array(node_places(order)).T
     lattice = np.empty((len(nodes), order + 1, order + 1, order + 1), np.int64)
     lattice[:, z, y, x] = nodes
@@ -93,7 +93,7 @@ def read_gmsh(path: Path) -> RawMesh:
 
 def _order(file: GmshFile) -> int:
     """Return the order of the hexahedra."""
-    orders = {HEXAHEDRA[some.kind] for some in file.elements if some.kind in HEXAHEDRA}
+    orders = {HEXAHEDRA[block.kind] for block in file.elements if block.kind in HEXAHEDRA}
     if not orders:
         raise file.error(
             "has no hexahedra",
@@ -107,12 +107,12 @@ def _order(file: GmshFile) -> int:
 def _sides(file: GmshFile, corners: Indices) -> tuple[tuple[str, ...], Indices]:
     """Return the names of physical surfaces, and the faces (element, face, side) on them, int64 [k, 3]."""
     quads, groups = [np.empty((0, 4), np.int64)], [np.empty(0, np.int64)]
-    for some in file.elements:
-        if some.kind in TRIANGLES and (some.group < NO_GROUP).any():
+    for block in file.elements:
+        if block.kind in TRIANGLES and (block.group < NO_GROUP).any():
             raise file.error("has triangles on its surface", "need hexahedra alone, and quadrilaterals")
-        if some.kind in QUADRILATERALS:
-            quads.append(some.nodes[:, :4])
-            groups.append(some.group)
+        if block.kind in QUADRILATERALS:
+            quads.append(block.nodes[:, :4])
+            groups.append(block.group)
     surface, group = np.sort(np.concatenate(quads), axis=1), np.concatenate(groups)
     found, face = _look_up(np.sort(corners[:, FACE_CORNERS].reshape(-1, 4), axis=1), surface)
     used, side = np.unique(group, return_inverse=True)

@@ -43,6 +43,7 @@ FACES = np.array([2, 1, 3, 0, 4, 5])  # of the file, 1 ... 6, by our numbers
 AROUND = ((0, 1), (1, 3), (3, 2), (2, 0))
 EDGES = (*AROUND, *((a + 4, b + 4) for a, b in AROUND), (0, 4), (1, 5), (3, 7), (2, 6))
 ARC_POINTS = 9  # along an element of a mesh with arcs: of an eighth of a circle right to rounding
+ROUNDING = 1e-15  # of the largest coordinate: edges that are shorter have no length
 NEAR = 0.02  # of the shortest edge: corners that are nearer are one
 NUMBERED = ("MSH", "EXO")  # letters that stand for no condition: the fifth number tells the surfaces apart
 MOST_NUMBER_IN_FLOAT = 10**6  # elements from which Nek5000 writes numbers of partners as integers
@@ -135,8 +136,7 @@ def _join(reader: _Reader, places: Array) -> Indices:
     """Return numbers of vertices [E, 8], and give corners that are one the same place, the mean."""
     edges = places[:, EDGE_CORNERS[:, 1]] - places[:, EDGE_CORNERS[:, 0]]
     lengths = np.sqrt((edges**2).sum(axis=2))
-    # Many elements without size at one place, a hole of zeros in a file, would have all pairs of their corners near.
-    bad = np.flatnonzero((lengths == 0).any(axis=1))
+    bad = np.flatnonzero((lengths <= ROUNDING * np.abs(places).max()).any(axis=1))
     if len(bad):
         x, y, z = places[bad[0]].mean(axis=0)
         raise reader.error(
@@ -144,10 +144,14 @@ def _join(reader: _Reader, places: Array) -> Indices:
             "every element needs eight corners: write it again",
         )
     flat = places.reshape(-1, 3)
-    near = cKDTree(flat).query_pairs(NEAR * float(lengths.min()), output_type="ndarray")
+    distance = NEAR * float(lengths.min())
+    # All corners in a cube of half that size are near each other, and one of them stands for all: a damaged file may
+    # have any number at one place, and each with each would be more pairs than memory holds.
+    _, one, cube = np.unique(np.round(flat / (distance / 2)), axis=0, return_index=True, return_inverse=True)
+    near = cKDTree(flat[one]).query_pairs(distance, output_type="ndarray")
     a, b = np.asarray(near, np.int64).reshape(-1, 2).T
-    links = coo_matrix((np.ones(len(a)), (a, b)), shape=(len(flat), len(flat)))
-    _, number = connected_components(links, directed=False)
+    links = coo_matrix((np.ones(len(a)), (a, b)), shape=(len(one), len(one)))
+    number = connected_components(links, directed=False)[1][cube.reshape(-1)]
     count = np.bincount(number)
     for axis in range(3):
         flat[:, axis] = (np.bincount(number, flat[:, axis]) / count)[number]
@@ -168,6 +172,8 @@ def _curved(reader: _Reader, places: Array, curves: NDArray[Any]) -> tuple[Array
             f"has curved edges of kind {', '.join(sorted(kinds - {'C', 'm'}))!r}",
             'need "C", arcs of circles, and "m", points in the middle',
         )
+    if not (np.abs(curves["values"]) < FARTHEST).all():
+        raise reader.error(f"is damaged: values of its curved edges are not finite, or {FARTHEST:g} and more")
     points = gauss_lobatto(ARC_POINTS if "C" in kinds else 3 if kinds else 2)[0]
     q = len(points)
     upper = (1 + points) / 2
