@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
+from mpi4py import MPI
 
 from ridgeline.bench.hpl.hpl_dat import HplTest, read_hpl_dat
+from ridgeline.bench.hpl.plan import bytes_of, plan_of
+from ridgeline.bench.hpl.sizes import FreeMemory
 from ridgeline.runtime.errors import ConfigError, OutputError
 
 LINES = (Path(__file__).parents[3] / "examples" / "hpl" / "HPL.dat").read_text().splitlines()
@@ -29,6 +32,17 @@ def test_the_file_of_the_official_code(tmp_path):
     assert tests[-1].code == "WR00R2R4"
 
 
+def test_broadcasts_of_vendors_run_as_in_hpl_2_3(tmp_path):
+    lines = [*LINES]
+    lines[10], lines[11] = "1 1 1        Ps", "1 1 1        Qs"
+    lines[21:23] = ["3            # of broadcast", "0 6 7        BCASTs (0=1rg,1=1rM,...,6=Psh,7=Psh2)"]
+    dat = read(tmp_path, lines)
+    assert dat.broadcasts == (0, 6, 7)
+    plan = plan_of(MPI.COMM_SELF, dat, "HPL.dat", FreeMemory(2**30, bytes_of))
+    assert "BCAST 6, 7 runs as 1 (1ringM), which is offered in its place" in plan.notes
+    assert {test.code[3] for test in plan.tests} == {"0", "1"}
+
+
 def test_lines_of_later_versions_and_other_line_ends_are_read(tmp_path):
     (tmp_path / "HPL.dat").write_bytes("\r\n".join([*LINES, "##### This line (no. 32) is ignored"]).encode())
     assert len(read_hpl_dat(tmp_path / "HPL.dat").sizes) == 4
@@ -48,7 +62,7 @@ def test_lines_of_later_versions_and_other_line_ends_are_read(tmp_path):
         (13, "nan", "line 13: nan, where the threshold"),
         (15, "0 1 3", "line 15: PFACT = 3; 0 to 2"),
         (19, "1", "line 19: NDIV = 1; 2 or more"),
-        (23, "6", "line 23: BCAST = 6; 0 to 5"),
+        (23, "8", "line 23: BCAST = 8; 0 to 7"),
         (31, "   ", "line 31: 0 values, where the memory alignment"),
     ],
 )

@@ -19,6 +19,7 @@ from ridgeline.runtime.files import output_errors, read_regular
 NAME = "HPL.dat"
 MOST_VALUES = 20  # of a list, as in the official code
 Number = TypeVar("Number", int, float)
+MOST_BROADCAST = 7  # BCAST of vendors' versions: 6 and 7 are their own, for which HPL 2.3 takes 1 (1ringM)
 FACTORS = "LCR"  # 0 left-looking, 1 Crout, 2 right-looking
 
 
@@ -117,7 +118,7 @@ def read_hpl_dat(path: str | Path) -> HplDat:
         least_columns=file.numbers("NBMIN", 1),
         divisions=file.numbers("NDIV", 2),
         recursive_factors=file.numbers("RFACT", 0, 2),
-        broadcasts=file.numbers("BCAST", 0, 5),
+        broadcasts=file.numbers("BCAST", 0, MOST_BROADCAST),
         depths=file.numbers("DEPTH", 0),
         swap=file.whole("the swapping algorithm: 0, 1 or 2"),
         swap_threshold=file.whole("the swapping threshold"),

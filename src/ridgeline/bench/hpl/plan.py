@@ -129,8 +129,12 @@ def plan_of(comm: MPI.Comm, dat: HplDat, path: str, memory: FreeMemory) -> HplPl
 
 
 def as_offered(test: HplTest) -> HplTest:
-    """Return a test as it runs here: look-ahead 1, right-looking recursion, left-looking columns."""
-    return replace(test, depth=1, recursive_factor=2, panel_factor=0)
+    """Return a test as it runs here: look-ahead 1, right-looking recursion, left-looking columns.
+
+    A broadcast that HPL 2.3 does not know runs as its 1ringM, as HPL 2.3 does.
+    """
+    broadcast = test.broadcast if test.broadcast < len(BROADCASTS) else BROADCASTS.index("1ringM")
+    return replace(test, depth=1, recursive_factor=2, panel_factor=0, broadcast=broadcast)
 
 
 def _departures(dat: HplDat) -> Iterable[str]:
@@ -139,6 +143,7 @@ def _departures(dat: HplDat) -> Iterable[str]:
         (dat.depths, (1,), "DEPTH", "1"),
         (dat.recursive_factors, (2,), "RFACT", "2 (right-looking)"),
         (dat.panel_factors, (0,), "PFACT", "0 (left-looking)"),
+        (dat.broadcasts, range(len(BROADCASTS)), "BCAST", "1 (1ringM)"),
     )
     for given, offered, name, instead in rows:
         others = [value for value in dict.fromkeys(given) if value not in offered]
