@@ -1,7 +1,8 @@
 """JSON settings of GrayScott.jl (and of ADIOS2-Examples' gray-scott, which shares them), taken as they are.
 
-Keys, types and defaults are those of GrayScott.jl's `Settings`. A warning names the differences. The boundary of
-GrayScott.jl is not periodic, and its ghosts beyond the grid are never written. It seeds 13^3 cells where
+Keys, types and defaults are those of GrayScott.jl's `Settings`. As in both codes, unknown keys are left out, and so
+are bad values of keys that another key switches off. A warning names each, and another one the differences: the
+boundary of GrayScott.jl is not periodic, and its ghosts beyond the grid are never written. It seeds 13^3 cells where
 ADIOS2-Examples seeds 12^3. Runs here are periodic and seed 12^3 cells, as ADIOS2-Examples does. Outputs begin at step
 `plotgap`, as in both.
 """
@@ -60,6 +61,13 @@ MEANINGLESS = (
     "verbose",
 )
 
+# Keys that have no effect unless another one is true.
+SWITCHES = {
+    "checkpoint_freq": "checkpoint",
+    "checkpoint_output": "checkpoint",
+    "restart_input": "restart",
+}
+
 # Where a fault that only shows in the translation was written.
 _WRITTEN_AS = {
     "grid.shape": "L",
@@ -106,28 +114,24 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     return settings
 
 
-def _unknown(origin: Origin, value: Any) -> str:
-    known = [*JuliaSettings.model_fields, *MEANINGLESS]
-    near = nearest(origin.name, known)
+def _unknown(origin: Origin) -> str:
+    near = nearest(origin.name, [*JuliaSettings.model_fields, *MEANINGLESS])
     hint = f" Did you mean '{near}'?" if near else ""
-    allowed = ", ".join(JuliaSettings.model_fields)
-    return f"{origin.name} in {origin.place}: got {toml(value)}; need a known key of GrayScott.jl: {allowed}.{hint}"
+    return f"{origin.place}: unknown key {toml(origin.name)}, left out.{hint}"
 
 
-def _warnings(path: Path, ignored: list[str]) -> tuple[str, ...]:
-    differs = (
-        f"{path}: run with periodic boundaries and 12^3 seeded cells, as ADIOS2-Examples does; "
-        "GrayScott.jl leaves its boundary undefined and seeds 13^3 cells."
-    )
-    if not ignored:
-        return (differs,)
-    return f"{path}: no meaning here, left out: {', '.join(ignored)}.", differs
+def _is_valid(key: str, value: Any) -> bool:
+    try:
+        JuliaSettings.model_validate({key: value})
+    except ValidationError:
+        return False
+    return True
 
 
 def translate(path: Path, text: str) -> Translation:
     """Read GrayScott.jl's JSON settings.
 
-    Raises ConfigError with one sentence for each fault, unknown keys among them.
+    Raises ConfigError with one sentence for each fault.
     """
     written = _parse(path, text)
 
@@ -137,16 +141,26 @@ def translate(path: Path, text: str) -> Translation:
 
     fields = JuliaSettings.model_fields
     known = {key: value for key, value in written.items() if key in fields}
-    ignored = [key for key in written if key in MEANINGLESS]
     unknown = [key for key in written if key not in fields and key not in MEANINGLESS]
-    sentences = [_unknown(locate(key), written[key]) for key in unknown[:MOST_FAULTS]]
-    sentences += [""] * (len(unknown) - len(sentences))
+    warnings = [_unknown(locate(key)) for key in unknown[:MOST_FAULTS]]
+    if len(unknown) > MOST_FAULTS:
+        warnings.append(f"{path}: {len(unknown) - MOST_FAULTS} more unknown keys, left out.")
+    for key, switch in SWITCHES.items():
+        if key in known and known.get(switch) is not True and not _is_valid(key, known[key]):
+            origin, value = locate(key), known.pop(key)
+            warnings.append(
+                f"{origin.name} in {origin.place}: got {toml(value)}, left out because {switch} is not true."
+            )
+    if ignored := [key for key in written if key in MEANINGLESS]:
+        warnings.append(f"{path}: no meaning here, left out: {', '.join(ignored)}.")
+    warnings.append(
+        f"{path}: run with periodic boundaries and 12^3 seeded cells, as ADIOS2-Examples does; "
+        "GrayScott.jl leaves its boundary undefined and seeds 13^3 cells."
+    )
     try:
         s = JuliaSettings.model_validate(known)
     except ValidationError as error:
-        sentences += [sentence for _, sentence in broken_fields(error, fields, known, locate)]
-    if sentences:
-        raise all_faults(sentences)
+        raise all_faults([sentence for _, sentence in broken_fields(error, fields, known, locate)]) from None
     document = {
         "run": {"model": "gray_scott", "steps": s.steps, "precision": s.precision.lower()},
         "grid": {"shape": [s.L, s.L, s.L], "boundary": "periodic"},
@@ -157,4 +171,4 @@ def translate(path: Path, text: str) -> Translation:
     }
     origins = {ours: locate(theirs) for ours, theirs in _WRITTEN_AS.items()}
     resume = Path(s.restart_input) if s.restart else None
-    return Translation(document, origins, _warnings(path, ignored), resume)
+    return Translation(document, origins, tuple(warnings), resume)
