@@ -9,7 +9,7 @@ from ridgeline.io.place_lists import read_places, write_places
 from ridgeline.runtime.errors import ConfigError
 
 
-@pytest.mark.parametrize("head", ["", "x,y,z\n", "# of a rake\nX, Y, Z\n\n"])
+@pytest.mark.parametrize("head", ["", "x,y,z\n", "\ufeffx,y,z\n", "\ufeff", "# of a rake\nX, Y, Z\n\n"])
 def test_places_are_read(tmp_path: Path, head: str) -> None:
     path = tmp_path / "places.csv"
     path.write_text(f"{head}0, 0.5,1e-3\n\n1,2,-3\n")

@@ -45,7 +45,7 @@ def read_text(path: Path) -> str:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise ConfigError(f"{path}: has more than {MOST_BYTES // 1024} KiB; need a settings file.")
-        return content.decode()
+        return content.decode("utf-8-sig")  # Windows editors begin a file with a byte order mark
     except FileNotFoundError:
         near = nearest(
             path.name, sorted(p.name for p in path.parent.glob("*") if p.suffix in (".toml", ".json"))

@@ -26,7 +26,7 @@ def read_places(path: str | Path, option: str) -> Array:
     """
     path = Path(path)
     try:
-        lines = read_regular(path).decode().splitlines()
+        lines = read_regular(path).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(

@@ -61,7 +61,7 @@ def test_a_table_is_interpolated_and_scaled(tmp_path):
     k = np.geomspace(1e-4, 50, 400)
     path = tmp_path / "spectrum.txt"
     rows = [f"{a:.10e}, {b:.10e} 7 # row" for a, b in zip(k, exact(k))]
-    path.write_text("# k P\n\n" + "\n".join(rows) + "\n")
+    path.write_text("\ufeff# k P\n\n" + "\n".join(rows) + "\n")
     np.testing.assert_allclose(from_table(path)(k), exact(k), rtol=1e-8)
     np.testing.assert_allclose(from_table(path)(K), exact(K), rtol=1e-3)
     np.testing.assert_allclose(from_table(path, 0.45)(k), exact(k) / 4, rtol=1e-4)

@@ -27,7 +27,7 @@ def test_lists_in_slurm_s_notation():
 
 def test_hostfiles_of_several_launchers(tmp_path):
     path = tmp_path / "hosts"
-    path.write_text("n[01-02]\n# spare: n09\nn03:4\nn04 slots=8\n\nn01\n")
+    path.write_text("\ufeffn[01-02]\n# spare: n09\nn03:4\nn04 slots=8\n\nn01\n")
     assert read_hosts(path) == ["n01", "n02", "n03", "n04"]
     check_hosts(read_hosts(path), NODES, "hosts")
 

@@ -186,7 +186,9 @@ class _Bytes:
 def read_sections(path: Path) -> GmshFile:
     """Return what a .msh file holds. Raises ConfigError for what is no such file, or is not whole; OSError."""
     file, data = GmshFile(path), path.read_bytes()
-    head = re.match(rb"\s*\$MeshFormat\s+(\d+\.?\d*)[ \t]+([01])[ \t]+(\d+)[ \t]*\r?\n", data)
+    head = re.match(
+        rb"(?:\xef\xbb\xbf)?\s*\$MeshFormat\s+(\d+\.?\d*)[ \t]+([01])[ \t]+(\d+)[ \t]*\r?\n", data
+    )
     if not head:
         raise file.error("is not a mesh file of Gmsh: it does not begin with $MeshFormat")
     version, binary = head[1].decode(), head[2] == b"1"

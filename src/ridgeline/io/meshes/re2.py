@@ -172,7 +172,7 @@ def _curved(reader: _Reader, places: Array, curves: NDArray[Any]) -> tuple[Array
             f"has curved edges of kind {', '.join(sorted(kinds - {'C', 'm'}))!r}",
             'need "C", arcs of circles, and "m", points in the middle',
         )
-    if not (np.abs(curves["values"]) < FARTHEST).all():
+    if not (np.abs(curves["values"].astype(np.float64)) < FARTHEST).all():
         raise reader.error(f"is damaged: values of its curved edges are not finite, or {FARTHEST:g} and more")
     points = gauss_lobatto(ARC_POINTS if "C" in kinds else 3 if kinds else 2)[0]
     q = len(points)

@@ -125,7 +125,7 @@ def _read_table(path: Path) -> tuple[Real, Real]:
     try:
         if path.exists() and not path.is_file():
             raise OSError("it is no regular file")  # a pipe would be waited for
-        lines = path.read_text().splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"the power spectrum {path} cannot be read ({error}); name a text file with the columns k and P"
