@@ -30,7 +30,8 @@ check TOML (in VS Code with Even Better TOML: a first line `#:schema gray_scott.
 - Numbers are numbers (`"1"` is not), and whole numbers have no point (`1.0` is not 1). They are at most 1e30 in
   size, and 0 or at least 1e-30; whole numbers are at most 2147483647.
 - A path has at most 4000 bytes, 200 between slashes, and no NUL. A file has at most 1 MiB.
-- Paths are relative to the directory in which the run is started, not to the settings file.
+- Paths are relative to the directory in which the run is started, not to the settings file. `~`, `$NAME` and
+  `${NAME}` in them are replaced as in a shell; a variable that is not set is an error.
 - `--set section.key=value` overrides the file, as often as needed. Values are TOML, and a bare word is text:
   `--set run.steps=100 --set grid.shape=[64,64,128] --set output.path=out.bp`.
   Without a value it takes a key out of the file: `--set model.dt= --set model.courant=0.4`.
@@ -41,7 +42,9 @@ JULIA = """\
 ## JSON settings of GrayScott.jl
 
 `ridgeline run settings-files.json` takes the settings of GrayScott.jl as they are (ADIOS2-Examples'
-gray-scott shares them). Keys that are left out have GrayScott.jl's defaults, which differ from the above.
+gray-scott shares them). Keys that are left out have GrayScott.jl's defaults, which differ from the above. As in
+these codes, an unknown key gives a warning, and the value of a key that another one switches off
+(`checkpoint`, `restart`) is not looked at.
 `--set` takes the names above.
 """
 

@@ -37,6 +37,15 @@ def test_every_command_explains_itself(ridgeline, command):
     assert re.search(rf"ridgeline {command}", done.stdout)
 
 
+def test_a_home_folder_behind_an_equals_sign(ridgeline, monkeypatch):
+    """A shell hands on --json=~/x as it is."""
+    monkeypatch.setenv("HOME", str(ridgeline.path / "me"))
+    (ridgeline.path / "me").mkdir()
+    done = ridgeline("predict", ridgeline.write(), "--machine", "frontier", "--json=~/x.json")
+    assert (ridgeline.path / "me" / "x.json").exists(), done.stderr
+    assert not (ridgeline.path / "~").exists()
+
+
 def test_check_says_what_would_run_and_runs_nothing(ridgeline):
     case = ridgeline.write(steps=20, every=5, shape="40, 30, 20")
     done = ridgeline("check", case, "-n", 2)

@@ -340,6 +340,27 @@ def test_override_cannot_smuggle_in_a_second_key() -> None:
     assert message(GOOD, "run.steps=1\nother = 2").startswith('run.steps in --set: got "1\\nother = 2"; need')
 
 
+def test_paths_are_expanded_as_a_shell_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("SCRATCH", "/scratch/me")
+    text = GOOD + '[output]\npath = "$SCRATCH/gs.bp"\nseries = "~/${SCRATCH}.csv"\n'
+    case = load(text, "checkpoint.path=~/ck$").case
+    assert (case.output.path, case.output.series) == ("/scratch/me/gs.bp", "/home/me//scratch/me.csv")
+    assert case.checkpoint.path == "/home/me/ck$"
+    monkeypatch.setenv("SCRATCH", "")
+    assert message(text).splitlines()[0] == (
+        'output.path in case.toml:7: got "$SCRATCH/gs.bp"; need a path, but the environment variable SCRATCH is '
+        "not set."
+    )
+    assert "need a path, but ~nobody_here is not a user of this machine" in message(
+        GOOD, "output.path=~nobody_here/x.bp"
+    )
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
+    assert load("\ufeff" + GOOD).case == load(GOOD).case
+
+
 def test_unreadable_files() -> None:
     need = "need a settings file (.toml, or GrayScott.jl's .json)."
     Path("settings.toml").write_text(GOOD)

@@ -29,6 +29,19 @@ def study_file(folder: Path, text: str = FILE) -> str:
     return str(path)
 
 
+def test_paths_of_a_study_file_are_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("SCRATCH", str(tmp_path / "scratch"))
+    path = tmp_path / "a.toml"
+    path.write_text('[study]\ncase = "~/case.toml"\ndirectory = "$SCRATCH/runs"\nranks = [1]\nweak = true\n')
+    asked = read_asked(str(path), {})
+    assert (asked.case, asked.directory) == (Path("~/case.toml").expanduser(), tmp_path / "scratch" / "runs")
+    path.write_text(path.read_text().replace("SCRATCH", "NOWHERE"))
+    with pytest.raises(
+        ConfigError, match=r"study.directory = .*: the environment variable NOWHERE is not set"
+    ):
+        read_asked(str(path), {})
+
+
 def test_a_study_file_says_what_flags_say(tmp_path):
     asked = read_asked(study_file(tmp_path), {})
     assert asked.options == StudyOptions(

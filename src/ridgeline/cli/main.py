@@ -1,6 +1,7 @@
 """The entry point. Imports nothing heavy: each command imports what it needs when it is called."""
 
 import os
+import re
 import sys
 
 import typer
@@ -68,6 +69,11 @@ def main() -> None:
     prepare_process()
     end_with_launcher()
     limit_pools()  # settings classes of models import NumPy, long before a rank knows its threads
+    # A shell expands ~ at the beginning of a word alone: not in --json=~/run.json.
+    sys.argv[1:] = [
+        re.sub(r"^(--[\w-]+=)?(~/.*)", lambda found: (found[1] or "") + os.path.expanduser(found[2]), word)
+        for word in sys.argv[1:]
+    ]
     try:
         try:
             # Every rank finds the same wrong option; one of them says so.

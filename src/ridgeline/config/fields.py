@@ -11,6 +11,8 @@ from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, 
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from ridgeline.runtime.files import expanded
+
 CROSS_FIELD = "settings"  # pydantic's error type of a rule that involves several settings
 
 
@@ -69,6 +71,10 @@ def _counted(value: int) -> int:
 
 
 def _path(value: str) -> str:
+    try:
+        value = expanded(value)
+    except ValueError as error:
+        raise PydanticCustomError(_GENERAL, "{text}", {"text": f"but {error}"}) from None
     parts = value.encode(errors="replace").split(b"/")
     if "\0" in value or sum(map(len, parts)) + len(parts) > MOST_PATH or max(map(len, parts)) > MOST_NAME:
         raise PydanticCustomError(_GENERAL, "{text}", {"text": _LONG})

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,22 @@ from ridgeline.runtime.errors import OutputError, RidgelineError
 
 # What the use of JSON of an unexpected form raises, beside errors of reading it.
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+
+
+def expanded(path: str) -> str:
+    """Return a path with a leading ~ and every $NAME and ${NAME} replaced, as a shell does.
+
+    Raises ValueError, whose message names what is not known here. An empty variable counts as none: "$SCRATCH/out"
+    would lie in the root folder.
+    """
+    for plain, braced in re.findall(r"\$(?:(\w+)|\{([^}]*)\})", path):
+        name = plain or braced
+        if not os.environ.get(name):
+            raise ValueError(f"the environment variable {name} is not set")
+    found = os.path.expanduser(path)
+    if found.startswith("~"):
+        raise ValueError(f"{found.split('/')[0]} is not a user of this machine")
+    return os.path.expandvars(found)
 
 
 @contextmanager

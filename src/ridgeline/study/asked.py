@@ -16,6 +16,7 @@ from typing import Any
 from ridgeline.config.load import parse_toml, read_text
 from ridgeline.io.previous import GENERATOR
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.files import expanded
 from ridgeline.runtime.options import Option, options_of
 from ridgeline.study.options import StudyOptions
 
@@ -117,7 +118,10 @@ def _path(path: Path, table: Mapping[str, Any], key: str) -> Path | None:
     value = table.get(key)
     if value is not None and not isinstance(value, str):
         raise ConfigError(f"{path}: study.{key} = {value!r}; need {PATHS[key]}")
-    return None if value is None else path.parent / value
+    try:
+        return None if value is None else path.parent / expanded(value)
+    except ValueError as error:
+        raise ConfigError(f"{path}: study.{key} = {value!r}: {error}") from None
 
 
 def to_toml(asked: Asked, case: str | None) -> str:
