@@ -183,6 +183,23 @@ def test_files_that_end_early_say_so(tmp_path, write):
             read_gmsh(path)
 
 
+def test_a_volume_in_two_groups_is_there_once(tmp_path):
+    """Version 2 lists its elements once for each group."""
+    path = BoxFile((1, 2, 2)).write(tmp_path / "box.msh")
+    expected = read_gmsh(path)
+    lines = path.read_text().splitlines()
+    twice = [
+        line
+        for old in lines
+        for line in ([old, old.replace(" 5 2 99", " 5 2 98")] if " 5 2 99" in old else [old])
+    ]
+    twice[twice.index("$Elements") + 1] = str(len(twice) - twice.index("$Elements") - 3)
+    path.write_text("\n".join([*twice, ""]))
+    found = read_gmsh(path)
+    np.testing.assert_array_equal(found.corners, expected.corners)
+    np.testing.assert_array_equal(found.named, expected.named)
+
+
 @pytest.mark.parametrize("binary", [False, True])
 def test_surfaces_in_no_group_keep_their_numbers(tmp_path, binary):
     mesh = build_mesh(read_gmsh(write_new(tmp_path / "a.msh", [(1,), (-5,), (), (), (7,), (7,)], binary)))

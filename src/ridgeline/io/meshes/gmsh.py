@@ -71,7 +71,10 @@ def read_gmsh(path: Path) -> RawMesh:
     """Return the mesh of a .msh file. Raises ConfigError for what is no such file, or has other elements."""
     file = read_sections(path)
     order = _order(file)
-    nodes = np.concatenate([block.nodes for block in file.elements if block.kind in HEXAHEDRA])
+    volumes = [block for block in file.elements if block.kind in HEXAHEDRA]
+    nodes = np.concatenate([block.nodes for block in volumes])
+    if len(np.unique(np.concatenate([block.group for block in volumes]))) > 1:
+        nodes = nodes[np.sort(np.unique(nodes, axis=0, return_index=True)[1])]  # once, whatever its groups
     x, y, z = np.array(node_places(order)).T
     lattice = np.empty((len(nodes), order + 1, order + 1, order + 1), np.int64)
     lattice[:, z, y, x] = nodes
