@@ -66,8 +66,7 @@ def _words(fields: Mapping[str, FieldInfo], key: str, values: list[Any]) -> str:
 
 def _given(table: BaseModel, path: str) -> Iterator[tuple[BaseModel, str, str]]:
     """Yield (table, its key with a dot behind, name) of every setting that was given."""
-    for name in (*type(table).model_fields, *(table.__pydantic_extra__ or {})):
-        value = getattr(table, name)
+    for name, value in table:  # a side of a mesh may be called as a method of its table is
         if isinstance(value, BaseModel):
             yield from _given(value, f"{path}{name}.")
         elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
@@ -131,7 +130,7 @@ def _values(value: Any, path: list[str]) -> Iterator[Any]:
             yield from _values(item, path[1:])
     else:
         yield from _values(
-            value[int(path[0])] if isinstance(value, tuple) else getattr(value, path[0]), path[1:]
+            value[int(path[0])] if isinstance(value, tuple) else dict(value)[path[0]], path[1:]
         )
 
 

@@ -190,6 +190,20 @@ def test_wrong_settings(folder):
         check_refusal(folder, overrides, match)
 
 
+def test_sides_may_be_called_as_anything_in_python_is(folder, tmp_path):
+    """A Gmsh file with a surface "side" or "given" met methods of those names."""
+    text = (folder / "case.toml").read_text()
+    mesh = (folder / "box.msh").read_text()
+    for old, new in (("floor", "side"), ("roof", "given"), ("inlet", "model_fields")):
+        text, mesh = text.replace(f".{old}", f".{new}"), mesh.replace(f'"{old}"', f'"{new}"')
+    (tmp_path / "box.msh").write_text(mesh)
+    (tmp_path / "case.toml").write_text(text)
+    loaded = load_case(tmp_path / "case.toml", case_class, [f"grid.mesh={tmp_path / 'box.msh'}"])
+    assert not loaded.warnings
+    assert {"side", "given", "model_fields"} <= set(loaded.case.boundary.given())
+    assert set(mesh_of(loaded.case).sides) >= {"side", "given", "model_fields"}
+
+
 def test_a_side_without_a_table(folder):
     text = (folder / "case.toml").read_text().replace('[boundary.roof]\nkind = "wall"\n', "")
     (folder / "short.toml").write_text(text.replace('boundary.roof = { kind = "flux", value = "2" }', ""))
