@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ridgeline.io.stored_reports import damage_errors, is_run, read_report, run_title
+from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
-from ridgeline.simulation.print_report import report_console
 
 # Where a report says on what a run ran, beside its settings.
 MACHINE = ("host", "cpu", "git_commit")
@@ -29,7 +28,7 @@ def compare_reports(first: str, second: str) -> None:
     for path, report in zip((first, second), reports):
         if not is_run(report):
             raise ConfigError(f"{path} is the report of a benchmark, and only reports of runs are compared")
-    console = report_console(sys.stdout)
+    console = plain_console(soft_wrap=True)
     with damage_errors(f"{first} or {second}"):
         parts = [
             *_heads((first, second), reports),
@@ -42,7 +41,7 @@ def compare_reports(first: str, second: str) -> None:
 
 
 def _show(console: Console, part: Table | Text) -> None:
-    console.print(part, highlight=False, markup=False)
+    console.print(part)
     console.print()
 
 
