@@ -145,9 +145,8 @@ def test_all_variables_and_coordinates_have_units_and_names(folder):
                 assert variable.attrs["long_name"], (path.name, name)
                 assert name == "axis" or variable.attrs["units"], (path.name, name)
                 assert variable.encoding["preferred_chunks"].get("step", 1) == 1
-            assert data.time.attrs["long_name"] == (
-                "scale factor" if folder.name.startswith("n_body") else "model time"
-            )
+            name = "scale factor" if folder.name.startswith("n_body") else "time"
+            assert data.time.attrs["long_name"] == name
 
 
 @pytest.mark.parametrize("store", ["netcdf", "zarr"])
