@@ -30,9 +30,9 @@ from predict_rows import (
     steps,
 )
 from ridgeline.config.machine_file import MachineFile
+from ridgeline.limits.prediction import Prediction
 from ridgeline.runtime.console import plain_console
 from ridgeline.study.prediction.machines import find_machine
-from ridgeline.study.prediction.prediction import Prediction
 
 MEDIAN, WORST, HELD = 0.10, 0.25, 0.80  # the goals
 ABOUT = 0.10  # what "about 80 %" is taken for

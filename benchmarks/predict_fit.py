@@ -17,8 +17,8 @@ from predict_rows import (
     with_figures,
 )
 from ridgeline.config.machine_file import MachineFile
-from ridgeline.study.prediction.allocation import Allocation
-from ridgeline.study.prediction.exchange import RankGroup
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.exchange_costs import RankGroup
 
 CONSTANTS = (
     "codes.other_passes",

@@ -21,13 +21,13 @@ from ridgeline.bench.memory.peak import measure_peak_here
 from ridgeline.bench.memory.stream import measure_stream
 from ridgeline.config.load import load_case
 from ridgeline.config.machine_file import MachineFile, MachineSection
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.prediction import Prediction
 from ridgeline.models import case_class
+from ridgeline.models.prediction import predict_case
 from ridgeline.runtime.threads import cores_available
-from ridgeline.study.prediction.allocation import Allocation
 from ridgeline.study.prediction.machines import machine_here
-from ridgeline.study.prediction.navier_stokes import Iterations
-from ridgeline.study.prediction.predict import predict_benchmark, predict_case
-from ridgeline.study.prediction.prediction import Prediction
+from ridgeline.study.prediction.predict import predict_benchmark
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 RUNS = 3
@@ -99,12 +99,14 @@ def ridgeline(*words: str, folder: str) -> None:
         raise SystemExit(f"{' '.join(words)} failed:\n{done.stderr}")
 
 
-def best_of(runs: int, code: Code, size: tuple[str, ...], ranks: int) -> tuple[float, Iterations | None]:
+def best_of(
+    runs: int, code: Code, size: tuple[str, ...], ranks: int
+) -> tuple[float, dict[str, float] | None]:
     """Return what `measured` does, of the run with the shortest time."""
     return min((measured(code, size, ranks) for _ in range(runs)), key=lambda found: found[0])
 
 
-def measured(code: Code, size: tuple[str, ...], ranks: int) -> tuple[float, Iterations | None]:
+def measured(code: Code, size: tuple[str, ...], ranks: int) -> tuple[float, dict[str, float] | None]:
     """Return the seconds of a step or an iteration, and the iterations of its solves."""
     threads = str(cores_available() // ranks)
     with tempfile.TemporaryDirectory() as folder:
@@ -134,12 +136,11 @@ def measured(code: Code, size: tuple[str, ...], ranks: int) -> tuple[float, Iter
     if not solves:
         return report["step"]["best"]["total"], None
     mean = {name: one["iterations"] / one["solves"] for name, one in solves.items()}
-    counts = Iterations(max(1.0, mean.get("pressure", 1.0)), max(1.0, mean.get("velocity", 1.0)))
-    return float(report["step"]["best"]["total"]), counts
+    return float(report["step"]["best"]["total"]), {name: max(1.0, count) for name, count in mean.items()}
 
 
 def predicted(
-    code: Code, size: tuple[str, ...], machine: MachineFile, ranks: int, iterations: Iterations | None
+    code: Code, size: tuple[str, ...], machine: MachineFile, ranks: int, iterations: dict[str, float] | None
 ) -> Prediction:
     place = Allocation.of(machine, 1, ranks)
     if not code.case:

@@ -22,7 +22,7 @@ TIERS = (
     {"models"},
     {"io"},
     {"blocks", "elements", "fourier", "particles"},
-    {"krylov", "sparse"},
+    {"krylov", "sparse", "limits"},
     {"parallel"},
     {"jit"},
     {"config"},

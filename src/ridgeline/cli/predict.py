@@ -42,7 +42,7 @@ def predict(
         typer.Option(
             "--iterations",
             metavar="SOLVE=N",
-            help="Iterations of a step of Navier-Stokes, pressure=N or velocity=N; may be repeated.",
+            help="Iterations of each of the model's linear solves in a step, as pressure=20; may be repeated.",
         ),
     ] = None,
     settings: Settings = None,
@@ -59,7 +59,7 @@ def predict(
 
     if case == "hpcg":
         if iterations:
-            raise ConfigError("--iterations is for cases of navier_stokes, and this is hpcg")
+            raise ConfigError("--iterations is for cases whose model solves linear systems, and this is hpcg")
         question = of_benchmark(case, settings or [])
     else:
         from ridgeline.cli.options import load

@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ridgeline.config.case import AnyCase
 from ridgeline.config.load import load_case
 from ridgeline.config.machine_file import MachineFile
 from ridgeline.io.machine_file import machine_name, machine_name_here
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.prediction import Prediction
 from ridgeline.models import case_class
+from ridgeline.models.prediction import predict_case, solves_of
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.study.folder import Found
-from ridgeline.study.prediction.allocation import Allocation
 from ridgeline.study.prediction.machines import find_machine, machine_here
-from ridgeline.study.prediction.navier_stokes import Iterations
-from ridgeline.study.prediction.predict import predict_benchmark, predict_case
-from ridgeline.study.prediction.prediction import Prediction
+from ridgeline.study.prediction.predict import predict_benchmark
 
 SIZES = ("nx", "ny", "nz")
 
@@ -71,7 +72,7 @@ class Predictor:
             per_node = int(report["run"]["ranks_on_node"])
             place = Allocation.of(machine, -(-ranks // per_node), per_node)
             case = load_case(self._case(), case_class, settings_of(job.record["arguments"])).case
-            return predict_case(case, place, _iterations(report.get("solves", {})))
+            return predict_case(case, place, _iterations(case, report.get("solves", {})))
         if job.record["subject"] != "hpcg-iteration" or labels.get("implementation") != "optimised":
             return None
         nodes = int(report["nodes"])
@@ -88,9 +89,7 @@ def settings_of(arguments: Sequence[str]) -> list[str]:
     return [after for flag, after in itertools.pairwise(arguments) if flag == "--set"]
 
 
-def _iterations(solves: Mapping[str, Mapping[str, Any]]) -> Iterations | None:
-    """Return the iterations of a solve that a run took, one at least; None for a model that solves nothing."""
-    if not solves:
-        return None
-    mean = {name: max(1.0, solve["iterations_per_solve"]) for name, solve in solves.items()}
-    return Iterations(mean.get("pressure", 1.0), mean.get("velocity", 1.0))
+def _iterations(case: AnyCase, solves: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Return the iterations of each solve that a run took and that a prediction takes; one at least."""
+    known = [name for name in solves_of(case.run.model) if name in solves]
+    return {name: max(1.0, solves[name]["iterations_per_solve"]) for name in known}

@@ -8,6 +8,7 @@ import pytest
 
 from predict_rows import with_figures
 from ridgeline.bench.hpcg.geometry import make_geometry
+from ridgeline.bench.hpcg.prediction import halo, level_size
 from ridgeline.bench.result import Result, make_table
 from ridgeline.config.load import load_case
 from ridgeline.config.machine_file import (
@@ -17,15 +18,15 @@ from ridgeline.config.machine_file import (
     NetworkVariabilitySection,
     Quantity,
 )
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.prediction import Part, Prediction
 from ridgeline.models import case_class, estimate
 from ridgeline.models.molecular_dynamics.estimate import traffic_of
+from ridgeline.models.prediction import predict_case
 from ridgeline.runtime.errors import ConfigError, DecompositionError
-from ridgeline.study.prediction.allocation import Allocation
-from ridgeline.study.prediction.hpcg import halo, level_size
+from ridgeline.study.prediction.command import of_case
 from ridgeline.study.prediction.machines import find_machine, shipped
-from ridgeline.study.prediction.navier_stokes import Iterations
-from ridgeline.study.prediction.predict import line_for_check, predict_benchmark, predict_case, sweep
-from ridgeline.study.prediction.prediction import Part, Prediction
+from ridgeline.study.prediction.predict import line_for_check, predict_benchmark, sweep
 from ridgeline.study.prediction.tables import breakdown, facts, scaling
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -239,8 +240,8 @@ def test_one_iteration_of_each_solve_is_the_models_least_work() -> None:
 
 def test_iterations_multiply_their_part_alone() -> None:
     case = case_of("taylor_green_elements", "grid.elements=[4,4,4]")
-    one = predict_case(case, Allocation(NODE, 1, 2), Iterations())
-    ten = predict_case(case, Allocation(NODE, 1, 2), Iterations(pressure=10))
+    one = predict_case(case, Allocation(NODE, 1, 2))
+    ten = predict_case(case, Allocation(NODE, 1, 2), {"pressure": 10.0})
     assert ten.parts[1].seconds == pytest.approx(10 * (one.parts[1].seconds or 0))
     assert ten.parts[2] == one.parts[2]
     assert (ten.parts[5].seconds or 0) > (one.parts[5].seconds or 0)
@@ -249,12 +250,12 @@ def test_iterations_multiply_their_part_alone() -> None:
 @pytest.mark.parametrize("word", ["pressure=0", "pressure", "temperature=3", "velocity=x", "pressure=inf"])
 def test_iterations_that_are_none(word: str) -> None:
     with pytest.raises(ConfigError, match=f"--iterations {word}"):
-        Iterations.of([word])
+        of_case(case_of("taylor_green_elements"), [word])
 
 
 def test_iterations_of_a_model_that_solves_nothing() -> None:
-    with pytest.raises(ConfigError, match="navier_stokes"):
-        predict_case(case_of("gray_scott"), Allocation(NODE, 1, 1), Iterations())
+    with pytest.raises(ConfigError, match="gray_scott solves no linear systems"):
+        of_case(case_of("gray_scott"), ["pressure=2"])
 
 
 def test_hpcg_counts_its_non_zeros_and_halo() -> None:

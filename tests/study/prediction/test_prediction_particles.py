@@ -8,15 +8,15 @@ import pytest
 from predict_rows import with_figures
 from ridgeline.config.load import load_case
 from ridgeline.config.machine_file import MachineFile, MachineSection
+from ridgeline.limits.allocation import Allocation
 from ridgeline.models import case_class, estimate
+from ridgeline.models.prediction import predict_case
 from ridgeline.models.turbulence.fluid_particles.work import (
     particle_messages,
     point_flops,
     point_traffic,
 )
-from ridgeline.study.prediction.allocation import Allocation
 from ridgeline.study.prediction.machines import find_machine
-from ridgeline.study.prediction.predict import predict_case
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "turbulence_particles" / "settings.toml"
 BARE = MachineFile(machine=MachineSection(name="toy"))

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ridgeline.bench.result import make_table
 from ridgeline.config.case import AnyCase
 from ridgeline.io.previous import check_file, to_json, write_text
+from ridgeline.models.prediction import predict_case, solves_of
 from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import LastWrites
 from ridgeline.study.prediction.machines import find_machine
-from ridgeline.study.prediction.navier_stokes import Iterations
-from ridgeline.study.prediction.predict import Predict, predict_benchmark, predict_case, sweep
+from ridgeline.study.prediction.predict import Predict, predict_benchmark, sweep
 from ridgeline.study.prediction.tables import breakdown, scaling
 
 
 def of_case(case: AnyCase, iterations: Sequence[str]) -> Predict:
-    """Return what predicts a case on an allocation. Raises ConfigError for iterations that are none."""
-    counts = Iterations.of(list(iterations)) if iterations else None
+    """Return what predicts a case on an allocation.
+
+    iterations: of the model's linear solves, as "pressure=20". Raises ConfigError for what is none of them.
+    """
+    solves, counts = solves_of(case.run.model), dict[str, float]()
+    if iterations and not solves:
+        raise ConfigError(
+            f"--iterations {iterations[0]}: {case.run.model} solves no linear systems; leave it out"
+        )
+    for word in iterations:
+        name, _, value = word.partition("=")
+        try:
+            counts[name] = float(value)
+        except ValueError:
+            counts[name] = math.nan
+        if name not in solves or not 0 < counts[name] < math.inf:
+            known = " or ".join(f"{solve}=NUMBER" for solve in solves)
+            raise ConfigError(f"--iterations {word}: need {known}, above 0")
     return lambda place: predict_case(case, place, counts)
 
 

@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from ridgeline.bench.hpcg.prediction import HpcgBox, predict_hpcg
 from ridgeline.config.case import AnyCase
 from ridgeline.config.check import nearest
 from ridgeline.config.machine_file import MachineFile
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.prediction import Prediction
+from ridgeline.models.prediction import predict_case
 from ridgeline.runtime.errors import ConfigError, DecompositionError, RidgelineError
-from ridgeline.study.prediction.allocation import Allocation
-from ridgeline.study.prediction.blocks import predict_blocks
-from ridgeline.study.prediction.hpcg import HpcgBox, predict_hpcg
 from ridgeline.study.prediction.machines import find_machine, machine_here
-from ridgeline.study.prediction.molecular_dynamics import predict_molecular_dynamics
-from ridgeline.study.prediction.n_body import predict_n_body
-from ridgeline.study.prediction.navier_stokes import Iterations, predict_navier_stokes
-from ridgeline.study.prediction.prediction import Prediction
-from ridgeline.study.prediction.turbulence import predict_turbulence
 
 BENCHMARKS = ("hpcg",)
 Predict = Callable[[Allocation], Prediction]
-
-
-def predict_case(case: AnyCase, place: Allocation, iterations: Iterations | None = None) -> Prediction:
-    """Return what a case needs and takes on an allocation. No MPI, no fields, no communication.
-
-    iterations: of the solves of Navier-Stokes. Raises DecompositionError for ranks that do not fit, ConfigError for
-    iterations of a model that solves nothing.
-    """
-    model: Any = case
-    if case.run.model == "navier_stokes":
-        return predict_navier_stokes(model, place, iterations)
-    if iterations is not None:
-        raise ConfigError(f"--iterations is for navier_stokes, and the case's model is {case.run.model}")
-    if case.run.model == "molecular_dynamics":
-        return predict_molecular_dynamics(model, place)
-    if case.run.model == "n_body":
-        return predict_n_body(model, place)
-    return predict_turbulence(model, place) if case.run.model == "turbulence" else predict_blocks(case, place)
 
 
 def predict_benchmark(name: str, settings: Sequence[str], place: Allocation) -> Prediction:

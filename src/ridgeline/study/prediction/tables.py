@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.limits.prediction import Prediction
 from ridgeline.runtime.units import number
-from ridgeline.study.prediction.prediction import Prediction
 
 
 def breakdown(prediction: Prediction) -> Result:

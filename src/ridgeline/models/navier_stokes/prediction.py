@@ -7,9 +7,12 @@ the caller says. The share of the bandwidth that a step reaches is NekBox's over
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_latency
+from ridgeline.limits.prediction import Part, Prediction, exchange_kind, optimistic, traffic
 from ridgeline.models.navier_stokes.estimate import (
     DOUBLE,
     PRECONDITIONER_LEVELS,
@@ -18,43 +21,16 @@ from ridgeline.models.navier_stokes.estimate import (
     part_sizes,
     shared_faces,
 )
-from ridgeline.runtime.errors import ConfigError
-from ridgeline.study.prediction.allocation import Allocation
-from ridgeline.study.prediction.exchange import neighbours, sum_over_ranks, without_latency
-from ridgeline.study.prediction.prediction import Part, Prediction, exchange_kind, optimistic, traffic
 
 if TYPE_CHECKING:
     from ridgeline.models.navier_stokes.config import NavierStokesCase
 
 SHARE = "codes.navier_stokes"
+SOLVES = "pressure", "velocity"  # of a step; the velocity's are those of each scalar too
 
 
-@dataclass(frozen=True)
-class Iterations:
-    """Iterations of a step's solves: of the pressure; of the velocity and each scalar."""
-
-    pressure: float = 1.0
-    velocity: float = 1.0
-
-    @classmethod
-    def of(cls, words: list[str]) -> Iterations:
-        """Return the counts of "pressure=20" and "velocity=4". Raises ConfigError."""
-        found: dict[str, float] = {}
-        for word in words:
-            name, _, value = word.partition("=")
-            try:
-                found[name] = float(value)
-            except ValueError:
-                found[name] = math.nan
-            if name not in ("pressure", "velocity") or not 0 < found[name] < math.inf:
-                raise ConfigError(f"--iterations {word}: need pressure=NUMBER or velocity=NUMBER, above 0")
-        return cls(**found)
-
-
-def predict_navier_stokes(
-    case: NavierStokesCase, place: Allocation, iterations: Iterations | None = None
-) -> Prediction:
-    """Return the prediction of a case. iterations: of each solve in a step; one without them, which is the least.
+def predict(case: NavierStokesCase, place: Allocation, iterations: Mapping[str, float]) -> Prediction:
+    """Return the prediction of a case; a solve without a number of iterations takes one, which is the least.
 
     Raises DecompositionError for more ranks than elements.
     """
@@ -62,16 +38,16 @@ def predict_navier_stokes(
     plan = estimate_sizes(case, ranks)
     grid, most = part_sizes(case, ranks)
     counts, mesh = Counts.of(case), grid.mesh
-    k = iterations or Iterations()
+    of_pressure, of_velocity = (iterations.get(solve, 1.0) for solve in SOLVES)
     points = most * grid.n**3
     c = counts.fields
     faces, pairs = shared_faces(mesh, ranks)
     # As the estimate counts them: a field's right-hand side and the divergence; each operator; each smaller level.
     lower = 2.0 * (PRECONDITIONER_LEVELS - 1)
-    words = DOUBLE * (c * (1 + k.velocity) + 1 + k.pressure) + counts.single * lower * k.pressure
-    calls = 1 + (1 + len(case.scalar)) * (1 + k.velocity) + (1 + lower) * k.pressure
+    words = DOUBLE * (c * (1 + of_velocity) + 1 + of_pressure) + counts.single * lower * of_pressure
+    calls = 1 + (1 + len(case.scalar)) * (1 + of_velocity) + (1 + lower) * of_pressure
     sent, messages = 2.0 * faces * grid.n**2 * words / ranks, 2.0 * pairs * calls / ranks
-    sums = k.pressure + 2 * k.velocity * (1 + len(case.scalar))  # one of GMRES, two of conjugate gradients
+    sums = of_pressure + 2 * of_velocity * (1 + len(case.scalar))  # one of GMRES, two of conjugate gradients
 
     def region(name: str, *terms: tuple[float, tuple[float, float]]) -> Part:
         flops = math.fsum(times * each[0] for times, each in terms) * points
@@ -90,7 +66,7 @@ def predict_navier_stokes(
         all_parts[1] - math.fsum(times * each[1] for times, each in one_each),
     )
     bounds = optimistic(place, SHARE)
-    if iterations is None:
+    if not iterations:
         bounds += ("each solve takes one iteration: --iterations pressure=N says how many it takes",)
     kind = exchange_kind(place)
     return Prediction(
@@ -98,8 +74,8 @@ def predict_navier_stokes(
         place=place,
         parts=(
             region("advection and right-hand sides", (1.0, rest)),
-            region("pressure iterations", (k.pressure, pressure)),
-            region("velocity iterations", (k.velocity * c, velocity)),
+            region("pressure iterations", (of_pressure, pressure)),
+            region("velocity iterations", (of_velocity * c, velocity)),
             region("projection", *projection),
             Part.of("gather-scatter", kind, lambda: neighbours(place, sent, messages)),
             Part.of("global sums", kind, lambda: sums * sum_over_ranks(place)),

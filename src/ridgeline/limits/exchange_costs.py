@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ridgeline.study.prediction.allocation import Allocation, FigureAbsent, between
+from ridgeline.limits.allocation import Allocation, FigureAbsent, between
 
 
 @dataclass(frozen=True)

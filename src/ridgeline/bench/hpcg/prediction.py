@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ridgeline.bench.hpcg.geometry import HpcgGeometry, make_geometry
 from ridgeline.bench.hpcg.rating import LevelSize, count_flops, count_reads, count_writes
-from ridgeline.study.prediction.allocation import Allocation
-from ridgeline.study.prediction.exchange import neighbours, sum_over_ranks, without_latency
-from ridgeline.study.prediction.prediction import Part, Prediction, exchange_kind, optimistic, traffic
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_latency
+from ridgeline.limits.prediction import Part, Prediction, exchange_kind, optimistic, traffic
 
 LEVELS, VALUE = 4, 8
 SUMS = 3  # of an iteration: r z, p A p, and the norm

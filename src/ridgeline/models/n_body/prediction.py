@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.exchange_costs import RankGroup, all_to_all, neighbours, without_latency
+from ridgeline.limits.prediction import Part, Prediction, exchange_kind, optimistic, traffic
 from ridgeline.models.n_body.estimate import (
     BACK,
     FORWARD,
@@ -13,9 +17,6 @@ from ridgeline.models.n_body.estimate import (
     near_work,
     transposed,
 )
-from ridgeline.study.prediction.allocation import Allocation
-from ridgeline.study.prediction.exchange import RankGroup, all_to_all, neighbours, without_latency
-from ridgeline.study.prediction.prediction import Part, Prediction, exchange_kind, optimistic, traffic
 
 if TYPE_CHECKING:
     from ridgeline.models.n_body.config import NBodyCase
@@ -25,7 +26,7 @@ CALLS = FORWARD.combined + BACK.inward  # exchanges of one variable each
 SIDES = 2  # messages of a direction that is cut
 
 
-def predict_n_body(case: NBodyCase, place: Allocation) -> Prediction:
+def predict(case: NBodyCase, place: Allocation, iterations: Mapping[str, float]) -> Prediction:
     """Return the prediction of a case whose particles are spread evenly. Raises DecompositionError.
 
     Later, where halos have formed, near forces take several times as long; nobody knows beforehand.

@@ -6,12 +6,13 @@ the least operations of a step: each pair within the cut-off once. Lists of neig
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_latency
+from ridgeline.limits.prediction import Part, Prediction, exchange_kind
 from ridgeline.models.molecular_dynamics.estimate import estimate, traffic_of
-from ridgeline.study.prediction.allocation import Allocation
-from ridgeline.study.prediction.exchange import neighbours, sum_over_ranks, without_latency
-from ridgeline.study.prediction.prediction import Part, Prediction, exchange_kind
 
 if TYPE_CHECKING:
     from ridgeline.models.molecular_dynamics.config import MolecularDynamicsCase
@@ -20,7 +21,7 @@ SHARE = "codes.molecular_dynamics"
 SUMS = 2  # over all ranks where lists are rebuilt: who goes far, and that nobody was lost
 
 
-def predict_molecular_dynamics(case: MolecularDynamicsCase, place: Allocation) -> Prediction:
+def predict(case: MolecularDynamicsCase, place: Allocation, iterations: Mapping[str, float]) -> Prediction:
     """Return the prediction of a case. Raises DecompositionError for boxes that are too thin."""
     ranks, lists = place.ranks, case.neighbour
     plan = estimate(case, ranks)

@@ -9,8 +9,8 @@ from ridgeline.config.machine_file import (
     MachineSection,
     Quantity,
 )
-from ridgeline.study.prediction.allocation import Allocation, FigureAbsent, between
-from ridgeline.study.prediction.exchange import (
+from ridgeline.limits.allocation import Allocation, FigureAbsent, between
+from ridgeline.limits.exchange_costs import (
     RankGroup,
     all_to_all,
     efficiency,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ridgeline.study.prediction.allocation import Allocation, FigureAbsent, between
+from ridgeline.limits.allocation import Allocation, FigureAbsent, between
 
 Kind = Literal["node", "network"]
 

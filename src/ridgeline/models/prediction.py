@@ -1,0 +1,87 @@
+"""What a case needs and takes on a machine: as its model predicts it, or else from the closed forms of its estimate.
+
+A model's folder may have a `prediction.py` with a function `predict(case, place, iterations)`, and with SOLVES, the
+names of the linear solves of a step, where there are some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+from ridgeline.config.case import AnyCase
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.exchange_costs import host_copies, neighbours, without_latency
+from ridgeline.limits.prediction import Part, Prediction, exchange_kind, optimistic, traffic
+from ridgeline.models import estimate
+from ridgeline.runtime.errors import ConfigError
+
+
+def predict_case(
+    case: AnyCase, place: Allocation, iterations: Mapping[str, float] | None = None
+) -> Prediction:
+    """Return what a case needs and takes on an allocation. No MPI, no fields, no communication.
+
+    iterations: of the linear solves of a step, by their names (`solves_of`). Raises DecompositionError for ranks that
+    do not fit.
+    """
+    own = _own_prediction(case.run.model)
+    if own is None:
+        return predict_from_estimate(case, place)
+    found: Prediction = own.predict(case, place, iterations or {})
+    return found
+
+
+def solves_of(model: str) -> tuple[str, ...]:
+    """Return the names of the linear solves of a step, whose iterations a prediction takes; none of most models."""
+    return tuple(getattr(_own_prediction(model), "SOLVES", ()))
+
+
+def _own_prediction(model: str) -> ModuleType | None:
+    name = f"ridgeline.models.{model}.prediction"
+    return import_module(name) if find_spec(name) else None
+
+
+def predict_from_estimate(case: AnyCase, place: Allocation) -> Prediction:
+    """Return the prediction of a case whose estimate says all there is. Raises DecompositionError.
+
+    The time of a sweep is its least traffic over bandwidth and the share of it that the machine file has for the
+    model (Gray-Scott paper, Eqs. 4 and 5a). Raises ConfigError for a model of whose code machine files say nothing.
+    """
+    plan = estimate(case, place.ranks)
+    work, ranks = plan.work, place.ranks
+    model = case.run.model
+    share = f"codes.{model}"
+    if model not in type(place.machine.codes).model_fields:
+        raise ConfigError(
+            f"{model} cannot be predicted: machine files have no share of the bandwidth for its code"
+        )
+    moved, sent = work.bytes_memory / ranks, work.bytes_exchanged / ranks
+    parts = [
+        Part.of(
+            "sweep",
+            "node",
+            lambda: traffic(place, moved, share, work.flops / ranks, plan.memory_per_rank),
+        ),
+        Part.of(
+            "halo exchange",
+            exchange_kind(place),
+            lambda: neighbours(place, sent, work.messages / ranks),
+        ),
+    ]
+    if place.on_devices:
+        parts.append(Part.of("host-device copies", "node", lambda: host_copies(place, sent)))
+    return Prediction(
+        case=f"{model}, {' x '.join(map(str, case.grid.points()))} points",
+        place=place,
+        parts=tuple(parts),
+        steps=case.run.steps,
+        memory_per_rank=plan.memory_per_rank,
+        output_bytes=plan.output_bytes,
+        flops=work.flops,
+        process_grid=plan.process_grid,
+        bounds=optimistic(place, share),
+        notes=without_latency(place),
+    )
