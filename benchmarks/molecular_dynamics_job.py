@@ -60,7 +60,7 @@ def candidates(
 
     cells, steps = settings["cells"], settings["steps"]
     together, waiting = melted(comm, cells), melted(comm, cells, overlap=False)
-    said["figures"] = {"ridgeline": together.series(100)}
+    said["figures"] = {"ridgeline": together.series()}
     work = together.work()
     said["flops"], said["atoms"] = work.flops, work.points
 

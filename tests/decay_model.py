@@ -12,6 +12,7 @@ from ridgeline.config import sections
 from ridgeline.config.case import AnyCase
 from ridgeline.config.fields import Integer, setting
 from ridgeline.models.contract import DistributedArray, Figure, Model, Profile, Variable, Work
+from ridgeline.models.recorders import profiles_recorder
 from ridgeline.parallel.partition import split
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.signals import SignalCatcher
@@ -87,7 +88,6 @@ class Decay(Model):
         return steps
 
     def time(self, step: int) -> float:
-        assert step == self.now
         return self.elapsed
 
     def whole(self) -> np.ndarray:
@@ -113,8 +113,12 @@ class Decay(Model):
         powers = self.u[:, np.newaxis] ** [1, 2, 3]
         return {name: DistributedArray(name, (N, 3), (self.first, 0), powers) for name in names}
 
-    def series(self, step: int) -> dict[str, float]:
-        assert step == self.now
+    def recorders(self, case, comm):
+        output = case.output
+        spectra = profiles_recorder(self, output.spectra, output.spectra_every, comm)
+        return [*super().recorders(case, comm), *spectra]
+
+    def series(self) -> dict[str, float]:
         return {"largest": float(self.whole().max()), "sum": float(self.whole().sum())}
 
     def profiles(self) -> dict[str, Profile]:

@@ -88,3 +88,8 @@ class NumpyTransform:
             return result
         out[...] = result
         return out
+
+
+def recorders_of_particles(model, comm):
+    """Return what a model writes of particles."""
+    return [one for one in model.recorders(model._case, comm) if one.name == "particles"]

@@ -97,7 +97,7 @@ def test_divergence_is_found_by_the_driver(tmp_path):
     wish = ("--set", "initial.amplitude=1e30", "--set", "initial.waves=[6,8,12]", "--set", "model.dt=1e10")
     done = command(tmp_path, "run", CASE, *wish, models=tmp_path / "models")
     assert done.returncode == 5, done.stderr
-    assert "T in the block from [0, 0, 0]" in done.stderr
+    assert "T at z=0, y=0, x=0" in done.stderr
 
 
 def test_settings_are_checked_and_explained(tmp_path):

@@ -1,6 +1,7 @@
 """The rules of the package's layout: which folder imports which, no circles, unique names, and a light start-up."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -289,6 +290,24 @@ def test_models_do_not_import_each_other() -> None:
         if parts[2] in models - {place[1]}:
             wrong.append(f"{found.where}: model {place[1]} must not import model {parts[2]}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_above_the_models_names_one() -> None:
+    """Neither in code nor in texts for people; docstrings may, as examples."""
+    models = {path.parent.name for path in (PACKAGE / "models").glob("*/model.py")}
+    assert len(models) >= 5
+    rooms = set.union(*TIERS[: next(n for n, tier in enumerate(TIERS) if "models" in tier)])
+    found = []
+    for path in (path for room in rooms for path in (PACKAGE / room).rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            words = node.module if isinstance(node, ast.ImportFrom) else getattr(node, "id", None)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:
+                words = node.value
+            named = [model for model in models if words and model in re.split(r"[^\w]+", words)]
+            found += [f"{path.relative_to(PACKAGE)}:{node.lineno} names {model}" for model in named]
+    assert not found, "let the model's folder say it: " + "; ".join(found)
 
 
 def test_libraries_are_imported_only_by_those_that_may() -> None:

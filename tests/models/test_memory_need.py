@@ -118,7 +118,7 @@ def taken(case):
         model.compile()
         model.initialize()
         model.step(1)
-        model.series(1)
+        model.series()
         if getattr(case.output, "spectra_every", 0):
             model.profiles()
         outputs = model.outputs(case.output.variables)

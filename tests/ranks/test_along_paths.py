@@ -9,6 +9,7 @@ from ridgeline.io.checkpoint import CheckpointStore
 from ridgeline.models import create
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.runtime.context import Context
+from spectral_toys import recorders_of_particles
 
 RANKS = (1, 2, 3)
 TIMEOUT = 240
@@ -41,7 +42,7 @@ def test_the_series_has_the_correlations_of_the_data_set(comm, folder):
     model, _ = model_of(comm, folder)
     model.initialize()
     assert all(steps(model, 0)[f"particle_{name}_correlation"] == pytest.approx(1.0) for name in NAMES)
-    (output,) = model.further_outputs()
+    (output,) = recorders_of_particles(model, comm)
     recorder = output.open({}, None)
     recorder.write(0)
     found = steps(model, 6)

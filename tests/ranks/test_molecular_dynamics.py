@@ -62,9 +62,9 @@ def test_any_ranks_give_the_same_bits(comm, rule, thermostat, precision):
         pytest.skip("pairs of half lists are computed in float64")
     case = case_of(neighbour=rule, thermostat=thermostat, precision=precision)
     alone, together = started(case, MPI.COMM_SELF), started(case, comm, threads=2)
-    assert alone.series(0) == together.series(0)
+    assert alone.series() == together.series()
     run(alone, 45), run(together, 45)
-    assert alone.series(45) == together.series(45)
+    assert alone.series() == together.series()
     mine, others = (model.profiles()["radial_distribution"].values for model in (alone, together))
     np.testing.assert_array_equal(mine, others)
     mine = whole(alone, MPI.COMM_SELF)
@@ -91,7 +91,7 @@ def test_forces_computed_while_ghosts_travel_have_the_same_bits(comm, monkeypatc
     for model in made:
         run(model, 25)
     np.testing.assert_array_equal(usual.forces[: usual.particles.n], waiting.forces[: waiting.particles.n])
-    assert made[0].series(25) == made[1].series(25)
+    assert made[0].series() == made[1].series()
     if comm.size > 1:
         assert len(sizes) == 25 * (1 + ghosts.LOOKS)
         assert usual.lists.inner > 0
@@ -104,7 +104,7 @@ def test_the_melt_is_that_of_the_reference(comm):
     run(model, 40)
     for _ in range(40):
         solver.step()
-    found, expected = model.series(40), solver.thermo()
+    found, expected = model.series(), solver.thermo()
     wanted = (expected.temperature, expected.pair_energy, expected.total_energy, expected.pressure)
     assert [found[key] for key in ("Temp", "E_pair", "TotEng", "Press")] == pytest.approx(wanted, rel=1e-10)
     got = whole(model, comm)
@@ -169,7 +169,7 @@ def test_a_run_goes_on_from_other_ranks_between_two_rebuilds(comm, folder, rule,
     with CheckpointStore(comm, folder) as store:
         loaded = store.load(second.state(), case.identity())
     second.restored(loaded.step, loaded.time)
-    assert second.series(33) == first.series(33)
+    assert second.series() == first.series()
     run(first, 25), run(second, 25)
     mine = whole(first, MPI.COMM_SELF)
     for name, values in whole(second, comm).items():
@@ -188,9 +188,9 @@ def test_the_energy_error_is_of_second_order_in_the_time_step(comm):
     for steps in (8, 16):
         dt = 0.08 / steps
         model = started(case_of(initial={"temperature": 0.01}, model={"dt": dt, "cutoff": 2.52}), comm)
-        energies = [model.series(0)["TotEng"]]
+        energies = [model.series()["TotEng"]]
         for _ in range(2):
-            energies.append(run(model, steps).series(0)["TotEng"])
+            energies.append(run(model, steps).series()["TotEng"])
         errors.append(max(abs(energy - energies[0]) for energy in energies))
     assert errors[0] / errors[1] == pytest.approx(4, rel=0.05)
     assert errors[1] < 1e-4
@@ -199,7 +199,7 @@ def test_the_energy_error_is_of_second_order_in_the_time_step(comm):
 def test_the_thermostat_keeps_its_temperature(comm):
     """The lattice that melts would cool to 0.76; four standard deviations of 480 atoms are 0.13."""
     model = run(started(case_of(thermostat=LANGEVIN), comm), 150)
-    assert model.series(150)["Temp"] == pytest.approx(0.9, abs=4 * 0.9 * np.sqrt(2 / (3 * 480)))
+    assert model.series()["Temp"] == pytest.approx(0.9, abs=4 * 0.9 * np.sqrt(2 / (3 * 480)))
 
 
 @pytest.mark.parametrize(("rule", "precision"), [({"newton": True}, "float64"), ({}, "float32")])

@@ -74,7 +74,7 @@ def assert_same(comm, model, expected, row):
     assert np.abs(apart).max() < 1e-10 * length
     speed = np.abs(expected["velocity"]).max()
     assert np.abs(found["velocity"] - expected["velocity"]).max() < 1e-9 * speed
-    figures = model.series(9)
+    figures = model.series()
     assert figures.pop("layzer_irvine") == pytest.approx(row["layzer_irvine"], abs=1e-9)
     assert figures == pytest.approx({name: row[name] for name in figures}, rel=1e-9, abs=1e-12)
 
@@ -92,7 +92,7 @@ def alone():
         key = tuple(sorted(model.items()))
         if key not in known:
             done = run(started(case_of(model=model), MPI.COMM_SELF), 9)
-            known[key] = whole(done, MPI.COMM_SELF), done.series(9)
+            known[key] = whole(done, MPI.COMM_SELF), done.series()
         return known[key]
 
     return find
@@ -255,7 +255,7 @@ def test_a_run_goes_on_to_the_same_bits_on_the_same_ranks(comm, folder):
     expected = whole(first, comm)
     for name, values in whole(second, comm).items():
         np.testing.assert_array_equal(values, expected[name], err_msg=name)
-    assert second.series(6) == first.series(6)
+    assert second.series() == first.series()
 
 
 def test_mass_and_near_forces_have_the_same_bits_on_any_ranks(comm):

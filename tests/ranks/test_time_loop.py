@@ -8,7 +8,7 @@ import pytest
 import ridgeline
 from decay_model import Decay, N, decay_case, run
 from ridgeline.io.series import read_series
-from ridgeline.runtime.errors import CheckpointError, ConfigError, DeviceError, DivergedError, OutputError
+from ridgeline.runtime.errors import CheckpointError, DeviceError, DivergedError, OutputError
 
 
 def everything(folder):
@@ -160,13 +160,6 @@ def test_a_device_lost_in_a_step_ends_the_run_with_the_last_checkpoint(comm, fol
     assert "a kernel ended with a fault: [719] Call to cuStreamSynchronize" in str(caught.value)
     end = "checkpoint_00000005)" if kept else "no checkpoint was written before"
     assert str(caught.value).endswith(end)
-
-
-def test_spectra_of_a_model_without_them_are_refused(comm, folder, monkeypatch):
-    model = Decay()
-    monkeypatch.setattr(model, "profiles", dict)
-    with pytest.raises(ConfigError, match="decay has no spectra"):
-        run(comm, monkeypatch, decay_case(folder), model)
 
 
 def test_a_run_writes_nothing_that_is_switched_off(comm, folder, monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from decay_model import Decay, decay_case, run
-from ridgeline.models.contract import FurtherOutput, Region, SolveCount
+from ridgeline.models.contract import Recorder, Region, SolveCount
 from ridgeline.runtime.errors import DivergedError
 
 RANKS = (1, 3)
@@ -12,7 +12,7 @@ QUICK_RANKS = (3,)
 
 
 class Log:
-    """A further output: a list of steps."""
+    """A recorder of the model's own: a list of steps."""
 
     def __init__(self, path, attributes, keep, kept):
         self.path, self.attributes, self.keep = path, attributes, keep
@@ -38,12 +38,12 @@ class Logging(Decay):
         super().__init__(**more)
         self.kept, self.path, self.logs = kept, path, []
 
-    def further_outputs(self):
+    def recorders(self, case, comm):
         def begin(attributes, keep):
             self.logs.append(Log(self.path, attributes, keep, self.kept))
             return self.logs[-1]
 
-        return [FurtherOutput("log", self.path, 7, begin)]
+        return [*super().recorders(case, comm), Recorder("log", self.path, 7, begin)]
 
     def regions(self):
         """Seconds of a step, more on later ranks, and 100 more of the first."""

@@ -13,7 +13,7 @@ from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.estimate import estimate
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import ParticleError
-from spectral_toys import process_grids
+from spectral_toys import process_grids, recorders_of_particles
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 300
@@ -124,7 +124,7 @@ def test_figures_have_the_same_bits_on_any_ranks(comm, placement):
     model = run(comm, case_of((1, comm.size), **settings), 2)
     found = model._particle_figures()
     assert found == expected
-    assert set(found) < set(model.series(2))
+    assert set(found) < set(model.series())
     np.testing.assert_array_equal(model.profiles()["acceleration_density"].values, profile)
 
 
@@ -159,16 +159,16 @@ def test_the_data_set_holds_all_particles_and_what_they_met(comm, folder):
         (1, comm.size), folder=folder, every=4, sample=list(SAMPLED), placement="pairs", separation=0.1
     )
     model = run(comm, case, 0)
-    (output,) = model.further_outputs()
+    (output,) = recorders_of_particles(model, comm)
     recorder = output.open({}, None)
     recorder.write(0)
     for _ in range(4):
         model.step(1)
     recorder.write(4)
     recorder.close()
-    assert (output.kind, output.path, output.every, recorder.count) == ("particles", f"{folder}/p.bp", 4, 2)
+    assert (output.name, output.path, output.every, recorder.count) == ("particles", f"{folder}/p.bp", 4, 2)
     now = everything(comm, model)
-    series = model.series(4)
+    series = model.series()
     comm.Barrier()
     with ridgeline.open(folder / "p.bp") as ds:
         assert ds.particle.values.tolist() == list(range(N))
@@ -198,7 +198,7 @@ def test_a_flow_with_particles_is_the_flow_without(comm, dealias):
         for _ in range(6):
             model.step(1)
             if sample:
-                model.series(1)
+                model.series()
         return model
 
     alone, carrying, sampled = flown(0, False), flown(N, False), flown(N, True)
@@ -215,14 +215,14 @@ def test_what_series_spectra_and_data_set_want_is_sampled_once(comm, monkeypatch
     monkeypatch.setattr(
         values, "load", lambda fields, *shift: loads.append(len(fields)) or real(fields, *shift)
     )
-    series = model.series(1)
+    series = model.series()
     assert loads == [3, 3, 3, 3]  # the gradient and the acceleration
     model.profiles()
     model._sampled(SAMPLED)
     assert loads[4:] == [1]  # the scalar
-    assert model.series(1) == series
+    assert model.series() == series
     model.step(1)
-    assert model.series(2)["particle_enstrophy"] != series["particle_enstrophy"]
+    assert model.series()["particle_enstrophy"] != series["particle_enstrophy"]
     assert len(loads) == 5 + 1 + 4
 
 
@@ -318,7 +318,7 @@ def test_the_estimate_states_the_memory_that_is_held(comm, interpolation):
 def test_fewer_particles_than_ranks_are_written_and_saved(comm, folder):
     case = case_of((1, comm.size), folder=folder, count=1, every=1)
     model = run(comm, case, 1)
-    (output,) = model.further_outputs()
+    (output,) = recorders_of_particles(model, comm)
     recorder = output.open({}, None)
     recorder.write(1)
     recorder.close()
@@ -339,6 +339,6 @@ def test_without_particles_nothing_is_there(comm):
     model = run(comm, case, 1)
     assert model._tracers is None
     assert not [name for name in model.state() if name.startswith("particles")]
-    assert (model.further_outputs(), "particles" in model.phases) == ([], False)
+    assert (recorders_of_particles(model, comm), "particles" in model.phases) == ([], False)
     assert not [key for key in case.identity() if key.startswith("particles")]
     assert len(model._engine.stages()) == 0

@@ -33,11 +33,11 @@ def test_bandwidth_is_over_the_wall_time_of_exchanges_of_steps(comm, folder, nam
     model.setup(case, Context(comm))
     model.initialize()
     waits = []
-    for step in range(3):
+    for _ in range(3):
         before = model._engine.transform.under_way[name]
         model.step(1)
         waits.append(model._engine.transform.under_way[name] - before)
-        model.series(step)  # its transforms are no part of a step
+        model.series()  # its transforms are no part of a step
     # A rank that waits little for an overlapped exchange does not make it fast: phases are not asked.
     found = model.figures(StepTimes(1.0, {f"{name} all-to-all": 1e-12}))
     if comm.size == 1:

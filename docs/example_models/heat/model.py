@@ -8,7 +8,6 @@ from ridgeline.blocks.cartesian import decompose
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.contract import DistributedArray, Model
-from ridgeline.parallel.reduce import global_max, global_min
 
 from .estimate import estimate
 from .kernels import advance_heat
@@ -21,7 +20,7 @@ class Heat(Model):
 
     def setup(self, case, context):
         """Cut the grid into blocks, allocate two copies of T and plan the exchange of ghosts."""
-        self._case, self._context = case, context
+        super().setup(case, context)
         periodic = (case.grid.boundary == "periodic",) * 3
         self._estimate = estimate(case, context.comm.size)
         cartesian, self._block = decompose(
@@ -49,9 +48,6 @@ class Heat(Model):
         phase = z[:, None, None] + y[:, None] + x
         self._sets[self._now][0].owned[...] = initial.amplitude * np.cos(phase)
 
-    def restored(self, step, time):
-        """Continue from what was written into `state`: ghosts are filled at the next step."""
-
     def step(self, most):
         """Advance by one step."""
         regions = self._context.regions
@@ -71,20 +67,6 @@ class Heat(Model):
     def time(self, step):
         """Return step * dt."""
         return step * self._case.model.dt
-
-    def diagnostics(self):
-        """Return the extremes of T."""
-        owned, comm = self._sets[self._now][0].owned, self._context.comm
-        return {
-            "T_min": float(global_min(comm, owned.min())),
-            "T_max": float(global_max(comm, owned.max())),
-        }
-
-    def locate_nonfinite(self):
-        """Say in which rank's block T is not finite."""
-        finite = bool(np.isfinite(self._sets[self._now][0].owned).all())
-        blocks = self._context.comm.allgather((finite, self._block.offset_global))
-        return next((f"T in the block from {list(offset)}" for finite, offset in blocks if not finite), None)
 
     def work(self):
         """Return the least work of one step."""

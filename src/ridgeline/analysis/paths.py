@@ -82,10 +82,11 @@ def _known(dataset: xr.Dataset) -> list[str]:
 
 
 def has_places(dataset: xr.Dataset) -> bool:
-    """Say whether it is a data set of particles in space that nobody follows: of N-body, or of one output."""
+    """Say whether it is a data set of particles in space that nobody follows: of one output, or not of tracers."""
     if "position" not in dataset or dataset["position"].dims[1:] != ("particle", "axis"):
         return False
-    return str(dataset.attrs.get("run.model", "")) == "n_body" or dataset.sizes["step"] < 2
+    followed = any(str(name).startswith("particles.") for name in dataset.attrs)  # settings of tracers
+    return not followed or dataset.sizes["step"] < 2
 
 
 def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) -> Figure:

@@ -263,6 +263,10 @@ class OutputSection(Checked):
         0, "Steps between rows of the time series, step 0 included; 0 writes none.", unit="steps", ge=0
     )
 
+    def count(self, steps: int) -> int:
+        """Return how many outputs a run of `steps` steps writes to the data set."""
+        return steps // self.every + self.initial if self.every else 0
+
     def written(self) -> dict[str, str]:
         """Return the paths that a run writes to, by their keys; a model with more outputs adds its own."""
         paths = {"output.path": self.path} if self.every else {}

@@ -5,26 +5,33 @@ n_ranks)`) and `model.py` (a function `create_model()` that returns a `Model`). 
 time series, progress, timing and reports then work for it. docs/adding-a-model.md walks through an example.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io.bp_blocks import Variable
+from ridgeline.models.recorders import Profile, Record, Recorder, fields_recorder, series_recorder
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.regions import Region
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 __all__ = [
     "Context",
     "DistributedArray",
     "Estimate",
     "Figure",
-    "FurtherOutput",
     "Model",
     "Profile",
+    "Record",
     "Recorder",
     "Region",
     "SolveCount",
@@ -68,21 +75,6 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Profile:
-    """A small array of the present state, such as a spectrum: the same values on all ranks.
-
-    dims: a name for each axis. The profile that is called like its only axis holds the places along it:
-    {"k": Profile(k, ("k",)), "energy_spectrum": Profile(e, ("k",))}. Shapes and dtypes never change in a run.
-    unit: "1" of a pure number, and of models without units.
-    """
-
-    values: NDArray[Any]
-    dims: tuple[str, ...]
-    unit: str = "1"
-    description: str = ""
-
-
-@dataclass(frozen=True)
 class StepTimes:
     """Seconds of one time step. phases: of the model's `phases` and "other", which add up to total."""
 
@@ -111,45 +103,10 @@ class SolveCount:
         return type(self)(self.solves + 1, self.iterations + iterations, max(self.most, iterations))
 
 
-class Recorder(Protocol):
-    """One kind of output, being written. Every method is collective."""
+class SimulatedModel(ABC):
+    """The simulation: what a model computes with, from the first state to the last.
 
-    path: str
-
-    @property
-    def count(self) -> int:
-        """How many steps it holds."""
-
-    def write(self, step: int) -> int:
-        """Append the present state, which is that of `step`.
-
-        Returns the bytes of it, before compression and of all ranks, the same on each; 0 if it is written later.
-        """
-
-    def close(self) -> None:
-        """Finish it."""
-
-
-@dataclass(frozen=True)
-class FurtherOutput:
-    """A kind of output of a model's own, such as field files for other programs.
-
-    kind: what it is, for people ("Nek5000 files"); path: of the settings; every: steps between writes, >= 1;
-    open: takes the attributes of the data set and how many steps to keep (None starts anew, see `BPWriter`), and
-    returns the writer. Collective. plot: the file that `ridgeline plot` draws of it, "" if there is none.
-    """
-
-    kind: str
-    path: str
-    every: int
-    open: Callable[[Mapping[str, Any], int | None], Recorder]
-    plot: str = ""
-
-
-class Model(ABC):
-    """A simulation of one model on this rank. All methods are collective over the context's communicator.
-
-    Models derive from this. What is abstract every model must have; the rest has a plain default.
+    A new model writes `setup`, `compile`, `initialize`, `state`, `step`, `time`, and `work` of `ReportedModel`.
     """
 
     name: ClassVar[str]
@@ -167,9 +124,16 @@ class Model(ABC):
     # What to try when the fields stop being finite: the end of a sentence.
     advice: ClassVar[str] = 'try a smaller time step or precision = "float64"'
 
+    _case: Any
+    _context: Context
+
     @abstractmethod
     def setup(self, case: Any, context: Context) -> None:
-        """Decompose the grid, allocate fields and plan communication; no initial state yet."""
+        """Decompose the grid, allocate fields and plan communication; no initial state yet.
+
+        Call this one first: it keeps case and context as `_case` and `_context`.
+        """
+        self._case, self._context = case, context
 
     @abstractmethod
     def compile(self) -> None:
@@ -186,9 +150,9 @@ class Model(ABC):
         On resume their local parts are filled, and `restored` is called.
         """
 
-    @abstractmethod
     def restored(self, step: int, time: float) -> None:
         """Continue from `step` at model time `time`: the caller has filled the arrays that `state` returned."""
+        return
 
     @abstractmethod
     def step(self, most: int) -> int:
@@ -198,29 +162,113 @@ class Model(ABC):
     def time(self, step: int) -> float:
         """Return the model time of the present state, which is that of `step`."""
 
-    @abstractmethod
-    def diagnostics(self) -> dict[str, float]:
-        """Return global scalars of the present state, equal on all ranks; not finite where a field is not."""
+    def locate_nonfinite(self) -> str | None:
+        """Say where the state is not finite ("U at z=3, y=0, x=7"), None if it is finite everywhere.
 
-    def summary(self, step: int) -> Mapping[str, Figure]:
-        """Return what people look at first when a run has ended at `step`, the present one, equal on all ranks.
+        By default every number of the state is looked at.
+        """
+        comm = self._context.comm
+        for name, array in self.state().items():
+            wrong = np.argwhere(~np.isfinite(array.local))
+            first = (
+                [int(n) + start for n, start in zip(wrong[0], array.offset_global)] if len(wrong) else None
+            )
+            found = [place for place in comm.allgather(first) if place is not None]
+            if found:
+                names = "zyx" if len(array.shape_global) == 3 else map(str, range(len(array.shape_global)))
+                return f"{name} at " + ", ".join(f"{axis}={n}" for axis, n in zip(names, min(found)))
+        return None
+
+    def settable(self) -> tuple[str, ...]:
+        """Name the outputs that `set_fields` takes; none by default. Raises ConfigError where settings forbid it."""
+        return ()
+
+    def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
+        """Replace fields of the present state, and go on from there as from an initial state. Collective.
+
+        fields: some of `settable`, the same and in that order on all ranks. Each is finite, and has the shape and
+        dtype that `output_layout` says. What follows from the state, as ghosts and forces, is computed anew. What a
+        scheme keeps of earlier steps is forgotten. Time and averages go on.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give back what Python does not by itself, as memory that ranks share; the run is over. Nothing by default.
+
+        Collective. A rank alone may still ask for fields afterwards.
+        """
+        return
+
+
+class ReportedModel(SimulatedModel):
+    """The report: what a model says of its state and of what a step costs."""
+
+    @abstractmethod
+    def work(self) -> Work:
+        """Return the least work of one step."""
+
+    def diagnostics(self) -> dict[str, float]:
+        """Return global scalars of the present state, equal on all ranks; not finite where a field is not.
+
+        By default least and greatest value of each field of the state.
+        """
+        found = {}
+        for name, array in self.state().items():
+            here = (array.local.min(), array.local.max()) if array.local.size else ()
+            ranks = [extremes for extremes in self._context.comm.allgather(here) if extremes]
+            found[f"{name}_min"] = float(np.min(ranks))
+            found[f"{name}_max"] = float(np.max(ranks))
+        return found
+
+    def series(self) -> Mapping[str, float]:
+        """Return the row of the present state in the time series (output.series), equal on all ranks.
+
+        Always the same columns. The time loop puts the columns step and time before them.
+        """
+        return self.diagnostics()
+
+    def summary(self) -> Mapping[str, Figure]:
+        """Return what people look at first when a run has ended with the present state, equal on all ranks.
 
         A choice from `diagnostics` or `series`, under their names and with their units. By default all of
         `diagnostics`, without units.
         """
         return {name: Figure(value) for name, value in self.diagnostics().items()}
 
-    @abstractmethod
-    def locate_nonfinite(self) -> str | None:
-        """Say where the state is not finite ("U at z=3, y=0, x=7"), None if it is finite everywhere."""
+    def figures(self, step: StepTimes) -> Mapping[str, Figure]:
+        """Return further figures of the report, such as a bandwidth as the literature defines it.
 
-    @abstractmethod
-    def work(self) -> Work:
-        """Return the least work of one step."""
+        step: the mean over the run's steady steps, of the slowest rank.
+        """
+        return {}
 
-    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Return what the run header shows: process_grid, block, method; and what the report keeps beside."""
+        return {}
+
+    def regions(self) -> Mapping[str, Region]:
+        """Return seconds and counted work of parts of a step on this rank, in the order of the report's table.
+
+        Of the run's steps so far; seconds are exclusive, so that they add up. The report leaves the first call of
+        `step` out. None by default.
+        """
+        return {}
+
+    def precisions(self) -> Mapping[str, str]:
+        """Return the dtype of those regions that do not compute in `run.precision`; none by default."""
+        return {}
+
+    def solves(self) -> Mapping[str, SolveCount]:
+        """Return how the linear solves of the run's steps so far went, by name; none by default."""
+        return {}
+
+
+class Model(ReportedModel):
+    """A simulation of one model on this rank. All methods are collective over the context's communicator.
+
+    Models derive from this. What is abstract every model must have; the rest has a plain default. The methods of this
+    class are the outputs and pictures: what a run writes for people, and how it is to be shown.
+    """
 
     def output_layout(self, names: Sequence[str]) -> list[Variable]:
         """Return shapes, dtypes and this rank's blocks of the outputs `names`, without computing them."""
@@ -236,19 +284,6 @@ class Model(ABC):
         state = self.state()
         return {name: state[name] for name in names}
 
-    def settable(self) -> tuple[str, ...]:
-        """Name the outputs that `set_fields` takes; none by default. Raises ConfigError where settings forbid it."""
-        return ()
-
-    def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
-        """Replace fields of the present state, and go on from there as from an initial state. Collective.
-
-        fields: some of `settable`, the same and in that order on all ranks. Each is finite, and has the shape and
-        dtype that `output_layout` says. What follows from the state, as ghosts and forces, is computed anew. What a
-        scheme keeps of earlier steps is forgotten. Time and averages go on.
-        """
-        raise NotImplementedError
-
     def output_attributes(self) -> Mapping[str, Any]:
         """Return what readers of the outputs need beside the settings, by name; none by default.
 
@@ -260,6 +295,10 @@ class Model(ABC):
         """Name the outputs that are images on the uniform grid, for the viewer schemas."""
         return ()
 
+    def image_geometry(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return (origin, spacing) of the image fields, each (z, y, x); by default places are indices."""
+        return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+
     def point_places(self) -> str:
         """Name the output that holds the places of points, [N, 3], if the outputs are of points; "" by default.
 
@@ -267,51 +306,10 @@ class Model(ABC):
         """
         return ""
 
-    def image_geometry(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return (origin, spacing) of the image fields, each (z, y, x); by default places are indices."""
-        return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-
-    def series(self, step: int) -> Mapping[str, float]:
-        """Return the row of `step`, the present state, in the time series (output.series), equal on all ranks.
-
-        Always the same columns. The time loop puts the columns step and time before them.
-        """
-        return self.diagnostics()
-
     def profiles(self) -> Mapping[str, Profile]:
         """Return spectra and the like of the present state (output.spectra); none by default."""
         return {}
 
-    def figures(self, step: StepTimes) -> Mapping[str, Figure]:
-        """Return further figures of the report, such as a bandwidth as the literature defines it.
-
-        step: the mean over the run's steady steps, of the slowest rank.
-        """
-        return {}
-
-    def further_outputs(self) -> Sequence[FurtherOutput]:
-        """Return outputs beside the data set, the time series and the spectra; none by default."""
-        return ()
-
-    def regions(self) -> Mapping[str, Region]:
-        """Return seconds and counted work of parts of a step on this rank, in the order of the report's table.
-
-        Of the run's steps so far; seconds are exclusive, so that they add up. The report leaves the first call of
-        `step` out. None by default.
-        """
-        return {}
-
-    def precisions(self) -> Mapping[str, str]:
-        """Return the dtype of those regions that do not compute in `run.precision`; none by default."""
-        return {}
-
-    def close(self) -> None:
-        """Give back what Python does not by itself, as memory that ranks share; the run is over. Nothing by default.
-
-        Collective. A rank alone may still ask for fields afterwards.
-        """
-        return
-
-    def solves(self) -> Mapping[str, SolveCount]:
-        """Return how the linear solves of the run's steps so far went, by name; none by default."""
-        return {}
+    def recorders(self, case: Any, comm: MPI.Comm) -> Sequence[Recorder]:
+        """Return what writes while the run steps: by default a data set of its fields and the time series."""
+        return [*fields_recorder(self, case, comm), *series_recorder(self, case, comm)]

@@ -33,7 +33,7 @@ from ridgeline.runtime.threads import oversubscription
 from ridgeline.simulation.claim import Claim
 from ridgeline.simulation.loop import TimeLoop
 from ridgeline.simulation.meters import Meters
-from ridgeline.simulation.outputs import Outputs, make_schedule
+from ridgeline.simulation.outputs import Outputs
 from ridgeline.simulation.report import (
     Measured,
     describe_files,
@@ -43,6 +43,7 @@ from ridgeline.simulation.report import (
     write_report,
 )
 from ridgeline.simulation.restart import Restart
+from ridgeline.simulation.schedule import Schedule
 from ridgeline.simulation.trace import StepTrace
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class CaseRun:
             outputs = Outputs(case, model, comm, self._provenance, first, position)
             self._restart.set_aside()
 
-        schedule = make_schedule(case, model)
+        schedule = _schedule(case, outputs)
         self._meters = held.enter_context(Meters(comm))
         self._loop = TimeLoop(
             model,
@@ -223,7 +224,7 @@ class CaseRun:
             outputs.close()
             again = Outputs(case, model, self.context.comm, self._provenance, self.step, position)
             again.writes = outputs.writes
-            self._loop.follow(model, make_schedule(case, model), again)
+            self._loop.follow(model, _schedule(case, again), again)
             last.close()
 
     def set_fields(self, fields: Mapping[str, Any]) -> None:
@@ -276,7 +277,7 @@ class CaseRun:
 
     def _report(self, measured: Measured, reason: str | None) -> dict[str, Any]:
         case, model, comm, outputs = self.case, self.model, self.context.comm, self._loop.outputs
-        report = make_report(case, model, self.context, self._facts, self._provenance, measured, self.step)
+        report = make_report(case, model, self.context, self._facts, self._provenance, measured)
         report["run"] |= {
             "first_step": self._loop.first,
             "last_step": self.step,
@@ -296,9 +297,7 @@ class CaseRun:
         report["files"] = outputs.files()
         if self._trace is not None:
             report["files"]["trace"] = self._trace.path
-        report["written"] = describe_files(
-            case, model, outputs.position(), report["checkpoint"]["written"], comm
-        )
+        report["written"] = describe_files(case, outputs, report["checkpoint"]["written"], comm)
         write_report(report, case, self._options.json_path, comm, self._writes)
         return report
 
@@ -314,6 +313,12 @@ def run_case(case: AnyCase, model: Model, context: Context, options: Options) ->
             options.show_end(report)
         run.raise_failures()
         return report
+
+
+def _schedule(case: AnyCase, outputs: Outputs) -> Schedule:
+    return Schedule(
+        case.run.steps, case.checkpoint.every, case.run.check_every, tuple(outputs.recorders.values())
+    )
 
 
 def _part(layout: Variable, values: Any) -> NDArray[Any]:

@@ -1,19 +1,15 @@
-"""What a run writes while it steps: the data set of its fields, the time series, the data set of its spectra."""
+"""What a run writes while it steps: everything that its model has a recorder for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.io import bp_sums, series
-from ridgeline.io.bp import BPWriter, Variable, image_schemas
-from ridgeline.io.series import SeriesWriter
-from ridgeline.models.contract import Model, Profile, Recorder
+from ridgeline.models.contract import Model
+from ridgeline.models.recorders import Record, Recorder
 from ridgeline.parallel.reduce import global_max, together
-from ridgeline.runtime.errors import ConfigError, OutputError
-from ridgeline.simulation.schedule import Schedule, is_multiple
+from ridgeline.runtime.errors import OutputError
 from ridgeline.simulation.writes import Write, WriteLog
 
 if TYPE_CHECKING:
@@ -21,38 +17,15 @@ if TYPE_CHECKING:
 
     from ridgeline.config.case import AnyCase
 
-# For each kind of output, where it is, how many steps of the run it holds and, of some kinds, the fingerprint of
-# these: a part of every checkpoint.
+# By a recorder's name: where it writes, how many steps of the run are there and, of some kinds, the fingerprint of
+# these. A part of every checkpoint.
 Position = dict[str, list[Any]]
-
-# What another run has written meanwhile is no place to go on: (path, steps) to the fingerprint of what is there.
-_FINGERPRINTS: dict[str, Callable[[str, int], str]] = {
-    "data set": bp_sums.fingerprint,
-    "spectra": bp_sums.fingerprint,
-    "particles": bp_sums.fingerprint,
-    "series": series.fingerprint,
-    "probes": series.fingerprint,
-    "forces": series.fingerprint,
-}
-
-
-def make_schedule(case: AnyCase, model: Model) -> Schedule:
-    """Return the events that the settings ask for. A model without spectra has no settings for them."""
-    return Schedule(
-        case.run.steps,
-        case.output.every,
-        case.checkpoint.every,
-        case.run.check_every,
-        case.output.series_every,
-        getattr(case.output, "spectra_every", 0),
-        tuple(output.every for output in model.further_outputs()),
-    )
 
 
 class Outputs:
     """All that a run writes while it steps. Every method is collective.
 
-    writes: what each kind has cost so far, the same on all ranks.
+    recorders: of the model, by name; writes: what each has cost so far, the same on all ranks.
     """
 
     def __init__(
@@ -71,208 +44,66 @@ class Outputs:
 
         Raises OutputError if what is at a path is not what the run had written when the checkpoint was taken.
         """
-        schedule = make_schedule(case, model)
-        self.writes: dict[str, WriteLog] = {}
+        self.recorders = {recorder.name: recorder for recorder in model.recorders(case, comm)}
+        self.writes = {name: WriteLog() for name in self.recorders}
         self._comm = comm
-        self._initial = case.output.initial
-        self._recorders: dict[str, Recorder] = {}
-        self._due: dict[str, Callable[[int], bool]] = {}
-
-        def kept(kind: str, path: str) -> int | None:
-            where, count, *marks = (position or {}).get(kind, (path, 0))
-            if position is None or where != path:
-                return None
-            with together(comm):
-                if comm.rank == 0:
-                    _refuse_others(kind, path, count, *marks)
-            return int(count)
-
-        def add(kind: str, due: Callable[[int], bool], recorder: Recorder) -> None:
-            self._recorders[kind], self._due[kind] = recorder, due
-            self.writes[kind] = WriteLog()
-
-        if schedule.output_every:
-            path = case.output.path
-            keep = kept("data set", path)
-            add("data set", schedule.output_due, _Fields(case, model, comm, provenance, path, keep))
-        if schedule.series_every:
-            path = case.output.series
-            columns = tuple(model.series(step))
-            writer = SeriesWriter(path, comm, columns, keep_rows=kept("series", path))
-            add("series", schedule.series_due, _Series(model, path, writer))
-        if schedule.spectra_every:
-            path = getattr(case.output, "spectra", "")
-            add(
-                "spectra",
-                schedule.spectra_due,
-                _Spectra(model, comm, provenance, path, kept("spectra", path)),
-            )
-        for further in model.further_outputs():
-            recorder = further.open(_attributes(provenance), kept(further.kind, further.path))
-            add(further.kind, partial(is_multiple, interval=further.every), recorder)
+        self._records: dict[str, Record] = {}
+        attributes = _attributes(provenance)
+        for name, recorder in self.recorders.items():
+            where, count, *marks = (position or {}).get(name, (recorder.path, 0))
+            keep = None
+            if position is not None and where == recorder.path:
+                with together(comm):
+                    if comm.rank == 0:
+                        _refuse_others(recorder, count, *marks)
+                keep = int(count)
+            self._records[name] = recorder.open(attributes, keep)
 
     def write_initial(self) -> None:
-        """Write the state of step 0 where a run begins: a row, spectra, and fields if output.initial is set."""
-        for kind, recorder in self._recorders.items():
-            if kind != "data set" or self._initial:
-                self._write(kind, recorder, 0)
+        """Write the state of step 0 where a run begins."""
+        self._write(0, [name for name, recorder in self.recorders.items() if recorder.initial])
 
     def due(self, step: int) -> bool:
         """Say whether anything is written at `step`."""
-        return any(due(step) for due in self._due.values())
+        return any(recorder.due(step) for recorder in self.recorders.values())
 
     def write(self, step: int) -> None:
         """Write what is due at `step`, the present one."""
-        for kind, recorder in self._recorders.items():
-            if self._due[kind](step):
-                self._write(kind, recorder, step)
+        self._write(step, [name for name, recorder in self.recorders.items() if recorder.due(step)])
 
-    def _write(self, kind: str, recorder: Recorder, step: int) -> None:
-        begin = perf_counter()
-        n_bytes = recorder.write(step)
-        seconds = float(global_max(self._comm, perf_counter() - begin))
-        if n_bytes:
-            self.writes[kind].record(Write(step, n_bytes, seconds))
+    def _write(self, step: int, names: Sequence[str]) -> None:
+        for name in names:
+            begin = perf_counter()
+            n_bytes = self._records[name].write(step)
+            seconds = float(global_max(self._comm, perf_counter() - begin))
+            if n_bytes:
+                self.writes[name].record(Write(step, n_bytes, seconds))
 
     def position(self) -> Position:
         """Return what a resumed run must know to go on where this one is."""
         return {
-            kind: [recorder.path, recorder.count, getattr(recorder, "fingerprint", "")]
-            for kind, recorder in self._recorders.items()
+            name: [record.path, record.count, getattr(record, "fingerprint", "")]
+            for name, record in self._records.items()
         }
 
     def files(self) -> dict[str, str]:
-        """Return the paths of what is written, by kind."""
-        return {kind: recorder.path for kind, recorder in self._recorders.items()}
+        """Return the paths of what is written, by the recorders' names."""
+        return {name: record.path for name, record in self._records.items()}
 
     def close(self) -> None:
         """Finish everything."""
-        for recorder in self._recorders.values():
-            recorder.close()
+        for record in self._records.values():
+            record.close()
 
 
-class _Fields:
-    """Writes `output.variables` of a model to the data set `output.path`."""
-
-    def __init__(
-        self,
-        case: AnyCase,
-        model: Model,
-        comm: MPI.Comm,
-        provenance: dict[str, Any],
-        path: str,
-        keep_steps: int | None,
-    ) -> None:
-        self.path = path
-        self._model = model
-        self._names = tuple(case.output.variables)
-        variables = model.output_layout(self._names)
-        images = [name for name in model.image_fields() if name in self._names]
-        attributes = _attributes(provenance)
-        if images:
-            shape = next(v.shape_global for v in variables if v.name == images[0])
-            attributes |= image_schemas(shape, images, *model.image_geometry())
-        places = model.point_places()
-        self._writer = BPWriter(
-            path,
-            comm,
-            variables,
-            attributes,
-            compression=case.output.compression,
-            keep_steps=keep_steps,
-            points=places if places in self._names else "",
-        )
-
-    @property
-    def count(self) -> int:
-        return self._writer.steps
-
-    @property
-    def fingerprint(self) -> str:
-        return self._writer.fingerprint
-
-    def write(self, step: int) -> int:
-        arrays = {name: array.local for name, array in self._model.outputs(self._names).items()}
-        return self._writer.write(step, self._model.time(step), arrays)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _Series:
-    """Writes the model's time series to the CSV file `output.series`."""
-
-    def __init__(self, model: Model, path: str, writer: SeriesWriter) -> None:
-        self.path = path
-        self._model = model
-        self._writer = writer
-
-    @property
-    def count(self) -> int:
-        return self._writer.rows
-
-    @property
-    def fingerprint(self) -> str:
-        return self._writer.fingerprint
-
-    def write(self, step: int) -> int:
-        return self._writer.write(step, self._model.time(step), self._model.series(step))
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _Spectra:
-    """Writes the model's profiles to the data set `output.spectra`: small arrays, which rank 0 has for all."""
-
-    def __init__(
-        self, model: Model, comm: MPI.Comm, provenance: dict[str, Any], path: str, keep_steps: int | None
-    ) -> None:
-        self.path = path
-        self._model = model
-        self._writes = comm.rank == 0
-        profiles = model.profiles()
-        if not profiles:
-            raise ConfigError(f"output.spectra_every is set, but {model.name} has no spectra; set it to 0")
-        variables = [self._variable(name, profile) for name, profile in profiles.items()]
-        self._writer = BPWriter(
-            path, comm, variables, _attributes(provenance), keep_steps=keep_steps, setting="output.spectra"
-        )
-
-    def _variable(self, name: str, profile: Profile) -> Variable:
-        shape = profile.values.shape
-        here = shape if self._writes else (0,) * len(shape)
-        origin = (0,) * len(shape)
-        return Variable(
-            name, profile.values.dtype, shape, origin, here, profile.unit, profile.description, profile.dims
-        )
-
-    @property
-    def count(self) -> int:
-        return self._writer.steps
-
-    @property
-    def fingerprint(self) -> str:
-        return self._writer.fingerprint
-
-    def write(self, step: int) -> int:
-        arrays = {
-            name: profile.values if self._writes else profile.values[(slice(0),) * profile.values.ndim]
-            for name, profile in self._model.profiles().items()
-        }
-        return self._writer.write(step, self._model.time(step), arrays)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-def _refuse_others(kind: str, path: str, count: int, mark: str = "") -> None:
+def _refuse_others(recorder: Recorder, count: int, mark: str = "") -> None:
     """Raise OutputError if another run has written to an output since the checkpoint was taken."""
-    found = _FINGERPRINTS[kind](path, count) if count and mark else ""
+    found = recorder.fingerprint(recorder.path, count) if recorder.fingerprint and count and mark else ""
     if found and found != mark:  # where nothing is found, the writer says what is missing
         raise OutputError(
-            f"the {kind} {path} is not the one that the run had written when its checkpoint was taken: another run "
-            f"has written there since; restore it, choose another path, or start anew with --resume never"
+            f"the {recorder.name} {recorder.path} is not the one that the run had written when its checkpoint was "
+            f"taken: another run has written there since; restore it, choose another path, or start anew with "
+            f"--resume never"
         )
 
 

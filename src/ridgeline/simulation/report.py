@@ -22,6 +22,7 @@ from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.provenance import git_commit, package_versions
 from ridgeline.runtime.regions import Regions
 from ridgeline.simulation.limits import measure_limits
+from ridgeline.simulation.outputs import Outputs
 from ridgeline.simulation.print_report import PhaseTimes, Timing, performance
 from ridgeline.simulation.rank_times import gather_ranks
 from ridgeline.simulation.region_table import RegionContext, report_regions
@@ -96,9 +97,8 @@ def make_report(
     facts: dict[str, Any],
     provenance: dict[str, Any],
     measured: Measured,
-    step: int,
 ) -> dict[str, Any]:
-    """Return the report of a run that ended at `step`, the same on all ranks. Collective; measures the limits."""
+    """Return the report of a run that has ended, the same on all ranks. Collective; measures the limits."""
     comm = context.comm
     work = model.work()
     timing = gather_timing(comm, measured, context.regions, model.phases)
@@ -136,7 +136,7 @@ def make_report(
         "exchange": exchange_share(work, timing.mean_step, model.exchanges, limits),
         **of_all(comm, dict(measured.regions), lambda ranks: report_regions(ranks, solves, ceilings, memory)),
         "diagnostics": model.diagnostics(),
-        "summary": {name: asdict(figure) for name, figure in model.summary(step).items()},
+        "summary": {name: asdict(figure) for name, figure in model.summary().items()},
         "peak_memory_per_rank": int(global_max(comm, measured.memory_peak)),
         "memory_before_setup_per_rank": int(global_max(comm, measured.memory_before)),
         "settings": case.flatten(),
@@ -192,19 +192,15 @@ def _slowest(steps: Sequence[StepTimes | None]) -> StepTimes | None:
     return max((step for step in steps if step is not None), key=lambda step: step.total, default=None)
 
 
-def describe_files(
-    case: AnyCase, model: Model, written: Mapping[str, Sequence[Any]], saved: int, comm: MPI.Comm
-) -> list[dict[str, Any]]:
+def describe_files(case: AnyCase, outputs: Outputs, saved: int, comm: MPI.Comm) -> list[dict[str, Any]]:
     """Return a row for each kind of output: kind, path, steps in it, bytes on disk, what shows it. Collective.
 
-    written: path and number of steps of each kind (`Outputs.position`); saved: how many checkpoints this run wrote.
-    steps, bytes and show are None where they are not known.
+    saved: how many checkpoints this run wrote. steps, bytes and show are None where they are not known.
     """
-    drawn = {further.kind: further.plot for further in model.further_outputs()}
     rows: list[dict[str, Any]] = []
-    for kind, (path, steps, *_) in written.items():
-        plot = drawn.get(kind, path)  # a data set, a series and spectra are drawn by their path
-        show = f"ridgeline plot {shlex.quote(plot)}" if steps and plot else None
+    for kind, (path, steps, *_) in outputs.position().items():
+        plot = outputs.recorders[kind].plot
+        show = f"ridgeline plot {shlex.quote(path if plot is None else plot)}" if steps and plot != "" else None
         rows.append({"kind": kind, "path": path, "steps": steps, "show": show})
     if saved:
         go_on = "goes on with --resume auto"

@@ -1,6 +1,9 @@
-"""When a run writes, saves and checks: pure arithmetic on step numbers."""
+"""When a run writes, saves and looks for NaN: pure arithmetic on step numbers."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
+
+from ridgeline.models.recorders import Recorder
 
 
 @dataclass(frozen=True)
@@ -8,36 +11,15 @@ class Schedule:
     """The events of a run of `steps` steps. An interval of 0 means never."""
 
     steps: int
-    output_every: int
     checkpoint_every: int
     check_every: int
-    series_every: int = 0
-    spectra_every: int = 0
-    further_every: tuple[int, ...] = ()
+    recorders: Collection[Recorder] = ()
 
     def next_event(self, step: int) -> int:
         """Return the first step after `step` at which something happens; at the latest the last step."""
-        intervals = (
-            self.output_every,
-            self.checkpoint_every,
-            self.check_every,
-            self.series_every,
-            self.spectra_every,
-            *self.further_every,
-        )
-        return min([self.steps, *((step // n + 1) * n for n in intervals if n > 0)])
-
-    def output_due(self, step: int) -> bool:
-        """Say whether the fields at `step` are written to the data set."""
-        return is_multiple(step, self.output_every)
-
-    def series_due(self, step: int) -> bool:
-        """Say whether `step` is a row of the time series."""
-        return is_multiple(step, self.series_every)
-
-    def spectra_due(self, step: int) -> bool:
-        """Say whether the spectra at `step` are written."""
-        return is_multiple(step, self.spectra_every)
+        intervals = (self.checkpoint_every, self.check_every)
+        events = [(step // n + 1) * n for n in intervals if n > 0]
+        return min([self.steps, *events, *(recorder.next(step) for recorder in self.recorders)])
 
     def checkpoint_due(self, step: int) -> bool:
         """Say whether the state at `step` is saved: at every multiple, and at the end."""
@@ -46,18 +28,11 @@ class Schedule:
     def check_due(self, step: int) -> bool:
         """Say whether the state at `step` is searched for NaN: before it is written or saved, and in between.
 
-        Not before a row of the time series, which may be due at every step and costs less than the search.
+        Not before what is written without a search (`Recorder.search`), as a row of the time series.
         """
         return (
             step == self.steps
-            or is_multiple(step, self.check_every)
-            or self.output_due(step)
-            or self.spectra_due(step)
-            or any(is_multiple(step, every) for every in self.further_every)
+            or (self.check_every > 0 and step % self.check_every == 0)
             or self.checkpoint_due(step)
+            or any(recorder.search and recorder.due(step) for recorder in self.recorders)
         )
-
-
-def is_multiple(step: int, interval: int) -> bool:
-    """Say whether something that happens every `interval` steps, 0 being never, happens at `step`."""
-    return interval > 0 and step % interval == 0

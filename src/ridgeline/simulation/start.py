@@ -97,7 +97,7 @@ def compile_case(loaded: LoadedCase) -> float:
         # What a run calls beside its steps: initial state, diagnostics, summary, and the measurement of the limits.
         model.initialize()
         model.diagnostics()
-        model.summary(0)
+        model.summary()
         measure_limits(context, fresh=True)
         seconds = time.perf_counter() - begin
         if comm.rank == 0:

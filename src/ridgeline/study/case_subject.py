@@ -18,7 +18,6 @@ from ridgeline.runtime.errors import ConfigError, DecompositionError
 from ridgeline.study.subject import Changes, Need, Subject
 
 GRID = "grid.process_grid"
-WRITING = ("output", "checkpoint", "particles")  # sections that say how often a run writes
 
 
 class CaseSubject(Subject):
@@ -34,7 +33,10 @@ class CaseSubject(Subject):
         base = load_case(path, case_class).case
         self.name, self.law = base.run.model, type(base).SIZE_LAW
         keys = fields_of(type(base))
-        written = [key for key in keys if key.partition(".")[0] in WRITING and key.endswith("every")]
+        writing = {
+            key.removesuffix(".path") for key in keys if key.endswith(".path")
+        }  # sections that say where
+        written = [key for key in keys if key.partition(".")[0] in writing and key.endswith("every")]
         self._silent: Changes = {} if outputs else dict.fromkeys(written, 0)
 
     def _case(self, changes: Changes) -> AnyCase:

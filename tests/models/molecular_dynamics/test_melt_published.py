@@ -39,7 +39,7 @@ def melt() -> dict[int, tuple[dict[str, float], np.ndarray]]:
     for wanted in LAMMPS:
         while step < wanted:
             step += model.step(1)
-        found[wanted] = model.series(step), model.profiles()["radial_distribution"].values
+        found[wanted] = model.series(), model.profiles()["radial_distribution"].values
     return found
 
 
@@ -87,7 +87,7 @@ def test_energy_and_pressure_of_a_liquid_are_those_of_nist() -> None:
     for step in range(30_000):
         model.step(1)
         if step > 3000 and step % 25 == 0:
-            row = model.series(step)
+            row = model.series()
             energies.append(row["E_pair"])
             # With the thermostat's temperature instead of the present one, which fluctuates about it.
             kinetic = row["Temp"] * density * (1 - 1 / 500)

@@ -1,1 +1,1 @@
-"""The all-to-all exchanges of a turbulence substep alone."""
+"""The all-to-all exchanges of a pseudo-spectral substep alone."""

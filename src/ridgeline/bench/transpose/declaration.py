@@ -1,4 +1,4 @@
-"""The benchmark of the all-to-all exchanges of a turbulence substep."""
+"""The benchmark of the all-to-all exchanges of a pseudo-spectral substep."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TransposeOptions(BenchmarkOptions):
 BENCHMARKS = (
     Benchmark(
         name="transpose",
-        summary="Time the all-to-all exchanges of a turbulence substep alone, for slabs and pencils.",
+        summary="Time the all-to-all exchanges of a pseudo-spectral substep alone, for slabs and pencils.",
         pattern="3 variables go from modes to points through the column and the row exchange of a process grid, 5 "
         "products come back through the row exchange, 4 combinations of them through the column exchange.",
         formula="B/W = P2P x R / t per rank, own block included (Eq. 13 of Yeung et al.); t of the slowest rank, "

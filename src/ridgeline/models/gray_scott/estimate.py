@@ -168,8 +168,7 @@ def estimate(case: GrayScottCase, n_ranks: int) -> Estimate:
     on_device = device_bytes(largest, case.run.precision, FIELDS) if case.run.device == "cuda" else {}
     copies = FIELDS * allocated + on_device.get("halo buffers", 0.0) if on_device else 2 * FIELDS * allocated
     memory = copies + nz * ny * nx * itemsize
-    outputs = case.run.steps // case.output.every if case.output.every else 0
-    outputs += 1 if case.output.every and case.output.initial else 0
+    outputs = case.output.count(case.run.steps)
     cells = shape[0] * shape[1] * shape[2]
     steps = steps_per_sweep(case, grid)
     faces = [2.0 * steps * cells / shape[d] * grid[d] if grid[d] > 1 else 0.0 for d in range(3)]

@@ -70,13 +70,14 @@ class GrayScott(Model):
 
     name: ClassVar[str] = "gray_scott"
     advice: ClassVar[str] = 'try a smaller model.dt, less model.noise, or precision = "float64"'
+    _case: GrayScottCase
 
     def __init__(self) -> None:
         self._step = 0
 
     def setup(self, case: GrayScottCase, context: Context) -> None:
         """Decompose the grid, allocate fields and plan the exchange. Collective."""
-        self._case, self._context = case, context
+        super().setup(case, context)
         self._dtype = np.dtype(case.run.precision)
         grid = process_grid(case, context.comm.size)
         settings = case.model
@@ -161,7 +162,7 @@ class GrayScott(Model):
             values |= {f"{name}_min": found.min, f"{name}_max": found.max, f"{name}_mean": found.mean}
         return values
 
-    def summary(self, step: int) -> Mapping[str, Figure]:
+    def summary(self) -> Mapping[str, Figure]:
         """Return the diagnostics, which are concentrations. Collective."""
         return {name: Figure(value, "concentration") for name, value in self.diagnostics().items()}
 

@@ -160,7 +160,7 @@ def estimate(case: MolecularDynamicsCase, n_ranks: int) -> Estimate:
     scratch = 4 * every * case.run.threads if case.neighbour.newton else 0.0
     scratch += 2 * every if case.method.mixed else 0.0
     words = SPARE * (STATE * owned + (ROWS + SORTED) * every) + lists + scratch
-    outputs = (case.run.steps // case.output.every + case.output.initial) if case.output.every else 0
+    outputs = case.output.count(case.run.steps)
     each = {"position": 3 * WORD, "velocity": 3 * WORD, "force": 3 * WORD, "image": 12}
     written = sum(each[name] for name in case.output.variables)
     written += BYTES_OF_VERTEX if "position" in case.output.variables else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +11,19 @@ from numpy.typing import NDArray
 from ridgeline.io.bp_attributes import periodic_box
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.models.contract import Context, Figure, Model, Profile, StepTimes, Work
+from ridgeline.models.contract import Context, Figure, Model, Profile, Recorder, StepTimes, Work
 from ridgeline.models.molecular_dynamics.config import MolecularDynamicsCase
 from ridgeline.models.molecular_dynamics.diagnostics import Diagnostics
 from ridgeline.models.molecular_dynamics.engine_cpu import FIELDS, CpuEngine
 from ridgeline.models.molecular_dynamics.estimate import least_work, process_grid
 from ridgeline.models.molecular_dynamics.initial import initial_velocities, lattice_places
 from ridgeline.models.molecular_dynamics.outputs import layout, output_field
+from ridgeline.models.recorders import profiles_recorder
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.particles.particles import POSITION, ParticleField
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 class MolecularDynamics(Model):
@@ -29,10 +33,11 @@ class MolecularDynamics(Model):
     points_name: ClassVar[str] = "atoms"
     phases: ClassVar[tuple[str, ...]] = ("pair", "neighbour", "exchange", "integrate")
     advice: ClassVar[str] = "try a smaller model.dt, model.density or initial.temperature"
+    _case: MolecularDynamicsCase
 
     def setup(self, case: MolecularDynamicsCase, context: Context) -> None:
         """Cut the box, and make an engine without atoms. Collective."""
-        self._case, self._context = case, context
+        super().setup(case, context)
         self._grid = process_grid(case, context.comm.size)
         self._engine = CpuEngine(case.melt, self._grid, case.method, context, case.langevin)
         self._diagnostics = Diagnostics(context.comm, self._engine)
@@ -90,16 +95,24 @@ class MolecularDynamics(Model):
         momentum = self._diagnostics.momentum()
         return {**self._diagnostics.row(), **{f"momentum_{c}": p for c, p in zip("xyz", momentum)}}
 
-    def series(self, step: int) -> Mapping[str, float]:
+    def series(self) -> Mapping[str, float]:
         """Return LAMMPS' columns. Collective."""
         return self._diagnostics.row()
 
-    def summary(self, step: int) -> Mapping[str, Figure]:
+    def summary(self) -> Mapping[str, Figure]:
         """Return LAMMPS' columns with units. Collective."""
         units = {"Press": "epsilon/sigma^3", "MSD": "sigma^2"}
         return {
             name: Figure(value, units.get(name, "epsilon")) for name, value in self._diagnostics.row().items()
         }
+
+    def recorders(self, case: MolecularDynamicsCase, comm: MPI.Comm) -> list[Recorder]:
+        """Return those of every model, and the profiles', if the settings ask for them."""
+        output = case.output
+        return [
+            *super().recorders(case, comm),
+            *profiles_recorder(self, output.spectra, output.spectra_every, comm),
+        ]
 
     def profiles(self) -> Mapping[str, Profile]:
         """Return the radial distribution function up to the cut-off. Collective."""

@@ -217,7 +217,7 @@ def estimate(case: NBodyCase, n_ranks: int) -> Estimate:
     """Return decomposition, memory, output and least work of the case on n_ranks ranks."""
     grid, gravity = process_grid(case, n_ranks), case.gravity
     needed = memory(case, grid)
-    outputs = (case.run.steps // case.output.every + case.output.initial) if case.output.every else 0
+    outputs = case.output.count(case.run.steps)
     owned = gravity.n_global / n_ranks
     written = 3 * WORD * len(case.output.variables)
     written += BYTES_OF_VERTEX if POSITION in case.output.variables else 0

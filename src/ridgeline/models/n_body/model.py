@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.io.bp_attributes import periodic_box
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.models.contract import Context, Figure, Model, Profile, StepTimes, Work
+from ridgeline.models.contract import Context, Figure, Model, Profile, Recorder, StepTimes, Work
 from ridgeline.models.n_body.config import NBodyCase
 from ridgeline.models.n_body.diagnostics import KM_PER_S, Diagnostics, EnergyBudget
 from ridgeline.models.n_body.engine_cpu import FIELDS, MOMENTUM, PHASES, CpuEngine
@@ -25,11 +25,15 @@ from ridgeline.models.n_body.kernels_halos import kernels_of_halos
 from ridgeline.models.n_body.outputs import FIELDS as OUTPUTS
 from ridgeline.models.n_body.outputs import layout, output_field
 from ridgeline.models.n_body.structure import Structure
+from ridgeline.models.recorders import profiles_recorder
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.particles.particles import POSITION, ParticleField
 
 BUDGET = "energy_budget"
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 class NBody(Model):
@@ -41,10 +45,11 @@ class NBody(Model):
     phases: ClassVar[tuple[str, ...]] = PHASES
     exchanges: ClassVar[tuple[str, ...]] = ("migrate", "exchange")
     advice: ClassVar[str] = "try more model.steps_to_today or model.substeps, or a larger model.softening"
+    _case: NBodyCase
 
     def setup(self, case: NBodyCase, context: Context) -> None:
         """Cut mesh and box, compile what planning runs, allocate and plan. Collective."""
-        self._case, self._context = case, context
+        super().setup(case, context)
         comm = context.comm
         self._process_grid = process_grid(case, comm.size)
         self._grid = PencilGrid(case.grid.shape, DEALIAS, self._process_grid, comm.rank)
@@ -152,12 +157,20 @@ class NBody(Model):
             **{f"momentum_{c}": p for c, p in zip("xyz", momentum)},
         }
 
-    def summary(self, step: int) -> Mapping[str, Figure]:
+    def summary(self) -> Mapping[str, Figure]:
         """Return redshift, energies and what is left of the energy equation. Collective."""
         units = {"kinetic": "(100 km/s)^2", "potential": "(100 km/s)^2"}
         names = ("redshift", "kinetic", "potential", "layzer_irvine")
         found = self.diagnostics()
         return {name: Figure(found[name], units.get(name, "")) for name in names}
+
+    def recorders(self, case: NBodyCase, comm: MPI.Comm) -> list[Recorder]:
+        """Return those of every model, and the profiles', if the settings ask for them."""
+        output = case.output
+        return [
+            *super().recorders(case, comm),
+            *profiles_recorder(self, output.spectra, output.spectra_every, comm),
+        ]
 
     def profiles(self) -> Mapping[str, Profile]:
         """Return power spectrum, mass function of halos and a slice of density. Collective."""

@@ -264,8 +264,7 @@ def estimate_sizes(case: NavierStokesCase, n_ranks: int) -> Estimate:
     """Return the estimate without its remarks, which look at all points. Raises DecompositionError, ConfigError."""
     grid, most = part_sizes(case, n_ranks)
     n, mesh, output = grid.n, grid.mesh, case.output
-    outputs = case.run.steps // output.every if output.every else 0
-    outputs += 1 if output.every and output.initial else 0
+    outputs = output.count(case.run.steps)
     stored = mesh.n_elements * n**3
     written = math.prod(output.uniform) if output.uniform else stored
     size = float(outputs * len(output.variables) * written * DOUBLE)

@@ -22,8 +22,8 @@ from ridgeline.models.contract import (
     Context,
     DistributedArray,
     Figure,
-    FurtherOutput,
     Model,
+    Recorder,
     Region,
     SolveCount,
     StepTimes,
@@ -43,11 +43,11 @@ from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.estimate import least_work
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
 from ridgeline.models.navier_stokes.outputs import OutputFields
-from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_output, statistics_output
+from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_recorder, statistics_recorder
 from ridgeline.models.navier_stokes.problem import FlowProblem
 from ridgeline.models.navier_stokes.problem_of_case import forget_mesh, mesh_of, problem_of
-from ridgeline.models.navier_stokes.records.forces import SideForces, forces_output
-from ridgeline.models.navier_stokes.records.probes import Probes, probes_output
+from ridgeline.models.navier_stokes.records.forces import SideForces, forces_recorder
+from ridgeline.models.navier_stokes.records.probes import Probes, probes_recorder
 from ridgeline.models.navier_stokes.restart import TIME_STEPS, EngineState, field_names
 from ridgeline.models.navier_stokes.statistics.statistics import SAMPLED_STEP, Statistics
 from ridgeline.parallel.reduce import kernels_of_sums
@@ -81,6 +81,7 @@ class NavierStokes(Model):
     phases: ClassVar[tuple[str, ...]] = REGIONS[:-1]
     exchanges: ClassVar[tuple[str, ...]] = ("gather-scatter",)
     advice: ClassVar[str] = "try a smaller model.dt or model.courant, more elements or a higher grid.order"
+    _case: NavierStokesCase
     later: ClassVar[tuple[str, ...]] = (TIME_STEPS, SAMPLED_STEP)
 
     def setup(self, case: NavierStokesCase, context: Context) -> None:
@@ -90,7 +91,7 @@ class NavierStokes(Model):
         DecompositionError for more ranks than elements. Raises DeviceError if the case asks for a GPU and cannot have
         one, or for what GPUs have no kernels for.
         """
-        self._case, self._context = case, context
+        super().setup(case, context)
         comm = context.comm
         self._problem: FlowProblem = problem_of(case, case.model.dt or math.nan)
         self._least = least_work(case, comm.size)  # asks for the whole mesh, of a file too
@@ -216,15 +217,15 @@ class NavierStokes(Model):
         engine = self._engine
         return self._figures.state_figures(engine.u, engine.fields[3:])
 
-    def summary(self, step: int) -> Mapping[str, Figure]:
+    def summary(self) -> Mapping[str, Figure]:
         """Return energy, flow, friction between walls or forces on walls, and scalars. Collective."""
-        found, forces = summarise(self.series(step), self._figures.between_walls), self._forces
+        found, forces = summarise(self.series(), self._figures.between_walls), self._forces
         if forces is None and self._figures.walls and not self._figures.between_walls:
             viscosity, walls = self._problem.viscosity, self._figures.walls
             forces = SideForces(self._context.comm, self._grid, self._geometry, viscosity, walls)
         return found if forces is None else found | forces.figures(self._flow())
 
-    def series(self, step: int) -> Mapping[str, float]:
+    def series(self) -> Mapping[str, float]:
         """Return a row of the time series. Collective."""
         engine, problem = self._engine, self._problem
         force = np.array(problem.force)
@@ -276,16 +277,15 @@ class NavierStokes(Model):
                 whole[row] = fields[name]
         engine.restart(whole)
 
-    def further_outputs(self) -> Sequence[FurtherOutput]:
-        """Return Nek5000 files, statistics, probes and forces, as the settings ask for them."""
-        case, comm, grid = self._case, self._context.comm, self._grid
-        found = (
-            nek5000_output(case, comm, grid, self._geometry, self._flow),
-            statistics_output(case, comm, grid, self._statistics, self._flow),
-            probes_output(case, comm, self._probes, self._flow),
-            forces_output(case, comm, self._forces, self._flow),
-        )
-        return [output for output in found if output is not None]
+    def recorders(self, case: NavierStokesCase, comm: MPI.Comm) -> list[Recorder]:
+        """Return those of every model, and Nek5000 files, statistics, probes and forces, as the settings ask."""
+        return [
+            *super().recorders(case, comm),
+            *nek5000_recorder(case, comm, self._grid, self._geometry, self._flow),
+            *statistics_recorder(case, comm, self._grid, self._statistics, self._flow),
+            *probes_recorder(case, comm, self._probes, self._flow),
+            *forces_recorder(case, comm, self._forces, self._flow),
+        ]
 
     def image_fields(self) -> tuple[str, ...]:
         """Name the outputs that are images on a uniform grid."""

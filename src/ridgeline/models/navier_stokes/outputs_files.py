@@ -1,10 +1,10 @@
 """What a Navier-Stokes run writes beside its data set and series: Nek5000 field files, and statistics.
 
-    nek5000_output(case, comm, grid, geometry, flow) -> FurtherOutput | None       # for Model.further_outputs
-    statistics_output(case, comm, grid, statistics, flow) -> FurtherOutput | None
+    nek5000_recorder(case, comm, grid, geometry, flow) -> [Recorder]       # for Model.recorders
+    statistics_recorder(case, comm, grid, statistics, flow) -> [Recorder]
 
 case: `config.NavierStokesCase`, of which [output] is read. flow: called when something is due, returns the present
-FlowState. None where the settings ask for none. Both are cheap to call; the time loop opens the files.
+FlowState. Nothing where the settings ask for none. Both are cheap to call; the time loop opens the files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.nek5000 import Nek5000Writer
-from ridgeline.models.contract import FurtherOutput, Recorder
+from ridgeline.models.contract import Record, Recorder
 from ridgeline.models.navier_stokes.statistics.statistics import ELEMENT_DIMS, Statistics
 
 if TYPE_CHECKING:
@@ -41,19 +41,19 @@ class FlowState:
     scalars: Array
 
 
-def nek5000_output(
+def nek5000_recorder(
     case: NavierStokesCase,
     comm: MPI.Comm,
     grid: ElementGrid,
     geometry: ElementGeometry,
     flow: Callable[[], FlowState],
-) -> FurtherOutput | None:
+) -> list[Recorder]:
     """Return the output of Nek5000 field files, if the settings ask for it."""
     output = case.output
     if not output.nek5000_every:
-        return None
+        return []
 
-    def begin(_: Mapping[str, Any], keep: int | None) -> Recorder:
+    def begin(_: Mapping[str, Any], keep: int | None) -> Record:
         writer = Nek5000Writer(
             comm,
             output.nek5000,
@@ -65,9 +65,8 @@ def nek5000_output(
         )
         return _FieldFiles(output.nek5000, writer, flow)
 
-    return FurtherOutput(
-        "Nek5000 files", output.nek5000, output.nek5000_every, begin, plot=f"{output.nek5000}.nek5000"
-    )
+    path = output.nek5000
+    return [Recorder("Nek5000 files", path, output.nek5000_every, begin, plot=f"{path}.nek5000")]
 
 
 class _FieldFiles:
@@ -89,28 +88,26 @@ class _FieldFiles:
         """Every file is whole already."""
 
 
-def statistics_output(
+def statistics_recorder(
     case: NavierStokesCase,
     comm: MPI.Comm,
     grid: ElementGrid,
     statistics: Statistics | None,
     flow: Callable[[], FlowState],
-) -> FurtherOutput | None:
+) -> list[Recorder]:
     """Return what samples the statistics, and writes them when the run ends, if the settings ask for it.
 
     statistics: which the model makes if output.statistics_every > 0, and saves with its state.
     """
     output = case.output
     if not output.statistics_every or statistics is None:
-        return None
+        return []
     gathered = statistics
 
-    def begin(attributes: Mapping[str, Any], _: int | None) -> Recorder:
+    def begin(attributes: Mapping[str, Any], _: int | None) -> Record:
         return _Samples(comm, grid, gathered, output.statistics, output.homogeneous, attributes, flow)
 
-    return FurtherOutput(
-        "statistics", output.statistics, output.statistics_every, begin, plot=output.statistics
-    )
+    return [Recorder("statistics", output.statistics, output.statistics_every, begin)]
 
 
 class _Samples:

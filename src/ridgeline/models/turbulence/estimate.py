@@ -223,8 +223,7 @@ def estimate(case: TurbulenceCase, n_ranks: int) -> Estimate:
     most = int(Share.of(truncation, grid).modes.max())
     for name, size in particle_memory(case, grid, most).items():
         needed[name] = needed.get(name, 0.0) + size
-    outputs = case.run.steps // case.output.every if case.output.every else 0
-    outputs += 1 if case.output.every and case.output.initial else 0
+    outputs = case.output.count(case.run.steps)
     return Estimate(
         process_grid=grid,
         block=first.block,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,14 @@ from ridgeline.models.contract import (
     Context,
     DistributedArray,
     Figure,
-    FurtherOutput,
     Model,
     Profile,
+    Recorder,
     StepTimes,
     Variable,
     Work,
 )
+from ridgeline.models.recorders import profiles_recorder
 from ridgeline.models.turbulence import initial_from_file
 from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.diagnostics import (
@@ -46,7 +47,7 @@ from ridgeline.models.turbulence.fluid_particles.lagrangian import (
     sampled_figures,
 )
 from ridgeline.models.turbulence.fluid_particles.line_factors import displacement
-from ridgeline.models.turbulence.fluid_particles.outputs import PresentFlow, particle_output
+from ridgeline.models.turbulence.fluid_particles.outputs import PresentFlow, particle_recorder
 from ridgeline.models.turbulence.fluid_particles.samples import ParticleSamples
 from ridgeline.models.turbulence.fluid_particles.tracers import PARTS, Tracers
 from ridgeline.models.turbulence.forcing import make_forcing
@@ -61,6 +62,9 @@ from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.errors import DivergedError
 
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
 
 class Turbulence(Model):
     """A simulation of turbulence in a periodic box on this rank."""
@@ -69,10 +73,11 @@ class Turbulence(Model):
     phases: ClassVar[tuple[str, ...]] = COLUMNS[:-1]
     exchanges: ClassVar[tuple[str, ...]] = ("row all-to-all", "column all-to-all")
     advice: ClassVar[str] = 'try a smaller model.dt or model.courant, a finer grid, or precision = "float64"'
+    _case: TurbulenceCase
 
     def setup(self, case: TurbulenceCase, context: Context) -> None:
         """Decompose the grid, compile what planning runs, allocate fields and plan. Collective."""
-        self._case, self._context = case, context
+        super().setup(case, context)
         comm = context.comm
         self._process_grid = process_grid(case, comm.size, place_on_node(comm).ranks)
         self._grid = PencilGrid(case.grid.shape, case.model.dealias, self._process_grid, comm.rank)
@@ -220,11 +225,11 @@ class Turbulence(Model):
         """Return the figures that need no transform. Collective."""
         return self._diagnostics.mode_figures(self._engine.stored)
 
-    def summary(self, step: int) -> Mapping[str, Figure]:
+    def summary(self) -> Mapping[str, Figure]:
         """Return energy, scales, resolution and scalars. Collective."""
         return summarise(self.diagnostics())
 
-    def series(self, step: int) -> Mapping[str, float]:
+    def series(self) -> Mapping[str, float]:
         """Return a row of the time series. Collective."""
         engine = self._engine
         dt = engine.last_dt if np.isfinite(engine.last_dt) else 0.0
@@ -300,16 +305,20 @@ class Turbulence(Model):
         if self._tracers is not None:
             self._samples.forget()
 
-    def further_outputs(self) -> Sequence[FurtherOutput]:
-        """Return the output of particles, if the settings ask for it."""
-        if self._tracers is None or not self._case.particles.every:
-            return []
-        engine = self._engine
+    def recorders(self, case: TurbulenceCase, comm: MPI.Comm) -> list[Recorder]:
+        """Return those of every model, spectra, and particles, as the settings ask for them."""
+        output, engine = case.output, self._engine
+        found = [
+            *super().recorders(case, comm),
+            *profiles_recorder(self, output.spectra, output.spectra_every, comm),
+        ]
+        if self._tracers is not None and case.particles.every:
 
-        def flow() -> PresentFlow:
-            return PresentFlow(engine.time, engine.fields, engine.forcing)
+            def flow() -> PresentFlow:
+                return PresentFlow(engine.time, engine.fields, engine.forcing)
 
-        return [particle_output(self._context.comm, self._tracers, self._samples, flow)]
+            found.append(particle_recorder(comm, self._tracers, self._samples, flow))
+        return found
 
     def image_fields(self) -> tuple[str, ...]:
         """Name the fields that are images: all."""

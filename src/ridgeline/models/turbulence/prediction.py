@@ -262,7 +262,7 @@ def predict(case: TurbulenceCase, place: Allocation, iterations: Mapping[str, fl
     else:
         grid = large_process_grid(case, place)
         memory = paper_bound(shape, place.ranks, batch, 2 * itemsize)
-        outputs = case.run.steps // case.output.every + case.output.initial if case.output.every else 0
+        outputs = case.output.count(case.run.steps)
         output = float(outputs * len(case.output.variables) * math.prod(shape) * itemsize)
         without = ", without particles" if case.particles.count else ""
         notes = (f"the memory is that of the GESTS paper's Eq. 9{without}",)

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import MOST_FACES, ElementGeometry, Side
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.models.contract import Figure, FurtherOutput, Recorder
+from ridgeline.io.series import fingerprint
+from ridgeline.models.contract import Figure, Record, Recorder
 from ridgeline.models.navier_stokes.derivatives import physical_gradient
 from ridgeline.models.navier_stokes.outputs_files import FlowState
 from ridgeline.models.navier_stokes.records.rows import RowRecorder
@@ -102,17 +103,17 @@ class SideForces:
         return np.ascontiguousarray(found.sum(axis=(2, 3)))
 
 
-def forces_output(
+def forces_recorder(
     case: NavierStokesSettings, comm: MPI.Comm, forces: SideForces | None, flow: Callable[[], FlowState]
-) -> FurtherOutput | None:
-    """Return the output of forces; None where there are none."""
+) -> list[Recorder]:
+    """Return the recorder of forces; nothing where there are none."""
     if forces is None:
-        return None
+        return []
     found, section = forces, case.output.forces
 
-    def begin(_: Mapping[str, Any], keep: int | None) -> Recorder:
+    def begin(_: Mapping[str, Any], keep: int | None) -> Record:
         return RowRecorder(
             comm, section.path, "output.forces.path", found.columns, keep, lambda: found.row(flow()), flow
         )
 
-    return FurtherOutput("forces", section.path, section.every, begin, plot=section.path)
+    return [Recorder("forces", section.path, section.every, begin, fingerprint=fingerprint)]

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.place_lists import write_places
-from ridgeline.models.contract import FurtherOutput, Recorder
+from ridgeline.io.series import fingerprint
+from ridgeline.models.contract import Record, Recorder
 from ridgeline.models.navier_stokes.outputs_files import FlowState
 from ridgeline.models.navier_stokes.records.places import PlacedPoints
 from ridgeline.models.navier_stokes.records.probe_places import places_of, refuse_outside
@@ -59,15 +60,15 @@ class Probes:
         return dict(zip(self.columns, values.T.reshape(-1).tolist()))
 
 
-def probes_output(
+def probes_recorder(
     case: NavierStokesSettings, comm: MPI.Comm, probes: Probes | None, flow: Callable[[], FlowState]
-) -> FurtherOutput | None:
-    """Return the output of probes; None where there are none."""
+) -> list[Recorder]:
+    """Return the recorder of probes; nothing where there are none."""
     if probes is None:
-        return None
+        return []
     placed, section = probes, case.output.probes
 
-    def begin(_: Mapping[str, Any], keep: int | None) -> Recorder:
+    def begin(_: Mapping[str, Any], keep: int | None) -> Record:
         with together(comm):
             if comm.rank == 0 and keep is None:
                 write_places(
@@ -77,4 +78,4 @@ def probes_output(
             comm, section.path, "output.probes.path", placed.columns, keep, lambda: placed.row(flow()), flow
         )
 
-    return FurtherOutput("probes", section.path, section.every, begin, plot=section.path)
+    return [Recorder("probes", section.path, section.every, begin, fingerprint=fingerprint)]

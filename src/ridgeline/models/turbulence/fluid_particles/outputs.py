@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from ridgeline.io.bp_sums import fingerprint
 from ridgeline.io.particle_output import ParticleWriter
-from ridgeline.models.contract import FurtherOutput, Recorder
+from ridgeline.models.contract import Record, Recorder
 from ridgeline.models.turbulence.fluid_particles.fields import VECTOR, sampled_fields
 from ridgeline.models.turbulence.fluid_particles.samples import ParticleSamples
 from ridgeline.models.turbulence.fluid_particles.tracers import Tracers
@@ -30,16 +31,16 @@ class PresentFlow:
     forcing: Forcing
 
 
-def particle_output(
+def particle_recorder(
     comm: MPI.Comm, tracers: Tracers, samples: ParticleSamples, flow: Callable[[], PresentFlow]
-) -> FurtherOutput:
-    """Return the output of particles every `particles.every` steps, which is not 0. flow: asked when it is due."""
+) -> Recorder:
+    """Return the recorder of particles every `particles.every` steps, which is not 0. flow: asked when it is due."""
     settings = tracers.settings
 
-    def begin(attributes: Mapping[str, Any], keep: int | None) -> Recorder:
+    def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
         return _ParticleRecorder(comm, tracers, samples, flow, attributes, keep)
 
-    return FurtherOutput(KIND, settings.path, settings.every, begin, plot=settings.path)
+    return Recorder(KIND, settings.path, settings.every, begin, fingerprint=fingerprint)
 
 
 class _ParticleRecorder:

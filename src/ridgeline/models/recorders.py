@@ -1,0 +1,264 @@
+"""Recorders: what a run writes while it steps, each with a name, a place, the steps at which it writes, and a writer.
+
+A model returns its recorders (`Model.recorders`). By default these are the data set of its fields and its time
+series. `profiles_recorder` writes spectra and the like. A model may have others of its own, such as statistics or
+particles. The time loop knows recorders alone, whatever they write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from numpy.typing import NDArray
+
+from ridgeline.io import bp_sums, series
+from ridgeline.io.bp import BPWriter, Variable, image_schemas
+from ridgeline.io.series import SeriesWriter
+from ridgeline.parallel.distributed import DistributedArray
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.config.case import AnyCase
+
+
+class Record(Protocol):
+    """What a recorder writes to: one kind of output, open. Every method is collective.
+
+    One with an attribute `fingerprint` tells what it holds in a few letters; its recorder then has the function that
+    tells the same of what lies at the path.
+    """
+
+    path: str
+
+    @property
+    def count(self) -> int:
+        """How many steps it holds."""
+
+    def write(self, step: int) -> int:
+        """Append the present state, which is that of `step`.
+
+        Returns the bytes of it, before compression and of all ranks, the same on each; 0 if it is written later.
+        """
+
+    def close(self) -> None:
+        """Finish it."""
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """A kind of output that a run writes while it steps.
+
+    name: what it is, for people and in checkpoints ("data set"); no two of a run have the same.
+    path: of the settings. every: steps between writes, > 0.
+    open: takes the attributes of the data set and how many steps to keep (None starts anew, see `BPWriter`), and
+    returns what writes. Collective.
+    initial: whether it writes the state of step 0 where a run begins.
+    search: whether the state is searched for NaN before; not where the search would cost more than the writing.
+    fingerprint: (path, steps) to that of what lies there, by which a resumed run notices what another run has written
+    since; None for a kind that is written anew, or whose writer sees for itself.
+    plot: the file that `ridgeline plot` draws of it, None for `path`; "" if it draws nothing.
+    """
+
+    name: str
+    path: str
+    every: int
+    open: Callable[[Mapping[str, Any], int | None], Record]
+    initial: bool = True
+    search: bool = True
+    fingerprint: Callable[[str, int], str] | None = None
+    plot: str | None = None
+
+    def due(self, step: int) -> bool:
+        """Say whether it writes at `step`."""
+        return step % self.every == 0
+
+    def next(self, step: int) -> int:
+        """Return the first step after `step` at which it writes."""
+        return (step // self.every + 1) * self.every
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A small array of the present state, such as a spectrum: the same values on all ranks.
+
+    dims: a name for each axis. The profile that is called like its only axis holds the places along it:
+    {"k": Profile(k, ("k",)), "energy_spectrum": Profile(e, ("k",))}. Shapes and dtypes never change in a run.
+    unit: "1" of a pure number, and of models without units.
+    """
+
+    values: NDArray[Any]
+    dims: tuple[str, ...]
+    unit: str = "1"
+    description: str = ""
+
+
+class RecordedModel(Protocol):
+    """What the recorders of this file ask of a model; `models.contract.Model` says what each method returns."""
+
+    name: ClassVar[str]
+
+    def time(self, step: int) -> float:
+        """Model time of the present state, which is that of `step`."""
+
+    def series(self) -> Mapping[str, float]:
+        """The row of the time series."""
+
+    def profiles(self) -> Mapping[str, Profile]:
+        """Spectra and the like."""
+
+    def output_layout(self, names: Sequence[str]) -> list[Variable]:
+        """Shapes and blocks of outputs."""
+
+    def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
+        """The outputs of the present state."""
+
+    def image_fields(self) -> tuple[str, ...]:
+        """Outputs that are images."""
+
+    def image_geometry(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Origin and spacing of images."""
+
+    def point_places(self) -> str:
+        """The output with the places of points, or ""."""
+
+
+def fields_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
+    """Return the recorder of `output.variables` as a data set, if the settings ask for it."""
+    output = case.output
+    if not output.every:
+        return []
+    names = tuple(output.variables)
+
+    def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
+        variables = model.output_layout(names)
+        images, places = [name for name in model.image_fields() if name in names], model.point_places()
+        if images:
+            shape = next(v.shape_global for v in variables if v.name == images[0])
+            attributes = {**attributes, **image_schemas(shape, images, *model.image_geometry())}
+        writer = BPWriter(
+            output.path,
+            comm,
+            variables,
+            attributes,
+            compression=output.compression,
+            keep_steps=keep,
+            points=places if places in names else "",
+        )
+        return _DataSet(model, output.path, writer, lambda: _local(model.outputs(names)))
+
+    return [
+        Recorder(
+            "data set",
+            output.path,
+            output.every,
+            begin,
+            initial=output.initial,
+            fingerprint=bp_sums.fingerprint,
+        )
+    ]
+
+
+def _local(arrays: Mapping[str, DistributedArray]) -> dict[str, NDArray[Any]]:
+    return {name: array.local for name, array in arrays.items()}
+
+
+def series_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
+    """Return the recorder of the model's time series as a CSV file, if the settings ask for it."""
+    path, every = case.output.series, case.output.series_every
+    if not every:
+        return []
+
+    def begin(_: Mapping[str, Any], keep: int | None) -> Record:
+        columns = tuple(model.series())
+        return _SeriesRows(model, path, SeriesWriter(path, comm, columns, keep_rows=keep))
+
+    return [
+        Recorder(
+            "series",
+            path,
+            every,
+            begin,
+            search=False,
+            fingerprint=series.fingerprint,
+        )
+    ]
+
+
+def profiles_recorder(model: RecordedModel, path: str, every: int, comm: MPI.Comm) -> list[Recorder]:
+    """Return the recorder of the model's profiles as the data set `output.spectra`; none if `every` is 0."""
+    if not every:
+        return []
+    writes = comm.rank == 0  # for all, which have the same
+
+    def variable(name: str, profile: Profile) -> Variable:
+        shape, origin = profile.values.shape, (0,) * profile.values.ndim
+        here = shape if writes else origin
+        return Variable(
+            name, profile.values.dtype, shape, origin, here, profile.unit, profile.description, profile.dims
+        )
+
+    def present() -> dict[str, NDArray[Any]]:
+        return {
+            name: profile.values if writes else profile.values[(slice(0),) * profile.values.ndim]
+            for name, profile in model.profiles().items()
+        }
+
+    def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
+        variables = [variable(name, profile) for name, profile in model.profiles().items()]
+        writer = BPWriter(path, comm, variables, attributes, keep_steps=keep, setting="output.spectra")
+        return _DataSet(model, path, writer, present)
+
+    return [Recorder("spectra", path, every, begin, fingerprint=bp_sums.fingerprint)]
+
+
+class _DataSet:
+    """Writes arrays of the present state to a data set."""
+
+    def __init__(
+        self,
+        model: RecordedModel,
+        path: str,
+        writer: BPWriter,
+        present: Callable[[], Mapping[str, NDArray[Any]]],
+    ) -> None:
+        self.path = path
+        self._model, self._writer, self._present = model, writer, present
+
+    @property
+    def count(self) -> int:
+        return self._writer.steps
+
+    @property
+    def fingerprint(self) -> str:
+        return self._writer.fingerprint
+
+    def write(self, step: int) -> int:
+        return self._writer.write(step, self._model.time(step), self._present())
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _SeriesRows:
+    """Writes the row of the present state to a CSV file."""
+
+    def __init__(self, model: RecordedModel, path: str, writer: SeriesWriter) -> None:
+        self.path = path
+        self._model, self._writer = model, writer
+
+    @property
+    def count(self) -> int:
+        return self._writer.rows
+
+    @property
+    def fingerprint(self) -> str:
+        return self._writer.fingerprint
+
+    def write(self, step: int) -> int:
+        return self._writer.write(step, self._model.time(step), self._model.series())
+
+    def close(self) -> None:
+        self._writer.close()
