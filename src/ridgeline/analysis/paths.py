@@ -82,11 +82,11 @@ def _known(dataset: xr.Dataset) -> list[str]:
 
 
 def has_places(dataset: xr.Dataset) -> bool:
-    """Say whether it is a data set of particles in space that nobody follows: of one output, or not of tracers."""
+    """Say whether it is a data set of particles in space that nobody follows: of one output, or of structure."""
     if "position" not in dataset or dataset["position"].dims[1:] != ("particle", "axis"):
         return False
-    followed = any(str(name).startswith("particles.") for name in dataset.attrs)  # settings of tracers
-    return not followed or dataset.sizes["step"] < 2
+    expands = any(str(name).startswith("cosmology.") for name in dataset.attrs)  # settings of its run
+    return expands or dataset.sizes["step"] < 2
 
 
 def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) -> Figure:
