@@ -200,7 +200,9 @@ def describe_files(case: AnyCase, outputs: Outputs, saved: int, comm: MPI.Comm) 
     rows: list[dict[str, Any]] = []
     for kind, (path, steps, *_) in outputs.position().items():
         plot = outputs.recorders[kind].plot
-        show = f"ridgeline plot {shlex.quote(path if plot is None else plot)}" if steps and plot != "" else None
+        show = (
+            f"ridgeline plot {shlex.quote(path if plot is None else plot)}" if steps and plot != "" else None
+        )
         rows.append({"kind": kind, "path": path, "steps": steps, "show": show})
     if saved:
         go_on = "goes on with --resume auto"
