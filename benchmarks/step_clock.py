@@ -26,7 +26,7 @@ from ridgeline.models import create
 from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.regions import Regions
-from ridgeline.simulation.step_clock import AT_ONCE, StepClock
+from ridgeline.simulation.step_times import AT_ONCE, StepClock
 
 TARGET = "<= 0.01"
 ENTERED = {"compute": 2, "exchange": 2}  # regions that a step of Gray-Scott enters, and how often

@@ -10,7 +10,7 @@ from ridgeline.analysis.command import draw, draw_as
 from ridgeline.analysis.options import PictureOptions
 from ridgeline.analysis.run_plots import plot_run
 from ridgeline.runtime.errors import ConfigError, OutputError
-from ridgeline.simulation.distribution import StepDistribution
+from ridgeline.simulation.step_times import StepDistribution
 from ridgeline.simulation.writes import Write, WriteLog
 
 NAMES = ("compute", "exchange", "other", "total")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from decay_model import Decay, decay_case, run
-from ridgeline.simulation.distribution import PERCENTILES, StepDistribution
+from ridgeline.simulation.step_times import PERCENTILES, StepDistribution
 
 RANKS = (1, 2, 3)
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ridgeline.simulation.distribution import (
+from ridgeline.simulation.step_times import (
     LEAST,
     MOST,
     N_BINS,

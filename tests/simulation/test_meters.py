@@ -4,7 +4,7 @@ import pytest
 
 from ridgeline.runtime.energy import EnergyUsed
 from ridgeline.simulation.meters import sum_energy, sum_traffic
-from ridgeline.simulation.print_limits import energy_line, meter_lines, traffic_line
+from ridgeline.simulation.print_report import energy_line, meter_lines, traffic_line
 
 WHY = {"RAPL": "no zone", "NVML": "no driver"}
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ridgeline.runtime.regions import Regions
-from ridgeline.simulation.rank_times import MOST_ROWS, gather_ranks
-from ridgeline.simulation.step_clock import StepClock
+from ridgeline.simulation.report import MOST_ROWS, gather_ranks
+from ridgeline.simulation.step_times import StepClock
 
 
 class Many:

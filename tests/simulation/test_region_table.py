@@ -7,14 +7,8 @@ from rich.console import Console
 
 from ridgeline.models.contract import SolveCount
 from ridgeline.runtime.regions import Region
-from ridgeline.simulation.region_table import (
-    RegionContext,
-    merge_regions,
-    region_table,
-    report_regions,
-    solve_table,
-)
-from ridgeline.simulation.roofline import Ceilings
+from ridgeline.simulation.print_report import region_table, solve_table
+from ridgeline.simulation.roofline import Ceilings, RegionContext, merge_regions, report_regions
 
 RANKS = (
     {"gmres": Region(2.0, 4e9, 8e9, 10), "cg": Region(1.0, 1e9, 3e9, 20)},

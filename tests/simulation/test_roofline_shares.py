@@ -5,7 +5,7 @@ import math
 import pytest
 
 from ridgeline.models.contract import StepTimes, Work
-from ridgeline.simulation.print_limits import limit_rows, limit_text
+from ridgeline.simulation.print_report import limit_rows, limit_text
 from ridgeline.simulation.roofline import Ceilings, RooflineWork, exchange_share, of_limit
 
 LIMITS = {

@@ -6,12 +6,8 @@ import pytest
 from rich.console import Console
 
 from ridgeline.models.contract import StepTimes, Work
-from ridgeline.simulation.print_report import (
-    PhaseTimes,
-    Timing,
-    performance,
-    print_report,
-)
+from ridgeline.simulation.print_report import print_report
+from ridgeline.simulation.report import PhaseTimes, Timing, performance
 
 WORK = Work(points=4_000_000, flops=5e7, bytes_memory=6e7, bytes_exchanged=7e4, messages=8)
 

@@ -7,7 +7,7 @@ import pytest
 
 from ridgeline.runtime import regions as module
 from ridgeline.runtime.regions import Regions
-from ridgeline.simulation.step_clock import AT_ONCE, StepClock
+from ridgeline.simulation.step_times import AT_ONCE, StepClock
 
 
 class Stepper:

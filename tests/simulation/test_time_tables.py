@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from ridgeline.simulation.time_tables import spread_line, spread_tables, writing_line
+from ridgeline.simulation.print_report import spread_line, spread_tables, writing_line
 
 PERCENTILES = {"5": 0.001, "25": 0.0015, "50": 0.002, "75": 0.0025, "95": 0.003, "99": 0.0035}
 

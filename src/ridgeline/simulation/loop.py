@@ -14,7 +14,7 @@ from ridgeline.runtime.signals import StopRequest
 from ridgeline.simulation.outputs import Outputs
 from ridgeline.simulation.restart import Restart
 from ridgeline.simulation.schedule import Schedule
-from ridgeline.simulation.step_clock import StepClock
+from ridgeline.simulation.step_times import StepClock
 
 
 @dataclass

@@ -1,10 +1,12 @@
-"""The run report: counted work over measured time, as a fraction of limits measured in the same run."""
+"""The run report printed for people: state, files and speed in a few lines, or all tables.
+
+A report of an older version lacks some of the figures; then there is no line and no table.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -12,66 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ridgeline.io.stored_reports import run_title
-from ridgeline.models.contract import StepTimes, Work
+from ridgeline.runtime.node_load import MOST_OTHERS
 from ridgeline.runtime.units import number
-from ridgeline.simulation.print_limits import energy_line, limit_rows, limit_text, meter_lines
-from ridgeline.simulation.region_table import region_table, solve_table
-from ridgeline.simulation.time_tables import spread_line, spread_tables, writing_line
 
 NO_SPEED = "no step was computed, so there is no speed to report"
 MOST_COLUMNS = 8  # phases of a step, its total among them, that are columns of a table
-
-
-@dataclass(frozen=True)
-class PhaseTimes:
-    """Seconds of one phase over ranks."""
-
-    min: float
-    mean: float
-    max: float
-
-
-@dataclass
-class Timing:
-    """Where the seconds of a run went. Steps are those of this run, not those before a resume.
-
-    steady: steps after the first call, which also warms caches and touches pages; without output,
-    checkpoints and NaN checks, the slowest rank's. mean_step, best_step: of the steady steps, by phase, of the
-    slowest rank; None where there was none.
-    """
-
-    setup: float
-    compile: float
-    first_step: float
-    steady: float
-    total: float
-    steps: int
-    steady_steps: int
-    phases: dict[str, PhaseTimes] = field(default_factory=dict)
-    mean_step: StepTimes | None = None
-    best_step: StepTimes | None = None
-
-    @property
-    def seconds_per_step(self) -> float:
-        """Seconds of one steady step; of the first call if there was no other; 0 if no step was done."""
-        if self.steady_steps > 0:
-            return self.steady / self.steady_steps
-        return self.first_step / self.steps if self.steps else 0.0
-
-
-def performance(work: Work, timing: Timing, limits: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the derived figures of a run; None where a figure has no denominator."""
-    seconds = timing.seconds_per_step
-    best = float(limits.get("best", 0.0))
-    rate = work.bytes_memory / seconds if seconds else None
-    return {
-        "steps": timing.steps,
-        "seconds_per_step": seconds if timing.steps else None,
-        "points_per_second": work.points / seconds if seconds else None,
-        "flops_per_second": work.flops / seconds if seconds else None,
-        "least_bytes_per_second": rate,
-        "fraction_of_stream": rate / best if rate is not None and best else None,
-    }
+MOST_RANKS = 16  # rows of the table of the ranks
+WORTH_TELLING = 0.01  # of the bytes of a run, in a kind of output
 
 
 def print_report(report: Mapping[str, Any], console: Console, verbose: bool = False) -> None:
@@ -257,3 +206,236 @@ def _speed_table(report: Mapping[str, Any]) -> Table:
     if report.get("overall_efficiency") is not None:
         figures.add_row("overall efficiency", f"{report['overall_efficiency']:.3f}", style="bold")
     return figures
+
+
+def region_table(report: Mapping[str, Any]) -> Table:
+    """Return the table for people, a row for each region and one for all."""
+    table = Table(title="regions, all ranks", title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    by_limit = "share_of_limit" in report["all_regions"]  # reports before 0.2 know STREAM alone
+    last = ("of its limit", "limit") if by_limit else ("of STREAM",)
+    for name in ("seconds", "slowest", "share", "GFLOP/s", "GB/s", *last):
+        table.add_column(name, justify="left" if name == "limit" else "right")
+    rows = {**report["regions"], "all": {**report["all_regions"], "seconds_max": None}}
+    for name, row in rows.items():
+        style = "bold" if name == "all" else None
+        table.add_row(
+            name,
+            _number(row["seconds"], ".3f"),
+            _number(row["seconds_max"], ".3f"),
+            _number(row["share"], ".1%"),
+            _number(row["flops_per_second"], ".2f", 1e-9),
+            _number(row["bytes_per_second"], ".2f", 1e-9),
+            _number(row["share_of_limit" if by_limit else "fraction_of_stream"], ".3f"),
+            *([row["limit"]] if by_limit else []),
+            style=style,
+        )
+    return table
+
+
+def solve_table(solves: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return the table of the linear solves for people."""
+    table = Table(title="solves", title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    for name in ("solves", "iterations per solve", "most"):
+        table.add_column(name, justify="right")
+    for name, row in solves.items():
+        table.add_row(name, f"{row['solves']}", f"{row['iterations_per_solve']:.2f}", f"{row['most']}")
+    return table
+
+
+def _number(value: float | None, form: str, scale: float = 1.0) -> str:
+    return "" if value is None else format(scale * value, form)
+
+
+def energy_line(energy: Mapping[str, Any]) -> str:
+    """Return what the run used, or why nobody knows."""
+    joules = energy["joules"]
+    if joules is None:
+        blind = [node for node in energy["nodes"] if node["joules"] is None]
+        if not blind:
+            return "energy: not readable (the nodes count different parts of themselves)"
+        why = "; ".join(f"{name}: {reason}" for name, reason in blind[0]["unreadable"].items())
+        return f"energy: not readable ({blind[0]['host']}: {why})"
+    line = f"energy: {joules:.4g} J ({energy['covers']}"
+    if energy["watts"] is not None:
+        line += f", {energy['watts']:.4g} W"
+    line += f"), {energy['joules_per_rank']:.4g} J a rank"
+    if energy["joules_per_step"] is not None:
+        line += f", {energy['joules_per_step']:.4g} J a step"
+    if energy["joules_per_point_and_step"] is not None:
+        line += f", {energy['joules_per_point_and_step']:.4g} J a point and step"
+    if energy["exact_below"] is not None:
+        line += f"; exact if no counter saw more than {energy['exact_below']:.4g} W"
+    return line
+
+
+def traffic_line(traffic: Mapping[str, Any]) -> str:
+    """Return the traffic as measured, or why there is none."""
+    if traffic["kind"] == "memory controllers":
+        moved, rate = number(traffic["bytes"], "B"), number(traffic["bytes_per_second"], "B/s")
+        more = f", {traffic['over_least']:.3g} times the least" if "over_least" in traffic else ""
+        return f"measured memory traffic: {moved}, {rate}{more}"
+    why = "; ".join(traffic["unreadable"])
+    if traffic["kind"] == "cache misses":
+        rate = number(traffic["misses_per_second"], "1/s")
+        return f"cache misses: {traffic['misses']:.4g}, {rate}; traffic not readable ({why})"
+    return f"measured memory traffic: not readable ({why})"
+
+
+def meter_lines(report: Mapping[str, Any]) -> list[str]:
+    """Return the lines of energy and of measured traffic; those of an older report are none."""
+    lines = [energy_line(report["energy"])] if "energy" in report else []
+    return lines + ([traffic_line(report["traffic"])] if "traffic" in report else [])
+
+
+def limit_text(report: Mapping[str, Any]) -> str:
+    """Return the share of the limit of a whole step that another limit than memory bounds, and which it is."""
+    share = report.get("share_of_limit")
+    return f"{share:.3f} of the limit, the {report['limit']}" if share is not None else "no limit is known"
+
+
+def limit_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the rows about limits beside STREAM's for the table of speeds, with the age of older ones."""
+    limits = report["limits"]
+    peak, caches, network = (_age(limits, what) for what in ("peak", "caches", "network"))
+    rows = [
+        (f"limit (peak, {dtype}){peak}", number(rate, "FLOP/s"))
+        for dtype, rate in limits.get("peak", {}).items()
+    ]
+    rows += [
+        (f"limit (L{cache['level']} cache){caches}", number(cache["rate"], "B/s"))
+        for cache in limits.get("caches", ())
+    ]
+    if "network" in limits:
+        size = number(limits["network"]["message"], "B")
+        rows.append((f"limit (network, {size} messages){network}", number(limits["network"]["rate"], "B/s")))
+    if report.get("share_of_limit") is not None:
+        rows.append((f"fraction of a step's limit ({report['limit']})", f"{report['share_of_limit']:.3f}"))
+    exchange = report.get("exchange", {})
+    if exchange.get("share") is not None:
+        rows.append(("exchange, fraction of the network's rate", f"{exchange['share']:.3f}"))
+    return rows
+
+
+def _age(limits: Mapping[str, Any], what: str) -> str:
+    """Return how old a rate is, "" for one of this run, and whether others used the node when it was measured."""
+    minutes = round(limits.get("ages", {}).get(what, 0.0) / 60)
+    others = limits.get("others_share", {}).get(what, 0.0)
+    age = f", {minutes // 60} h {minutes % 60} min old" if limits.get("ages", {}).get(what) else ""
+    return age + (f", others used {others:.0%} of the node" if others > MOST_OTHERS else "")
+
+
+def spread_line(report: Mapping[str, Any]) -> str | None:
+    """Return the median, the 95 % and the worst of the steps' times in one line; None where they are not known."""
+    total = report.get("step_times", {}).get("total")
+    if total is None:
+        return None
+    median, most = (number(total["percentiles"][percent], "s") for percent in ("50", "95"))
+    return f"median step {median}, 95% of them below {most}, worst {_worst(total)}"
+
+
+def _worst(row: Mapping[str, Any]) -> str:
+    """Say how long the worst step took, which it was and where; of a call that did several, which these were."""
+    worst = row["worst"]
+    last, steps = worst["step"], worst["steps"]
+    which = f"step {last}" if steps == 1 else f"steps {last - steps + 1} to {last}, each"
+    return f"{number(worst['seconds'], 's')} ({which}, rank {worst['rank']})"
+
+
+def writing_line(report: Mapping[str, Any]) -> str | None:
+    """Return the bytes and B/s of outputs and checkpoints in one line, small kinds left out; None where none was."""
+    writes = report.get("writes", {})
+    least = WORTH_TELLING * sum(kind["bytes"] for kind in writes.values())
+    parts = [
+        f"{name} {number(kind['bytes'], 'B')} at {number(kind['bytes_per_second'], 'B/s')}"
+        for name, kind in writes.items()
+        if kind["bytes"] >= least
+    ]
+    return f"writing: {', '.join(parts)}" if parts else None
+
+
+def spread_tables(report: Mapping[str, Any]) -> Iterator[Table]:
+    """Yield the tables of step times, of ranks, of what was written and of what was timed before the first step."""
+    if report.get("step_times"):
+        yield _step_times_table(report["step_times"])
+    ranks = report.get("ranks", {})
+    if ranks.get("steady_steps"):
+        yield _rank_table(ranks)
+    if report.get("writes"):
+        yield _write_table(report["writes"])
+    if report["run"].get("trials"):
+        yield _trial_table(report["run"]["trials"])
+
+
+def _plain_table(title: str, *names: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, min_width=len(title))
+    for i, name in enumerate(names):
+        table.add_column(name, justify="right" if i else "left")
+    return table
+
+
+def _step_times_table(times: Mapping[str, Mapping[str, Any]]) -> Table:
+    percents = list(next(iter(times.values()))["percentiles"])
+    titles = ["median" if percent == "50" else f"{percent}%" for percent in percents]
+    table = _plain_table("seconds of one step, all ranks", "", "min", *titles, "worst")
+    for name, row in times.items():
+        if not row["max"]:  # such as a row exchange where there are no rows of ranks
+            continue
+        cells = (number(value, "s") for value in (row["min"], *row["percentiles"].values()))
+        table.add_row(name, *cells, _worst(row))
+    return table
+
+
+def _rank_table(ranks: Mapping[str, Any]) -> Table:
+    """Return the seconds of a steady step by rank and phase: of all ranks, or of those farthest from the median."""
+    steps, first = ranks["steady_steps"], ranks["first_steps"]
+    own = ranks["steady"]
+    order = range(len(ranks["rank"]))
+    title = "one step of each rank"
+    if len(order) > MOST_RANKS:
+        middle = {name: sorted(column)[len(column) // 2] for name, column in own.items()}
+
+        def away(i: int) -> float:
+            return max(abs(float(column[i] - middle[name])) for name, column in own.items())
+
+        order = sorted(sorted(order, key=away, reverse=True)[:MOST_RANKS])  # type: ignore[assignment]
+        title = f"one step of ranks, those {MOST_RANKS} rows of {len(ranks['rank'])} farthest from the median"
+    if ranks["ranks_per_row"] > 1:
+        title += f", means of {ranks['ranks_per_row']} ranks"
+    table = _plain_table(title, "rank", *own, "first call")
+    for i in order:
+        cells = (number(column[i] / steps, "s") for column in own.values())
+        table.add_row(str(ranks["rank"][i]), *cells, number(ranks["first"]["total"][i] / first, "s"))
+    return table
+
+
+def _write_table(writes: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = _plain_table("writing", "", "times", "bytes", "seconds", "B/s", "slowest", "fastest")
+    for name, kind in writes.items():
+        ends = (
+            f"{number(kind[end]['bytes_per_second'], 'B/s')} (step {kind[end]['step']})"
+            for end in ("slowest", "fastest")
+        )
+        amounts = (
+            number(kind["bytes"], "B"),
+            f"{kind['seconds']:.3f}",
+            number(kind["bytes_per_second"], "B/s"),
+        )
+        table.add_row(name, str(kind["count"]), *amounts, *ends)
+    return table
+
+
+def _trial_table(trials: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return what was timed before the first step; for transforms, Table 1 of Yeung et al. (GESTS)."""
+    parts = list(
+        dict.fromkeys(p for trial in trials.values() for way in trial["seconds"].values() for p in way)
+    )
+    table = _plain_table("ways that were timed", "", *parts, "")
+    for name, trial in trials.items():
+        when = "timed in an earlier run" if trial["earlier_run"] else ""
+        for way, seconds in trial["seconds"].items():
+            cells = (number(seconds[part], "s") if part in seconds else "" for part in parts)
+            remark = ", ".join(filter(None, ["taken" if way == trial["taken"] else "", when]))
+            table.add_row(f"{name}: {way}", *cells, remark)
+    return table

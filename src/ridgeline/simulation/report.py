@@ -6,13 +6,16 @@ import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ridgeline.io.checkpoint_format import find_checkpoints
 from ridgeline.io.previous import to_json, write_text
-from ridgeline.models.contract import Model, Region, StepTimes
+from ridgeline.models.contract import Model, Region, StepTimes, Work
 from ridgeline.parallel.communicator import mpi_versions
 from ridgeline.parallel.layout import node_cores, place_on_node
 from ridgeline.parallel.reduce import global_max, of_all, together
@@ -23,16 +26,67 @@ from ridgeline.runtime.provenance import git_commit, package_versions
 from ridgeline.runtime.regions import Regions
 from ridgeline.simulation.limits import measure_limits
 from ridgeline.simulation.outputs import Outputs
-from ridgeline.simulation.print_report import PhaseTimes, Timing, performance
-from ridgeline.simulation.rank_times import gather_ranks
-from ridgeline.simulation.region_table import RegionContext, report_regions
-from ridgeline.simulation.roofline import Ceilings, exchange_share, of_limit
-from ridgeline.simulation.step_clock import StepClock
+from ridgeline.simulation.roofline import Ceilings, RegionContext, exchange_share, of_limit, report_regions
+from ridgeline.simulation.step_times import StepClock
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.config.case import AnyCase
+
+MOST_ROWS = 512  # of a report
+
+
+@dataclass(frozen=True)
+class PhaseTimes:
+    """Seconds of one phase over ranks."""
+
+    min: float
+    mean: float
+    max: float
+
+
+@dataclass
+class Timing:
+    """Where the seconds of a run went. Steps are those of this run, not those before a resume.
+
+    steady: steps after the first call, which also warms caches and touches pages; without output,
+    checkpoints and NaN checks, the slowest rank's. mean_step, best_step: of the steady steps, by phase, of the
+    slowest rank; None where there was none.
+    """
+
+    setup: float
+    compile: float
+    first_step: float
+    steady: float
+    total: float
+    steps: int
+    steady_steps: int
+    phases: dict[str, PhaseTimes] = field(default_factory=dict)
+    mean_step: StepTimes | None = None
+    best_step: StepTimes | None = None
+
+    @property
+    def seconds_per_step(self) -> float:
+        """Seconds of one steady step; of the first call if there was no other; 0 if no step was done."""
+        if self.steady_steps > 0:
+            return self.steady / self.steady_steps
+        return self.first_step / self.steps if self.steps else 0.0
+
+
+def performance(work: Work, timing: Timing, limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the derived figures of a run; None where a figure has no denominator."""
+    seconds = timing.seconds_per_step
+    best = float(limits.get("best", 0.0))
+    rate = work.bytes_memory / seconds if seconds else None
+    return {
+        "steps": timing.steps,
+        "seconds_per_step": seconds if timing.steps else None,
+        "points_per_second": work.points / seconds if seconds else None,
+        "flops_per_second": work.flops / seconds if seconds else None,
+        "least_bytes_per_second": rate,
+        "fraction_of_stream": rate / best if rate is not None and best else None,
+    }
 
 
 @dataclass(frozen=True)
@@ -238,3 +292,51 @@ def write_report(
             with writes.trying(), together(comm):
                 if comm.rank == 0:
                     write_text(path, to_json(report), option)
+
+
+def gather_ranks(comm: MPI.Comm, clock: StepClock, between: Mapping[str, float]) -> dict[str, Any]:
+    """Return the table of the ranks, the same on all of them. Collective.
+
+    between: seconds of this rank outside its steps, by name. Rank 0 gathers some ten to thirty numbers of each rank,
+    2 MB at most of 10^4 ranks.
+    """
+    mine = np.concatenate([clock.first, clock.steady, [*between.values()]])
+    table = np.empty((comm.size, len(mine))) if comm.rank == 0 else None
+    comm.Gather(mine, table)
+    told = None
+    if table is not None:
+        n = len(clock.names)
+        parts = {
+            "first": (clock.names, table[:, :n]),
+            "steady": (clock.names, table[:, n : 2 * n]),
+            "between": (tuple(between), table[:, 2 * n :]),
+        }
+        told = {"first_steps": clock.first_steps, "steady_steps": clock.steady_steps, **_rows(parts)}
+    found: dict[str, Any] = comm.bcast(told)
+    return found
+
+
+def _rows(parts: Mapping[str, tuple[tuple[str, ...], NDArray[np.float64]]]) -> dict[str, Any]:
+    """Return columns of seconds, by part and name: a row a rank, or for consecutive ranks if there are too many.
+
+    Such a row holds the mean of its ranks, and in "most" the largest of each column: no slow rank is averaged away.
+    """
+    n_ranks = len(next(iter(parts.values()))[1])
+    per_row = -(-n_ranks // MOST_ROWS)
+    first = np.arange(0, n_ranks, per_row)
+    last = np.append(first[1:], n_ranks) - first
+    found: dict[str, Any] = {"ranks_per_row": per_row, "rank": first.tolist()}
+    found |= {
+        part: _columns(names, np.add.reduceat(table, first) / last[:, np.newaxis])
+        for part, (names, table) in parts.items()
+    }
+    if per_row > 1:
+        found["most"] = {
+            part: _columns(names, np.maximum.reduceat(table, first)) for part, (names, table) in parts.items()
+        }
+    return found
+
+
+def _columns(names: tuple[str, ...], table: NDArray[np.float64]) -> dict[str, list[float]]:
+    """Return columns by name, to the six digits that a clock is worth."""
+    return {name: [float(f"{each:.6g}") for each in column] for name, column in zip(names, table.T)}

@@ -13,8 +13,8 @@ from ridgeline.bench.memory import stream
 from ridgeline.bench.memory.stream import StreamArrays, StreamLimits, StreamRates, measure_stream
 from ridgeline.models.contract import Work
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.simulation.print_report import Timing, performance
-from ridgeline.simulation.region_table import overall
+from ridgeline.simulation.report import Timing, performance
+from ridgeline.simulation.roofline import overall
 
 MiB = 2**20
 LIMITS = StreamLimits(
