@@ -17,7 +17,8 @@ from ridgeline.parallel.partition import split
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.signals import SignalCatcher
 from ridgeline.simulation import report
-from ridgeline.simulation.job import Options, run_case
+from ridgeline.simulation.job import RunCaller, run_case
+from ridgeline.simulation.options import RunOptions
 
 N = 10
 ERRORS: list[Exception] = []
@@ -151,7 +152,11 @@ def run(comm, monkeypatch, case, model, resume="never") -> dict[str, Any]:
     monkeypatch.setattr(report, "measure_limits", lambda *arguments: {})
     try:
         result = run_case(
-            case, model, Context(comm), Options(resume=resume, progress=False, caught=model.caught)
+            case,
+            model,
+            Context(comm),
+            RunOptions(resume=resume),
+            RunCaller(progress=False, caught=model.caught),
         )
     except Exception as error:
         # A loop that ends by an error leaves a message under way. Its buffers live as long as the traceback.

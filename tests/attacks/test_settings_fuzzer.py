@@ -57,7 +57,7 @@ def test_what_check_takes_runs_or_ends_by_one_of_our_errors(model, monkeypatch, 
     from ridgeline.models.memory import memory_needed
     from ridgeline.runtime.context import Context
     from ridgeline.simulation import report
-    from ridgeline.simulation.job import Options, run_case
+    from ridgeline.simulation.job import RunCaller, run_case
 
     monkeypatch.setattr(report, "measure_limits", lambda *arguments: {})
     rng = random.Random(f"{model} run")
@@ -80,7 +80,9 @@ def test_what_check_takes_runs_or_ends_by_one_of_our_errors(model, monkeypatch, 
         done += 1
         try:
             with within(RUN_SECONDS):
-                run_case(loaded.case, create(model), Context(MPI.COMM_WORLD), Options(progress=False))
+                run_case(
+                    loaded.case, create(model), Context(MPI.COMM_WORLD), caller=RunCaller(progress=False)
+                )
         except RidgelineError:
             pass
         except BaseException as error:

@@ -12,7 +12,8 @@ from ridgeline.models.navier_stokes.config import NavierStokesCase
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.simulation import report
-from ridgeline.simulation.job import Options, run_case
+from ridgeline.simulation.job import RunCaller, run_case
+from ridgeline.simulation.options import RunOptions
 
 RANKS = (1, 2, 3)
 TIMEOUT = 300
@@ -56,7 +57,9 @@ def run(comm, monkeypatch):
     monkeypatch.setattr(report, "measure_limits", lambda *arguments: {"best": 1e10, "best_name": "copy"})
 
     def call(case, resume="never"):
-        return run_case(case, create("navier_stokes"), Context(comm), Options(resume=resume, progress=False))
+        return run_case(
+            case, create("navier_stokes"), Context(comm), RunOptions(resume=resume), RunCaller(progress=False)
+        )
 
     return call
 

@@ -11,7 +11,8 @@ from ridgeline.models.navier_stokes.config import NavierStokesCase
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import DivergedError
 from ridgeline.simulation import report
-from ridgeline.simulation.job import Options, run_case
+from ridgeline.simulation.job import RunCaller, run_case
+from ridgeline.simulation.options import RunOptions
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 300
@@ -42,7 +43,7 @@ def duct(folder, steps=8, **model):
 def run(comm, monkeypatch, case, resume="never"):
     monkeypatch.setattr(report, "measure_limits", lambda *arguments: {"best": 1e10, "best_name": "copy"})
     model = create("navier_stokes")
-    result = run_case(case, model, Context(comm), Options(resume=resume, progress=False))
+    result = run_case(case, model, Context(comm), RunOptions(resume=resume), RunCaller(progress=False))
     json.dumps(result, default=str)
     return result, {name: array.local.copy() for name, array in model.state().items()}
 

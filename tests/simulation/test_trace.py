@@ -13,7 +13,8 @@ from ridgeline.models import create
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import OutputError
 from ridgeline.simulation import report, trace
-from ridgeline.simulation.job import Options, run_case
+from ridgeline.simulation.job import RunCaller, run_case
+from ridgeline.simulation.options import RunOptions
 from ridgeline.simulation.trace import StepTrace
 
 
@@ -31,8 +32,9 @@ def run(steps, trace_path="trace.json", json_path=None, show_end=None, **output)
         "gray_scott", steps, grid={"shape": (6, 5, 7)}, parameters=parameters, output=output
     )
     context = Context(MPI.COMM_SELF)
-    options = Options(trace_path=trace_path, json_path=json_path, show_end=show_end, progress=False)
-    return run_case(case.settings, create("gray_scott"), context, options), context
+    options = RunOptions(trace=trace_path, json=json_path)
+    caller = RunCaller(show_end=show_end, progress=False)
+    return run_case(case.settings, create("gray_scott"), context, options, caller), context
 
 
 def events():

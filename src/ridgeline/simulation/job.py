@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,6 +33,7 @@ from ridgeline.runtime.threads import oversubscription
 from ridgeline.simulation.claim import Claim
 from ridgeline.simulation.loop import TimeLoop
 from ridgeline.simulation.meters import Meters
+from ridgeline.simulation.options import RunOptions
 from ridgeline.simulation.outputs import Outputs
 from ridgeline.simulation.report import (
     Measured,
@@ -55,31 +56,21 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Options:
-    """Options of a run beside its settings.
+class RunCaller:
+    """Who started a run: when, the signals that it caught, and what it shows.
 
     started: time.monotonic() when the job began, so that the wall-clock limit includes imports.
     caught: the stop signals received so far; the caller has entered it.
-    overwrite: whether outputs of earlier runs are deleted rather than set aside, if the run starts anew.
     show: called on rank 0 with the facts of the header, before anything is compiled; and with those of the model
     once the grid is decomposed.
     show_end: called on rank 0 with the report, before an error says which of the last files could not be written.
     """
 
-    resume: str = "never"
-    json_path: str | None = None
-    trace_path: str | None = None
-    overwrite: bool = False
     progress: bool = True
     started: float = field(default_factory=time.monotonic)
     caught: SignalCatcher = field(default_factory=SignalCatcher)
     show: Callable[[dict[str, Any]], None] | None = None
     show_end: Callable[[dict[str, Any]], None] | None = None
-
-    def of_all_ranks(self) -> dict[str, object]:
-        """Return those that must be the same on all ranks."""
-        names = ("resume", "json_path", "trace_path", "overwrite")
-        return {name: getattr(self, name) for name in names}
 
 
 class CaseRun:
@@ -92,11 +83,18 @@ class CaseRun:
     paths of the run free, finished or not.
     """
 
-    def __init__(self, case: AnyCase, model: Model, context: Context, options: Options) -> None:
+    def __init__(
+        self,
+        case: AnyCase,
+        model: Model,
+        context: Context,
+        options: RunOptions | None = None,
+        caller: RunCaller | None = None,
+    ) -> None:
         """Touches nothing yet."""
         self.case, self.model, self.context = case, model, context
         self.changes: list[tuple[int, str, Plain]] = []
-        self._options = options
+        self._options, self._caller = options or RunOptions(), caller or RunCaller()
         self._spent = Regions()
         self._writes = LastWrites()
 
@@ -116,41 +114,32 @@ class CaseRun:
 
     def _begin(self, held: ExitStack) -> None:
         """Bring the model to its first state, open the outputs, and write what is due then."""
-        case, model, context, options, comm = (
-            self.case,
-            self.model,
-            self.context,
-            self._options,
-            self.context.comm,
-        )
-        require_same(
-            comm, {**case.flatten(), **options.of_all_ranks()}, "start every rank with the same settings"
-        )
-        claim = held.enter_context(
-            Claim(case, comm, {"--json": options.json_path, "--trace": options.trace_path})
-        )
+        case, model, context, comm = self.case, self.model, self.context, self.context.comm
+        options, caller, resume = self._options, self._caller, self._options.resume or "never"
+        require_same(comm, {**case.flatten(), **asdict(options)}, "start every rank with the same settings")
+        claim = held.enter_context(Claim(case, comm, {"--json": options.json, "--trace": options.trace}))
         self._started_at, self._memory_before = start_time(), peak_memory()
         refuse_what_does_not_fit(case, comm)
         with self._spent("setup"):
             self._restart = Restart(case, model, comm)
-            self._restart.check(options.resume)
-            case = self.case = self._restart.settle(options.resume)
+            self._restart.check(resume)
+            case = self.case = self._restart.settle(resume)
         facts = make_facts(case, model, context)
-        _announce(facts, context, options)
+        _announce(facts, context, caller)
         with self._spent("setup"):
             model.setup(case, context)
         decomposition = model.describe()
         self._facts = facts | decomposition
-        if options.show is not None and comm.rank == 0:
-            options.show(decomposition)
+        if caller.show is not None and comm.rank == 0:
+            caller.show(decomposition)
 
         with self._spent("compile"):
             in_turn_per_node(comm, model.compile)
 
         with self._spent("setup"):
-            first, position = self._restart.begin(options.resume)
+            first, position = self._restart.begin(resume)
             self._provenance = make_provenance(case, model, context, self._started_at)
-            if options.overwrite and options.resume == "never":
+            if options.overwrite and resume == "never":
                 claim.discard()
             outputs = Outputs(case, model, comm, self._provenance, first, position)
             self._restart.set_aside()
@@ -167,10 +156,10 @@ class CaseRun:
             position is not None,
             self._sample,
         )
-        self._trace = StepTrace(options.trace_path, context, self._writes) if options.trace_path else None
-        self._stop = held.enter_context(StopRequest(comm, options.caught, case.run.walltime, options.started))
+        self._trace = StepTrace(options.trace, context, self._writes) if options.trace else None
+        self._stop = held.enter_context(StopRequest(comm, caller.caught, case.run.walltime, caller.started))
         self._progress = held.enter_context(
-            Progress(first, schedule.steps, options.progress and comm.rank == 0)
+            Progress(first, schedule.steps, caller.progress and comm.rank == 0)
         )
         with self._spent("loop"):
             self._loop.begin()
@@ -298,19 +287,26 @@ class CaseRun:
         if self._trace is not None:
             report["files"]["trace"] = self._trace.path
         report["written"] = describe_files(case, outputs, report["checkpoint"]["written"], comm)
-        write_report(report, case, self._options.json_path, comm, self._writes)
+        write_report(report, case, self._options.json, comm, self._writes)
         return report
 
 
-def run_case(case: AnyCase, model: Model, context: Context, options: Options) -> dict[str, Any]:
+def run_case(
+    case: AnyCase,
+    model: Model,
+    context: Context,
+    options: RunOptions | None = None,
+    caller: RunCaller | None = None,
+) -> dict[str, Any]:
     """Run `case` to its last step, its wall-clock limit or a signal, and return the run report. Collective.
 
     Raises what `CaseRun` does; all ranks raise together.
     """
-    with CaseRun(case, model, context, options) as run:
+    caller = caller or RunCaller()
+    with CaseRun(case, model, context, options, caller) as run:
         report = run.finish(run.advance(case.run.steps))
-        if options.show_end is not None and context.comm.rank == 0:
-            options.show_end(report)
+        if caller.show_end is not None and context.comm.rank == 0:
+            caller.show_end(report)
         run.raise_failures()
         return report
 
@@ -357,12 +353,12 @@ def _copy_state(source: Model, target: Model) -> None:
         array.local[...] = present[name].local
 
 
-def _announce(facts: dict[str, Any], context: Context, options: Options) -> None:
+def _announce(facts: dict[str, Any], context: Context, caller: RunCaller) -> None:
     """Show the header, and warn of more threads than cores, on rank 0."""
     if context.comm.rank:
         return
-    if options.show is not None:
-        options.show(facts)
+    if caller.show is not None:
+        caller.show(facts)
     crowded = oversubscription(facts["ranks_on_node"], context.threads, facts["cores"])
     if crowded:
         log.warning("%s", crowded)

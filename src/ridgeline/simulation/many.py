@@ -27,17 +27,17 @@ def run_list(path: str) -> None:
     first = load_case(entries[0]["case"], case_class, entries[0]["settings"]).case
     with SignalCatcher() as caught, job(first.run.threads) as comm:
         from ridgeline.runtime.context import Context
-        from ridgeline.simulation.job import Options, run_case
+        from ridgeline.simulation.job import RunCaller, run_case
+        from ridgeline.simulation.options import RunOptions
 
         configure_logging(comm.rank, comm.size, False)
         for entry in entries:
             try:
                 case = load_case(entry["case"], case_class, entry["settings"]).case
-                options = Options(
-                    json_path=entry["report"], progress=False, started=time.monotonic(), caught=caught
-                )
+                caller = RunCaller(progress=False, started=time.monotonic(), caught=caught)
                 context = Context(comm, case.run.device, case.run.threads)
-                report = run_case(case, create(case.run.model), context, options)
+                options = RunOptions(json=entry["report"])
+                report = run_case(case, create(case.run.model), context, options, caller)
             except RidgelineError as problem:  # all ranks raise together
                 if comm.rank == 0:
                     text = f"exit code {problem.exit_code}\nerror: {problem}\n"

@@ -71,11 +71,11 @@ class Simulation:
         from ridgeline.bench.numba_threads import numba_threads
         from ridgeline.runtime.blas import blas_threads
         from ridgeline.runtime.context import Context
-        from ridgeline.simulation.job import CaseRun, Options
+        from ridgeline.simulation.job import CaseRun, RunCaller
+        from ridgeline.simulation.options import RunOptions
 
         self.case = case
         self._caught = SignalCatcher()
-        options = Options(resume=resume, overwrite=overwrite, progress=progress, caught=self._caught)
         self._callbacks: list[tuple[int, Callback]] = []
         self._in_callback = False
         self._asked_to_stop = False
@@ -83,7 +83,13 @@ class Simulation:
         self._report: dict[str, Any] | None = None
         self._process = os.getpid()
         context = Context(self._communicator, run.device, run.threads)
-        self._run = CaseRun(case.settings, create(run.model), context, options)
+        self._run = CaseRun(
+            case.settings,
+            create(run.model),
+            context,
+            RunOptions(resume=resume, overwrite=overwrite),
+            RunCaller(progress=progress, caught=self._caught),
+        )
         if self._communicator.rank == 0:
             for warning in warnings_of(case.settings, lambda key: Origin(key, "the case")):
                 log.warning("%s", warning)

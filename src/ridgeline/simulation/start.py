@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.parallel.job import job
@@ -31,7 +32,7 @@ def run_on_this_rank(
         from ridgeline.models import create
         from ridgeline.runtime.console import plain_console
         from ridgeline.runtime.context import Context
-        from ridgeline.simulation.job import Options, run_case
+        from ridgeline.simulation.job import RunCaller, run_case
         from ridgeline.simulation.print_report import print_report
 
         def show_end(report: dict[str, Any]) -> None:
@@ -43,17 +44,9 @@ def run_on_this_rank(
 
         configure_logging(comm.rank, comm.size, asked.verbose)
         context = Context(comm, case.run.device, case.run.threads)
-        options = Options(
-            resume=asked.resume or str(loaded.resume or "never"),
-            json_path=asked.json,
-            trace_path=asked.trace,
-            overwrite=asked.overwrite,
-            started=started,
-            caught=caught,
-            show=_print_header,
-            show_end=show_end,
-        )
-        return run_case(case, create(case.run.model), context, options)
+        options = replace(asked, resume=asked.resume or str(loaded.resume or "never"))
+        caller = RunCaller(started=started, caught=caught, show=_print_header, show_end=show_end)
+        return run_case(case, create(case.run.model), context, options, caller)
 
 
 def _print_header(facts: dict[str, Any]) -> None:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from ridgeline.validate.measure.counters import Counters
     from ridgeline.validate.measure.job_counters import Job
     from ridgeline.validate.measure.measurements import Measurements
-    from ridgeline.validate.measure.session import ValidationPlan
     from ridgeline.validate.options import ValidationOptions
 
 _BY_SIGNAL = 128  # added to the number of the signal that ended the launcher
@@ -129,13 +127,13 @@ def run_validation(options: ValidationOptions, debug: bool = False) -> int:
     with job(debug=debug) as comm:
         from ridgeline.parallel.layout import find_layout
 
-        plan = plan_of(options)
+        plan = options.plan()
         layout = find_layout(comm, plan.ranks_per_node)
         code = _validate(comm, layout, plan, options)
     return code
 
 
-def _validate(comm: MPI.Comm, layout: Layout, plan: Any, options: ValidationOptions) -> int:
+def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: ValidationOptions) -> int:
     from ridgeline.io.previous import check_file
     from ridgeline.parallel.reduce import together
     from ridgeline.runtime.files import check_folder
@@ -156,7 +154,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: Any, options: ValidationOpti
         nodes=list(layout.hosts),
         node_of_rank=list(layout.node_of_rank),
         machine=_machine(layout, [machine for machine, _ in facts], plan.quick),
-        settings=asdict(plan) | {"phase": options.phase},
+        settings=plan.measured() | {"phase": options.phase},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     leaders = [layout.ranks_on(node)[0] for node in range(layout.n_nodes)]
@@ -334,16 +332,3 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
     for text in verdict.notes:
         say(text)
     say(verdict.sentence)
-
-
-def plan_of(options: ValidationOptions) -> ValidationPlan:
-    """Return what is measured.
-
-    Of a prolog: every quick stage of this node. Of an epilog: what a job may have left or hurt.
-    """
-    from ridgeline.validate.measure.session import ValidationPlan
-
-    if not options.phase:
-        return ValidationPlan(**{one.name: getattr(options, one.name) for one in fields(ValidationPlan)})
-    stages = ("memory", "compute") if options.phase == "epilog" else ()
-    return ValidationPlan(level="node", quick=True, stages=stages, time_limit=options.time_limit)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.options import DeclaredOptions, OptionSpec
+
+LEVELS = ("node", "group", "system")
+# Options that say what is measured, and are stored with measurements.
+MEASURED = (
+    "level", "only", "serial", "quick", "time_limit", "stages", "rounds", "seed", "confirm", "ranks_per_node",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,13 +61,17 @@ class ValidationOptions(DeclaredOptions):
     thresholds: Annotated[
         str | None, OptionSpec("TOML file with the table [thresholds].", metavar="FILE")
     ] = None
-    time_limit: Annotated[float, OptionSpec("Of each stage; then it hangs.", metavar="SECONDS")] = 300.0
+    time_limit: Annotated[float, OptionSpec("Of each stage; then it hangs.", above=0, metavar="SECONDS")] = (
+        300.0
+    )
     serial: Annotated[bool, OptionSpec("One node, one pair at a time: for hosts that share cores.")] = False
     quick: Annotated[bool, OptionSpec("Few repeats, small sizes, seconds a stage.")] = False
     confirm: Annotated[bool, OptionSpec("Measure suspects again before they are judged.")] = True
     rounds: Annotated[
         int | None,
-        OptionSpec("Rounds of pairs of nodes.", otherwise="all pairs of up to 64 nodes, 24 rounds of more"),
+        OptionSpec(
+            "Rounds of pairs of nodes.", minimum=1, otherwise="all pairs of up to 64 nodes, 24 rounds of more"
+        ),
     ] = None
     seed: Annotated[int, OptionSpec("Of random rounds.")] = 0
     prolog: Annotated[
@@ -104,6 +114,27 @@ class ValidationOptions(DeclaredOptions):
         wrong = [name for name, value in given.items() if value is not None and not self.phase]
         if wrong:
             raise ConfigError(f"{wrong[0]} is of a job's --prolog or --epilog; add one of the two")
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The levels that are measured."""
+        return (self.level,) if self.only else LEVELS[: LEVELS.index(self.level) + 1]
+
+    @property
+    def repeats(self) -> int:
+        """Measurements of every quantity."""
+        return 3 if self.quick else 5
+
+    def plan(self) -> ValidationOptions:
+        """Return what is measured: of a prolog every quick stage of this node, of an epilog what a job may hurt."""
+        if not self.phase:
+            return self
+        stages = ("memory", "compute") if self.epilog else ()
+        return replace(self, level="node", only=False, quick=True, stages=stages)
+
+    def measured(self) -> dict[str, Any]:
+        """Return the options that say what is measured, for measurements that are stored."""
+        return {name: getattr(self, name) for name in MEASURED}
 
     @property
     def phase(self) -> str:

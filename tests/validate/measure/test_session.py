@@ -11,12 +11,12 @@ from ridgeline.validate.measure import levels
 from ridgeline.validate.measure.measurements import Measurements
 from ridgeline.validate.measure.session import (
     Session,
-    ValidationPlan,
     better,
     group_rounds,
     node_rounds,
     pack_rounds,
 )
+from ridgeline.validate.options import ValidationOptions
 
 
 @pytest.mark.parametrize("higher_is_better", [True, False])
@@ -40,7 +40,7 @@ def test_a_rate_of_zero_is_worse_than_any():
 
 def test_the_worse_measurement_is_kept_beside_the_better():
     measurements = Measurements(["a", "b", "c"])
-    session = Session(None, None, ValidationPlan(), None, measurements, None, None)
+    session = Session(None, None, ValidationOptions(), None, measurements, None, None)
     pairs = np.array([0, 0, 1]), np.array([1, 2, 2])
     session.store_pairs("latency", "s", False, *pairs, np.array([[2.0, 9.0], [1.0, 1.0], [2.0, 2.0]]))
     session.again = {1}
@@ -94,15 +94,15 @@ def test_pairs_are_packed_into_rounds():
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
-        ({"level": "rack"}, "level 'rack' is none of"),
-        ({"time_limit": 0.0}, "time-limit = 0 s"),
-        ({"time_limit": math.nan}, "time-limit = nan"),
-        ({"rounds": 0}, "rounds = 0"),
+        ({"level": "rack"}, "--level = rack"),
+        ({"time_limit": 0.0}, "--time-limit = 0.0"),
+        ({"time_limit": math.nan}, "--time-limit = nan"),
+        ({"rounds": 0}, "--rounds = 0"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(plan, words):
     with pytest.raises(ConfigError, match=words):
-        ValidationPlan(**plan)
+        ValidationOptions(**plan)
 
 
 class Late:

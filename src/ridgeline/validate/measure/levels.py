@@ -16,7 +16,8 @@ from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.node_load import others_share, read_load
 from ridgeline.validate.measure import network_stages, node_stages
 from ridgeline.validate.measure.measurements import Measurements, Stage
-from ridgeline.validate.measure.session import Session, ValidationPlan
+from ridgeline.validate.measure.session import Session
+from ridgeline.validate.options import ValidationOptions
 
 _POLL = 2e-3  # seconds
 _AGREE_SECONDS = 2.0  # in which the other ranks may end a stage after one failed in it
@@ -62,7 +63,7 @@ STEPS = (
 )
 
 
-def chosen_steps(plan: ValidationPlan) -> list[LevelStage]:
+def chosen_steps(plan: ValidationOptions) -> list[LevelStage]:
     """Return the stages of the plan. Raises ConfigError for a name that is none of the levels' stages."""
     steps = [step for step in STEPS if step.level in plan.levels]
     names = [step.name for step in steps]

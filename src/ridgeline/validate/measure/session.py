@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.bench.sleeping_wait import sleeping_barrier
-from ridgeline.runtime.errors import ConfigError, RidgelineError
+from ridgeline.runtime.errors import RidgelineError
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
 
 if TYPE_CHECKING:
@@ -18,54 +18,12 @@ if TYPE_CHECKING:
 
     from ridgeline.bench.result import Result
     from ridgeline.parallel.layout import Layout
+    from ridgeline.validate.options import ValidationOptions
     from ridgeline.validate.watchdog import Watch
 
 T = TypeVar("T")
-LEVELS = ("node", "group", "system")
 _POLL = 2e-3  # seconds between two looks of ranks that rest: a millionth of a core each
 _FEW_NODES = 64  # up to here every node meets every other
-
-
-@dataclass(frozen=True)
-class ValidationPlan:
-    """What is asked for.
-
-    level: the highest one; only: leave out those below it; serial: one node at a time and one pair at a time, for
-    hosts that share cores; quick: few repeats, small sizes; time_limit: of a stage, seconds; stages: names, empty for
-    all of the levels; rounds: of pairs of nodes, None for all pairs of few nodes, 24 of more (8 if quick); seed: of
-    the rounds; confirm: measure suspects again before they are judged; ranks_per_node: virtual nodes, see
-    `parallel.layout.find_layout`.
-    """
-
-    level: str = "system"
-    only: bool = False
-    serial: bool = False
-    quick: bool = False
-    time_limit: float = 300.0
-    stages: tuple[str, ...] = ()
-    rounds: int | None = None
-    seed: int = 0
-    confirm: bool = True
-    ranks_per_node: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the numbers given."""
-        if self.level not in LEVELS:
-            raise ConfigError(f"level {self.level!r} is none of {', '.join(LEVELS)}")
-        if not self.time_limit > 0:
-            raise ConfigError(f"time-limit = {self.time_limit:g} s: a stage needs more than 0")
-        if self.rounds is not None and self.rounds < 1:
-            raise ConfigError(f"rounds = {self.rounds}: pairs of nodes need at least 1")
-
-    @property
-    def levels(self) -> tuple[str, ...]:
-        """The levels that are measured."""
-        return (self.level,) if self.only else LEVELS[: LEVELS.index(self.level) + 1]
-
-    @property
-    def repeats(self) -> int:
-        """Measurements of every quantity."""
-        return 3 if self.quick else 5
 
 
 @dataclass
@@ -76,7 +34,7 @@ class Session:
 
     comm: MPI.Comm
     layout: Layout
-    plan: ValidationPlan
+    plan: ValidationOptions
     watch: Watch
     measurements: Measurements
     node_comm: MPI.Comm
