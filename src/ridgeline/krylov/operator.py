@@ -42,11 +42,100 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
+class VectorPasses(Protocol):
+    """What solvers do with vectors: `InnerProduct` in host memory, `device.inner_cuda.CudaInnerProduct` on a GPU.
+
+    Vectors are NumPy arrays, or device arrays; weights, mass and the like too. shape: of one component on the host.
+    """
+
+    weights: Any
+    norm_weights: Any
+    mean_weights: Any
+    mass: Any
+    passes: Any
+    shape: tuple[int, ...]
+    volume: float
+    norm_scale: float
+
+    def total(self, shares: Array, /) -> Array:
+        """Return the sum over ranks of arrays of the host. One Allreduce."""
+
+    def count(self, u: Any, /) -> int:
+        """Return how many components u has."""
+
+    def parts(self, u: Any, /) -> Any:
+        """Return u as [c, points] without a copy."""
+
+    def zeros(self, shape: Sequence[int], /) -> Any:
+        """Return new memory for vectors, all zero."""
+
+    def set_zero(self, u: Any, /) -> None:
+        """Set u = 0."""
+
+    def copy(self, u: Any, out: Any, streaming: bool = False) -> None:
+        """Set out = u."""
+
+    def subtract(self, b: Any, applied: Any, out: Any, streaming: bool = False) -> None:
+        """Set out = b - applied."""
+
+    def add(self, u: Any, out: Any, scale: float = 1.0) -> None:
+        """Set out += scale u."""
+
+    def set_scaled(self, scale: float, u: Any, out: Any) -> None:
+        """Set out = scale u."""
+
+    def add_mass_times(self, scale: float, u: Any, out: Any) -> None:
+        """Set out += scale B u."""
+
+    def shares(self, u: Any, v: Any) -> Array:
+        """Return this rank's share of the sums of u v."""
+
+    def dot(self, u: Any, v: Any) -> Array:
+        """Return the sums of u v over the points of all ranks. One Allreduce."""
+
+    def norm(self, r: Any) -> Array:
+        """Return the norms of residuals. One Allreduce."""
+
+    def mean(self, u: Any) -> Array:
+        """Return the means over the volume. One Allreduce."""
+
+    def remove_mean(self, u: Any) -> None:
+        """Subtract the means in place."""
+
+    def make_consistent(self, b: Any) -> None:
+        """Subtract from a right-hand side what an operator that is blind to constants cannot reach."""
+
+    def cg_direction(
+        self, r: Any, inverse_diagonal: Any, beta: Array, p: Any, components: Sequence[int]
+    ) -> None:
+        """Set p = inverse_diagonal r + beta p."""
+
+    def cg_sums(self, r: Any, inverse_diagonal: Any) -> Array:
+        """Return the sums of r^2 inverse_diagonal, and of r^2 for its norm. One Allreduce."""
+
+    def cg_update(
+        self, alpha: Array, active: NDArray[np.bool_], p: Any, w: Any, inverse_diagonal: Any, x: Any, r: Any
+    ) -> Array:
+        """Set x += alpha p and r -= alpha w; return their `cg_sums`. One Allreduce."""
+
+    def flexible_sums(self, z: Any, r: Any, old_r: Any) -> Array:
+        """Return the sums of z r and z (r - old_r). One Allreduce."""
+
+    def flexible_direction(self, z: Any, beta: float, p: Any) -> None:
+        """Set p = z + beta p."""
+
+    def flexible_update(self, alpha: float, p: Any, w: Any, x: Any, r: Any, old_r: Any) -> float:
+        """Set old_r = r, x += alpha p, r -= alpha w; return the norm of the new r. One Allreduce."""
+
+
 class Operator(Protocol):
     """A symmetric positive (semi-)definite or, for GMRES, any linear operator A on assembled vectors."""
 
-    inner: InnerProduct
     nullspace: bool  # whether A 1 = 0: constants are free
+
+    @property
+    def inner(self) -> VectorPasses:
+        """The inner product of its vectors."""
 
     def apply(self, u: Array, out: Array) -> None:
         """Set out = A u, assembled, zero at constrained points. u is zero there, and is not changed."""
@@ -81,7 +170,7 @@ class Jacobi:
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, inverse_diagonal: Array, inner: InnerProduct) -> None:
+    def __init__(self, inverse_diagonal: Array, inner: VectorPasses) -> None:
         self.inverse_diagonal, self._inner = inverse_diagonal, inner
 
     def apply(self, r: Array, z: NDArray[Any]) -> None:

@@ -21,12 +21,13 @@ import numpy as np
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.krylov.operator import InnerProduct, Preconditioner, SolveResult
+from ridgeline.krylov.operator import InnerProduct, Preconditioner, SolveResult, VectorPasses
 from ridgeline.krylov.projection import Projection
 from ridgeline.models.contract import SolveCount
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries, require_balance
 from ridgeline.models.navier_stokes.convergence import require_converged
 from ridgeline.models.navier_stokes.courant import CourantWatch
+from ridgeline.models.navier_stokes.engine_protocols import CopySums, FlowBoundaries, FlowKernels
 from ridgeline.models.navier_stokes.extrapolation import TIME_LEVELS, StepCoefficients, TimeLevels
 from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
 from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
@@ -47,13 +48,13 @@ class SplittingEngine(ABC):
     `_make_fields` are the engine's to set. host_gather: of fields of the host, for outputs.
     """
 
-    kernels: Any
-    gather: Any
+    kernels: FlowKernels
+    gather: CopySums
     host_gather: GatherScatter
-    inner: Any
+    inner: VectorPasses
     inverse_mass: Any
     _workspace: Any
-    boundaries: Any
+    boundaries: FlowBoundaries
     time_levels: TimeLevels
     pressure: PressureSolve
     velocity: HelmholtzSolve

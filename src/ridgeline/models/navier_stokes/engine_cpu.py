@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.elements.tensor import PRODUCTS
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.krylov.operator import Jacobi, Preconditioner, Workspace
+from ridgeline.krylov.operator import InnerProduct, Jacobi, Preconditioner, Workspace
 from ridgeline.krylov.projection import Projection
 from ridgeline.models.navier_stokes.boundary_terms import DirichletValues
 from ridgeline.models.navier_stokes.element_kernels import ElementKernels
@@ -34,6 +35,10 @@ class CpuEngine(SplittingEngine):
     Raises ConfigError for sides that contradict each other on this mesh (see `Boundaries`).
     """
 
+    kernels: ElementKernels
+    gather: GatherScatter
+    inner: InnerProduct
+
     def __init__(
         self,
         comm: MPI.Comm,
@@ -43,7 +48,7 @@ class CpuEngine(SplittingEngine):
         geometry: ElementGeometry | None = None,
     ) -> None:
         super().__init__(comm, grid, problem, regions, geometry)
-        self.kernels: ElementKernels = in_turn_per_node(comm, self._compile)
+        self.kernels = in_turn_per_node(comm, self._compile)
         assembled, self.inner, self.boundaries = self._host_parts()
         self.gather = self.host_gather
         self.inverse_mass = 1.0 / assembled

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ridgeline.krylov.operator import VectorPasses
 from ridgeline.models.navier_stokes.problem import FlowRate
 from ridgeline.runtime.regions import Regions
 
@@ -27,7 +28,7 @@ class HeldFlowRate:
     def __init__(
         self,
         wanted: FlowRate,
-        inner: Any,
+        inner: VectorPasses,
         response: tuple[Any, Any],
         regions: Regions,
         step_from_rest: StepFromRest,

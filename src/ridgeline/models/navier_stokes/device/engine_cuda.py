@@ -54,6 +54,9 @@ class CudaEngine(SplittingEngine):
     """
 
     regions: DeviceRegions
+    kernels: CudaElementKernels
+    gather: CudaGatherScatter
+    inner: CudaInnerProduct
 
     def __init__(
         self,
