@@ -38,13 +38,12 @@ def correctness(sizes: list[int]) -> Iterator[Row]:
     from mpi4py import MPI
 
     from ridgeline.bench.elements.nekbone import Nekbone
-    from ridgeline.bench.elements.nekbone_cuda import CudaNekbone
 
     for n in sizes:
         elements, iterations = (
             (4, 2) if simulated() else (max(8, round(CHECK_POINTS / n**3)), CHECK_ITERATIONS)
         )
-        device = CudaNekbone(MPI.COMM_SELF, n, elements, device_buffers=False)
+        device = Nekbone(MPI.COMM_SELF, n, elements, "cuda-staged")
         host = Nekbone(MPI.COMM_SELF, n, elements)
         found, expected = (np.array(problem.solve(iterations)[1]) for problem in (device, host))
         wrong = abs(found - expected).max() / expected[0]
@@ -74,18 +73,17 @@ def parts(n: int, points: float, copy: float, seconds: float) -> Iterator[Row]:
     from mpi4py import MPI
     from numba import cuda
 
-    from ridgeline.bench.elements.nekbone_cuda import CudaNekbone
-    from ridgeline.bench.elements.nekbone_kernels_cuda import make_iterate
+    from ridgeline.bench.elements.nekbone import Nekbone
+    from ridgeline.elements.device.one_pass_kernels_cuda import make_iterate
 
     elements = 4 if simulated() else cube_of(points, n)
-    problem = CudaNekbone(MPI.COMM_SELF, n, elements, device_buffers=False)
+    problem = Nekbone(MPI.COMM_SELF, n, elements, "cuda-staged")
     problem.solve(1)
-    points = problem.ids.size
-    residuals = cuda.device_array(1, np.float64)
+    points, operator = problem.ids.size, problem.operator
 
     def iteration() -> None:
-        problem._iterate()
-        problem._next(0, problem._rows, residuals)
+        operator.steps._taken = 0  # there is room for the residuals of one iteration
+        operator.steps.take(operator.iterate())
 
     whole = seconds_per_call(iteration, cuda.synchronize, seconds)
     begin = time.perf_counter()
@@ -97,20 +95,20 @@ def parts(n: int, points: float, copy: float, seconds: float) -> Iterator[Row]:
     yield Row(f"launching an iteration over its time: nx1 = {n}", launching / whole, "<= 0.5")
 
     def combine() -> None:
-        problem._shared.combine(problem._w, problem._rest, problem._combined)
+        operator._shared.combine(operator._w, operator._rest, operator._combined)
 
     took = seconds_per_call(combine, cuda.synchronize, seconds)
-    copies = (problem.bytes_per_iteration() - 112 * points) / took
+    copies = (operator.bytes_per_iteration() - 112 * points) / took
     yield Row(f"sums of copies over device copy: nx1 = {n}", copies / copy, note=f"{took * 1e6:.0f} us")
-    layout = problem._layout
-    grid, block = layout.blocks(problem._count), (n, n, layout.elements)
+    layout = operator._layout
+    grid, block = layout.blocks(operator._count), (n, n, layout.elements)
     for registers in REGISTERS[-1:] if simulated() else REGISTERS:
         kernel = make_iterate(n, registers)
 
         def once(kernel=kernel) -> None:
-            kernel[grid, block, problem._rest](
-                problem._elements, 0, problem._count, problem._pattern_weights, problem._constants,
-                problem._factors, problem._tables, problem._fields, problem._sums, 0,
+            kernel[grid, block, operator._rest](
+                operator._elements, 0, operator._count, operator._weights, operator._constants,
+                operator._factors, operator._tables, operator._fields, operator._sums, 0,
             )  # fmt: skip
 
         took = seconds_per_call(once, cuda.synchronize, seconds)

@@ -1,4 +1,4 @@
-"""Tests of GMRES, flexible CG and projections on GPUs in numba-cuda's simulator; test_inner_cuda.py runs this file.
+"""GMRES, flexible CG, projections and step lengths on GPUs, in numba-cuda's simulator; test_inner_cuda.py runs this.
 
 Operators and preconditioners are dense and of the host; all passes over vectors are the device's.
 """
@@ -12,9 +12,11 @@ from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.krylov import basis_kernels
 from ridgeline.krylov.device.basis_passes_cuda import CudaBasisPasses
 from ridgeline.krylov.device.inner_cuda import CudaInnerProduct, CudaWorkspace
+from ridgeline.krylov.device.one_pass_cg_cuda import FOLD_ROWS, FOLD_THREADS, fold_rows, set_steps
 from ridgeline.krylov.device.sums_cuda import BlockSums
 from ridgeline.krylov.flexible_cg import flexible_cg
 from ridgeline.krylov.gmres import gmres
+from ridgeline.krylov.one_pass_cg import step_lengths
 from ridgeline.krylov.projection import Projection
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
@@ -176,3 +178,26 @@ def test_sums_of_bases_are_the_host_s(count, precision, rng) -> None:
     CudaBasisPasses(POINTS, BlockSums(POINTS)).basis_add(cuda.to_device(basis), count, factors, of_x)
     basis_kernels.basis_add(basis, count, factors, x)
     np.testing.assert_allclose(of_x.copy_to_host(), x, atol=1e-13)
+
+
+@pytest.mark.parametrize("rows", [1, FOLD_ROWS, 2 * FOLD_ROWS + 3])
+def test_rows_of_sums_are_folded(rows) -> None:
+    """Numbers that add up exactly, in any order; rows behind the last one are not theirs."""
+    sums = np.arange(4.0 * (rows + 2))
+    blocks = -(-rows // FOLD_ROWS)
+    out = cuda.to_device(np.zeros(4 * blocks))
+    fold_rows[blocks, FOLD_THREADS](sums, rows, out)
+    parts = out.copy_to_host().reshape(blocks, 4)
+    np.testing.assert_array_equal(parts.sum(axis=0), sums.reshape(-1, 4)[:rows].sum(axis=0))
+    np.testing.assert_array_equal(parts[0], sums.reshape(-1, 4)[: min(rows, FOLD_ROWS)].sum(axis=0))
+
+
+def test_step_lengths_are_those_of_the_host() -> None:
+    """0 once r is; what follows alpha and beta is left alone."""
+    values, residuals = cuda.to_device(np.array([5.0, 7.0, 0.1])), cuda.to_device(np.ones(3))
+    sums = np.array([0.0, 0.0, 0.0, 0.0]), np.array([4.0, 7.0, 3.0, 5.0])
+    for step, of_step in enumerate(sums, start=1):
+        set_steps[1, 1](of_step, step, values, residuals)
+        expected = step_lengths(*of_step)
+        np.testing.assert_array_equal(values.copy_to_host(), [*expected, 0.1])
+    np.testing.assert_array_equal(residuals.copy_to_host(), [1.0, 0.0, 2.0])

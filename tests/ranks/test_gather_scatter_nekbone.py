@@ -17,10 +17,10 @@ def test_residuals_of_one_rank(comm):
     _, residuals = problem.solve(20)
     _, expected = whole.solve(20)
     np.testing.assert_allclose(residuals, expected, rtol=1e-10)
-    x, ids = (np.concatenate(comm.allgather(part)) for part in (problem.x, problem.ids))
+    x, ids = (np.concatenate(comm.allgather(part)) for part in (problem.solution(), problem.ids))
     rows = np.argsort(ids[:, 0, 0, 0])
     np.testing.assert_array_equal(ids[rows], whole.ids)
-    np.testing.assert_allclose(x[rows], whole.x, rtol=0, atol=1e-11 * abs(whole.x).max())
+    np.testing.assert_allclose(x[rows], whole.solution(), rtol=0, atol=1e-11 * abs(whole.solution()).max())
 
 
 def test_figures_are_the_same_on_all_ranks(comm):

@@ -61,87 +61,62 @@ def cg(
     become NaN, or for which A is not positive, stop too: `converged` is then False. With operator.nullspace the
     residual is made consistent and the mean of the result is zero.
     """
+    work = work or Workspace()
     with timed(regions, "cg"):
-        return _cg(
-            operator,
-            b,
-            x,
-            inverse_diagonal,
-            tolerance,
-            max_iterations,
-            zero_guess,
-            residual,
-            work or Workspace(),
-            regions,
-        )
+        inner = operator.inner
+        r = work("cg r", b.shape) if residual is None else residual
+        p, w = work("cg p", b.shape), work("cg w", b.shape)
+        c, of_diagonal = inner.count(b), inner.count(inverse_diagonal)
+        if of_diagonal not in (1, c):
+            raise ValueError(f"{of_diagonal} components of the diagonal for {c} of the right-hand side")
 
+        targets = np.full(c, float(tolerance))
+        if zero_guess:
+            inner.set_zero(x)
+            inner.copy(b, r)
+        else:
+            operator.apply(x, w)
+            inner.subtract(b, w, r)
+        if operator.nullspace:
+            inner.make_consistent(r)
 
-def _cg(
-    operator: Operator,
-    b: Array,
-    x: Array,
-    inverse_diagonal: Array,
-    tolerance: float,
-    max_iterations: int,
-    zero_guess: bool,
-    residual: Array | None,
-    work: Workspace,
-    regions: Regions | None,
-) -> SolveResult:
-    inner = operator.inner
-    r = work("cg r", b.shape) if residual is None else residual
-    p, w = work("cg p", b.shape), work("cg w", b.shape)
-    c, of_diagonal = inner.count(b), inner.count(inverse_diagonal)
-    if of_diagonal not in (1, c):
-        raise ValueError(f"{of_diagonal} components of the diagonal for {c} of the right-hand side")
+        sums = inner.cg_sums(r, inverse_diagonal)
+        rz, norms = sums[:, 0].copy(), np.sqrt(sums[:, 1] * inner.norm_scale)
+        initial = float(norms.max())
+        active = norms > targets
+        broken = ~np.isfinite(norms)
+        alpha, beta = np.zeros(c), np.zeros(c)
+        inner.set_zero(p)  # components that never start are not left undefined: operators may touch them
+        iterations = 0
+        done = 0
+        while active.any() and iterations < max_iterations:
+            components = tuple(int(k) for k in np.flatnonzero(active))
+            curvature = inner.total(operator.direction(r, inverse_diagonal, beta, p, w, components))
+            fails = active & ~((curvature > 0) & np.isfinite(curvature) & (rz > 0))
+            broken |= fails
+            active &= ~fails
+            if not active.any():
+                break
+            alpha[:] = 0.0
+            np.divide(rz, curvature, out=alpha, where=active)
+            sums = inner.cg_update(alpha, active, p, w, inverse_diagonal, x, r)
+            beta[:] = 0.0
+            np.divide(sums[:, 0], rz, out=beta, where=active)
+            rz = np.where(active, sums[:, 0], rz)
+            norms = np.where(active, np.sqrt(sums[:, 1] * inner.norm_scale), norms)
+            iterations += 1
+            done += int(active.sum())
+            broken |= ~np.isfinite(norms)
+            active &= np.isfinite(norms) & (norms > targets)
 
-    targets = np.full(c, float(tolerance))
-    if zero_guess:
-        inner.set_zero(x)
-        inner.copy(b, r)
-    else:
-        operator.apply(x, w)
-        inner.subtract(b, w, r)
-    if operator.nullspace:
-        inner.make_consistent(r)
-
-    sums = inner.cg_sums(r, inverse_diagonal)
-    rz, norms = sums[:, 0].copy(), np.sqrt(sums[:, 1] * inner.norm_scale)
-    initial = float(norms.max())
-    active = norms > targets
-    broken = ~np.isfinite(norms)
-    alpha, beta = np.zeros(c), np.zeros(c)
-    inner.set_zero(p)  # components that never start are not left undefined: operators may touch them
-    iterations = 0
-    done = 0
-    while active.any() and iterations < max_iterations:
-        components = tuple(int(k) for k in np.flatnonzero(active))
-        curvature = inner.total(operator.direction(r, inverse_diagonal, beta, p, w, components))
-        fails = active & ~((curvature > 0) & np.isfinite(curvature) & (rz > 0))
-        broken |= fails
-        active &= ~fails
-        if not active.any():
-            break
-        alpha[:] = 0.0
-        np.divide(rz, curvature, out=alpha, where=active)
-        sums = inner.cg_update(alpha, active, p, w, inverse_diagonal, x, r)
-        beta[:] = 0.0
-        np.divide(sums[:, 0], rz, out=beta, where=active)
-        rz = np.where(active, sums[:, 0], rz)
-        norms = np.where(active, np.sqrt(sums[:, 1] * inner.norm_scale), norms)
-        iterations += 1
-        done += int(active.sum())
-        broken |= ~np.isfinite(norms)
-        active &= np.isfinite(norms) & (norms > targets)
-
-    if operator.nullspace:
-        inner.remove_mean(x)
-    if regions is not None:
-        n = inner.weights.size
-        shared = 2 if inner.mass is None else 3
-        regions.count("cg", 11.0 * done * n, 8.0 * n * (6 * done + shared * iterations))
-    converged = bool(not broken.any() and (norms <= targets).all())
-    return SolveResult(iterations, float(norms.max()), initial, converged)
+        if operator.nullspace:
+            inner.remove_mean(x)
+        if regions is not None:
+            n = inner.weights.size
+            shared = 2 if inner.mass is None else 3
+            regions.count("cg", 11.0 * done * n, 8.0 * n * (6 * done + shared * iterations))
+        converged = bool(not broken.any() and (norms <= targets).all())
+        return SolveResult(iterations, float(norms.max()), initial, converged)
 
 
 def kernels_of_cg() -> list[Specialisation]:

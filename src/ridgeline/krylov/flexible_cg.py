@@ -57,81 +57,55 @@ def flexible_cg(
     """
     work = work or Workspace()
     with timed(regions, "cg"):
-        return _solve(
-            operator,
-            b,
-            x,
-            preconditioner,
-            restart,
-            tolerance,
-            max_iterations,
-            zero_guess,
-            residual,
-            work,
-            regions,
-        )
+        inner, shape = operator.inner, x.shape
+        n = int(x.size)
+        if inner.count(x) != 1:
+            raise ValueError(
+                f"flexible CG solves for one component of {inner.weights.size} points, not for {n}"
+            )
+        old_r, p, w = (work(f"flexible {name}", shape) for name in ("old r", "p", "w"))
+        r = work("flexible r", shape) if residual is None else residual
+        z = work("flexible z", shape, np.float64 if preconditioner is None else preconditioner.dtype)
 
-
-def _solve(
-    operator: Operator,
-    b: Array,
-    x: Array,
-    preconditioner: Preconditioner | None,
-    restart: int,
-    tolerance: float,
-    max_iterations: int,
-    zero_guess: bool,
-    out_residual: Array | None,
-    work: Workspace,
-    regions: Regions | None,
-) -> SolveResult:
-    inner, shape = operator.inner, x.shape
-    n = int(x.size)
-    if inner.count(x) != 1:
-        raise ValueError(f"flexible CG solves for one component of {inner.weights.size} points, not for {n}")
-    old_r, p, w = (work(f"flexible {name}", shape) for name in ("old r", "p", "w"))
-    r = work("flexible r", shape) if out_residual is None else out_residual
-    z = work("flexible z", shape, np.float64 if preconditioner is None else preconditioner.dtype)
-
-    if zero_guess:
-        inner.set_zero(x)
-        inner.copy(b, r)
-    else:
-        operator.apply(x, w)
-        inner.subtract(b, w, r)
-    if operator.nullspace:
-        inner.make_consistent(r)
-    residual = initial = float(inner.norm(r)[0])
-
-    iterations, zr, sound = 0, 0.0, bool(np.isfinite(residual))
-    inner.set_zero(old_r)
-    while sound and residual > tolerance and iterations < max_iterations:
-        if preconditioner is None:
-            inner.copy(r, z)
+        if zero_guess:
+            inner.set_zero(x)
+            inner.copy(b, r)
         else:
-            preconditioner.apply(r, z)
-        new, change = inner.flexible_sums(z, r, old_r).tolist()
-        fresh = iterations == 0 or (restart > 0 and iterations % restart == 0)
-        beta = 0.0 if fresh else change / zr
-        zr = new
-        if not (zr > 0 and np.isfinite(beta)):
-            sound = False
-            break
-        inner.flexible_direction(z, beta, p)
-        operator.apply(p, w)
-        curvature = float(inner.dot(p, w)[0])
-        if not (curvature > 0 and np.isfinite(curvature)):
-            sound = False
-            break
-        residual = inner.flexible_update(zr / curvature, p, w, x, r, old_r)
-        sound = bool(np.isfinite(residual))
-        iterations += 1
-    if operator.nullspace:
-        inner.remove_mean(x)
-    if regions is not None:
-        small = 2 * z.dtype.itemsize
-        regions.count("cg", 17.0 * n * iterations, (8.0 * 16 + small) * n * iterations)
-    return SolveResult(iterations, residual, initial, sound and residual <= tolerance)
+            operator.apply(x, w)
+            inner.subtract(b, w, r)
+        if operator.nullspace:
+            inner.make_consistent(r)
+        norm = initial = float(inner.norm(r)[0])
+
+        iterations, zr, sound = 0, 0.0, bool(np.isfinite(norm))
+        inner.set_zero(old_r)
+        while sound and norm > tolerance and iterations < max_iterations:
+            if preconditioner is None:
+                inner.copy(r, z)
+            else:
+                preconditioner.apply(r, z)
+            new, change = inner.flexible_sums(z, r, old_r).tolist()
+            fresh = iterations == 0 or (restart > 0 and iterations % restart == 0)
+            beta = 0.0 if fresh else change / zr
+            zr = new
+            if not (zr > 0 and np.isfinite(beta)):
+                sound = False
+                break
+            inner.flexible_direction(z, beta, p)
+            operator.apply(p, w)
+            curvature = float(inner.dot(p, w)[0])
+            if not (curvature > 0 and np.isfinite(curvature)):
+                sound = False
+                break
+            norm = inner.flexible_update(zr / curvature, p, w, x, r, old_r)
+            sound = bool(np.isfinite(norm))
+            iterations += 1
+        if operator.nullspace:
+            inner.remove_mean(x)
+        if regions is not None:
+            small = 2 * z.dtype.itemsize
+            regions.count("cg", 17.0 * n * iterations, (8.0 * 16 + small) * n * iterations)
+        return SolveResult(iterations, norm, initial, sound and norm <= tolerance)
 
 
 def kernels_of_flexible_cg(dtype: DTypeLike) -> list[Specialisation]:

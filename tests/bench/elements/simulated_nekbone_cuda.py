@@ -5,19 +5,12 @@ import json
 import numpy as np
 import pytest
 from mpi4py import MPI
-from numba import cuda
 
 from bench_tools import measure
-from ridgeline.bench.elements import nekbone_cuda
+from ridgeline.bench.elements import nekbone
 from ridgeline.bench.elements.nekbone import Nekbone
-from ridgeline.bench.elements.nekbone_cuda import CudaNekbone
-from ridgeline.bench.elements.nekbone_kernels_cuda import (
-    FOLD_ROWS,
-    FOLD_THREADS,
-    fold_sums,
-    next_constants,
-)
 from ridgeline.bench.result import to_csv
+from ridgeline.elements.device import one_pass_cuda
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import DeviceError
@@ -27,33 +20,14 @@ assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
 
 @pytest.mark.parametrize(("n", "elements", "iterations"), [(3, 12, 3), (2, 27, 2), (4, 3, 1)])
 def test_residuals_and_solution_of_the_cpu(n, elements, iterations) -> None:
-    problem = CudaNekbone(MPI.COMM_SELF, n, elements, device_buffers=False)
+    problem = Nekbone(MPI.COMM_SELF, n, elements, "cuda-staged")
     host = Nekbone(MPI.COMM_SELF, n, elements)
     _, expected = host.solve(iterations)
     found = [problem.solve(iterations)[1] for _ in range(2)]  # a second solve starts afresh
     assert found[0] == found[1]
     np.testing.assert_allclose(found[0], expected, rtol=1e-12, atol=1e-14 * expected[0])
-    np.testing.assert_allclose(problem.solution(), host.x, rtol=0, atol=1e-13 * abs(host.x).max())
-
-
-@pytest.mark.parametrize("rows", [1, FOLD_ROWS, 2 * FOLD_ROWS + 3])
-def test_rows_of_sums_are_folded(rows) -> None:
-    """Numbers that add up exactly, in any order; rows behind the last one are not theirs."""
-    sums = np.arange(4.0 * (rows + 2))
-    blocks = -(-rows // FOLD_ROWS)
-    out = cuda.to_device(np.zeros(4 * blocks))
-    fold_sums[blocks, FOLD_THREADS](sums, rows, out)
-    parts = out.copy_to_host().reshape(blocks, 4)
-    np.testing.assert_array_equal(parts.sum(axis=0), sums.reshape(-1, 4)[:rows].sum(axis=0))
-    np.testing.assert_array_equal(parts[0], sums.reshape(-1, 4)[: min(rows, FOLD_ROWS)].sum(axis=0))
-
-
-def test_iterations_after_convergence_change_nothing() -> None:
-    """alpha and beta are 0 once r is."""
-    constants, residuals = cuda.to_device(np.array([5.0, 0.1, 7.0])), cuda.to_device(np.ones(3))
-    next_constants[1, 1](np.zeros(4), 1, constants, residuals)
-    np.testing.assert_array_equal(constants.copy_to_host(), [0.0, 0.1, 0.0])
-    np.testing.assert_array_equal(residuals.copy_to_host(), [1.0, 0.0, 1.0])
+    expected = host.solution()
+    np.testing.assert_allclose(problem.solution(), expected, rtol=0, atol=1e-13 * abs(expected).max())
 
 
 def test_the_benchmark_reports_the_device_and_its_share() -> None:
@@ -74,13 +48,13 @@ def test_the_benchmark_reports_the_device_and_its_share() -> None:
 
 def test_refusals(monkeypatch) -> None:
     with pytest.raises(DeviceError, match="nx1 = 17 has no GPU kernel; choose --nx1 from 2 to 16"):
-        CudaNekbone(MPI.COMM_SELF, 17, 1, device_buffers=False)
+        Nekbone(MPI.COMM_SELF, 17, 1, "cuda-staged")
     small = DeviceInfo(0, "Small GPU", (9, 0), 2**20, 1)
-    monkeypatch.setattr(nekbone_cuda, "select_device", lambda comm: small)
-    monkeypatch.setattr(nekbone_cuda.cuda, "device_array", None)  # nothing is allocated before
-    monkeypatch.setattr(nekbone_cuda.cuda, "to_device", None)
+    monkeypatch.setattr(nekbone, "select_device", lambda comm: small)
+    monkeypatch.setattr(one_pass_cuda.cuda, "device_array", None)  # nothing is allocated before
+    monkeypatch.setattr(one_pass_cuda.cuda, "to_device", None)
     with pytest.raises(
         DeviceError,
         match=r"on its GPU \(factors .* \+ fields .* \+ lists .*\), .* of Small GPU .*; use fewer",
     ):
-        CudaNekbone(MPI.COMM_SELF, 4, 300, device_buffers=False)
+        Nekbone(MPI.COMM_SELF, 4, 300, "cuda-staged")

@@ -12,8 +12,9 @@ from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated, skip_without_device, uses_atomics
 from ridgeline.bench.elements.nekbone import Nekbone
-from ridgeline.bench.elements.nekbone_kernels_cuda import fold_sums, make_iterate, make_update, next_constants
+from ridgeline.elements.device.one_pass_kernels_cuda import make_iterate, make_update
 from ridgeline.elements.device.tensor_cuda import LEAST_POINTS, MOST_POINTS
+from ridgeline.krylov.device.one_pass_cg_cuda import fold_rows, set_steps
 
 pytestmark = pytest.mark.gpu
 
@@ -31,8 +32,8 @@ def test_the_pass_stays_in_registers(n) -> None:
 
 def test_sums_are_folded_without_atomics() -> None:
     for kernel, signature in (
-        (fold_sums, (FIELD, WHOLE, FIELD)),
-        (next_constants, (FIELD, WHOLE, FIELD, FIELD)),
+        (fold_rows, (FIELD, WHOLE, FIELD)),
+        (set_steps, (FIELD, WHOLE, FIELD, FIELD)),
     ):
         assert not uses_atomics(compile_without_spills(kernel, signature))
 
@@ -45,14 +46,10 @@ def test_in_the_simulator() -> None:
 @pytest.mark.parametrize(("n", "elements"), [(2, 64), (4, 37), (5, 60), (8, 343), (12, 64), (16, 30)])
 def test_on_a_gpu_as_on_the_cpu(n, elements) -> None:
     skip_without_device()
-    from ridgeline.bench.elements.nekbone_cuda import CudaNekbone
-
-    problem, host = (
-        CudaNekbone(MPI.COMM_SELF, n, elements, device_buffers=False),
-        Nekbone(MPI.COMM_SELF, n, elements),
-    )
+    problem, host = (Nekbone(MPI.COMM_SELF, n, elements, memory) for memory in ("cuda-staged", "host"))
     _, expected = host.solve(30)
     found = [problem.solve(30)[1] for _ in range(2)]
     assert found[0] == found[1], "the same bits in every run"
     np.testing.assert_allclose(found[0], expected, rtol=1e-8, atol=1e-12 * expected[0])
-    np.testing.assert_allclose(problem.solution(), host.x, rtol=0, atol=1e-9 * abs(host.x).max())
+    expected = host.solution()
+    np.testing.assert_allclose(problem.solution(), expected, rtol=0, atol=1e-9 * abs(expected).max())

@@ -28,7 +28,7 @@ import numpy as np
 from mpi4py import MPI
 
 from ridgeline.bench.elements.declaration import AcceptanceOptions
-from ridgeline.bench.elements.nekbone_problem import brick
+from ridgeline.bench.elements.nekbone import brick
 from ridgeline.bench.elements.tensor_probe import make_gradient_probe
 from ridgeline.bench.memory.stream import StreamArrays, compile_stream, last_level_caches
 from ridgeline.bench.node_memory import require_memory

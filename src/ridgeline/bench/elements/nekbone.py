@@ -7,25 +7,10 @@ preconditioner, and the number of iterations is fixed. Operations are counted as
 vectors and dot products have 15. Copies of shared points are counted like all other points. The right side is white
 noise made from the points' numbers, so that it does not depend on the ranks.
 
-One pass over memory per iteration (bench/elements/nekbone_kernels.py), element by element, row by row:
+The solver is `krylov.one_pass_cg`, the operator that of `elements.one_pass`, or of `elements.device.one_pass_cuda`
+on a GPU.
 
-    x += alpha p, r -= alpha w (both of the last iteration), p = r + beta p, w = A p, and four sums:
-    r.c.r, p.w, r.w, w.c.w; copies of points in w are summed every few elements, while they are in cache
-
-It reads x, r, p, w and 6 factors, and writes x, r, p, w: 14 words = 112 bytes per point and iteration. Not counted:
-the lists of the gather-scatter (1 to 2 bytes). c, the inverse multiplicity, is 0 on the boundary and differs between
-few elements: one copy of each kind stays in cache. p.w and r.w need no weights, because they are taken before copies
-are summed. w.c.w takes each point once: where it has no copies, or where its copies are summed. One Allreduce of the
-four sums gives alpha = r.c.r / p.w and what the next direction needs before the next r exists,
-
-    beta = (r.c.r - 2 alpha r.w + alpha^2 w.c.w) / r.c.r.
-
-Only beta comes from this formula: the residual and alpha take r.c.r from r itself, so that its rounding does not
-add up. Messages travel while elements inside the rank's part are computed.
-
-Source: Fischer, Heisey, "NEKBONE: Thermal Hydraulics mini-application", 2013, and its public source (counts);
-Kronbichler, Sashko, Munch, "Enhancing data locality of the conjugate gradient method for high-order matrix-free
-finite-element implementations", IJHPCA 2022, Sec. 3 (one pass).
+Source: Fischer, Heisey, "NEKBONE: Thermal Hydraulics mini-application", 2013, and its public source (counts).
 """
 
 from __future__ import annotations
@@ -37,20 +22,41 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
-from ridgeline.bench.elements.nekbone_kernels import SUMS, blocks_of, make_passes, shared_squares
-from ridgeline.bench.elements.nekbone_problem import SHIFT, Array, NekboneProblem
-from ridgeline.elements.quadrature import gll_derivative
-from ridgeline.jit.kernel import compile_kernels, specialise
-from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.runtime.aligned import aligned_zeros
+from ridgeline.bench.node_memory import require_memory
+from ridgeline.elements.gather_scatter import GatherScatter
+from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh, side_axis
+from ridgeline.elements.one_pass import OnePassStiffness, find_kinds
+from ridgeline.elements.quadrature import gauss_lobatto
+from ridgeline.krylov.one_pass_cg import one_pass_cg
+from ridgeline.parallel.devices import require_device_memory, select_device
+from ridgeline.runtime.errors import DeviceError
 from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
     from ridgeline.bench.payload import Memory
+    from ridgeline.elements.device.one_pass_cuda import CudaOnePassStiffness
+    from ridgeline.runtime.devices import DeviceInfo
 
-BLOCK_POINTS = 2048  # computed between sums of copies: w then is still in the first or second cache
-HUGE_PAGE = 2**21  # bytes
+Array = NDArray[np.float64]
+
+SHIFT = 0.1  # of the operator, as in Nekbone
+# Held per point in host memory, the start's temporaries included: 6 factors, x, r, p, w, numbers. For a GPU less, of
+# which 9.3 were seen at the start, at nx1 = 8.
+_HOST_WORDS, _HOST_WORDS_OF_GPU = 12, 10
+
+
+def brick(count: int) -> tuple[int, int, int]:
+    """Return the three factors (z, y, x) of count, ascending, that lie closest together."""
+    best = (1, 1, count)
+    for a in range(1, round(count ** (1 / 3)) + 1):
+        if count % a == 0:
+            rest = count // a
+            b = next(b for b in range(math.isqrt(rest), 0, -1) if rest % b == 0)
+            low, middle, high = sorted((a, b, rest // b))
+            best = min(best, (low, middle, high), key=sum)
+    return best
 
 
 def flops_per_point(n: int) -> int:
@@ -95,81 +101,100 @@ class NekboneFigures:
         return self.bytes / self.seconds
 
 
-class Nekbone(NekboneProblem):
-    """The problem on the cores of this rank: arrays [E, n, n, n] float64, compiled passes. Built collectively."""
+class Nekbone:
+    """The problem on this rank: the brick, its operator, its right side. Built collectively.
 
-    host_words = 12  # 6 factors, x, r, p, w, numbers, the start's temporaries
+    n: GLL points per direction, nx1. elements: per rank, on the average; all ranks together make the brick. memory:
+    "host" for the cores of each rank; else on the GPU of each rank, and how messages leave it. ids: int64
+    [E, n, n, n], numbers of points; operator: an `OnePassOperator`.
 
-    def __init__(self, comm: MPI.Comm, n: int, elements: int) -> None:
-        super().__init__(comm, n, elements)
-        self._derivative = np.ascontiguousarray(gll_derivative(n))
-        self._factors = self._unit_factors()
-        # Together, so that they fill the huge pages that NumPy asks for from 4 MiB on.
-        self.x, self.r, self.p, self.w = aligned_zeros((4, *self.ids.shape), np.float64, HUGE_PAGE)
-        self._constants = np.zeros(3)  # beta, shift, alpha of the iteration before
-        self._sums, self._total = np.zeros(SUMS), np.zeros(SUMS)
-        self._passes = in_turn_per_node(comm, self._compiled)
+    Raises ConfigError for too little memory, DecompositionError for too few elements, DeviceError if there is no GPU,
+    too little memory on it, or no kernel for n.
+    """
 
-    def solution(self) -> Array:
-        """Return x [E, n, n, n] of the last `solve`."""
-        return np.asarray(self.x)
+    def __init__(self, comm: MPI.Comm, n: int, elements: int, memory: Memory = "host") -> None:
+        self.comm, self.n = comm, n
+        self.brick = brick(elements * comm.size)
+        self._device = None if memory == "host" else _select_device(comm, n)
+        self.device_name = "cpu" if self._device is None else str(self._device)
+        words = _HOST_WORDS if memory == "host" else _HOST_WORDS_OF_GPU
+        require_memory(comm, elements * n**3 * words * 8, "these elements need", "use fewer --elements")
+        mesh = ElementMesh.box(self.brick, (1.0, 1.0, 1.0))
+        self.grid = ElementGrid(mesh, n - 1, comm.size, comm.rank)
+        # Row by row, a neighbour in x is still in cache: its face has as many cache lines as it has points.
+        rows = np.argsort(self.grid.ids[:, 0, 0, 0])
+        self.ids = self.grid.ids[rows]
+        self._on_boundary = self._boundary()[rows]
+        self.operator = self._make_operator(memory)
 
-    def _unit_factors(self) -> Array:
-        """Return G_rr ... G_tt of reference elements [E, blocks, 6, lanes]: weights, and zeros off the diagonal."""
-        blocks, lanes = blocks_of(self.n**3)
-        cube = np.zeros(blocks * lanes)
-        cube[: self.n**3] = self.cube_weights()
-        factors = aligned_zeros((len(self.ids), blocks, 6, lanes), np.float64, HUGE_PAGE)
-        factors[:, :, [0, 3, 5]] = cube.reshape(blocks, 1, lanes)
-        return factors
+    def _make_operator(self, memory: Memory) -> OnePassStiffness | CudaOnePassStiffness:
+        # r and p are 0 on the boundary: w needs no sums there.
+        ids = np.where(self._on_boundary, -1, self.ids)
+        gather_scatter = GatherScatter(self.comm, ids, max_fields=1)
+        kinds = find_kinds(gather_scatter, self._on_boundary)
+        if self._device is None:
+            return OnePassStiffness(gather_scatter, kinds, self._factors(), SHIFT)
+        from ridgeline.elements.device.one_pass_cuda import CudaOnePassStiffness, device_parts
 
-    def _compiled(self) -> tuple[Any, Any]:
-        compile_kernels(specialise([shared_squares]))
-        passes: tuple[Any, Any] = make_passes(self.n, max(1, BLOCK_POINTS // self.n**3))
-        return passes
-
-    def _arguments(self, first: int, end: int) -> tuple[Any, ...]:
-        geometry = self._patterns, self._weights, self._constants, self._factors, self._derivative
-        fields = self.x, self.r, self.p, self.w
-        return self._order, first, end, *geometry, *self.gather_scatter.local_lists, *fields, self._sums
+        parts = device_parts(gather_scatter, kinds)
+        require_device_memory(self.comm, self._device, parts, "use fewer --elements or more GPUs (-n)")
+        return CudaOnePassStiffness(gather_scatter, kinds, self._factors(), SHIFT, memory == "cuda")
 
     def solve(self, iterations: int) -> tuple[float, list[float]]:
         """Run conjugate gradients from x = 0; return seconds on this rank, and the residuals. Collective.
 
-        Communication per iteration: one gather-scatter, one Allreduce of four numbers. self.x is the solution.
+        residuals: sqrt(r.c.r) before the first iteration and after each.
         """
-        constants, total, update = self._constants, self._total, self._passes[1]
-        self.x.fill(0.0)
-        self.p.fill(0.0)
-        self.w.fill(0.0)
-        self.r[...] = self.right_side()
-        constants[:] = 0.0, SHIFT, 0.0
-        residuals = []
+        self.operator.start(self.right_side(), iterations)
         self.comm.Barrier()
         start = time.perf_counter()
-        for _ in range(iterations):
-            self._iterate()
-            self.comm.Allreduce(self._sums, total)
-            rcr, pw, rw, wcw = map(float, total)
-            alpha = rcr / pw if pw > 0 else 0.0  # 0 once r is 0, on few points
-            following = max(rcr - 2.0 * alpha * rw + alpha * alpha * wcw, 0.0)
-            constants[:] = following / rcr if rcr > 0 else 0.0, SHIFT, alpha
-            residuals.append(math.sqrt(rcr))
-        self._sums[0] = update(self._patterns, self._weights, constants, self.x, self.r, self.p, self.w)
-        self.comm.Allreduce(self._sums, total)
-        residuals.append(math.sqrt(total[0]))
+        residuals = one_pass_cg(self.operator, iterations)
         return time.perf_counter() - start, residuals
 
-    def _iterate(self) -> None:
-        """Make the pass of one iteration and exchange w; leave this rank's sums in self._sums."""
-        iterate = self._passes[0]
-        inner, shared = self._first_interior, self.gather_scatter.plan.shared
-        self._sums.fill(0.0)
-        iterate(*self._arguments(0, inner))
-        self.gather_scatter.start(self.w)
-        iterate(*self._arguments(inner, self._order.size))
-        self.gather_scatter.finish(self.w, local=False)
-        self._sums[3] += shared_squares(shared.starts, shared.places, shared.source_starts, self.w)
+    def solution(self) -> Array:
+        """Return x [E, n, n, n] of the last `solve`."""
+        return self.operator.solution()
+
+    @property
+    def unique_points(self) -> int:
+        """Points of all ranks, copies counted once, those on the boundary included."""
+        return math.prod(count * (self.n - 1) + 1 for count in self.brick)
+
+    def _boundary(self) -> NDArray[np.bool_]:
+        """Return which points [E, n, n, n] lie on the boundary of the brick."""
+        on = np.zeros(self.grid.ids.shape, bool)
+        for side in SIDES:
+            axis, upper = side_axis(side)
+            index: list[Any] = [self.grid.side_elements(side), slice(None), slice(None), slice(None)]
+            index[1 + axis] = -1 if upper else 0
+            on[tuple(index)] = True
+        return on
+
+    def _factors(self) -> Array:
+        """Return G_rr ... G_tt of a reference element [1, 6, n^3]: quadrature weights, and zeros off the diagonal."""
+        _, weights = gauss_lobatto(self.n)
+        factors = np.zeros((1, 6, self.n**3))
+        factors[:, [0, 3, 5]] = (weights[:, None, None] * weights[:, None] * weights).reshape(-1)
+        return factors
+
+    def right_side(self) -> Array:
+        """Return f [E, n, n, n]: numbers in [-1, 1) made from the points' numbers, 0 on the boundary."""
+        bits = (self.ids.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        bits = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        noise = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
+        return np.asarray(np.where(self._on_boundary, 0.0, noise))
+
+
+def _select_device(comm: MPI.Comm, n: int) -> DeviceInfo:
+    """Make this rank's GPU the current one and return it. Collective. Raises DeviceError without a kernel for n."""
+    # Not above: only a GPU needs numba-cuda.
+    from ridgeline.elements.device.tensor_cuda import LEAST_POINTS, MOST_POINTS
+
+    if not LEAST_POINTS <= n <= MOST_POINTS:
+        raise DeviceError(
+            f"nx1 = {n} has no GPU kernel; choose --nx1 from {LEAST_POINTS} to {MOST_POINTS}, or --device cpu"
+        )
+    return select_device(comm)
 
 
 def run_nekbone(
@@ -186,14 +211,14 @@ def run_nekbone(
     """
     progress = progress or silent()
     progress.begin(f"nx1 = {n}: set-up and compiling")
-    problem = _make_problem(comm, n, elements, memory)
+    problem = Nekbone(comm, n, elements, memory)
     progress.begin(f"nx1 = {n}: {iterations} iterations to warm up")
     problem.solve(iterations)
     progress.begin(f"nx1 = {n}: {iterations} iterations, timed")
     seconds, residuals = problem.solve(iterations)
     count = problem.grid.n_elements_global
     points = count * n**3
-    problem.free()
+    problem.operator.free()
     return NekboneFigures(
         nx1=n,
         ranks=comm.size,
@@ -204,15 +229,7 @@ def run_nekbone(
         iterations=iterations,
         seconds=float(comm.allreduce(seconds, MPI.MAX)),
         flops=float(flops_per_point(n)) * points * iterations,
-        bytes=float(comm.allreduce(problem.bytes_per_iteration())) * iterations,
+        bytes=float(comm.allreduce(problem.operator.bytes_per_iteration())) * iterations,
         residuals=residuals,
         device=comm.bcast(problem.device_name),
     )
-
-
-def _make_problem(comm: MPI.Comm, n: int, elements: int, memory: Memory) -> NekboneProblem:
-    if memory == "host":
-        return Nekbone(comm, n, elements)
-    from ridgeline.bench.elements.nekbone_cuda import CudaNekbone  # numba-cuda is only needed here
-
-    return CudaNekbone(comm, n, elements, device_buffers=memory == "cuda")

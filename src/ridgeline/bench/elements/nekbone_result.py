@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.bench.elements.declaration import NekboneOptions
 from ridgeline.bench.elements.nekbone import NekboneFigures, run_nekbone
-from ridgeline.bench.elements.nekbone_problem import WORDS
 from ridgeline.bench.memory.stream import StreamLimits, measure_stream
 from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.elements.one_pass import WORDS
 from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:

@@ -1,5 +1,9 @@
 """Conjugate gradients of the optimised implementation: two passes over vectors an iteration.
 
+HPCG has loops of its own, this one and that of `reference`, and does not call `krylov`: its rules prescribe the
+iteration with its preconditioner, and its report wants dot products, vector updates, products and cycles timed apart.
+The loop of the specification is also the reference that every result is compared with.
+
 The product A p also sums p.A p, and the last sweep of the multigrid cycle r.z. r -= alpha A p and r.r are one pass. x
 += alpha p waits for p = z + beta p of the next iteration, so that p is read once for both.
 """

@@ -134,52 +134,41 @@ class ReferenceImplementation:
         """Solve A x = b from the x given: see bench.hpcg.implementation.Implementation. Collective over comm."""
         regions = regions or Regions()
         with regions("other"):
-            return self._solve(b, x, max_iterations, tolerance, preconditioned, regions)
-
-    def _solve(
-        self,
-        b: HaloVector,
-        x: HaloVector,
-        max_iterations: int,
-        tolerance: float,
-        preconditioned: bool,
-        regions: Regions,
-    ) -> CGResult:
-        matrix, r, z, p, ap = self._matrices[0], self._r, self._z, self._p, self._ap
-        with regions("waxpby"):
-            p.owned[:] = x.owned
-        with regions("spmv"):
-            self._multiply(matrix, p, ap)
-        with regions("waxpby"):
-            rows.add_scaled(b.owned, -1.0, ap, r)
-        first = residual = math.sqrt(self._dot(r, r, regions))
-        history: list[float] = []
-        rz = 0.0
-        while len(history) < max_iterations and residual > tolerance * (1.0 + SLACK) * first:
-            if preconditioned:
-                with regions("multigrid"):
-                    self._cycle(0, r, z)
-            else:
-                with regions("waxpby"):
-                    z.owned[:] = r
-            before, rz = rz, self._dot(r, z.owned, regions)
+            matrix, r, z, p, ap = self._matrices[0], self._r, self._z, self._p, self._ap
             with regions("waxpby"):
-                if history:
-                    rows.add_scaled(z.owned, rz / before, p.owned, p.owned)
-                else:
-                    p.owned[:] = z.owned
+                p.owned[:] = x.owned
             with regions("spmv"):
                 self._multiply(matrix, p, ap)
-            curvature = self._dot(p.owned, ap, regions)
-            if rz == 0.0 or curvature == 0.0:
-                break
-            alpha = rz / curvature
             with regions("waxpby"):
-                rows.add_scaled(x.owned, alpha, p.owned, x.owned)
-                rows.add_scaled(r, -alpha, ap, r)
-            residual = math.sqrt(self._dot(r, r, regions))
-            history.append(residual / first)
-        return CGResult(len(history), residual, first, history)
+                rows.add_scaled(b.owned, -1.0, ap, r)
+            first = residual = math.sqrt(self._dot(r, r, regions))
+            history: list[float] = []
+            rz = 0.0
+            while len(history) < max_iterations and residual > tolerance * (1.0 + SLACK) * first:
+                if preconditioned:
+                    with regions("multigrid"):
+                        self._cycle(0, r, z)
+                else:
+                    with regions("waxpby"):
+                        z.owned[:] = r
+                before, rz = rz, self._dot(r, z.owned, regions)
+                with regions("waxpby"):
+                    if history:
+                        rows.add_scaled(z.owned, rz / before, p.owned, p.owned)
+                    else:
+                        p.owned[:] = z.owned
+                with regions("spmv"):
+                    self._multiply(matrix, p, ap)
+                curvature = self._dot(p.owned, ap, regions)
+                if rz == 0.0 or curvature == 0.0:
+                    break
+                alpha = rz / curvature
+                with regions("waxpby"):
+                    rows.add_scaled(x.owned, alpha, p.owned, x.owned)
+                    rows.add_scaled(r, -alpha, ap, r)
+                residual = math.sqrt(self._dot(r, r, regions))
+                history.append(residual / first)
+            return CGResult(len(history), residual, first, history)
 
 
 def kernels() -> list[Specialisation]:

@@ -1,8 +1,7 @@
-"""The kernels of an iteration of Nekbone on NVIDIA GPUs: the twins of `nekbone_kernels`.
+"""The kernels of `CudaOnePassStiffness`: the twins of those of `elements.one_pass`.
 
     iterate   x += alpha p, r -= alpha w, p = r + beta p, w = A p before copies are summed; sums of each thread block
     update    x += alpha p, r -= alpha w: after the last iteration
-    fold_sums, next_constants   the sums of all thread blocks in a fixed order; alpha and beta from them
 
 A thread has a column of n points (elements/device/tensor_cuda.py). It loads four rows of x, r, p, w and the weight
 before it stores any. The compiler must assume that a store changes what is loaded after it.
@@ -10,14 +9,12 @@ before it stores any. The compiler must assume that a store changes what is load
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numba import cuda
 
-from ridgeline.bench.elements.nekbone_kernels import SUMS
 from ridgeline.elements.device.tensor_cuda import (
     REGISTERS,
     fetch_tables,
@@ -26,13 +23,11 @@ from ridgeline.elements.device.tensor_cuda import (
     make_column,
     make_stiffness,
 )
-from ridgeline.jit.cuda_device import SIMULATED, device_function, fma, kernel, load, store
+from ridgeline.jit.cuda_device import device_function, fma, kernel, load, store
 from ridgeline.jit.cuda_sums import sum_threads
+from ridgeline.krylov.one_pass_cg import SUMS
 
 ROWS = 4  # of a column, loaded together
-FOLD_THREADS = 8 if SIMULATED else 256
-FOLD_ROWS = 8 * FOLD_THREADS  # of sums that a thread block adds up
-_FOLD_SUMS = SUMS * FOLD_THREADS
 X, R, P, W = range(4)  # the order of the fields
 
 
@@ -170,10 +165,10 @@ def make_iterate(n: int, registers: int = REGISTERS) -> Any:
     """Return the kernel iterate(order, first, end, weights, constants, factors, tables, fields, sums, row).
 
     order: flat int32 [E, 2]: an element, and its kind, in the order of processing; those at first ... end are
-    computed. weights: flat [kinds, n, n, n], inverse multiplicity, 0 on the boundary; constants: beta, shift, alpha;
-    factors: flat [E, 6, n, n, n]; tables: flat `derivative_tables`; fields: flat x, r, p, w [4, E, n, n, n], all
-    float64 device arrays. sums: flat [rows, 4]; thread block b leaves r.c.r, p.w, r.w and w.c.w at row + b, the last
-    over points without copies. registers: as of `launch_bounds`.
+    computed. weights: flat [kinds, n, n, n], inverse multiplicity, 0 at constrained points; constants: alpha, beta,
+    shift; factors: flat [E, 6, n, n, n]; tables: flat `derivative_tables`; fields: flat x, r, p, w [4, E, n, n, n],
+    all float64 device arrays. sums: flat [rows, 4]; thread block b leaves r.c.r, p.w, r.w and w.c.w at row + b, the
+    last over points without copies. registers: as of `launch_bounds`.
     Launch layout.blocks(end - first) thread blocks of (n, n, layout.elements).
 
     Cost: reads x, r, p, w and six factors, writes x, r, p, w: 14 words per point.
@@ -196,7 +191,7 @@ def make_iterate(n: int, registers: int = REGISTERS) -> Any:
         mine = place < end
         place = min(place, end - 1)  # those beyond the end compute the last element again, for the barriers
         element = load(order, 2 * place)
-        beta, alpha = load(constants, 0), load(constants, 2)
+        alpha, beta = load(constants, 0), load(constants, 1)
         stride = fields.size // 4
         at = element * cube + j * n + i
         weight_at = load(order, 2 * place + 1) * cube + j * n + i
@@ -205,7 +200,7 @@ def make_iterate(n: int, registers: int = REGISTERS) -> Any:
         store(scratch, thread, rcr if mine else 0.0)
         result = stiffness(p, factors, element * 6 * cube, own_tables, own, i, j)
         # What the march does not need is loaded again after it: its registers are the columns'.
-        shift = load(constants, 1)
+        shift = load(constants, 2)
         at = load(order, 2 * place) * cube + j * n + i
         weight_at = load(order, 2 * place + 1) * cube + j * n + i
         pw, rw, ww = finish(result, p, weights, weight_at, shift, fields, stride, at, mine)
@@ -241,7 +236,7 @@ def make_update(n: int) -> Any:
             load(order, 2 * place) * cube + j * n + i,
             load(order, 2 * place + 1) * cube + j * n + i,
         )
-        beta, alpha = load(constants, 0), load(constants, 2)
+        alpha, beta = load(constants, 0), load(constants, 1)
         _, rcr = advance(fields, fields.size // 4, at, weights, weight_at, alpha, beta, mine)
         store(scratch, thread, rcr if mine else 0.0)
         sum_threads(scratch, 1, thread, threads)
@@ -249,38 +244,3 @@ def make_update(n: int) -> Any:
             store(sums, cuda.blockIdx.x * SUMS + thread, scratch[0] if thread == 0 else 0.0)
 
     return update
-
-
-@kernel(FOLD_THREADS)
-def fold_sums(sums, rows, out):
-    """Row b of out = the sum of rows b FOLD_ROWS ... (b + 1) FOLD_ROWS of sums, flat [rows, 4] device arrays.
-
-    Launch ceil(rows / FOLD_ROWS) x FOLD_THREADS.
-    """
-    scratch = cuda.shared.array(_FOLD_SUMS, np.float64)
-    thread = cuda.threadIdx.x
-    a = b = c = d = 0.0
-    begin = cuda.blockIdx.x * FOLD_ROWS
-    for row in range(begin + thread, min(begin + FOLD_ROWS, rows), FOLD_THREADS):
-        a += load(sums, 4 * row)
-        b += load(sums, 4 * row + 1)
-        c += load(sums, 4 * row + 2)
-        d += load(sums, 4 * row + 3)
-    store(scratch, thread, a)
-    store(scratch, FOLD_THREADS + thread, b)
-    store(scratch, 2 * FOLD_THREADS + thread, c)
-    store(scratch, 3 * FOLD_THREADS + thread, d)
-    sum_threads(scratch, SUMS, thread, FOLD_THREADS)
-    if thread < SUMS:
-        store(out, cuda.blockIdx.x * SUMS + thread, load(scratch, thread * FOLD_THREADS))
-
-
-@kernel(1)
-def next_constants(sums, step, constants, residuals):
-    """Set beta and alpha from the four sums of all ranks, and residuals[step] = sqrt(r.c.r); launch one thread."""
-    rcr, pw, rw, ww = load(sums, 0), load(sums, 1), load(sums, 2), load(sums, 3)
-    alpha = rcr / pw if pw > 0.0 else 0.0  # 0 once r is 0, on few points
-    following = max(fma(alpha * alpha, ww, fma(-2.0 * alpha, rw, rcr)), 0.0)
-    store(constants, 0, following / rcr if rcr > 0.0 else 0.0)
-    store(constants, 2, alpha)
-    store(residuals, step, math.sqrt(rcr))

@@ -1,21 +1,33 @@
-"""The one pass over memory of an iteration of Nekbone's conjugate gradients.
+"""The stiffness operator with a shift, fused with the iteration of conjugate gradients that applies it.
 
-Vectors are updated before the operator, sums are taken after it, while an element is in cache.
+    A = M (Q Q^T K_L + shift) M,   M u = 0 at constrained points,
 
-Sources: Fischer, Heisey, "NEKBONE: Thermal Hydraulics mini-application", release 2.1, 2013 (the problem).
-Kronbichler, Sashko, Munch, "Enhancing data locality of the conjugate gradient method for high-order matrix-free
-finite-element implementations", IJHPCA 2022, Sec. 3.
+K_L is the stiffness matrix of each element, with six factors per point that are loaded from memory, and Q Q^T the
+gather-scatter. One pass over memory an iteration (`krylov.one_pass_cg`), element by element: vectors are updated
+before the operator and sums are taken after it, while an element is in cache. Copies of shared points in w are summed
+every few elements, while they are in cache, and messages travel while elements inside the rank's part are computed.
+
+The pass reads x, r, p, w and 6 factors, and writes x, r, p, w: 14 words = 112 bytes per point and iteration. Not
+counted: the lists of the gather-scatter (1 to 2 bytes). c, the inverse multiplicity, is 0 at constrained points and
+differs between few elements: one copy of each kind stays in cache. p.w and r.w need no weights, because they are
+taken before copies are summed. w.c.w takes each point once: where it has no copies, or where its copies are summed.
+
+Source: Kronbichler, Sashko, Munch, "Enhancing data locality of the conjugate gradient method for high-order
+matrix-free finite-element implementations", IJHPCA 2022, Sec. 3.
 """
+
+from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import float64, int32, int64, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from ridgeline.elements.even_odd import (
     ODD,
@@ -26,12 +38,124 @@ from ridgeline.elements.even_odd import (
 )
 from ridgeline.elements.gather_scatter_kernels import ADD, combine_local
 from ridgeline.elements.points import LINE, PointLoop, literal, scratch
+from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.elements.tensor import GENERATED, along_x
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import compile_kernels, kernel, specialise
 from ridgeline.jit.llvm import I64, Vector, data_pointer, host_vector_bytes, prefetch
+from ridgeline.krylov.one_pass_cg import SUMS, HostStepLengths
+from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.runtime.aligned import aligned_empty, aligned_zeros
 
+if TYPE_CHECKING:
+    from ridgeline.elements.gather_scatter import GatherScatter
+
+Array = NDArray[np.float64]
+
+WORDS = 14  # to and from memory per point and iteration, at the least: 6 factors, x, r, p, w; x, r, p, w
+BLOCK_POINTS = 2048  # computed between sums of copies: w then is still in the first or second cache
+HUGE_PAGE = 2**21  # bytes
 _FIELD, _LIST = float64[:, :, :, ::1], types.Array(int64, 1, "C", readonly=True)
-SUMS = 4  # of an iteration: r.c.r, p.w, r.w, w.c.w
+
+
+class ElementKinds(NamedTuple):
+    """What elements differ in but for their factors: few kinds, whose weights stay in cache.
+
+    of_element: int64 [E], the kind of each local element. weights: float64 [kinds, n, n, n], of the points of a kind
+    the inverse multiplicity, 0 at constrained points.
+    """
+
+    of_element: NDArray[np.int64]
+    weights: Array
+
+
+def find_kinds(gather_scatter: GatherScatter, constrained: NDArray[np.bool_]) -> ElementKinds:
+    """Return the kinds of this rank's elements. constrained: bool [E, n, n, n]. Collective."""
+    weights = gather_scatter.inverse_multiplicity()
+    weights[constrained] = 0.0
+    rows = weights.reshape(len(weights), -1)
+    kinds, of_element = np.unique(rows, axis=0, return_inverse=True)
+    patterns = aligned_empty((len(kinds), *weights.shape[1:]), np.float64)
+    patterns[...] = kinds.reshape(patterns.shape)
+    return ElementKinds(of_element.reshape(-1).astype(np.int64), patterns)
+
+
+class OnePassStiffness:
+    """A on the cores of this rank, with x, r, p and w [E, n, n, n] float64; an `OnePassOperator`. Made collectively.
+
+    gather_scatter: of the points that are not constrained. factors: G_rr, G_rs, G_rt, G_ss, G_st, G_tt at the points
+    of every element, float64 [E, 6, n^3], or [1, 6, n^3] if they are the same for all.
+    """
+
+    def __init__(
+        self, gather_scatter: GatherScatter, kinds: ElementKinds, factors: Array, shift: float
+    ) -> None:
+        self._shared, self._kinds, self.n = gather_scatter, kinds, gather_scatter.shape[-1]
+        self._order = np.concatenate([gather_scatter.boundary_elements, gather_scatter.interior_elements])
+        self._derivative = np.ascontiguousarray(gll_derivative(self.n))
+        self._factors = self._in_blocks(factors)
+        # Together, so that they fill the huge pages that NumPy asks for from 4 MiB on.
+        self.x, self.r, self.p, self.w = aligned_zeros((4, *gather_scatter.shape), np.float64, HUGE_PAGE)
+        self._constants = np.array([0.0, 0.0, shift])  # alpha and beta of the iteration before
+        self.steps = HostStepLengths(gather_scatter.comm, self._constants)
+        self._sums = np.zeros(SUMS)
+        self._passes = in_turn_per_node(gather_scatter.comm, self._compiled)
+
+    def _in_blocks(self, factors: Array) -> Array:
+        """Return factors [E, blocks, 6, lanes], zeros beyond the last point."""
+        blocks, lanes = blocks_of(self.n**3)
+        padded = np.zeros((len(factors), 6, blocks * lanes))
+        padded[..., : self.n**3] = factors
+        result = aligned_zeros((len(self._order), blocks, 6, lanes), np.float64, HUGE_PAGE)
+        result[...] = padded.reshape(len(factors), 6, blocks, lanes).transpose(0, 2, 1, 3)
+        return result
+
+    def _compiled(self) -> tuple[Any, Any]:
+        compile_kernels(specialise([shared_squares]))
+        passes: tuple[Any, Any] = make_passes(self.n, max(1, BLOCK_POINTS // self.n**3))
+        return passes
+
+    def start(self, b: Array, iterations: int) -> None:
+        """Prepare a solve with the right-hand side b [E, n, n, n], 0 at constrained points: x, p, w = 0, r = b."""
+        self.steps.reset(iterations)
+        self.x.fill(0.0)
+        self.p.fill(0.0)
+        self.w.fill(0.0)
+        self.r[...] = b
+
+    def solution(self) -> Array:
+        """Return x [E, n, n, n]."""
+        return np.asarray(self.x)
+
+    def iterate(self) -> Array:
+        """Make the pass of one iteration and exchange w; return this rank's sums. Messages to neighbours."""
+        inner, shared = self._shared.boundary_elements.size, self._shared.plan.shared
+        self._sums.fill(0.0)
+        self._pass(0, inner)
+        self._shared.start(self.w)
+        self._pass(inner, self._order.size)
+        self._shared.finish(self.w, local=False)
+        self._sums[3] += shared_squares(shared.starts, shared.places, shared.source_starts, self.w)
+        return self._sums
+
+    def _pass(self, first: int, end: int) -> None:
+        """Compute the elements at first ... end of the order."""
+        geometry = *self._kinds, self._constants, self._factors, self._derivative
+        fields = self.x, self.r, self.p, self.w
+        self._passes[0](self._order, first, end, *geometry, *self._shared.local_lists, *fields, self._sums)
+
+    def update(self) -> Array:
+        """Update x and r alone, after the last iteration; return r.c.r and zeros."""
+        self._sums.fill(0.0)
+        self._sums[0] = self._passes[1](*self._kinds, self._constants, self.x, self.r, self.p, self.w)
+        return self._sums
+
+    def bytes_per_iteration(self) -> float:
+        """Return the counted bytes to and from memory of an iteration on this rank."""
+        return 8.0 * WORDS * self.x.size
+
+    def free(self) -> None:
+        """Free what MPI holds, of the gather-scatter; the object is of no use afterwards."""
+        self._shared.free()
 
 
 @intrinsic(prefer_literal=True)
@@ -59,7 +183,7 @@ def _with_starts(*arrays: str) -> list[str]:
 def advance(typing, count, constants, weight, weight_start, x, x_start, r, r_start, p, p_start, w, w_start):
     """x += alpha p; r -= alpha w, 0 where weight is 0; p = r + beta p; return the sum of weight r r.
 
-    constants: beta, the shift of the operator, alpha.
+    constants: alpha, beta, the shift of the operator.
     """
     if literal(count) is None:
         return None
@@ -67,7 +191,7 @@ def advance(typing, count, constants, weight, weight_start, x, x_start, r, r_sta
     def codegen(context, builder, signature, args):
         names = ("count", "constants", *_with_starts("weight", "x", "r", "p", "w"))
         loop = PointLoop(context, builder, signature, args, names, p.dtype)
-        beta, alpha = loop.splat("constants", 0), loop.splat("constants", 2)
+        alpha, beta = loop.splat("constants", 0), loop.splat("constants", 1)
         minus, zero = -alpha, loop.lanes.constant(0.0)
         loop.start_sum()
 
@@ -122,14 +246,14 @@ def apply_blocks(typing, count, factors, factors_start, u_r, u_s, u_t, u_t_start
 
 @intrinsic(prefer_literal=True)
 def shift_and_sum(typing, count, constants, weight, weight_start, r, r_start, p, p_start, w, w_start):
-    """w += constants[1] weight p; return (p.w, r.w, w.w), the last over points whose weight is 1: without copies."""
+    """w += constants[2] weight p; return (p.w, r.w, w.w), the last over points whose weight is 1: without copies."""
     if literal(count) is None:
         return None
 
     def codegen(context, builder, signature, args):
         names = ("count", "constants", *_with_starts("weight", "r", "p", "w"))
         loop = PointLoop(context, builder, signature, args, names, p.dtype)
-        shift, zero, one = loop.splat("constants", 1), loop.lanes.constant(0.0), loop.lanes.constant(1.0)
+        shift, zero, one = loop.splat("constants", 2), loop.lanes.constant(0.0), loop.lanes.constant(1.0)
         loop.start_sum(3)
 
         def body():
@@ -162,7 +286,7 @@ def make_passes(n: int, block: int) -> Any:
     update(patterns, weights, constants, x, r, p, w) -> r.c.r: x and r as in `iterate`; p is of no use afterwards.
 
     order, patterns: int64 [E]; weights [number of patterns, n, n, n]: inverse multiplicity, 0 on the boundary, few
-    enough to stay in cache; constants: beta, the shift of the operator, alpha; factors [E, blocks, 6, lanes]
+    enough to stay in cache; constants: alpha, beta, the shift of the operator; factors [E, blocks, 6, lanes]
     (`blocks_of`); x, r, p, w [E, n, n, n], all float64; lists: as GatherScatter.local_lists, without points of the
     boundary.
     """
