@@ -10,11 +10,11 @@ from gray_scott_peers import Fields
 from gray_scott_sweep import NOISE, STREAM_BYTES, Settings
 from harness.table import Row
 from harness.timing import interleave
-from ridgeline.bench.memory.stream import StreamArrays
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo_pack import HostPacker
 from ridgeline.blocks.halo_plan import HaloPlan
 from ridgeline.jit import vector
+from ridgeline.limits.stream import StreamArrays
 from ridgeline.runtime.aligned import CACHE_LINE
 
 GRIDS = {"z": (2, 1, 1), "y": (1, 2, 1), "x": (1, 1, 2)}

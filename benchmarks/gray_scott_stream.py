@@ -10,7 +10,7 @@ from gray_scott_sweep import STREAM_BYTES, Settings
 from harness.c_library import CUnavailable, load
 from harness.table import Row
 from harness.timing import interleave
-from ridgeline.bench.memory.stream import KERNELS, StreamArrays
+from ridgeline.limits.stream import KERNELS, StreamArrays
 
 _NO_MEMCPY = "-fno-tree-loop-distribute-patterns"
 

@@ -12,7 +12,7 @@ from gray_scott_peers import Y_BLOCKS, Fields, c_plain, c_plain_noise, c_tuned, 
 from harness.c_library import CUnavailable
 from harness.table import Row
 from harness.timing import Timings, interleave
-from ridgeline.bench.memory.stream import KERNELS, StreamArrays
+from ridgeline.limits.stream import KERNELS, StreamArrays
 
 STEPS = (2, 3, 4)  # of temporally blocked sweeps that are tried
 NOISE = 0.01

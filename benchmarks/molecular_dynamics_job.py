@@ -121,7 +121,7 @@ def measure(
 def main() -> None:
     from mpi4py import MPI
 
-    from ridgeline.bench.memory.peak import measure_peak_here
+    from ridgeline.limits.peak import measure_peak_here
 
     comm, settings = MPI.COMM_WORLD, json.loads(sys.argv[1])
     said: dict[str, Any] = {"peak": measure_peak_here()}

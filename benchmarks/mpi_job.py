@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ridgeline.bench.language.languages import find_languages, with_persistent
 from ridgeline.bench.language.loops import Loops
 from ridgeline.bench.language.pingpong import verify
-from ridgeline.bench.payload import check, content
+from ridgeline.parallel.payload import check, content
 
 
 def rounds(comm: MPI.Comm, loops: list[Loops], seconds: float, run) -> dict[str, list[float]]:

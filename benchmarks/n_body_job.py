@@ -56,7 +56,7 @@ def timed(model: "Model", comm: "MPI.Comm", steps: int) -> float:
 def main() -> None:
     from mpi4py import MPI
 
-    from ridgeline.bench.memory.peak import measure_peak_here
+    from ridgeline.limits.peak import measure_peak_here
 
     comm, settings = MPI.COMM_WORLD, json.loads(sys.argv[1])
     peak, steps = measure_peak_here(), settings["steps"]

@@ -74,8 +74,8 @@ def limits() -> Iterator[Row]:
 
     from gray_scott_sweep import STREAM_BYTES
     from harness.timing import interleave
-    from ridgeline.bench.memory.peak import measure_peak_here
-    from ridgeline.bench.memory.stream import KERNELS, StreamArrays
+    from ridgeline.limits.peak import measure_peak_here
+    from ridgeline.limits.stream import KERNELS, StreamArrays
 
     for threads in range(1, RANKS + 1):
         numba.set_num_threads(threads)

@@ -212,9 +212,9 @@ def make_peak(dtype: str) -> tuple[Callable[[], object], int]:
 
 def stiffness(settings: Settings) -> Iterator[Row]:
     """The stiffness operator with six factors over min(peak, STREAM x intensity), elements in memory."""
-    from ridgeline.bench.memory.stream import KERNELS, StreamArrays
     from ridgeline.elements.helmholtz import make_helmholtz
     from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
+    from ridgeline.limits.stream import KERNELS, StreamArrays
 
     for dtype in settings.dtypes:
         item = np.dtype(dtype).itemsize

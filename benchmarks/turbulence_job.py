@@ -175,7 +175,7 @@ class Job:
 
 def stream_triad(comm: "MPI.Comm", dtype: str) -> float:
     """Return the best rate of STREAM's triad in B/s, all ranks at once, ordinary or streaming stores."""
-    from ridgeline.bench.memory.stream import StreamArrays
+    from ridgeline.limits.stream import StreamArrays
 
     arrays = StreamArrays(STREAM_BYTES, 1, dtype)
     best = 0.0

@@ -6,7 +6,7 @@ import pytest
 from ridgeline.bench.congestion.background import PATTERNS, SIZE, GetIncastTraffic, PutIncastTraffic
 from ridgeline.bench.congestion.network_tests import TESTS, Allreduces, RandomRing
 from ridgeline.bench.exposed_memory import ExposedMemory
-from ridgeline.bench.payload import Buffer
+from ridgeline.parallel.payload import Buffer
 from ridgeline.runtime.errors import VerificationError
 
 RECEIVERS = {  # whether rank r of n gets data

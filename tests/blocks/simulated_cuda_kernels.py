@@ -5,21 +5,13 @@ import math
 import numba
 import numpy as np
 import pytest
-from mpi4py import MPI
 from numba import cuda
 from numba.extending import intrinsic
 
-from ridgeline.bench.memory import cuda_copy, cuda_peak
-from ridgeline.bench.memory.declaration import PeakOptions, StreamOptions
-from ridgeline.bench.memory.device_copy import measure_device_copy
-from ridgeline.bench.memory.device_peak import SIMULATED_ROUNDS, DeviceMultiplyAdds
-from ridgeline.bench.memory.peak import measure_peak
-from ridgeline.bench.memory.stream_result import measure_rates
 from ridgeline.blocks import cuda_pack, pack
 from ridgeline.jit.cuda_device import SIMULATED, fma, wide_product
 from ridgeline.jit.cuda_random import SCALE, device_key, philox_words, significant_bits, unscaled_uniform
 from ridgeline.jit.random import PHILOX_7, PHILOX_10, uniform_reference
-from ridgeline.runtime.errors import VerificationError
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
 
@@ -102,39 +94,6 @@ def test_boxes_are_copied_as_on_the_cpu(dtype) -> None:
     cuda_pack.copy_boxes[grid, block](cuda.to_device(source), found, cuda.to_device(table))
     np.testing.assert_array_equal(found.copy_to_host(), expected)
     assert np.count_nonzero(expected) == 2 * 3 * 4 + 4 * 5 + 4 * 9
-
-
-@pytest.mark.parametrize("n", [1, 31, 32, 33, 100])
-def test_copy_takes_every_item(n) -> None:
-    source, target = cuda.to_device(np.arange(1.0, n + 1)), cuda.to_device(np.zeros(n + 1))
-    cuda_copy.copy[cuda_copy.grid_of(n), cuda_copy.THREADS](source, target)
-    np.testing.assert_array_equal(target.copy_to_host(), [*range(1, n + 1), 0])
-
-
-def test_copy_bandwidth_is_a_number() -> None:
-    assert 0 < measure_device_copy() < math.inf
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_multiply_adds_count_their_steps(dtype) -> None:
-    work = DeviceMultiplyAdds(dtype)
-    work.check()
-    steps = SIMULATED_ROUNDS * cuda_peak.UNROLL
-    sums = work._out.copy_to_host()
-    assert sums[1] == sum(1 + chain + steps for chain in range(cuda_peak.CHAINS))
-    assert work.operations == 2 * cuda_peak.CHAINS * steps * sums.size
-    work._out[0] = sums[0] + 1
-    with pytest.raises(VerificationError, match=f"1 of {sums.size} threads of the GPU"):
-        work.check()
-
-
-def test_stream_and_peak_of_a_gpu() -> None:
-    rates = measure_rates(MPI.COMM_SELF, StreamOptions(), memory="cuda-staged")
-    assert [row["kernel"] for row in rates.rows] == ["copy"]
-    found = measure_peak(
-        MPI.COMM_SELF, PeakOptions(dtype="float64", seconds=1e-3, repeats=2), memory="cuda-staged"
-    )
-    assert 0 < found.rows[0]["least"] <= found.rows[0]["total"]
 
 
 def test_wide_product_keeps_all_bits() -> None:

@@ -9,8 +9,6 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated
-from ridgeline.bench.memory.cuda_copy import copy
-from ridgeline.bench.memory.cuda_peak import multiply_add
 from ridgeline.blocks.cuda_pack import copy_boxes
 from ridgeline.models.gray_scott.device.scan_cuda import count_nonfinite
 
@@ -21,8 +19,6 @@ pytestmark = pytest.mark.gpu
 def test_kernels_spill_nothing(real) -> None:
     fields, three = real[::1], types.UniTuple(types.int64, 3)
     compile_without_spills(copy_boxes, (fields, fields, types.uint64[:, ::1]))
-    compile_without_spills(copy, (fields, fields))
-    compile_without_spills(multiply_add, (fields, real, real, types.int64, fields))
     compile_without_spills(count_nonfinite, (fields, three, three, types.int64[::1]))
 
 

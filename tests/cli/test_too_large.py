@@ -41,7 +41,7 @@ def test_check_warns_of_the_same(ridgeline):
 def test_a_run_without_memory_for_stream_keeps_its_report(ridgeline):
     # The last thing of a run: arrays that nobody can have.
     program = (
-        "from ridgeline.bench.memory import stream\n"
+        "from ridgeline.limits import stream\n"
         "plain = stream.StreamArrays.__init__\n"
         "def starved(self, n_bytes, *arguments):\n"
         "    from mpi4py import MPI\n"

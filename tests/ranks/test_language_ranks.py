@@ -19,7 +19,7 @@ from ridgeline.bench.language.languages import (
     with_persistent,
 )
 from ridgeline.bench.language.loops import RingWork
-from ridgeline.bench.payload import check, content
+from ridgeline.parallel.payload import check, content
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 QUICK = ("C", "mpi4py")

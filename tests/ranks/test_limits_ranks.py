@@ -3,8 +3,8 @@
 import json
 
 from decay_model import Decay, decay_case, run
-from ridgeline.bench.memory import cache_bandwidth
-from ridgeline.bench.memory.cache_bandwidth import measure_caches
+from ridgeline.limits import caches, messages
+from ridgeline.limits.caches import measure_caches
 from ridgeline.runtime.context import Context
 from ridgeline.simulation import limits, remembered
 from ridgeline.simulation.meters import Meters
@@ -57,25 +57,24 @@ def test_limits_are_the_same_on_all_ranks_and_come_from_the_cache_the_second_tim
 def test_the_rate_of_messages_counts_all_ranks(comm, monkeypatch):
     if comm.size == 1:
         return
-    asked = {}
+    half, asked = comm.size // 2, []
 
-    def measure(comm, options, memory):
-        asked.update(pairs=options.pairs, sizes=options.sizes, memory=memory)
-        return type("Found", (), {"rows": [{"bandwidth": 8.0 * options.pairs}]})
+    def times(comm, pairs, rounds, memory, loop, window):
+        asked.append((pairs, rounds, memory, loop, window))
+        return [[16 * 50 * 100 / 4.0]] * len(pairs)  # 4 B/s each way
 
-    monkeypatch.setattr(limits, "measure_bibandwidth", measure)
+    monkeypatch.setattr(messages, "time_pairs", times)
     assert limits._network(Context(comm), 100) == {"rate": 4.0 * comm.size}
-    assert asked == {"pairs": comm.size // 2, "sizes": (100, 100), "memory": "host"}
+    pairs = [(rank, rank + half) for rank in range(half)]
+    assert asked == [(pairs, [(100, 50, 1)], "host", "both ways", 16)]
 
 
 def test_caches_of_a_node_are_shared_by_its_ranks(comm, monkeypatch):
     MiB = 2**20
     levels = {1: {"0": 2**15}, 2: {f"{comm.rank}": MiB}, 3: {"all": 4 * MiB}}
-    monkeypatch.setattr(cache_bandwidth, "caches_by_level", lambda cpus: levels)
+    monkeypatch.setattr(caches, "caches_by_level", lambda cpus: levels)
     sizes = []
-    monkeypatch.setattr(
-        cache_bandwidth, "_best_rate", lambda comm, n_bytes, *rest: sizes.append(n_bytes) or 7.0
-    )
+    monkeypatch.setattr(caches, "_best_rate", lambda comm, n_bytes, *rest: sizes.append(n_bytes) or 7.0)
     found = measure_caches(comm, 1, "float64")
     assert [(cache.level, cache.capacity, cache.rate) for cache in found] == [
         (2, comm.size * MiB, 7.0),

@@ -9,8 +9,8 @@ import pytest
 from ridgeline.bench.machine import measure
 from ridgeline.bench.machine.declaration import MachineFileOptions
 from ridgeline.bench.machine.measure import half_width, measure_machine, write_file
-from ridgeline.bench.memory.cache_bandwidth import CacheRate
 from ridgeline.config.machine_file import read_machine_file
+from ridgeline.limits.caches import CacheRate
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.progress import silent
 

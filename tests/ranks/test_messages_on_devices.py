@@ -23,7 +23,7 @@ from ridgeline.bench.congestion.background import ONE_SIDED, PATTERNS
 from ridgeline.bench.one_sided.declaration import OPERATIONS
 from ridgeline.bench.pairs.pair_matrix import PairPlan, measure_pairs
 from ridgeline.bench.pairs.pairing import tournament
-from ridgeline.bench.payload import Buffer
+from ridgeline.parallel.payload import Buffer
 from ridgeline.runtime.errors import ConfigError, DeviceError, VerificationError
 
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}

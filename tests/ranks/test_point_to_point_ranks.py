@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from bench_tools import measure, options_for
-from ridgeline.bench.pairs import message_loops, pair_matrix, point_to_point
+from ridgeline.bench.pairs import pair_matrix
 from ridgeline.bench.pairs.pair_matrix import PairPlan, measure_all_pairs, measure_pairs
 from ridgeline.bench.pairs.pairing import tournament
+from ridgeline.limits import messages
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
@@ -123,7 +124,7 @@ def flip(buffer, size):
 @pytest.mark.parametrize("loop", ["ping_pong", "windowed", "both_ways"])
 def test_damage_inside_a_loop_is_found_on_all_ranks(pairs, monkeypatch, loop):
     """One bit that changes in the timed loop, on the last rank of the pair."""
-    comm, run = pairs, getattr(point_to_point, loop)
+    comm, run = pairs, getattr(messages, loop)
 
     def damaged(comm_, partner, first, *rest):
         size = rest[2] if loop == "both_ways" else rest[1]
@@ -138,14 +139,14 @@ def test_damage_inside_a_loop_is_found_on_all_ranks(pairs, monkeypatch, loop):
             flip(arguments[3], arguments[4])
         return seconds
 
-    monkeypatch.setattr(point_to_point, loop, damaged_window if loop == "windowed" else damaged)
+    monkeypatch.setattr(messages, loop, damaged_window if loop == "windowed" else damaged)
     name = {"ping_pong": "latency", "windowed": "bandwidth", "both_ways": "bibandwidth"}[loop]
     with pytest.raises(VerificationError, match="1 of them wrong, the first at byte 15"):
         ALL[name](comm, sizes=(1, 64), iterations=2, warm_up=0)
 
 
 def test_damaged_message_names_sender_and_receiver(pairs, monkeypatch):
-    comm, true = pairs, message_loops.content
+    comm, true = pairs, messages.content
 
     def damaged(n_bytes, source, target, sequence=0):
         data = true(n_bytes, source, target, sequence)
@@ -153,7 +154,7 @@ def test_damaged_message_names_sender_and_receiver(pairs, monkeypatch):
             data[3] ^= 64
         return data
 
-    monkeypatch.setattr(message_loops, "content", damaged)
+    monkeypatch.setattr(messages, "content", damaged)
     with pytest.raises(VerificationError, match="received 4 B from rank 0, 1 of them wrong"):
         ALL["latency"](comm, sizes=(1, 4), iterations=1, warm_up=0)
     with pytest.raises(VerificationError, match="from rank 0"):

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ridgeline.bench.memory import stream
-from ridgeline.bench.memory.stream import measure_stream
+from ridgeline.limits import stream
+from ridgeline.limits.stream import measure_stream
 from ridgeline.runtime.errors import ConfigError
 
 MiB = 2**20

@@ -6,8 +6,8 @@ import numpy as np
 from mpi4py import MPI
 from ridgeline.bench.ring.declaration import RingOptions
 
-from ridgeline.bench.payload import check, content
 from ridgeline.bench.result import MICROSECONDS, SIZE, Plot, Result
+from ridgeline.parallel.payload import check, content
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.progress import Phases
 

@@ -83,7 +83,7 @@ class Benchmark:
     def measure(self, comm: Comm, options: BenchmarkOptions, **offers: Any) -> Result:
         """Measure: call the function with comm, options, and those of `offers` that are parameters of it.
 
-        offers: memory (a `bench.payload.Memory`), progress (a `runtime.progress.Phases`). Collective over comm.
+        offers: memory (a `parallel.payload.Memory`), progress (a `runtime.progress.Phases`). Collective over comm.
         """
         function = self.find(self.function)
         parameters = signature(function).parameters

@@ -96,8 +96,8 @@ def _build_on_node(
     comm: MPI.Comm, source: Path, mpi: bool, optional: Sequence[tuple[str, ...]]
 ) -> tuple[Path | None, str]:
     """Build on one rank of each node while the others sleep. Collective."""
-    from ridgeline.bench.sleeping_wait import sleeping_barrier
     from ridgeline.parallel.communicator import node_communicator
+    from ridgeline.parallel.sleeping_wait import sleeping_barrier
 
     with node_communicator(comm) as node:
         built = _build(source, mpi, optional) if node.rank == 0 else None

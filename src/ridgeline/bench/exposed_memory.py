@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.payload import Buffer, Memory
+from ridgeline.parallel.payload import Buffer, Memory
 from ridgeline.runtime.errors import VerificationError
 
 

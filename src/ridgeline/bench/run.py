@@ -85,7 +85,7 @@ def _memory(comm: MPI.Comm, options: BenchmarkOptions) -> dict[str, Any]:
     device = getattr(options, "device", None)
     if device is None:
         return {}
-    from ridgeline.bench.payload import memory_for
+    from ridgeline.parallel.payload import memory_for
 
     return {"memory": memory_for(comm, device)}
 

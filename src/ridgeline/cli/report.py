@@ -31,6 +31,17 @@ def report(
             raise ConfigError("--verbose has no effect on two reports; leave it out")
         compare_reports(file, other)
         return
-    from ridgeline.simulation.stored_report import show_report
+    from rich.errors import ConsoleError
 
-    show_report(file, verbose)
+    from ridgeline.bench.result import Result, make_table
+    from ridgeline.io.stored_reports import damage_errors, is_run, read_report
+    from ridgeline.runtime.console import plain_console
+    from ridgeline.simulation.print_report import print_report
+
+    content = read_report(file)
+    console = plain_console(soft_wrap=True)
+    with damage_errors(file, ConsoleError):
+        if is_run(content):
+            print_report(content, console, verbose)
+        else:
+            console.print(make_table(Result.from_dict(content)), soft_wrap=False)

@@ -1,1 +1,1 @@
-"""What speeds are divided by: measured limits, and what computing and sending cost on a machine."""
+"""What every speed is divided by: STREAM, caches, peak, messages; and what work costs on a machine of a file."""

@@ -84,7 +84,7 @@ def _problems_on_devices(case: AnyCase, plan: Estimate, n_ranks: int) -> list[st
 def _bandwidth(case: AnyCase, workers: int) -> tuple[str, float] | None:
     """Measure the memory bandwidth that bounds a step here; return its name and B/s, None if it cannot be had."""
     if case.run.device == "cpu":
-        from ridgeline.bench.memory.stream import measure_stream
+        from ridgeline.limits.stream import measure_stream
 
         try:
             return "this machine's memory bandwidth", measure_stream(None, workers).best
@@ -98,7 +98,7 @@ def _bandwidth(case: AnyCase, workers: int) -> tuple[str, float] | None:
     try:
         describe_devices()
         with explained():
-            from ridgeline.bench.memory.device_copy import measure_device_copy
+            from ridgeline.limits.device.copy_cuda import measure_device_copy
 
             return "the copy bandwidth of this machine's GPU", measure_device_copy()
     except DeviceError:  # of which the warnings tell

@@ -12,15 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ridgeline.bench.memory.cache_bandwidth import measure_caches
-from ridgeline.bench.memory.declaration import PeakOptions
-from ridgeline.bench.memory.peak import measure_peak
-from ridgeline.bench.memory.stream import measure_stream
-from ridgeline.bench.pairs.declaration import WindowOptions
-from ridgeline.bench.pairs.point_to_point import measure_bibandwidth
-from ridgeline.bench.payload import memory_for
-from ridgeline.bench.repetitions import MAX_SIZE
+from ridgeline.limits.caches import measure_caches
+from ridgeline.limits.messages import measure_message_bandwidth
+from ridgeline.limits.peak import best_total, measure_peak_rates
+from ridgeline.limits.stream import measure_stream
 from ridgeline.parallel.layout import place_on_node
+from ridgeline.parallel.payload import memory_for
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import RidgelineError
@@ -34,9 +31,7 @@ log = logging.getLogger(__name__)
 _SHORT_RUN = 1.0  # seconds, for which STREAM runs otherwise
 _SHORT_REPEATS = 3
 _PEAK_SECONDS, _PEAK_REPEATS = 0.03, 3
-_WINDOW = 16  # messages in flight
-_MOST_MOVED = 64 * 2**20  # bytes each way between two ranks
-_MOST_WINDOWS = 50
+_LARGEST_MESSAGE = 4 * 2**20  # bytes
 
 
 def measure_limits(
@@ -84,7 +79,7 @@ def measure_limits(
 def _bandwidth(context: Context, repeats: int | None) -> dict[str, Any]:
     if context.device == "cpu":
         return measure_stream(context.comm, context.threads, repeats=repeats).to_dict()
-    from ridgeline.bench.memory.device_copy import measure_device_copy
+    from ridgeline.limits.device.copy_cuda import measure_device_copy
 
     with together(context.comm):
         mine = measure_device_copy()
@@ -121,16 +116,17 @@ def _further(context: Context, message: int, since: Reading | None, fresh: bool)
             for level in sorted(name.removeprefix("rate ") for name in rates if name.startswith("rate "))
         ]
     if comm.size > 1 and message:
-        message = min(message, MAX_SIZE)
+        message = min(message, _LARGEST_MESSAGE)
         rate = take("network", lambda: _network(context, message), message=message)
         found["network"] = {"message": message, "rate": rate["rate"]}
     return found
 
 
 def _peak(context: Context) -> Rates:
-    options = PeakOptions(threads=context.threads, seconds=_PEAK_SECONDS, repeats=_PEAK_REPEATS)
-    result = measure_peak(context.comm, options, "host" if context.device == "cpu" else "cuda")
-    return {row["dtype"]: row["total"] for row in result.rows}
+    found = measure_peak_rates(
+        context.comm, context.threads, _PEAK_SECONDS, _PEAK_REPEATS, device=context.device
+    )
+    return {dtype: best_total(rates) for dtype, rates in found.items()}
 
 
 def _caches(context: Context) -> Rates:
@@ -141,11 +137,5 @@ def _caches(context: Context) -> Rates:
 
 
 def _network(context: Context, message: int) -> Rates:
-    """Return the B/s that all ranks send while all pairs of them send to each other at the same time. Collective."""
-    comm = context.comm
-    windows = max(1, min(_MOST_WINDOWS, _MOST_MOVED // (_WINDOW * message)))
-    options = WindowOptions(
-        sizes=(message, message), iterations=windows, warm_up=1, pairs=comm.size // 2, window=_WINDOW
-    )
-    result = measure_bibandwidth(comm, options, memory_for(comm, context.device))
-    return {"rate": result.rows[0]["bandwidth"] * comm.size / (2 * (comm.size // 2))}
+    memory = memory_for(context.comm, context.device)
+    return {"rate": measure_message_bandwidth(context.comm, message, memory)}

@@ -68,7 +68,7 @@ class Simulation:
     ) -> None:
         run = case.settings.run
         self._communicator = join_from_python(run.threads)
-        from ridgeline.bench.numba_threads import numba_threads
+        from ridgeline.jit.numba_threads import numba_threads
         from ridgeline.runtime.blas import blas_threads
         from ridgeline.runtime.context import Context
         from ridgeline.simulation.job import CaseRun, RunCaller

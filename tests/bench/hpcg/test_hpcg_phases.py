@@ -10,7 +10,7 @@ from ridgeline.bench.hpcg.geometry import make_geometry
 from ridgeline.bench.hpcg.phases import HpcgRun
 from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
-from ridgeline.bench.memory.stream import StreamLimits, StreamRates
+from ridgeline.limits.stream import StreamLimits, StreamRates
 from ridgeline.runtime.errors import ConfigError
 
 COMM = MPI.COMM_SELF

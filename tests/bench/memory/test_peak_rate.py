@@ -1,4 +1,4 @@
-"""The peak rate of one process: its formula, its check, its refusals."""
+"""The peak rate as a benchmark: its figures, its refusals; and the rows of STREAM."""
 
 import numpy as np
 import pytest
@@ -6,45 +6,14 @@ from mpi4py import MPI
 
 from bench_tools import measure
 from ridgeline.bench.memory import peak
-from ridgeline.bench.memory.peak import MultiplyAdds, measure_peak_here
-from ridgeline.bench.memory.stream import StreamLimits, StreamRates
 from ridgeline.bench.memory.stream_result import to_result
-from ridgeline.runtime.errors import ConfigError, VerificationError
-
-
-class Clock:
-    """A clock that shows one second more at every look."""
-
-    now = -1.0
-
-    def perf_counter(self):
-        self.now += 1
-        return self.now
-
-
-def test_rate_of_calls():
-    assert peak.rate(1000, 3, 2.0) == 1500.0
-
-
-def test_operations_over_the_time_of_all_calls(monkeypatch):
-    monkeypatch.setattr(peak, "time", Clock())
-    found = measure_peak_here(2.0, np.float32)
-    # Looks at 0 (start), after the first call at 1, after the second at 2 (over), at the end 3.
-    assert found == 2 * MultiplyAdds(np.float32, 1).operations / 3
+from ridgeline.limits.stream import StreamLimits, StreamRates
+from ridgeline.runtime.errors import ConfigError
 
 
 def test_best_repeat_and_sum_of_ranks(monkeypatch):
     rates = np.array([[1.0, 4.0, 2.0], [3.0, 2.0, 5.0]])  # [rank, repeat]
     assert peak._figures(rates) == {"least": 4.0, "mean": 4.5, "most": 5.0, "total": 7.0, "slowest_rank": 0}
-
-
-def test_wrong_result_is_found():
-    work = MultiplyAdds(np.float64, 1, steps=10)
-    work.run()
-    work.check()
-    work._out[0, 7] += 1
-    with pytest.raises(VerificationError, match=r"1 of \d+ chains of 10 multiply-adds"):
-        work.check()
 
 
 def test_both_dtypes_on_one_rank():

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ridgeline.bench.pairs.message_loops import bandwidth, message_rate, one_way, ping_pong
 from ridgeline.bench.pairs.point_to_point import choose_pairs
-from ridgeline.bench.payload import Buffer
+from ridgeline.limits.messages import bandwidth, message_rate, one_way, ping_pong
 from ridgeline.parallel.layout import Layout
+from ridgeline.parallel.payload import Buffer
 from ridgeline.runtime.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.payload import Buffer, Memory, content
+from ridgeline.parallel.payload import Buffer, Memory, content
 from ridgeline.runtime.errors import VerificationError
 
 if TYPE_CHECKING:

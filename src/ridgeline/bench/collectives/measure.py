@@ -21,14 +21,14 @@ from ridgeline.bench.collectives.declaration import CollectiveOptions, Placement
 from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.bench.repetitions import MAX_COLLECTIVE_SIZE, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
-from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.parallel.reduce import together
+from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
-    from ridgeline.bench.payload import Memory
+    from ridgeline.parallel.payload import Memory
 
 _MEMORY_SHARE = 0.5  # of a node's free memory that messages may take
 _WARM_UP_SHARE = 0.1  # of the seconds of a size

@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from ridgeline.bench.exposed_memory import ExposedMemory
-from ridgeline.bench.payload import Buffer, Memory, check, content
+from ridgeline.parallel.payload import Buffer, Memory, check, content
 from ridgeline.runtime.errors import VerificationError
 
 SIZE = 4096  # bytes

@@ -22,11 +22,11 @@ from ridgeline.bench.congestion.figures import COLUMNS, NetworkSummary, make_row
 from ridgeline.bench.congestion.network_tests import TESTS
 from ridgeline.bench.congestion.roles import CongestionRoles, assign_roles, find_units
 from ridgeline.bench.congestion.tester import Tester
-from ridgeline.bench.payload import Memory
 from ridgeline.bench.result import Plot, Result
-from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.parallel.layout import Layout
+from ridgeline.parallel.payload import Memory
 from ridgeline.parallel.reduce import raise_together
+from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import VerificationError
 from ridgeline.runtime.progress import Phases, silent
 

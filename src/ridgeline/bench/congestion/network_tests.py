@@ -12,7 +12,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.congestion.impact import ring_bandwidth, ring_latency
-from ridgeline.bench.payload import Buffer, Memory, check, content
+from ridgeline.parallel.payload import Buffer, Memory, check, content
 from ridgeline.runtime.errors import VerificationError
 
 Times = NDArray[np.float64]

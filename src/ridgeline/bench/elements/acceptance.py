@@ -30,12 +30,12 @@ from mpi4py import MPI
 from ridgeline.bench.elements.declaration import AcceptanceOptions
 from ridgeline.bench.elements.nekbone import brick
 from ridgeline.bench.elements.tensor_probe import make_gradient_probe
-from ridgeline.bench.memory.stream import StreamArrays, compile_stream, last_level_caches
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.quadrature import gll_derivative
+from ridgeline.limits.stream import StreamArrays, compile_stream, last_level_caches
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.runtime.machine import own_cpus

@@ -35,8 +35,8 @@ from ridgeline.runtime.errors import DeviceError
 from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
-    from ridgeline.bench.payload import Memory
     from ridgeline.elements.device.one_pass_cuda import CudaOnePassStiffness
+    from ridgeline.parallel.payload import Memory
     from ridgeline.runtime.devices import DeviceInfo
 
 Array = NDArray[np.float64]

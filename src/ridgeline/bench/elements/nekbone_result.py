@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.bench.elements.declaration import NekboneOptions
 from ridgeline.bench.elements.nekbone import NekboneFigures, run_nekbone
-from ridgeline.bench.memory.stream import StreamLimits, measure_stream
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.elements.one_pass import WORDS
+from ridgeline.limits.stream import StreamLimits, measure_stream
 from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.bench.payload import Memory
+    from ridgeline.parallel.payload import Memory
 
 _MFLOPS = 1e6
 COLUMNS = (
@@ -71,7 +71,7 @@ def measure_nekbone(
 
 
 def _measure_copies(comm: MPI.Comm) -> DeviceCopies:
-    from ridgeline.bench.memory.device_copy import measure_device_copy  # numba-cuda is only needed here
+    from ridgeline.limits.device.copy_cuda import measure_device_copy  # numba-cuda is only needed here
 
     comm.Barrier()
     return DeviceCopies(comm.allgather(measure_device_copy()))

@@ -18,8 +18,8 @@ from ridgeline.bench.graph500.output import (
 )
 from ridgeline.bench.graph500.run import Graph500Run, compile_graph500, predict_seconds
 from ridgeline.bench.graph500.sizes import require_scale
-from ridgeline.bench.numba_threads import check_threads, numba_threads
 from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.jit.numba_threads import check_threads, numba_threads
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.progress import Phases, silent

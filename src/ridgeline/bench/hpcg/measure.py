@@ -13,11 +13,11 @@ from ridgeline.bench.hpcg.record import HpcgRecord
 from ridgeline.bench.hpcg.report import make_report, report_text, to_dict
 from ridgeline.bench.hpcg.settings import HpcgSettings, check_output, choose_settings
 from ridgeline.bench.hpcg.traffic import bytes_per_iteration
-from ridgeline.bench.memory.stream import StreamLimits, measure_stream
 from ridgeline.bench.node_memory import require_memory
-from ridgeline.bench.numba_threads import check_threads
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.jit.kernel import compile_kernels
+from ridgeline.jit.numba_threads import check_threads
+from ridgeline.limits.stream import StreamLimits, measure_stream
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.reduce import decide, together

@@ -14,8 +14,8 @@ from ridgeline.bench.hpcg.implementation import CGResult
 from ridgeline.bench.hpcg.multigrid import MultigridLevel
 from ridgeline.bench.hpcg.optimise import optimise
 from ridgeline.bench.hpcg.problem import HpcgLevel
-from ridgeline.bench.numba_threads import check_threads, numba_threads
 from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.jit.numba_threads import check_threads, numba_threads
 from ridgeline.runtime.regions import Regions
 from ridgeline.sparse import levels, runs, select
 from ridgeline.sparse.halo import HaloVector

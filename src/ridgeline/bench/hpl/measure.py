@@ -19,11 +19,11 @@ from ridgeline.bench.hpl.result_lines import HplOutcome, output_lines
 from ridgeline.bench.hpl.sizes import require_time
 from ridgeline.bench.hpl.solve import solve_system
 from ridgeline.bench.hpl.who_multiplies import who_multiplies
-from ridgeline.bench.numba_threads import check_threads
-from ridgeline.bench.payload import Memory
 from ridgeline.bench.result import Result
 from ridgeline.io.previous import check_file
+from ridgeline.jit.numba_threads import check_threads
 from ridgeline.parallel.layout import find_layout
+from ridgeline.parallel.payload import Memory
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.progress import Phases
 

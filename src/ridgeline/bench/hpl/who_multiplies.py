@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-from ridgeline.bench.payload import Memory
 from ridgeline.parallel.devices import select_device
+from ridgeline.parallel.payload import Memory
 from ridgeline.runtime.blas import blas_libraries
 
 

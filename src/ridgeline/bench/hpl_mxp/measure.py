@@ -18,10 +18,10 @@ from ridgeline.bench.hpl_mxp.device.memory import device_bytes_of
 from ridgeline.bench.hpl_mxp.refine import LIMIT, MOST_ITERATIONS
 from ridgeline.bench.hpl_mxp.solve import MxpRun, bytes_of, solve_mixed
 from ridgeline.bench.hpl_mxp.storage import Storage
-from ridgeline.bench.numba_threads import check_threads
-from ridgeline.bench.payload import Memory
 from ridgeline.bench.result import Result
+from ridgeline.jit.numba_threads import check_threads
 from ridgeline.parallel.layout import find_layout
+from ridgeline.parallel.payload import Memory
 from ridgeline.runtime.progress import Phases
 
 

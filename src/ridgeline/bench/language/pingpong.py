@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from ridgeline.bench.language.declaration import PingPongOptions
 from ridgeline.bench.language.languages import FoundLanguages, find_languages
 from ridgeline.bench.language.loops import Loops
-from ridgeline.bench.payload import check, content
 from ridgeline.bench.repetitions import message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
-from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.bench.tukey import remove_outliers
 from ridgeline.parallel.layout import Layout, find_layout
+from ridgeline.parallel.payload import check, content
+from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:

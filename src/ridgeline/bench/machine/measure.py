@@ -15,10 +15,8 @@ from mpi4py import MPI
 from ridgeline.bench.collectives.declaration import CollectiveOptions
 from ridgeline.bench.collectives.measure import measure_collective, sweep_of
 from ridgeline.bench.machine.declaration import MachineFileOptions
-from ridgeline.bench.memory.cache_bandwidth import measure_caches
 from ridgeline.bench.memory.declaration import PeakOptions
 from ridgeline.bench.memory.peak import measure_peak
-from ridgeline.bench.memory.stream import measure_stream
 from ridgeline.bench.pairs.declaration import ManyPairsRateOptions, OneWayOptions
 from ridgeline.bench.pairs.point_to_point import (
     measure_bandwidth,
@@ -27,13 +25,15 @@ from ridgeline.bench.pairs.point_to_point import (
 )
 from ridgeline.bench.repetitions import MAX_COLLECTIVE_SIZE
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.config.machine_file import Quantity
 from ridgeline.io.machine_file import write_machine_file
 from ridgeline.io.previous import check_file
+from ridgeline.limits.caches import measure_caches
+from ridgeline.limits.stream import measure_stream
 from ridgeline.parallel.communicator import node_communicator
 from ridgeline.parallel.layout import Layout, busiest_share, find_layout
 from ridgeline.parallel.reduce import decide, together
+from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import describe_machine, own_cpus
 from ridgeline.runtime.node_load import MOST_OTHERS, read_load

@@ -1,4 +1,4 @@
-"""STREAM as a benchmark of its own: the rates of bench/memory/stream.py as a table, or the copy bandwidth of GPUs."""
+"""STREAM as a benchmark of its own: the rates of `limits.stream` as a table, or the copy bandwidth of GPUs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline.bench.memory.declaration import StreamOptions
-from ridgeline.bench.memory.stream import KERNELS, WORDS, StreamLimits, measure_stream
 from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.limits.stream import KERNELS, WORDS, StreamLimits, measure_stream
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.bench.payload import Memory
+    from ridgeline.parallel.payload import Memory
 
 _PATTERN = (
     "copy c = a, scale b = s c, add c = a + b, triad a = b + s c, dot product (reads only), all ranks at the "
@@ -85,7 +85,7 @@ def to_result(limits: StreamLimits) -> Result:
 
 def _of_gpus(comm: MPI.Comm) -> Result:
     """Measure the copy bandwidth of the GPU of every rank. Collective."""
-    from ridgeline.bench.memory.device_copy import measure_device_copy  # numba-cuda is only needed here
+    from ridgeline.limits.device.copy_cuda import measure_device_copy  # numba-cuda is only needed here
 
     comm.Barrier()
     rates = comm.allgather(measure_device_copy())

@@ -12,7 +12,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from ridgeline.bench.payload import Buffer
+from ridgeline.parallel.payload import Buffer
 
 ORIGIN, TARGET = 0, 1
 

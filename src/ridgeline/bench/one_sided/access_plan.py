@@ -16,7 +16,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.one_sided.declaration import Distribution
-from ridgeline.bench.payload import words_at
+from ridgeline.parallel.payload import words_at
 from ridgeline.runtime.errors import ConfigError
 
 WORD = 8  # bytes: pieces are whole words

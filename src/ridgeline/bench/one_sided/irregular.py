@@ -25,9 +25,9 @@ from ridgeline.bench.exposed_memory import ExposedMemory, check_sums
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.one_sided.access_plan import WORD, AccessPlan, Pieces, plan_accesses
 from ridgeline.bench.one_sided.declaration import Completion, OneSidedOptions, Operation
-from ridgeline.bench.payload import Buffer, Memory
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.parallel.layout import find_layout
+from ridgeline.parallel.payload import Buffer, Memory
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import ConfigError, DeviceError
 

@@ -25,12 +25,12 @@ from ridgeline.bench.one_sided import access_loops
 from ridgeline.bench.one_sided.access_loops import LOOPS, ORIGIN, TARGET, Access
 from ridgeline.bench.one_sided.declaration import AccessTest, Completion, OneSidedOptions, Operation
 from ridgeline.bench.one_sided.irregular import measure_irregular
-from ridgeline.bench.payload import Buffer, Memory, check, content
 from ridgeline.bench.repetitions import MAX_SIZE, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
-from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.parallel.layout import find_layout
+from ridgeline.parallel.payload import Buffer, Memory, check, content
 from ridgeline.parallel.reduce import together
+from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError
 
 _IN_FLIGHT = 64 * 2**20  # bytes of a window of operations, beyond which it is cut

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.bench.pairs.declaration import Between, OneWayOptions
-from ridgeline.bench.pairs.message_loops import AFTER, BEFORE, bandwidth, ping_pong, verify, windowed
 from ridgeline.bench.pairs.pairing import Pair, check_pairs, tournament
-from ridgeline.bench.payload import Buffer, Memory
 from ridgeline.bench.repetitions import WINDOW
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.bench.sleeping_wait import sleeping_barrier
+from ridgeline.limits.messages import AFTER, BEFORE, bandwidth, ping_pong, verify, windowed
 from ridgeline.parallel.layout import Layout, find_layout
+from ridgeline.parallel.payload import Buffer, Memory
 from ridgeline.parallel.reduce import together
+from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.progress import Phases, silent
 

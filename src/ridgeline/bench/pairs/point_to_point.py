@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-from mpi4py import MPI
+from typing import TYPE_CHECKING, Any
 
 from ridgeline.bench.pairs.declaration import (
     ManyPairsOptions,
@@ -22,33 +20,20 @@ from ridgeline.bench.pairs.declaration import (
     PairOptions,
     WindowOptions,
 )
-from ridgeline.bench.pairs.message_loops import (
-    BEFORE,
-    bandwidth,
-    both_ways,
-    message_rate,
-    ping_pong,
-    prepare,
-    verify,
-    verify_left,
-    windowed,
-)
 from ridgeline.bench.pairs.pair_matrix import measure_all_pairs
 from ridgeline.bench.pairs.pairing import Pair, check_pairs, halves, neighbours, node_halves
-from ridgeline.bench.payload import Buffer, Memory
 from ridgeline.bench.repetitions import WINDOW, Family, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
-from ridgeline.bench.sleeping_wait import sleeping_barrier
+from ridgeline.limits.messages import Loop, bandwidth, message_rate, time_pairs
 from ridgeline.parallel.layout import Layout, find_layout
-from ridgeline.parallel.reduce import together
-from ridgeline.runtime.errors import ConfigError, VerificationError
+from ridgeline.parallel.payload import Memory
+from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mpi4py import MPI
+
     from ridgeline.runtime.progress import Phases
 
-__all__ = ["ping_pong", "windowed"]  # of message_loops, beside the measure_* functions below
-
-Loop = Literal["ping-pong", "windows", "both ways"]
 ALCF_WINDOW = 16  # outstanding messages (Sec. 5.1)
 _PAIRINGS = {
     "halves": "rank i of the first half with i of the second",
@@ -273,82 +258,12 @@ def _measure(
     window: int,
     synchronous: bool = False,
 ) -> _PairRun:
-    """Run a loop for every size on all pairs at the same time. Collective; ranks without a partner sleep."""
+    """Run a loop for every size on all pairs at the same time. Collective."""
     sizes = message_sizes(*options.sizes)
     repetitions = Repetitions(family, options.iterations, options.warm_up)
     layout = find_layout(comm, options.ranks_per_node)
     pairs = choose_pairs(layout, options.pairing, options.pairs)
-    mine = next((pair for pair in pairs if comm.rank in pair), None)
-    active = comm.Split(MPI.UNDEFINED if mine is None else 0, comm.rank)
-    seconds: list[float] = []
-    failure: VerificationError | None = None
-    if mine is not None:
-        station = _Station(comm, active, mine, sizes[-1], memory, loop, window, synchronous)
-        for size in sizes:
-            seconds.append(station.measure(size, *repetitions.of(size)))
-        failure = station.failure
-        active.Free()
-    sleeping_barrier(comm)
-    with together(comm):
-        if failure is not None:
-            raise failure
-    gathered = comm.allgather(seconds)
-    times = [gathered[first] for first, _ in pairs]
-    counts = [repetitions.of(size)[0] for size in sizes]
-    return _PairRun(comm.size, layout, options, memory, loop, window, pairs, sizes, counts, times)
-
-
-class _Station:
-    """One rank of a pair with its buffers. failure: the first damaged message; the loops go on to their end."""
-
-    def __init__(
-        self,
-        comm: MPI.Comm,
-        active: MPI.Comm,
-        pair: Pair,
-        largest: int,
-        memory: Memory,
-        loop: Loop,
-        window: int,
-        synchronous: bool,
-    ) -> None:
-        self.comm, self.active, self.pair = comm, active, pair
-        self.loop, self.window, self.synchronous = loop, window, synchronous
-        self.first = comm.rank == pair[0]
-        self.partner = pair[self.first]
-        self.buffer = Buffer(largest, memory)
-        self.incoming = Buffer(largest, memory) if loop == "both ways" else self.buffer
-        self.failure: VerificationError | None = None
-
-    def measure(self, size: int, iterations: int, warm_up: int) -> float:
-        """Return the seconds of one size; all pairs begin together, after their warm-up."""
-        source, target = self.pair
-        me, partner = self.comm.rank, self.partner
-        try:
-            verify(self.comm, partner, self.first, self.buffer, size, BEFORE)
-        except VerificationError as error:
-            self.failure = self.failure or error
-        prepare(self.buffer, size, source, target, me)
-        if self.loop == "both ways":
-            source, target = partner, me
-            prepare(self.buffer, size, me, partner, me)
-            prepare(self.incoming, size, source, target, me)
-        self._run(size, warm_up)
-        self.active.Barrier()
-        seconds = self._run(size, iterations)
-        try:
-            verify_left(self.incoming, size, source, target)
-        except VerificationError as error:
-            self.failure = self.failure or error
-        return seconds
-
-    def _run(self, size: int, count: int) -> float:
-        if count == 0:
-            return 0.0
-        pair = (self.comm, self.partner, self.first)
-        if self.loop == "ping-pong":
-            return ping_pong(*pair, self.buffer, size, count, 0)
-        if self.loop == "both ways":
-            return both_ways(*pair, self.buffer, self.incoming, size, self.window, count, 0)
-        alcf = self.synchronous
-        return windowed(*pair, self.buffer, size, self.window, count, 0, reply=not alcf, synchronous=alcf)
+    rounds = [(size, *repetitions.of(size)) for size in sizes]
+    seconds = time_pairs(comm, pairs, rounds, memory, loop, window, synchronous)
+    counts = [iterations for _, iterations, _ in rounds]
+    return _PairRun(comm.size, layout, options, memory, loop, window, pairs, sizes, counts, seconds)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.bench.result import MICROSECONDS, Column, Plot, Result
-from ridgeline.bench.sleeping_wait import sleeping_barrier
 from ridgeline.bench.tasking.array import measure_fill, measure_mpi_fill
 from ridgeline.bench.tasking.c_tasks import load_tasking
 from ridgeline.bench.tasking.channel import measure_channels
@@ -26,6 +25,7 @@ from ridgeline.bench.tasking.notify import measure_notification
 from ridgeline.bench.tasking.trials import Series, Trials, tabulate
 from ridgeline.bench.tukey import remove_outliers
 from ridgeline.parallel.reduce import raise_together
+from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.progress import Phases, silent
 from ridgeline.runtime.threads import cores_available

@@ -18,7 +18,6 @@ from mpi4py.util.dtlib import from_numpy_dtype
 from numpy.typing import DTypeLike
 
 from ridgeline.bench.node_memory import require_memory
-from ridgeline.bench.payload import Buffer, check, content
 from ridgeline.bench.transpose.declaration import TransposeOptions
 from ridgeline.bench.transpose.measure import (
     COLUMN_FORWARD,
@@ -34,6 +33,7 @@ from ridgeline.fourier.device.exchange_cuda import ExchangePieces
 from ridgeline.fourier.exchanges.transpose_plan import check_limits
 from ridgeline.fourier.pencil import ProcessGrid
 from ridgeline.parallel.devices import require_device_memory, select_device
+from ridgeline.parallel.payload import Buffer, check, content
 from ridgeline.parallel.reduce import together
 
 if TYPE_CHECKING:

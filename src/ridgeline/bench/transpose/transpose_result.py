@@ -21,7 +21,7 @@ from ridgeline.fourier.pencil import Truncation
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.bench.payload import Memory
+    from ridgeline.parallel.payload import Memory
     from ridgeline.runtime.progress import Phases
 
 

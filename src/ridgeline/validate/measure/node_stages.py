@@ -39,11 +39,11 @@ def _compile(stages: Collection[str]) -> None:
 
         check_memory(4096)
     if "peak" in stages:
-        from ridgeline.bench.memory.peak import MultiplyAdds
+        from ridgeline.limits.peak import MultiplyAdds
 
         MultiplyAdds(np.float64, 1)
     if "stream" in stages:
-        from ridgeline.bench.memory.stream import compile_stream
+        from ridgeline.limits.stream import compile_stream
 
         compile_stream()
 
@@ -83,7 +83,7 @@ def compute(session: Session) -> None:
 
 def peak(session: Session) -> None:
     """Measure the rate of fused multiply-adds of every rank. Collective."""
-    from ridgeline.bench.memory.peak import measure_peak_here
+    from ridgeline.limits.peak import measure_peak_here
 
     seconds = _PEAK_SECONDS[not session.plan.quick]
     found = session.on_nodes(lambda: lambda: measure_peak_here(seconds), session.plan.repeats)
@@ -92,7 +92,7 @@ def peak(session: Session) -> None:
 
 def stream(session: Session) -> None:
     """Measure STREAM triad of all ranks of a node together. Collective."""
-    from ridgeline.bench.memory.stream import StreamArrays
+    from ridgeline.limits.stream import StreamArrays
 
     n_bytes = min(_STREAM[not session.plan.quick], memory_available() // (4 * session.node_comm.size))
 

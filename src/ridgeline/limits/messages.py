@@ -1,27 +1,141 @@
-"""The timed loops of two ranks, as the OSU micro-benchmarks (7.4) have them, and the formulas of their figures.
+"""Messages between pairs of ranks, all pairs at the same time: the timed loops, and what all ranks send together.
 
-A loop is entered by both ranks of a pair and by nobody else. Nothing is allocated, looked up or checked inside:
-the buffer's message and the bound methods are made before. Content is compared with what was sent by `verify` and
-`verify_left`, before and after a loop.
+The loops are those of the OSU micro-benchmarks (7.4). One is entered by both ranks of a pair and by nobody else.
+Nothing is allocated, looked up or checked inside: the buffer's message and the bound methods are made before. Content
+is compared with what was sent by `verify` and `verify_left`, before and after a loop.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import repeat
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.payload import Buffer, check, content
+from ridgeline.parallel.payload import Buffer, Memory, check, content
+from ridgeline.parallel.reduce import together
+from ridgeline.parallel.sleeping_wait import sleeping_barrier
+from ridgeline.runtime.errors import VerificationError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+Loop = Literal["ping-pong", "windows", "both ways"]
+
 _PING, _DATA, _BACK, _REPLY = 1, 2, 3, 4  # tags
 _REPLY_SIZE = 4  # bytes that end a window
 BEFORE, AFTER = 0, 1  # numbers of messages, by which their content differs
+_WINDOW = 16  # messages in flight where all ranks send
+_MOST_MOVED = 64 * 2**20  # bytes each way between two ranks
+_MOST_WINDOWS = 50
+
+
+def measure_message_bandwidth(comm: MPI.Comm, size: int, memory: Memory) -> float:
+    """Return the B/s that all ranks send while all pairs of them send to each other at the same time. Collective.
+
+    size: bytes of a message, more than 0; comm: of 2 ranks or more, of which an odd last one counts as the others.
+    Raises VerificationError on all ranks if a message is damaged.
+    """
+    windows = max(1, min(_MOST_WINDOWS, _MOST_MOVED // (_WINDOW * size)))
+    half = comm.size // 2
+    pairs = [(rank, rank + half) for rank in range(half)]
+    times = [
+        seconds for (seconds,) in time_pairs(comm, pairs, [(size, windows, 1)], memory, "both ways", _WINDOW)
+    ]
+    rate = bandwidth(size, windows * _WINDOW, sum(times) / half, half, 2)
+    return rate * comm.size / (2 * half)
+
+
+def time_pairs(
+    comm: MPI.Comm,
+    pairs: Sequence[tuple[int, int]],
+    rounds: Sequence[tuple[int, int, int]],
+    memory: Memory,
+    loop: Loop,
+    window: int,
+    synchronous: bool = False,
+) -> list[list[float]]:
+    """Run a loop for every size on all pairs at the same time. Collective; ranks without a partner sleep.
+
+    pairs: disjoint; rounds: (bytes, iterations, warm-up) of each size, the largest last. Returns the seconds of the
+    first rank of each pair, [pairs][sizes]: one way of a ping-pong, or of all windows. Raises VerificationError on
+    all ranks if a message is damaged.
+    """
+    mine = next((pair for pair in pairs if comm.rank in pair), None)
+    active = comm.Split(MPI.UNDEFINED if mine is None else 0, comm.rank)
+    seconds: list[float] = []
+    failure: VerificationError | None = None
+    if mine is not None:
+        station = _Station(comm, active, mine, rounds[-1][0], memory, loop, window, synchronous)
+        for size, iterations, warm_up in rounds:
+            seconds.append(station.measure(size, iterations, warm_up))
+        failure = station.failure
+        active.Free()
+    sleeping_barrier(comm)
+    with together(comm):
+        if failure is not None:
+            raise failure
+    gathered = comm.allgather(seconds)
+    return [gathered[first] for first, _ in pairs]
+
+
+class _Station:
+    """One rank of a pair with its buffers. failure: the first damaged message; the loops go on to their end."""
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        active: MPI.Comm,
+        pair: tuple[int, int],
+        largest: int,
+        memory: Memory,
+        loop: Loop,
+        window: int,
+        synchronous: bool,
+    ) -> None:
+        self.comm, self.active, self.pair = comm, active, pair
+        self.loop, self.window, self.synchronous = loop, window, synchronous
+        self.first = comm.rank == pair[0]
+        self.partner = pair[self.first]
+        self.buffer = Buffer(largest, memory)
+        self.incoming = Buffer(largest, memory) if loop == "both ways" else self.buffer
+        self.failure: VerificationError | None = None
+
+    def measure(self, size: int, iterations: int, warm_up: int) -> float:
+        """Return the seconds of one size; all pairs begin together, after their warm-up."""
+        source, target = self.pair
+        me, partner = self.comm.rank, self.partner
+        try:
+            verify(self.comm, partner, self.first, self.buffer, size, BEFORE)
+        except VerificationError as error:
+            self.failure = self.failure or error
+        prepare(self.buffer, size, source, target, me)
+        if self.loop == "both ways":
+            source, target = partner, me
+            prepare(self.buffer, size, me, partner, me)
+            prepare(self.incoming, size, source, target, me)
+        self._run(size, warm_up)
+        self.active.Barrier()
+        seconds = self._run(size, iterations)
+        try:
+            verify_left(self.incoming, size, source, target)
+        except VerificationError as error:
+            self.failure = self.failure or error
+        return seconds
+
+    def _run(self, size: int, count: int) -> float:
+        if count == 0:
+            return 0.0
+        pair = (self.comm, self.partner, self.first)
+        if self.loop == "ping-pong":
+            return ping_pong(*pair, self.buffer, size, count, 0)
+        if self.loop == "both ways":
+            return both_ways(*pair, self.buffer, self.incoming, size, self.window, count, 0)
+        alcf = self.synchronous
+        return windowed(*pair, self.buffer, size, self.window, count, 0, reply=not alcf, synchronous=alcf)
 
 
 def one_way(seconds: float, iterations: int) -> float:

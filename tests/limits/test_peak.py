@@ -1,4 +1,4 @@
-"""The multiply-add chains: exact in every lane, in registers, fused."""
+"""The multiply-add chains: exact in every lane, in registers, fused; the rate of one process and of all ranks."""
 
 import re
 
@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from numba import njit
 
-from ridgeline.bench.memory import peak_kernels
 from ridgeline.jit.llvm import host_features
+from ridgeline.limits import peak, peak_kernels
+from ridgeline.limits.peak import MultiplyAdds, best_total, measure_peak_here
+from ridgeline.runtime.errors import VerificationError
 
 DTYPES = [np.float64, np.float32]
 
@@ -74,3 +76,37 @@ def test_bad_arrays_are_refused():
     ):
         with pytest.raises(ValueError, match=r"float64|is needed"):
             peak_kernels.multiply_add(arguments[0], 1, arguments[1], 1, arguments[2])
+
+
+class Clock:
+    """A clock that shows one second more at every look."""
+
+    now = -1.0
+
+    def perf_counter(self):
+        self.now += 1
+        return self.now
+
+
+def test_rate_of_calls():
+    assert peak.rate(1000, 3, 2.0) == 1500.0
+
+
+def test_operations_over_the_time_of_all_calls(monkeypatch):
+    monkeypatch.setattr(peak, "time", Clock())
+    found = measure_peak_here(2.0, np.float32)
+    # Looks at 0 (start), after the first call at 1, after the second at 2 (over), at the end 3.
+    assert found == 2 * MultiplyAdds(np.float32, 1).operations / 3
+
+
+def test_total_is_the_best_sum_of_one_repeat():
+    assert best_total(np.array([[1.0, 4.0, 2.0], [3.0, 2.0, 5.0]])) == 7.0
+
+
+def test_wrong_result_is_found():
+    work = MultiplyAdds(np.float64, 1, steps=10)
+    work.run()
+    work.check()
+    work._out[0, 7] += 1
+    with pytest.raises(VerificationError, match=r"1 of \d+ chains of 10 multiply-adds"):
+        work.check()

@@ -1,4 +1,4 @@
-"""Numba's threads of this process, as many as a benchmark wants."""
+"""Numba's threads of this process, as many as its compiled loops shall use."""
 
 from __future__ import annotations
 

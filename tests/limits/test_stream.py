@@ -9,8 +9,8 @@ import pytest
 
 from ridgeline.bench.elements.nekbone import NekboneFigures
 from ridgeline.bench.elements.nekbone_result import to_result
-from ridgeline.bench.memory import stream
-from ridgeline.bench.memory.stream import StreamArrays, StreamLimits, StreamRates, measure_stream
+from ridgeline.limits import stream
+from ridgeline.limits.stream import StreamArrays, StreamLimits, StreamRates, measure_stream
 from ridgeline.models.contract import Work
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.simulation.report import Timing, performance

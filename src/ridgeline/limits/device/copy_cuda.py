@@ -5,9 +5,11 @@ import time
 import numpy as np
 from numba import cuda
 
-from ridgeline.bench.memory.cuda_copy import THREADS, copy, grid_of
+from ridgeline.jit.cuda_device import SIMULATED, kernel, load, store
 from ridgeline.runtime.devices import simulated
 
+THREADS = 8 if SIMULATED else 512
+ITEMS_PER_THREAD = 4  # loads in flight before the first store
 ITEMS = 2**25  # float64: 256 MiB in either array, several times the caches of any GPU
 SIMULATED_ITEMS = 256
 COPIES = 10  # between two looks at the clock
@@ -40,3 +42,25 @@ def measure_device_copy() -> float:
             stream.synchronize()
             best = max(best, 2 * source.nbytes * COPIES / (time.perf_counter() - begin))
     return best
+
+
+@kernel(THREADS)
+def copy(source, target):
+    """Copy `source` to `target`: contiguous device arrays of one shape (n,) and dtype; launch `grid_of(n)`."""
+    first = cuda.blockIdx.x * cuda.blockDim.x * ITEMS_PER_THREAD + cuda.threadIdx.x
+    step = cuda.blockDim.x
+    if first + (ITEMS_PER_THREAD - 1) * step < source.size:
+        a, b = load(source, first), load(source, first + step)
+        c, d = load(source, first + 2 * step), load(source, first + 3 * step)
+        store(target, first, a)
+        store(target, first + step, b)
+        store(target, first + 2 * step, c)
+        store(target, first + 3 * step, d)
+    else:
+        for i in range(first, source.size, step):
+            store(target, i, load(source, i))
+
+
+def grid_of(n: int) -> int:
+    """Return the number of thread blocks of THREADS that copy n items."""
+    return max(1, -(-n // (THREADS * ITEMS_PER_THREAD)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ridgeline.bench.payload import Buffer, check, content, memory_for
+from ridgeline.parallel.payload import Buffer, check, content, memory_for
 from ridgeline.runtime.errors import VerificationError
 
 SIZES = [0, 1, 2, 7, 8, 9, 63, 64, 65, 1000, 4099]

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.bench.numba_threads import check_threads, numba_threads
 from ridgeline.jit import vector
 from ridgeline.jit.kernel import compile_kernels
+from ridgeline.jit.numba_threads import check_threads, numba_threads
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import caches_by_level, own_cpus

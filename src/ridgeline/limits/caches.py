@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from numpy.typing import DTypeLike
 
-from ridgeline.bench.memory.stream import KERNELS, StreamArrays, compile_stream, over_node
-from ridgeline.bench.numba_threads import numba_threads
+from ridgeline.jit.numba_threads import numba_threads
+from ridgeline.limits.stream import KERNELS, StreamArrays, compile_stream, over_node
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.reduce import together

@@ -1,0 +1,1 @@
+"""The limits of NVIDIA GPUs: copy bandwidth and peak rate."""
