@@ -11,10 +11,10 @@ from ridgeline.bench.exposed_memory import ExposedMemory
 from ridgeline.bench.one_sided import access_loops, irregular
 from ridgeline.bench.one_sided import measure as one_sided
 from ridgeline.bench.one_sided.access_plan import AccessPlan, Pieces, plan_accesses
-from ridgeline.bench.one_sided.declaration import OPERATIONS
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 TIMEOUT = 90
+OPERATIONS = ("get", "put", "accumulate")
 SYNCS = ("flush", "flush_local", "lock", "fence", "pscw")
 FEW = {"iterations": 3, "warm_up": 1}
 COMPLETIONS = ("flush", "flush_local", "unlock", "fence")

@@ -98,12 +98,6 @@ def gradient(u: NDArray[Any], metrics: NDArray[Any], D: NDArray[Any]) -> Any:
     return np.stack([sum(metrics[:, 3 * a + c] * parts[a] for a in range(3)) for c in range(3)])
 
 
-def weak_divergence(f: NDArray[Any], metrics: NDArray[Any], mass: NDArray[Any], D: NDArray[Any]) -> Any:
-    """Return (grad v, f) for f [3, E, n, n, n]."""
-    flux = [mass * sum(metrics[:, 3 * a + c] * f[c] for c in range(3)) for a in range(3)]
-    return reference_divergence(flux, D)
-
-
 def curl(u: NDArray[Any], metrics: NDArray[Any], D: NDArray[Any]) -> Any:
     """Return the curl of u [3, E, n, n, n] at the points."""
     g = [gradient(component, metrics, D) for component in u]

@@ -185,10 +185,6 @@ class Vector:
     def __lshift__(self, other: "Vector | int") -> "Vector":
         return self._emit(None, "shl", other)
 
-    def shift_right_signed(self, other: "Vector") -> "Vector":
-        """Shift right, copying the sign."""
-        return self._emit(None, "ashr", other)
-
     def less(self, other: "Vector") -> ir.Value:
         """Compare signed integers: return an LLVM mask of one bit per lane."""
         return self.lanes.builder.icmp_signed("<", self.value, other.value)

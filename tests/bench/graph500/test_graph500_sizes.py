@@ -10,7 +10,6 @@ from ridgeline.bench.graph500.grid import choose_columns
 from ridgeline.bench.graph500.scaling import VerticesPerRank, figures
 from ridgeline.bench.graph500.sizes import (
     bytes_per_rank,
-    level_bytes,
     path_bytes,
     path_message_bytes,
     require_scale,
@@ -96,10 +95,3 @@ def test_bytes_of_messages_of_paths():
     assert path_message_bytes(4, 1, 1 << 20) == 8 * 4 << 20
     assert path_message_bytes(1, 4, 1 << 20) == 2 * 12 * 3 << 20
     assert path_message_bytes(64, 16, 1 << 21) == 8 * 64 << 21
-
-
-def test_bytes_of_a_level():
-    assert level_bytes(1, 1, 1 << 20) == {"top-down": 0, "bottom-up": 0}
-    assert level_bytes(4, 1, 1 << 20) == {"top-down": 3 << 17, "bottom-up": 3 << 17}
-    assert level_bytes(2, 2, 1 << 20) == {"top-down": 2 << 17, "bottom-up": 3 << 17}
-    assert level_bytes(64, 16, 1 << 21) == {"top-down": (63 + 15) << 18, "bottom-up": (63 + 16) << 18}

@@ -4,7 +4,7 @@ from itertools import combinations, product
 
 import pytest
 
-from ridgeline.bench.pairs.pairing import check_pairs, halves, neighbours, node_halves, partner_of, tournament
+from ridgeline.bench.pairs.pairing import check_pairs, halves, neighbours, node_halves, tournament
 from ridgeline.runtime.errors import ConfigError
 
 NUMBERS = [*range(2, 20), 33, 64]
@@ -48,11 +48,6 @@ def test_halves_of_nodes():
     ]
     for nodes, pairs in table:
         assert node_halves(nodes) == pairs, f"{nodes=}"
-
-
-def test_partner():
-    pairs = [(0, 3), (4, 1)]
-    assert [partner_of(rank, pairs) for rank in range(5)] == [3, 4, None, 0, 1]
 
 
 def test_number_of_pairs():

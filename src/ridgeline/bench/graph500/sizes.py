@@ -31,16 +31,6 @@ def search_bytes(rows: int, columns: int, stride: int, owned: int) -> int:
     return graph + int(column + row + own)
 
 
-def level_bytes(rows: int, columns: int, stride: int) -> dict[str, int]:
-    """Return the most bytes of bitmaps and lists that a rank receives in a level, by direction. No communication.
-
-    Top-down steps also receive at most 8 bytes for each rank of the column that sees an unvisited vertex of this one.
-    """
-    column, row = ((ranks - 1) * stride // 8 for ranks in (rows, columns))
-    turns = columns * stride // 8 if columns > 1 else 0
-    return {"top-down": column + row, "bottom-up": column + turns}
-
-
 def path_bytes(rows: int, columns: int, stride: int, owned: int) -> int:
     """Return the bytes of a rank's arrays of vertices in shortest paths, edges and messages left out.
 

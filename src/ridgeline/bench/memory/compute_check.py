@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from dataclasses import dataclass
 
@@ -24,13 +23,12 @@ class ComputeResult:
     rate: operations per second of wall time (FLOPs of multiply_chains and integer operations of congruential_chains
     together), to compare with other cores of the same kind; correct: all bits of all chains as Python's
     integers give them; cpu_share: processor time of this thread over wall time, 1 on a core of its own;
-    involuntary_switches: times that the system took the core away from this thread; detail: what was wrong, or "".
+    detail: what was wrong, or "".
     """
 
     rate: float
     correct: bool
     cpu_share: float
-    involuntary_switches: int
     detail: str
 
 
@@ -54,7 +52,7 @@ def check_compute(seconds: float) -> ComputeResult:
     seeds = rng.integers(0, 2**63, exact_chains.INTEGER_CHAINS).astype(np.uint64)
     x, y = starts.astype(np.float64), seeds.copy()
     multiply, congruential = exact_chains.multiply_chains, exact_chains.congruential_chains
-    steps, switches = 0, _involuntary_switches()
+    steps = 0
     wall, cpu = time.perf_counter(), time.thread_time()
     end = wall + seconds
     while True:
@@ -65,18 +63,11 @@ def check_compute(seconds: float) -> ComputeResult:
         if now >= end:
             break
     cpu, wall = time.thread_time() - cpu, now - wall
-    switches = _involuntary_switches() - switches
     operations = steps * (
         x.size * exact_chains.FLOPS_PER_STEP + y.size * exact_chains.OPERATIONS_PER_INTEGER_STEP
     )
     detail = "; ".join(filter(None, (_wrong_float(starts, x, steps), _wrong_integer(seeds, y, steps))))
-    return ComputeResult(operations / wall, not detail, min(cpu / wall, 1.0), switches, detail)
-
-
-def _involuntary_switches() -> int:
-    """Return how often this thread (where the system counts by threads, else this process) lost its core."""
-    who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
-    return resource.getrusage(who).ru_nivcsw
+    return ComputeResult(operations / wall, not detail, min(cpu / wall, 1.0), detail)
 
 
 def _wrong_float(starts: np.ndarray, x: np.ndarray, steps: int) -> str:

@@ -16,7 +16,6 @@ AccessTest = Literal["latency", "bandwidth"]
 Completion = Literal["flush", "flush_local", "lock", "unlock", "fence", "pscw"]
 Distribution = Literal["log-uniform", "uniform"]
 
-OPERATIONS: tuple[Operation, ...] = ("get", "put", "accumulate")
 _PAIR: dict[str, Any] = {"only": ("pattern", "pair")}
 _FMM: dict[str, Any] = {"only": ("pattern", "fmm")}
 _FOREIGN = {"pair": ("unlock",), "fmm": ("lock", "pscw")}  # completions that a pattern has not

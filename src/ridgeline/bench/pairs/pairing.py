@@ -59,13 +59,3 @@ def check_pairs(asked: int | None, available: int, n: int) -> int:
             f"{asked} pairs of {n} ranks: there are 1 to {available}; start more ranks or ask for fewer"
         )
     return asked
-
-
-def partner_of(rank: int, pairs: Sequence[Pair]) -> int | None:
-    """Return the partner of rank in disjoint pairs, None if it rests."""
-    for a, b in pairs:
-        if rank == a:
-            return b
-        if rank == b:
-            return a
-    return None

@@ -93,23 +93,3 @@ def peek_often(ends, items, first, n):
     for _ in range(n):
         wrong += peek(ends, items, -1) != first
     return wrong
-
-
-@kernel(_with_range, nogil=True)
-def send_range(ends, items, first, n):
-    """Put first, first + 1, ..., n numbers in all, waiting for room that another thread makes."""
-    for i in range(n):
-        while not put(ends, items, first + i):
-            pass
-
-
-@kernel(_with_range, nogil=True)
-def receive_range(ends, items, first, n):
-    """Take n numbers that another thread puts; return how many are not first, first + 1, ... (first >= 0)."""
-    wrong = 0
-    for i in range(n):
-        item = take(ends, items, -1)
-        while item == -1:
-            item = take(ends, items, -1)
-        wrong += item != first + i
-    return wrong

@@ -100,10 +100,6 @@ class DeviceExchange(ABC):
     def free(self) -> None:
         """Give back what is not memory; not usable afterwards. Collective."""
 
-    def host_bytes(self) -> int:
-        """Return the bytes of pinned host memory."""
-        return 0
-
     def bytes_held(self, side: str) -> int:
         """Return the bytes of a variable that this rank hands over from one side, its own piece included."""
         return self._pieces[side].total * self._number.itemsize
@@ -178,10 +174,6 @@ class StagedExchange(MpiExchange):
             side: cuda.pinned_array(2 * n_variables * pieces.total, self._dtype)
             for side, pieces in self._pieces.items()
         }
-
-    def host_bytes(self) -> int:
-        """Return the bytes of pinned host memory."""
-        return sum(array.nbytes for array in self._host.values())
 
     def _on_host(self, batch: VariableBatch, side: str) -> Any:
         size = 2 * self._pieces[side].total

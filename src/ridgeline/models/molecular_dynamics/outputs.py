@@ -22,7 +22,6 @@ FIELDS = {
     "force": (ParticleField(np.float64, 3), "epsilon/sigma", "force: x, y, z"),
     "image": (ParticleField(np.int32, 3), "1", "lengths of the box to add for a path without jumps: x, y, z"),
 }
-NAMES = tuple(FIELDS)
 DIMS = ("atom", "axis")
 
 

@@ -74,9 +74,9 @@ class SpectralState:
     workspace : contiguous array of dtype, free to be overwritten between `pack` or `arrays` and `release` (the
         engine's exchange buffer between two steps). What does not fit into it is allocated
 
-    Memory, only between `pack` or `arrays` and `release`, is `n_numbers` complex numbers: 2 + S per mode and one per
-    line for the arrays. With P_r > 1 there is one more per mode, reused by all fields, to order what comes from other
-    ranks. That is at most one more copy of the engine's fields. The plan stays, 40 bytes a line.
+    Memory, only between `pack` or `arrays` and `release`, is 2 + S complex numbers per mode and one per line for the
+    arrays. With P_r > 1 there is one more per mode, reused by all fields, to order what comes from other ranks. That
+    is at most one more copy of the engine's fields. The plan stays, 40 bytes a line.
     """
 
     def __init__(
@@ -105,12 +105,6 @@ class SpectralState:
     def _plan(self, start: NDArray[np.int64], count: NDArray[np.int64], n: int) -> _FieldMove:
         bounds = equal_ranges(n, self._comm.size)
         return _FieldMove(Redistribution(self._comm, start, count, bounds), bounds, n)
-
-    @property
-    def n_numbers(self) -> int:
-        """Complex numbers that `pack` or `unpack` need beside the fields: of these, a workspace may give some."""
-        arrays = sum(self._plan_of(name).redistribution.n_range for name in self._sizes)
-        return arrays + self._n_scratch()
 
     def _n_scratch(self) -> int:
         line = self._lines.redistribution

@@ -32,7 +32,6 @@ from ridgeline.models.navier_stokes.settings.grid import GridSection
 from ridgeline.models.navier_stokes.settings.output import Direction, OutputSection, ProbeSection
 from ridgeline.models.navier_stokes.settings.time import TimeSettings
 
-Positive = Annotated[Number, Field(gt=0)]
 # Initial flows that are exact solutions of the equations: "exact" values and histories exist for them.
 EXACT_KINDS = (
     "uniform", "taylor_green_2d", "abc", "walsh", "ethier_steinman", "kovasznay", "duct", "channel",
