@@ -7,6 +7,7 @@ from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import wavy
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
+from ridgeline.elements.one_pass import OnePassStiffness, find_kinds
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.krylov.cg import cg
 from ridgeline.runtime.regions import Regions
@@ -46,6 +47,13 @@ class Problem:
         self.gather_scatter.sum(b)
         self.operator.mask(b)
         return b
+
+    def one_pass(self, comm: MPI.Comm, make=OnePassStiffness, *options):
+        """Return the first component of -laplacian, all elements curved, as an operator that fuses its pass."""
+        constrained = np.zeros(self.grid.shape, bool)
+        constrained.reshape(-1)[self.operator.constrained[0]] = True
+        shared = GatherScatter(comm, np.where(constrained, -1, self.grid.ids), max_fields=1)
+        return make(shared, find_kinds(shared, constrained), self.geometry.factors, 0.0, *options)
 
 
 def exact(coordinates: Array) -> Array:

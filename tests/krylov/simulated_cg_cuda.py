@@ -8,10 +8,12 @@ from numba import cuda
 from element_problems import Problem
 from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter
 from ridgeline.elements.device.geometry_cuda import CudaGeometry
+from ridgeline.elements.device.one_pass_cuda import CudaOnePassStiffness
 from ridgeline.elements.device.operator_cuda import CudaElementOperator
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.krylov.cg import cg
 from ridgeline.krylov.device.inner_cuda import CudaInnerProduct, CudaWorkspace
+from ridgeline.krylov.one_pass_cg import one_pass_cg
 from ridgeline.krylov.operator import InnerProduct, SolveResult
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
@@ -93,6 +95,18 @@ def test_nan_ends_the_solve() -> None:
     inner.set_zero(x)
     assert not x.copy_to_host().any()
     assert np.isnan(inner.norm(r)).all()
+
+
+def test_one_pass_on_curved_elements() -> None:
+    """Every element has factors of its own."""
+    problem = Problem(MPI.COMM_SELF, 2, True, 1.0, 0.0)
+    b = problem.right_hand_side(RANDOM.standard_normal((1, *problem.grid.shape)))[0]
+    host = problem.one_pass(MPI.COMM_SELF)
+    device = problem.one_pass(MPI.COMM_SELF, CudaOnePassStiffness, False)
+    for operator in (host, device):
+        operator.start(b, 4)
+    np.testing.assert_allclose(one_pass_cg(device, 4), one_pass_cg(host, 4), rtol=1e-11)
+    np.testing.assert_allclose(device.solution(), host.solution(), rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("with_mass", [False, True])

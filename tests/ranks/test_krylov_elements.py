@@ -10,6 +10,7 @@ from element_problems import Problem, solve_dirichlet
 from ridgeline.elements.operator import ElementOperator, element_inner_product
 from ridgeline.krylov.cg import cg
 from ridgeline.krylov.gmres import gmres
+from ridgeline.krylov.one_pass_cg import one_pass_cg
 from ridgeline.krylov.operator import Jacobi, direction
 from ridgeline.krylov.projection import Projection
 
@@ -49,6 +50,24 @@ def test_neumann_problem_by_gmres(comm: MPI.Comm, curved: bool) -> None:
     table = problem.regions.table
     assert {"gmres", "helmholtz", "gather-scatter"} <= set(table)
     assert all(table[name].bytes > 0 for name in ("gmres", "helmholtz", "gather-scatter"))
+
+
+def test_one_pass_on_curved_elements(comm: MPI.Comm) -> None:
+    """Every element has factors of its own, and points have copies on other ranks: the solution of `cg`."""
+    problem = Problem(comm, 5, True, 1.0, 0.0)
+    b, x = (
+        problem.right_hand_side(problem.geometry.coordinates[:1] ** 2 - 0.3)[0],
+        np.empty(problem.grid.shape),
+    )
+    assert cg(
+        problem.operator, b, x, problem.operator.inverse_diagonal(), 1e-12, 600, zero_guess=True
+    ).converged
+    fused = problem.one_pass(comm)
+    fused.start(b, 300)
+    residuals = one_pass_cg(fused, 300)
+    assert residuals[-1] < 1e-12 * residuals[0]
+    np.testing.assert_allclose(fused.solution(), x, rtol=0, atol=1e-9 * abs(x).max())
+    assert comm.allgather(residuals) == [residuals] * comm.size
 
 
 def components(comm: MPI.Comm, curved: bool) -> tuple[Problem, Array]:

@@ -83,7 +83,7 @@ class OnePassStiffness:
     """A on the cores of this rank, with x, r, p and w [E, n, n, n] float64; an `OnePassOperator`. Made collectively.
 
     gather_scatter: of the points that are not constrained. factors: G_rr, G_rs, G_rt, G_ss, G_st, G_tt at the points
-    of every element, float64 [E, 6, n^3], or [1, 6, n^3] if they are the same for all.
+    of every element, float64 [E, 6, n, n, n], or [1, 6, n, n, n] if they are the same for all.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class OnePassStiffness:
         """Return factors [E, blocks, 6, lanes], zeros beyond the last point."""
         blocks, lanes = blocks_of(self.n**3)
         padded = np.zeros((len(factors), 6, blocks * lanes))
-        padded[..., : self.n**3] = factors
+        padded[..., : self.n**3] = factors.reshape(len(factors), 6, -1)
         result = aligned_zeros((len(self._order), blocks, 6, lanes), np.float64, HUGE_PAGE)
         result[...] = padded.reshape(len(factors), 6, blocks, lanes).transpose(0, 2, 1, 3)
         return result

@@ -171,10 +171,10 @@ class Nekbone:
         return on
 
     def _factors(self) -> Array:
-        """Return G_rr ... G_tt of a reference element [1, 6, n^3]: quadrature weights, and zeros off the diagonal."""
+        """Return G_rr ... G_tt of a reference element [1, 6, n, n, n]: quadrature weights, zeros off the diagonal."""
         _, weights = gauss_lobatto(self.n)
-        factors = np.zeros((1, 6, self.n**3))
-        factors[:, [0, 3, 5]] = (weights[:, None, None] * weights[:, None] * weights).reshape(-1)
+        factors = np.zeros((1, 6, self.n, self.n, self.n))
+        factors[:, [0, 3, 5]] = weights[:, None, None] * weights[:, None] * weights
         return factors
 
     def right_side(self) -> Array:
