@@ -61,6 +61,7 @@ ALLOWED_IMPORTERS = {
     "matplotlib": ("analysis/",),
     "PIL": ("analysis/", "io/picture.py"),
     "xarray": ("analysis/", "io/"),
+    "jinja2": ("validate/report/",),
     "typer": ("cli/",),
 }
 # Class names that every model gives its own: the parts of its anatomy.
@@ -88,7 +89,7 @@ FILE_CALLS = {
     "to_zarr",
 }
 HEAVY = (
-    "adios2", "llvmlite", "matplotlib", "mpi4py", "nccl", "numba", "nvmath",
+    "adios2", "jinja2", "llvmlite", "matplotlib", "mpi4py", "nccl", "numba", "nvmath",
     "pandas", "pydantic", "pyfftw", "scipy", "xarray",
 )  # fmt: skip
 

@@ -40,7 +40,6 @@ FOREIGN = {
         "--kill-on-bad-exit",
     },  # sbatch, srun
     "validate/binding.py": {"--ppn", "--cpu-bind", "--ntasks-per-node"},  # launchers
-    "validate/report/page.py": {"--ink", "--soft", "--line", "--pale", "--state"},  # names in a style sheet
 }
 
 

@@ -4,13 +4,17 @@ import json
 import re
 import shutil
 import subprocess
+from copy import deepcopy
+from dataclasses import fields, is_dataclass, replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
 from ridgeline.validate.judge.screening import screen
+from ridgeline.validate.judge.verdict import Drift, Warned
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, Stage
+from ridgeline.validate.report.page import make_page
 from ridgeline.validate.report.write import write_report
 from simulated_system import all_pairs, simulate
 
@@ -106,9 +110,35 @@ def test_the_page_asks_no_network(report):
     assert "<script" not in page
 
 
-def test_names_cannot_break_the_page(report):
-    page = report[1].read_text()
-    assert "<b>nid7</b>" not in page.replace("<b>nodes.good</b>", "")
+def hostile(value):
+    """Return a value with an element of HTML before each string in it, of keys too."""
+    if isinstance(value, dict):
+        return {hostile(key): hostile(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [hostile(entry) for entry in value]
+    if is_dataclass(value):
+        return replace(value, **{f.name: hostile(getattr(value, f.name)) for f in fields(value)})
+    return f"<hr>{value}" if isinstance(value, str) else value
+
+
+def test_nothing_that_was_measured_can_break_the_page(report, monkeypatch):
+    """Others name hosts and counters, and write the report that is the baseline."""
+    measurements, verdict = sick_system(), deepcopy(report[0])
+    measurements.machine, measurements.settings = {"cpu": "EPYC"}, {"level": "node"}
+    measurements.system[0]["formula"] = "n (n - 1) / 2"
+    measurements.counters = {"<hr>eth0": {"before": [0], "after": [1]}}
+    verdict.warnings, verdict.notes = [Warned(0, "nid0", "a link went down")], ["a remark"]
+    verdict.drifts = [Drift("bandwidth", "B/s", 0, "nid0", 1e9, 5e8, 1.0, True)]
+    for values in (measurements, verdict):
+        vars(values).update(
+            {name: hostile(value) for name, value in vars(values).items() if name != "counters"}
+        )
+    charts = [("<hr>a title", "<svg></svg>")]
+    monkeypatch.setattr("ridgeline.validate.report.page.quantity_charts", lambda *_: charts)
+    page = make_page(measurements, verdict)
+    assert page.count("<svg></svg>") == 1
+    assert page.count("&lt;hr&gt;") > 50
+    assert "<hr>" not in page
 
 
 def test_every_part_of_the_page_is_there(report):
