@@ -53,6 +53,7 @@ ALLOWED_IMPORTERS = {
     "nccl": (),
     "nvmath": (),
     "numba_cuda": (),
+    "pynvml": (),
     "pyvista": (),
     "imageio_ffmpeg": (),
     "numba_mpi": ("bench/language/compiled_mpi.py",),

@@ -1,12 +1,14 @@
 """The energy of a node from fake trees: RAPL and where it starts again, pm_counters, NVML; reasons where none is."""
 
+import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from ridgeline.runtime.energy import SAMPLE_SECONDS, EnergyMeter
-from ridgeline.runtime.gpu_energy import find_gpus
+from ridgeline.runtime.energy import SAMPLE_SECONDS, EnergyMeter, nvml_counters
 
+NOT_SUPPORTED, DRIVER_NOT_LOADED = 3, 9  # what NVML returns
 RANGE = 262_143_328_850  # microjoules, of a Xeon
 
 
@@ -192,15 +194,16 @@ def test_cray_s_counter_that_was_started_anew_is_lost(tmp_path, meter):
 
 
 class FakeNvml:
-    """NVML with two GPUs, the second of which has no counter."""
+    """NVIDIA's library on a node with two GPUs, the second of which has no counter."""
 
-    millijoules = 7_000
+    def __init__(self, state: int = 0, count: int = 2) -> None:
+        self.state, self.count = state, count
 
-    def nvmlInit_v2(self):
-        return 0
+    def nvmlInitWithFlags(self, flags):
+        return self.state
 
     def nvmlDeviceGetCount_v2(self, count):
-        count._obj.value = 2
+        count._obj.value = self.count
         return 0
 
     def nvmlDeviceGetHandleByIndex_v2(self, index, device):
@@ -208,36 +211,54 @@ class FakeNvml:
         return 0
 
     def nvmlDeviceGetTotalEnergyConsumption(self, device, energy):
-        if device.value == 2:
-            return 3
-        energy._obj.value = self.millijoules
-        return 0
-
-    @property
-    def nvmlErrorString(self):
-        def words(status):
-            return b"Not Supported"
-
-        return words
+        energy._obj.value = 7_000
+        return NOT_SUPPORTED if device.value == 2 else 0
 
 
-def test_the_gpus_of_nvml():
-    nvml = FakeNvml()
-    gpus = find_gpus(lambda name: nvml)
-    assert list(gpus) == ["NVML GPU 0", "NVML GPU 1"]
-    assert gpus["NVML GPU 0"]() == 7.0
-    with pytest.raises(OSError, match="nvmlDeviceGetTotalEnergyConsumption says: Not Supported"):
-        gpus["NVML GPU 1"]()
+@pytest.fixture
+def load_nvml(monkeypatch):
+    """Let nvidia-ml-py find a library, or none where it is an error."""
+    pynvml = pytest.importorskip("pynvml")
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+
+    def load(library):
+        monkeypatch.setattr(pynvml, "CDLL", Mock(side_effect=[library]))
+
+    return load
 
 
-def test_a_driver_that_is_missing_or_old_says_so():
-    def missing(name):
-        raise OSError("cannot open shared object file")
+def test_the_gpus_of_nvml(load_nvml):
+    load_nvml(FakeNvml())
+    first, second = nvml_counters()
+    assert (first.name, first.part, first.read()) == ("NVML GPU 0", "GPUs", 7.0)
+    assert second.name == "NVML GPU 1"
+    for _ in range(2):
+        with pytest.raises(OSError, match="NVML says: Not Supported"):
+            second.read()
 
-    with pytest.raises(OSError, match="no NVIDIA driver here"):
-        find_gpus(missing)
-    with pytest.raises(OSError, match="has no nvmlInit_v2: its driver is too old"):
-        find_gpus(lambda name: object())
+
+@pytest.mark.parametrize(
+    ("library", "words"),
+    [
+        (OSError("cannot open shared object file"), "no NVIDIA driver here"),
+        (object(), "NVML says: Function Not Found"),
+        (FakeNvml(state=DRIVER_NOT_LOADED), "NVML says: Driver Not Loaded"),
+        (FakeNvml(count=0), "NVML shows no GPU"),
+    ],
+)
+def test_gpus_without_counters_say_why(library, words, load_nvml):
+    load_nvml(library)
+    with pytest.raises(OSError, match=words):
+        nvml_counters()
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(
+        OSError, match="the energy of GPUs needs the package nvidia-ml-py, which is not installed"
+    ):
+        nvml_counters()
 
 
 def test_this_machine_answers_or_says_why():

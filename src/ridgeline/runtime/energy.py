@@ -5,7 +5,8 @@
   measured.
 - RAPL, by the kernel's powercap: a counter of microjoules for each processor package and, where there is one, for its
   memory. It starts again from 0 at `max_energy_range_uj`.
-- NVML: millijoules of each GPU since the driver was loaded.
+- NVML, through the package nvidia-ml-py: millijoules of each GPU since the driver was loaded. Source: NVIDIA, NVML
+  API reference, nvmlDeviceGetTotalEnergyConsumption (Volta and newer).
 
 A counter that starts again once between two reads is seen; twice is not. So a long run reads them often (`sample`),
 and `EnergyUsed` says below which power its figures are exact. Counters are of the node: what other jobs on it used is
@@ -15,12 +16,14 @@ in them. Nothing here communicates.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from ridgeline.runtime.gpu_energy import find_gpus
+from ridgeline.runtime.extras import import_extra
 
 Part = Literal["node", "processors", "memory", "GPUs"]
 SAMPLE_SECONDS = 10.0  # between two reads of `sample`
@@ -101,7 +104,7 @@ class EnergyMeter:
         for kind, find in {
             "pm_counters": lambda: cray_counters(self.root),
             "RAPL": lambda: rapl_counters(self.root),
-            "NVML": self.gpus or _gpu_counters,
+            "NVML": self.gpus or nvml_counters,
         }.items():
             try:
                 found += find()
@@ -249,6 +252,27 @@ def _freshness(root: Path) -> str:
         return ""
 
 
-def _gpu_counters() -> list[EnergyCounter]:
+def nvml_counters() -> list[EnergyCounter]:
     """Return the counters of this node's GPUs, of those too that the job does not use. Raises OSError."""
-    return [EnergyCounter(name, "GPUs", read) for name, read in find_gpus().items()]
+    nvml = import_extra("pynvml", "the energy of GPUs", error=OSError)
+
+    @contextmanager
+    def errors_in_words() -> Iterator[None]:
+        try:
+            yield
+        except nvml.NVMLError_LibraryNotFound:
+            raise OSError("libnvidia-ml.so.1 does not load: no NVIDIA driver here") from None
+        except nvml.NVMLError as error:
+            raise OSError(f"NVML says: {error}") from None
+
+    @errors_in_words()
+    def joules(index: int) -> float:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        return float(1e-3 * nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
+
+    with errors_in_words():
+        nvml.nvmlInit()
+        count = nvml.nvmlDeviceGetCount()
+    if not count:
+        raise OSError("NVML shows no GPU")
+    return [EnergyCounter(f"NVML GPU {index}", "GPUs", partial(joules, index)) for index in range(count)]

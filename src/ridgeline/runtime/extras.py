@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ridgeline.runtime.errors import ConfigError, RidgelineError
+from ridgeline.runtime.errors import ConfigError
 
 # The package that a module belongs to, and what pip installs with it. `pyproject.toml` has the same as extras.
 _PACKAGES = {
@@ -15,6 +15,7 @@ _PACKAGES = {
     "nvmath.bindings.cufft": ("nvmath-python", 'nvmath-python "cuda-toolkit[cufft]==13.*"'),
     "nvmath.bindings.cublas": ("nvmath-python", 'nvmath-python "cuda-toolkit[cublas]==13.*"'),
     "nccl.bindings.nccl": ("nccl4py", "nccl4py nvidia-nccl-cu13"),
+    "pynvml": ("nvidia-ml-py", "nvidia-ml-py"),
     "pyvista": ("pyvista", "pyvista"),
     "imageio_ffmpeg": ("imageio-ffmpeg", "imageio-ffmpeg"),
     "numba_mpi": ("numba-mpi", "numba-mpi"),
@@ -26,9 +27,7 @@ def how_to_install(module: str) -> str:
     return f"pip install {_PACKAGES[module][1]}"
 
 
-def require_extra(
-    module: str, user: str, instead: str = "", error: type[RidgelineError] = ConfigError
-) -> None:
+def require_extra(module: str, user: str, instead: str = "", error: type[Exception] = ConfigError) -> None:
     """Raise an error unless the package of an optional module is installed; imports nothing.
 
     user: what needs it, such as "--device cuda"; instead: what to do without it; error: its class.
@@ -38,7 +37,7 @@ def require_extra(
 
 
 def import_extra(
-    module: str, user: str, instead: str = "", error: type[RidgelineError] = ConfigError, probe: str = ""
+    module: str, user: str, instead: str = "", error: type[Exception] = ConfigError, probe: str = ""
 ) -> Any:
     """Import an optional module; raise an error that says what needs it where it is missing or does not load.
 

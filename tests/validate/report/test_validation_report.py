@@ -122,7 +122,7 @@ def hostile(value):
 
 
 def test_nothing_that_was_measured_can_break_the_page(report, monkeypatch):
-    """Others name hosts and counters, and write the report that is the baseline."""
+    """Hosts, groups and counters have names that others gave them."""
     measurements, verdict = sick_system(), deepcopy(report[0])
     measurements.machine, measurements.settings = {"cpu": "EPYC"}, {"level": "node"}
     measurements.system[0]["formula"] = "n (n - 1) / 2"
