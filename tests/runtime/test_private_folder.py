@@ -160,6 +160,11 @@ def test_a_cache_of_its_own_wins_over_home(monkeypatch, places) -> None:
     monkeypatch.delenv("RIDGELINE_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(places / "xdg"))
     assert cache_root() == places / "xdg" / "ridgeline"
-    monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(places))
+    for none in ("", "relative", "~/cache"):  # by the XDG specification: each folder would have its own cache
+        monkeypatch.setenv("XDG_CACHE_HOME", none)
+        assert cache_root() == places / ".cache" / "ridgeline"
+    monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_root() == places / ".cache" / "ridgeline"
+    monkeypatch.setenv("HOME", "relative")
+    assert not cache_root().is_relative_to(Path.cwd())

@@ -52,9 +52,9 @@ def child_environment(environ: Mapping[str, str] | None = None) -> dict[str, str
 
 
 def give_home() -> str:
-    """Return the home folder; set HOME to it if it is not set. ADIOS2 crashes without one."""
-    home = os.environ.get("HOME")
-    if not home:
+    """Return the home folder; set HOME to it if it is not set to an absolute path. ADIOS2 crashes without one."""
+    home = os.environ.get("HOME", "")
+    if not os.path.isabs(home):
         home = "/"
         with suppress(KeyError):  # a container may run as a user that it does not know
             home = pwd.getpwuid(os.getuid()).pw_dir

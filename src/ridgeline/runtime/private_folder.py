@@ -16,6 +16,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from platformdirs import user_cache_dir
+
 from ridgeline.runtime.environment import give_home
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.launcher import speaks
@@ -29,10 +31,9 @@ def cache_root() -> Path:
     Where others own it or can write to it, such as a disk that all share, `ridgeline-USERID` in it. Makes nothing.
     Who owns that is left to `private_folder`.
     """
-    chosen, base = os.environ.get("RIDGELINE_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
     give_home()
-    root = Path(chosen or os.path.join(base or "~/.cache", "ridgeline"))
-    root = Path(os.path.expanduser(root)).resolve()  # a link is followed once, and not again after the check
+    chosen = os.environ.get("RIDGELINE_CACHE_DIR") or user_cache_dir("ridgeline")
+    root = Path(os.path.expanduser(chosen)).resolve()  # a link is followed once, not after the check
     return root / _own_name() if root.is_dir() and why_not_private(root) else root
 
 
