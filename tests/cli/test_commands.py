@@ -30,13 +30,6 @@ def test_version(ridgeline):
     assert ridgeline("--version").stdout == f"ridgeline {package.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["run", "check", "explain", "compile", "doctor", "plot"])
-def test_every_command_explains_itself(ridgeline, command):
-    done = ridgeline(command, "--help")
-    assert done.returncode == 0
-    assert re.search(rf"ridgeline {command}", done.stdout)
-
-
 def test_a_home_folder_behind_an_equals_sign(ridgeline, monkeypatch):
     """A shell hands on --json=~/x as it is."""
     monkeypatch.setenv("HOME", str(ridgeline.path / "me"))

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import typer
+from typer.testing import CliRunner
 
 from ridgeline.cli.main import app
 
@@ -85,6 +86,15 @@ def test_there_are_commands_and_pages() -> None:
     assert "--rt" in options_of("bench/hpcg/geometry.py")
     assert "--nx1" not in options_of("bench/hpcg/geometry.py")
     assert ROOT / "README.md" in PAGES
+
+
+def test_every_command_explains_itself() -> None:
+    for words, options in commands().items():
+        done = CliRunner().invoke(app, [*words, "--help"], prog_name="ridgeline")
+        assert done.exit_code == 0, done.output
+        assert f"Usage: {' '.join(('ridgeline', *words))} " in done.output
+        shown = {name for name in options if name.startswith("-")}
+        assert shown <= set(re.findall(r"--?[\w-]+", done.output)), words
 
 
 def test_options_in_messages_exist() -> None:
