@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.hpl.plan import block_for as hpl_block
 from ridgeline.bench.hpl.products import product_rate
-from ridgeline.bench.hpl.record import HplSettings
-from ridgeline.bench.hpl.sizes import nearest_square
+from ridgeline.bench.hpl.record import HplSettings, MxpRun
+from ridgeline.bench.hpl.refine import solve_mixed
+from ridgeline.bench.hpl.sizes import hpl_block, mxp_block, nearest_square
 from ridgeline.bench.hpl.solve import solve_system
-from ridgeline.bench.hpl_mxp.measure import block_for as mxp_block
-from ridgeline.bench.hpl_mxp.solve import MxpRun, solve_mixed
 from ridgeline.parallel.communicator import ends_job_on_error
 from ridgeline.runtime.blas import blas_libraries
 

@@ -4,25 +4,28 @@ import numpy as np
 from mpi4py import MPI
 
 from ridgeline.bench.hpl.block_cyclic import distribute, grid_place
-from ridgeline.bench.hpl.generator import fill_matrix
+from ridgeline.bench.hpl.matrix import random_matrix
 
 
 def filled_by(function):
     """What solve_system takes as `fill`: column j of [A, b] is function(rows, j), b being the last one."""
 
-    def fill(out, place, first, last, seed):
-        rows = place.rows.globals()
-        for local, column in enumerate(place.columns.globals()[first:last], start=first):
-            out[: rows.size, local] = function(rows, int(column))
+    def fill_of(place, seed):
+        def fill(out, first, last):
+            rows = place.rows.globals()
+            for local, column in enumerate(place.columns.globals()[first:last], start=first):
+                out[: rows.size, local] = function(rows, int(column))
 
-    return fill
+        return fill
+
+    return fill_of
 
 
 def random_system(n, seed=100):
     """The whole of HPL's random matrix and its right-hand side, by one process."""
     place = distribute(n, 8, (1, 1), (0, 0))
     out = np.empty((n, n + 1), order="F")
-    fill_matrix(out, place, 0, n + 1, seed)
+    random_matrix(place, seed)(out, 0, n + 1)
     return out[:, :-1], out[:, -1]
 
 

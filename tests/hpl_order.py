@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 
 from ridgeline.bench.hpl.broadcast import PanelBroadcast
-from ridgeline.bench.hpl.device import blas_cuda, factor_cuda, panel_cuda, swap_cuda, system_cuda
+from ridgeline.bench.hpl.device import blas_cuda, factor_cuda, panels_cuda, system_cuda
 from ridgeline.bench.hpl.panel import ColumnPanel, PanelFactoriser
 from ridgeline.bench.hpl.swap import RowMessages
 from stream_order import HOST, StreamOrder, noting
@@ -83,13 +83,13 @@ def noted() -> Iterator[StreamOrder]:
     with ExitStack() as stack:
         for owner, name, note in (
             (factor_cuda, "copy_rows", notes.copy_rows),
-            (swap_cuda, "copy_rows", notes.copy_rows),
+            (panels_cuda, "copy_rows", notes.copy_rows),
             (factor_cuda, "copy_block", notes.copy_block),
             (blas_cuda._NumpyBlas, "_multiply", notes.multiply),
-            (panel_cuda.DevicePanel, "download", notes.download),
-            (panel_cuda.DevicePanel, "upload", notes.upload),
-            (swap_cuda, "_to_host", notes.to_host),
-            (swap_cuda, "_to_device", notes.to_device),
+            (panels_cuda.DevicePanel, "download", notes.download),
+            (panels_cuda.DevicePanel, "upload", notes.upload),
+            (panels_cuda, "_to_host", notes.to_host),
+            (panels_cuda, "_to_device", notes.to_device),
             (RowMessages, "post", notes.exchange),
             (RowMessages, "wait", notes.exchange),
             (PanelFactoriser, "factor", notes.factor),
@@ -97,7 +97,7 @@ def noted() -> Iterator[StreamOrder]:
             (ColumnPanel, "invert", notes.invert),
         ):
             stack.enter_context(mock.patch.object(owner, name, noting(note, getattr(owner, name))))
-        for owner in (factor_cuda, swap_cuda, system_cuda):
+        for owner in (factor_cuda, panels_cuda, system_cuda):
             stack.enter_context(mock.patch.object(owner, "make_stream", order.stream))
         stack.enter_context(mock.patch.object(factor_cuda.cuda, "event", order.event))
         yield order

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest import mock
 
-from ridgeline.bench.hpl.device import blas_cuda
-from ridgeline.bench.hpl_mxp.device import factor_cuda, panels_cuda, system_cuda
+from ridgeline.bench.hpl import factor
+from ridgeline.bench.hpl.device import blas_cuda, factor_cuda, panels_cuda, system_cuda
 from stream_order import HOST, StreamOrder, noting
 
 view = blas_cuda._view  # the numbers of a block
@@ -45,13 +45,13 @@ class MxpNotes:
             count = panels_cuda._count(block)
             self._work(stream, [copy._device._ary[:count]], [copy._host[:count]], "panel to the host")
 
-    def start(self, copy, block, root):
+    def message(self, copy, block):
         if copy._host is not None and not block.empty:
             sent = copy._host[: panels_cuda._count(block)]
-            self._work(HOST, [sent], [] if copy._comm.rank == root else [sent], "broadcast")
+            self._work(HOST, [sent], [sent], "broadcast")
 
-    def finish(self, copy, block, root, stream):
-        if copy._host is not None and not block.empty and copy._comm.rank != root:
+    def upload(self, copy, block, stream):
+        if copy._host is not None and not block.empty:
             count = panels_cuda._count(block)
             self._work(stream, [copy._host[:count]], [copy._device._ary[:count]], "panel to the device")
 
@@ -64,7 +64,7 @@ def noted() -> Iterator[StreamOrder]:
     with ExitStack() as stack:
         for owner, name, note in (
             (factor_cuda, "copy_block", notes.copy_block),
-            (factor_cuda, "factor_block", notes.factor_block),
+            (factor, "factor_block", notes.factor_block),
             (panels_cuda, "copy_block", notes.copy_block),
             (panels_cuda, "round_to", notes.round_to),
             (blas_cuda._NumpyBlas, "_multiply", notes.multiply),
@@ -72,8 +72,8 @@ def noted() -> Iterator[StreamOrder]:
             (panels_cuda.DevicePanels, "download_block", notes.download_block),
             (panels_cuda.DevicePanels, "upload_block", notes.upload_block),
             (panels_cuda.PanelCopy, "download", notes.download),
-            (panels_cuda.PanelCopy, "start", notes.start),
-            (panels_cuda.PanelCopy, "finish", notes.finish),
+            (panels_cuda.PanelCopy, "message", notes.message),
+            (panels_cuda.PanelCopy, "upload", notes.upload),
         ):
             stack.enter_context(mock.patch.object(owner, name, noting(note, getattr(owner, name))))
         for owner in (factor_cuda, system_cuda):

@@ -8,9 +8,8 @@ from mpi4py import MPI
 
 from bench_tools import measure
 from cuda_tools import skip_without_device
-from ridgeline.bench.hpl.device import memory as hpl_memory
-from ridgeline.bench.hpl_mxp.device import memory as mxp_memory
-from ridgeline.bench.hpl_mxp.measure import block_for, block_on_device
+from ridgeline.bench.hpl.memory import hpl_device_parts, mxp_device_parts
+from ridgeline.bench.hpl.sizes import mxp_block
 from ridgeline.runtime.errors import DeviceError
 
 
@@ -34,26 +33,24 @@ def test_without_a_gpu_it_is_refused(name, options) -> None:
 def test_memory_of_hpl() -> None:
     """One process needs little more than the matrix; several process rows need buffers for their exchanges."""
     n, nb = 130000, 256
-    parts = hpl_memory.device_parts(n, nb, 1, 1)
+    parts = hpl_device_parts(n, nb, 1, 1)
     assert parts["matrix"] == 8 * 130016 * 130001
-    assert hpl_memory.device_bytes_of(n, nb, 1, 1) == sum(parts.values()) < 1.008 * 8 * n * n
-    several = hpl_memory.device_parts(n, nb, 2, 4)["rows of U"]
-    assert several > 2 * hpl_memory.device_parts(n, nb, 1, 4)["rows of U"]
+    assert sum(parts.values()) < 1.008 * 8 * n * n
+    several = hpl_device_parts(n, nb, 2, 4)["rows of U"]
+    assert several > 2 * hpl_device_parts(n, nb, 1, 4)["rows of U"]
 
 
 def test_memory_of_hpl_mxp() -> None:
     """One process needs little more than the matrix; panels of 16 bits take half of what float32 takes."""
     n, nb = 180000, 1024
-    parts = mxp_memory.device_parts(n, nb, 1, 1, "float16")
+    parts = mxp_device_parts(n, nb, 1, 1, "float16")
     assert parts["matrix"] == 4 * 180000 * 180000
-    assert mxp_memory.device_bytes_of(n, nb, 1, 1, "float16") == sum(parts.values()) < 1.02 * 4 * n * n
-    assert mxp_memory.device_parts(n, nb, 1, 1, "float32")["panels"] == 2 * 4 * nb * nb
-    wide, narrow = (
-        mxp_memory.device_parts(n, nb, 2, 2, storage)["panels"] for storage in ("float32", "bfloat16")
-    )
+    assert sum(parts.values()) < 1.02 * 4 * n * n
+    assert mxp_device_parts(n, nb, 1, 1, "float32")["panels"] == 2 * 4 * nb * nb
+    wide, narrow = (mxp_device_parts(n, nb, 2, 2, storage)["panels"] for storage in ("float32", "bfloat16"))
     assert 0.49 < narrow / wide < 0.52
 
 
 def test_blocks_of_large_systems_are_wide() -> None:
-    assert block_on_device(2000, "float16") == block_for(2000)
-    assert block_on_device(100000, "float32") < block_on_device(100000, "bfloat16")
+    assert mxp_block(2000, "float16", on_device=True) == mxp_block(2000)
+    assert mxp_block(100000, "float32", on_device=True) < mxp_block(100000, "bfloat16", on_device=True)

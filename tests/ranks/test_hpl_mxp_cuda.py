@@ -15,9 +15,9 @@ if not config.ENABLE_CUDASIM:
     pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from mxp_order import noted
+from ridgeline.bench.hpl.device import panels_cuda
 from ridgeline.bench.hpl.record import HplSettings
-from ridgeline.bench.hpl_mxp.device import panels_cuda
-from ridgeline.bench.hpl_mxp.solve import solve_mixed
+from ridgeline.bench.hpl.refine import solve_mixed
 
 RANKS = (2, 3, 4)
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
@@ -59,10 +59,7 @@ def test_waits_put_all_work_in_order(comm, storage) -> None:
 def test_a_panel_that_does_not_arrive_is_found(comm, monkeypatch) -> None:
     """What came to pinned memory is not copied to the device: so few unknowns GMRES finds, but not at once."""
 
-    def without_upload(self, copy, root, stream):
-        self._sent.Wait()
-
-    monkeypatch.setattr(panels_cuda.PanelCopy, "finish", without_upload)
+    monkeypatch.setattr(panels_cuda.PanelCopy, "upload", lambda self, copy, stream: None)
     for p, q in grids(comm):
         run = solve_mixed(comm, HplSettings(24, 4, p, q, device="cuda"), "float16")
         assert not run.passed or run.iterations > 8, (p, q, run.iterations)

@@ -5,11 +5,11 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.hpl.block_cyclic import Axis
+from ridgeline.bench.hpl.host import allocate_singles
+from ridgeline.bench.hpl.matrix import MxpHostMatrix
 from ridgeline.bench.hpl.record import HplSettings
+from ridgeline.bench.hpl.refine import solve_mixed
 from ridgeline.bench.hpl.team import TileTeam
-from ridgeline.bench.hpl_mxp.factor import allocate
-from ridgeline.bench.hpl_mxp.matrix import MxpMatrix
-from ridgeline.bench.hpl_mxp.solve import solve_mixed
 from ridgeline.runtime.errors import DecompositionError
 
 RANKS = (1, 2, 3, 4)
@@ -54,8 +54,8 @@ def test_the_matrix_is_the_same_on_every_grid(comm):
         rows, columns = Axis(n, nb, p, row), Axis(n, nb, q, column)
         on = comm if p * q > 1 else MPI.COMM_SELF
         with TileTeam(1) as team:
-            part = allocate(rows.count(), columns.count())
-            matrix = MxpMatrix(on, rows, columns, team)
+            part = allocate_singles(rows.count(), columns.count())
+            matrix = MxpHostMatrix(on, rows, columns, team)
             matrix.write(part)
         whole = np.zeros((n, n), np.float32)
         whole[np.ix_(rows.globals(), columns.globals())] = part[:, : rows.count()].T

@@ -10,12 +10,11 @@ from mpi4py import MPI
 from bench_tools import measure
 from hpl_cases import filled_by
 from hpl_order import noted
-from ridgeline.bench.hpl.block_cyclic import distribute
-from ridgeline.bench.hpl.device import factor_cuda, products_cuda, system_cuda
+from ridgeline.bench.hpl.block_cyclic import ProcessGrid, distribute
+from ridgeline.bench.hpl.device import blas_cuda, factor_cuda, system_cuda
+from ridgeline.bench.hpl.device.blas_cuda import device_product_rate
 from ridgeline.bench.hpl.device.matrix_cuda import DeviceMatrix
-from ridgeline.bench.hpl.device.products_cuda import device_product_rate
-from ridgeline.bench.hpl.generator import fill_matrix
-from ridgeline.bench.hpl.process_grid import GridPlace
+from ridgeline.bench.hpl.matrix import random_matrix
 from ridgeline.bench.hpl.record import HplSettings
 from ridgeline.bench.hpl.residual import host_sums
 from ridgeline.bench.hpl.solve import solve_system
@@ -50,7 +49,7 @@ def require_same_bits(place) -> None:
     matrix = DeviceMatrix(place, make_stream())
     matrix.generate(100)
     expected = np.empty(place.shape, order="F")
-    fill_matrix(expected, place, 0, place.shape[1], 100)
+    random_matrix(place, 100)(expected, 0, place.shape[1])
     np.testing.assert_array_equal(on_host(matrix), expected)
 
 
@@ -68,7 +67,7 @@ def test_sums_are_the_hosts_to_rounding(n, nb, grid) -> None:
         a = np.asfortranarray(on_host(matrix))
         x = np.random.default_rng(3).random(place.columns.count(n))
         with TileTeam(1) as team:
-            expected = host_sums(GridPlace(place, ALONE, ALONE), a, x, team)
+            expected = host_sums(ProcessGrid(place, ALONE, ALONE), a, x, team)
         for mine, theirs in zip(matrix.sums(x), expected):
             assert (mine is None) == (theirs is None)
             if mine is not None:
@@ -119,7 +118,7 @@ def test_rows_that_must_change_places_at_every_step(monkeypatch) -> None:
 
     def generate(self, seed):
         a = np.zeros((self.all.pitch, self.all.columns), order="F")
-        filled_by(shifted)(a, self._place, 0, self.all.columns, seed)
+        filled_by(shifted)(self._place, seed)(a, 0, self.all.columns)
         self.all.array.copy_to_device(a.ravel("F"))
 
     monkeypatch.setattr(DeviceMatrix, "generate", generate)
@@ -195,7 +194,7 @@ def test_the_benchmark_says_what_the_device_gave() -> None:
 
 def test_memory_is_counted_before_it_is_taken(monkeypatch) -> None:
     small = DeviceInfo(0, "Small GPU", (9, 0), 2**20, 1)
-    for module in (system_cuda, products_cuda):
+    for module in (system_cuda, blas_cuda):
         monkeypatch.setattr(module, "select_device", lambda comm: small)
     monkeypatch.setattr(system_cuda, "DeviceMatrix", None)  # nothing is allocated before
     with pytest.raises(
@@ -203,6 +202,6 @@ def test_memory_is_counted_before_it_is_taken(monkeypatch) -> None:
         match=r"on its GPU \(matrix .* \+ panels .* \+ rows of U .* \+ vectors .*\), .* Small GPU .*smaller --n",
     ):
         solve_system(ALONE, HplSettings(500, 8, device="cuda"))
-    monkeypatch.setattr(products_cuda, "ORDER", 512)
+    monkeypatch.setattr(blas_cuda, "ORDER", 512)
     with pytest.raises(DeviceError, match="matrices of products"):
         device_product_rate(ALONE)

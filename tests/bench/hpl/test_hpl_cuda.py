@@ -20,7 +20,7 @@ pytestmark = pytest.mark.gpu
 NUMBERS, STATES, ROWS, WHOLE = types.float64[::1], types.uint64[::1], types.int64[::1], types.int64
 PLACE = (NUMBERS, WHOLE, WHOLE)  # an array, where it begins, the distance of columns
 KERNELS = {
-    "generate": (STATES, STATES, *[WHOLE] * 5, NUMBERS),
+    "fill": (*(STATES,) * 3, WHOLE, WHOLE, WHOLE, NUMBERS),
     "copy_rows": (*PLACE, ROWS, WHOLE, *PLACE, ROWS, WHOLE, WHOLE, WHOLE),
     "copy_block": (*PLACE, *PLACE, WHOLE, WHOLE),
     "sum_rows": (NUMBERS, WHOLE, NUMBERS, WHOLE, WHOLE, NUMBERS, NUMBERS),

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 from ridgeline.bench.hpl.block_cyclic import distribute
-from ridgeline.bench.hpl.generator import SEED, fill_matrix, jump
+from ridgeline.bench.hpl.matrix import SEED, jump, random_matrix
 
 
 def sequence(count, seed=SEED):
@@ -20,7 +20,7 @@ def sequence(count, seed=SEED):
 def generate(n, nb, grid, place, seed=SEED):
     part = distribute(n, nb, grid, place)
     out = np.full(part.shape, np.nan, order="F")
-    fill_matrix(out, part, 0, out.shape[1], seed)
+    random_matrix(part, seed)(out, 0, out.shape[1])
     return part, out
 
 
@@ -55,6 +55,7 @@ def test_every_grid_has_the_same_matrix():
 def test_columns_may_be_filled_by_parts():
     part, whole = generate(13, 4, (2, 2), (1, 0))
     again = np.zeros_like(whole)
+    fill = random_matrix(part, SEED)
     for first in range(0, whole.shape[1], 3):
-        fill_matrix(again, part, first, min(first + 3, whole.shape[1]))
+        fill(again, first, min(first + 3, whole.shape[1]))
     np.testing.assert_array_equal(again, whole)

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from ridgeline.bench.hpl.hpl_dat import HplTest
+from ridgeline.bench.hpl.hpl_dat import HplPlan, HplTest
 from ridgeline.bench.hpl.measure import make_result
-from ridgeline.bench.hpl.plan import HplPlan
 from ridgeline.bench.hpl.record import HplNorms, HplRun, HplSample, HplSettings, operations
 from ridgeline.bench.hpl.result_lines import HplOutcome
 from ridgeline.runtime.errors import ConfigError

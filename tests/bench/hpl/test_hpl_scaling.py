@@ -2,8 +2,8 @@
 
 import pytest
 
+from ridgeline.bench.hpl.declaration import SystemOrder, figures
 from ridgeline.bench.hpl.record import operations
-from ridgeline.bench.hpl.scaling import SystemOrder, figures
 from ridgeline.runtime.errors import ConfigError
 
 LAW = SystemOrder()

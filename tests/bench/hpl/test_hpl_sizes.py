@@ -4,8 +4,8 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.hpl import sizes
+from ridgeline.bench.hpl.declaration import SystemOptions, parse_number
 from ridgeline.bench.hpl.record import operations
-from ridgeline.bench.hpl.system_options import SystemOptions, parse_number
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
 FREE = 8e9

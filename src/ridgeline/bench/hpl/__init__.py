@@ -1,1 +1,5 @@
-"""HPL: the solution of a dense random system by LU with partial pivoting, by the rules of HPL 2.3."""
+"""HPL and HPL-MxP: dense systems by LU, in float64 with pivoting, and in low precision with refinement.
+
+Read `factor` first: the algorithm, and what it asks of host and GPU. `solve` and `refine` are one run of each
+benchmark.
+"""

@@ -1,4 +1,4 @@
-"""The two-dimensional block-cyclic distribution of HPL: who owns which rows and columns. No communication.
+"""The two-dimensional block-cyclic distribution of HPL: who owns which rows and columns, and the process grid.
 
 The matrix of N rows and N + 1 columns, the last one b, is cut into blocks of NB x NB. Block (I, J) belongs to the
 process (I mod P, J mod Q) of a P x Q grid. Every process stores its blocks one after the other, as one matrix.
@@ -7,16 +7,20 @@ Source: Petitet, Whaley, Dongarra, Cleary, "HPL", overview, "Main algorithm".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
+from ridgeline.bench.hpl.record import HplSettings, Order
 from ridgeline.runtime.errors import DecompositionError
 
-Order = Literal["row", "column"]
 IndexLike = TypeVar("IndexLike", int, NDArray[np.int64])
+RIGHT_SHARE = 0.5  # of the local columns, which the split update keeps as its right part
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,11 @@ class BlockCyclic:
         """The local (rows, columns)."""
         return self.rows.count(), self.columns.count()
 
+    @property
+    def unknowns(self) -> Axis:
+        """The columns of A, without b."""
+        return replace(self.columns, n=self.rows.n)
+
 
 def grid_place(p: int, q: int, rank: int, order: Order) -> tuple[int, int]:
     """Return the (row, column) of a rank in the P x Q grid, whose ranks are numbered along rows or columns."""
@@ -83,3 +92,62 @@ def check_grid(n_ranks: int, p: int, q: int) -> None:
 def distribute(n: int, nb: int, grid: tuple[int, int], place: tuple[int, int]) -> BlockCyclic:
     """Return what the process at `place` of a P x Q grid owns of N rows and N + 1 columns."""
     return BlockCyclic(Axis(n, nb, grid[0], place[0]), Axis(n + 1, nb, grid[1], place[1]))
+
+
+class ProcessGrid(NamedTuple):
+    """A process's part of the system, and the communicators of its row and its column of the grid.
+
+    Both are ordered by place: the ranks of row_comm by column, those of column_comm by row.
+    """
+
+    place: BlockCyclic
+    row_comm: MPI.Comm
+    column_comm: MPI.Comm
+
+
+@contextmanager
+def make_grid(comm: MPI.Comm, settings: HplSettings) -> Iterator[ProcessGrid]:
+    """Give this rank's place and the communicators of its row and its column. Collective over comm."""
+    p, q = settings.p, settings.q
+    row, column = grid_place(p, q, comm.rank, settings.order)
+    row_comm, column_comm = comm.Split(row, column), comm.Split(column, row)
+    try:
+        yield ProcessGrid(distribute(settings.n, settings.nb, (p, q), (row, column)), row_comm, column_comm)
+    finally:
+        row_comm.Free()
+        column_comm.Free()
+
+
+class ColumnParts(NamedTuple):
+    """Local columns right of a panel: `start`, the end of the next panel's, the end of the left part, the end."""
+
+    start: int
+    ahead: int
+    split: int
+    stop: int
+
+
+class PanelColumns:
+    """The columns of panels on this process. columns: of A and b; divided: whether there are two parts to update."""
+
+    def __init__(self, columns: Axis, divided: bool) -> None:
+        self._columns, self._n, self._nb = columns, columns.n - 1, columns.nb
+        count = columns.count()
+        self._split = count - int(RIGHT_SHARE * count) if divided else count
+
+    def after(self, first: int) -> int:
+        """Return the global column behind the panel at global column `first`: N behind the last one."""
+        return min(first + self._nb, self._n)
+
+    def here(self, first: int) -> int:
+        """Return how many columns of the panel at global column `first` lie here: all or none."""
+        columns, left = self._columns, self._n - first
+        return min(self._nb, left) if left > 0 and columns.owner(first) == columns.part else 0
+
+    def right_of(self, first: int) -> ColumnParts:
+        """Return the local columns right of the panel at global column `first`."""
+        after = self.after(first)
+        start, stop = self._columns.count(after), self._columns.count()
+        ahead = start + self.here(after)
+        # One part alone is left where the next panel's columns would lie in the right one.
+        return ColumnParts(start, ahead, self._split if ahead <= self._split else stop, stop)

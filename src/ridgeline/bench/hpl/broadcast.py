@@ -11,13 +11,17 @@ Source: Petitet et al., "HPL", overview, "Panel broadcast".
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import numpy as np
 from mpi4py import MPI
 
 from ridgeline.bench.hpl.panel import Reals
-from ridgeline.bench.hpl.record import Broadcast
+from ridgeline.bench.hpl.record import BROADCASTS, Broadcast, HplSettings
+from ridgeline.parallel.reduce import global_max
 
 _TAG = 8  # of the first part
+_TRIALS = 3  # of each broadcast
 
 
 def parts_of(algorithm: Broadcast, size: int) -> int:
@@ -102,3 +106,21 @@ class PanelBroadcast:
             comm.Isend(self._parts[part], (self._root + other) % comm.size, _TAG + part)
             for other in receivers(self._algorithm, self._position, comm.size, part)
         )
+
+
+def try_broadcasts(comm: MPI.Comm, row_comm: MPI.Comm, settings: HplSettings) -> dict[str, float]:
+    """Return the best seconds of each broadcast of the first panel: the slowest process of all rows. Collective."""
+    if row_comm.size < 3:
+        return {}  # they are all the same
+    message = np.zeros((-(-settings.n // settings.p) + settings.nb + 1) * min(settings.nb, settings.n))
+    found: dict[str, float] = {}
+    for algorithm in BROADCASTS:
+        broadcast, best = PanelBroadcast(row_comm, algorithm), np.inf
+        for _ in range(_TRIALS):
+            comm.Barrier()
+            start = perf_counter()
+            broadcast.start(0, message)
+            broadcast.finish()
+            best = min(best, float(global_max(comm, perf_counter() - start)))
+        found[algorithm] = best
+    return found

@@ -1,17 +1,65 @@
-"""The benchmark hpl: LU with partial pivoting of a dense random system."""
+"""The benchmarks hpl and hpl-mxp: their options, and how dense systems scale in a study.
+
+Neither Numba, NumPy nor MPI is imported here.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from ridgeline.bench.benchmark import Benchmark
-from ridgeline.bench.hpl.scaling import SystemOrder
-from ridgeline.bench.hpl.system_options import AUTO, SystemOptions
-from ridgeline.bench.scaling import Scaling
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.bench.hpl.record import Storage, operations
+from ridgeline.bench.scaling import Scaling, ScalingFigures
 from ridgeline.bench.shared_options import ComputeDevice
+from ridgeline.config.size_law import Settings, SizeLaw
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.options import OptionSpec
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class SystemOptions(BenchmarkOptions):
+    """The system, the process grid, and what must hold before it begins."""
+
+    n: Annotated[
+        str,
+        OptionSpec(
+            "Unknowns; auto: as many as the share of memory holds.", flags=("--order", "--n"), metavar="N"
+        ),
+    ] = "8000"
+    nb: Annotated[str, OptionSpec("Columns of a block; auto: chosen for N.", metavar="NB")] = AUTO
+    p: Annotated[int, OptionSpec("Rows of the process grid; 0: nearest to a square, P <= Q.", minimum=0)] = 0
+    q: Annotated[int, OptionSpec("Columns of the process grid; 0: ranks / rows.", minimum=0)] = 0
+    threads: Annotated[int, OptionSpec("Threads of each rank.", minimum=1)] = 1
+    memory_share: Annotated[
+        float, OptionSpec("Share of the free memory that --order auto takes.", minimum=0.01, maximum=1)
+    ] = 0.8
+    time_limit: Annotated[
+        float, OptionSpec("Refuse a system that takes longer; 0: none.", unit="s", minimum=0)
+    ] = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the range of every value."""
+        super().__post_init__()
+        parse_number(self.n, "--order")
+        parse_number(self.nb, "--nb")
+
+
+def parse_number(text: str, flag: str) -> int | None:
+    """Return the whole number of an option; None for "auto". Raises ConfigError for anything else."""
+    if text == AUTO:
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise ConfigError(f"{flag} = {text[:40]}: {AUTO}, or a whole number of 1 or more is needed")
+    return value
 
 
 @dataclass(frozen=True)
@@ -47,6 +95,62 @@ class HplOptions(SystemOptions):
             )
 
 
+@dataclass(frozen=True)
+class HplMxpOptions(SystemOptions):
+    """Options of hpl-mxp."""
+
+    storage: Annotated[
+        Storage,
+        OptionSpec("To what the factors are rounded; on CPUs the shorter ones are emulated, not faster."),
+    ] = "float32"
+    testing: Annotated[
+        bool, OptionSpec("Take a strictly diagonally dominant matrix, which the rules allow for tests alone.")
+    ] = False
+    device: ComputeDevice = "cpu"
+
+
+@dataclass(frozen=True)
+class SystemOrder(SizeLaw):
+    """The order N of a dense system of all ranks: weak scaling keeps the memory of a rank, N^2 / ranks."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The order."""
+        return ("n",)
+
+    def weak(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
+        """Return the order with ranks/first times the elements, rounded down."""
+        n = _order(settings)
+        return {} if ranks == first else {"n": str(math.isqrt(n * n * ranks // first))}
+
+    def strong(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
+        """Return nothing: the order is that of all ranks."""
+        _order(settings)
+        return {}
+
+
+def _order(settings: Settings) -> int:
+    text = str(settings["n"])
+    if not text.isdigit() or int(text) < 1:
+        raise ConfigError(f"a study needs the order of its fewest ranks, as n = 20000, not n = {text}")
+    return int(text)
+
+
+def figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
+    """Return the figures of each solve. Points are counted operations: the work of a solve is no multiple of N^2."""
+    return [
+        ScalingFigures(
+            seconds=one["seconds"],
+            points=operations(one["n"]),
+            labels={key: one[key] for key in ("storage",) if key in one},
+            phases=one.get("phases", {}),
+            flops=one["flops_per_second"],
+            fraction=one.get("fraction_of_products"),
+        )
+        for one in content["extra"]["solves"]
+    ]
+
+
 BENCHMARKS = (
     Benchmark(
         name="hpl",
@@ -60,6 +164,19 @@ BENCHMARKS = (
         options=HplOptions,
         function="measure.measure_hpl",
         finish="result_lines.write_lines",
-        scaling=Scaling(SystemOrder(), "scaling.figures"),
+        scaling=Scaling(SystemOrder(), "declaration.figures"),
+    ),
+    Benchmark(
+        name="hpl-mxp",
+        summary="Solve a dense system by LU in low precision and refine it to 64-bit accuracy: HPL-MxP.",
+        pattern="a P x Q grid of ranks has the matrix in blocks: panels are broadcast along rows and columns, "
+        "without pivoting; GMRES in float64, preconditioned by the factors, refines the solution.",
+        formula="rate = (2/3 N^3 + 3/2 N^2) / (time of factorisation + first solve + refinement).",
+        details="The rules are those since June 2025. The exit code is 0 only if the scaled backward error is at "
+        "most 16 after at most 50 iterations. With --device cuda the matrix lies on GPUs, which multiply by cuBLAS; "
+        "hosts factor the diagonal blocks. More in docs/hpl.md.",
+        options=HplMxpOptions,
+        function="measure.measure_hpl_mxp",
+        scaling=Scaling(SystemOrder(), "declaration.figures"),
     ),
 )

@@ -1,215 +1,355 @@
-"""The factorisation of [A, b] on a P x Q grid: right-looking, with look-ahead of depth 1 and the split update.
+"""LU on a P x Q grid: right-looking, with look-ahead of depth 1, with and without pivoting, on hosts and on GPUs.
 
-For panel k every process updates its columns right of it: rows change places, U = L^-1 U, A <- A - L U. The process
-column that has panel k + 1 updates those columns first, factors them and begins to send them, and only then updates
-the rest. So the panel travels while others compute (look-ahead).
+Block (I, J) lies on process (I mod P, J mod Q). Step k has the panel k: block column k (and without pivoting block
+row k) in its factored form, which all processes get that need it. With it they update what lies behind. What panel k
++ 1 consists of is updated first; whoever has it factors it and begins to send it, and only then updates the rest. So
+panels travel while others compute (look-ahead). `factor` is that loop.
 
-On P > 1 process rows the columns are cut in two parts. Rows of the right part change places while the left part is
-updated. Rows of the left part, for panel k + 1, change places while the right part is updated for panel k (split
-update). Neither threads nor ranks wait for the other in a way that changes a result: repeats are equal in every bit.
-Sources: Petitet et al., "HPL", overview; rocHPL (AMD) for the split update.
+With pivoting (`PivotedLU`, HPL, float64) a panel is a block column with a search for pivots. An update has three
+parts: rows change places, U = L^-1 U, A <- A - L U. On P > 1 process rows the columns are cut in two parts. Rows of
+the right part change places while the left part is updated. Rows of the left part, for panel k + 1, change places
+while the right part is updated for panel k (split update).
+
+Without pivoting (`UnpivotedLU`, HPL-MxP, float32) the owner of block (k, k) factors it and sends it along its process
+row and column. They compute L = A U_kk^-1 of block column k and U = L_kk^-1 A of block row k. L is broadcast along
+process rows, U along process columns. Both, and the diagonal block, are rounded once to `storage`, when they are
+complete. What is still to be factored stays float32, and products are accumulated in float32, as units for 16 bits
+do.
+
+Where the matrix lies is the business of a `PivotedBackend` or an `UnpivotedBackend`: of `host`, with threads and
+BLAS, or of `device.factor_cuda`, with streams and cuBLAS. Repeats are equal in every bit on both.
+Sources: Petitet et al., "HPL", overview; rocHPL (AMD) for the split update; hpl-mxp.org for the rules without
+pivoting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
-from ridgeline.bench.hpl import panel_kernels, update_kernels
 from ridgeline.bench.hpl.blas_calls import blas_addresses
-from ridgeline.bench.hpl.block_cyclic import BlockCyclic
+from ridgeline.bench.hpl.block_cyclic import ColumnParts, PanelColumns, ProcessGrid
 from ridgeline.bench.hpl.broadcast import PanelBroadcast
-from ridgeline.bench.hpl.panel import ColumnPanel, PanelFactoriser, Reals
-from ridgeline.bench.hpl.parts import ColumnParts, PanelColumns
-from ridgeline.bench.hpl.record import Broadcast, HplSettings
-from ridgeline.bench.hpl.swap import RowSwap, SwapExchange
-from ridgeline.bench.hpl.team import Tile, TileTeam, tiles
-from ridgeline.jit.kernel import Specialisation
+from ridgeline.bench.hpl.panel import ColumnPanel, PanelFactoriser, factor_block
+from ridgeline.bench.hpl.record import Broadcast, HplSettings, Storage
 from ridgeline.runtime.regions import Regions
 
-WIDEST, NARROWEST = 2048, 256  # columns of a tile: wide for the product's rate, narrow for balance
+Poll = Callable[[], None]  # called now and then, so that messages advance
+Panel = TypeVar("Panel")
 
 
-class _Turn(NamedTuple):
-    """The update by one panel. after: global column of the next one; given: tiles until its own, if begun, or 0."""
+class Elimination(Protocol):
+    """The parts of a step of LU. All are collective over the grid, in the order of `factor`."""
 
-    after: int
-    parts: ColumnParts
-    swap: RowSwap
-    update: Callable[[int, int], None]
-    given: int
+    def factor_panel(self, k: int) -> None:
+        """Factor panel k where it lies, and begin to send it."""
+
+    def receive_panel(self, k: int) -> None:
+        """Wait for panel k."""
+
+    def update_ahead(self, k: int) -> None:
+        """Update by panel k what panel k + 1 consists of, and begin with the rest."""
+
+    def update_rest(self, k: int) -> None:
+        """Finish, or on a GPU launch, the update by panel k, while messages advance."""
+
+    def finish(self) -> None:
+        """Wait for all that is under way."""
 
 
-class Factorisation:
-    """LU of this process's part `a` of [A, b], in place: U remains in the upper triangle, L is not kept.
+def factor(lu: Elimination, n: int, nb: int, on_columns: Callable[[int], None]) -> None:
+    """Factor a matrix of order n in place. on_columns: called with the columns that are done, on all processes."""
+    blocks = -(-n // nb)
+    lu.factor_panel(0)
+    lu.receive_panel(0)
+    for k in range(blocks):
+        lu.update_ahead(k)
+        if k + 1 < blocks:
+            lu.factor_panel(k + 1)
+        lu.update_rest(k)
+        if k + 1 < blocks:
+            lu.receive_panel(k + 1)
+        on_columns(min((k + 1) * nb, n))
+    lu.finish()
 
-    a: float64 [at least rows, columns], column-major; row_comm, column_comm: the processes of this row and column of
-    the grid, ordered by their place; told: called with the columns that are done, on all processes.
+
+class PivotedBackend(Protocol[Panel]):
+    """A process's part of [A, b] and what LU with pivoting does to it. Columns are local ones.
+
+    panels: room for two panels, of which one is used at every other step. All calls for a panel come in the order
+    below; those that exchange rows only on P > 1 process rows.
     """
+
+    panels: list[Panel]
+
+    def host_panel(self, panel: Panel) -> ColumnPanel:
+        """Return the panel in host memory, where it is factored and sent from."""
+
+    def wait_for_room(self, panel: Panel) -> None:
+        """Wait until nothing reads the host memory of the panel before the last one."""
+
+    def fetch(self, panel: Panel, first: int, here: bool, poll: Poll) -> None:
+        """Give the panel at global column `first` its shape; bring its columns to the host if they lie here."""
+
+    def keep(self, panel: Panel) -> None:
+        """Keep the factored top block of a panel for the back substitution."""
+
+    def accept(self, panel: Panel, parts: ColumnParts) -> None:
+        """Prepare the update by a panel that has arrived on the host."""
+
+    def start_exchange(self, panel: Panel, start: int, stop: int, behind_left: bool, poll: Poll) -> None:
+        """Begin to exchange rows of some columns.
+
+        behind_left: whether the panel before has updated them with the left part, with the right one otherwise.
+        """
+
+    def progress_exchange(self) -> None:
+        """Let the exchange of rows advance."""
+
+    def finish_exchange(self) -> None:
+        """Wait for the rows, and put them in their places."""
+
+    def update_ahead(self, panel: Panel, parts: ColumnParts, following: int, here: bool) -> None:
+        """Update the columns of the panel at global column `following`, and begin with the left part behind them.
+
+        here: whether these columns lie here.
+        """
+
+    def update_left(self, panel: Panel, poll: Poll, complete: bool) -> None:
+        """Go on with the left part: until all of it is done (complete), or until no tile waits for a thread."""
+
+    def update_right(self, panel: Panel, parts: ColumnParts, poll: Poll) -> None:
+        """Update the right part."""
+
+    def finish(self) -> None:
+        """Wait for all updates."""
+
+
+class PivotedLU:
+    """LU with partial pivoting of [A, b], whose last column is b. U remains in the upper triangle, L is not kept."""
 
     def __init__(
         self,
         settings: HplSettings,
-        place: BlockCyclic,
-        a: Reals,
-        row_comm: MPI.Comm,
-        column_comm: MPI.Comm,
+        grid: ProcessGrid,
+        backend: PivotedBackend[Any],
         broadcast: Broadcast,
-        team: TileTeam,
         regions: Regions,
     ) -> None:
-        self._settings, self._place, self._a, self._team = settings, place, a, team
-        self.regions = regions
-        self._blas = blas_addresses()
-        n_rows, n_columns = place.shape
-        alone = column_comm.size == 1
-        self._raw = np.full((settings.nb, 0 if alone else n_columns), 0.0, order="F")
-        # Room for U of one tile, before and after the solve, for each thread.
-        self._rooms = [
-            [
-                np.full((settings.nb, min(max(WIDEST, settings.nb), n_columns)), 0.0, order="F")
-                for _ in range(2)
-            ]
-            for _ in range(settings.threads)
-        ]
-        self._panels = [ColumnPanel(n_rows, settings.nb) for _ in range(2)]
+        self._n, self._nb = settings.n, settings.nb
+        self._rows, self._backend, self._regions = grid.place.rows, backend, regions
+        self._divided = grid.column_comm.size > 1
+        self._columns = PanelColumns(grid.place.columns, self._divided)
         self._factoriser = PanelFactoriser(
-            column_comm, self._blas, settings.nb, settings.nbmin, settings.ndiv
+            grid.column_comm, blas_addresses(), settings.nb, settings.nbmin, settings.ndiv
         )
-        self._broadcast = PanelBroadcast(row_comm, broadcast)
-        self._exchange = SwapExchange(column_comm, place.rows, self._raw)
-        self._global_rows = place.rows.globals()
-        self._columns = PanelColumns(place.columns, divided=not alone)
+        self._broadcast = PanelBroadcast(grid.row_comm, broadcast)
+        self._owner_of = grid.place.columns.owner
+        self._global_rows = self._rows.globals()
+        self._received = -1  # the last panel whose update has begun
 
-    def run(self, told: Callable[[int], None]) -> None:
-        """Factor. Collective over the grid."""
-        self._prepare(0)
-        self._broadcast.wait()
-        turn: _Turn | None = self._begin(0)
-        before = 0  # tiles that were given until those of the panel before
-        while turn is not None:
-            following = self._step(turn, before)
-            told(turn.after)
-            before, turn = turn.given, following
-        self._broadcast.finish()
+    def factor_panel(self, k: int) -> None:
+        """Factor block column k by its column of processes, and begin to broadcast it along rows."""
+        first, rows, panel = k * self._nb, self._rows, self._panel(k)
+        here = self._columns.here(first) > 0
+        with self._regions("broadcast"):
+            self._backend.wait_for_room(panel)
+            self._broadcast.make_room()
+        self._backend.fetch(panel, first, here, self._progress)
+        host = self._backend.host_panel(panel)
+        if here:
+            with self._regions("panel"):
+                diagonal = rows.owner(first) == rows.part
+                self._factoriser.factor(host, self._global_rows[rows.count(first) :], diagonal)
+                if diagonal:
+                    self._backend.keep(panel)
+        self._broadcast.start(self._owner_of(first), host.message)
 
-    def _begin(self, first: int) -> _Turn:
-        """Begin the update by the panel at global column `first`, which is here: of the left part, but for its head.
-
-        Without an exchange of rows the other threads go on with it when they have done the tiles of the panel before.
-        """
-        with self.regions("swap"):
-            panel = self._panel_at(first)
-            panel.invert()
-            swap = RowSwap(panel, self._place.rows)
-
-        def update(start: int, stop: int) -> None:
-            self._update(first, swap, start, stop)
-
-        parts, given = self._columns.right_of(first), 0
-        if swap.alone:
-            given = self._team.start(update, self._tiles(parts.ahead, parts.split))
-        else:
-            self._exchange.start(swap, self._a, parts.start, parts.split)
-        return _Turn(self._columns.after(first), parts, swap, update, given)
-
-    def _step(self, turn: _Turn, before: int) -> _Turn | None:
-        """Finish an update and factor the next panel meanwhile; return its turn, None after the last.
-
-        before: tiles that were given until those of the panel before.
-        """
-        regions, exchange, team, parts = self.regions, self._exchange, self._team, turn.parts
-        more, following = turn.after < self._settings.n, list[_Turn]()
-
-        def arrive() -> None:
-            if more and not following and self._broadcast.progress():
-                following.append(self._begin(turn.after))
-            exchange.progress()
-
-        if not turn.swap.alone:
-            with regions("swap"):
-                exchange.finish()
-            exchange.start(turn.swap, self._a, parts.split, parts.stop)
-            team.start(turn.update, self._tiles(parts.ahead, parts.split))
-        with regions("update"):
-            team.wait(before, parts.start, parts.ahead)
-            if parts.ahead > parts.start:
-                turn.update(parts.start, parts.ahead)
-            team.wait(before)  # the room of its panel is that of the next one
-        if more:
-            self._prepare(turn.after)
-        if not turn.swap.alone:
-            self._update_right_part(turn, arrive)
-        elif more:
-            with regions("update"):
-                arrive()
-                team.join(turn.given, arrive)
-        else:
-            with regions("update"):
-                team.finish()
-        if not more:
-            return None
-        with regions("broadcast"):
+    def receive_panel(self, k: int) -> None:
+        """Wait for the panel, unless its update has begun while the one before went on."""
+        with self._regions("broadcast"):
             self._broadcast.wait()
-        return following[0] if following else self._begin(turn.after)
+        if self._received < k:
+            self._begin(k)
 
-    def _update_right_part(self, turn: _Turn, arrive: Callable[[], None]) -> None:
-        """Finish the left part and update the right one. `arrive` lets rows of the left part change places again."""
-        team, parts = self._team, turn.parts
-        with self.regions("update"):
-            team.finish(self._progress)
-        with self.regions("swap"):
-            self._exchange.finish()
+    def _begin(self, k: int) -> None:
+        """Begin the update by a panel that is here: rows of the left part change places."""
+        panel, parts = self._panel(k), self._parts(k)
+        self._received = k
+        self._backend.accept(panel, parts)
+        if self._divided:
+            behind_left = k > 0 and self._parts(k - 1).split == parts.split
+            self._backend.start_exchange(panel, parts.start, parts.split, behind_left, self._progress)
+
+    def update_ahead(self, k: int) -> None:
+        """Update the columns of the next panel; rows of the right part change places meanwhile."""
+        backend, panel, parts = self._backend, self._panel(k), self._parts(k)
+        following = self._columns.after(k * self._nb)
+        if self._divided:
+            backend.finish_exchange()
+        backend.update_ahead(panel, parts, following, self._columns.here(following) > 0)
+        if self._divided:
+            backend.start_exchange(panel, parts.split, parts.stop, False, self._progress)
+
+    def update_rest(self, k: int) -> None:
+        """Update the left part, then the right one if there are two."""
+        backend, panel, parts = self._backend, self._panel(k), self._parts(k)
+        last = (k + 1) * self._nb >= self._n
+
+        def begin_next() -> None:
+            if not last and self._received == k and self._broadcast.progress():
+                self._begin(k + 1)
+            backend.progress_exchange()
+
+        if not self._divided:
+            backend.update_left(panel, begin_next, last)
+            return
+        backend.update_left(panel, self._progress, True)
+        backend.finish_exchange()
         # The part that is updated now must not be one whose rows change places.
-        early = self._columns.right_of(turn.after).split == parts.split < parts.stop
-        with self.regions("update"):
-            if early:
-                arrive()
-            team.start(turn.update, self._tiles(parts.split, parts.stop))
-            team.finish(arrive if early else self._progress)
+        early = self._parts(k + 1).split == parts.split < parts.stop
+        backend.update_right(panel, parts, begin_next if early else self._progress)
+
+    def finish(self) -> None:
+        """Wait for all updates, and for messages that others have not received."""
+        self._backend.finish()
+        self._broadcast.finish()
 
     def _progress(self) -> None:
         self._broadcast.progress()
-        self._exchange.progress()
+        self._backend.progress_exchange()
 
-    def _panel_at(self, first: int) -> ColumnPanel:
-        return self._panels[first // self._settings.nb % 2]
+    def _panel(self, k: int) -> Any:
+        return self._backend.panels[k % 2]
 
-    def _prepare(self, first: int) -> None:
-        """Factor the panel at global column `first`, where it lies here, and begin to broadcast it."""
-        rows, columns, panel = self._place.rows, self._place.columns, self._panel_at(first)
-        row = rows.count(first)
-        with self.regions("broadcast"):
-            self._broadcast.make_room()
-        panel.shape(first, rows.count() - row, min(self._settings.nb, self._settings.n - first))
-        if self._columns.here(first):
-            with self.regions("panel"):
-                column, diagonal = columns.local(first), rows.owner(first) == rows.part
-                update_kernels.copy_block(self._a.T, row, column, panel.below.T)
-                self._factoriser.factor(panel, self._global_rows[row:], diagonal)
-                if diagonal:
-                    self._a[row : row + panel.width, column : column + panel.width] = panel.top
-        self._broadcast.start(columns.owner(first), panel.message)
-
-    def _tiles(self, start: int, stop: int) -> list[Tile]:
-        return tiles(start, stop, self._settings.threads, WIDEST, NARROWEST)
-
-    def _update(self, first: int, swap: RowSwap, start: int, stop: int) -> None:
-        """Update local columns start ... stop - 1 by the panel at global column `first`. Any thread may."""
-        panel, rows = self._panel_at(first), self._place.rows
-        skip = panel.width if swap.root == rows.part else 0
-        room = self._rooms.pop()  # of a list: no two threads get the same
-        raw = room[0] if swap.alone else self._raw[:, start:stop]
-        update_kernels.update_tile(
-            self._blas.gemm, panel.below.T, panel.top.T, panel.inverses.T, raw.T, room[1].T, self._a.T,
-            swap.sources, swap.places, swap.targets, swap.taken, rows.count(), skip, start, stop,
-        )  # fmt: skip
-        self._rooms.append(room)
+    def _parts(self, k: int) -> ColumnParts:
+        return self._columns.right_of(k * self._nb)
 
 
-def kernels() -> list[Specialisation]:
-    """Return the kernels of a factorisation."""
-    return [*panel_kernels.kernels(), *update_kernels.kernels()]
+class Behind(NamedTuple):
+    """The first local row and column behind panel k, and those behind panel k + 1."""
+
+    row: int
+    column: int
+    next_row: int
+    next_column: int
+
+
+class BlockPlace(NamedTuple):
+    """Where diagonal block k begins, in local rows and columns, its order, and who has it.
+
+    on_row, on_column: whether this process is of the row, of the column of processes that has it.
+    """
+
+    k: int
+    row: int
+    column: int
+    size: int
+    on_row: bool
+    on_column: bool
+
+
+class UnpivotedBackend(Protocol[Panel]):
+    """A process's part of A and what LU without pivoting does to it, float32 on the host and on a GPU.
+
+    panels: room for two pairs of panels, L and U, of which one is used at every other step.
+    """
+
+    panels: list[Panel]
+
+    def host_block(self, panel: Panel, size: int) -> NDArray[np.float32]:
+        """Return host memory for a diagonal block, [column, row], which nothing reads any more."""
+
+    def fetch(self, panel: Panel, at: BlockPlace) -> None:
+        """Bring the diagonal block, which lies here, to the host."""
+
+    def keep(self, panel: Panel, at: BlockPlace) -> None:
+        """Keep the factored diagonal block, which lies here, for the triangular solves."""
+
+    def make_panels(self, panel: Panel, at: BlockPlace, behind: Behind) -> None:
+        """Compute L and U where they lie here, from the factored diagonal block on the host, and round them."""
+
+    def messages(self, panel: Panel) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+        """Return L on the host, which is sent along rows, and U, along columns; None if nobody else needs it."""
+
+    def accept(self, panel: Panel, at: BlockPlace) -> None:
+        """Take panels that have arrived on the host."""
+
+    def update_ahead(self, panel: Panel, behind: Behind, following: BlockPlace | None) -> None:
+        """Update block column and block row k + 1, and begin with the rest. following: diagonal block k + 1."""
+
+    def finish_update(self, poll: Poll) -> None:
+        """Update the rest."""
+
+    def finish(self) -> None:
+        """Wait for all updates."""
+
+
+class UnpivotedLU:
+    """LU without pivoting: L, whose diagonal is 1, and U take the place of A."""
+
+    def __init__(self, grid: ProcessGrid, backend: UnpivotedBackend[Any], storage: Storage) -> None:
+        self._row_comm, self._column_comm = grid.row_comm, grid.column_comm
+        self._rows, self._columns = grid.place.rows, grid.place.unknowns
+        self._n, self._nb = self._rows.n, self._rows.nb
+        self._backend, self._storage = backend, storage
+        self._requests: list[MPI.Request] = []
+
+    def factor_panel(self, k: int) -> None:
+        """Factor the diagonal block, send it, compute L and U, and begin to broadcast them."""
+        backend, panel, at = self._backend, self._backend.panels[k % 2], self._block(k)
+        block = backend.host_block(panel, at.size)
+        owner_row, owner_column = self._rows.owner(k * self._nb), self._columns.owner(k * self._nb)
+        if at.on_row and at.on_column:
+            backend.fetch(panel, at)
+            factor_block(block, self._storage)
+            backend.keep(panel, at)
+        if at.on_column:
+            self._column_comm.Bcast(block, owner_row)
+        if at.on_row:
+            self._row_comm.Bcast(block, owner_column)
+        backend.make_panels(panel, at, self._behind(k))
+        left, right = backend.messages(panel)
+        self._requests = []
+        if left is not None:
+            self._requests.append(self._row_comm.Ibcast(left, owner_column))
+        if right is not None:
+            self._requests.append(self._column_comm.Ibcast(right, owner_row))
+
+    def receive_panel(self, k: int) -> None:
+        """Wait for L and U."""
+        MPI.Request.Waitall(self._requests)
+        self._backend.accept(self._backend.panels[k % 2], self._block(k))
+
+    def update_ahead(self, k: int) -> None:
+        """Subtract L U from block column and block row k + 1 first."""
+        following = self._block(k + 1) if (k + 1) * self._nb < self._n else None
+        self._backend.update_ahead(self._backend.panels[k % 2], self._behind(k), following)
+
+    def update_rest(self, k: int) -> None:
+        """Subtract L U from the rest."""
+        self._backend.finish_update(self._progress)
+
+    def finish(self) -> None:
+        """Wait for all updates."""
+        self._backend.finish()
+
+    def _progress(self) -> None:
+        MPI.Request.Testall(self._requests)
+
+    def _block(self, k: int) -> BlockPlace:
+        start, rows, columns = k * self._nb, self._rows, self._columns
+        on_row, on_column = rows.owner(start) == rows.part, columns.owner(start) == columns.part
+        size = min(self._nb, self._n - start)
+        return BlockPlace(k, rows.count(start), columns.count(start), size, on_row, on_column)
+
+    def _behind(self, k: int) -> Behind:
+        (row, column), (next_row, next_column) = (
+            (self._rows.count(index), self._columns.count(index))
+            for index in ((k + 1) * self._nb, (k + 2) * self._nb)
+        )
+        return Behind(row, column, next_row, next_column)

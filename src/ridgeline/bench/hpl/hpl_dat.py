@@ -2,24 +2,35 @@
 
 A line holds values first; what follows them is comment. After two lines of comment come the name of the output file
 and the device, then pairs of a count and a list. Source: HPL 2.3, testing/ptest (HPL.dat, HPL_pdinfo).
+
+`make_plan` says which tests a run makes, from such a file or from options, and what of the file runs otherwise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from ridgeline.runtime.errors import ConfigError
+from mpi4py import MPI
+
+from ridgeline.bench.hpl.declaration import HplOptions
+from ridgeline.bench.hpl.memory import FreeMemory, free_memory, hpl_bytes, hpl_device_parts
+from ridgeline.bench.hpl.record import BROADCASTS, HplSettings
+from ridgeline.bench.hpl.sizes import choose_sizes, hpl_block, require_fit
+from ridgeline.parallel.reduce import decide
+from ridgeline.runtime.errors import ConfigError, DecompositionError
 from ridgeline.runtime.files import output_errors, read_regular
 
 NAME = "HPL.dat"
 MOST_VALUES = 20  # of a list, as in the official code
 Number = TypeVar("Number", int, float)
 MOST_BROADCAST = 7  # BCAST of vendors' versions: 6 and 7 are their own, for which HPL 2.3 takes 1 (1ringM)
+_STDOUT, _STDERR = 6, 7
+_WITHOUT_EFFECT = "SWAP, its threshold, the forms of L1 and U, equilibration and alignment have no effect"
 FACTORS = "LCR"  # 0 left-looking, 1 Crout, 2 right-looking
 
 
@@ -187,3 +198,104 @@ class _DatLines:
 
     def _refuse(self, words: str) -> NoReturn:
         raise ConfigError(f"{self._path}, line {self._number}: {words}") from None
+
+
+@dataclass(frozen=True)
+class HplPlan:
+    """Tests in their order, the threshold of the residual, where the lines go, and what a reader must know.
+
+    output: a file for the lines, None for standard output; tried: whether the fastest broadcast is to be found.
+    """
+
+    tests: tuple[HplTest, ...]
+    threshold: float
+    notes: tuple[str, ...] = ()
+    output: str | None = None
+    tried: bool = False
+
+    def settings(self, test: HplTest, options: HplOptions) -> HplSettings:
+        """Return a test as the engine takes it."""
+        return HplSettings(
+            n=test.n,
+            nb=test.nb,
+            p=test.p,
+            q=test.q,
+            threads=options.threads,
+            order="row" if test.row_major else "column",
+            broadcast=None if self.tried else BROADCASTS[test.broadcast],
+            nbmin=test.least_columns,
+            ndiv=test.divisions,
+            threshold=self.threshold,
+            seed=options.seed,
+            device=options.device,
+        )
+
+
+def make_plan(comm: MPI.Comm, options: HplOptions) -> HplPlan:
+    """Return the tests of a run. Collective over comm, the same on all ranks.
+
+    Raises ConfigError for a damaged file or sizes that do not fit, OutputError for a file that cannot be read.
+    Raises DecompositionError for a grid of other ranks, DeviceError for a GPU that is not there.
+    """
+    memory = free_memory(
+        comm, options.device, hpl_bytes, lambda n, nb, p, q: int(sum(hpl_device_parts(n, nb, p, q).values()))
+    )
+    if options.dat is not None:
+        path = options.dat
+        dat = decide(comm, lambda: read_hpl_dat(path))
+        return plan_of(comm, dat, path, memory)
+    sizes = choose_sizes(comm, options, memory, hpl_block)
+    tried = options.broadcast == "fastest"  # which of them it is, the result says
+    test = HplTest(
+        sizes.n,
+        sizes.nb,
+        sizes.p,
+        sizes.q,
+        row_major=options.numbering == "row",
+        broadcast=0 if tried else BROADCASTS.index(options.broadcast),
+        divisions=options.ndiv,
+        least_columns=options.nbmin,
+    )
+    return HplPlan((test,), options.threshold, sizes.notes, tried=tried)
+
+
+def plan_of(comm: MPI.Comm, dat: HplDat, path: str, memory: FreeMemory) -> HplPlan:
+    """Return the tests of a file as they run here. No communication.
+
+    Raises DecompositionError if a grid has more processes than there are ranks. Raises ConfigError for a test that
+    does not fit into memory, before the first of them runs.
+    """
+    for p, q in dat.grids:
+        if p * q > comm.size:
+            raise DecompositionError(
+                f"{path} has a {p} x {q} grid, which needs {p * q} ranks, and there are {comm.size}; use -n {p * q}"
+            )
+    tests = tuple(as_offered(test) for test in dat.tests())
+    for test in tests:
+        require_fit(test.n, test.nb, (test.p, test.q), memory)
+    output = None if dat.device in (_STDOUT, _STDERR) else dat.output
+    return HplPlan(tests, dat.threshold, (f"tests from {path}", *_departures(dat)), output)
+
+
+def as_offered(test: HplTest) -> HplTest:
+    """Return a test as it runs here: look-ahead 1, right-looking recursion, left-looking columns.
+
+    A broadcast that HPL 2.3 does not know runs as its 1ringM, as HPL 2.3 does.
+    """
+    broadcast = test.broadcast if test.broadcast < len(BROADCASTS) else BROADCASTS.index("1ringM")
+    return replace(test, depth=1, recursive_factor=2, panel_factor=0, broadcast=broadcast)
+
+
+def _departures(dat: HplDat) -> Iterable[str]:
+    """Yield a sentence for each list that has what is not offered."""
+    rows = (
+        (dat.depths, (1,), "DEPTH", "1"),
+        (dat.recursive_factors, (2,), "RFACT", "2 (right-looking)"),
+        (dat.panel_factors, (0,), "PFACT", "0 (left-looking)"),
+        (dat.broadcasts, range(len(BROADCASTS)), "BCAST", "1 (1ringM)"),
+    )
+    for given, offered, name, instead in rows:
+        others = [value for value in dict.fromkeys(given) if value not in offered]
+        if others:
+            yield f"{name} {', '.join(map(str, others))} runs as {instead}, which is offered in its place"
+    yield _WITHOUT_EFFECT

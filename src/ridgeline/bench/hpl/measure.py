@@ -1,31 +1,64 @@
-"""`ridgeline bench hpl`: its tests, performance over progress, the official check and the share of DGEMM."""
+"""`ridgeline bench hpl` and `hpl-mxp`: performance over progress, the official checks, shares of matrix products."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.hpl.declaration import HplOptions
-from ridgeline.bench.hpl.hpl_dat import HplTest
-from ridgeline.bench.hpl.plan import HplPlan, make_plan
-from ridgeline.bench.hpl.products import ORDER, product_rate
-from ridgeline.bench.hpl.progress_figures import COLUMNS, TEST_COLUMN, progress_plot
-from ridgeline.bench.hpl.record import BROADCASTS, HplRun, HplSample, HplSettings, operations
+from ridgeline.bench.hpl.declaration import HplMxpOptions, HplOptions
+from ridgeline.bench.hpl.hpl_dat import HplPlan, HplTest, make_plan
+from ridgeline.bench.hpl.memory import free_memory, mxp_bytes, mxp_device_parts
+from ridgeline.bench.hpl.products import ORDER, name_library, product_rate
+from ridgeline.bench.hpl.record import (
+    BROADCASTS,
+    MXP_ITERATIONS,
+    MXP_LIMIT,
+    HplRun,
+    HplSample,
+    HplSettings,
+    MxpRun,
+    Numbers,
+    operations,
+)
+from ridgeline.bench.hpl.refine import solve_mixed
 from ridgeline.bench.hpl.result_lines import HplOutcome, output_lines
-from ridgeline.bench.hpl.sizes import require_time
+from ridgeline.bench.hpl.sizes import choose_sizes, mxp_block, require_time
 from ridgeline.bench.hpl.solve import solve_system
-from ridgeline.bench.hpl.who_multiplies import who_multiplies
-from ridgeline.bench.result import Result
+from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.io.previous import check_file
 from ridgeline.jit.numba_threads import check_threads
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.payload import Memory
 from ridgeline.parallel.reduce import together
 from ridgeline.runtime.progress import Phases
+
+COLUMNS = (
+    Column("columns", "columns"),
+    Column("seconds", "s", form=".3f"),
+    Column("flops_per_second", "GFLOP/s so far", 1e9),
+    Column("flops_per_second_now", "GFLOP/s now", 1e9),
+)
+TEST_COLUMN = Column("test", "test")  # where a run makes several
+
+
+def _progress_plot(by: tuple[str, ...] = ()) -> Plot:
+    """Return how rates are drawn over the columns that are factorised: Ibeid et al. (MPI on Aurora), Fig. 15."""
+    rates = ("flops_per_second", "flops_per_second_now")
+    return Plot(
+        "columns",
+        rates,
+        by,
+        x_label="columns factorised",
+        y_label="GFLOP/s",
+        y_scale=1e9,
+        log_x=False,
+        log_y=False,
+    )
 
 
 def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: Memory = "host") -> Result:
@@ -42,9 +75,9 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
             check_file(plan.output, "output file of HPL.dat")
     notes = list(plan.notes)
     progress.begin("matrix products")
-    rate = _product_rate(comm, options, plan.tests[0].nb)
+    rate = _rate(comm, options, "float64", plan.tests[0].nb)
     require_time(sum(operations(test.n) for test in plan.tests), rate, options.time_limit, notes)
-    dgemm = _product_rate(comm, options) if options.dgemm else None
+    dgemm = _rate(comm, options, "float64") if options.dgemm else None
     runs: list[HplRun] = []
     outcomes = []
     for number, test in enumerate(plan.tests, 1):
@@ -55,9 +88,9 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
         runs += [] if run is None else [run]
     if dgemm is not None:  # again, for a machine whose clock has changed meanwhile
         progress.begin("DGEMM")
-        dgemm = max(dgemm, _product_rate(comm, options))
+        dgemm = max(dgemm, _rate(comm, options, "float64"))
     result = make_result(plan, outcomes, runs, dgemm, comm.size)
-    result.notes.append(who_multiplies(comm, memory, "panels"))
+    result.notes.append(name_library(comm, memory, "panels"))
     result.notes += notes
     result.extra["lines"] = output_lines(outcomes, notes)
     result.extra["output"] = plan.output
@@ -65,13 +98,20 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
     return result
 
 
-def _product_rate(comm: MPI.Comm, options: HplOptions, width: int | None = None) -> float:
-    """Return the FLOP/s of DGEMM of all ranks, or of products of this width. Collective over comm."""
-    if options.device == "cpu":
-        return product_rate(comm, np.float64, options.threads, width or ORDER)
-    from ridgeline.bench.hpl.device.products_cuda import device_product_rate  # numba-cuda is only needed here
+def _rate(
+    comm: MPI.Comm,
+    options: HplOptions | HplMxpOptions,
+    numbers: Numbers,
+    width: int | None = None,
+) -> float:
+    """Return the FLOP/s of products of this width, or of square ones, of all ranks. Collective over comm."""
+    if options.device == "cpu":  # which emulates the short formats
+        return product_rate(
+            comm, np.float64 if numbers == "float64" else np.float32, options.threads, width or ORDER
+        )
+    from ridgeline.bench.hpl.device.blas_cuda import device_product_rate  # numba-cuda is only needed here
 
-    return device_product_rate(comm, width)
+    return device_product_rate(comm, width, numbers)
 
 
 def run_test(
@@ -129,7 +169,7 @@ def make_result(
         },
         notes=notes,
         failures=[_failure(one) for one in failed],
-        plot=progress_plot(("test",) if several else ()),
+        plot=_progress_plot(("test",) if several else ()),
     )
 
 
@@ -175,3 +215,99 @@ def _solve(outcome: HplOutcome, run: HplRun, dgemm: float | None) -> dict[str, A
         "broadcast": run.broadcast,
         "broadcast_seconds": run.broadcast_seconds,
     }
+
+
+def measure_hpl_mxp(
+    comm: MPI.Comm, options: HplMxpOptions, progress: Phases, memory: Memory = "host"
+) -> Result:
+    """Run HPL-MxP once and return its figures. Collective over comm, the same on all ranks.
+
+    memory: what messages of GPUs could lie in; they go through host memory whatever it is, and the result says so.
+    Raises ConfigError for sizes beyond the memory or the time limit, DecompositionError for a grid of other ranks.
+    Raises DeviceError if a rank has no GPU, no cuBLAS, or too little memory on its GPU.
+    """
+    check_threads(options.threads, f"HPL-MxP on {options.threads} threads")
+    storage = options.storage
+    free = free_memory(
+        comm,
+        options.device,
+        mxp_bytes,
+        lambda n, nb, p, q: int(sum(mxp_device_parts(n, nb, p, q, storage).values())),
+    )
+    block = partial(mxp_block, storage=storage, on_device=options.device == "cuda")
+    sizes = choose_sizes(comm, options, free, block)
+    notes = list(sizes.notes)
+    settings = HplSettings(sizes.n, sizes.nb, sizes.p, sizes.q, options.threads, device=options.device)
+    progress.begin("matrix products")
+    limit = _rate(comm, options, storage, sizes.nb)
+    require_time(operations(sizes.n), limit, options.time_limit, notes)
+    progress.begin(f"{notes[-1]}; N = {sizes.n}")
+
+    def on_progress(sample: HplSample) -> None:
+        progress.update(sample.columns, settings.n)
+
+    run = solve_mixed(comm, settings, options.storage, options.testing, on_progress)
+    result = make_mxp_result(run, limit, comm.size, [])
+    result.notes.append(name_library(comm, memory, "diagonal blocks"))
+    result.notes += notes
+    result.nodes = find_layout(comm).n_nodes
+    return result
+
+
+def make_mxp_result(run: MxpRun, limit: float, n_ranks: int, notes: list[str]) -> Result:
+    """Return the figures of a run. limit: FLOP/s of products of all ranks and threads."""
+    settings = run.settings
+    verdict = "PASSED" if run.passed else "FAILED"
+    phases = {
+        "factorisation": run.factor_seconds,
+        "solve": run.solve_seconds,
+        "refinement": run.refine_seconds,
+    }
+    share = run.flops_per_second / limit
+    matrix = "a strictly dominant diagonal, for tests alone" if run.testing else "a mildly scaled diagonal"
+    factors = "float32" if settings.device == "cpu" else run.storage  # CPUs emulate the others
+    told = [
+        f"{run.flops_per_second / 1e9:.4g} GFLOP/s in {run.seconds:.3f} s, {share:.3f} of {factors} products "
+        f"({limit / 1e9:.4g} GFLOP/s)",
+        f"factorisation {run.factor_flops_per_second / 1e9:.4g} GFLOP/s in {run.factor_seconds:.3f} s, first solve "
+        f"{run.solve_seconds:.3f} s, refinement {run.refine_seconds:.3f} s; no scaling is needed",
+        f"||Ax-b||_oo/(||A||_oo*||x||_oo+||b||_oo)/(N*eps) = {run.scaled_residual:.8e} after {run.iterations} "
+        f"iterations ...... {verdict}",
+        f"matrix: random with {matrix}; factors stored in {run.storage}",
+    ]
+    failures = []
+    if not run.passed:
+        failures.append(
+            f"HPL-MxP FAILED: the scaled backward error is {run.scaled_residual:.6g} after {run.iterations} "
+            f"iterations, allowed are {MXP_LIMIT:g} and {MXP_ITERATIONS}; the factors are too coarse for the "
+            f"matrix, or memory, processor or network is at fault"
+        )
+    solve = {
+        "n": settings.n,
+        "seconds": run.seconds,
+        "flops_per_second": run.flops_per_second,
+        "factor_flops_per_second": run.factor_flops_per_second,
+        "fraction_of_products": share,
+        "storage": run.storage,
+        "phases": phases,
+        "iterations": run.iterations,
+        "converged": run.converged,
+        "scaled_residual": run.scaled_residual,
+        "passed": run.passed,
+    }
+    return Result(
+        benchmark="HPL-MxP",
+        pattern=f"N = {settings.n}, NB = {settings.nb}, {settings.p} x {settings.q} ranks, "
+        f"{settings.threads} thread{'s' * (settings.threads != 1)} each; progress of the factorisation",
+        formula="GFLOP/s = (2/3 N^3 + 3/2 N^2) / (factorisation + first solve + refinement)",
+        statistic="one run, the time of the slowest rank",
+        ranks=n_ranks,
+        columns=COLUMNS,
+        rows=[vars(sample) for sample in run.samples],
+        verified=run.passed,
+        settings={**vars(settings), "storage": run.storage, "testing": run.testing},
+        extra={"product_flops_per_second": limit, "solves": [solve]},
+        notes=told + notes,
+        failures=failures,
+        plot=_progress_plot(),
+    )

@@ -1,11 +1,15 @@
-"""The factorisation of a panel by a column of processes: recursive, right-looking, with partial pivoting.
+"""What hosts factor: a panel with partial pivoting, or a diagonal block without, rounded to 16 bits where asked.
 
-A panel of more than NBMIN columns is divided into NDIV parts. Each part is factored, then those to its right are
-updated by one triangular solve and one product. NBMIN columns and fewer are the base case (panel_kernels.py).
+With pivoting a column of processes factors a panel, recursively and right-looking. A panel of more than NBMIN columns
+is divided into NDIV parts. Each part is factored, then those to its right are updated by one triangular solve and one
+product. NBMIN columns and fewer are the base case (panel_kernels.py).
 
 On P > 1 processes each column takes one exchange, by recursive doubling in log2 P steps. The largest candidate, its
 row and the row that it replaces travel together. So all processes hold the factored top block, and nobody sends it.
 Source: Petitet et al., "HPL", overview, "Panel factorization"; Gustavson, IBM J. Res. Dev. 41 (1997).
+
+Storage of fewer bits is emulated: numbers stay in float32 and hold what float16 or bfloat16 would. They are rounded
+to nearest, ties to even. Magnitudes above the largest number become infinite, small ones subnormal.
 """
 
 from __future__ import annotations
@@ -13,16 +17,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from ml_dtypes import bfloat16
 from mpi4py import MPI
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpl import panel_kernels
 from ridgeline.bench.hpl.blas_calls import BlasAddresses
-from ridgeline.bench.hpl.python_blas import solve_lower
+from ridgeline.bench.hpl.matrix_kernels import round_to_float16
+from ridgeline.bench.hpl.python_blas import solve_lower, solve_upper_from_right, subtract_product
+from ridgeline.bench.hpl.record import Storage
 from ridgeline.bench.hpl.update_kernels import BLOCK
 
 _TAG = 7
+_INNER = 32  # columns of a diagonal block that the compiled loop eliminates at once; BLAS does the rest
 Reals = NDArray[np.float64]
+Singles = NDArray[np.float32]
 
 
 def _touched(count: int) -> Reals:
@@ -142,3 +152,33 @@ class PanelFactoriser:
             distance *= 2
         if beyond < comm.size:
             comm.Send(mine, beyond, _TAG)
+
+
+def factor_block(block: Singles, storage: Storage) -> None:
+    """Replace a diagonal block by its factors, then round them. block: [column, row], contiguous."""
+    matrix = block.T
+    for first in range(0, len(block), _INNER):
+        last = min(first + _INNER, len(block))
+        panel_kernels.eliminate(block, first, last)
+        inner = matrix[first:last, first:last]
+        solve_upper_from_right(inner, matrix[last:, first:last])
+        solve_lower(inner, matrix[first:last, last:])
+        subtract_product(matrix[last:, first:last], matrix[first:last, last:], matrix[last:, last:])
+    round_to(storage, matrix)
+
+
+def round_to(storage: Storage, values: Singles) -> None:
+    """Round a matrix [rows, columns] in place to "float32" (nothing to do), "float16" or "bfloat16".
+
+    values: column-major; its columns may lie apart, as those of a slice do.
+    """
+    if not values.size or storage == "float32":
+        return
+    if storage == "bfloat16":
+        values[:] = values.astype(bfloat16)
+        return
+    # NumPy takes four times as long, and a hundred times as long for subnormal numbers.
+    rows, columns = values.shape
+    pitch = values.strides[1] // values.itemsize
+    flat = as_strided(values, ((columns - 1) * pitch + rows,), (values.itemsize,))
+    round_to_float16(flat, flat.view(np.uint32), pitch, rows, columns)

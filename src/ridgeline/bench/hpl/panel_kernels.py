@@ -1,5 +1,7 @@
 """Compiled parts of a panel's factorisation: columns of the base case, and the update of those to their right.
 
+`eliminate` is the base case without pivoting.
+
 A panel has `width` columns. `below` [rows, width] holds the rows of this process. `top` [width, width] holds the
 rows that were chosen as pivots, the same on all processes of the column. Rows before `active` of `below` are used up:
 those that pivots have replaced, on the process with the diagonal block.
@@ -14,7 +16,7 @@ column-major matrix of one column for a row-major one, and compile anew in the m
 """
 
 import numpy as np
-from numba import float64, int64, types
+from numba import float32, float64, int64, types
 
 from ridgeline.bench.hpl.blas_calls import solve_unit_lower, subtract_product
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
@@ -171,6 +173,24 @@ def update_right(gemm, trsm, below, top, active, first, split, last):
     )
 
 
+@kernel(lambda: (float32[:, ::1], int64, int64), nogil=True, error_model="numpy")
+def eliminate(block, first, last):
+    """Replace block[first:last, first:last] by its factors L (unit, lower) and U. block: [column, row].
+
+    A zero pivot gives infinities and NaN, no error: what follows tells.
+    """
+    for k in range(first, last):
+        inverse = float32(1.0) / block[k, k]
+        for i in range(k + 1, last):
+            block[k, i] *= inverse
+        for j in range(k + 1, last):
+            factor = block[j, k]
+            for i in range(k + 1, last):
+                block[j, i] -= factor * block[k, i]
+
+
 def kernels() -> list[Specialisation]:
     """Return all kernels of this module."""
-    return specialise([factor_columns, offer_pivot, combine_offers, take_pivot, divide_last, update_right])
+    return specialise(
+        [factor_columns, offer_pivot, combine_offers, take_pivot, divide_last, update_right, eliminate]
+    )

@@ -1,4 +1,4 @@
-"""The rate of matrix products on all ranks and threads at the same time: what other rates are a share of."""
+"""The rate of matrix products on all ranks and threads at the same time, and which library makes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from numpy.typing import DTypeLike
 
 from ridgeline.bench.hpl.python_blas import subtract_product
 from ridgeline.bench.hpl.team import TileTeam
+from ridgeline.bench.payload import Memory
+from ridgeline.parallel.devices import select_device
 from ridgeline.parallel.reduce import global_max
+from ridgeline.runtime.blas import blas_libraries
 
 ORDER = 2048  # of the matrices of each thread: a product takes tenths of a second in float64
 REPEATS = 5
@@ -41,3 +44,16 @@ def product_rate(
             team.finish()
             best = min(best, float(global_max(comm, perf_counter() - start)))
     return 2.0 * order * order * width * threads * comm.size / best
+
+
+def name_library(comm: MPI.Comm, memory: Memory, on_host: str) -> str:
+    """Say which library computes. Collective over comm. on_host: what hosts factor where GPUs multiply."""
+    host = str(blas_libraries()[0])
+    if memory == "host":
+        return f"BLAS: {host}, called by one thread each"
+    device = comm.bcast(str(select_device(comm)))
+    aware = ", although MPI takes device memory" if memory == "cuda" else ""
+    return (
+        f"a GPU for each rank, {device}, multiplies by cuBLAS; {on_host} are factored by hosts, with {host}; "
+        f"messages go through host memory{aware}"
+    )

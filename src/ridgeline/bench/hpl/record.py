@@ -1,9 +1,11 @@
-"""What a run of HPL is asked for, and what it found. Neither Numba, NumPy nor MPI is imported here."""
+"""What a run of HPL or HPL-MxP is asked for, and what it found. Neither Numba, NumPy nor MPI is imported here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf, isfinite, nan
+from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
 from ridgeline.bench.shared_options import ComputeDevice
@@ -13,13 +15,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ridgeline.bench.hpl.block_cyclic import Order
-
+Order = Literal["row", "column"]
 Broadcast = Literal["1ring", "1ringM", "2ring", "2ringM", "long", "longM"]
 BROADCASTS: tuple[Broadcast, ...] = ("1ring", "1ringM", "2ring", "2ringM", "long", "longM")  # as BCAST 0 to 5
+Storage = Literal["float32", "float16", "bfloat16"]  # of the factors of HPL-MxP
+Numbers = Literal[Storage, "float64"]  # of which there are matrix products
 EPSILON = 2.0**-53  # of the official test: the relative error of one rounding
 THRESHOLD = 16.0
 SEED = 100  # of HPL 2.3's generator
+MXP_LIMIT, MXP_ITERATIONS = 16.0, 50  # of HPL-MxP's rules: the scaled residual, iterations of the refinement
+MXP_BASIS = 20  # iterations of a cycle of the refinement: vectors of the whole order, on every rank
+MOST_SAMPLES = 200
 
 
 def operations(n: int) -> float:
@@ -71,6 +77,34 @@ class HplSample:
     seconds: float
     flops_per_second: float
     flops_per_second_now: float
+
+
+class ProgressLog:
+    """Takes the samples of performance over progress.
+
+    start: when the solve began, to be set; on_progress: told of each sample, at most MOST_SAMPLES times.
+    """
+
+    def __init__(self, n: int, nb: int, on_progress: Callable[[HplSample], None] | None) -> None:
+        self.samples: list[HplSample] = []
+        self.start = 0.0
+        self._n, self._on_progress = n, on_progress
+        self._apart = -(-n // nb // MOST_SAMPLES) * nb
+
+    def told(self, columns: int) -> None:
+        """Take note that so many columns are factored."""
+        last = self.samples[-1] if self.samples else HplSample(0, 0.0, 0.0, 0.0)
+        if columns < min(last.columns + self._apart, self._n):
+            return
+        seconds = perf_counter() - self.start
+        total = operations(self._n)
+        done, before = (total - operations(self._n - one) for one in (columns, last.columns))
+        sample = HplSample(
+            columns, seconds, done / seconds, (done - before) / max(seconds - last.seconds, 1e-9)
+        )
+        self.samples.append(sample)
+        if self._on_progress is not None:
+            self._on_progress(sample)
 
 
 @dataclass(frozen=True)
@@ -132,3 +166,45 @@ class HplRun:
     def passed(self) -> bool:
         """Whether the official test passes: the scaled residual is a number below the threshold."""
         return self.residual < self.settings.threshold
+
+
+@dataclass(frozen=True)
+class MxpRun:
+    """A finished run.
+
+    seconds: of factorisation, first solve and refinement, each of the slowest rank; iterations: of GMRES; converged:
+    whether its own tolerance was met, which is tighter than the rules'; scaled_residual: the backward error over
+    N 2^-53; x: the solution, float64 [n]; samples: performance of the factorisation over progress.
+    """
+
+    settings: HplSettings
+    storage: Storage
+    testing: bool
+    factor_seconds: float
+    solve_seconds: float
+    refine_seconds: float
+    iterations: int
+    converged: bool
+    scaled_residual: float
+    x: NDArray[np.float64] = field(repr=False)
+    samples: list[HplSample]
+
+    @property
+    def seconds(self) -> float:
+        """What the official formula counts."""
+        return self.factor_seconds + self.solve_seconds + self.refine_seconds
+
+    @property
+    def flops_per_second(self) -> float:
+        """The official rate."""
+        return operations(self.settings.n) / self.seconds
+
+    @property
+    def factor_flops_per_second(self) -> float:
+        """The rate of the factorisation alone: 2/3 N^3 over its time."""
+        return 2.0 / 3.0 * self.settings.n**3 / self.factor_seconds
+
+    @property
+    def passed(self) -> bool:
+        """Whether the scaled residual is a number of at most 16, after at most 50 iterations."""
+        return self.scaled_residual <= MXP_LIMIT and self.iterations <= MXP_ITERATIONS

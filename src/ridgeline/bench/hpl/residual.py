@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from ridgeline.bench.hpl.block_cyclic import ProcessGrid
+from ridgeline.bench.hpl.matrix_kernels import multiply_rows, sum_columns
 from ridgeline.bench.hpl.panel import Reals
-from ridgeline.bench.hpl.process_grid import GridPlace
 from ridgeline.bench.hpl.record import HplNorms
-from ridgeline.bench.hpl.solve_kernels import multiply_rows, sum_columns
 from ridgeline.bench.hpl.team import TileTeam, tiles
 from ridgeline.parallel.reduce import global_max
 
@@ -31,7 +31,7 @@ class ResidualSums(NamedTuple):
     b: Reals | None
 
 
-def host_sums(grid: GridPlace, a: Reals, x: Reals, team: TileTeam) -> ResidualSums:
+def host_sums(grid: ProcessGrid, a: Reals, x: Reals, team: TileTeam) -> ResidualSums:
     """Return the sums of a part in host memory. No communication.
 
     a: this process's part of [A, b], float64 [at least rows, columns], column-major; x: of this process's columns.
@@ -53,7 +53,7 @@ def host_sums(grid: GridPlace, a: Reals, x: Reals, team: TileTeam) -> ResidualSu
     return ResidualSums(product, by_rows, by_columns, a[:n_rows, x.size] if n_columns > x.size else None)
 
 
-def measure_norms(comm: MPI.Comm, grid: GridPlace, mine: ResidualSums, x: Reals) -> HplNorms:
+def measure_norms(comm: MPI.Comm, grid: ProcessGrid, mine: ResidualSums, x: Reals) -> HplNorms:
     """Return the norms of the official test, the same on all ranks. Collective over comm, the ranks of the grid.
 
     mine: of this process, used up; x: of this process's columns.

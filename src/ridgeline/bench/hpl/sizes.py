@@ -12,22 +12,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ridgeline.bench.hpl.block_cyclic import check_grid
-from ridgeline.bench.hpl.system_options import SystemOptions, parse_number
+from ridgeline.bench.hpl.declaration import SystemOptions, parse_number
+from ridgeline.bench.hpl.memory import BytesOf, FreeMemory
+from ridgeline.bench.hpl.record import Storage
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-BytesOf = Callable[[int, int, int, int], int]  # of n, nb, p, q: the most that a rank needs
 FEWEST = 16  # unknowns that `--order auto` is content with
-
-
-class FreeMemory(NamedTuple):
-    """The free bytes of every rank, on its host or its device, and what a system takes of them."""
-
-    free: float
-    bytes_of: BytesOf
 
 
 class Sizes(NamedTuple):
@@ -130,3 +124,18 @@ def require_time(work: float, rate: float, limit: float, notes: list[str]) -> fl
             f"--time-limit is {limit:g} s; N = {fits} would take that, or use a longer limit"
         )
     return seconds
+
+
+def hpl_block(n: int) -> int:
+    """Return NB of HPL for an order: at least a dozen blocks, 16 to 256 columns wide."""
+    return min(256, max(16, n // 12 // 16 * 16))
+
+
+def mxp_block(n: int, storage: Storage = "float32", on_device: bool = False) -> int:
+    """Return NB of HPL-MxP for an order: wide blocks give the fastest products, narrow ones more steps.
+
+    Products on GPUs have 2 NB operations on 8 bytes, so that blocks of large systems are wider there.
+    """
+    if on_device and n >= 16384:
+        return 512 if storage == "float32" else 1024
+    return 256 if n >= 4096 else 128 if n >= 1024 else 64

@@ -1,54 +1,125 @@
-"""One run of HPL: generate, factor, solve, generate again, test."""
+"""One run of HPL: generate, factor, substitute back, generate again, and the official test."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
+from typing import Protocol
 
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.hpl import generator
-from ridgeline.bench.hpl.block_cyclic import check_grid
-from ridgeline.bench.hpl.broadcast import PanelBroadcast
-from ridgeline.bench.hpl.process_grid import GridPlace, make_grid
+from ridgeline.bench.hpl import matrix, panel_kernels, update_kernels
+from ridgeline.bench.hpl.block_cyclic import BlockCyclic, ProcessGrid, check_grid, make_grid
+from ridgeline.bench.hpl.broadcast import try_broadcasts
+from ridgeline.bench.hpl.factor import PivotedLU, factor
+from ridgeline.bench.hpl.host import HostTriangles, PivotedHost, allocate_reals
+from ridgeline.bench.hpl.matrix import Fill, random_matrix
+from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.record import (
     BROADCASTS,
     Broadcast,
     HplRun,
     HplSample,
     HplSettings,
-    operations,
+    ProgressLog,
 )
-from ridgeline.bench.hpl.residual import measure_norms
-from ridgeline.bench.hpl.system import Fill, HostSystem, HplSystem, compile_hpl
-from ridgeline.bench.hpl.team import TileTeam
+from ridgeline.bench.hpl.residual import ResidualSums, host_sums, measure_norms
+from ridgeline.bench.hpl.team import TileTeam, tiles
+from ridgeline.bench.hpl.triangular import substitute_back
+from ridgeline.jit.kernel import Specialisation, compile_kernels
+from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.reduce import global_max
+from ridgeline.runtime.regions import Regions
 
-MOST_SAMPLES = 200
-_TRIALS = 3  # of each broadcast
+_COLUMNS = 64  # that a thread generates at a time
+
+
+class HplSystem(Protocol):
+    """A process's part of one system, generated and not yet factored. All methods are collective over the grid.
+
+    regions: the time of each part of a solve.
+    """
+
+    regions: Regions
+
+    def factor(self, on_columns: Callable[[int], None]) -> None:
+        """Factor [A, b]. on_columns: called with the columns that are done, on all processes."""
+
+    def substitute(self) -> Reals:
+        """Return the part of x that belongs to this process's columns of A, float64 on the host."""
+
+    def sums(self, x: Reals) -> ResidualSums:
+        """Generate [A, b] anew, and return what this process adds to the norms of the test. No communication."""
+
+
+class HostSystem:
+    """A system in host memory, which the threads of a team solve. fill: writes the matrix, twice."""
+
+    def __init__(
+        self, settings: HplSettings, grid: ProcessGrid, broadcast: Broadcast, team: TileTeam, fill: Fill
+    ) -> None:
+        self.regions = Regions()
+        self._settings, self._grid, self._team, self._fill = settings, grid, team, fill
+        self._a = allocate_reals(grid.place)
+        self._generate()
+        backend = PivotedHost(settings, grid, self._a, team, self.regions)
+        self._lu: PivotedLU | None = PivotedLU(settings, grid, backend, broadcast, self.regions)
+
+    def factor(self, on_columns: Callable[[int], None]) -> None:
+        """Factor in place."""
+        assert self._lu is not None
+        factor(self._lu, self._settings.n, self._settings.nb, on_columns)
+
+    def substitute(self) -> Reals:
+        """Return x from what `factor` left."""
+        rows, columns = self._grid.place.rows, self._grid.place.columns
+        y, b = np.zeros(rows.count()), columns.n - 1
+        if columns.owner(b) == columns.part:
+            y += self._a[: y.size, columns.local(b)]
+        with self.regions("substitution"):
+            return substitute_back(HostTriangles(self._grid, self._a, self._team, y))
+
+    def sums(self, x: Reals) -> ResidualSums:
+        """Return the sums of the matrix, generated in the place of its factors."""
+        self._lu = None  # whose panels take memory
+        self._generate()
+        return host_sums(self._grid, self._a, x, self._team)
+
+    def _generate(self) -> None:
+        self._team.start(
+            lambda start, stop: self._fill(self._a, start, stop),
+            tiles(0, self._grid.place.columns.count(), 1, _COLUMNS, 1),
+        )
+        self._team.finish()
+
+
+def kernels() -> list[Specialisation]:
+    """Return all kernels of hosts."""
+    return [*panel_kernels.kernels(), *update_kernels.kernels(), *matrix.kernels()]
 
 
 def solve_system(
     comm: MPI.Comm,
     settings: HplSettings,
     on_progress: Callable[[HplSample], None] | None = None,
-    fill: Fill = generator.fill_matrix,
+    fill: Callable[[BlockCyclic, int], Fill] = random_matrix,
 ) -> HplRun:
     """Solve one system and test the solution; all but x the same on all ranks. Collective over comm.
 
-    on_progress: told on rank 0 while it factors, at most MOST_SAMPLES times. fill: writes the matrix of a host, twice
-    the same. A singular or badly scaled matrix is no error: the official test fails.
+    on_progress: told on rank 0 while it factors, at most MOST_SAMPLES times. fill: returns what writes the matrix
+    of a host, for a place and a seed. A singular or badly scaled matrix is no error: the official test fails.
     Raises DecompositionError if the grid is not one of comm's ranks. Raises DeviceError if there is no device, too
     little memory on it, or no cuBLAS.
     """
     check_grid(comm.size, settings.p, settings.q)
-    compile_hpl(comm)
+    in_turn_per_node(comm, lambda: compile_kernels(kernels()))
     with make_grid(comm, settings) as grid, TileTeam(settings.threads) as team:
-        tried = _try_broadcasts(comm, grid.row_comm, settings) if settings.broadcast is None else {}
-        broadcast = settings.broadcast or _fastest(tried)
-        system = (
-            HostSystem(settings, grid, broadcast, team, fill)
+        tried = try_broadcasts(comm, grid.row_comm, settings) if settings.broadcast is None else {}
+        fastest: Broadcast = min(BROADCASTS, key=lambda one: tried.get(one, np.inf))
+        broadcast = settings.broadcast or fastest
+        system: HplSystem = (
+            HostSystem(settings, grid, broadcast, team, fill(grid.place, settings.seed))
             if settings.device == "cpu"
             else _on_device(comm, settings, grid, broadcast)
         )
@@ -67,62 +138,7 @@ def solve_system(
     return HplRun(settings, float(slowest[0]), norms, broadcast, x, phases, samples, tried)
 
 
-def _on_device(comm: MPI.Comm, settings: HplSettings, grid: GridPlace, broadcast: Broadcast) -> HplSystem:
+def _on_device(comm: MPI.Comm, settings: HplSettings, grid: ProcessGrid, broadcast: Broadcast) -> HplSystem:
     from ridgeline.bench.hpl.device.system_cuda import DeviceSystem  # numba-cuda is only needed here
 
     return DeviceSystem(comm, settings, grid, broadcast)
-
-
-class ProgressLog:
-    """Takes the samples of performance over progress.
-
-    start: when the solve began, to be set; on_progress: told of each sample, at most MOST_SAMPLES times.
-    """
-
-    def __init__(self, n: int, nb: int, on_progress: Callable[[HplSample], None] | None) -> None:
-        self.samples: list[HplSample] = []
-        self.start = 0.0
-        self._n, self._on_progress = n, on_progress
-        self._apart = -(-n // nb // MOST_SAMPLES) * nb
-
-    def told(self, columns: int) -> None:
-        """Take note that so many columns are factored."""
-        last = self.samples[-1] if self.samples else HplSample(0, 0.0, 0.0, 0.0)
-        if columns < min(last.columns + self._apart, self._n):
-            return
-        seconds = perf_counter() - self.start
-        total = operations(self._n)
-        done, before = (total - operations(self._n - one) for one in (columns, last.columns))
-        sample = HplSample(
-            columns, seconds, done / seconds, (done - before) / max(seconds - last.seconds, 1e-9)
-        )
-        self.samples.append(sample)
-        if self._on_progress is not None:
-            self._on_progress(sample)
-
-
-def _fastest(tried: dict[str, float]) -> Broadcast:
-    """Return the fastest of the broadcasts that were tried, the first one if none was."""
-
-    def seconds(broadcast: Broadcast) -> float:
-        return tried.get(broadcast, np.inf)
-
-    return min(BROADCASTS, key=seconds)
-
-
-def _try_broadcasts(comm: MPI.Comm, row_comm: MPI.Comm, settings: HplSettings) -> dict[str, float]:
-    """Return the best seconds of each broadcast of the first panel: the slowest process of all rows. Collective."""
-    if row_comm.size < 3:
-        return {}  # they are all the same
-    message = np.zeros((-(-settings.n // settings.p) + settings.nb + 1) * min(settings.nb, settings.n))
-    found: dict[str, float] = {}
-    for algorithm in BROADCASTS:
-        broadcast, best = PanelBroadcast(row_comm, algorithm), np.inf
-        for _ in range(_TRIALS):
-            comm.Barrier()
-            start = perf_counter()
-            broadcast.start(0, message)
-            broadcast.finish()
-            best = min(best, float(global_max(comm, perf_counter() - start)))
-        found[algorithm] = best
-    return found

@@ -1,173 +1,148 @@
-"""The factorisation of [A, b] with the matrix on GPUs: panels by the hosts, all else by the devices.
+"""The matrix on a GPU: LU by its products and kernels, of panels or diagonal blocks that the host factors.
 
-For panel k the device updates the columns of panel k + 1 first, and copies them to the host. The host factors and
-broadcasts them while the device updates the rest (look-ahead of depth 1). The order of all that is launched on the
-compute stream is that of the host's factorisation; copies have a stream of their own.
+These are the backends of `factor` on GPUs. With pivoting the device updates the columns of panel k + 1 first, and
+copies them to the host, which factors and sends them while the device updates the rest. The updates have one stream,
+copies another, and rows that change places a third one.
 
-On P > 1 process rows the columns are cut in two parts, as on hosts (split update). Rows of one change places, through
-host memory, while the other is updated.
-Sources: Petitet et al., "HPL", overview; rocHPL (AMD) for the split update and for panels on the host.
+Without pivoting one stream has the updates, block column and row k + 1 first. Another one, which is urgent, has the
+panels of step k + 1 while the rest is updated. The diagonal block goes to the host and comes back; triangular solves,
+rounding to `storage` and copies for products follow on the device. Products read 16-bit copies of the panels and add
+up in float32. Each stream has a handle of the library, so that no workspace is shared and repeats have the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import cuda
+from numpy.typing import NDArray
 
-from ridgeline.bench.hpl.blas_calls import blas_addresses
-from ridgeline.bench.hpl.broadcast import PanelBroadcast
+from ridgeline.bench.hpl.block_cyclic import ColumnParts, ProcessGrid
 from ridgeline.bench.hpl.device.blas_cuda import DeviceBlas, DeviceBlock
 from ridgeline.bench.hpl.device.matrix_cuda import copy_block, copy_rows
-from ridgeline.bench.hpl.device.panel_cuda import DevicePanel, wait_for
-from ridgeline.bench.hpl.device.swap_cuda import DeviceRowExchange
-from ridgeline.bench.hpl.panel import PanelFactoriser, Reals
-from ridgeline.bench.hpl.parts import PanelColumns
-from ridgeline.bench.hpl.process_grid import GridPlace
-from ridgeline.bench.hpl.record import Broadcast, HplSettings
+from ridgeline.bench.hpl.device.panels_cuda import DevicePanel, DevicePanels, DeviceRowExchange, wait_for
+from ridgeline.bench.hpl.factor import Behind, BlockPlace, Poll
+from ridgeline.bench.hpl.panel import ColumnPanel, Reals, Singles
+from ridgeline.bench.hpl.record import HplSettings, Storage
 from ridgeline.bench.hpl.swap import RowSwap
 from ridgeline.bench.hpl.update_kernels import BLOCK
 from ridgeline.jit.cuda_device import make_stream
-from ridgeline.runtime.blas import blas_threads
 from ridgeline.runtime.regions import Regions
 
 _SOURCES, _PLACES, _TARGETS, _TAKEN = range(4)  # lists of a RowSwap of a process that is alone
 
 
-class DeviceFactorisation:
-    """LU of this process's part `a` of [A, b] in device memory, in place. Not allocated again: it has all its rooms.
+class PivotedDevice:
+    """A process's part `a` of [A, b] in device memory. All other memory that LU takes is allocated here.
 
     stream: of the updates, on which a is ready. diagonals: the blocks on U's diagonal that this process has, float64
-    [width, width] on the host, by their first global column. Above them U remains in a, L is not kept.
+    [width, width] on the host, by their number. They are not in a.
     """
 
     def __init__(
         self,
         settings: HplSettings,
-        grid: GridPlace,
+        grid: ProcessGrid,
         a: DeviceBlock,
         blas: DeviceBlas,
-        broadcast: Broadcast,
         stream: Any,
         regions: Regions,
     ) -> None:
-        nb, place = settings.nb, grid.place
+        self._nb, self._n, self._place = settings.nb, settings.n, grid.place
         alone = grid.column_comm.size == 1
         self.diagonals: dict[int, Reals] = {}
-        self._settings, self._place, self._a, self._blas = settings, place, a, blas
-        self._regions = regions
-        self._columns = PanelColumns(place.columns, divided=not alone)
-        self._panels = [DevicePanel(a.rows, nb) for _ in range(2)]
-        self._factoriser = PanelFactoriser(
-            grid.column_comm, blas_addresses(), nb, settings.nbmin, settings.ndiv
-        )
-        self._broadcast = PanelBroadcast(grid.row_comm, broadcast)
-        self._global_rows = place.rows.globals()
-        self._raw = _rows_of_u(nb, a.columns)
-        self._u = None if alone else _rows_of_u(nb, a.columns)
-        self._exchange = None if alone else DeviceRowExchange(grid.column_comm, place.rows, a, self._raw)
+        self._a, self._blas, self._regions = a, blas, regions
+        self.panels = [DevicePanel(a.rows, self._nb) for _ in range(2)]
+        self._raw = _rows_of_u(self._nb, a.columns)
+        self._u = None if alone else _rows_of_u(self._nb, a.columns)
+        self._exchange = None if alone else DeviceRowExchange(grid.column_comm, grid.place.rows, a, self._raw)
         self._compute, self._copies = stream, make_stream()
-        self._ahead, self._left, self._right = (cuda.event() for _ in range(3))  # parts that are updated
+        # Behind the copy of the next panel's columns, the updates of the left part, those of the right part.
+        self._ahead, self._left, self._right = (cuda.event() for _ in range(3))
 
-    def run(self, told: Callable[[int], None]) -> None:
-        """Factor; told: called with the columns that are done. Collective over the grid."""
-        first = 0
-        with blas_threads(self._settings.threads):
-            self._pack(0)
-            self._prepare(0)
-            self._arrive(0, ready=self._right)
-            while first < self._settings.n:
-                first = self._step(first)
-                told(first)
-        with self._regions("update"):
-            self._compute.synchronize()
-        self._broadcast.finish()
+    def host_panel(self, panel: DevicePanel) -> ColumnPanel:
+        """Return the panel in pinned memory."""
+        return panel.host
 
-    def _step(self, first: int) -> int:
-        """Launch the update by the panel at global column `first`, and factor the next panel; return its column."""
-        panel, parts, after = self._panel_at(first), self._columns.right_of(first), self._columns.after(first)
-        more = after < self._settings.n
-        panel.arrived.wait(self._compute)
-        self._finish_exchange()
-        self._update(panel, parts.start, parts.ahead)
-        if more:
-            self._pack(after)
-        self._update(panel, parts.ahead, parts.split)
-        self._left.record(self._compute)
-        self._start_exchange(panel, parts.split, parts.stop, self._right)
-        if more:
-            self._prepare(after)
-        self._finish_exchange()
-        self._update(panel, parts.split, parts.stop)
-        self._right.record(self._compute)
-        if more:
-            following = self._columns.right_of(after)
-            # Rows of the next left part may change places before the right one is updated, if it is none of it.
-            self._arrive(after, self._left if following.split == parts.split else self._right)
-        return after
+    def wait_for_room(self, panel: DevicePanel) -> None:
+        """Wait until the panel before the last one has been copied to the device."""
+        panel.arrived.synchronize()
 
-    def _pack(self, first: int) -> None:
-        """Put the columns of the panel at global column `first`, where they lie here, together on the device."""
-        rows, panel = self._place.rows, self._panel_at(first)
-        row, width = rows.count(first), self._columns.after(first) - first
-        panel.host.shape(first, rows.count() - row, width)
-        if self._columns.here(first):
-            columns = self._place.columns
-            below = panel.below
-            copy_block(self._a.part(row, columns.local(first), below.rows, width), below, self._compute)
-        self._ahead.record(self._compute)
-
-    def _prepare(self, first: int) -> None:
-        """Factor the panel at global column `first`, where it lies here, and begin to broadcast it."""
-        rows, panel, regions = self._place.rows, self._panel_at(first), self._regions
-        with regions("broadcast"):
-            panel.arrived.synchronize()
-            self._broadcast.make_room()
-        if self._columns.here(first):
-            with regions("copies"):
+    def fetch(self, panel: DevicePanel, first: int, here: bool, poll: Poll) -> None:
+        """Copy the columns, which `update_ahead` has put together, to the host."""
+        if first == 0:
+            self._pack(panel, 0, here)
+        if here:
+            with self._regions("copies"):
                 self._ahead.wait(self._copies)
                 panel.download(self._copies)
-                wait_for(panel.left, self._progress)
-            with regions("panel"):
-                diagonal = rows.owner(first) == rows.part
-                self._factoriser.factor(panel.host, self._global_rows[rows.count(first) :], diagonal)
-                if diagonal:
-                    self.diagonals[first] = np.array(panel.host.top, order="F")
-        self._broadcast.start(self._place.columns.owner(first), panel.host.message)
+                wait_for(panel.left, poll)
 
-    def _arrive(self, first: int, ready: Any) -> None:
-        """Wait for the factored panel, copy it to the device, and begin to exchange rows of its left part.
+    def keep(self, panel: DevicePanel) -> None:
+        """Keep the block on the host."""
+        self.diagonals[panel.host.first // self._nb] = np.array(panel.host.top, order="F")
 
-        ready: the event behind the updates of that part by the panel before.
-        """
-        panel, parts = self._panel_at(first), self._columns.right_of(first)
-        with self._regions("broadcast"):
-            self._broadcast.wait()
+    def accept(self, panel: DevicePanel, parts: ColumnParts) -> None:
+        """Copy the panel and the lists of rows that change places to the device."""
         with self._regions("copies"):
             panel.host.invert()
             panel.swap = RowSwap(panel.host, self._place.rows)
             self._ahead.wait(self._copies)  # behind all that was launched with the panel before the last one
             panel.upload(self._copies)
-        self._start_exchange(panel, parts.start, parts.split, ready)
 
-    def _start_exchange(self, panel: DevicePanel, start: int, stop: int, ready: Any) -> None:
-        if self._exchange is not None:
-            with self._regions("swap"):
-                self._exchange.start(panel, start, stop, ready, self._progress)
+    def start_exchange(
+        self, panel: DevicePanel, start: int, stop: int, behind_left: bool, poll: Poll
+    ) -> None:
+        """Pack the rows on the device, copy them to the host and send them."""
+        assert self._exchange is not None
+        with self._regions("swap"):
+            ready = self._left if behind_left else self._right
+            self._exchange.start(panel, start, stop, ready, poll)
 
-    def _finish_exchange(self) -> None:
-        if self._exchange is not None:
-            with self._regions("swap"):
-                self._exchange.finish()
-                self._exchange.done.wait(self._compute)
-
-    def _progress(self) -> None:
-        """Let messages advance while the host waits for the device."""
-        self._broadcast.progress()
+    def progress_exchange(self) -> None:
+        """Let the exchange advance."""
         if self._exchange is not None:
             self._exchange.progress()
+
+    def finish_exchange(self) -> None:
+        """Wait for the rows; updates that follow are behind them."""
+        assert self._exchange is not None
+        with self._regions("swap"):
+            self._exchange.finish()
+            self._exchange.done.wait(self._compute)
+
+    def update_ahead(self, panel: DevicePanel, parts: ColumnParts, following: int, here: bool) -> None:
+        """Launch the update of the next panel's columns, their copy, and the update of the left part."""
+        panel.arrived.wait(self._compute)
+        self._update(panel, parts.start, parts.ahead)
+        if following < self._n:
+            self._pack(next(other for other in self.panels if other is not panel), following, here)
+        self._update(panel, parts.ahead, parts.split)
+        self._left.record(self._compute)
+
+    def update_left(self, panel: DevicePanel, poll: Poll, complete: bool) -> None:
+        """Do nothing: it is launched."""
+
+    def update_right(self, panel: DevicePanel, parts: ColumnParts, poll: Poll) -> None:
+        """Launch the update of the right part."""
+        self._update(panel, parts.split, parts.stop)
+        self._right.record(self._compute)
+
+    def finish(self) -> None:
+        """Wait for the device."""
+        with self._regions("update"):
+            self._compute.synchronize()
+
+    def _pack(self, panel: DevicePanel, first: int, here: bool) -> None:
+        """Put the columns of the panel at global column `first`, if they lie here, together on the device."""
+        rows, columns = self._place.rows, self._place.columns
+        row, width = rows.count(first), min(self._nb, self._n - first)
+        panel.host.shape(first, rows.count() - row, width)
+        if here:
+            below = panel.below
+            copy_block(self._a.part(row, columns.local(first), below.rows, width), below, self._compute)
+        self._ahead.record(self._compute)
 
     def _update(self, panel: DevicePanel, start: int, stop: int) -> None:
         """Launch the update of local columns start ... stop - 1: rows of U, triangular solve, product."""
@@ -200,9 +175,119 @@ class DeviceFactorisation:
         assert self._u is not None  # a process that is alone has the top block
         return self._u.part(0, start, width, count)
 
-    def _panel_at(self, first: int) -> DevicePanel:
-        return self._panels[first // self._settings.nb % 2]
-
 
 def _rows_of_u(nb: int, columns: int) -> DeviceBlock:
     return DeviceBlock(cuda.device_array(max(nb * columns, 1), np.float64), 0, nb, nb, columns)
+
+
+class UnpivotedDevice:
+    """A process's part `a` of A, float32 in device memory. All other memory that LU takes is allocated here.
+
+    blas: for the updates and for the panels; stream: of the updates, on which a is ready. diagonals: the factored
+    diagonal blocks that this process has, [size, size] on the host, by their number. They are not in a.
+    """
+
+    def __init__(
+        self,
+        grid: ProcessGrid,
+        a: DeviceBlock,
+        blas: tuple[DeviceBlas, DeviceBlas],
+        storage: Storage,
+        stream: Any,
+    ) -> None:
+        self._a, self.diagonals = a, dict[int, Singles]()
+        self._alone = grid.row_comm.size * grid.column_comm.size == 1
+        self._update_blas, self._panel_blas = blas
+        self.panels = [DevicePanels(grid, storage) for _ in range(2)]
+        self._updates, self._making = stream, make_stream(urgent=True)
+        self._ahead = cuda.event()  # behind the updates that the next panels wait for
+
+    def host_block(self, panel: DevicePanels, size: int) -> Singles:
+        """Return pinned memory; the stream of the panels waits for the products with those that were there before."""
+        panel.arrived.synchronize()  # pinned memory is no longer read
+        self._ahead.wait(self._making)
+        return panel.host_block(size)
+
+    def fetch(self, panel: DevicePanels, at: BlockPlace) -> None:
+        """Copy the block, which `update_ahead` has put together, to the host."""
+        if at.k == 0:
+            self._pack_diagonal(panel, at)
+            self._ahead.wait(self._making)
+        panel.download_block(at.size, self._making)
+        panel.packed.synchronize()
+
+    def keep(self, panel: DevicePanels, at: BlockPlace) -> None:
+        """Keep the block on the host."""
+        self.diagonals[at.k] = panel.host_block(at.size).copy().T
+
+    def make_panels(self, panel: DevicePanels, at: BlockPlace, behind: Behind) -> None:
+        """Launch the solves, the rounding and the copies, and wait for what others need."""
+        size, stream, blas = at.size, self._making, self._panel_blas
+        last_row, last_column = self._a.rows, self._a.columns
+        if at.on_row or at.on_column:
+            panel.upload_block(size, stream)
+        if at.on_column:
+            left = self._part(behind.row, at.column, last_row, behind.column)
+            blas.solve_upper_from_right(panel.diagonal(size), left, stream)
+            panel.left = panel.for_left.take(left, stream)
+            panel.for_left.download(panel.left, stream)
+        else:
+            panel.left = panel.for_left.shape(last_row - behind.row, size)
+        if at.on_row:
+            right = self._part(at.row, behind.column, behind.row, last_column)
+            blas.solve_lower(panel.diagonal(size), right, stream)
+            panel.right = panel.for_right.take(right, stream)
+            panel.for_right.download(panel.right, stream)
+        else:
+            panel.right = panel.for_right.shape(size, last_column - behind.column)
+        if not self._alone:
+            panel.packed.record(stream)
+            panel.packed.synchronize()
+
+    def messages(self, panel: DevicePanels) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+        """Return the copies in pinned memory."""
+        return panel.for_left.message(panel.left), panel.for_right.message(panel.right)
+
+    def accept(self, panel: DevicePanels, at: BlockPlace) -> None:
+        """Copy panels of other processes to the device."""
+        if not at.on_column:
+            panel.for_left.upload(panel.left, self._making)
+        if not at.on_row:
+            panel.for_right.upload(panel.right, self._making)
+        panel.arrived.record(self._making)
+
+    def update_ahead(self, panel: DevicePanels, behind: Behind, following: BlockPlace | None) -> None:
+        """Launch the products: block column and block row k + 1, a copy of the diagonal block there, the rest."""
+        left, right, stream, blas = panel.left, panel.right, self._updates, self._update_blas
+        row, column, next_row, next_column = behind
+        last_row, last_column = self._a.rows, self._a.columns
+        height, width = next_row - row, next_column - column
+        upper = left.part(0, 0, height, left.columns)
+        lower = left.part(height, 0, left.rows - height, left.columns)
+        first, rest = (
+            right.part(0, 0, right.rows, width),
+            right.part(0, width, right.rows, right.columns - width),
+        )
+        panel.arrived.wait(stream)
+        blas.subtract_product(left, first, self._part(row, column, last_row, next_column), stream)
+        blas.subtract_product(upper, rest, self._part(row, next_column, next_row, last_column), stream)
+        if following is not None:
+            self._pack_diagonal(next(other for other in self.panels if other is not panel), following)
+        blas.subtract_product(lower, rest, self._part(next_row, next_column, last_row, last_column), stream)
+
+    def finish_update(self, poll: Poll) -> None:
+        """Do nothing: it is launched."""
+
+    def finish(self) -> None:
+        """Wait for the device."""
+        self._updates.synchronize()
+
+    def _pack_diagonal(self, panel: DevicePanels, at: BlockPlace) -> None:
+        """Launch a copy of a diagonal block, if it lies here, behind its updates."""
+        if at.on_row and at.on_column:
+            place = self._a.part(at.row, at.column, at.size, at.size)
+            copy_block(place, panel.diagonal(at.size), self._updates)
+        self._ahead.record(self._updates)
+
+    def _part(self, row: int, column: int, last_row: int, last_column: int) -> DeviceBlock:
+        return self._a.part(row, column, last_row - row, last_column - column)

@@ -1,22 +1,27 @@
-"""A process's part of [A, b] in device memory: generated there, moved there, and summed up for the official test."""
+"""Matrices in device memory: made there, moved there, rounded, multiplied and summed up."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
+from mpi4py import MPI
 from numba import cuda
 
-from ridgeline.bench.hpl.block_cyclic import BlockCyclic
+from ridgeline.bench.hpl.block_cyclic import Axis, BlockCyclic
 from ridgeline.bench.hpl.device import kernels_cuda
-from ridgeline.bench.hpl.device.blas_cuda import DeviceBlock
+from ridgeline.bench.hpl.device.blas_cuda import DeviceBlock, Narrow
 from ridgeline.bench.hpl.device.kernels_cuda import THREADS
-from ridgeline.bench.hpl.device.memory import pitch_for
-from ridgeline.bench.hpl.generator import first_states, jump
+from ridgeline.bench.hpl.matrix import MxpMatrix, Tables, Vector, make_tables
+from ridgeline.bench.hpl.memory import pitch_on_device
 from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.residual import ResidualSums
+from ridgeline.runtime.device_errors import explained
 
-_BITS = 63  # of a distance in HPL's sequence
+_ROUNDINGS: dict[Narrow, Any] = {
+    "float16": kernels_cuda.round_to_float16,
+    "bfloat16": kernels_cuda.round_to_bfloat16,
+}
 
 
 class DeviceMatrix:
@@ -28,24 +33,19 @@ class DeviceMatrix:
     def __init__(self, place: BlockCyclic, stream: Any) -> None:
         self._place, self._stream = place, stream
         rows, columns = place.shape
-        pitch = pitch_for(rows)
+        pitch = pitch_on_device(rows)
         self.all = DeviceBlock(
             cuda.device_array(max(pitch * columns, 1), np.float64), 0, pitch, rows, columns
         )
 
     def generate(self, seed: int) -> None:
-        """Write the random matrix: the bits of `generator.fill_matrix`."""
-        rows, whole = self._place.rows, self.all
-        if whole.empty:
+        """Write the random matrix: the bits of `matrix.random_matrix`."""
+        rows, columns = self._place.rows, self._place.columns
+        if self.all.empty:
             return
-        starts = cuda.to_device(first_states(self._place, 0, whole.columns, seed), stream=self._stream)
-        powers = np.array([jump(2**bit) for bit in range(_BITS)], np.uint64)
-        steps = cuda.to_device(powers.reshape(-1), stream=self._stream)
-        chunks = _chunks(whole.rows)
-        kernels_cuda.generate[chunks * whole.columns, THREADS, self._stream](
-            starts, steps, rows.nb, rows.parts, whole.rows, chunks, whole.pitch, whole.array
-        )
-        self._stream.synchronize()  # starts and steps are no longer needed
+        tables = make_tables(rows.n, rows.globals(), columns.globals(), seed)
+        _fill(_on_device(tables, self._stream), self.all, self._stream)
+        self._stream.synchronize()  # the tables are no longer needed
 
     def sums(self, x: Reals) -> ResidualSums:
         """Return what this process adds to the norms of the test. x: of its columns of A, on the host."""
@@ -73,6 +73,71 @@ class DeviceMatrix:
         """Return a local column, a view of device memory, float64 [rows]."""
         begin = column * self.all.pitch
         return self.all.array[begin : begin + self.all.rows]
+
+
+class MxpDeviceMatrix(MxpMatrix):
+    """A part that this rank's GPU makes, on a stream. dominant, diagonal: as of `MxpMatrix`."""
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        rows: Axis,
+        columns: Axis,
+        stream: Any,
+        dominant: bool = False,
+        diagonal: Vector | None = None,
+    ) -> None:
+        """Make tables and norms. Collective over comm: the ranks of the grid."""
+        tables = make_tables(rows.n, rows.globals(), columns.globals())
+        self._stream, self._shape = stream, (rows.count(), columns.count())
+        self._on_device = _on_device(tables, stream)
+        self._x, self._sums = (cuda.device_array(max(one, 1), np.float64) for one in self._shape[::-1])
+        super().__init__(comm, rows, columns, tables, dominant, diagonal)
+
+    def _magnitudes(self) -> Vector:
+        return self._by_rows(kernels_cuda.add_magnitudes)
+
+    def _products(self, x: Vector) -> Vector:
+        if x.size:
+            self._x.copy_to_device(np.ascontiguousarray(x), stream=self._stream)
+        return self._by_rows(kernels_cuda.multiply, self._x)
+
+    @explained()
+    def _by_rows(self, kernel: Any, *arguments: Any) -> Vector:
+        """Return what a kernel makes of each row."""
+        rows, columns = self._shape
+        sums = np.zeros(rows)
+        if rows and columns:
+            kernel[_chunks(rows), THREADS, self._stream](
+                *self._on_device, *arguments, rows, columns, self._sums
+            )
+            self._sums.copy_to_host(sums, stream=self._stream)
+            self._stream.synchronize()
+        return sums
+
+    def write(self, out: DeviceBlock) -> None:
+        """Write this process's part, rounded to float32. out: [rows, columns], all of its array."""
+        if out.empty:
+            return
+        rows, stream = out.rows, self._stream
+        _fill(self._on_device, out, stream)
+        places, values = np.full(rows, -1, np.int64), np.zeros(rows, np.float32)
+        places[self._row_of] = self._row_of + out.pitch * self._column_of
+        values[self._row_of] = self._on_diagonal()
+        on_device = [cuda.to_device(one, stream=stream) for one in (places, values)]
+        kernels_cuda.put[_chunks(rows), THREADS, stream](*on_device, rows, out.array)
+        stream.synchronize()  # places and values are no longer needed
+
+
+def _on_device(tables: Tables, stream: Any) -> list[Any]:
+    """Return copies of tables, None of an empty one."""
+    return [cuda.to_device(one, stream=stream) if one.size else None for one in tables.arrays]
+
+
+def _fill(tables: list[Any], out: DeviceBlock, stream: Any) -> None:
+    """Put on a stream: out, all of its array, gets the random elements."""
+    chunks = _chunks(out.rows)
+    kernels_cuda.fill[chunks * out.columns, THREADS, stream](*tables, out.rows, chunks, out.pitch, out.array)
 
 
 class RowList(NamedTuple):
@@ -108,15 +173,33 @@ def copy_block(source: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
     )
 
 
+def round_to(values: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
+    """Put on a stream: values are rounded to out's format in place, and out gets their 16 bits. Of one shape."""
+    if values.empty:
+        return
+    assert out.narrow is not None
+    chunks = _chunks(values.rows)
+    _ROUNDINGS[out.narrow][chunks * values.columns, THREADS, stream](
+        values.array, values.offset, values.pitch, values.rows, chunks, out.array, out.pitch
+    )
+
+
 def compile_kernels() -> None:
-    """Compile the kernels of a solve, or load them from the cache, by launches for no rows."""
-    numbers, rows = cuda.device_array(1, np.float64), cuda.device_array(1, np.int64)
-    states = cuda.device_array(1, np.uint64)
-    kernels_cuda.generate[1, THREADS](states, states, 1, 1, 0, 1, 1, numbers)
-    kernels_cuda.sum_rows[1, THREADS](numbers, 1, numbers, 0, 1, numbers, numbers)
-    kernels_cuda.sum_columns[1, THREADS](numbers, 1, 0, numbers)
-    kernels_cuda.copy_rows[1, THREADS](numbers, 0, 1, rows, 0, numbers, 0, 1, rows, 0, 0, 1)
-    kernels_cuda.copy_block[1, THREADS](numbers, 0, 1, numbers, 0, 1, 0, 1)
+    """Compile all kernels, or load them from the cache, by launches for no rows."""
+    reals, singles = cuda.device_array(1, np.float64), cuda.device_array(1, np.float32)
+    states, rows = cuda.device_array(1, np.uint64), cuda.device_array(1, np.int64)
+    bits, tables = cuda.device_array(1, np.uint16), (states, states, states)
+    for numbers in (reals, singles):
+        kernels_cuda.fill[1, THREADS](*tables, 0, 1, 1, numbers)
+        kernels_cuda.copy_block[1, THREADS](numbers, 0, 1, numbers, 0, 1, 0, 1)
+    kernels_cuda.put[1, THREADS](rows, singles, 0, singles)
+    kernels_cuda.multiply[1, THREADS](*tables, reals, 0, 1, reals)
+    kernels_cuda.add_magnitudes[1, THREADS](*tables, 0, 1, reals)
+    for kernel in _ROUNDINGS.values():
+        kernel[1, THREADS](singles, 0, 1, 0, 1, bits, 1)
+    kernels_cuda.sum_rows[1, THREADS](reals, 1, reals, 0, 1, reals, reals)
+    kernels_cuda.sum_columns[1, THREADS](reals, 1, 0, reals)
+    kernels_cuda.copy_rows[1, THREADS](reals, 0, 1, rows, 0, reals, 0, 1, rows, 0, 0, 1)
     cuda.synchronize()
 
 

@@ -1,66 +1,83 @@
-"""One linear system on GPUs: generated, factored and tested there; panels and diagonal blocks are the hosts'."""
+"""One linear system on GPUs: generated, factored and solved there; diagonal blocks and refinement are the hosts'."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numba import cuda
+from numpy.typing import NDArray
 
+from ridgeline.bench.hpl.block_cyclic import ProcessGrid
 from ridgeline.bench.hpl.device.blas_cuda import DeviceBlas, DeviceBlock, make_blas
-from ridgeline.bench.hpl.device.factor_cuda import DeviceFactorisation
-from ridgeline.bench.hpl.device.matrix_cuda import DeviceMatrix, compile_kernels
-from ridgeline.bench.hpl.device.memory import device_parts
+from ridgeline.bench.hpl.device.factor_cuda import PivotedDevice, UnpivotedDevice
+from ridgeline.bench.hpl.device.matrix_cuda import DeviceMatrix, MxpDeviceMatrix, compile_kernels
+from ridgeline.bench.hpl.factor import PivotedLU, UnpivotedLU, factor
+from ridgeline.bench.hpl.matrix import Vector
+from ridgeline.bench.hpl.memory import hpl_device_parts, mxp_device_parts, pitch_on_device
 from ridgeline.bench.hpl.panel import Reals
-from ridgeline.bench.hpl.process_grid import GridPlace
-from ridgeline.bench.hpl.record import Broadcast, HplSettings
+from ridgeline.bench.hpl.record import Broadcast, HplSettings, Storage
 from ridgeline.bench.hpl.residual import ResidualSums
-from ridgeline.bench.hpl.substitution import Triangle, substitute_back
-from ridgeline.bench.hpl.system import HplSystem
+from ridgeline.bench.hpl.triangular import Triangles, substitute_back
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.parallel.reduce import together
+from ridgeline.runtime.blas import blas_threads
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.regions import Regions
 
 
-class DeviceSystem(HplSystem):
-    """A system in the memory of this rank's GPU. Built collectively over comm, the ranks of the grid.
+def _open_device(comm: MPI.Comm, parts: Mapping[str, float], handles: int) -> list[DeviceBlas]:
+    """Return handles of cuBLAS on this rank's GPU, whose kernels are compiled, and which has memory for `parts`.
+
+    Collective over comm. Raises DeviceError on all ranks if one has no GPU, no cuBLAS, or too little memory there.
+    """
+    device = select_device(comm)
+    with together(comm):
+        blas = [make_blas() for _ in range(handles)]  # take memory, which is then not counted as free
+    with explained():
+        in_turn_per_node(comm, compile_kernels)
+    require_device_memory(comm, device, dict(parts), "use a smaller --n or more GPUs (-n)")
+    return blas
+
+
+class DeviceSystem:
+    """A system of HPL in the memory of this rank's GPU. Built collectively over comm, the ranks of the grid.
 
     Raises DeviceError on all ranks if one has no GPU, no cuBLAS, or too little memory there.
     """
 
-    def __init__(self, comm: MPI.Comm, settings: HplSettings, grid: GridPlace, broadcast: Broadcast) -> None:
+    def __init__(
+        self, comm: MPI.Comm, settings: HplSettings, grid: ProcessGrid, broadcast: Broadcast
+    ) -> None:
         self.regions = Regions()
-        self._settings, self._grid = settings, grid
-        device = select_device(comm)
-        with together(comm):
-            self._blas = make_blas()  # takes memory, which is then not counted as free
+        self._settings, self._columns = settings, grid.place.columns
+        parts = hpl_device_parts(settings.n, settings.nb, settings.p, settings.q)
+        (self._blas,) = _open_device(comm, parts, 1)
         with explained():
-            in_turn_per_node(comm, compile_kernels)
-        parts = device_parts(settings.n, settings.nb, settings.p, settings.q)
-        require_device_memory(comm, device, parts, "use a smaller --n or more GPUs (-n)")
-        with explained():
-            self._stream = make_stream()
-            self._matrix = DeviceMatrix(grid.place, self._stream)
+            stream = make_stream()
+            self._matrix = DeviceMatrix(grid.place, stream)
             self._matrix.generate(settings.seed)
-            self._lu = DeviceFactorisation(
-                settings, grid, self._matrix.all, self._blas, broadcast, self._stream, self.regions
-            )
+            a = self._matrix.all
+            backend = PivotedDevice(settings, grid, a, self._blas, stream, self.regions)
+            self._lu = PivotedLU(settings, grid, backend, broadcast, self.regions)
+            self._triangles = DeviceTriangles(grid, a, backend.diagonals, self._blas, stream)
 
-    def factor(self, told: Callable[[int], None]) -> None:
-        """Factor in place."""
-        with explained():
-            self._lu.run(told)
+    def factor(self, on_columns: Callable[[int], None]) -> None:
+        """Factor; hosts use their threads for panels."""
+        with explained(), blas_threads(self._settings.threads):
+            factor(self._lu, self._settings.n, self._settings.nb, on_columns)
 
     def substitute(self) -> Reals:
         """Return x: U is multiplied on the device, its diagonal blocks are solved for by hosts."""
+        b = self._columns.n - 1
+        here = self._columns.owner(b) == self._columns.part
         with explained(), self.regions("substitution"):
-            triangle = DeviceTriangle(self._grid, self._matrix, self._lu.diagonals, self._blas, self._stream)
-            return substitute_back(self._grid, triangle)
+            self._triangles.begin(self._matrix.column(self._columns.local(b)) if here else None)
+            return substitute_back(self._triangles)
 
     def sums(self, x: Reals) -> ResidualSums:
         """Return the sums of the matrix, generated in the place of its factors."""
@@ -71,44 +88,110 @@ class DeviceSystem(HplSystem):
         return found
 
 
-class DeviceTriangle(Triangle):
-    """U and y on the device, the blocks on U's diagonal on the host, as `DeviceFactorisation` left them."""
+class MxpDeviceSystem:
+    """A system of HPL-MxP in the memory of this rank's GPU. Built collectively over comm, the ranks of the grid.
+
+    Raises DeviceError on all ranks if one has no GPU, no cuBLAS, or too little memory there.
+    """
 
     def __init__(
         self,
-        grid: GridPlace,
-        matrix: DeviceMatrix,
-        diagonals: dict[int, Reals],
+        comm: MPI.Comm,
+        settings: HplSettings,
+        grid: ProcessGrid,
+        storage: Storage,
+        dominant: bool = False,
+        diagonal: Vector | None = None,
+    ) -> None:
+        """Generate it. dominant, diagonal: as of `MxpMatrix`."""
+        self._settings = settings
+        parts = mxp_device_parts(settings.n, settings.nb, settings.p, settings.q, storage)
+        self._blas = _open_device(comm, parts, 2)
+        rows, columns = grid.place.rows, grid.place.unknowns
+        with explained():
+            stream = make_stream()
+            self.matrix = matrix = MxpDeviceMatrix(comm, rows, columns, stream, dominant, diagonal)
+            pitch = pitch_on_device(rows.count())
+            memory = cuda.device_array(max(pitch * columns.count(), 1), np.float32)
+            a = DeviceBlock(memory, 0, pitch, rows.count(), columns.count())
+            matrix.write(a)
+            backend = UnpivotedDevice(grid, a, (self._blas[0], self._blas[1]), storage, stream)
+            self._lu = UnpivotedLU(grid, backend, storage)
+            self._triangles = DeviceTriangles(grid, a, backend.diagonals, self._blas[0], stream)
+
+    def factor(self, on_columns: Callable[[int], None]) -> Triangles:
+        """Factor; hosts use their threads for diagonal blocks."""
+        with explained(), blas_threads(self._settings.threads):
+            factor(self._lu, self._settings.n, self._settings.nb, on_columns)
+        return self._triangles
+
+    def free(self) -> None:
+        """Free the handles of cuBLAS."""
+        for blas in self._blas:
+            blas.free()
+
+
+class DeviceTriangles:
+    """L and U and sums of their rows on the device, the diagonal blocks on the host, by number.
+
+    blas, stream: that multiply, and on which the factors `a` are ready.
+    """
+
+    def __init__(
+        self,
+        grid: ProcessGrid,
+        a: DeviceBlock,
+        diagonals: Mapping[int, NDArray[Any]],
         blas: DeviceBlas,
         stream: Any,
     ) -> None:
-        rows, columns = grid.place.rows, grid.place.columns
-        n = columns.n - 1
-        self._rows, self._a, self._diagonals = rows.globals(), matrix.all, diagonals
-        self._blas, self._stream = blas, stream
-        self._y = cuda.device_array(max(self._a.rows, 1), np.float64)
-        self._x = cuda.device_array(columns.nb, np.float64)
-        if columns.owner(n) == columns.part and self._a.rows:
-            self._y.copy_to_device(matrix.column(columns.local(n)), stream=stream)
-        else:
-            self._y.copy_to_device(np.zeros(self._y.size), stream=stream)
+        self.grid = grid
+        self._a, self._diagonals, self._blas, self._stream = a, diagonals, blas, stream
+        self._numbers = a.array.dtype
+        self._sums = cuda.device_array(max(a.rows, 1), self._numbers)
+        self._x = cuda.device_array(min(grid.place.rows.nb, grid.place.rows.n), self._numbers)
+        self._taken = slice(0)
+        self._zeros = np.zeros(max(a.rows, 1), self._numbers)
 
-    def right_side(self, row: int, width: int) -> Reals:
-        """Return a part of y, copied from the device."""
-        part = np.empty(width)
-        self._y[row : row + width].copy_to_host(part, stream=self._stream)
-        self._stream.synchronize()
+    def begin(self, sums: Any) -> None:
+        """Set the sums to a device array [rows], or to zero without one."""
+        self._sums.copy_to_device(
+            self._zeros if sums is None or not self._a.rows else sums, stream=self._stream
+        )
+
+    @explained()
+    def clear(self) -> None:
+        """Copy zeros to the device."""
+        self.begin(None)
+
+    @explained()
+    def sums(self, rows: slice) -> NDArray[Any]:
+        """Return a copy from the device, for which the host waits: it solves with them next."""
+        part = np.empty(rows.stop - rows.start, self._numbers)
+        if part.size:
+            self._sums[rows].copy_to_host(part, stream=self._stream)
+            self._stream.synchronize()
         return part
 
-    def diagonal(self, row: int, column: int, width: int) -> Reals:
+    def diagonal(self, k: int, rows: slice, columns: slice) -> NDArray[Any]:
         """Return a block that the host has kept."""
-        return self._diagonals[int(self._rows[row])]
+        return self._diagonals[k]
 
-    def subtract(self, row: int, column: int, x: Reals) -> None:
-        """Put the product with x on the stream."""
+    @explained()
+    def take(self, columns: slice, x: NDArray[Any]) -> None:
+        """Put the copy to the device on the stream, behind all products with what was there."""
+        self._taken = columns
         self._x[: x.size].copy_to_device(x, stream=self._stream)
-        left = self._a.part(0, column, row, x.size)
-        y = DeviceBlock(self._y, 0, max(row, 1), row, 1)
-        self._blas.subtract_product_of_vector(
-            left, DeviceBlock(self._x, 0, x.size, x.size, 1), y, self._stream
+
+    @explained()
+    def subtract(self, rows: slice) -> None:
+        """Put the product on the stream."""
+        count, width = max(rows.stop - rows.start, 0), self._taken.stop - self._taken.start
+        if not count:
+            return
+        left = self._a.part(rows.start, self._taken.start, count, width)
+        x, sums = (
+            DeviceBlock(self._x, 0, width, width, 1),
+            DeviceBlock(self._sums, rows.start, count, count, 1),
         )
+        self._blas.subtract_product_of_vector(left, x, sums, self._stream)

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from ridgeline.bench.hpl_mxp.storage import UNIT_ROUNDOFF, round_to
+from ridgeline.bench.hpl.panel import round_to
+
+UNIT_ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def samples():

@@ -11,9 +11,9 @@ from mpi4py import MPI
 from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated, skip_without_device, uses_atomics
+from ridgeline.bench.hpl.device import kernels_cuda
 from ridgeline.bench.hpl.record import HplSettings
-from ridgeline.bench.hpl_mxp.device import kernels_cuda
-from ridgeline.bench.hpl_mxp.solve import solve_mixed
+from ridgeline.bench.hpl.refine import solve_mixed
 
 pytestmark = pytest.mark.gpu
 

@@ -5,10 +5,11 @@ import pytest
 from mpi4py import MPI
 
 from hpl_cases import random_system
+from ridgeline.bench.hpl import measure
+from ridgeline.bench.hpl.matrix import shift
+from ridgeline.bench.hpl.memory import mxp_bytes
 from ridgeline.bench.hpl.record import HplSettings
-from ridgeline.bench.hpl_mxp import measure
-from ridgeline.bench.hpl_mxp.matrix import shift
-from ridgeline.bench.hpl_mxp.solve import bytes_of, solve_mixed
+from ridgeline.bench.hpl.refine import solve_mixed
 from ridgeline.bench.result import to_csv
 
 SELF = MPI.COMM_SELF
@@ -60,11 +61,11 @@ def test_repeats_give_the_same_bits(threads):
 
 def test_the_factors_do_the_work(monkeypatch):
     """Without them GMRES does not reach the accuracy in the iterations that the rules allow."""
-    from ridgeline.bench.hpl_mxp import refine
+    from ridgeline.bench.hpl import refine
 
     monkeypatch.setattr(refine, "solve", lambda factors, comm, r: r.copy())
     run = solve_mixed(SELF, HplSettings(900, 64))
-    assert run.iterations == refine.MOST_ITERATIONS
+    assert run.iterations == refine.MXP_ITERATIONS
     assert not run.converged
 
 
@@ -74,7 +75,7 @@ def test_the_factors_do_the_work(monkeypatch):
 def test_factors_that_are_no_help_fail_the_test(diagonal):
     run = solve_mixed(SELF, HplSettings(500, 32), "bfloat16", diagonal=diagonal(500))
     assert not run.passed
-    result = measure.make_result(run, 1e9, 1, [])
+    result = measure.make_mxp_result(run, 1e9, 1, [])
     assert result.failures[0].startswith("HPL-MxP FAILED: the scaled backward error is ")
     assert not result.verified
     assert any(note.endswith("FAILED") for note in result.notes)
@@ -85,7 +86,7 @@ def test_progress_is_told_and_ends_with_all_columns():
     run = solve_mixed(SELF, HplSettings(100, 16), on_progress=seen.append)
     assert [sample.columns for sample in seen] == [16, 32, 48, 64, 80, 96, 100]
     assert seen == run.samples
-    result = measure.make_result(run, 1e9, 1, ["NB = 16"])
+    result = measure.make_mxp_result(run, 1e9, 1, ["NB = 16"])
     assert to_csv(result).startswith("benchmark,columns,seconds,flops_per_second,flops_per_second_now\n")
     (solve,) = result.extra["solves"]
     assert solve["seconds"] == pytest.approx(sum(solve["phases"].values()))
@@ -93,5 +94,5 @@ def test_progress_is_told_and_ends_with_all_columns():
 
 
 def test_memory_counts_the_matrix_once_in_single_precision():
-    assert 4 * 20000**2 < bytes_of(20000, 256, 1, 1) < 1.05 * 4 * 20000**2
-    assert bytes_of(20000, 256, 2, 2) < 1.2 * 20000**2
+    assert 4 * 20000**2 < mxp_bytes(20000, 256, 1, 1) < 1.05 * 4 * 20000**2
+    assert mxp_bytes(20000, 256, 2, 2) < 1.2 * 20000**2

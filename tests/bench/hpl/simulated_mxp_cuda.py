@@ -10,19 +10,18 @@ from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
 from bench_tools import measure
 from mxp_order import noted
+from ridgeline.bench.hpl import panel as formats
 from ridgeline.bench.hpl.block_cyclic import Axis
-from ridgeline.bench.hpl.device.blas_cuda import DeviceBlock
-from ridgeline.bench.hpl.device.products_cuda import device_product_rate
+from ridgeline.bench.hpl.device import factor_cuda, system_cuda
+from ridgeline.bench.hpl.device.blas_cuda import DeviceBlock, device_product_rate
+from ridgeline.bench.hpl.device.matrix_cuda import MxpDeviceMatrix, compile_kernels, round_to
+from ridgeline.bench.hpl.host import allocate_singles
+from ridgeline.bench.hpl.matrix import MxpHostMatrix
+from ridgeline.bench.hpl.memory import mxp_device_parts
 from ridgeline.bench.hpl.record import HplSettings
+from ridgeline.bench.hpl.refine import solve_mixed
 from ridgeline.bench.hpl.team import TileTeam
-from ridgeline.bench.hpl_mxp import storage as formats
-from ridgeline.bench.hpl_mxp.device import factor_cuda, system_cuda
-from ridgeline.bench.hpl_mxp.device.matrix_cuda import DeviceMxpMatrix, compile_kernels, round_to
-from ridgeline.bench.hpl_mxp.device.memory import device_bytes_of
-from ridgeline.bench.hpl_mxp.factor import allocate
-from ridgeline.bench.hpl_mxp.matrix import MxpMatrix
-from ridgeline.bench.hpl_mxp.solve import solve_mixed
-from ridgeline.bench.hpl_mxp.triangular import solve
+from ridgeline.bench.hpl.triangular import solve
 from ridgeline.jit.cuda_device import SIMULATED, make_stream
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import DeviceError
@@ -41,8 +40,8 @@ def on_host(n, nb, grid, part, **kinds):
     """The matrix of one process of a grid, its bits, and a product with x. It sums over itself alone."""
     rows, columns = Axis(n, nb, grid[0], part[0]), Axis(n, nb, grid[1], part[1])
     with TileTeam(1) as team:
-        host = MxpMatrix(ALONE, rows, columns, team, **kinds)
-        memory = allocate(rows.count(), columns.count())
+        host = MxpHostMatrix(ALONE, rows, columns, team, **kinds)
+        memory = allocate_singles(rows.count(), columns.count())
         host.write(memory)
         x = np.random.default_rng(4).standard_normal(n)
         return host, memory[:, : rows.count()].T, host.product(x), x, (rows, columns)
@@ -57,7 +56,7 @@ def test_the_matrix_has_the_bits_of_the_hosts(n, nb, grid, dominant) -> None:
         if np.prod(grid) > 1 and dominant:
             continue  # needs the sums of all processes
         host, expected, product, x, (rows, columns) = on_host(n, nb, grid, part, dominant=dominant)
-        matrix = DeviceMxpMatrix(ALONE, rows, columns, make_stream(), dominant=dominant)
+        matrix = MxpDeviceMatrix(ALONE, rows, columns, make_stream(), dominant=dominant)
         np.testing.assert_allclose(matrix.diagonal, host.diagonal, rtol=1e-14)
         matrix.diagonal = host.diagonal  # which sums may differ by rounding
         pitch = rows.count() + 3
@@ -94,7 +93,7 @@ def test_panels_are_rounded_to_the_bits_of_the_hosts(narrow) -> None:
     out = DeviceBlock(bits, 0, rows + 1, rows, columns, narrow)
     round_to(DeviceBlock(on_device, 0, pitch, rows, columns), out, make_stream())
     rounded = on_device.copy_to_host().view(np.uint32).reshape(columns, pitch)
-    np.testing.assert_array_equal(rounded, expected)
+    np.testing.assert_array_equal(rounded.view(np.float32), expected.view(np.float32))
     short = bits.copy_to_host().reshape(columns, rows + 1)[:, :rows].copy()
     long = expected[:, :rows].copy().view(np.float32)
     if narrow == "float16":
@@ -119,9 +118,9 @@ def test_solutions_are_the_hosts(n, nb, storage) -> None:
 def test_the_factors_are_the_hosts_to_rounding(monkeypatch) -> None:
     """Off the diagonal blocks in device memory, and of 16 bits where that is asked for."""
     n, nb, kept = 21, 6, []
-    original = factor_cuda.DeviceMxpFactors.run
+    original = factor_cuda.UnpivotedDevice.finish
     monkeypatch.setattr(
-        factor_cuda.DeviceMxpFactors, "run", lambda self, told: (original(self, told), kept.append(self))
+        factor_cuda.UnpivotedDevice, "finish", lambda self: (original(self), kept.append(self))
     )
     solve_mixed(ALONE, HplSettings(n, nb, device="cuda"), "bfloat16")
     (factors,) = kept
@@ -132,8 +131,8 @@ def test_the_factors_are_the_hosts_to_rounding(monkeypatch) -> None:
     assert not (found.view(np.uint32) & 0xFFFF).any()
     with TileTeam(1) as team:
         axis = Axis(n, nb, 1, 0)
-        memory = allocate(n, n)
-        host = MxpMatrix(ALONE, axis, axis, team)
+        memory = allocate_singles(n, n)
+        host = MxpHostMatrix(ALONE, axis, axis, team)
         host.write(memory)
         lower, upper = np.tril(found, -1) + np.eye(n), np.triu(found)
         product = lower.astype(float) @ upper.astype(float)
@@ -179,14 +178,14 @@ def test_waits_put_all_work_in_order(monkeypatch, storage) -> None:
     with noted() as order:
         assert solve_mixed(ALONE, settings, storage).passed
     assert order.accesses > 30
-    original = factor_cuda.DeviceMxpFactors._pack_diagonal
+    original = factor_cuda.UnpivotedDevice._pack_diagonal
 
-    def without_event(self, k):
+    def without_event(self, panel, at):
         event, self._ahead = self._ahead, cuda.event()
-        original(self, k)
+        original(self, panel, at)
         self._ahead = event
 
-    monkeypatch.setattr(factor_cuda.DeviceMxpFactors, "_pack_diagonal", without_event)
+    monkeypatch.setattr(factor_cuda.UnpivotedDevice, "_pack_diagonal", without_event)
     with noted(), pytest.raises(AssertionError, match="block to the host is not put behind copy"):
         solve_mixed(ALONE, settings, storage)
 
@@ -213,13 +212,13 @@ def test_memory_is_what_was_counted(monkeypatch, n, nb, storage) -> None:
 
         monkeypatch.setattr(cuda, name, noting)
     assert solve_mixed(ALONE, HplSettings(n, nb, device="cuda"), storage).passed
-    assert sum(taken) == device_bytes_of(n, nb, 1, 1, storage)
+    assert sum(taken) == sum(mxp_device_parts(n, nb, 1, 1, storage).values())
 
 
 def test_memory_is_counted_before_it_is_taken(monkeypatch) -> None:
     small = DeviceInfo(0, "Small GPU", (9, 0), 2**20, 1)
     monkeypatch.setattr(system_cuda, "select_device", lambda comm: small)
-    monkeypatch.setattr(system_cuda, "DeviceMxpMatrix", None)  # nothing is allocated before
+    monkeypatch.setattr(system_cuda, "MxpDeviceMatrix", None)  # nothing is allocated before
     with pytest.raises(
         DeviceError,
         match=r"on its GPU \(matrix .* \+ panels .* \+ tables .* \+ vectors .*\), .* Small GPU .*smaller --n",

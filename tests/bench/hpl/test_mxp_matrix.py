@@ -6,10 +6,9 @@ from mpi4py import MPI
 
 from hpl_cases import random_system
 from ridgeline.bench.hpl.block_cyclic import Axis
-from ridgeline.bench.hpl.generator import jump
+from ridgeline.bench.hpl.host import allocate_singles
+from ridgeline.bench.hpl.matrix import MxpHostMatrix, jump, jumps, shift
 from ridgeline.bench.hpl.team import TileTeam
-from ridgeline.bench.hpl_mxp.factor import allocate
-from ridgeline.bench.hpl_mxp.matrix import MxpMatrix, jumps, shift
 
 
 @pytest.fixture
@@ -19,8 +18,8 @@ def team():
 
 
 def dense(n, team, **kinds):
-    """The whole matrix in float64, from HPL's generator and the diagonal, and an MxpMatrix of one rank."""
-    matrix = MxpMatrix(MPI.COMM_SELF, Axis(n, 16, 1, 0), Axis(n, 16, 1, 0), team, **kinds)
+    """The whole matrix in float64, from HPL's generator and the diagonal, and an MxpHostMatrix of one rank."""
+    matrix = MxpHostMatrix(MPI.COMM_SELF, Axis(n, 16, 1, 0), Axis(n, 16, 1, 0), team, **kinds)
     random, b = random_system(n)
     np.testing.assert_array_equal(matrix.right_hand_side(), b)
     return random + np.diag(matrix.diagonal), matrix
@@ -32,7 +31,7 @@ def test_products_norms_and_parts_are_those_of_the_whole(n, team):
     x = np.random.default_rng(1).standard_normal(n)
     np.testing.assert_allclose(matrix.product(x), a @ x, rtol=0, atol=1e-14 * n)
     assert matrix.norm == pytest.approx(np.linalg.norm(a, np.inf), rel=1e-14)
-    part = allocate(n, n)
+    part = allocate_singles(n, n)
     matrix.write(part)
     np.testing.assert_array_equal(part[:, :n].T, a.astype(np.float32))
 

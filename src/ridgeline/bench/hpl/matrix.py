@@ -1,6 +1,12 @@
-"""The matrix of HPL-MxP, A = R + diag(d), and its right-hand side, the same numbers on every process grid.
+"""The random matrix of HPL 2.3 and that of HPL-MxP, the same numbers on every process grid.
 
-R and b are HPL's random numbers, uniform in [-1/2, 1/2]: b is the column behind R. The diagonal is scaled mildly,
+One sequence of 64-bit states, X_(n+1) = a X_n + c modulo 2^64, runs through the columns of [A, b], N numbers each.
+An element is 1/2 - X / 2^64, rounded as HPL 2.3 rounds it, which lies in [-1/2, 1/2]. k steps are one of another pair
+(a, c), so that the state (i, j) is an affine function of the state (0, j), which depends on i alone: an element costs
+one multiplication and one addition of integers, wherever it is made.
+Source: HPL 2.3, `testing/matgen` and `testing/pmatgen` (what is computed; the code is our own); Knuth, Sec. 3.2.1.
+
+The matrix of HPL-MxP is A = R + diag(d), where R and b are these numbers. The diagonal is scaled mildly,
 
     d = (1 + sqrt(N)) / 2
 
@@ -9,9 +15,7 @@ circular and the semicircle law). The symmetric part of A is therefore positive 
 keeps that, so that no pivot vanishes and the factors stay moderate (Golub and Van Loan, Matrix Computations,
 Sec. 4.3.2). The sum of |r| over a row is N / 4 on average. So the matrix is not diagonally dominant from N = 9 on.
 The condition number is about 6.5 for every N, and GMRES without the factors would need more than 50 iterations.
-
-Float64 elements are not stored. An element costs one multiplication and one addition of integers. The state (i, j) of
-HPL's sequence is an affine function of the state (0, j), which depends on i alone.
+Its elements are not stored in float64.
 Source: hpl-mxp.org, rules since June 2025: HPL's generator with "mild scaling of the diagonal".
 """
 
@@ -21,21 +25,55 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpl.block_cyclic import Axis
-from ridgeline.bench.hpl.generator import jump
+from ridgeline.bench.hpl.block_cyclic import Axis, BlockCyclic
+from ridgeline.bench.hpl.matrix_kernels import (
+    add_magnitudes,
+    add_product,
+    fill,
+    multiply_rows,
+    round_to_float16,
+    sum_columns,
+)
 from ridgeline.bench.hpl.record import SEED
 from ridgeline.bench.hpl.team import TileTeam, tiles
-from ridgeline.bench.hpl_mxp.matrix_kernels import add_magnitudes, add_product, fill
 from ridgeline.jit.kernel import Specialisation, specialise
 
 Vector = NDArray[np.float64]
 TILE = 512  # rows or columns that a thread takes at least
+_MULTIPLIER, _INCREMENT = 6364136223846793005, 1
+_MASK = 2**64 - 1
+
+
+class Step(NamedTuple):
+    """A number of steps of the sequence as one: X <- multiplier X + increment modulo 2^64."""
+
+    multiplier: int
+    increment: int
+
+    def __call__(self, state: int) -> int:
+        """Return the state after these steps."""
+        return (self.multiplier * state + self.increment) & _MASK
+
+    def then(self, other: Step) -> Step:
+        """Return both as one."""
+        return Step((other.multiplier * self.multiplier) & _MASK, other(self.increment))
+
+
+def jump(steps: int) -> Step:
+    """Return `steps` >= 0 steps as one, by repeated squaring."""
+    total, power = Step(1, 0), Step(_MULTIPLIER, _INCREMENT)
+    while steps:
+        if steps & 1:
+            total = total.then(power)
+        power = power.then(power)
+        steps >>= 1
+    return total
 
 
 @dataclass(frozen=True)
@@ -60,15 +98,30 @@ class Tables:
         return self.starts, self.multipliers, self.increments
 
 
-def make_tables(n: int, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Tables:
+def make_tables(n: int, rows: NDArray[np.int64], columns: NDArray[np.int64], seed: int = SEED) -> Tables:
     """Return the tables of global rows and columns of a matrix of order n."""
     multipliers, increments = jumps(rows)
     to_columns, plus = jumps(1 + columns * n)
-    return Tables(to_columns * np.uint64(SEED) + plus, multipliers, increments)
+    return Tables(to_columns * np.uint64(seed) + plus, multipliers, increments)
+
+
+# Writes local columns first ... last - 1 of [A, b] into out [at least rows, columns], which has them all, float64,
+# column-major: called as fill(out, first, last), by any thread.
+Fill = Callable[[NDArray[np.float64], int, int], None]
+
+
+def random_matrix(place: BlockCyclic, seed: int) -> Fill:
+    """Return what writes this process's part of HPL's matrix. No communication; writing releases the GIL."""
+    tables = make_tables(place.rows.n, place.rows.globals(), place.columns.globals(), seed)
+
+    def write(out: NDArray[np.float64], first: int, last: int) -> None:
+        fill(*tables.columns(first, last).arrays, out.T[first:last])
+
+    return write
 
 
 def jumps(steps: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return numbers of steps of HPL's sequence as multipliers and increments, each as `generator.jump`."""
+    """Return numbers of steps of HPL's sequence as multipliers and increments, each as `jump`."""
     multipliers, increments = np.ones(steps.size, np.uint64), np.zeros(steps.size, np.uint64)
     for bit in range(int(steps.max(initial=0)).bit_length()):
         power = jump(1 << bit)
@@ -84,7 +137,7 @@ def shift(n: int) -> float:
     return 0.5 * (1.0 + math.sqrt(n))
 
 
-class SystemMatrix(ABC):
+class MxpMatrix(ABC):
     """One process's part of the matrix, made anew wherever it is used. Vectors are float64 [n], on all ranks.
 
     dominant: the diagonal is 1 + the sum of magnitudes beside it, strictly dominant, for tests (`--testing`);
@@ -164,8 +217,8 @@ class SystemMatrix(ABC):
         return found
 
 
-class MxpMatrix(SystemMatrix):
-    """A part that the threads of a team make. dominant, diagonal: as of `SystemMatrix`."""
+class MxpHostMatrix(MxpMatrix):
+    """A part that the threads of a team make. dominant, diagonal: as of `MxpMatrix`."""
 
     def __init__(
         self,
@@ -213,5 +266,6 @@ class MxpMatrix(SystemMatrix):
 
 
 def kernels() -> list[Specialisation]:
-    """Return the kernels that an `MxpMatrix` calls."""
-    return specialise([fill, add_product, add_magnitudes])
+    """Return all compiled loops over elements."""
+    fills = [one for kind in ("float32", "float64") for one in specialise([fill], kind)]
+    return fills + specialise([add_product, add_magnitudes, multiply_rows, sum_columns, round_to_float16])

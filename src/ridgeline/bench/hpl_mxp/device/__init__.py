@@ -1,1 +1,0 @@
-"""HPL-MxP in the memory of NVIDIA GPUs."""
