@@ -13,7 +13,7 @@ import scipy.linalg
 from mpi4py import MPI
 
 from harness.ranks import wait_asleep
-from ridgeline.bench.hpl.products import product_rate
+from ridgeline.bench.hpl.measure import product_rate
 from ridgeline.bench.hpl.record import HplSettings, operations
 from ridgeline.bench.hpl.solve import solve_system
 from ridgeline.parallel.communicator import ends_job_on_error

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.hpl.products import product_rate
+from ridgeline.bench.hpl.measure import product_rate
 from ridgeline.bench.hpl.record import HplSettings, MxpRun
 from ridgeline.bench.hpl.refine import solve_mixed
 from ridgeline.bench.hpl.sizes import hpl_block, mxp_block, nearest_square

@@ -9,7 +9,7 @@ import numpy as np
 from ridgeline.bench.hpl.broadcast import PanelBroadcast
 from ridgeline.bench.hpl.device import blas_cuda, factor_cuda, panels_cuda, system_cuda
 from ridgeline.bench.hpl.panel import ColumnPanel, PanelFactoriser
-from ridgeline.bench.hpl.swap import RowMessages
+from ridgeline.bench.hpl.update import RowMessages
 from stream_order import HOST, StreamOrder, noting
 
 view = blas_cuda._view  # the numbers of a block

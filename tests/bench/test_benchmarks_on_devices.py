@@ -8,8 +8,7 @@ from mpi4py import MPI
 
 from bench_tools import measure
 from cuda_tools import skip_without_device
-from ridgeline.bench.hpl.memory import hpl_device_parts, mxp_device_parts
-from ridgeline.bench.hpl.sizes import mxp_block
+from ridgeline.bench.hpl.sizes import hpl_device_parts, mxp_block, mxp_device_parts
 from ridgeline.runtime.errors import DeviceError
 
 

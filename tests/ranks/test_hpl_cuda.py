@@ -18,7 +18,7 @@ from hpl_cases import whole_solution
 from hpl_order import noted
 from ridgeline.bench.hpl.record import HplSettings
 from ridgeline.bench.hpl.solve import solve_system
-from ridgeline.bench.hpl.swap import RowSwap
+from ridgeline.bench.hpl.update import RowSwap
 
 RANKS = (2, 3, 4)
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}

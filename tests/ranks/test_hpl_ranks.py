@@ -6,7 +6,7 @@ import pytest
 from hpl_cases import filled_by, random_system, whole_solution
 from ridgeline.bench.hpl.record import BROADCASTS, HplSettings
 from ridgeline.bench.hpl.solve import kernels, solve_system
-from ridgeline.bench.hpl.swap import RowSwap
+from ridgeline.bench.hpl.update import RowSwap
 from ridgeline.runtime.errors import DecompositionError
 
 RANKS = (1, 2, 3, 4, 5, 6)

@@ -18,8 +18,8 @@ from ridgeline.bench.hpl.matrix import random_matrix
 from ridgeline.bench.hpl.record import HplSettings
 from ridgeline.bench.hpl.residual import host_sums
 from ridgeline.bench.hpl.solve import solve_system
-from ridgeline.bench.hpl.swap import RowSwap
 from ridgeline.bench.hpl.team import TileTeam
+from ridgeline.bench.hpl.update import RowSwap
 from ridgeline.jit.cuda_device import SIMULATED, make_stream
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import DeviceError

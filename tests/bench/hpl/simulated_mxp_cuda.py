@@ -17,9 +17,9 @@ from ridgeline.bench.hpl.device.blas_cuda import DeviceBlock, device_product_rat
 from ridgeline.bench.hpl.device.matrix_cuda import MxpDeviceMatrix, compile_kernels, round_to
 from ridgeline.bench.hpl.host import allocate_singles
 from ridgeline.bench.hpl.matrix import MxpHostMatrix
-from ridgeline.bench.hpl.memory import mxp_device_parts
 from ridgeline.bench.hpl.record import HplSettings
 from ridgeline.bench.hpl.refine import solve_mixed
+from ridgeline.bench.hpl.sizes import mxp_device_parts
 from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.hpl.triangular import solve
 from ridgeline.jit.cuda_device import SIMULATED, make_stream

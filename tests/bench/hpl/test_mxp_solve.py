@@ -7,9 +7,9 @@ from mpi4py import MPI
 from hpl_cases import random_system
 from ridgeline.bench.hpl import measure
 from ridgeline.bench.hpl.matrix import shift
-from ridgeline.bench.hpl.memory import mxp_bytes
 from ridgeline.bench.hpl.record import HplSettings
 from ridgeline.bench.hpl.refine import solve_mixed
+from ridgeline.bench.hpl.sizes import mxp_bytes
 from ridgeline.bench.result import to_csv
 
 SELF = MPI.COMM_SELF

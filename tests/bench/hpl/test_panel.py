@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.bench.hpl.blas_calls import blas_addresses
-from ridgeline.bench.hpl.panel import ColumnPanel, PanelFactoriser
-from ridgeline.bench.hpl.update_kernels import BLOCK
+from ridgeline.bench.hpl.blas import blas_addresses
+from ridgeline.bench.hpl.panel import BLOCK, ColumnPanel, PanelFactoriser
 
 
 @pytest.mark.parametrize("magnitude", [1.0, 2.0**-1050])

@@ -3,7 +3,7 @@
 import pytest
 from mpi4py import MPI
 
-from ridgeline.bench.hpl.products import product_rate
+from ridgeline.bench.hpl.measure import product_rate
 
 
 @pytest.mark.parametrize("threads", [1, 2])

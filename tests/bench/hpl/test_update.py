@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ridgeline.bench.hpl import update_kernels
-from ridgeline.bench.hpl.blas_calls import blas_addresses
+from ridgeline.bench.hpl import update
+from ridgeline.bench.hpl.blas import blas_addresses
 from ridgeline.bench.hpl.team import TileTeam, tiles
 
 
@@ -21,7 +21,7 @@ def exchanged(matrix, pivots, first):
 
 def composed(pivots, first):
     sources, targets, taken = (np.empty(pivots.size, np.int64) for _ in range(3))
-    count = update_kernels.compose_exchanges(pivots, first, sources, targets, taken)
+    count = update.compose_exchanges(pivots, first, sources, targets, taken)
     return sources, targets[:count], taken[:count]
 
 
@@ -61,9 +61,9 @@ def test_a_tile_is_updated():
         expected[first : first + width, those] = u
         expected[first + width : rows, those] -= below[width:] @ u
 
-        inverses = np.full((width, update_kernels.BLOCK), np.nan, order="F")
-        for row in range(0, width, update_kernels.BLOCK):
-            block = slice(row, min(row + update_kernels.BLOCK, width))
+        inverses = np.full((width, update.BLOCK), np.nan, order="F")
+        for row in range(0, width, update.BLOCK):
+            block = slice(row, min(row + update.BLOCK, width))
             inverses[block, : block.stop - row] = np.linalg.inv(lower[block, block])
         raw, room = (np.zeros((width, columns), order="F") for _ in range(2))
         sources, targets, taken = composed(pivots, first)
@@ -73,7 +73,7 @@ def test_a_tile_is_updated():
             raw[:] = a[sources, those]
             a[targets, those] = a[first + taken, those]
             moves = (np.zeros(0, np.int64),) * 4
-        update_kernels.update_tile(
+        update.update_tile(
             blas_addresses().gemm,
             *(matrix.T for matrix in (below, top, inverses, raw, room, a)),
             *moves,

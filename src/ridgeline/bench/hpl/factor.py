@@ -31,7 +31,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpl.blas_calls import blas_addresses
+from ridgeline.bench.hpl.blas import blas_addresses
 from ridgeline.bench.hpl.block_cyclic import ColumnParts, PanelColumns, ProcessGrid
 from ridgeline.bench.hpl.broadcast import PanelBroadcast
 from ridgeline.bench.hpl.panel import ColumnPanel, PanelFactoriser, factor_block

@@ -12,21 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpl import update_kernels
-from ridgeline.bench.hpl.blas_calls import blas_addresses
-from ridgeline.bench.hpl.block_cyclic import BlockCyclic, ColumnParts, ProcessGrid
-from ridgeline.bench.hpl.factor import Behind, BlockPlace, Poll
-from ridgeline.bench.hpl.memory import padding
-from ridgeline.bench.hpl.panel import ColumnPanel, Reals, Singles, round_to
-from ridgeline.bench.hpl.python_blas import (
+from ridgeline.bench.hpl.blas import (
+    blas_addresses,
     solve_lower,
     solve_upper_from_right,
     subtract_product,
     subtract_product_of_vector,
 )
+from ridgeline.bench.hpl.block_cyclic import BlockCyclic, ColumnParts, ProcessGrid
+from ridgeline.bench.hpl.factor import Behind, BlockPlace, Poll
+from ridgeline.bench.hpl.panel import ColumnPanel, Reals, Singles, round_to
 from ridgeline.bench.hpl.record import HplSettings, Storage
-from ridgeline.bench.hpl.swap import RowSwap, SwapExchange
+from ridgeline.bench.hpl.sizes import padding
 from ridgeline.bench.hpl.team import TileTeam, tiles
+from ridgeline.bench.hpl.update import RowSwap, SwapExchange, copy_block, update_tile
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.regions import Regions
 
@@ -92,7 +91,7 @@ class PivotedHost:
         panel.shape(first, rows.count() - row, min(self._nb, self._n - first))
         if here:
             with self._regions("panel"):
-                update_kernels.copy_block(self._a.T, row, columns.local(first), panel.below.T)
+                copy_block(self._a.T, row, columns.local(first), panel.below.T)
 
     def keep(self, panel: HostPanel) -> None:
         """Write the top block into the matrix."""
@@ -168,7 +167,7 @@ class PivotedHost:
         skip = panel.width if swap.root == rows.part else 0
         own = self._of_threads.pop()  # of a list: no two threads get the same
         raw = own[0] if swap.alone else self._raw[:, start:stop]
-        update_kernels.update_tile(
+        update_tile(
             self._gemm, panel.below.T, panel.top.T, panel.inverses.T, raw.T, own[1].T, self._a.T,
             swap.sources, swap.places, swap.targets, swap.taken, rows.count(), skip, start, stop,
         )  # fmt: skip

@@ -18,9 +18,16 @@ from typing import NoReturn, TypeVar
 from mpi4py import MPI
 
 from ridgeline.bench.hpl.declaration import HplOptions
-from ridgeline.bench.hpl.memory import FreeMemory, free_memory, hpl_bytes, hpl_device_parts
 from ridgeline.bench.hpl.record import BROADCASTS, HplSettings
-from ridgeline.bench.hpl.sizes import choose_sizes, hpl_block, require_fit
+from ridgeline.bench.hpl.sizes import (
+    FreeMemory,
+    choose_sizes,
+    free_memory,
+    hpl_block,
+    hpl_bytes,
+    hpl_device_parts,
+    require_fit,
+)
 from ridgeline.parallel.reduce import decide
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 from ridgeline.runtime.files import output_errors, read_regular

@@ -29,25 +29,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
+from numba import float64, uint64
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpl.block_cyclic import Axis, BlockCyclic
-from ridgeline.bench.hpl.matrix_kernels import (
-    add_magnitudes,
-    add_product,
-    fill,
-    multiply_rows,
-    round_to_float16,
-    sum_columns,
-)
 from ridgeline.bench.hpl.record import SEED
 from ridgeline.bench.hpl.team import TileTeam, tiles
-from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
 Vector = NDArray[np.float64]
 TILE = 512  # rows or columns that a thread takes at least
 _MULTIPLIER, _INCREMENT = 6364136223846793005, 1
 _MASK = 2**64 - 1
+_SCALE = 2.0**-64
+_PIECE = 256  # rows at once: their multipliers, increments and sums stay in the first cache
+# A product by a power of two is exact, so that contraction into multiply-adds leaves every element as it is.
+_FAST = {"nogil": True, "fastmath": {"contract"}}
+_TABLES = (uint64[::1], uint64[::1], uint64[::1])
 
 
 class Step(NamedTuple):
@@ -265,7 +263,53 @@ class MxpHostMatrix(MxpMatrix):
         out[self._column_of, self._row_of] = self._on_diagonal()
 
 
+# The kernels. The state of element (i, j) is multipliers[i] starts[j] + increments[i] modulo 2^64. Tables are uint64,
+# those of rows [rows], those of columns [columns].
+
+
+@subroutine(fastmath={"contract"}, inline="always")
+def _value(multiplier, start, increment):
+    return 0.5 - np.float64(multiplier * start + increment) * _SCALE
+
+
+@kernel(lambda T: (*_TABLES, T[:, ::1]), **_FAST)
+def fill(starts, multipliers, increments, out):
+    """Write the elements of columns into out [columns, at least rows]: a row of out is a column of the matrix."""
+    for j in range(starts.size):
+        for i in range(multipliers.size):
+            out[j, i] = _value(multipliers[i], starts[j], increments[i])
+
+
+@kernel(lambda: (*_TABLES, float64[::1], float64[::1]), **_FAST)
+def add_product(starts, multipliers, increments, x, out):
+    """Add the product with x [columns] to out [rows], four columns at a time."""
+    columns, rows = starts.size, multipliers.size
+    whole = columns - columns % 4
+    for first in range(0, rows, _PIECE):
+        last = min(first + _PIECE, rows)
+        for j in range(0, whole, 4):
+            a, b, c, d = starts[j], starts[j + 1], starts[j + 2], starts[j + 3]
+            f, g, h, q = x[j], x[j + 1], x[j + 2], x[j + 3]
+            for i in range(first, last):
+                m, p = multipliers[i], increments[i]
+                left = _value(m, a, p) * f + _value(m, b, p) * g
+                out[i] += left + (_value(m, c, p) * h + _value(m, d, p) * q)
+        for j in range(whole, columns):
+            for i in range(first, last):
+                out[i] += _value(multipliers[i], starts[j], increments[i]) * x[j]
+
+
+@kernel(lambda: (*_TABLES, float64[::1]), **_FAST)
+def add_magnitudes(starts, multipliers, increments, out):
+    """Add the sum of the magnitudes of each row to out [rows]."""
+    for first in range(0, multipliers.size, _PIECE):
+        last = min(first + _PIECE, multipliers.size)
+        for j in range(starts.size):
+            for i in range(first, last):
+                out[i] += abs(_value(multipliers[i], starts[j], increments[i]))
+
+
 def kernels() -> list[Specialisation]:
-    """Return all compiled loops over elements."""
+    """Return all kernels of this file."""
     fills = [one for kind in ("float32", "float64") for one in specialise([fill], kind)]
-    return fills + specialise([add_product, add_magnitudes, multiply_rows, sum_columns, round_to_float16])
+    return fills + specialise([add_product, add_magnitudes])

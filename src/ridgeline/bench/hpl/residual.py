@@ -6,16 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 from mpi4py import MPI
+from numba import float64, int64
 
 from ridgeline.bench.hpl.block_cyclic import ProcessGrid
-from ridgeline.bench.hpl.matrix_kernels import multiply_rows, sum_columns
 from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.record import HplNorms
 from ridgeline.bench.hpl.team import TileTeam, tiles
+from ridgeline.jit.kernel import Specialisation, kernel, specialise
 from ridgeline.parallel.reduce import global_max
 
 _ROWS = 512  # of a piece, whose sums stay in the first cache
 _COLUMNS = 256
+_MATRIX = float64[:, ::1]
 
 
 class ResidualSums(NamedTuple):
@@ -74,3 +76,29 @@ def measure_norms(comm: MPI.Comm, grid: ProcessGrid, mine: ResidualSums, x: Real
 
 def _largest(values: Reals) -> float:
     return float(np.abs(values).max()) if values.size else 0.0
+
+
+@kernel(lambda: (_MATRIX, float64[::1], int64, int64, float64[::1], float64[::1]), nogil=True)
+def multiply_rows(a, x, start, stop, product, sums):
+    """Add a x to product and magnitudes of a to sums, for rows start ... stop - 1 and the x.size first columns."""
+    a = a.T
+    for column in range(x.size):
+        for row in range(start, stop):
+            product[row] += a[row, column] * x[column]
+            sums[row] += abs(a[row, column])
+
+
+@kernel(lambda: (_MATRIX, int64, int64, int64, float64[::1]), nogil=True)
+def sum_columns(a, rows, start, stop, sums):
+    """Write the sum of the magnitudes of each of columns start ... stop - 1 of a, its first `rows` rows."""
+    a = a.T
+    for column in range(start, stop):
+        total = 0.0
+        for row in range(rows):
+            total += abs(a[row, column])
+        sums[column] = total
+
+
+def kernels() -> list[Specialisation]:
+    """Return all kernels of this file."""
+    return specialise([multiply_rows, sum_columns])

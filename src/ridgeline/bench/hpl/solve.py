@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.hpl import matrix, panel_kernels, update_kernels
+from ridgeline.bench.hpl import matrix, panel, residual, update
 from ridgeline.bench.hpl.block_cyclic import BlockCyclic, ProcessGrid, check_grid, make_grid
 from ridgeline.bench.hpl.broadcast import try_broadcasts
 from ridgeline.bench.hpl.factor import PivotedLU, factor
@@ -96,7 +96,7 @@ class HostSystem:
 
 def kernels() -> list[Specialisation]:
     """Return all kernels of hosts."""
-    return [*panel_kernels.kernels(), *update_kernels.kernels(), *matrix.kernels()]
+    return [*panel.kernels(), *update.kernels(), *matrix.kernels(), *residual.kernels()]
 
 
 def solve_system(

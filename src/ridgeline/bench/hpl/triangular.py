@@ -17,8 +17,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from ridgeline.bench.hpl.blas import solve_lower, solve_upper
 from ridgeline.bench.hpl.block_cyclic import Axis, ProcessGrid
-from ridgeline.bench.hpl.python_blas import solve_lower, solve_upper
 
 Numbers = NDArray[Any]  # float32 or float64, as the factors
 

@@ -21,7 +21,7 @@ from numba import cuda
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpl import python_blas
+from ridgeline.bench.hpl import blas
 from ridgeline.bench.hpl.record import Numbers
 from ridgeline.jit.cuda_device import SIMULATED, make_stream
 from ridgeline.parallel.devices import require_device_memory, select_device
@@ -136,7 +136,7 @@ class _NumpyBlas(DeviceBlas):
         self._multiply(-1.0, left, x, 1.0, out, stream)
 
     def _solve(self, triangle: DeviceBlock, out: DeviceBlock, stream: Any, *, lower: bool) -> None:
-        solve = python_blas.solve_lower if lower else python_blas.solve_upper_from_right
+        solve = blas.solve_lower if lower else blas.solve_upper_from_right
         solve(_view(triangle), _view(out))
 
 

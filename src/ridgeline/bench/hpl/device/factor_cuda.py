@@ -23,10 +23,9 @@ from ridgeline.bench.hpl.device.blas_cuda import DeviceBlas, DeviceBlock
 from ridgeline.bench.hpl.device.matrix_cuda import copy_block, copy_rows
 from ridgeline.bench.hpl.device.panels_cuda import DevicePanel, DevicePanels, DeviceRowExchange, wait_for
 from ridgeline.bench.hpl.factor import Behind, BlockPlace, Poll
-from ridgeline.bench.hpl.panel import ColumnPanel, Reals, Singles
+from ridgeline.bench.hpl.panel import BLOCK, ColumnPanel, Reals, Singles
 from ridgeline.bench.hpl.record import HplSettings, Storage
-from ridgeline.bench.hpl.swap import RowSwap
-from ridgeline.bench.hpl.update_kernels import BLOCK
+from ridgeline.bench.hpl.update import RowSwap
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.runtime.regions import Regions
 

@@ -1,6 +1,6 @@
 """Kernels of HPL and HPL-MxP on GPUs: matrices, rows that change places, sums, panels rounded to 16 bits.
 
-Elements are made as on hosts (`matrix_kernels`), with the same bits. Matrices are column-major in one flat array. A
+Elements are made as on hosts (`matrix.fill`), with the same bits. Matrices are column-major in one flat array. A
 thread block has rows of one column, so that neighbouring threads are at neighbouring rows. `chunks` thread blocks
 share a column: block b has rows (b mod chunks) THREADS ... of column b / chunks. Sums have a fixed order.
 """
@@ -8,7 +8,7 @@ share a column: block b has rows (b mod chunks) THREADS ... of column b / chunks
 import numpy as np
 from numba import cuda, float64
 
-from ridgeline.bench.hpl.matrix_kernels import (
+from ridgeline.bench.hpl.panel import (
     HALF_CUT,
     HALF_KEPT,
     HALF_NORMAL,

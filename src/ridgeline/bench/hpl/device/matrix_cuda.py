@@ -13,9 +13,9 @@ from ridgeline.bench.hpl.device import kernels_cuda
 from ridgeline.bench.hpl.device.blas_cuda import DeviceBlock, Narrow
 from ridgeline.bench.hpl.device.kernels_cuda import THREADS
 from ridgeline.bench.hpl.matrix import MxpMatrix, Tables, Vector, make_tables
-from ridgeline.bench.hpl.memory import pitch_on_device
 from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.residual import ResidualSums
+from ridgeline.bench.hpl.sizes import pitch_on_device
 from ridgeline.runtime.device_errors import explained
 
 _ROUNDINGS: dict[Narrow, Any] = {

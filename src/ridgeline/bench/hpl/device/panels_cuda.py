@@ -19,11 +19,10 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.bench.hpl.block_cyclic import Axis, ProcessGrid
 from ridgeline.bench.hpl.device.blas_cuda import DeviceBlock, Narrow
 from ridgeline.bench.hpl.device.matrix_cuda import RowList, copy_block, copy_rows, round_to
-from ridgeline.bench.hpl.memory import LISTS, panel_sizes, pitch_on_device
-from ridgeline.bench.hpl.panel import ColumnPanel, Reals
+from ridgeline.bench.hpl.panel import BLOCK, ColumnPanel, Reals
 from ridgeline.bench.hpl.record import Storage
-from ridgeline.bench.hpl.swap import RowMessages, RowSwap
-from ridgeline.bench.hpl.update_kernels import BLOCK
+from ridgeline.bench.hpl.sizes import LISTS, panel_sizes, pitch_on_device
+from ridgeline.bench.hpl.update import RowMessages, RowSwap
 from ridgeline.jit.cuda_device import SIMULATED, make_stream
 
 _GIVEN, _PLACES, _GIVEN_UP, _TOP = range(4)  # lists of a RowSwap

@@ -16,10 +16,10 @@ from ridgeline.bench.hpl.device.factor_cuda import PivotedDevice, UnpivotedDevic
 from ridgeline.bench.hpl.device.matrix_cuda import DeviceMatrix, MxpDeviceMatrix, compile_kernels
 from ridgeline.bench.hpl.factor import PivotedLU, UnpivotedLU, factor
 from ridgeline.bench.hpl.matrix import Vector
-from ridgeline.bench.hpl.memory import hpl_device_parts, mxp_device_parts, pitch_on_device
 from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.record import Broadcast, HplSettings, Storage
 from ridgeline.bench.hpl.residual import ResidualSums
+from ridgeline.bench.hpl.sizes import hpl_device_parts, mxp_device_parts, pitch_on_device
 from ridgeline.bench.hpl.triangular import Triangles, substitute_back
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.parallel.communicator import in_turn_per_node

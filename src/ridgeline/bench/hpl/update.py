@@ -1,8 +1,15 @@
-"""Rows that change places after a panel's factorisation, and the broadcast of U within a column of processes.
+"""The update by a panel with pivoting: rows change places, a triangular solve gives U, a product is subtracted.
 
 Each process packs the rows that it gives to U. One Allgatherv spreads them, and one Scatterv brings rows of the top
 block to the processes that gave one up. Both do not block, and go on while other columns are updated. That is the
 volume of HPL's "long" variant (spread and roll). A column of one process moves its rows within each tile's update.
+The exchanges of a panel's pivots, one after the other, amount to one permutation. Rows of A that become rows of U are
+its sources. Each row outside the top block that gave one up is a target, and takes a row of the top block. So every
+number that moves is read once and written once.
+
+The triangular solve is made of products: of blocks left of the diagonal, and of the inverses of the diagonal blocks.
+BLAS products run at twice the rate of its solves.
+
 Source: Petitet et al., "HPL", overview, "Update"; the split update is that of rocHPL (AMD).
 """
 
@@ -10,14 +17,19 @@ from __future__ import annotations
 
 import numpy as np
 from mpi4py import MPI
+from numba import float64, int64, types
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpl import update_kernels
+from ridgeline.bench.hpl.blas import gemm_assign, gemm_subtract
 from ridgeline.bench.hpl.block_cyclic import Axis
-from ridgeline.bench.hpl.panel import ColumnPanel, Reals
+from ridgeline.bench.hpl.panel import BLOCK, ColumnPanel, Reals
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
 Indices = NDArray[np.int64]
 _NOTHING = np.zeros(0, np.int64)
+_MATRIX, _INDICES = float64[:, ::1], int64[::1]
+_PIECE = 64  # columns whose rows change places and are solved for together
+_TOGETHER = 16  # columns that change places at once, so that more cache lines are on their way
 
 
 class RowSwap:
@@ -31,7 +43,7 @@ class RowSwap:
     def __init__(self, panel: ColumnPanel, rows: Axis) -> None:
         width = panel.width
         sources, targets, taken = (np.empty(width, np.int64) for _ in range(3))
-        count = update_kernels.compose_exchanges(panel.pivots, panel.first, sources, targets, taken)
+        count = compose_exchanges(panel.pivots, panel.first, sources, targets, taken)
         targets, taken = targets[:count], taken[:count]
         self.root = rows.owner(panel.first)  # has the top block
         self.alone = rows.parts == 1
@@ -151,13 +163,130 @@ class SwapExchange:
 
 def _pack(a: Reals, rows: Indices, start: int, out: Reals) -> None:
     """Copy rows of a, from column `start` on, into out [rows.size, columns]."""
-    update_kernels.copy_rows(a.T, rows, start, out.T, np.arange(rows.size), 0, out.shape[1])
+    copy_rows(a.T, rows, start, out.T, np.arange(rows.size), 0, out.shape[1])
 
 
 def _unpack(packed: Reals, a: Reals, rows: Indices, start: int) -> None:
     """Copy packed [rows.size, columns] into rows of a, from column `start` on."""
-    update_kernels.copy_rows(packed.T, np.arange(rows.size), 0, a.T, rows, start, packed.shape[1])
+    copy_rows(packed.T, np.arange(rows.size), 0, a.T, rows, start, packed.shape[1])
 
 
 def _block(room: Reals, offset: int, rows: int, columns: int) -> Reals:
     return room[offset : offset + rows * columns].reshape((rows, columns), order="F")
+
+
+@kernel(lambda: (float64[::1], int64, _INDICES, _INDICES, _INDICES), nogil=True)
+def compose_exchanges(pivots, first, sources, targets, taken):
+    """Turn exchanges into a permutation; return the number of targets.
+
+    pivots: global row that was exchanged with row first + j, in order of j, as float64 [width]. On return
+    sources[j] is the global row that becomes row j of U. targets[i] is the global row, outside the top block, that
+    takes row taken[i] of the top block; int64 [width] each.
+    """
+    width = pivots.size
+    for j in range(width):
+        sources[j] = first + j
+    count = 0
+    for j in range(width):
+        row = np.int64(pivots[j])
+        if row < first + width:
+            sources[j], sources[row - first] = sources[row - first], sources[j]
+            continue
+        at = 0
+        while at < count and targets[at] != row:
+            at += 1
+        incoming = row
+        if at == count:
+            targets[at] = row
+            count += 1
+        else:
+            incoming = first + taken[at]
+        taken[at] = sources[j] - first  # a row of the top block: what is outside has not been here yet
+        sources[j] = incoming
+    return count
+
+
+@subroutine
+def _copy_some(source, source_rows, source_column, target, target_rows, target_column, count):
+    """Copy rows of `count` columns. A constant count lets the compiler unroll the inner loop."""
+    for i in range(source_rows.size):
+        source_row, target_row = source_rows[i], target_rows[i]
+        for column in range(count):
+            target[target_row, target_column + column] = source[source_row, source_column + column]
+
+
+@subroutine
+def _copy_rows(source, source_rows, source_column, target, target_rows, target_column, count):
+    """Copy rows of `count` columns of source, from source_column on, to rows of target, from target_column on."""
+    done = 0
+    while done + _TOGETHER <= count:
+        _copy_some(
+            source, source_rows, source_column + done, target, target_rows, target_column + done, _TOGETHER
+        )
+        done += _TOGETHER
+    while done < count:
+        _copy_some(source, source_rows, source_column + done, target, target_rows, target_column + done, 1)
+        done += 1
+
+
+@subroutine
+def _solve(gemm, top, inverses, raw, u):
+    """Compute u = L^-1 raw, block by block; raw is used up."""
+    for row in range(0, top.shape[0], BLOCK):
+        end = min(row + BLOCK, top.shape[0])
+        gemm_subtract(gemm, top[row:end, :row], u[:row, :], raw[row:end, :])
+        gemm_assign(gemm, inverses[row:end, : end - row], raw[row:end, :], u[row:end, :])
+
+
+@kernel(
+    lambda: (
+        types.intp, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX,
+        _INDICES, _INDICES, _INDICES, _INDICES, int64, int64, int64, int64,
+    ),
+    nogil=True,
+)  # fmt: skip
+def update_tile(
+    gemm, below, top, inverses, raw, u, a, sources, places, targets, taken, rows, skip, start, stop
+):
+    """Update columns start ... stop - 1 of a process's part by a panel: rows of U, triangular solve, product.
+
+    below, top, inverses: of the panel; raw: room for rows of U before the solve, u: after it, [at least width,
+    at least stop - start] each; a: [at least rows, columns]. sources, places, targets, taken: local rows that
+    change places here, empty where `raw` has its rows already; skip: rows of the top block on the process that has
+    it, which gets them from U, 0 elsewhere.
+    """
+    below, top, inverses = below.T, top.T, inverses.T
+    raw, u, a = raw.T, u.T, a.T
+    first, width = rows - below.shape[0], top.shape[0]
+    # Pieces that stay in the second cache from the first pass over them to the last.
+    for offset in range(0, stop - start, _PIECE):
+        count = min(_PIECE, stop - start - offset)
+        if sources.size > 0:
+            _copy_rows(a, sources, start + offset, raw, places, offset, count)
+            _copy_rows(a, taken, start + offset, a, targets, start + offset, count)
+        _solve(gemm, top, inverses, raw[:width, offset : offset + count], u[:width, offset : offset + count])
+        for column in range(offset, offset + count):
+            for j in range(skip):
+                a[first + j, start + column] = u[j, column]
+    gemm_subtract(gemm, below[skip:, :], u[:width, : stop - start], a[first + skip : rows, start:stop])
+
+
+@kernel(lambda: (_MATRIX, _INDICES, int64, _MATRIX, _INDICES, int64, int64), nogil=True)
+def copy_rows(source, source_rows, source_column, target, target_rows, target_column, count):
+    """Copy rows of `count` columns of source, from source_column on, to rows of target, from target_column on."""
+    source, target = source.T, target.T
+    _copy_rows(source, source_rows, source_column, target, target_rows, target_column, count)
+
+
+@kernel(lambda: (_MATRIX, int64, int64, _MATRIX), nogil=True)
+def copy_block(a, first, start, out):
+    """Copy the block of a that begins at (first, start) into out."""
+    a, out = a.T, out.T
+    for column in range(out.shape[1]):
+        for row in range(out.shape[0]):
+            out[row, column] = a[first + row, start + column]
+
+
+def kernels() -> list[Specialisation]:
+    """Return all kernels of this file."""
+    return specialise([compose_exchanges, update_tile, copy_rows, copy_block])
