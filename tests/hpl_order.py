@@ -1,4 +1,4 @@
-"""HPL on simulated devices with all its work noted: whether waits put it in order, whatever is fast or slow."""
+"""HPL and HPL-MxP on simulated devices with all work noted: whether waits put it in order."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -6,6 +6,7 @@ from unittest import mock
 
 import numpy as np
 
+from ridgeline.bench.hpl import factor
 from ridgeline.bench.hpl.broadcast import PanelBroadcast
 from ridgeline.bench.hpl.device import blas_cuda, factor_cuda, panels_cuda, system_cuda
 from ridgeline.bench.hpl.panel import ColumnPanel, PanelFactoriser
@@ -23,7 +24,7 @@ def rows_of(block, rows, columns):
     return found.ravel().astype(np.uintp), numbers
 
 
-class HplNotes:
+class Notes:
     """What each call reads and writes, with the arguments of the call."""
 
     def __init__(self, order: StreamOrder) -> None:
@@ -38,7 +39,7 @@ class HplNotes:
 
     def copy_block(self, source, out, stream):
         if not out.empty:
-            self._work(stream, [view(source)], [view(out)], "columns of the next panel")
+            self._work(stream, [view(source)], [view(out)], "copy of a block")
 
     def multiply(self, blas, factor, left, right, kept, out, stream):
         read = [view(left), view(right), *([view(out)] if kept else [])]
@@ -65,7 +66,7 @@ class HplNotes:
         given, gathered, scattered, received = messages.rooms
         self._work(HOST, [given, scattered], [gathered, received], "messages")
 
-    def factor(self, factoriser, panel, *_):
+    def factor_panel(self, factoriser, panel, *_):
         self._work(HOST, [panel.message], [panel.message], "factorisation")
 
     def broadcast(self, broadcast, root, message):
@@ -74,12 +75,43 @@ class HplNotes:
     def invert(self, panel):
         self._work(HOST, [panel.top], [panel.inverses], "inverses")
 
+    def round_to(self, values, out, stream):
+        if not values.empty:
+            self._work(stream, [view(values)], [view(values), view(out)], "rounding")
+
+    def solve(self, blas, triangle, out, stream, *, lower):
+        self._work(stream, [view(triangle), view(out)], [view(out)], "triangular solve")
+
+    def download_block(self, panels, size, stream):
+        self._work(stream, [view(panels.diagonal(size))], [panels.host_block(size)], "block to the host")
+
+    def upload_block(self, panels, size, stream):
+        self._work(stream, [panels.host_block(size)], [view(panels.diagonal(size))], "block to the device")
+
+    def factor_block(self, block, storage):
+        self._work(HOST, [block], [block], "factorisation")
+
+    def download_copy(self, copy, block, stream):
+        if copy._host is not None and not block.empty:
+            count = panels_cuda._count(block)
+            self._work(stream, [copy._device._ary[:count]], [copy._host[:count]], "panel to the host")
+
+    def message(self, copy, block):
+        if copy._host is not None and not block.empty:
+            sent = copy._host[: panels_cuda._count(block)]
+            self._work(HOST, [sent], [sent], "broadcast")
+
+    def upload_copy(self, copy, block, stream):
+        if copy._host is not None and not block.empty:
+            count = panels_cuda._count(block)
+            self._work(stream, [copy._host[:count]], [copy._device._ary[:count]], "panel to the device")
+
 
 @contextmanager
 def noted() -> Iterator[StreamOrder]:
-    """Let all work of a factorisation on devices be noted, and checked, inside the block."""
+    """Let all work of a run on devices be noted, and checked, inside the block."""
     order = StreamOrder()
-    notes = HplNotes(order)
+    notes = Notes(order)
     with ExitStack() as stack:
         for owner, name, note in (
             (factor_cuda, "copy_rows", notes.copy_rows),
@@ -92,9 +124,18 @@ def noted() -> Iterator[StreamOrder]:
             (panels_cuda, "_to_device", notes.to_device),
             (RowMessages, "post", notes.exchange),
             (RowMessages, "wait", notes.exchange),
-            (PanelFactoriser, "factor", notes.factor),
+            (PanelFactoriser, "factor", notes.factor_panel),
             (PanelBroadcast, "start", notes.broadcast),
             (ColumnPanel, "invert", notes.invert),
+            (factor, "factor_block", notes.factor_block),
+            (panels_cuda, "copy_block", notes.copy_block),
+            (panels_cuda, "round_to", notes.round_to),
+            (blas_cuda._NumpyBlas, "_solve", notes.solve),
+            (panels_cuda.DevicePanels, "download_block", notes.download_block),
+            (panels_cuda.DevicePanels, "upload_block", notes.upload_block),
+            (panels_cuda.PanelCopy, "download", notes.download_copy),
+            (panels_cuda.PanelCopy, "message", notes.message),
+            (panels_cuda.PanelCopy, "upload", notes.upload_copy),
         ):
             stack.enter_context(mock.patch.object(owner, name, noting(note, getattr(owner, name))))
         for owner in (factor_cuda, panels_cuda, system_cuda):

@@ -1,4 +1,4 @@
-"""HPL on one GPU per rank, in numba-cuda's simulator, on every process grid: the pivots and solution of the hosts."""
+"""HPL and HPL-MxP on one GPU per rank, in numba-cuda's simulator, on every grid: pivots and solutions of hosts."""
 
 import os
 
@@ -16,14 +16,19 @@ if not config.ENABLE_CUDASIM:
 
 from hpl_cases import whole_solution
 from hpl_order import noted
+from ridgeline.bench.hpl.device import panels_cuda
 from ridgeline.bench.hpl.record import HplSettings
+from ridgeline.bench.hpl.refine import solve_mixed
 from ridgeline.bench.hpl.solve import solve_system
 from ridgeline.bench.hpl.update import RowSwap
 
 RANKS = (2, 3, 4)
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 
-pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:overflow encountered"),
+    pytest.mark.filterwarnings("ignore:invalid value encountered"),
+]
 
 
 def grids(comm):
@@ -75,3 +80,35 @@ def test_a_row_in_a_wrong_place_is_found(comm, monkeypatch) -> None:
     monkeypatch.setattr(RowSwap, "__init__", broken)
     for p, q in grids(comm):
         assert not solve_system(comm, HplSettings(24, 4, p, q, device="cuda")).passed
+
+
+@pytest.mark.parametrize(
+    ("n", "nb", "storage"),
+    [(26, 4, "float32"), (20, 3, "float16"), (26, 4, "bfloat16"), (5, 3, "float16"), (4, 6, "float32")],
+)
+def test_mixed_precision_has_the_solution_of_the_hosts(comm, n, nb, storage) -> None:
+    for p, q in grids(comm):
+        host = solve_mixed(comm, HplSettings(n, nb, p, q), storage)
+        run = solve_mixed(comm, HplSettings(n, nb, p, q, device="cuda"), storage)
+        assert run.passed, (p, q, run.scaled_residual)
+        assert run.iterations == host.iterations
+        np.testing.assert_allclose(run.x, host.x, rtol=0, atol=1e-13 * abs(host.x).max())
+        every = comm.allgather((run.x.tobytes(), run.iterations, run.scaled_residual))
+        assert len(set(every)) == 1, "ranks have different solutions"
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16"])
+def test_waits_put_all_work_of_mixed_precision_in_order(comm, storage) -> None:
+    """Of both streams and the host, however fast each of them is."""
+    for p, q in grids(comm):
+        with noted():
+            assert solve_mixed(comm, HplSettings(26, 4, p, q, device="cuda"), storage).passed
+
+
+def test_a_panel_that_does_not_arrive_is_found(comm, monkeypatch) -> None:
+    """What came to pinned memory is not copied to the device: so few unknowns GMRES finds, but not at once."""
+
+    monkeypatch.setattr(panels_cuda.PanelCopy, "upload", lambda self, copy, stream: None)
+    for p, q in grids(comm):
+        run = solve_mixed(comm, HplSettings(24, 4, p, q, device="cuda"), "float16")
+        assert not run.passed or run.iterations > 8, (p, q, run.iterations)

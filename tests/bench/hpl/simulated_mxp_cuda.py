@@ -1,4 +1,4 @@
-"""Tests of HPL-MxP on GPUs in numba-cuda's simulator; test_mxp_cuda.py runs this file."""
+"""Tests of HPL-MxP on GPUs in numba-cuda's simulator; test_hpl_cuda.py runs this file."""
 
 import json
 
@@ -9,7 +9,7 @@ from numba import cuda
 from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
 from bench_tools import measure
-from mxp_order import noted
+from hpl_order import noted
 from ridgeline.bench.hpl import panel as formats
 from ridgeline.bench.hpl.block_cyclic import Axis
 from ridgeline.bench.hpl.device import factor_cuda, system_cuda

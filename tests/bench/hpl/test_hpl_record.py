@@ -1,12 +1,13 @@
-"""What HPL reports: operations, the official residual, settings out of range, and the result of a failed run."""
+"""What HPL reports: operations, the official residual, settings out of range, a failed run, the rate of products."""
 
 import math
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 from ridgeline.bench.hpl.hpl_dat import HplPlan, HplTest
-from ridgeline.bench.hpl.measure import make_result
+from ridgeline.bench.hpl.measure import make_result, product_rate
 from ridgeline.bench.hpl.record import HplNorms, HplRun, HplSample, HplSettings, operations
 from ridgeline.bench.hpl.result_lines import HplOutcome
 from ridgeline.runtime.errors import ConfigError
@@ -61,3 +62,9 @@ def test_a_failed_run_fails_the_benchmark():
     assert not bad.verified
     assert [row["columns"] for row in good.rows] == [50, 100]
     assert [one["passed"] for found in (good, bad) for one in found.extra["solves"]] == [True, False]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_rate_of_products_is_positive(dtype, threads):
+    assert product_rate(MPI.COMM_SELF, dtype, threads, 16, 64) > 0

@@ -1,15 +1,16 @@
-"""Orders, blocks and grids that are chosen, and those that are refused before anything is allocated."""
+"""Orders, blocks and grids that are chosen, those that are refused, and the orders and figures of a study."""
 
 import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.hpl import sizes
-from ridgeline.bench.hpl.declaration import SystemOptions, parse_number
+from ridgeline.bench.hpl.declaration import SystemOptions, SystemOrder, figures, parse_number
 from ridgeline.bench.hpl.record import operations
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
 FREE = 8e9
 ALONE = MPI.COMM_SELF
+LAW = SystemOrder()
 
 
 def bytes_of(n, nb, p, q):
@@ -86,3 +87,34 @@ def test_no_numbers(text):
         SystemOptions(n=text)
     with pytest.raises(ConfigError, match="--nb = "):
         SystemOptions(nb=text)
+
+
+def test_weak_scaling_keeps_the_memory_of_a_rank():
+    grown = [LAW.weak({"n": "8000"}, 1, ranks).get("n") for ranks in (1, 2, 4, 16)]
+    assert grown == [None, "11313", "16000", "32000"]
+    assert LAW.weak({"n": "8000"}, 4, 1) == {"n": "4000"}
+
+
+def test_strong_scaling_keeps_the_order():
+    assert LAW.strong({"n": "8000"}, 1, 4) == {}
+
+
+@pytest.mark.parametrize("n", ["auto", "0", "-3", "many"])
+def test_a_study_needs_an_order(n):
+    for scale in (LAW.weak, LAW.strong):
+        with pytest.raises(ConfigError, match=f"not n = {n}"):
+            scale({"n": n}, 1, 2)
+
+
+def test_figures_count_operations():
+    solve = {
+        "n": 100,
+        "seconds": 0.5,
+        "flops_per_second": 2e6,
+        "storage": "float16",
+        "phases": {"factor": 0.4},
+    }
+    (found,) = figures({"extra": {"solves": [solve]}})
+    assert found.points == operations(100)
+    assert (found.seconds, found.flops, found.fraction) == (0.5, 2e6, None)
+    assert (found.labels, found.phases) == ({"storage": "float16"}, {"factor": 0.4})
