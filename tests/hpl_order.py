@@ -56,14 +56,14 @@ class Notes:
         device = [numbers, view(panel.inverses), panel._lists._ary]
         self._work(stream, [host.message, host.inverses, lists], device, "upload")
 
-    def to_host(self, room, host, count, stream):
-        self._work(stream, [room._ary[:count]], [host[:count]], "rows to the host")
+    def to_host(self, buffer, host, count, stream):
+        self._work(stream, [buffer._ary[:count]], [host[:count]], "rows to the host")
 
-    def to_device(self, host, room, count, stream):
-        self._work(stream, [host[:count]], [room._ary[:count]], "rows to the device")
+    def to_device(self, host, buffer, count, stream):
+        self._work(stream, [host[:count]], [buffer._ary[:count]], "rows to the device")
 
     def exchange(self, messages, *_):
-        given, gathered, scattered, received = messages.rooms
+        given, gathered, scattered, received = messages.buffers
         self._work(HOST, [given, scattered], [gathered, received], "messages")
 
     def factor_panel(self, factoriser, panel, *_):

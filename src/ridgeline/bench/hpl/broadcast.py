@@ -47,19 +47,19 @@ def receivers(algorithm: Broadcast, position: int, size: int, part: int = 0) -> 
 
 
 class PanelBroadcast:
-    """The broadcasts of a row of processes, one panel after the other, from two rooms in turn.
+    """The broadcasts of a row of processes, one panel after the other, from two buffers in turn.
 
-    For each: `make_room` before the room is written, `start`, `progress` now and then, `wait`.
+    For each: `wait_for_buffer` before the buffer is written, `start`, `progress` now and then, `wait`.
     """
 
     def __init__(self, comm: MPI.Comm, algorithm: Broadcast) -> None:
         self._comm, self._algorithm = comm, algorithm
         self._n_parts = parts_of(algorithm, comm.size)
         self._receives: dict[int, MPI.Request] = {}  # of the parts that are under way
-        self._sends: list[list[MPI.Request]] = []  # of each room
+        self._sends: list[list[MPI.Request]] = []  # of each buffer
 
-    def make_room(self) -> None:
-        """Wait until the panel before the last one has been sent: its room is used again."""
+    def wait_for_buffer(self) -> None:
+        """Wait until the panel before the last one has been sent: its buffer is used again."""
         while len(self._sends) > 1:
             MPI.Request.Waitall(self._sends.pop(0))
 

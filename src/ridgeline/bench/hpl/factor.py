@@ -1,9 +1,9 @@
 """LU on a P x Q grid: right-looking, with look-ahead of depth 1, with and without pivoting, on hosts and on GPUs.
 
-Block (I, J) lies on process (I mod P, J mod Q). Step k has the panel k: block column k (and without pivoting block
-row k) in its factored form, which all processes get that need it. With it they update what lies behind. What panel k
-+ 1 consists of is updated first; whoever has it factors it and begins to send it, and only then updates the rest. So
-panels travel while others compute (look-ahead). `factor` is that loop.
+Block (I, J) lies on process (I mod P, J mod Q). Step k has the panel k: block column k, and without pivoting block
+row k, in its factored form, which all processes get that need it. With it they update what lies behind. The blocks of
+panel k + 1 are updated first. The processes that have them factor them and begin to send the panel, and only then
+update the rest, so that panels travel while others compute (look-ahead). `factor` is that loop.
 
 With pivoting (`PivotedLU`, HPL, float64) a panel is a block column with a search for pivots. An update has three
 parts: rows change places, U = L^-1 U, A <- A - L U. On P > 1 process rows the columns are cut in two parts. Rows of
@@ -13,19 +13,17 @@ while the right part is updated for panel k (split update).
 Without pivoting (`UnpivotedLU`, HPL-MxP, float32) the owner of block (k, k) factors it and sends it along its process
 row and column. They compute L = A U_kk^-1 of block column k and U = L_kk^-1 A of block row k. L is broadcast along
 process rows, U along process columns. Both, and the diagonal block, are rounded once to `storage`, when they are
-complete. What is still to be factored stays float32, and products are accumulated in float32, as units for 16 bits
-do.
+complete. What is still to be factored stays float32, and products add up in float32, as units for 16 bits do.
 
-Where the matrix lies is the business of a `PivotedBackend` or an `UnpivotedBackend`: of `host`, with threads and
-BLAS, or of `device.factor_cuda`, with streams and cuBLAS. Repeats are equal in every bit on both.
-Sources: Petitet et al., "HPL", overview; rocHPL (AMD) for the split update; hpl-mxp.org for the rules without
-pivoting.
+Where the matrix lies is the business of a `PivotedBackend` or an `UnpivotedBackend`: those in `host` have threads and
+BLAS, those in `device.factor_cuda` streams and cuBLAS. Repeats are equal in every bit on both.
+Sources: Petitet et al., "HPL", overview; rocHPL (AMD) for the split update; hpl-mxp.org for the rules of HPL-MxP.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -39,7 +37,18 @@ from ridgeline.bench.hpl.record import Broadcast, HplSettings, Storage
 from ridgeline.runtime.regions import Regions
 
 Poll = Callable[[], None]  # called now and then, so that messages advance
-Panel = TypeVar("Panel")
+
+
+class PivotedPanel(Protocol):
+    """A panel of LU with pivoting, wherever its numbers are used."""
+
+    @property
+    def host(self) -> ColumnPanel:
+        """The panel in host memory, where it is factored and sent from."""
+
+
+Pivoted = TypeVar("Pivoted", bound=PivotedPanel)
+Unpivoted = TypeVar("Unpivoted")  # L, U and the diagonal block of a step
 
 
 class Elimination(Protocol):
@@ -77,34 +86,31 @@ def factor(lu: Elimination, n: int, nb: int, on_columns: Callable[[int], None]) 
     lu.finish()
 
 
-class PivotedBackend(Protocol[Panel]):
+class PivotedBackend(Protocol[Pivoted]):
     """A process's part of [A, b] and what LU with pivoting does to it. Columns are local ones.
 
     panels: room for two panels, of which one is used at every other step. All calls for a panel come in the order
     below; those that exchange rows only on P > 1 process rows.
     """
 
-    panels: list[Panel]
+    panels: list[Pivoted]
 
-    def host_panel(self, panel: Panel) -> ColumnPanel:
-        """Return the panel in host memory, where it is factored and sent from."""
-
-    def wait_for_room(self, panel: Panel) -> None:
+    def wait_for_buffer(self, panel: Pivoted) -> None:
         """Wait until nothing reads the host memory of the panel before the last one."""
 
-    def fetch(self, panel: Panel, first: int, here: bool, poll: Poll) -> None:
+    def fetch(self, panel: Pivoted, first: int, here: bool, poll: Poll) -> None:
         """Give the panel at global column `first` its shape; bring its columns to the host if they lie here."""
 
-    def keep(self, panel: Panel) -> None:
+    def keep(self, panel: Pivoted) -> None:
         """Keep the factored top block of a panel for the back substitution."""
 
-    def accept(self, panel: Panel, parts: ColumnParts) -> None:
+    def accept(self, panel: Pivoted, parts: ColumnParts) -> None:
         """Prepare the update by a panel that has arrived on the host."""
 
-    def start_exchange(self, panel: Panel, start: int, stop: int, behind_left: bool, poll: Poll) -> None:
-        """Begin to exchange rows of some columns.
+    def start_exchange(self, panel: Pivoted, parts: ColumnParts, behind_left: bool, poll: Poll) -> None:
+        """Begin to exchange rows of the left part.
 
-        behind_left: whether the panel before has updated them with the left part, with the right one otherwise.
+        behind_left: whether the panel before has updated them with its left part, with its right one otherwise.
         """
 
     def progress_exchange(self) -> None:
@@ -113,30 +119,33 @@ class PivotedBackend(Protocol[Panel]):
     def finish_exchange(self) -> None:
         """Wait for the rows, and put them in their places."""
 
-    def update_ahead(self, panel: Panel, parts: ColumnParts, following: int, here: bool) -> None:
+    def update_ahead(
+        self, panel: Pivoted, other: Pivoted, parts: ColumnParts, following: int, here: bool, poll: Poll
+    ) -> None:
         """Update the columns of the panel at global column `following`, and begin with the left part behind them.
 
-        here: whether these columns lie here.
+        Rows of the right part, if there is one, begin to change places. other: the panel before, whose memory the
+        next one takes; here: whether the columns lie here.
         """
 
-    def update_left(self, panel: Panel, poll: Poll, complete: bool) -> None:
+    def update_left(self, panel: Pivoted, poll: Poll, complete: bool) -> None:
         """Go on with the left part: until all of it is done (complete), or until no tile waits for a thread."""
 
-    def update_right(self, panel: Panel, parts: ColumnParts, poll: Poll) -> None:
+    def update_right(self, panel: Pivoted, parts: ColumnParts, poll: Poll) -> None:
         """Update the right part."""
 
     def finish(self) -> None:
         """Wait for all updates."""
 
 
-class PivotedLU:
+class PivotedLU(Generic[Pivoted]):
     """LU with partial pivoting of [A, b], whose last column is b. U remains in the upper triangle, L is not kept."""
 
     def __init__(
         self,
         settings: HplSettings,
         grid: ProcessGrid,
-        backend: PivotedBackend[Any],
+        backend: PivotedBackend[Pivoted],
         broadcast: Broadcast,
         regions: Regions,
     ) -> None:
@@ -157,17 +166,16 @@ class PivotedLU:
         first, rows, panel = k * self._nb, self._rows, self._panel(k)
         here = self._columns.here(first) > 0
         with self._regions("broadcast"):
-            self._backend.wait_for_room(panel)
-            self._broadcast.make_room()
+            self._backend.wait_for_buffer(panel)
+            self._broadcast.wait_for_buffer()
         self._backend.fetch(panel, first, here, self._progress)
-        host = self._backend.host_panel(panel)
         if here:
             with self._regions("panel"):
                 diagonal = rows.owner(first) == rows.part
-                self._factoriser.factor(host, self._global_rows[rows.count(first) :], diagonal)
+                self._factoriser.factor(panel.host, self._global_rows[rows.count(first) :], diagonal)
                 if diagonal:
                     self._backend.keep(panel)
-        self._broadcast.start(self._owner_of(first), host.message)
+        self._broadcast.start(self._owner_of(first), panel.host.message)
 
     def receive_panel(self, k: int) -> None:
         """Wait for the panel, unless its update has begun while the one before went on."""
@@ -183,7 +191,7 @@ class PivotedLU:
         self._backend.accept(panel, parts)
         if self._divided:
             behind_left = k > 0 and self._parts(k - 1).split == parts.split
-            self._backend.start_exchange(panel, parts.start, parts.split, behind_left, self._progress)
+            self._backend.start_exchange(panel, parts, behind_left, self._progress)
 
     def update_ahead(self, k: int) -> None:
         """Update the columns of the next panel; rows of the right part change places meanwhile."""
@@ -191,9 +199,8 @@ class PivotedLU:
         following = self._columns.after(k * self._nb)
         if self._divided:
             backend.finish_exchange()
-        backend.update_ahead(panel, parts, following, self._columns.here(following) > 0)
-        if self._divided:
-            backend.start_exchange(panel, parts.split, parts.stop, False, self._progress)
+        here = self._columns.here(following) > 0
+        backend.update_ahead(panel, self._panel(k + 1), parts, following, here, self._progress)
 
     def update_rest(self, k: int) -> None:
         """Update the left part, then the right one if there are two."""
@@ -223,7 +230,7 @@ class PivotedLU:
         self._broadcast.progress()
         self._backend.progress_exchange()
 
-    def _panel(self, k: int) -> Any:
+    def _panel(self, k: int) -> Pivoted:
         return self._backend.panels[k % 2]
 
     def _parts(self, k: int) -> ColumnParts:
@@ -253,34 +260,39 @@ class BlockPlace(NamedTuple):
     on_column: bool
 
 
-class UnpivotedBackend(Protocol[Panel]):
+class UnpivotedBackend(Protocol[Unpivoted]):
     """A process's part of A and what LU without pivoting does to it, float32 on the host and on a GPU.
 
     panels: room for two pairs of panels, L and U, of which one is used at every other step.
     """
 
-    panels: list[Panel]
+    panels: list[Unpivoted]
 
-    def host_block(self, panel: Panel, size: int) -> NDArray[np.float32]:
+    def host_block(self, panel: Unpivoted, size: int) -> NDArray[np.float32]:
         """Return host memory for a diagonal block, [column, row], which nothing reads any more."""
 
-    def fetch(self, panel: Panel, at: BlockPlace) -> None:
+    def fetch(self, panel: Unpivoted, at: BlockPlace) -> None:
         """Bring the diagonal block, which lies here, to the host."""
 
-    def keep(self, panel: Panel, at: BlockPlace) -> None:
+    def keep(self, panel: Unpivoted, at: BlockPlace) -> None:
         """Keep the factored diagonal block, which lies here, for the triangular solves."""
 
-    def make_panels(self, panel: Panel, at: BlockPlace, behind: Behind) -> None:
+    def make_panels(self, panel: Unpivoted, at: BlockPlace, behind: Behind) -> None:
         """Compute L and U where they lie here, from the factored diagonal block on the host, and round them."""
 
-    def messages(self, panel: Panel) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+    def messages(self, panel: Unpivoted) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
         """Return L on the host, which is sent along rows, and U, along columns; None if nobody else needs it."""
 
-    def accept(self, panel: Panel, at: BlockPlace) -> None:
+    def accept(self, panel: Unpivoted, at: BlockPlace) -> None:
         """Take panels that have arrived on the host."""
 
-    def update_ahead(self, panel: Panel, behind: Behind, following: BlockPlace | None) -> None:
-        """Update block column and block row k + 1, and begin with the rest. following: diagonal block k + 1."""
+    def update_ahead(
+        self, panel: Unpivoted, other: Unpivoted, behind: Behind, following: BlockPlace | None
+    ) -> None:
+        """Update block column and block row k + 1, and begin with the rest.
+
+        other: the panels before, whose memory the next ones take; following: diagonal block k + 1, if there is one.
+        """
 
     def finish_update(self, poll: Poll) -> None:
         """Update the rest."""
@@ -289,10 +301,10 @@ class UnpivotedBackend(Protocol[Panel]):
         """Wait for all updates."""
 
 
-class UnpivotedLU:
+class UnpivotedLU(Generic[Unpivoted]):
     """LU without pivoting: L, whose diagonal is 1, and U take the place of A."""
 
-    def __init__(self, grid: ProcessGrid, backend: UnpivotedBackend[Any], storage: Storage) -> None:
+    def __init__(self, grid: ProcessGrid, backend: UnpivotedBackend[Unpivoted], storage: Storage) -> None:
         self._row_comm, self._column_comm = grid.row_comm, grid.column_comm
         self._rows, self._columns = grid.place.rows, grid.place.unknowns
         self._n, self._nb = self._rows.n, self._rows.nb
@@ -328,7 +340,8 @@ class UnpivotedLU:
     def update_ahead(self, k: int) -> None:
         """Subtract L U from block column and block row k + 1 first."""
         following = self._block(k + 1) if (k + 1) * self._nb < self._n else None
-        self._backend.update_ahead(self._backend.panels[k % 2], self._behind(k), following)
+        panel, other = self._backend.panels[k % 2], self._backend.panels[(k + 1) % 2]
+        self._backend.update_ahead(panel, other, self._behind(k), following)
 
     def update_rest(self, k: int) -> None:
         """Subtract L U from the rest."""

@@ -56,6 +56,11 @@ class HostPanel(ColumnPanel):
     swap: RowSwap
     given = 0
 
+    @property
+    def host(self) -> ColumnPanel:
+        """The panel itself."""
+        return self
+
 
 class PivotedHost:
     """A process's part `a` of [A, b], float64 [at least rows, columns], column-major, and a team of threads."""
@@ -71,17 +76,13 @@ class PivotedHost:
         self._raw = np.full((nb, 0 if self._alone else n_columns), 0.0, order="F")
         # For each thread, U of one tile before and after the solve.
         widest = min(max(PIVOTED_WIDEST, nb), n_columns)
-        self._of_threads = [
+        self._buffers = [
             [np.full((nb, widest), 0.0, order="F") for _ in range(2)] for _ in range(team.n_threads)
         ]
         self.panels = [HostPanel(n_rows, nb) for _ in range(2)]
         self._exchange = SwapExchange(grid.column_comm, place.rows, self._raw)
 
-    def host_panel(self, panel: HostPanel) -> ColumnPanel:
-        """Return the panel itself."""
-        return panel
-
-    def wait_for_room(self, panel: HostPanel) -> None:
+    def wait_for_buffer(self, panel: HostPanel) -> None:
         """Do nothing: the last update has waited for all tiles that read it."""
 
     def fetch(self, panel: HostPanel, first: int, here: bool, poll: Poll) -> None:
@@ -106,11 +107,11 @@ class PivotedHost:
         with self._regions("swap"):
             panel.invert()
             panel.swap = RowSwap(panel, self._place.rows)
-        panel.given = self._give(panel, parts.ahead, parts.split) if self._alone else 0
+        panel.given = self._submit(panel, parts.ahead, parts.split) if self._alone else 0
 
-    def start_exchange(self, panel: HostPanel, start: int, stop: int, behind_left: bool, poll: Poll) -> None:
+    def start_exchange(self, panel: HostPanel, parts: ColumnParts, behind_left: bool, poll: Poll) -> None:
         """Pack the rows and send them."""
-        self._exchange.start(panel.swap, self._a, start, stop)
+        self._exchange.start(panel.swap, self._a, parts.start, parts.split)
 
     def progress_exchange(self) -> None:
         """Let the exchange advance."""
@@ -121,16 +122,24 @@ class PivotedHost:
         with self._regions("swap"):
             self._exchange.finish()
 
-    def update_ahead(self, panel: HostPanel, parts: ColumnParts, following: int, here: bool) -> None:
+    def update_ahead(
+        self,
+        panel: HostPanel,
+        other: HostPanel,
+        parts: ColumnParts,
+        following: int,
+        here: bool,
+        poll: Poll,
+    ) -> None:
         """Update the next panel's columns in this thread, while the others begin with the left part."""
         if not self._alone:
-            self._give(panel, parts.ahead, parts.split)
-        before = next(other for other in self.panels if other is not panel).given
+            self._exchange.start(panel.swap, self._a, parts.split, parts.stop)
+            self._submit(panel, parts.ahead, parts.split)
         with self._regions("update"):
-            self._team.wait(before, parts.start, parts.ahead)
+            self._team.wait(other.given, parts.start, parts.ahead)
             if parts.ahead > parts.start:
                 self._update(panel, parts.start, parts.ahead)
-            self._team.wait(before)  # the memory of its panel is that of the next one
+            self._team.wait(other.given)  # the memory of its panel is that of the next one
 
     def update_left(self, panel: HostPanel, poll: Poll, complete: bool) -> None:
         """Join the other threads."""
@@ -145,14 +154,14 @@ class PivotedHost:
         """Update the right part by all threads."""
         with self._regions("update"):
             poll()
-            self._give(panel, parts.split, parts.stop)
+            self._submit(panel, parts.split, parts.stop)
             self._team.finish(poll)
 
     def finish(self) -> None:
         """Wait for all tiles."""
         self._team.finish()
 
-    def _give(self, panel: HostPanel, start: int, stop: int) -> int:
+    def _submit(self, panel: HostPanel, start: int, stop: int) -> int:
         """Give the update of local columns start ... stop - 1 to the team; return how many tiles it ever had."""
 
         def update(first: int, last: int) -> None:
@@ -165,13 +174,13 @@ class PivotedHost:
         """Update local columns start ... stop - 1. Any thread may."""
         rows, swap = self._place.rows, panel.swap
         skip = panel.width if swap.root == rows.part else 0
-        own = self._of_threads.pop()  # of a list: no two threads get the same
+        own = self._buffers.pop()  # of a list: no two threads get the same
         raw = own[0] if swap.alone else self._raw[:, start:stop]
         update_tile(
             self._gemm, panel.below.T, panel.top.T, panel.inverses.T, raw.T, own[1].T, self._a.T,
             swap.sources, swap.places, swap.targets, swap.taken, rows.count(), skip, start, stop,
         )  # fmt: skip
-        self._of_threads.append(own)
+        self._buffers.append(own)
 
 
 class UnpivotedPanels:
@@ -240,7 +249,9 @@ class UnpivotedHost:
     def accept(self, panel: UnpivotedPanels, at: BlockPlace) -> None:
         """Do nothing: products read them where they arrived."""
 
-    def update_ahead(self, panel: UnpivotedPanels, behind: Behind, following: BlockPlace | None) -> None:
+    def update_ahead(
+        self, panel: UnpivotedPanels, other: UnpivotedPanels, behind: Behind, following: BlockPlace | None
+    ) -> None:
         """Update block column and block row k + 1 in this thread, while the others begin with the rest."""
         left, right, out = panel.left, panel.right, self.matrix
         row, column, next_row, next_column = behind

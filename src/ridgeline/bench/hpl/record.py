@@ -91,7 +91,7 @@ class ProgressLog:
         self._n, self._on_progress = n, on_progress
         self._apart = -(-n // nb // MOST_SAMPLES) * nb
 
-    def told(self, columns: int) -> None:
+    def update(self, columns: int) -> None:
         """Take note that so many columns are factored."""
         last = self.samples[-1] if self.samples else HplSample(0, 0.0, 0.0, 0.0)
         if columns < min(last.columns + self._apart, self._n):

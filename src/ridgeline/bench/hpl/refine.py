@@ -104,41 +104,30 @@ def solve_mixed(
     check_grid(comm.size, settings.p, settings.q)
     in_turn_per_node(comm, lambda: compile_kernels([*kernels(), *kernels_of_gmres(np.float64)]))
     with make_grid(comm, settings) as grid, TileTeam(settings.threads) as team:
-        system: MxpSystem = (
-            MxpHostSystem(comm, grid, team, storage, testing, diagonal)
-            if settings.device == "cpu"
-            else _on_device(comm, settings, grid, storage, testing, diagonal)
-        )
+        system: MxpSystem
+        if settings.device == "cpu":
+            system = MxpHostSystem(comm, grid, team, storage, testing, diagonal)
+        else:
+            from ridgeline.bench.hpl.device.system_cuda import MxpDeviceSystem  # needs numba-cuda
+
+            system = MxpDeviceSystem(comm, settings, grid, storage, testing, diagonal)
         a = system.matrix
         b = a.right_hand_side()
         log = ProgressLog(settings.n, settings.nb, on_progress if comm.rank == 0 else None)
         clock = _Clock(comm)
         log.start = perf_counter()
         with np.errstate(all="ignore"):  # numbers that overflow fail the test
-            triangles = system.factor(log.told)
+            triangles = system.factor(log.update)
             factor_seconds = clock.lap()
             x = solve(triangles, comm, b)
             solve_seconds = clock.lap()
             iterations, converged = refine(a, triangles, comm, b, x)
             refine_seconds = clock.lap()
-            found = judge(a, b, x)
+            found = backward_error(a, b, x)
         system.free()
         samples = comm.bcast(log.samples)
     seconds = factor_seconds, solve_seconds, refine_seconds
     return MxpRun(settings, storage, testing, *seconds, iterations, converged, found, x, samples)
-
-
-def _on_device(
-    comm: MPI.Comm,
-    settings: HplSettings,
-    grid: ProcessGrid,
-    storage: Storage,
-    dominant: bool,
-    diagonal: Vector | None,
-) -> MxpSystem:
-    from ridgeline.bench.hpl.device.system_cuda import MxpDeviceSystem  # numba-cuda is only needed here
-
-    return MxpDeviceSystem(comm, settings, grid, storage, dominant, diagonal)
 
 
 class _Clock:
@@ -194,7 +183,7 @@ def refine(matrix: MxpMatrix, triangles: Triangles, comm: MPI.Comm, b: Vector, x
     return done.iterations, done.converged
 
 
-def judge(matrix: MxpMatrix, b: Vector, x: Vector) -> float:
+def backward_error(matrix: MxpMatrix, b: Vector, x: Vector) -> float:
     """Return ||b - A x|| / (||A|| ||x|| + ||b||) / (n 2^-53), maximum norms, the residual computed anew. Collective.
 
     NaN if anything is.

@@ -13,7 +13,7 @@ from ridgeline.bench.hpl import matrix, panel, residual, update
 from ridgeline.bench.hpl.block_cyclic import BlockCyclic, ProcessGrid, check_grid, make_grid
 from ridgeline.bench.hpl.broadcast import try_broadcasts
 from ridgeline.bench.hpl.factor import PivotedLU, factor
-from ridgeline.bench.hpl.host import HostTriangles, PivotedHost, allocate_reals
+from ridgeline.bench.hpl.host import HostPanel, HostTriangles, PivotedHost, allocate_reals
 from ridgeline.bench.hpl.matrix import Fill, random_matrix
 from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.record import (
@@ -64,7 +64,7 @@ class HostSystem:
         self._a = allocate_reals(grid.place)
         self._generate()
         backend = PivotedHost(settings, grid, self._a, team, self.regions)
-        self._lu: PivotedLU | None = PivotedLU(settings, grid, backend, broadcast, self.regions)
+        self._lu: PivotedLU[HostPanel] | None = PivotedLU(settings, grid, backend, broadcast, self.regions)
 
     def factor(self, on_columns: Callable[[int], None]) -> None:
         """Factor in place."""
@@ -118,15 +118,17 @@ def solve_system(
         tried = try_broadcasts(comm, grid.row_comm, settings) if settings.broadcast is None else {}
         fastest: Broadcast = min(BROADCASTS, key=lambda one: tried.get(one, np.inf))
         broadcast = settings.broadcast or fastest
-        system: HplSystem = (
-            HostSystem(settings, grid, broadcast, team, fill(grid.place, settings.seed))
-            if settings.device == "cpu"
-            else _on_device(comm, settings, grid, broadcast)
-        )
+        system: HplSystem
+        if settings.device == "cpu":
+            system = HostSystem(settings, grid, broadcast, team, fill(grid.place, settings.seed))
+        else:
+            from ridgeline.bench.hpl.device.system_cuda import DeviceSystem  # needs numba-cuda
+
+            system = DeviceSystem(comm, settings, grid, broadcast)
         log = ProgressLog(settings.n, settings.nb, on_progress if comm.rank == 0 else None)
         comm.Barrier()
         start = log.start = perf_counter()
-        system.factor(log.told)
+        system.factor(log.update)
         x = system.substitute()
         seconds = perf_counter() - start
         norms = measure_norms(comm, grid, system.sums(x), x)
@@ -136,9 +138,3 @@ def solve_system(
         samples = comm.bcast(log.samples)
     phases = dict(zip(names, slowest[1:].tolist()))
     return HplRun(settings, float(slowest[0]), norms, broadcast, x, phases, samples, tried)
-
-
-def _on_device(comm: MPI.Comm, settings: HplSettings, grid: ProcessGrid, broadcast: Broadcast) -> HplSystem:
-    from ridgeline.bench.hpl.device.system_cuda import DeviceSystem  # numba-cuda is only needed here
-
-    return DeviceSystem(comm, settings, grid, broadcast)

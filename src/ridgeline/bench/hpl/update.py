@@ -78,13 +78,13 @@ class RowSwap:
 class RowMessages:
     """The messages of one exchange at a time in a column of processes: `post`, `progress` now and then, `wait`.
 
-    comm: the column of processes; rows: of the matrix; rooms: for rows that are given, gathered, scattered and
+    comm: the column of processes; rows: of the matrix; buffers: for rows that are given, gathered, scattered and
     received, float64, contiguous, for a panel's rows of all local columns each. Packed rows are [rows, columns],
     column-major, those of each process behind those of the one before.
     """
 
-    def __init__(self, comm: MPI.Comm, rows: Axis, rooms: list[Reals]) -> None:
-        self._comm, self._rows, self.rooms = comm, rows, rooms
+    def __init__(self, comm: MPI.Comm, rows: Axis, buffers: list[Reals]) -> None:
+        self._comm, self._rows, self.buffers = comm, rows, buffers
         self._requests: list[MPI.Request] = []
 
     @property
@@ -93,8 +93,8 @@ class RowMessages:
         return bool(self._requests)
 
     def post(self, swap: RowSwap, columns: int) -> None:
-        """Send what lies in the rooms "given" and, where the top block is, "scattered"; waits for nobody."""
-        given, gathered, scattered, received = self.rooms
+        """Send what lies in the buffers "given" and, where the top block is, "scattered"; waits for nobody."""
+        given, gathered, scattered, received = self.buffers
         counts = [places.size * columns for places in swap.given_places]
         mine = given[: swap.given.size * columns]
         self._requests = [self._comm.Iallgatherv(mine, [gathered, counts])]
@@ -109,7 +109,7 @@ class RowMessages:
             MPI.Request.Testall(self._requests)
 
     def wait(self) -> None:
-        """Wait until the rooms "gathered" and "received" are filled."""
+        """Wait until the buffers "gathered" and "received" are filled."""
         MPI.Request.Waitall(self._requests)
         self._requests = []
 
@@ -123,8 +123,8 @@ class SwapExchange:
 
     def __init__(self, comm: MPI.Comm, rows: Axis, u: Reals) -> None:
         self._rows, self._u = rows, u
-        rooms = [np.full(u.size, 0.0) for _ in range(4)] if comm.size > 1 else []
-        self._messages = RowMessages(comm, rows, rooms)
+        buffers = [np.full(u.size, 0.0) for _ in range(4)] if comm.size > 1 else []
+        self._messages = RowMessages(comm, rows, buffers)
 
     def start(self, swap: RowSwap, a: Reals, start: int, stop: int) -> None:
         """Begin to exchange rows of local columns start ... stop - 1. Collective in order, waits for nobody."""
@@ -132,7 +132,7 @@ class SwapExchange:
             return
         columns = stop - start
         self._swap, self._a, self._range = swap, a, (start, stop)
-        given, _, scattered, _ = self._messages.rooms
+        given, _, scattered, _ = self._messages.buffers
         _pack(a, swap.given, start, _block(given, 0, swap.given.size, columns))
         if self._rows.part == swap.root:
             offset = 0
@@ -146,12 +146,12 @@ class SwapExchange:
         self._messages.progress()
 
     def finish(self) -> None:
-        """Wait for the exchange, and put the rows in their places: U into its room, others into the matrix."""
+        """Wait for the exchange, and put the rows in their places: U into its buffer, others into the matrix."""
         if not self._messages.under_way:
             return
         self._messages.wait()
         swap, (start, stop) = self._swap, self._range
-        _, gathered, _, received = self._messages.rooms
+        _, gathered, _, received = self._messages.buffers
         offset = 0
         for places in swap.given_places:
             packed = _block(gathered, offset, places.size, stop - start)
@@ -171,8 +171,8 @@ def _unpack(packed: Reals, a: Reals, rows: Indices, start: int) -> None:
     copy_rows(packed.T, np.arange(rows.size), 0, a.T, rows, start, packed.shape[1])
 
 
-def _block(room: Reals, offset: int, rows: int, columns: int) -> Reals:
-    return room[offset : offset + rows * columns].reshape((rows, columns), order="F")
+def _block(buffer: Reals, offset: int, rows: int, columns: int) -> Reals:
+    return buffer[offset : offset + rows * columns].reshape((rows, columns), order="F")
 
 
 @kernel(lambda: (float64[::1], int64, _INDICES, _INDICES, _INDICES), nogil=True)

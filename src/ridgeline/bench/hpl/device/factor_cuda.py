@@ -23,7 +23,7 @@ from ridgeline.bench.hpl.device.blas_cuda import DeviceBlas, DeviceBlock
 from ridgeline.bench.hpl.device.matrix_cuda import copy_block, copy_rows
 from ridgeline.bench.hpl.device.panels_cuda import DevicePanel, DevicePanels, DeviceRowExchange, wait_for
 from ridgeline.bench.hpl.factor import Behind, BlockPlace, Poll
-from ridgeline.bench.hpl.panel import BLOCK, ColumnPanel, Reals, Singles
+from ridgeline.bench.hpl.panel import BLOCK, Reals, Singles
 from ridgeline.bench.hpl.record import HplSettings, Storage
 from ridgeline.bench.hpl.update import RowSwap
 from ridgeline.jit.cuda_device import make_stream
@@ -60,11 +60,7 @@ class PivotedDevice:
         # Behind the copy of the next panel's columns, the updates of the left part, those of the right part.
         self._ahead, self._left, self._right = (cuda.event() for _ in range(3))
 
-    def host_panel(self, panel: DevicePanel) -> ColumnPanel:
-        """Return the panel in pinned memory."""
-        return panel.host
-
-    def wait_for_room(self, panel: DevicePanel) -> None:
+    def wait_for_buffer(self, panel: DevicePanel) -> None:
         """Wait until the panel before the last one has been copied to the device."""
         panel.arrived.synchronize()
 
@@ -90,14 +86,10 @@ class PivotedDevice:
             self._ahead.wait(self._copies)  # behind all that was launched with the panel before the last one
             panel.upload(self._copies)
 
-    def start_exchange(
-        self, panel: DevicePanel, start: int, stop: int, behind_left: bool, poll: Poll
-    ) -> None:
+    def start_exchange(self, panel: DevicePanel, parts: ColumnParts, behind_left: bool, poll: Poll) -> None:
         """Pack the rows on the device, copy them to the host and send them."""
-        assert self._exchange is not None
-        with self._regions("swap"):
-            ready = self._left if behind_left else self._right
-            self._exchange.start(panel, start, stop, ready, poll)
+        ready = self._left if behind_left else self._right
+        self._send_rows(panel, parts.start, parts.split, ready, poll)
 
     def progress_exchange(self) -> None:
         """Let the exchange advance."""
@@ -111,14 +103,24 @@ class PivotedDevice:
             self._exchange.finish()
             self._exchange.done.wait(self._compute)
 
-    def update_ahead(self, panel: DevicePanel, parts: ColumnParts, following: int, here: bool) -> None:
+    def update_ahead(
+        self,
+        panel: DevicePanel,
+        other: DevicePanel,
+        parts: ColumnParts,
+        following: int,
+        here: bool,
+        poll: Poll,
+    ) -> None:
         """Launch the update of the next panel's columns, their copy, and the update of the left part."""
         panel.arrived.wait(self._compute)
         self._update(panel, parts.start, parts.ahead)
         if following < self._n:
-            self._pack(next(other for other in self.panels if other is not panel), following, here)
+            self._pack(other, following, here)
         self._update(panel, parts.ahead, parts.split)
         self._left.record(self._compute)
+        if self._exchange is not None:
+            self._send_rows(panel, parts.split, parts.stop, self._right, poll)
 
     def update_left(self, panel: DevicePanel, poll: Poll, complete: bool) -> None:
         """Do nothing: it is launched."""
@@ -132,6 +134,12 @@ class PivotedDevice:
         """Wait for the device."""
         with self._regions("update"):
             self._compute.synchronize()
+
+    def _send_rows(self, panel: DevicePanel, start: int, stop: int, ready: Any, poll: Poll) -> None:
+        """Begin to exchange rows of some columns, once the event `ready` has come."""
+        assert self._exchange is not None
+        with self._regions("swap"):
+            self._exchange.start(panel, start, stop, ready, poll)
 
     def _pack(self, panel: DevicePanel, first: int, here: bool) -> None:
         """Put the columns of the panel at global column `first`, if they lie here, together on the device."""
@@ -255,7 +263,9 @@ class UnpivotedDevice:
             panel.for_right.upload(panel.right, self._making)
         panel.arrived.record(self._making)
 
-    def update_ahead(self, panel: DevicePanels, behind: Behind, following: BlockPlace | None) -> None:
+    def update_ahead(
+        self, panel: DevicePanels, other: DevicePanels, behind: Behind, following: BlockPlace | None
+    ) -> None:
         """Launch the products: block column and block row k + 1, a copy of the diagonal block there, the rest."""
         left, right, stream, blas = panel.left, panel.right, self._updates, self._update_blas
         row, column, next_row, next_column = behind
@@ -271,7 +281,7 @@ class UnpivotedDevice:
         blas.subtract_product(left, first, self._part(row, column, last_row, next_column), stream)
         blas.subtract_product(upper, rest, self._part(row, next_column, next_row, last_column), stream)
         if following is not None:
-            self._pack_diagonal(next(other for other in self.panels if other is not panel), following)
+            self._pack_diagonal(other, following)
         blas.subtract_product(lower, rest, self._part(next_row, next_column, last_row, last_column), stream)
 
     def finish_update(self, poll: Poll) -> None:

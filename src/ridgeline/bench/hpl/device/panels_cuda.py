@@ -97,7 +97,7 @@ class DeviceRowExchange:
         self._a, self._u, self._part = a, u, rows.part
         size = u.rows * u.columns
         self._messages = RowMessages(comm, rows, [_pinned_reals(size) for _ in range(4)])
-        self._rooms = [cuda.device_array(size, np.float64) for _ in range(4)]
+        self._buffers = [cuda.device_array(size, np.float64) for _ in range(4)]
         self._stream = make_stream(urgent=True)
         self._in_order = cuda.to_device(np.arange(u.rows), stream=self._stream)
         self.done, self._packed = cuda.event(), cuda.event()
@@ -113,8 +113,8 @@ class DeviceRowExchange:
         self._panel, self._columns = panel, (start, columns)
         ready.wait(stream)
         panel.arrived.wait(stream)
-        given, _, scattered, _ = self._rooms
-        host_given, _, host_scattered, _ = self._messages.rooms
+        given, _, scattered, _ = self._buffers
+        host_given, _, host_scattered, _ = self._messages.buffers
         a = self._a.part(0, start, self._a.rows, columns)
         self._pack(a, panel.rows(_GIVEN), given, 0)
         _to_host(given, host_given, swap.given.size * columns, stream)
@@ -139,8 +139,8 @@ class DeviceRowExchange:
         self._messages.wait()
         panel, (start, columns), stream = self._panel, self._columns, self._stream
         swap = panel.swap
-        _, gathered, _, received = self._rooms
-        _, host_gathered, _, host_received = self._messages.rooms
+        _, gathered, _, received = self._buffers
+        _, host_gathered, _, host_received = self._messages.buffers
         _to_device(host_gathered, gathered, swap.width * columns, stream)
         u, unpacked = self._u.part(0, start, self._u.rows, columns), 0
         for places in swap.given_places:
@@ -151,25 +151,25 @@ class DeviceRowExchange:
         self._unpack(received, 0, panel.rows(_GIVEN_UP), self._a.part(0, start, self._a.rows, columns))
         self.done.record(stream)
 
-    def _pack(self, a: DeviceBlock, rows: RowList, room: Any, offset: int) -> None:
-        """Copy rows of a into room, from `offset` on."""
-        out = DeviceBlock(room, offset, rows.size, rows.size, a.columns)
+    def _pack(self, a: DeviceBlock, rows: RowList, buffer: Any, offset: int) -> None:
+        """Copy rows of a into buffer, from `offset` on."""
+        out = DeviceBlock(buffer, offset, rows.size, rows.size, a.columns)
         copy_rows(a, rows, out, RowList(self._in_order, 0, rows.size), self._stream)
 
-    def _unpack(self, room: Any, offset: int, rows: RowList, out: DeviceBlock) -> None:
-        """Copy what `_pack` has made of as many rows, from `offset` of room on, into rows of out."""
-        packed = DeviceBlock(room, offset, rows.size, rows.size, out.columns)
+    def _unpack(self, buffer: Any, offset: int, rows: RowList, out: DeviceBlock) -> None:
+        """Copy what `_pack` has made of as many rows, from `offset` of buffer on, into rows of out."""
+        packed = DeviceBlock(buffer, offset, rows.size, rows.size, out.columns)
         copy_rows(packed, RowList(self._in_order, 0, rows.size), out, rows, self._stream)
 
 
-def _to_host(room: Any, host: Any, count: int, stream: Any) -> None:
+def _to_host(buffer: Any, host: Any, count: int, stream: Any) -> None:
     if count:
-        room[:count].copy_to_host(host[:count], stream=stream)
+        buffer[:count].copy_to_host(host[:count], stream=stream)
 
 
-def _to_device(host: Any, room: Any, count: int, stream: Any) -> None:
+def _to_device(host: Any, buffer: Any, count: int, stream: Any) -> None:
     if count:
-        room[:count].copy_to_device(host[:count], stream=stream)
+        buffer[:count].copy_to_device(host[:count], stream=stream)
 
 
 class PanelCopy:
