@@ -319,7 +319,7 @@ def make_mxp_result(run: MxpRun, limit: float, n_ranks: int, notes: list[str]) -
     share = run.flops_per_second / limit
     matrix = "a strictly dominant diagonal, for tests alone" if run.testing else "a mildly scaled diagonal"
     factors = "float32" if settings.device == "cpu" else run.storage  # CPUs emulate the others
-    told = [
+    summary = [
         f"{run.flops_per_second / 1e9:.4g} GFLOP/s in {run.seconds:.3f} s, {share:.3f} of {factors} products "
         f"({limit / 1e9:.4g} GFLOP/s)",
         f"factorisation {run.factor_flops_per_second / 1e9:.4g} GFLOP/s in {run.factor_seconds:.3f} s, first solve "
@@ -360,7 +360,7 @@ def make_mxp_result(run: MxpRun, limit: float, n_ranks: int, notes: list[str]) -
         verified=run.passed,
         settings={**vars(settings), "storage": run.storage, "testing": run.testing},
         extra={"product_flops_per_second": limit, "solves": [solve]},
-        notes=told + notes,
+        notes=summary + notes,
         failures=failures,
         plot=_progress_plot(),
     )

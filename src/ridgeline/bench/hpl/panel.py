@@ -164,7 +164,7 @@ class PanelFactoriser:
         comm, mine, other = self._comm, self._mine, self._other
         mine_bits, other_bits = mine.view(np.int64), other.view(np.int64)
         rank, power = comm.rank, 1 << (comm.size.bit_length() - 1)
-        beyond = rank + power  # who has no partner of its own, as 4 and 5 of 6 processes
+        beyond = rank + power  # the rank without a partner in the doubling, such as 4 and 5 of 6
         if rank >= power:
             comm.Send(mine, rank - power, _TAG)
             comm.Recv(mine, rank - power, _TAG)

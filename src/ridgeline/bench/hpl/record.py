@@ -82,7 +82,7 @@ class HplSample:
 class ProgressLog:
     """Takes the samples of performance over progress.
 
-    start: when the solve began, to be set; on_progress: told of each sample, at most MOST_SAMPLES times.
+    start: when the solve began, to be set; on_progress: called with each sample, at most MOST_SAMPLES times.
     """
 
     def __init__(self, n: int, nb: int, on_progress: Callable[[HplSample], None] | None) -> None:
@@ -119,7 +119,7 @@ class HplNorms:
     x_one: float
 
     def scaled_residual(self, n: int) -> float:
-        """Return ||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) n), NaN where a norm is infinite or no number."""
+        """Return ||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) n), NaN where a norm is not a finite number."""
         scale = EPSILON * (self.a * self.x + self.b) * n
         if not (isfinite(scale) and isfinite(self.residual)):
             return nan

@@ -96,7 +96,7 @@ def solve_mixed(
 ) -> MxpRun:
     """Solve one system and test the solution, the same on all ranks. Collective over comm.
 
-    on_progress: told on rank 0 while it factorises. diagonal: what is added to the random matrix's, float64 [n], in
+    on_progress: called on rank 0 while it factors. diagonal: what is added to the random matrix's, float64 [n], in
     place of the one that makes it stable. A matrix that elimination fails for is no error: the test fails.
     Raises DecompositionError if the grid is not one of comm's ranks. Raises DeviceError if there is no device, too
     little memory on it, or no cuBLAS.

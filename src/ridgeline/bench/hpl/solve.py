@@ -107,7 +107,7 @@ def solve_system(
 ) -> HplRun:
     """Solve one system and test the solution; all but x the same on all ranks. Collective over comm.
 
-    on_progress: told on rank 0 while it factors, at most MOST_SAMPLES times. fill: returns what writes the matrix
+    on_progress: called on rank 0 while it factors, at most MOST_SAMPLES times. fill: returns what writes the matrix
     of a host, for a place and a seed. A singular or badly scaled matrix is no error: the official test fails.
     Raises DecompositionError if the grid is not one of comm's ranks. Raises DeviceError if there is no device, too
     little memory on it, or no cuBLAS.

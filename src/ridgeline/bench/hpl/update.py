@@ -36,8 +36,8 @@ class RowSwap:
     """Which rows change places for one panel, as seen by one process of the column.
 
     sources, places, targets, taken: for a process that is alone in its column, local rows in ascending order, and
-    where they go; empty otherwise. Else given and given_up are local rows, and given_places and top_rows, of each
-    process, are rows of U and local rows of the top block.
+    where they go; empty otherwise. For the others, given and given_up are local rows, and given_places and top_rows,
+    of each process, are rows of U and local rows of the top block.
     """
 
     def __init__(self, panel: ColumnPanel, rows: Axis) -> None:
@@ -68,7 +68,7 @@ class RowSwap:
     def lists(self) -> list[Indices]:
         """Four lists of at most a panel's width: sources, places, targets and taken of a process that is alone.
 
-        Else given, given_places of all processes, given_up, top_rows of all processes.
+        For the others, given, given_places of all processes, given_up, top_rows of all processes.
         """
         if self.alone:
             return [self.sources, self.places, self.targets, self.taken]

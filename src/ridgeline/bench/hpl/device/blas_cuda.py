@@ -96,7 +96,7 @@ class DeviceBlas(ABC):
 
     @abstractmethod
     def free(self) -> None:
-        """Give back what the library holds; not usable afterwards."""
+        """Free what the library holds; not usable afterwards."""
 
     @abstractmethod
     def _multiply(
