@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from mpi4py import MPI
+from ridgeline.bench.hpl.plan import bytes_of, plan_of
 
 from ridgeline.bench.hpl.hpl_dat import HplTest, read_hpl_dat
-from ridgeline.bench.hpl.plan import bytes_of, plan_of
 from ridgeline.bench.hpl.sizes import FreeMemory
 from ridgeline.runtime.errors import ConfigError, OutputError
 
