@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 from mpi4py import MPI
-from ridgeline.bench.hpl.plan import bytes_of, plan_of
 
-from ridgeline.bench.hpl.hpl_dat import HplTest, read_hpl_dat
-from ridgeline.bench.hpl.sizes import FreeMemory
+from ridgeline.bench.hpl.hpl_dat import HplTest, plan_of, read_hpl_dat
+from ridgeline.bench.hpl.sizes import FreeMemory, hpl_bytes
 from ridgeline.runtime.errors import ConfigError, OutputError
 
 LINES = (Path(__file__).parents[3] / "examples" / "hpl" / "HPL.dat").read_text().splitlines()
@@ -38,7 +37,7 @@ def test_broadcasts_of_vendors_run_as_in_hpl_2_3(tmp_path):
     lines[21:23] = ["3            # of broadcast", "0 6 7        BCASTs (0=1rg,1=1rM,...,6=Psh,7=Psh2)"]
     dat = read(tmp_path, lines)
     assert dat.broadcasts == (0, 6, 7)
-    plan = plan_of(MPI.COMM_SELF, dat, "HPL.dat", FreeMemory(2**30, bytes_of))
+    plan = plan_of(MPI.COMM_SELF, dat, "HPL.dat", FreeMemory(2**30, hpl_bytes))
     assert "BCAST 6, 7 runs as 1 (1ringM), which is offered in its place" in plan.notes
     assert {test.code[3] for test in plan.tests} == {"0", "1"}
 
