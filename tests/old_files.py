@@ -42,7 +42,10 @@ def call(folder: Path, *arguments: str) -> None:
 
 def describe(values: np.ndarray) -> dict[str, Any]:
     """Return what is compared of an array: its shape and type, and of its numbers a few and three sums."""
-    found: dict[str, Any] = {"shape": list(values.shape), "dtype": str(values.dtype)}
+    found: dict[str, Any] = {
+        "shape": list(values.shape),
+        "dtype": "text" if values.dtype.kind in "OU" else str(values.dtype),
+    }
     if values.dtype.kind in "iuf" and values.size:
         flat = np.nan_to_num(values.ravel().astype(np.float64))
         picked = flat[np.linspace(0, flat.size - 1, 4).astype(int)]

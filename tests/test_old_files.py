@@ -30,7 +30,8 @@ def command(folder, *arguments, code=0):
 
 def unpack(name, folder):
     with tarfile.open(OLD / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # which Python 3.11.0 lacks
+        archive.extractall(folder)
     return folder
 
 

@@ -37,7 +37,7 @@ def with_pyvista(monkeypatch):
 @pytest.mark.usefixtures("with_pyvista")
 @pytest.mark.parametrize(
     ("wish", "words"),
-    [("rho", "write FIELD=VALUE, such as V=0.2"), ("rho=much", "names no surface"), ("rh=0.5", "try rho"),
+    [("rho", "write FIELD=VALUE, such as V=0.2"), ("rho=much", "names no surface"), ("rh=0.5", "did you mean rho"),
      ("rho=7", "rho reaches from 0.00.* to 0.9.* there; use a value in between"), ("flat=1", "reaches from 1 to 1")],
 )  # fmt: skip
 def test_impossible_surfaces(ball, wish, words):
@@ -56,7 +56,7 @@ def test_a_second_field_colours_the_surface(ball, monkeypatch):
     assert name == "flat"
     np.testing.assert_array_equal(values, 1.0)
     assert scene.values.max() < 1.0
-    with pytest.raises(ConfigError, match=r"'flit' is not in the data set, .* try flat"):
+    with pytest.raises(ConfigError, match=r"'flit' is not in the data set, .* did you mean flat"):
         views.plot_isosurface(ball, "rho=0.5", 3, "flit")
 
 

@@ -103,7 +103,7 @@ def test_linked_folders_stay_links(ridgeline, case):
 @pytest.mark.parametrize(
     ("paths", "key", "rule"),
     [
-        ({"checkpoint.path": "."}, "output.path", "a path outside checkpoint.path"),
+        ({"checkpoint.path": "."}, "checkpoint.path", "a path that does not hold output.path"),
         (
             {"checkpoint.path": "gs.bp", "output.path": "gs.bp"},
             "checkpoint.path",
@@ -118,7 +118,11 @@ def test_linked_folders_stay_links(ridgeline, case):
         ({"output.series": "checkpoints/s.csv"}, "output.series", "a path outside checkpoint.path"),
         ({"output.series": "gray_scott.bp/s.csv"}, "output.series", "a path outside output.path"),
         ({"output.series": "./x/../gray_scott.bp"}, "output.series", "another path than output.path"),
-        ({"output.series": "gray_scott.bp.run.json"}, "output.path", "another path than output.series"),
+        (
+            {"output.series": "gray_scott.bp.run.json"},
+            "output.path",
+            "a path whose report, gray_scott.bp.run.json, is outside output.series",
+        ),
         ({"output.series": "link/s.csv"}, "output.series", "a path outside checkpoint.path"),
     ],
 )

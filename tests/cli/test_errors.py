@@ -81,7 +81,7 @@ def test_nan_ends_the_run_and_keeps_the_last_good_checkpoint(ridgeline):
     # Inside the linear limit, but the noise drives u v^2 out of bounds.
     case = ridgeline.write(steps=4000, every=0, checkpoint=2, extra="\n")
     done = ridgeline("run", case, "-n", 2, "--set", "model.noise=1e5", "--set", "run.check_every=1")
-    refused(done, 5, r"stopped being finite between step \d+ and step \d+: [UV] at z=\d+, y=\d+, x=\d+")
+    refused(done, 5, r"stopped being finite at step \d+: [UV] at z=\d+, y=\d+, x=\d+")
     assert re.search(r"checkpoint|try a smaller model\.dt", done.stderr)
 
 

@@ -63,6 +63,7 @@ KEPT_BYTES = 2 * 1024**3  # of all kernels together
 _DAY = 86400.0
 _DIGEST_BYTES = 16
 _PACKAGE = __name__.partition(".")[0]
+_NOT_COMPILED = {__name__, "ridgeline.jit.kernel_errors"}  # modules that put nothing into kernels
 _PYTHON = Path(os.__file__).parent
 _POLL = 0.05  # seconds between two attempts to take a lock that another process holds
 _SILENT = 2.0  # seconds of waiting before a message says for whom
@@ -112,8 +113,8 @@ def closure_of(module: str) -> dict[str, str] | None:
     ahead = [module]
     while ahead:
         name = ahead.pop()
-        if name in found or name == __name__:
-            continue  # this module stores kernels, and nothing of it is compiled into them
+        if name in found or name in _NOT_COMPILED:
+            continue
         top = name.partition(".")[0]
         path = _file_of(name)
         if path is None:

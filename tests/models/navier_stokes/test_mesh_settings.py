@@ -241,7 +241,5 @@ def test_a_folded_element_is_found_by_check(folder):
     box.sides = {NAMES.get(name, name): faces for name, faces in box.sides.items()}
     box.write(folder / "folded.msh")
     case = load(folder, f'grid.mesh="{folder}/folded.msh"', "grid.order=9")
-    with pytest.raises(
-        ConfigError, match=r"folds element 1 of .*folded.msh: its Jacobian falls to -.* at order 9"
-    ):
+    with pytest.raises(ConfigError, match=r"folds element 1 of .*folded.msh: its Jacobian falls to -"):
         estimate(case, 1)
