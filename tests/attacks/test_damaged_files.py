@@ -31,7 +31,7 @@ from ridgeline.io.place_lists import read_places, write_places
 from ridgeline.io.series import SeriesWriter, read_series
 from ridgeline.jit import kernel_cache
 from ridgeline.jit.kernel_cache import keep_kernels, kernel_folder
-from ridgeline.parallel.choices import Trial, remember_trial, remembered_trial
+from ridgeline.parallel.choices import choose
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.locks import PathLock
@@ -125,9 +125,8 @@ def use_lock(file: Path) -> None:
 
 
 def use_choices(file: Path) -> None:
-    trial = remembered_trial(file, "key")
-    assert trial is None or isinstance(trial.words(), str)
-    remember_trial(file, "key", Trial("b", {}))
+    trial = choose({"a": dict, "b": dict}, "key", MPI.COMM_SELF)
+    assert isinstance(trial.words(), str)
 
 
 def use_mesh(file: Path) -> None:
@@ -178,7 +177,7 @@ KEPT: dict[str, tuple[Callable[[Path], object], Callable[[Path], object], str]] 
     "kernel lock": (use_kernel, use_kernel, "kernels/*.lock"),
     "mark": (use_kernel, use_kernel, "kernels/cleaned"),
     "wisdom": (use_wisdom, use_wisdom, "fft/*/double.wisdom"),
-    "choices": (lambda file: remember_trial(file, "key", Trial("a", {"a": {"total": 1.0}})), use_choices, ""),
+    "choices": (use_choices, use_choices, "choices/choices.json"),
     "limits": (use_limits, use_limits, "limits/*.json"),
     "lock": (write_lock, use_lock, ""),
 }

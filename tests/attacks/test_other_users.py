@@ -91,8 +91,8 @@ def plant(kind: str, place: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -
                 os.mkfifo(root / "fft" / library / name)
             else:
                 (root / "fft" / library / name).write_text("{}")
-    (root / "sweeps").mkdir()
-    (root / "sweeps" / "choices.json").symlink_to(place / "home" / "study" / "choices.json")
+    (root / "choices").mkdir()
+    (root / "choices" / "choices.json").symlink_to(place / "home" / "study" / "choices.json")
     (root / "machines").mkdir()
     (root / "kernels").mkdir()
     (root / "kernels" / "sources.json").symlink_to(place / "home" / "study" / "choices.json")

@@ -13,12 +13,8 @@ import pyfftw
 import pytest
 
 from ridgeline.fourier import fft
-from ridgeline.fourier.fft_wisdom import (
-    choices_file,
-    load_wisdom,
-    save_wisdom,
-    wisdom_folder,
-)
+from ridgeline.fourier.fft_wisdom import load_wisdom, save_wisdom, wisdom_folder
+from ridgeline.parallel.choices import choices_file
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
 
@@ -132,14 +128,14 @@ def test_a_full_disk_is_a_remark(monkeypatch: pytest.MonkeyPatch, remarks: pytes
     assert "cannot keep what was measured" in remarks.text
 
 
-@pytest.mark.parametrize("make_folder", [wisdom_folder, choices_file])
+@pytest.mark.parametrize(("part", "make_folder"), [("fft", wisdom_folder), ("choices", choices_file)])
 def test_another_users_folder_is_not_used(
-    make_folder: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    part: str, make_folder: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
     (tmp_path / "temp").mkdir()
-    (tmp_path / "fft").mkdir()
-    (tmp_path / "fft").chmod(0o777)
+    (tmp_path / part).mkdir()
+    (tmp_path / part).chmod(0o777)
     assert make_folder().is_relative_to(tmp_path / "temp")
 
 

@@ -1,17 +1,22 @@
-"""Choices between ways to compute: kept on disk, tolerated where damaged."""
+"""Choices of the autotuner: kept on disk, tolerated where damaged."""
 
 import json
 import logging
 from pathlib import Path
 
 import pytest
+from mpi4py import MPI
 
-from ridgeline.parallel.choices import Trial, remember_trial, remembered_trial
+from ridgeline.parallel.choices import Trial, choices_file, choose, recall
+
+CANDIDATES = {"packed": lambda: {"fft": 1.0}, "strided": dict}
 
 
-@pytest.fixture
-def choices(tmp_path: Path) -> Path:
-    return tmp_path / "choices.json"
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the user's cache be an empty folder."""
+    monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture
@@ -20,35 +25,35 @@ def remarks(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -
     return caplog
 
 
-def test_trials_are_remembered(choices: Path, remarks: pytest.LogCaptureFixture) -> None:
-    seconds = {"packed": {"total": 1.5, "fft": 1.0}, "strided": {"total": 2.0}}
-    assert remembered_trial(choices, "a") is None
-    remember_trial(choices, "a", Trial("packed", seconds))
-    remember_trial(choices, "b", Trial("strided", {}))
-    assert remembered_trial(choices, "a") == Trial("packed", seconds, earlier_run=True)
-    assert remembered_trial(choices, "b") == Trial("strided", {}, earlier_run=True)
-    choices.write_text('{"a": ')
-    assert remembered_trial(choices, "a") is None
+def tune(key: str) -> Trial:
+    return choose(CANDIDATES, key, MPI.COMM_SELF)
+
+
+def test_trials_are_kept(remarks: pytest.LogCaptureFixture) -> None:
+    assert recall("a", MPI.COMM_SELF) is None
+    first, second = tune("a"), tune("b")
+    assert recall("a", MPI.COMM_SELF) == tune("a") == Trial(first.taken, first.seconds, earlier_run=True)
+    assert recall("b", MPI.COMM_SELF) == Trial(second.taken, second.seconds, earlier_run=True)
+    choices_file().write_text('{"a": ')
+    assert recall("a", MPI.COMM_SELF) is None
     assert "choices.json is damaged" in remarks.text
-    remember_trial(choices, "b", Trial("packed", seconds))
-    assert json.loads(choices.read_text()) == {"b": {"taken": "packed", "seconds": seconds}}
-
-
-def test_a_choice_of_an_older_version_is_known_without_its_seconds(choices: Path) -> None:
-    remember_trial(choices, "a", Trial("packed", {}))
-    choices.write_text('{"a": "packed"}')
-    assert remembered_trial(choices, "a") == Trial("packed", {}, earlier_run=True)
+    again = tune("b")
+    (kept,) = json.loads(choices_file().read_text()).values()
+    assert kept == {"taken": again.taken, "seconds": again.seconds}
 
 
 @pytest.mark.parametrize(
-    "kept", [None, 3, [], {}, {"taken": "a"}, {"taken": "a", "seconds": 1}, {"taken": "a", "seconds": {"a": 1}},
+    "kept", [None, 3, [], {}, "packed", {"taken": "a"}, {"taken": "a", "seconds": 1},
+             {"taken": "a", "seconds": {"a": {"fft": 1.0}}}, {"taken": "a", "seconds": {"a": 1}},
              {"taken": "a", "seconds": {"a": {"total": "soon"}}},
              {"taken": "a", "seconds": {"a": {"total": 10**400}}}]
 )  # fmt: skip
-def test_a_trial_that_makes_no_sense_is_unknown(choices: Path, kept) -> None:
-    remember_trial(choices, "a", Trial("packed", {}))
-    choices.write_text(json.dumps({"a": kept}))
-    assert remembered_trial(choices, "a") is None
+def test_a_trial_that_makes_no_sense_is_unknown(kept) -> None:
+    tune("a")
+    (key,) = json.loads(choices_file().read_text())
+    choices_file().write_text(json.dumps({key: kept}))
+    assert recall("a", MPI.COMM_SELF) is None
+    assert not tune("a").earlier_run
 
 
 def test_a_trial_in_words() -> None:
@@ -57,9 +62,11 @@ def test_a_trial_in_words() -> None:
     assert Trial("packed", {}).words() == "packed"
 
 
-def test_folder_that_cannot_be_written(tmp_path: Path, remarks: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "file").write_text("")
-    choices = tmp_path / "file" / "choices.json"
-    remember_trial(choices, "transpose", Trial("alltoall", {}))
+def test_folder_that_cannot_be_written(monkeypatch, remarks: pytest.LogCaptureFixture) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ridgeline.runtime.kept_files.replace_file", full)
+    assert not tune("a").earlier_run
     assert "cannot keep what was measured" in remarks.text
-    assert remembered_trial(choices, "transpose") is None
+    assert recall("a", MPI.COMM_SELF) is None

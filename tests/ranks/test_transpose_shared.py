@@ -58,10 +58,10 @@ def test_shared_memory_is_refused_across_nodes_and_without_room(comm, monkeypatc
     monkeypatch.setattr(shared_memory.shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
     with pytest.raises(DecompositionError, match="room for"):
         make(comm, even, even, 1, 1, np.complex64, method="shared")
-    assert "shared" not in make(comm, even, even, 1, 1, np.complex64).measured
+    assert "shared" not in make(comm, even, even, 1, 1, np.complex64).trial.seconds
 
 
 def test_an_arena_of_the_caller_is_not_shared(comm) -> None:
     even = (4,) * comm.size
     transpose = make(comm, even, even, 1, 1, np.complex64, allocate=lambda n, dtype: np.zeros(n, dtype))
-    assert "shared" not in transpose.measured
+    assert "shared" not in transpose.trial.seconds

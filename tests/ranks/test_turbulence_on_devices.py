@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
 
@@ -104,8 +103,7 @@ def test_no_message_is_overwritten_before_it_is_sent(comm, monkeypatch, batch) -
 def test_the_fastest_way_is_measured_and_remembered(comm, monkeypatch, tmp_path) -> None:
     """The simulator's MPI takes what stands for device memory; where NCCL fails on one rank, nobody takes it."""
     monkeypatch.setattr(ways, "mpi_takes_device_buffers", lambda: True)
-    file = Path(comm.bcast(str(tmp_path / "choices.json")))
-    monkeypatch.setattr(ways, "choices_file", lambda: file)
+    monkeypatch.setenv("RIDGELINE_CACHE_DIR", comm.bcast(str(tmp_path)))
     for process_grid in process_grids(comm.size):
         engine = make(comm, process_grid, "auto")
         names = [f"{name} exchange" for name, n in zip(("column", "row"), process_grid[::-1]) if n > 1]
@@ -121,8 +119,7 @@ def test_the_fastest_way_is_measured_and_remembered(comm, monkeypatch, tmp_path)
 
 
 def test_nccl_is_taken_by_all_ranks_or_by_none(comm, monkeypatch, tmp_path) -> None:
-    file = Path(comm.bcast(str(tmp_path / "choices.json")))
-    monkeypatch.setattr(ways, "choices_file", lambda: file)
+    monkeypatch.setenv("RIDGELINE_CACHE_DIR", comm.bcast(str(tmp_path)))
     monkeypatch.setattr(ways, "simulated", lambda: False)
     plain, failing = exchange_cuda.make_nccl, comm.size - 1
 

@@ -9,8 +9,7 @@ Ghosts beyond a boundary that is not periodic are left alone: they are the model
 at plan time: buffers, datatypes, tables of boxes and persistent requests. A step allocates nothing.
 """
 
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from mpi4py import MPI
@@ -18,12 +17,11 @@ from mpi4py import MPI
 from ridgeline.blocks.halo_datatypes import DatatypePacker
 from ridgeline.blocks.halo_pack import Fields, HostPacker, Packer, check_field_sets
 from ridgeline.blocks.halo_plan import ALL_AXES, HaloPlan
+from ridgeline.parallel.choices import choose
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.partition import Triple
 
 Method = Literal["auto", "pack", "datatypes"]
-
-TRIALS = 5  # timed exchanges per method when method = "auto"; the fastest counts
 
 
 class HaloExchange:
@@ -74,8 +72,8 @@ class HaloExchange:
         wrap : per axis, whether to fill ghosts of a periodic direction that one rank holds. A sweep that wraps in x
             by itself passes (True, True, False) and saves a cache line per row
         method : "pack" (compiled kernels and contiguous buffers), "datatypes" (MPI derived datatypes), or
-            "auto". This times both and takes the one whose slowest rank is faster; all ranks agree. Timing
-            runs exchanges of set 0: its ghosts then hold its neighbours' present cells.
+            "auto", for which the autotuner takes "pack" unless the other is clearly faster. Timing runs exchanges of
+            set 0: its ghosts then hold its neighbours' present cells.
         n_threads : threads that pack large faces; Numba must have been given as many
 
         Raises ValueError if the fields do not fit together or the communicator does not fit their block.
@@ -94,23 +92,17 @@ class HaloExchange:
             method = "pack"
         if method != "auto":
             return make(method)
-        candidates = [make("pack"), make("datatypes")]
-        seconds = [comm.allreduce(candidate._measure(comm), MPI.MAX) for candidate in candidates]
-        chosen = candidates[seconds.index(min(seconds))]
-        for candidate in candidates:
-            if candidate is not chosen:
-                candidate.free()
+        made = {name: make(name) for name in ("pack", "datatypes")}
+        of = f"{len(field_sets[0])} fields {field.flat.dtype} of {field.block}"
+        key = f"halo of {of}; {corners} {wrap}; {n_threads} threads"
+        chosen = made.pop(choose({name: each._try for name, each in made.items()}, key, comm).taken)
+        for other in made.values():
+            other.free()
         return chosen
 
-    def _measure(self, comm: MPI.Comm) -> float:
-        best = float("inf")
+    def _try(self) -> Mapping[str, float]:
         self.exchange(0)
-        for _ in range(TRIALS):
-            comm.Barrier()
-            begin = time.perf_counter()
-            self.exchange(0)
-            best = min(best, time.perf_counter() - begin)
-        return best
+        return {}
 
     def start(self, set_index: int = 0) -> None:
         """Send the outer owned layers of a set of fields; until `finish`, write neither them nor the ghosts.

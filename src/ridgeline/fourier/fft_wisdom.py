@@ -1,9 +1,8 @@
-"""What was measured about transforms, kept between runs: FFTW's wisdom, and choices between ways to compute.
+"""What FFTW measured about transforms, kept between runs: its wisdom.
 
-A folder per FFTW version and CPU in the user's cache (RIDGELINE_CACHE_DIR) holds double.wisdom, single.wisdom and
-choices.json (see parallel.choices). With this folder, planning takes milliseconds, and a resumed run makes the plans
-of the first one, hence the same rounding. A damaged file, or a folder that cannot be written, costs a remark and the
-time to measure anew.
+A folder per FFTW version and CPU in the user's cache (RIDGELINE_CACHE_DIR) holds double.wisdom and single.wisdom.
+With this folder, planning takes milliseconds, and a resumed run makes the plans of the first one, hence the same
+rounding. A damaged file, or a folder that cannot be written, costs a warning and the time to measure again.
 
 The first line of a file of wisdom is a digest of the rest, because FFTW checks the form of wisdom but not its
 numbers: one that is out of range ends the process.
@@ -27,11 +26,6 @@ def wisdom_folder() -> Path:
     machine = hashlib.blake2b(f"{platform.machine()} {cpu_name()}".encode(), digest_size=4).hexdigest()
     library = re.sub(r"[^\w.]+", "-", describe().lower()).strip("-")
     return private_folder("fft", f"{library}-{machine}")
-
-
-def choices_file() -> Path:
-    """Return where choices between ways to compute are kept; it need not exist."""
-    return wisdom_folder() / "choices.json"
 
 
 def load_wisdom() -> None:

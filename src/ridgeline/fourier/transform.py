@@ -28,7 +28,7 @@ from ridgeline.fourier.exchanges.row_shared import SharedRows, shared_numbers
 from ridgeline.fourier.exchanges.shared_memory import can_share
 from ridgeline.fourier.exchanges.transpose import Transpose
 from ridgeline.fourier.fft import Effort
-from ridgeline.fourier.fft_wisdom import choices_file
+from ridgeline.fourier.fft import describe as fft_library
 from ridgeline.fourier.lines import LineOperation, LineStage, Tile, lines_per_tile
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.packing import lines_from_modes, modes_from_lines
@@ -168,13 +168,13 @@ class FourierTransform:
 
         key = (
             f"planes {self.grid.shape} {self.grid.dealias} {self.complex} {self.grid.process_grid} "
-            f"{n_in} {n_mid} {n_out}{' shared' * isinstance(self.row, SharedRows)}"
+            f"{n_in} {n_mid} {n_out}{' shared' * isinstance(self.row, SharedRows)} {fft_library()}"
         )
         self._trial: Trial | None = None
         self._use(next(iter(candidates.values())))
         if len(candidates) > 1:
             ways = {str(name): partial(trial, stage) for name, stage in candidates.items()}
-            self._trial = choose(ways, key, self.comm, choices_file())
+            self._trial = choose(ways, key, self.comm)
             self._use(next(stage for name, stage in candidates.items() if name == self._trial.taken))
         self._planes.clear()
         self._rows.clear()

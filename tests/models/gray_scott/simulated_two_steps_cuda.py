@@ -145,7 +145,7 @@ def test_a_long_run_takes_the_faster_one(monkeypatch, tmp_path, faster, earlier)
     monkeypatch.setattr(launch_choice, "MOST_LAUNCHES", 1)
     keys, steps = [], 5
 
-    def choose(candidates, key, comm, file, work):
+    def choose(candidates, key, comm, work):
         """Call both, as timing does, and take the one that the test wants."""
         keys.append(key)
         for launch in candidates.values():

@@ -206,7 +206,7 @@ def test_the_faster_passes_are_taken_and_remembered(monkeypatch, tmp_path) -> No
         return {}
 
     monkeypatch.setattr(products_cuda, "simulated", lambda: False)
-    monkeypatch.setattr(products_cuda, "choices_file", lambda: tmp_path / "choices.json")
+    monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(products_cuda.DeviceProducts, "_try", passes)
     for earlier_run in (False, True):
         tried.clear()
@@ -227,7 +227,7 @@ def test_the_faster_passes_are_taken_and_remembered(monkeypatch, tmp_path) -> No
 
 def test_a_short_run_leaves_passes_apart_where_nobody_timed_them(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(products_cuda, "simulated", lambda: False)
-    monkeypatch.setattr(products_cuda, "choices_file", lambda: tmp_path / "choices.json")
+    monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path))
     engine = make_cuda_engine(FlowParameters(0.02), shape=(8, 4, 10))
     engine.products.choose("auto", "a simulated device", timed=False)
     assert not any(engine.products.fused)

@@ -14,7 +14,6 @@ from ridgeline.fourier.device.exchange_cuda import (
     StagedExchange,
 )
 from ridgeline.fourier.device.layout import VariableBatch
-from ridgeline.fourier.fft_wisdom import choices_file
 from ridgeline.parallel.choices import Trial, choose
 from ridgeline.parallel.devices import mpi_takes_device_buffers
 from ridgeline.parallel.reduce import global_max
@@ -75,7 +74,7 @@ def make_exchange(order: ExchangeOrder, way: Way) -> tuple[DeviceExchange, Trial
     else:
         key = f"gpus {order.name} exchange {order.case} {order.batch.width}"
         ways = {name: _round_trip(order, exchange) for name, exchange in there.items()}
-        trial = choose(ways, key, order.everyone, choices_file())
+        trial = choose(ways, key, order.everyone)
     for exchange in there.values():
         exchange.free()
     return order.build(next(iter(there)) if trial is None else trial.taken), trial

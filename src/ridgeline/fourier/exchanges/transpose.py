@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,16 +36,10 @@ from ridgeline.fourier.exchanges.transpose_node import (
 from ridgeline.fourier.exchanges.transpose_plan import TransposePlan, check_layout, check_limits
 from ridgeline.fourier.exchanges.transpose_shared import InPlace
 from ridgeline.fourier.tuning import Method, TransposeTuning
-from ridgeline.parallel.choices import Trial
+from ridgeline.parallel.choices import Trial, choose
 from ridgeline.runtime.aligned import aligned_zeros
 from ridgeline.runtime.errors import DecompositionError
 
-TRIALS = (
-    3,
-    20,
-)  # bounds on timed exchanges, there and back, per method when method = "auto"; the fastest counts
-TRIAL_SECONDS = 0.1  # that they may take together beyond the least number
-CLEARLY = 0.95  # of alltoallv's time, below which another method is worth its messages
 MOST_PADDING = 1.5  # "auto" leaves out padded blocks that hold more than this of the numbers
 
 
@@ -176,7 +171,8 @@ class Transpose:
     allocate : makes the arena of n numbers of a dtype, where "shared" is out of the question then; None: host memory.
         MPI must know the memory (a device's too)
 
-    Attributes: arena: numbers, where the tables of directions say; of "shared" those of all ranks.
+    Attributes: arena: numbers, where the tables of directions say; of "shared" those of all ranks. trial: the methods
+    that "auto" timed, there and back, and the one that is taken; None where there was no choice.
 
     Raises ValueError if counts or dtype do not fit, DecompositionError for "node" with unequal nodes or for more
     numbers than the MPI library can address. So it does for "shared" on several nodes, or without room.
@@ -214,29 +210,26 @@ class Transpose:
             tile=tile,
         )
         self._n_forward, self._n_inverse, self._n_chunks = n_forward, n_inverse, tuning.n_chunks
-        method: Method = "alltoallv" if comm.size == 1 and tuning.method == "shared" else tuning.method
+        alone = comm.size == 1 and tuning.method in ("auto", "shared")
+        method: Method = "alltoallv" if alone else tuning.method
         nodes = find_nodes(comm, tuning.ranks_per_node) if method in ("auto", "node") else None
         shares = method in ("auto", "shared") and self._can_share(tuning.ranks_per_node)
-        self.measured: dict[Method, float] = {}  # seconds there and back of the slowest rank, by method
-        if method == "auto":
-            method = self._choose(nodes, shares)
-        elif method == "shared" and not shares:
+        if method == "shared" and not shares:
             raise DecompositionError(
                 f'transpose.method = "shared" needs all {comm.size} ranks of an exchange on one node with room for '
                 f'{self._base.shared_size * self._dtype.itemsize} bytes of each in /dev/shm; use "auto"'
             )
-        self._use(method, nodes)
+        self._use("alltoallv" if method == "auto" else method, nodes)
+        self.trial = self._take_fastest(nodes, shares, tuning.ranks_per_node) if method == "auto" else None
 
     def _can_share(self, ranks_per_node: int | None) -> bool:
         """Return whether all ranks may have the arena in one memory. Collective."""
         fits = can_share(self.comm, self._agreement, self._base.shared_size * self._dtype.itemsize)
         return fits and self._in_host and self.comm.size <= (ranks_per_node or self.comm.size)
 
-    def _choose(self, nodes: Nodes | None, shares: bool) -> Method:
-        """Return the fastest method that fits. Collective, the same on all ranks."""
+    def _take_fastest(self, nodes: Nodes | None, shares: bool, ranks_per_node: int | None) -> Trial:
+        """Use the fastest method that fits. Collective, the same on all ranks."""
         plan = self._base
-        if plan.size == 1:
-            return "alltoallv"
         fitting: list[Method] = ["alltoallv", "ialltoallv"]
         entries = sum(plan.row_counts) * sum(plan.column_counts)
         if self._all_agree(plan.largest_block * plan.size**2 <= MOST_PADDING * entries):
@@ -245,14 +238,15 @@ class Transpose:
             fitting.append("node")
         if shares:
             fitting.append("shared")
-        for method in fitting:
-            self._use(method, nodes)
-            warm = self._agreement.allreduce(self._measure(), MPI.MAX)
-            trials = min(TRIALS[1], max(TRIALS[0], int(TRIAL_SECONDS / warm)))
-            best = min(self._measure() for _ in range(trials))
-            self.measured[method] = self._agreement.allreduce(best, MPI.MAX)
-            self.free()
-        return fastest(self.measured)
+        key = (
+            f"transpose {sum(plan.row_counts)} x {sum(plan.column_counts)} {self._dtype} over {plan.size} ranks, "
+            f"{ranks_per_node or 'all'} on a node; {self._n_forward} and {self._n_inverse} variables, "
+            f"Q = {plan.batch}, {self._n_chunks} chunks, tiles of {plan.tile}{' on a device' * (not self._in_host)}"
+        )
+        trial = choose({name: partial(self._try, name, nodes) for name in fitting}, key, self._agreement)
+        self.free()
+        self._use(next(name for name in fitting if name == trial.taken), nodes)
+        return trial
 
     def _all_agree(self, flag: bool) -> bool:
         return bool(self._agreement.allreduce(flag, MPI.LAND))
@@ -292,15 +286,16 @@ class Transpose:
             return NodeStaged(self.comm, plan, self.arena, nodes)
         return Alltoallv(self.comm, plan, self.arena, overlap=method == "ialltoallv")
 
-    def _measure(self) -> float:
-        """Return the seconds of an exchange there and back, with writing and reading what others get. Collective.
+    def _try(self, method: Method, nodes: Nodes | None) -> Mapping[str, float]:
+        """Exchange there and back by a method, with writing and reading what others get. Collective.
 
-        Reading counts since of "shared" it is then that numbers go from one core to another. Where that is out of the
-        question, the arena may be of a device.
+        Reading counts because with "shared" it is then that numbers go from one core to another. Where that is out of
+        the question, the arena may be on a device. One method has an arena at a time.
         """
+        if method != self.method:
+            self.free()
+            self._use(method, nodes)
         real = np.empty(0, self._dtype).real.dtype
-        self.comm.Barrier()
-        begin = time.perf_counter()
         for direction, other in ((self.forward, self.inverse), (self.inverse, self.forward)):
             direction.open()
             for chunk in range(len(direction.chunks) - 1):
@@ -311,7 +306,7 @@ class Transpose:
             for chunk in range(len(other.chunks) - 1 if self._in_host else 0):
                 for first, last in other.regions(chunk):
                     self.arena[first:last].view(real).sum()
-        return time.perf_counter() - begin
+        return {}
 
     def clear(self) -> None:
         """Fill the arena with zeros, of "shared" for all ranks. Collective."""
@@ -338,12 +333,6 @@ class Transpose:
         tables = (self.plan.row_start, self.plan.column_start)
         return int(self._own.nbytes) + sum(table.nbytes for table in tables)
 
-    @property
-    def trial(self) -> Trial | None:
-        """Seconds there and back by method, and the one that is taken; None where there was no choice."""
-        seconds = {str(method): {"total": each} for method, each in self.measured.items()}
-        return Trial(self.method, seconds) if seconds else None
-
     def describe(self) -> str:
         """Return the method and this rank's messages in words."""
         if self.plan.size == 1:
@@ -357,9 +346,3 @@ class Transpose:
             each = direction.bytes_sent() / max(messages, 1) / 2**20
             words.append(f"{name} {messages} messages of {each:.3g} MiB")
         return ", ".join(words)
-
-
-def fastest(measured: Mapping[Method, float]) -> Method:
-    """Return the method of least seconds; alltoallv, the simplest, unless that is clearly faster."""
-    best = min(measured, key=measured.__getitem__)
-    return best if measured[best] < CLEARLY * measured["alltoallv"] else "alltoallv"

@@ -3,8 +3,8 @@
 What is fastest depends on caches, memory, threads and neighbours. So a run that is long enough times sweeps of 1, 2
 and 3 steps. Each has the rule's tiles and stores, twice its rows, or the other stores. Blocks, ranks and exchange are
 those of the run, with fewer planes. Results do not depend on the choice, bit for bit. It is kept for later runs in
-sweeps/choices.json of the user's cache (RIDGELINE_CACHE_DIR). The rule comes first, and another way replaces it only
-if it is clearly faster, on nodes that others leave alone (parallel/choices.py).
+the user's cache. The rule comes first, and another way replaces it only if it is clearly faster, on nodes that others
+leave alone (parallel/choices.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -38,12 +37,9 @@ from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import busiest_share, place_on_node
 from ridgeline.parallel.partition import Triple
 from ridgeline.parallel.reduce import decide
-from ridgeline.runtime.machine import cache_sizes, cpu_name, describe_machine
+from ridgeline.runtime.machine import cache_sizes
 from ridgeline.runtime.node_load import MOST_OTHERS, read_load
-from ridgeline.runtime.private_folder import private_folder
-from ridgeline.version import VERSION
 
-SECONDS = 0.3  # to be spent on timing, about, after a round that warms up
 CELLS_PER_CALL = 1 << 22  # that a thread advances by a step while a way is timed, at least: some milliseconds
 CACHES = 3  # times the last-level cache: the fields of larger blocks are timed with fewer planes
 PLANES = 16  # of a thread, at least
@@ -71,11 +67,6 @@ class SweepChoice:
     trial: Trial | None = None
 
 
-def choices_file() -> Path:
-    """Return where choices are kept; it need not exist."""
-    return private_folder("sweeps") / "choices.json"
-
-
 def choose_sweep(
     case: GrayScottCase, grid: Triple, c: Coefficients, noise: tuple[Generator, int], context: Context
 ) -> SweepChoice:
@@ -100,19 +91,11 @@ def choose_sweep(
         return others <= MOST_OTHERS
 
     try:
-        trial = choose(
-            timing.candidates,
-            timing.key,
-            comm,
-            choices_file(),
-            timing.work,
-            SECONDS,
-            quiet,
-        )
+        trial = choose(timing.candidates, timing.key, comm, timing.work, quiet)
     finally:
         timing.free()
     taken = timing.ways[trial.taken]
-    source = "as timed in an earlier run" if trial.earlier_run else "as timed now"
+    source = trial.source
     if others > MOST_OTHERS:
         source = f"by rule, since others used {others:.0%} of a node meanwhile"
     return SweepChoice(taken.steps, taken.tiling, source, trial)
@@ -140,12 +123,11 @@ class _Timing:
         usual = usual_tiling(context.comm, self._dtype, block)
         all_steps = list(dict.fromkeys([steps_per_sweep(case, grid), *possible_steps(case, grid)]))
         ranks = place_on_node(context.comm).ranks
-        ways, self._shape, machine = decide(
+        ways, self._shape = decide(
             context.comm,
             lambda: (
                 [way for steps in all_steps for way in _ways(steps, usual(steps), block[1])],
                 self._shape_of(block, ranks, len(all_steps)),
-                f"{cpu_name()}, {describe_machine().cores} cores",
             ),
         )
         self.ways = {way.words(): way for way in ways}
@@ -160,7 +142,7 @@ class _Timing:
             for name, way in self.ways.items()
         }
         self.key = (
-            f"{VERSION}; {machine}; {context.comm.size} ranks of which {ranks} on a node, {context.threads} threads; "
+            f"sweep; {context.threads} threads; "
             f"{case.grid.shape} in {grid} {case.grid.boundary} {self._dtype}; "
             f"{noise[0].name if c.noise else 'no noise'}; "
             f"steps {', '.join(f'{each:.3g}' for each in lengths.values())}"

@@ -25,12 +25,10 @@ from ridgeline.models.gray_scott.estimate import (
     possible_steps,
     steps_per_sweep,
 )
-from ridgeline.models.gray_scott.sweep_choice import SweepChoice, choices_file, mean_steps
+from ridgeline.models.gray_scott.sweep_choice import SweepChoice, mean_steps
 from ridgeline.parallel.choices import choose
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.partition import Triple
-from ridgeline.version import VERSION
 
 BYTES_PER_CALL = 4e10  # that a timed call moves on a GPU, about: some 10 ms
 MOST_LAUNCHES = 1000  # of a timed call: small grids wait for launches, not for memory
@@ -66,22 +64,16 @@ def _time_launches(case: GrayScottCase, grid: Triple, engine: CudaEngine, contex
     steps = {"1 step a launch": 1, "2 steps a launch": 2}
     candidates = {name: partial(_launch, engine, n, launches) for name, n in steps.items()}
     lengths = {name: mean_steps(case, n) for name, n in steps.items()}
+    exchange = f"in {grid} through {engine.way}; " if context.comm.size > 1 else ""
     key = (
-        f"{VERSION}; {engine.device.name}; {_ranks(grid, engine, context) if context.comm.size > 1 else ''}"
+        f"launch; {engine.device.name}; {exchange}"
         f"{case.grid.shape} {case.grid.boundary} {case.run.precision}; "
         f"{case.settled().model.random_numbers if case.model.noise else 'no noise'}; "
         f"steps {', '.join(f'{each:.3g}' for each in lengths.values())}"
     )
     of_call = {name: launches * length for name, length in lengths.items()}
-    trial = choose(candidates, key, context.comm, choices_file(), of_call)
-    source = "as timed in an earlier run" if trial.earlier_run else "as timed now"
-    return SweepChoice(steps[trial.taken], None, source, trial)
-
-
-def _ranks(grid: Triple, engine: CudaEngine, context: Context) -> str:
-    """Say what the time of an exchange depends on. Collective."""
-    on_node = place_on_node(context.comm).ranks
-    return f"{context.comm.size} ranks of which {on_node} on a node, in {grid} through {engine.way}; "
+    trial = choose(candidates, key, context.comm, of_call)
+    return SweepChoice(steps[trial.taken], None, trial.source, trial)
 
 
 def _launch(engine: CudaEngine, steps: int, launches: int) -> Mapping[str, float]:

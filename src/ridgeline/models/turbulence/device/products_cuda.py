@@ -20,16 +20,14 @@ from ridgeline.fourier.device.in_z_cuda import Table
 from ridgeline.fourier.device.kernels_cuda import add_turned_sum
 from ridgeline.fourier.device.layout import VariableBatch
 from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
-from ridgeline.fourier.fft_wisdom import choices_file
 from ridgeline.models.turbulence.device.fused_rows_cuda import make_row_products, product_factors
 from ridgeline.models.turbulence.device.fusion import Fused, Passes, check_passes, possible, product_shape
 from ridgeline.models.turbulence.device.kernels_cuda import PRODUCT_BLOCKS, PRODUCT_THREADS, make_multiply
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
-from ridgeline.parallel.choices import choose, remembered_trial
+from ridgeline.parallel.choices import choose, recall
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.parallel.reduce import decide, global_max
+from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.devices import simulated
-from ridgeline.version import VERSION
 
 _SUBSTEPS = 2  # of a timed call
 
@@ -98,15 +96,15 @@ class DeviceProducts:
         if passes != "auto" or simulated() or not any(fused):
             return
         ways = {"apart": Fused(False, False), "fused": fused}
-        grid, file = slabs.grid, choices_file()
+        grid = slabs.grid
         key = (
-            f"{VERSION}; {device}; passes of turbulence {grid.shape} {grid.dealias} {self._real}; "
+            f"{device}; passes of turbulence {grid.shape} {grid.dealias} {self._real}; "
             f"{grid.process_grid}, {len(self._gradients)} scalars, Q = {max(batch.width for batch in self._inward)}"
         )
-        if not timed and decide(slabs.comm, lambda: remembered_trial(file, key)) is None:
+        if not timed and recall(key, slabs.comm) is None:
             return
         candidates = {name: partial(self._try, way) for name, way in ways.items()}
-        trial = choose(candidates, key, slabs.comm, file)
+        trial = choose(candidates, key, slabs.comm)
         slabs.trials["passes on GPUs"] = trial
         self.take(ways[trial.taken])
 
