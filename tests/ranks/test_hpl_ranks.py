@@ -48,6 +48,14 @@ def test_broadcasts_give_the_same_bits(comm, broadcast):
         assert runs[0].passed
 
 
+def test_the_fastest_broadcast_is_taken_by_all_and_kept(comm, monkeypatch, tmp_path):
+    monkeypatch.setenv("RIDGELINE_CACHE_DIR", comm.bcast(str(tmp_path)))
+    first, second = (solve_system(comm, HplSettings(75, 8, 1, comm.size)) for _ in range(2))
+    assert comm.allgather(first.broadcast) == comm.size * [first.broadcast]
+    assert list(first.broadcast_seconds) == (list(BROADCASTS) if comm.size > 2 else [])
+    assert (second.broadcast, second.broadcast_seconds) == (first.broadcast, first.broadcast_seconds)
+
+
 def test_threads_share_the_update(comm):
     for p, q in grids(comm):
         runs = [solve_system(comm, HplSettings(500, 24, p, q, threads=2, ndiv=3)) for _ in range(2)]

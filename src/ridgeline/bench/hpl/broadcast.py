@@ -11,17 +11,16 @@ Source: Petitet et al., "HPL", overview, "Panel broadcast".
 
 from __future__ import annotations
 
-from time import perf_counter
+from functools import partial
 
 import numpy as np
 from mpi4py import MPI
 
 from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.record import BROADCASTS, Broadcast, HplSettings
-from ridgeline.parallel.reduce import global_max
+from ridgeline.parallel.choices import choose
 
 _TAG = 8  # of the first part
-_TRIALS = 3  # of each broadcast
 
 
 def parts_of(algorithm: Broadcast, size: int) -> int:
@@ -108,19 +107,24 @@ class PanelBroadcast:
         )
 
 
-def try_broadcasts(comm: MPI.Comm, row_comm: MPI.Comm, settings: HplSettings) -> dict[str, float]:
-    """Return the best seconds of each broadcast of the first panel: the slowest process of all rows. Collective."""
-    if row_comm.size < 3:
-        return {}  # they are all the same
+def choose_broadcast(
+    comm: MPI.Comm, row_comm: MPI.Comm, settings: HplSettings
+) -> tuple[Broadcast, dict[str, float]]:
+    """Return the broadcast that is set, or the fastest, and the seconds of those that were tried. Collective.
+
+    Those are of the first panel, in all process rows at the same time.
+    """
+    if settings.broadcast is not None or row_comm.size < 3:  # between two processes they are all the same
+        return settings.broadcast or BROADCASTS[0], {}
     message = np.zeros((-(-settings.n // settings.p) + settings.nb + 1) * min(settings.nb, settings.n))
-    found: dict[str, float] = {}
-    for algorithm in BROADCASTS:
-        broadcast, best = PanelBroadcast(row_comm, algorithm), np.inf
-        for _ in range(_TRIALS):
-            comm.Barrier()
-            start = perf_counter()
-            broadcast.start(0, message)
-            broadcast.finish()
-            best = min(best, float(global_max(comm, perf_counter() - start)))
-        found[algorithm] = best
-    return found
+
+    def send(broadcast: PanelBroadcast) -> dict[str, float]:
+        broadcast.start(0, message)
+        broadcast.finish()
+        return {}
+
+    candidates = {str(name): partial(send, PanelBroadcast(row_comm, name)) for name in BROADCASTS}
+    key = f"broadcast of {message.nbytes} B in {settings.p} x {settings.q} processes by {settings.order}"
+    trial = choose(candidates, key, comm)
+    taken = next(name for name in BROADCASTS if name == trial.taken)
+    return taken, {name: parts["total"] for name, parts in trial.seconds.items()}

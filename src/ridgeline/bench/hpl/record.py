@@ -134,8 +134,8 @@ class HplRun:
 
     seconds: factorisation and solution, of the slowest rank; norms: of the official test; broadcast: that was used;
     phases: seconds by part, the largest of all ranks; samples: performance over progress, at most some hundred;
-    broadcast_seconds: what each algorithm took when tried, empty if none was; solution: the part of x that belongs
-    to this process's columns, float64, the one field that ranks have differently.
+    broadcast_seconds: what each algorithm took when tried, now or in an earlier run, empty if none was;
+    solution: the part of x of this process's columns, float64, the one field that ranks have differently.
     """
 
     settings: HplSettings

@@ -11,13 +11,12 @@ from mpi4py import MPI
 
 from ridgeline.bench.hpl import matrix, panel, residual, update
 from ridgeline.bench.hpl.block_cyclic import BlockCyclic, ProcessGrid, check_grid, make_grid
-from ridgeline.bench.hpl.broadcast import try_broadcasts
+from ridgeline.bench.hpl.broadcast import choose_broadcast
 from ridgeline.bench.hpl.factor import PivotedLU, factor
 from ridgeline.bench.hpl.host import HostPanel, HostTriangles, PivotedHost, allocate_reals
 from ridgeline.bench.hpl.matrix import Fill, random_matrix
 from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.record import (
-    BROADCASTS,
     Broadcast,
     HplRun,
     HplSample,
@@ -115,9 +114,7 @@ def solve_system(
     check_grid(comm.size, settings.p, settings.q)
     in_turn_per_node(comm, lambda: compile_kernels(kernels()))
     with make_grid(comm, settings) as grid, TileTeam(settings.threads) as team:
-        tried = try_broadcasts(comm, grid.row_comm, settings) if settings.broadcast is None else {}
-        fastest: Broadcast = min(BROADCASTS, key=lambda one: tried.get(one, np.inf))
-        broadcast = settings.broadcast or fastest
+        broadcast, tried = choose_broadcast(comm, grid.row_comm, settings)
         system: HplSystem
         if settings.device == "cpu":
             system = HostSystem(settings, grid, broadcast, team, fill(grid.place, settings.seed))
