@@ -191,7 +191,7 @@ class TransposeSection(Checked):
         "auto",
         'How ranks exchange: "alltoall" (equal blocks), "alltoallv" (exact blocks), "ialltoallv" (overlapped '
         'with computing), "node" (within nodes first), "shared" (memory that all ranks share, on one node); "auto" '
-        "measures them before the first step.",
+        "takes the fastest, measured before the first step or in an earlier run.",
         needs={"run.device": "cpu"},
     )
 

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from numba import cuda
+
 from ridgeline.fourier.device.exchange_cuda import (
     DeviceExchange,
     DirectExchange,
@@ -72,7 +74,8 @@ def make_exchange(order: ExchangeOrder, way: Way) -> tuple[DeviceExchange, Trial
     if len(there) == 1:
         trial = None
     else:
-        key = f"gpus {order.name} exchange {order.case} {order.batch.width}"
+        device = getattr(cuda.get_current_device(), "name", "simulated GPU")
+        key = f"{order.name} exchange between {device}; {order.case} {order.batch.width}"
         ways = {name: _round_trip(order, exchange) for name, exchange in there.items()}
         trial = choose(ways, key, order.everyone)
     for exchange in there.values():
