@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from ridgeline.study.asked import read_asked
 from ridgeline.study.folder import StudyFolder, StudyJob
@@ -71,7 +73,7 @@ def points_of(job: StudyJob) -> float:
 
 
 class Runner:
-    """Runs jobs by writing their reports. seconds: of a step; names: of the jobs that were run, in order.
+    """Stands in for the processes of jobs. seconds: of a step; names: of the jobs that were run, in order.
 
     wrong: by name of a job, what it does in place of its report: an exit code, text in the report's place, or an
     exception to raise.
@@ -81,8 +83,18 @@ class Runner:
         self.seconds, self.wrong = seconds, dict(wrong or {})
         self.names: list[str] = []
 
-    def __call__(self, job: StudyJob) -> int:
-        """Run a job."""
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function that runs jobs, with this in place of their processes."""
+
+        def start(batch: Sequence[StudyJob], folder: Path, number: int | None) -> SimpleNamespace:
+            codes = [self.end(job) for job in batch]
+            return SimpleNamespace(poll=lambda: max(codes))
+
+        with patch.multiple("ridgeline.study.jobs", start_batch=start, POLL=0.0):
+            return function(*arguments)
+
+    def end(self, job: StudyJob) -> int:
+        """Do what a job does, and return its exit code."""
         self.names.append(job.name)
         wrong = self.wrong.get(job.name)
         log, report = job.folder / "log.txt", job.folder / "report.json"

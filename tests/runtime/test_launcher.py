@@ -15,6 +15,7 @@ from ridgeline.runtime.launcher import (
     detect_launch,
     launch_ranks,
     ranks_that_died,
+    start_program,
 )
 from ridgeline.runtime.mpiexec import mpiexec_environment
 
@@ -214,3 +215,15 @@ PROCESSES = [("n1", 50), ("n1", 51), ("n2", 50), ("n2", 77)]
 )
 def test_killed_ranks_are_read_from_the_words_of_launchers(text, ranks):
     assert ranks_that_died(text, PROCESSES) == ranks
+
+
+def test_a_program_in_the_background_leaves_its_output_in_a_log(tmp_path):
+    with (tmp_path / "log.txt").open("wb") as log:
+        process = start_program(["--version"], tmp_path, log)
+    assert process.wait(60) == 0
+    assert "ridgeline" in (tmp_path / "log.txt").read_text()
+    with (
+        (tmp_path / "log.txt").open("wb") as log,
+        pytest.raises(LauncherError, match="cannot start a job in"),
+    ):
+        start_program([], tmp_path / "missing", log)

@@ -14,8 +14,8 @@ from ridgeline.study.command import collect_study, compare_studies, run_study
 from ridgeline.study.compare import compare
 from ridgeline.study.figures import Over
 from ridgeline.study.folder import StudyFolder
+from ridgeline.study.jobs import run_jobs
 from ridgeline.study.rows import rows_of_job
-from ridgeline.study.run import run_jobs
 from study_tools import CASE, TURBULENCE, Runner, case_file, prepared
 
 WEAK = {"weak": True, "ranks": (1, 2, 4), "repeat": 2}
@@ -31,14 +31,14 @@ def studied(tmp_path, given=WEAK, runner=None):
     """Run a study by a stand-in, with its files; return its folder, its exit code and what was told."""
     told = []
     folder = tmp_path / "study"
-    code = run_study(case_file(tmp_path), given, str(folder), told.append, runner or Runner(seconds))
+    code = (runner or Runner(seconds)).run(run_study, case_file(tmp_path), given, str(folder), told.append)
     return folder, code, told
 
 
 def run(tmp_path, given=WEAK, text=CASE, runner=None, name="study"):
     """Run the jobs of a study by a stand-in, draw nothing, and return its folder."""
     study, plan, jobs = prepared(tmp_path, given, text, name)
-    run_jobs(plan, jobs, print, runner or Runner(seconds))
+    (runner or Runner(seconds)).run(run_jobs, plan, jobs, study.path, print)
     return study.path
 
 

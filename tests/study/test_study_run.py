@@ -16,8 +16,8 @@ from ridgeline.runtime.errors import ConfigError, LauncherError, OutputError
 from ridgeline.study.asked import read_asked
 from ridgeline.study.command import run_study
 from ridgeline.study.folder import StudyFolder, look
+from ridgeline.study.jobs import run_jobs
 from ridgeline.study.plan import make_plan
-from ridgeline.study.run import run_jobs
 from study_tools import CASE, Runner, case_file, prepared
 
 WEAK = {"weak": True, "ranks": (1, 2), "repeat": 2}
@@ -28,7 +28,7 @@ def run(tmp_path, runner, given=WEAK):
     """Run a study; return its folder and what was told."""
     study, plan, jobs = prepared(tmp_path, given)
     told = []
-    run_jobs(plan, jobs, told.append, runner)
+    runner.run(run_jobs, plan, jobs, study.path, told.append)
     return study, told
 
 
@@ -76,17 +76,17 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from study_tools import Runner, prepared
-from ridgeline.study.run import run_jobs
+from ridgeline.study.jobs import run_jobs
 
 class Killed(Runner):
-    def __call__(self, job):
+    def end(self, job):
         if len(self.names) == 2:
             (job.folder / "report.json").write_text('{{"model": "gray_')
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().__call__(job)
+        return super().end(job)
 
-_, plan, jobs = prepared(Path({folder!r}), {given!r})
-run_jobs(plan, jobs, print, Killed())
+study, plan, jobs = prepared(Path({folder!r}), {given!r})
+Killed().run(run_jobs, plan, jobs, study.path, print)
 """
 
 
@@ -228,7 +228,7 @@ def test_a_study_goes_on_from_its_folder_elsewhere(tmp_path, monkeypatch):
     folder, asked = StudyFolder.prepare(moved, asked)
     plan = make_plan(asked)
     runner = Runner()
-    run_jobs(plan, folder.jobs(plan, asked.directory), print, runner)
+    runner.run(run_jobs, plan, folder.jobs(plan, asked.directory), folder.path, print)
     assert runner.names == []
 
 
@@ -247,7 +247,7 @@ def test_a_study_that_runs_is_not_run_twice(tmp_path, monkeypatch):
         locks.PathLock.inside(study.path, "the study"),
         pytest.raises(OutputError, match=r"the study .* is in use by another run in this process"),
     ):
-        run_study(str(study.path), {}, None, print, Runner())
+        run_study(str(study.path), {}, None, print)
     assert not (study.path / ".lock").exists()
 
 

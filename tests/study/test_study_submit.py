@@ -12,8 +12,8 @@ import pytest
 import ridgeline.study.submit as submit_module
 from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.study.folder import look
+from ridgeline.study.jobs import run_jobs
 from ridgeline.study.options import SubmitOptions
-from ridgeline.study.run import run_jobs
 from ridgeline.study.submit import command_script, make_batches, submit, write_scripts
 from study_tools import Runner, prepared
 
@@ -148,11 +148,11 @@ def test_an_array_of_one(tmp_path, stand_ins):
 
 
 def test_only_missing_jobs_are_in_the_scripts(tmp_path, stand_ins):
-    _, plan, jobs = prepared(tmp_path, STRONG)
-    run_jobs(plan, jobs, print, Runner(wrong={"n4/1": 3}))
+    study, plan, jobs = prepared(tmp_path, STRONG)
+    Runner(wrong={"n4/1": 3}).run(run_jobs, plan, jobs, study.path, print)
     _, _, (script,) = scripts_of(tmp_path, "slurm")
     assert "--array=0-0" in directives(script, "SBATCH")
-    run_jobs(plan, jobs, print, Runner())
+    Runner().run(run_jobs, plan, jobs, study.path, print)
     assert scripts_of(tmp_path, "slurm")[2] == []
 
 

@@ -1,15 +1,15 @@
 """Sweeps: axes written as ranges, cases shared out among processes, what is done when one dies."""
 
-import contextlib
 import json
 
 import pytest
 
 from ridgeline.runtime import locks
 from ridgeline.runtime.errors import ConfigError, OutputError
-from ridgeline.study import pool
+from ridgeline.study import jobs as jobs_module
 from ridgeline.study.asked import FILE, read_asked
 from ridgeline.study.folder import look
+from ridgeline.study.jobs import run_jobs
 from ridgeline.study.plan import make_plan
 from ridgeline.study.sweep import run_sweep, to_result, values_between
 from ridgeline.study.sweep_options import SweepOptions
@@ -102,13 +102,12 @@ def processes(monkeypatch):
     """Return the names of the jobs that each process was started for; each does one job and dies of a signal."""
     started = []
 
-    @contextlib.contextmanager
-    def start(jobs, folder, number):
-        started.append([job.point.name for job in jobs])
-        yield Process(jobs, 1, -9)
+    def start(batch, folder, number):
+        started.append([job.point.name for job in batch])
+        return Process(batch, 1, -9)
 
-    monkeypatch.setattr(pool, "_process", start)
-    monkeypatch.setattr(pool, "POLL", 0.0)
+    monkeypatch.setattr(jobs_module, "start_batch", start)
+    monkeypatch.setattr(jobs_module, "POLL", 0.0)
     return started
 
 
@@ -116,7 +115,7 @@ def test_a_process_that_dies_costs_one_case(tmp_path, processes):
     study, plan, jobs = prepared(tmp_path, {"vary": (values_between("run.seed=1:7:7"),), "repeat": 1})
     jobs = sorted(jobs, key=lambda job: job.point.name)
     said = []
-    found = pool.run_in_processes(plan, jobs, 2, study.path, said.append)
+    found = run_jobs(plan, jobs, study.path, said.append, 2)
     assert [one.state for one in found] == ["done", "done", "failed", "failed", "done", "done", "failed"]
     assert "its process ended with exit code -9; see processes/0.log" in found[2].why
     assert [[name[-1] for name in names] for names in processes] == [
@@ -132,7 +131,7 @@ def test_a_process_that_dies_costs_one_case(tmp_path, processes):
     assert [row["state"] for row in table.rows].count("failed") == 3
     assert len(table.notes) == 3
     processes.clear()
-    pool.run_in_processes(plan, jobs, 9, study.path, said.append)
+    run_jobs(plan, jobs, study.path, said.append, 9)
     assert processes == [["n1_seed-3"], ["n1_seed-4"], ["n1_seed-7"]]
 
 

@@ -40,7 +40,7 @@ def run_list(path: str, ranks: Ranks = None) -> None:
     """Run the cases of a list that a sweep has written."""
     hold_stop_signals()
     from ridgeline.parallel.job import start_ranks
-    from ridgeline.simulation.many import run_list
+    from ridgeline.simulation.start import run_list
 
     code = start_ranks(ranks)
     if code is not None:

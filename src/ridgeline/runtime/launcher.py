@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from ridgeline.runtime.environment import check_limits
+from ridgeline.runtime.environment import check_limits, child_environment
 from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.mpiexec import find_mpiexec, kind_of_library, mpiexec_environment
 from ridgeline.runtime.process_watch import ProcessWatch, process_space
@@ -102,6 +103,37 @@ def die_with_parent() -> None:
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def start_program(arguments: Sequence[str], directory: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start `ridgeline ARGUMENTS` in the background, in a process that dies with this one.
+
+    Parameters
+    ----------
+    arguments
+        Of the command line. `-n` among them makes the new process start ranks (`launch_ranks`).
+    directory
+        Where the process starts.
+    output
+        File that gets what the process prints, on both of its outputs. It may be closed afterwards.
+
+    Raises
+    ------
+    LauncherError
+        If the process cannot be started there.
+    """
+    try:
+        return subprocess.Popen(
+            [*this_program(), *arguments],
+            cwd=directory,
+            env=child_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            preexec_fn=die_with_parent,
+        )
+    except OSError as error:
+        raise LauncherError(f"cannot start a job in {directory}: {error.strerror}") from None
 
 
 def end_with_launcher() -> None:

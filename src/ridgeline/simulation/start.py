@@ -6,9 +6,14 @@ import json
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.config.load import load_case
+from ridgeline.models import case_class, create
 from ridgeline.parallel.job import job
+from ridgeline.runtime.errors import RidgelineError
+from ridgeline.runtime.files import replace_file
 from ridgeline.runtime.messages import configure_logging
 from ridgeline.runtime.signals import SignalCatcher
 from ridgeline.runtime.units import counted
@@ -29,7 +34,6 @@ def run_on_this_rank(
     case = loaded.case
     started = time.monotonic() if started is None else started
     with SignalCatcher() as caught, job(case.run.threads, debug) as comm:
-        from ridgeline.models import create
         from ridgeline.runtime.console import plain_console
         from ridgeline.runtime.context import Context
         from ridgeline.simulation.job import RunCaller, run_case
@@ -47,6 +51,42 @@ def run_on_this_rank(
         options = replace(asked, resume=asked.resume or str(loaded.resume or "never"))
         caller = RunCaller(started=started, caught=caught, show=_print_header, show_end=show_end)
         return run_case(case, create(case.run.model), context, options, caller)
+
+
+def run_list(path: str) -> None:
+    """Run the cases of a list one after the other, as `ridgeline sweep` needs it: kernels are loaded once.
+
+    Collective over the world. A case that fails leaves its error in a file, and the others are run. A signal ends the
+    running case with a checkpoint, and the list with it.
+
+    Parameters
+    ----------
+    path
+        Of a JSON list of {"case": settings file, "settings": values of --set, "report": path of the report, "error":
+        path of the file that says why the case failed}. All cases have as many threads as the first.
+    """
+    entries: list[dict[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8"))
+    first = load_case(entries[0]["case"], case_class, entries[0]["settings"]).case
+    with SignalCatcher() as caught, job(first.run.threads) as comm:
+        from ridgeline.runtime.context import Context
+        from ridgeline.simulation.job import RunCaller, run_case
+        from ridgeline.simulation.options import RunOptions
+
+        configure_logging(comm.rank, comm.size, False)
+        for entry in entries:
+            try:
+                case = load_case(entry["case"], case_class, entry["settings"]).case
+                caller = RunCaller(progress=False, started=time.monotonic(), caught=caught)
+                context = Context(comm, case.run.device, case.run.threads)
+                options = RunOptions(json=entry["report"])
+                report = run_case(case, create(case.run.model), context, options, caller)
+            except RidgelineError as problem:  # all ranks raise together
+                if comm.rank == 0:
+                    text = f"exit code {problem.exit_code}\nerror: {problem}\n"
+                    replace_file(Path(entry["error"]), text.encode())
+            else:
+                if report["run"]["ended"].startswith("SIG"):
+                    return
 
 
 def _print_header(facts: dict[str, Any]) -> None:
@@ -76,7 +116,6 @@ def compile_case(loaded: LoadedCase) -> float:
     case = loaded.case
     with job(case.run.threads) as comm:
         from ridgeline.jit.kernel_cache import kernel_folder
-        from ridgeline.models import create
         from ridgeline.parallel.communicator import in_turn_per_node
         from ridgeline.runtime.context import Context
         from ridgeline.simulation.limits import measure_limits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,11 @@ from ridgeline.study.asked import FILE, read_asked
 from ridgeline.study.collect import Collected, collect
 from ridgeline.study.compare import compare, joined, names_of
 from ridgeline.study.folder import StudyFolder
+from ridgeline.study.jobs import Tell, run_jobs
 from ridgeline.study.options import SubmitOptions
 from ridgeline.study.plan import make_plan, show_plan
-from ridgeline.study.run import Runner, run_jobs
 from ridgeline.study.submit import SUBMITTERS, submit, write_scripts
 
-Tell = Callable[[str], None]
 FAILED = 1  # exit code of a study with jobs that failed
 PREFIX = "study_"  # of folders that nobody named
 STEM = "compare"
@@ -36,12 +35,12 @@ def run_study(
     given: Mapping[str, Any],
     output: str | None,
     tell: Tell,
-    runner: Runner | None = None,
 ) -> int:
     """Plan a study and run what is missing of it, or write scripts; return the exit code.
 
-    given: flags by the names of `StudyOptions` and `SubmitOptions`. output: the study's folder. runner: what runs a
-    job (default: the command line in a process). Raises RidgelineError before anything starts.
+    given: flags by the names of `StudyOptions` and `SubmitOptions`. output: the study's folder.
+
+    Raises RidgelineError before anything starts.
     """
     of_submit = {option.name for option in options_of(SubmitOptions)}
     submission = SubmitOptions(**{name: value for name, value in given.items() if name in of_submit})
@@ -57,7 +56,7 @@ def run_study(
         folder.keep_asked(asked)
         show(show_plan(plan))
         if here:
-            run_jobs(plan, jobs, tell, runner)
+            run_jobs(plan, jobs, folder.path, tell)
             return collect_study(str(folder.path), tell)
         scripts = write_scripts(plan, jobs, submission, folder.path)
         for line in hand_over(scripts, submission, folder.path):

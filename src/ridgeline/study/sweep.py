@@ -27,12 +27,12 @@ from ridgeline.runtime.rank_limits import check_ranks
 from ridgeline.runtime.threads import cores_available
 from ridgeline.runtime.units import counted
 from ridgeline.study.asked import read_asked
-from ridgeline.study.command import FAILED, Tell, refuse_ranks, show
+from ridgeline.study.command import FAILED, refuse_ranks, show
 from ridgeline.study.contact_sheet import save_contact_sheet
 from ridgeline.study.folder import Found, StudyFolder, StudyJob
+from ridgeline.study.jobs import Tell, run_jobs
 from ridgeline.study.page import table, write_files
 from ridgeline.study.plan import LINK, MOST_POINTS, Plan, make_plan
-from ridgeline.study.pool import run_in_processes
 from ridgeline.study.sweep_options import SweepOptions
 
 PREFIX, STEM, SHEET = "sweep_", "sweep", "sweep.png"
@@ -103,7 +103,7 @@ def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) 
             f"{len(jobs)} cases of {plan.subject.name}, {at_once} at a time, each on "
             f"{counted(options.ranks, 'rank')} x {counted(plan.points[0].threads, 'thread')}"
         )
-        found = run_in_processes(plan, jobs, at_once, folder.path, tell)
+        found = run_jobs(plan, jobs, folder.path, tell, at_once)
         _collect(plan, jobs, found, folder.path, options, tell)
     return FAILED if any(one.state != "done" for one in found) else 0
 
