@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from ridgeline.study.asked import read_asked
-from ridgeline.study.folder import StudyFolder, StudyJob
+from ridgeline.study.folder import StudyFolder, StudyJob, open_study
 from ridgeline.study.plan import Plan, make_plan
+from ridgeline.study.request import read_request
 
 CASE = """\
 [run]
@@ -118,16 +119,13 @@ def case_file(folder: Path, text: str = CASE) -> str:
 
 def planned(folder: Path, given: Mapping[str, Any], text: str = CASE) -> Plan:
     """Return the plan of a study of a case."""
-    return make_plan(read_asked(case_file(folder, text), given))
+    return make_plan(read_request(case_file(folder, text), given))
 
 
 def prepared(
     folder: Path, given: Mapping[str, Any], text: str = CASE, name: str = "study"
 ) -> tuple[StudyFolder, Plan, list[StudyJob]]:
     """Return a study's folder, its plan and its jobs."""
-    asked = read_asked(case_file(folder, text), given)
-    study, asked = StudyFolder.prepare(folder / name, asked)
-    plan = make_plan(asked)
-    jobs = study.jobs(plan, folder)
-    study.keep_asked(asked)
-    return study, plan, jobs
+    request = replace(read_request(case_file(folder, text), given), directory=folder)
+    with open_study(folder / name, request, "study") as opened:
+        return opened

@@ -36,7 +36,7 @@ from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.locks import PathLock
 from ridgeline.simulation import remembered
-from ridgeline.study.folder import look
+from ridgeline.study.folder import read_status
 from settings_fuzz import within
 
 KINDS = (
@@ -169,7 +169,7 @@ NAMED: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = {
         lambda file: read_places(file, "file"),
     ),
     "machine.toml": (write_machine, read_machine_file),
-    "report.json": (write_job, lambda file: look(file.parent)),
+    "report.json": (write_job, lambda file: read_status(file.parent)),
 }  # fmt: skip
 KEPT: dict[str, tuple[Callable[[Path], object], Callable[[Path], object], str]] = {
     "kernel": (use_kernel, use_kernel, "kernels/*.kernel"),

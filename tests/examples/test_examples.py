@@ -19,8 +19,8 @@ from ridgeline.io.series import read_series
 from ridgeline.io.viewer_schemas import BYTES_OF_VERTEX
 from ridgeline.models import case_class
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of
-from ridgeline.study.asked import read_asked
 from ridgeline.study.plan import make_plan
+from ridgeline.study.request import read_request
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STUDIES = sorted(EXAMPLES.glob("studies/*.toml"))
@@ -66,7 +66,7 @@ def test_studies_can_be_planned_on_two_cores() -> None:
     readme = (EXAMPLES / "studies" / "README.md").read_text()
     for path in STUDIES:
         header = header_of(path, "Cost", "Run")
-        plan = make_plan(read_asked(str(path), {}))
+        plan = make_plan(read_request(str(path), {}))
         assert f"ridgeline study run examples/studies/{path.name}" in header, path
         assert f"{len(plan.points)} points" in header, path
         assert max(point.cores for point in plan.points) == plan.points[-1].ranks <= 2, path

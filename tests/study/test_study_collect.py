@@ -298,13 +298,13 @@ def bench_report(rows, **more):
     ],
 )
 def test_reports_of_benchmarks(name, report, labels, expected):
-    from ridgeline.study.folder import Found
+    from ridgeline.study.folder import JobStatus
 
     record = {"subject": name, "point": "n4", "ranks": 4, "threads": 1, "axes": {"nx": 16}}
     record |= {"size": "", "logarithmic": False}
     for crowded in (True, False):  # whatever cores one rank alone is bound to
         whole = report | {"machine": {"cores": 1}, "oversubscribed": crowded}
-        (row,) = rows_of_job(Found("n4/1", "done", "", record, whole))
+        (row,) = rows_of_job(JobStatus("n4/1", "done", "", record, whole))
         assert row["labels"] == labels
         assert row | expected == row
         assert row["crowded"] is crowded
@@ -312,11 +312,11 @@ def test_reports_of_benchmarks(name, report, labels, expected):
 
 
 def test_a_benchmark_that_no_longer_scales():
-    from ridgeline.study.folder import Found
+    from ridgeline.study.folder import JobStatus
 
     record = {"subject": "latency", "ranks": 1, "threads": 1, "axes": {}, "size": "", "logarithmic": False}
     with pytest.raises(ConfigError, match="latency declares no size law in this version"):
-        list(rows_of_job(Found("n1/1", "done", "", record, bench_report([]))))
+        list(rows_of_job(JobStatus("n1/1", "done", "", record, bench_report([]))))
 
 
 def test_two_studies_in_one_figure(tmp_path):

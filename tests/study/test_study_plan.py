@@ -8,8 +8,8 @@ from rich.console import Console
 from ridgeline.models import memory
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 from ridgeline.study import plan as plan_module
-from ridgeline.study.asked import read_asked
 from ridgeline.study.plan import make_plan, parse_values, show_plan
+from ridgeline.study.request import read_request
 from study_tools import TURBULENCE, planned
 
 
@@ -18,7 +18,7 @@ def sizes(plan):
 
 
 def bench(name, **given):
-    return make_plan(read_asked(None, {"bench": name, **given}))
+    return make_plan(read_request(None, {"bench": name, **given}))
 
 
 def options_of(point):
@@ -93,7 +93,7 @@ def test_values_of_axes():
     assert parse_values("[4, 4],[8, 8]") == [[4, 4], [8, 8]]
     assert parse_values("float32,float64") == ["float32", "float64"]
     assert parse_values('"a b", true') == ["a b", True]
-    with pytest.raises(ConfigError, match="is no list of values"):
+    with pytest.raises(ConfigError, match="is not a list of values"):
         parse_values("[4, 4],[8")
 
 

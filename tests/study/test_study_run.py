@@ -13,11 +13,10 @@ import pytest
 from ridgeline.models import memory
 from ridgeline.runtime import locks
 from ridgeline.runtime.errors import ConfigError, LauncherError, OutputError
-from ridgeline.study.asked import read_asked
 from ridgeline.study.command import run_study
-from ridgeline.study.folder import StudyFolder, look
+from ridgeline.study.folder import StudyFolder, open_study, read_status
 from ridgeline.study.jobs import run_jobs
-from ridgeline.study.plan import make_plan
+from ridgeline.study.request import read_request
 from study_tools import CASE, Runner, case_file, prepared
 
 WEAK = {"weak": True, "ranks": (1, 2), "repeat": 2}
@@ -33,7 +32,7 @@ def run(tmp_path, runner, given=WEAK):
 
 
 def states(study):
-    return {found.name: found.state for found in study.look()}
+    return {found.name: found.state for found in study.statuses()}
 
 
 def test_every_job_is_run_once_in_the_random_order(tmp_path):
@@ -109,7 +108,7 @@ def test_a_failed_job_keeps_its_error_and_the_others_go_on(tmp_path):
     runner = Runner(wrong={"n2/1": 6})
     study, told = run(tmp_path, runner)
     assert states(study) == dict.fromkeys(NAMES, "done") | {"n2/1": "failed"}
-    (failed,) = (found for found in study.look() if found.state == "failed")
+    (failed,) = (found for found in study.statuses() if found.state == "failed")
     assert failed.why == "exit code 6 error: the disk is full; free some space"
     assert "n2/1 failed: exit code 6 error: the disk is full; free some space" in told
     again = Runner()
@@ -134,7 +133,7 @@ def test_a_failed_job_keeps_its_error_and_the_others_go_on(tmp_path):
 )
 def test_a_job_that_ends_well_without_a_report_has_failed(tmp_path, text, state, why):
     study, _ = run(tmp_path, Runner(wrong={"n1/1": text}))
-    (found,) = (found for found in study.look() if found.name == "n1/1")
+    (found,) = (found for found in study.statuses() if found.name == "n1/1")
     assert found.state == state
     assert why in found.why
 
@@ -145,7 +144,7 @@ def test_a_run_that_was_stopped_is_not_done(tmp_path):
     report = json.loads(path.read_text())
     report["run"] |= {"last_step": 4, "ended": "signal"}
     path.write_text(json.dumps(report))
-    found = look(path.parent)
+    found = read_status(path.parent)
     assert (found.state, found.why) == ("missing", "ended at step 4 of 10 (signal)")
     runner = Runner()
     run(tmp_path, runner)
@@ -159,7 +158,7 @@ def test_damaged_and_missing_files_are_named(tmp_path):
     (points / "n1" / "2" / "report.json").unlink()
     (points / "n2" / "1" / "job.json").write_text("{")
     (points / "n2" / "2" / "error.txt").write_text("exit code 9\nerror: wrong\n")
-    found = {one.name: (one.state, one.why.split(":")[0]) for one in study.look()}
+    found = {one.name: (one.state, one.why.split(":")[0]) for one in study.statuses()}
     assert found == {
         "n1/1": ("damaged", "report.json"),
         "n1/2": ("missing", "has no report yet"),
@@ -204,17 +203,19 @@ def test_a_folder_is_never_made_to_mean_another_study(tmp_path, given, words):
 
 def test_a_folder_of_another_case_and_one_of_something_else(tmp_path):
     run(tmp_path, Runner())
-    asked = read_asked(case_file(tmp_path, CASE.replace("16, 16", "20, 20")), WEAK)
-    with pytest.raises(OutputError, match="holds a study of another case"):
-        StudyFolder.prepare(tmp_path / "study", asked)
-    with pytest.raises(OutputError, match="holds something else than a study"):
-        StudyFolder.prepare(tmp_path, asked)
+    request = read_request(case_file(tmp_path, CASE.replace("16, 16", "20, 20")), WEAK)
+
+    def refused(path, words):
+        with pytest.raises(OutputError, match=words), open_study(path, request, "study"):
+            pass
+
+    refused(tmp_path / "study", "holds a study of another case")
+    refused(tmp_path, "holds something other than a study")
     with pytest.raises(OutputError, match="is no folder of a study"):
         StudyFolder.open(tmp_path)
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(OutputError, match="cannot write a study"):
-        StudyFolder.prepare(file, asked)
+    refused(file, "cannot write a study")
 
 
 def test_a_study_goes_on_from_its_folder_elsewhere(tmp_path, monkeypatch):
@@ -222,13 +223,12 @@ def test_a_study_goes_on_from_its_folder_elsewhere(tmp_path, monkeypatch):
     study, _ = run(tmp_path, Runner())
     moved = tmp_path / "moved"
     os.rename(study.path, moved)
-    asked = read_asked(str(moved), {})
+    request = read_request(str(moved), {})
     (tmp_path / "case.toml").unlink()
     monkeypatch.chdir(tmp_path)
-    folder, asked = StudyFolder.prepare(moved, asked)
-    plan = make_plan(asked)
     runner = Runner()
-    runner.run(run_jobs, plan, folder.jobs(plan, asked.directory), folder.path, print)
+    with open_study(moved, request, "study") as (folder, plan, jobs):
+        runner.run(run_jobs, plan, jobs, folder.path, print)
     assert runner.names == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import ridgeline.study.submit as submit_module
 from ridgeline.runtime.errors import ConfigError, LauncherError
-from ridgeline.study.folder import look
+from ridgeline.study.folder import read_status
 from ridgeline.study.jobs import run_jobs
 from ridgeline.study.options import SubmitOptions
 from ridgeline.study.submit import command_script, make_batches, submit, write_scripts
@@ -100,7 +100,7 @@ def test_slurm(tmp_path, stand_ins):
     good, bad = (study.path / "points" / "n4" / number for number in "12")
     assert (good / "report.json").exists()
     assert not (good / "error.txt").exists()
-    assert look(bad).why == "exit code 7 error: no route to host"
+    assert read_status(bad).why == "exit code 7 error: no route to host"
 
 
 def test_pbs(tmp_path, stand_ins):

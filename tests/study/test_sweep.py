@@ -1,18 +1,19 @@
 """Sweeps: axes written as ranges, cases shared out among processes, what is done when one dies."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from ridgeline.runtime import locks
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.study import jobs as jobs_module
-from ridgeline.study.asked import FILE, read_asked
-from ridgeline.study.folder import look
+from ridgeline.study.folder import read_status
 from ridgeline.study.jobs import run_jobs
+from ridgeline.study.options import SweepOptions
 from ridgeline.study.plan import make_plan
+from ridgeline.study.request import FILE, read_request
 from ridgeline.study.sweep import run_sweep, to_result, values_between
-from ridgeline.study.sweep_options import SweepOptions
 from study_tools import case_file, points_of, prepared, run_report
 
 
@@ -125,7 +126,7 @@ def test_a_process_that_dies_costs_one_case(tmp_path, processes):
         ["6"],
     ]
     assert said[-1].startswith("7 of 7: ")
-    assert all(look(job.folder).state == one.state for job, one in zip(jobs, found, strict=True))
+    assert all(read_status(job.folder).state == one.state for job, one in zip(jobs, found, strict=True))
     table = to_result(plan, found)
     assert [row["U_mean"] for row in table.rows[:3]] == [0.5, 0.5, None]
     assert [row["state"] for row in table.rows].count("failed") == 3
@@ -136,8 +137,9 @@ def test_a_process_that_dies_costs_one_case(tmp_path, processes):
 
 
 def test_keys_that_change_together_are_all_named(tmp_path):
-    asked = read_asked(case_file(tmp_path), {"vary": ("model.F=0.01,0.01,0.02 & model.k=0.05,0.06,0.06",)})
-    names = [point.name for point in make_plan(asked, all_keys=True).points]
+    together = {"vary": ("model.F=0.01,0.01,0.02 & model.k=0.05,0.06,0.06",)}
+    request = read_request(case_file(tmp_path), together)
+    names = [point.name for point in make_plan(replace(request, all_keys=True)).points]
     assert names == ["n1_F-0.01_k-0.05", "n1_F-0.01_k-0.06", "n1_F-0.02_k-0.06"]
     with pytest.raises(ConfigError, match="two points of the study are called n1_F-"):
-        make_plan(asked)
+        make_plan(request)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ridgeline.bench.result import Column, Result
 from ridgeline.runtime.errors import OutputError
-from ridgeline.study.folder import Found, StudyFolder
+from ridgeline.study.folder import JobStatus, StudyFolder
 from ridgeline.study.predicted import Predictor
 from ridgeline.study.rows import Row, rows_of
 
@@ -49,12 +49,12 @@ class Collected:
     """A study as it stands. jobs: all that are known; result: the rows; machines: hosts, CPUs and commits."""
 
     name: str
-    jobs: tuple[Found, ...]
+    jobs: tuple[JobStatus, ...]
     rows: tuple[Row, ...]
     result: Result
     machines: tuple[str, ...]
 
-    def named(self, *states: str) -> list[Found]:
+    def named(self, *states: str) -> list[JobStatus]:
         """Return the jobs in these states."""
         return [job for job in self.jobs if job.state in states]
 
@@ -65,7 +65,7 @@ def collect(folder: StudyFolder, machine: str | None = None) -> Collected:
     machine: for which all points are predicted; by default the machine at hand, if it has a machine file.
     Raises OutputError for a report that cannot be read, ConfigError for a machine that is none.
     """
-    jobs = tuple(folder.look())
+    jobs = tuple(folder.statuses())
     predictor = Predictor(folder.path, machine)
     try:
         rows = rows_of(jobs, predictor.of)
@@ -88,7 +88,7 @@ def _add_speedups(rows: Sequence[Row]) -> None:
             row["speedup"] = alike[0]["seconds"] / row["seconds"]
 
 
-def to_result(name: str, jobs: Sequence[Found], rows: Sequence[Row]) -> Result:
+def to_result(name: str, jobs: Sequence[JobStatus], rows: Sequence[Row]) -> Result:
     """Return the rows as a result: columns that hold anything, labels first."""
     labels = list(dict.fromkeys(key for row in rows for key in row["labels"]))
     solves = list(dict.fromkeys(key for row in rows for key in row if key.startswith("iterations ")))
@@ -115,7 +115,7 @@ def to_result(name: str, jobs: Sequence[Found], rows: Sequence[Row]) -> Result:
     )
 
 
-def _kind(jobs: Sequence[Found], rows: Sequence[Row], labels: Sequence[str], scaling: str) -> str:
+def _kind(jobs: Sequence[JobStatus], rows: Sequence[Row], labels: Sequence[str], scaling: str) -> str:
     """Return what a study asks, in words: how it scales, or what it varies on one number of ranks."""
     varied = [key.replace("_", " ") for key in labels if len({row["labels"].get(key) for row in rows}) > 1]
     if varied and len({job.record.get("ranks") for job in jobs}) == 1:
@@ -144,7 +144,7 @@ def definitions(scaling: str, keys: set[str]) -> Iterator[str]:
     yield from (text for key, text in known.items() if key in keys)
 
 
-def notes(jobs: Sequence[Found], rows: Sequence[Row]) -> Iterator[str]:
+def notes(jobs: Sequence[JobStatus], rows: Sequence[Row]) -> Iterator[str]:
     """Yield what a reader must know: crowded points, and jobs that are not done."""
     crowded = sorted({row["ranks"] for row in rows if row[MARKS]})
     if crowded:
@@ -156,7 +156,7 @@ def notes(jobs: Sequence[Found], rows: Sequence[Row]) -> Iterator[str]:
             yield f"{state}: " + "; ".join(f"{job.name} ({job.why})" for job in names)
 
 
-def _machines(jobs: Sequence[Found]) -> Iterator[str]:
+def _machines(jobs: Sequence[JobStatus]) -> Iterator[str]:
     """Yield one line for each machine and commit that the reports tell."""
     seen: dict[str, None] = {}
     for job in jobs:

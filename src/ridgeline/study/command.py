@@ -14,15 +14,14 @@ from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.files import check_folder
 from ridgeline.runtime.launcher import detect_launch
-from ridgeline.runtime.locks import PathLock
 from ridgeline.runtime.options import options_of
-from ridgeline.study.asked import FILE, read_asked
 from ridgeline.study.collect import Collected, collect
 from ridgeline.study.compare import compare, joined, names_of
-from ridgeline.study.folder import StudyFolder
+from ridgeline.study.folder import StudyFolder, open_study
 from ridgeline.study.jobs import Tell, run_jobs
 from ridgeline.study.options import SubmitOptions
 from ridgeline.study.plan import make_plan, show_plan
+from ridgeline.study.request import FILE, read_request
 from ridgeline.study.submit import SUBMITTERS, submit, write_scripts
 
 FAILED = 1  # exit code of a study with jobs that failed
@@ -45,15 +44,11 @@ def run_study(
     of_submit = {option.name for option in options_of(SubmitOptions)}
     submission = SubmitOptions(**{name: value for name, value in given.items() if name in of_submit})
     refuse_ranks()
-    asked = read_asked(subject, {name: value for name, value in given.items() if name not in of_submit})
-    path = Path(output) if output is not None else asked.folder or Path(f"{PREFIX}{asked.name}")
+    request = read_request(subject, {name: value for name, value in given.items() if name not in of_submit})
+    path = Path(output) if output is not None else request.folder or Path(f"{PREFIX}{request.name}")
     here = submission.submit == "none"
-    make_plan(asked, here)  # what cannot be leaves no folder behind
-    folder, asked = StudyFolder.prepare(path, asked)
-    plan = make_plan(asked, here)  # of the case that was kept
-    with PathLock.inside(folder.path, f"the study {folder.path}", waits=False):
-        jobs = folder.jobs(plan, asked.directory.resolve())
-        folder.keep_asked(asked)
+    make_plan(request, here)  # a study that cannot run leaves no folder behind
+    with open_study(path, request, "study", here) as (folder, plan, jobs):
         show(show_plan(plan))
         if here:
             run_jobs(plan, jobs, folder.path, tell)

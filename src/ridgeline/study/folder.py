@@ -19,7 +19,8 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,8 +28,9 @@ from ridgeline.config.load import read_text
 from ridgeline.io.previous import to_json
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.files import DAMAGED, check_folder, output_errors, read_regular, replace_file
-from ridgeline.study.asked import FILE, Asked, to_toml, with_case
-from ridgeline.study.plan import Plan, Point
+from ridgeline.runtime.locks import PathLock
+from ridgeline.study.plan import Plan, Point, make_plan
+from ridgeline.study.request import FILE, StudyRequest, to_toml
 
 POINTS = "points"
 JOB, LOG, REPORT, ERROR = "job.json", "log.txt", "report.json", "error.txt"
@@ -65,7 +67,7 @@ class StudyJob:
 
 
 @dataclass(frozen=True)
-class Found:
+class JobStatus:
     """What stands in the folder of a job. why: of what is not done, in words; record: of job.json."""
 
     name: str
@@ -88,22 +90,8 @@ class StudyFolder:
             raise OutputError(f"{path} is no folder of a study: it has no {FILE}; name the -o of `study run`")
         return cls(Path(path).resolve())
 
-    @classmethod
-    def prepare(cls, path: Path, asked: Asked) -> tuple[StudyFolder, Asked]:
-        """Make the folder of a study, or take up that which is there; return it, and what is asked of its case.
-
-        Raises OutputError for a folder that holds something else.
-        """
-        if path.is_dir() and any(path.iterdir()) and not (path / FILE).is_file():
-            raise OutputError(f"{path} holds something else than a study (no {FILE}); {ADVICE}")
-        check_folder(path, "a study", "-o")
-        folder = cls(path.resolve())
-        if asked.case is not None:
-            asked = with_case(asked, folder._keep_case(asked.case))
-        return folder, asked
-
-    def _keep_case(self, case: Path) -> Path:
-        """Copy the settings file into the folder, where it stays what it was."""
+    def keep_case(self, case: Path) -> Path:
+        """Copy the settings file into the folder, where it does not change; return the path of the copy."""
         kept = self.path / f"case{case.suffix}"
         text = read_text(case)
         if kept.exists() and read_text(kept) != text:
@@ -111,12 +99,6 @@ class StudyFolder:
         with output_errors(f"write {kept}", ADVICE):
             replace_file(kept, text.encode())
         return kept
-
-    def keep_asked(self, asked: Asked) -> None:
-        """Write what was asked. Raises OutputError."""
-        with output_errors(f"write {self.path / FILE}", ADVICE):
-            case = None if asked.case is None else asked.case.name
-            replace_file(self.path / FILE, to_toml(asked, case).encode())
 
     def jobs(self, plan: Plan, directory: Path) -> list[StudyJob]:
         """Return the jobs of a plan in their random order. directory: where runs start.
@@ -131,7 +113,7 @@ class StudyFolder:
             for point, number in plan.jobs()
         ]
         planned = {job.name: job for job in jobs}
-        for found in self.look():
+        for found in self.statuses():
             job = planned.get(found.name)
             if job is None and found.name.split("/")[0] not in {point.name for point in plan.points}:
                 raise OutputError(
@@ -144,10 +126,51 @@ class StudyFolder:
                 )
         return jobs
 
-    def look(self) -> Iterator[Found]:
+    def statuses(self) -> Iterator[JobStatus]:
         """Yield what stands in the folder of every job that was ever started or prepared, by name."""
         for path in sorted(self.path.glob(f"{POINTS}/*/*/{JOB}"), key=_in_order):
-            yield look(path.parent)
+            yield read_status(path.parent)
+
+
+@contextmanager
+def open_study(
+    path: Path, request: StudyRequest, noun: str, here: bool = True
+) -> Iterator[tuple[StudyFolder, Plan, list[StudyJob]]]:
+    """Make or continue the folder of a study or sweep, and hold its lock; give it, its plan and its jobs.
+
+    The plan is that of the copy of the case in the folder, which does not change while the study exists.
+
+    Parameters
+    ----------
+    path
+        Of the folder, which is new, empty, or holds the same study with the same or fewer points.
+    request
+        What the study is to do; the folder's study file says so afterwards.
+    noun
+        What messages call it: "study" or "sweep".
+    here
+        Whether the jobs run on this machine.
+
+    Raises
+    ------
+    OutputError
+        If the folder holds something else, cannot be written, or another process runs the study.
+    ConfigError, DecompositionError
+        As `make_plan` does.
+    """
+    if path.is_dir() and any(path.iterdir()) and not (path / FILE).is_file():
+        raise OutputError(f"{path} holds something other than a study (no {FILE}); {ADVICE}")
+    check_folder(path, "a study", "-o")
+    folder = StudyFolder(path.resolve())
+    if request.case is not None:
+        request = replace(request, case=folder.keep_case(request.case))
+    plan = make_plan(request, here)
+    with PathLock.inside(folder.path, f"the {noun} {folder.path}", waits=False):
+        jobs = folder.jobs(plan, request.directory.resolve())
+        with output_errors(f"write {folder.path / FILE}", ADVICE):
+            name = None if request.case is None else request.case.name
+            replace_file(folder.path / FILE, to_toml(request, name).encode())
+        yield folder, plan, jobs
 
 
 def _in_order(path: Path) -> list[tuple[int, str]]:
@@ -162,7 +185,7 @@ def record_of(job: StudyJob, plan: Plan) -> dict[str, Any]:
         "subject": plan.subject.name,
         "scaling": plan.scaling,
         "point": point.name,
-        "order": plan.points.index(point),
+        "order": plan.order[point.name],
         "number": job.number,
         "ranks": point.ranks,
         "threads": point.threads,
@@ -191,37 +214,37 @@ def clear(job: StudyJob, plan: Plan) -> None:
         replace_file(job.folder / JOB, to_json(record_of(job, plan)).encode())
 
 
-def look(folder: Path) -> Found:
+def read_status(folder: Path) -> JobStatus:
     """Return what stands in the folder of a job: only a whole report of all steps makes it done."""
     name = f"{folder.parent.name}/{folder.name}"
     try:
         record = _read(folder / JOB)
         record.pop("generator", None)
     except (OSError, *DAMAGED) as problem:
-        return Found(name, "damaged", f"{JOB}: {_words(problem)}")
+        return JobStatus(name, "damaged", f"{JOB}: {_words(problem)}")
     if (folder / ERROR).exists():
         try:
             text = read_regular(folder / ERROR).decode(errors="replace").strip()
         except OSError as problem:
             text = _words(problem)
-        return Found(name, "failed", " ".join(text.split()) or "no reason is known", record)
+        return JobStatus(name, "failed", " ".join(text.split()) or "no reason is known", record)
     try:
         report = _read(folder / REPORT)
     except FileNotFoundError:
-        return Found(name, "missing", "has no report yet", record)
+        return JobStatus(name, "missing", "has no report yet", record)
     except (OSError, *DAMAGED) as problem:
-        return Found(name, "damaged", f"{REPORT}: {_words(problem)}", record)
+        return JobStatus(name, "damaged", f"{REPORT}: {_words(problem)}", record)
     if not any(kind <= report.keys() for kind in KINDS):
-        return Found(name, "damaged", f"{REPORT}: is JSON, but no report of a run or a benchmark", record)
+        return JobStatus(name, "damaged", f"{REPORT}: is JSON, but no report of a run or a benchmark", record)
     run = report.get("run", {})
     try:
         ended_early = "run" in report and run.get("last_step", 0) < run.get("steps", 0)
     except DAMAGED:
-        return Found(name, "damaged", f"{REPORT}: does not say where the run ended", record)
+        return JobStatus(name, "damaged", f"{REPORT}: does not say where the run ended", record)
     if ended_early:
         why = f"ended at step {run.get('last_step')} of {run.get('steps')} ({run.get('ended')})"
-        return Found(name, "missing", why, record)
-    return Found(name, "done", "", record, report)
+        return JobStatus(name, "missing", why, record)
+    return JobStatus(name, "done", "", record, report)
 
 
 def _read(path: Path) -> dict[str, Any]:

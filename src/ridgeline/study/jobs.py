@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ridgeline.runtime.files import check_folder, output_errors, read_regular, replace_file
 from ridgeline.runtime.launcher import start_program
-from ridgeline.study.folder import ADVICE, ERROR, LOG, REPORT, Found, StudyJob, clear, look
+from ridgeline.study.folder import ADVICE, ERROR, LOG, REPORT, JobStatus, StudyJob, clear, read_status
 from ridgeline.study.plan import Plan
 
 PROCESSES = "processes"  # folder of a sweep's lists and logs
@@ -31,7 +31,7 @@ Tell = Callable[[str], None]
 
 def run_jobs(
     plan: Plan, jobs: Sequence[StudyJob], folder: Path, tell: Tell, at_once: int | None = None
-) -> list[Found]:
+) -> list[JobStatus]:
     """Run the jobs that are not done; return the state of every job in `jobs`.
 
     A job that fails keeps its error, and the others continue. If a process dies that runs several jobs, its next job
@@ -53,7 +53,7 @@ def run_jobs(
         If a folder cannot be written, or a process cannot be started.
     """
     shared = at_once is not None
-    waiting = [job for job in jobs if look(job.folder).state != "done"]
+    waiting = [job for job in jobs if read_status(job.folder).state != "done"]
     if len(waiting) < len(jobs):
         tell(f"{len(jobs) - len(waiting)} of {len(jobs)} {'cases' if shared else 'jobs'} are done already")
     count = min(at_once or len(waiting), len(waiting))
@@ -88,7 +88,7 @@ def run_jobs(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-    return [look(job.folder) for job in jobs]
+    return [read_status(job.folder) for job in jobs]
 
 
 def start_batch(batch: Batch, folder: Path, number: int | None) -> subprocess.Popen[bytes]:
@@ -119,15 +119,15 @@ def start_batch(batch: Batch, folder: Path, number: int | None) -> subprocess.Po
 
 def _close_job(job: StudyJob, code: int, tell: Tell) -> None:
     """Mark a job as failed unless its process ended well with a whole report."""
-    found = look(job.folder)
+    found = read_status(job.folder)
     if code or found.state != "done":
         _write_error(job.folder, f"exit code {code}" if code else f"exit code 0, but it {found.why}")
-        tell(f"{job.name} failed: {look(job.folder).why}")
+        tell(f"{job.name} failed: {read_status(job.folder).why}")
 
 
 def _rest_of_batch(batch: Batch, code: int, number: int) -> Batch:
     """Return what another process must run; the job that ended this process is marked as failed."""
-    rest = [job for job in batch if look(job.folder).state not in ("done", "failed")]
+    rest = [job for job in batch if read_status(job.folder).state not in ("done", "failed")]
     if not rest or not code:
         return []
     _write_error(rest[0].folder, f"its process ended with exit code {code}; see {PROCESSES}/{number}.log")
@@ -139,7 +139,7 @@ def _tell_ended(jobs: Batch, told: set[str], tell: Tell) -> None:
     for job in jobs:
         if job.name not in told and ((job.folder / REPORT).exists() or (job.folder / ERROR).exists()):
             told.add(job.name)
-            found = look(job.folder)
+            found = read_status(job.folder)
             end = "" if found.state == "done" else f" {found.state}: {found.why}"
             tell(f"{len(told)} of {len(jobs)}: {job.point.name}{end}")
 

@@ -1,4 +1,7 @@
-"""From what is asked for to the points of a study: every combination of axes, checked before anything starts."""
+"""The planner of studies and sweeps: every combination of the axes is a point, checked before anything starts.
+
+A study has axes of settings, threads, ranks and process grids. A sweep has axes of settings alone.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from rich.console import Group
@@ -20,11 +24,8 @@ from ridgeline.runtime.errors import ConfigError, RidgelineError
 from ridgeline.runtime.rank_limits import check_ranks
 from ridgeline.runtime.threads import cores_available, oversubscription
 from ridgeline.runtime.units import in_words, number
-from ridgeline.study.asked import Asked
-from ridgeline.study.bench_subject import BenchSubject
-from ridgeline.study.case_subject import CaseSubject
-from ridgeline.study.options import StudyOptions
-from ridgeline.study.subject import Changes, Need, Subject
+from ridgeline.study.request import StudyRequest
+from ridgeline.study.subjects import BenchSubject, CaseSubject, Changes, Need, Subject
 
 GRID = "process_grid"
 LINK = "&"  # between keys of an axis that change together
@@ -33,10 +34,10 @@ MOST_POINTS = 10_000
 
 @dataclass(frozen=True)
 class Point:
-    """What is run, by as many jobs as the study repeats.
+    """One combination of the axes, run by as many jobs as the study repeats.
 
     name: of its folder; axes: values by name, as tables show them; command: the arguments of `ridgeline` without
-    ranks and what is written; paths: settings of what it writes, and names in the job's folder.
+    ranks and without what is written; paths: settings of what it writes, and names in the job's folder.
     """
 
     name: str
@@ -55,7 +56,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Plan:
-    """All points of a study, in the order of tables. here: whether they run on this machine."""
+    """All points of a study or sweep, in the order of tables. here: whether they run on this machine."""
 
     subject: Subject
     scaling: str
@@ -64,96 +65,120 @@ class Plan:
     seed: int
     here: bool
 
+    @cached_property
+    def order(self) -> dict[str, int]:
+        """The place of each point in tables, by its name."""
+        return {point.name: place for place, point in enumerate(self.points)}
+
     def jobs(self) -> list[tuple[Point, int]]:
         """Return every point and number of a repeat, in the random order that the seed gives.
 
-        A machine that becomes slower while a study runs then slows all curves alike, not the last one alone.
+        A machine that becomes slower while a study runs then slows all curves alike, not only the last one.
         """
         jobs = [(point, number) for number in range(1, self.repeat + 1) for point in self.points]
         random.Random(self.seed).shuffle(jobs)
         return jobs
 
 
-def make_subject(asked: Asked) -> Subject:
-    """Return what a study is of. Raises ConfigError for a case or benchmark that cannot be studied."""
-    options = asked.options
-    if asked.case is not None:
-        return CaseSubject(asked.case, options.outputs)
-    assert options.bench is not None
-    if options.outputs:
-        raise ConfigError("--outputs is for runs; a benchmark writes none, so leave it out")
-    return BenchSubject(options.bench)
+@dataclass(frozen=True)
+class _Choice:
+    """One value of an axis: what tables and folders call it, and the settings that it changes."""
+
+    label: dict[str, Any]
+    changes: Changes
 
 
-def make_plan(asked: Asked, here: bool = True, all_keys: bool = False) -> Plan:
-    """Return the points of a study. here: whether they run on this machine, and its memory counts.
+def make_plan(request: StudyRequest, here: bool = True) -> Plan:
+    """Return the points of a study or sweep, checked. here: whether they run on this machine, and its memory counts.
 
-    all_keys: whether names show every key of those that change together; else the first of them.
+    The axes are those of settings, in the order given, then threads, ranks and process grids, which change fastest.
 
     Raises ConfigError or DecompositionError, which name the point, if one of them cannot run.
     """
-    options = asked.options
-    subject = make_subject(asked)
+    options = request.options
+    subject = _make_subject(request)
     fixed = {key: values[0] for key, values in _parse(subject, "--set", options.settings)}
-    axes = [_linked(subject, text) for text in options.vary]
-    keys = [key for axis in axes for key in axis[0]]
-    ranks = sorted(set(options.ranks))
-    threads_of_points: list[int | None] = [*sorted(set(options.threads))] or [None]
+    axes = _setting_axes(subject, request)
+    threads = sorted(set(options.threads))
+    if threads:
+        axes.append(
+            [_Choice({"threads": n} if len(threads) > 1 else {}, subject.threads(n)) for n in threads]
+        )
+    rank_numbers = sorted(set(options.ranks))
     if here:
-        check_ranks(ranks[-1])
-    combinations = math.prod(map(len, axes)) * len(threads_of_points) * len(ranks)
+        check_ranks(rank_numbers[-1])
+    combinations = math.prod(map(len, axes)) * len(rank_numbers)
     if combinations > MOST_POINTS:
         raise ConfigError(
             f"the axes have {combinations} combinations; a study or sweep has at most {MOST_POINTS}: use fewer values"
         )
-    points = []
-    for chosen in itertools.product(*axes):
-        changes = {key: value for values in chosen for key, value in values.items()}
-        shown = {
-            _short(key, keys): value
-            for values in chosen
-            for key, value in [*values.items()][: None if all_keys else 1]
-        }
-        for threads, n_ranks in itertools.product(threads_of_points, ranks):
-            label = shown | ({"threads": threads} if len(threads_of_points) > 1 else {})
-            try:
-                points += _points(
-                    subject, options, fixed | changes, label, (threads, ranks[0], n_ranks), here
-                )
-            except RidgelineError as error:
-                raise type(error)(f"point {_name(n_ranks, label)}: {error}") from None
+    points: list[Point] = []
+    for choices, ranks in itertools.product(itertools.product(*axes), rank_numbers):
+        label = {key: value for choice in choices for key, value in choice.label.items()}
+        changes = fixed | {key: value for choice in choices for key, value in choice.changes.items()}
+        try:
+            law = subject.law.weak if options.weak else subject.law.strong
+            sizes = law(subject.settings(changes), rank_numbers[0], ranks)
+            changes |= {key: subject.parse(key, [value])[1][0] for key, value in sizes.items()}
+            every = options.process_grids == "all"
+            grids: list[Changes] = subject.process_grids(changes, ranks) if every else [{}]
+            points += [_point(subject, changes | grid, bool(grid), ranks, label, here) for grid in grids]
+        except RidgelineError as error:
+            raise type(error)(f"point {_name(ranks, label)}: {error}") from None
     (double, times), *_ = Counter(point.name for point in points).most_common(1) or [("", 0)]
     if times > 1:
         raise ConfigError(f"two points of the study are called {double}; give an axis other values")
     return Plan(subject, options.scaling, tuple(points), options.repeat, options.seed, here)
 
 
-def _points(
-    subject: Subject,
-    options: StudyOptions,
-    changes: Changes,
-    shown: dict[str, Any],
-    count: tuple[int | None, int, int],
-    here: bool,
-) -> list[Point]:
-    """Return the points of one combination, one for each process grid. count: threads, fewest ranks, ranks."""
-    threads, first, ranks = count
-    if threads is not None:
-        changes = changes | subject.threads(threads)
-    law = subject.law.weak if options.weak else subject.law.strong
-    sizes = law(subject.settings(changes), first, ranks)
-    changes = changes | {key: subject.parse(key, [value])[1][0] for key, value in sizes.items()}
-    grids = subject.process_grids(changes, ranks) if options.process_grids == "all" else [{}]
-    return [_point(subject, changes | grid, bool(grid), ranks, shown, here) for grid in grids]
+def _make_subject(request: StudyRequest) -> Subject:
+    """Return what a study is of. Raises ConfigError for a case or benchmark that cannot be studied."""
+    options = request.options
+    if request.case is not None:
+        return CaseSubject(request.case, options.outputs)
+    assert options.bench is not None
+    if options.outputs:
+        raise ConfigError("--outputs is for runs; a benchmark writes none, so leave it out")
+    return BenchSubject(options.bench)
+
+
+def _setting_axes(subject: Subject, request: StudyRequest) -> list[list[_Choice]]:
+    """Return the axes of settings: each of one key, or of several that change together, "a=1,2 & b=3,4".
+
+    Raises ConfigError for keys with different numbers of values.
+    """
+    axes: list[list[Changes]] = []
+    for text in request.options.vary:
+        parts = list(_parse(subject, "--vary", text.split(LINK)))
+        if len({len(values) for _, values in parts}) > 1:
+            counts = ", ".join(f"{key} has {len(values)}" for key, values in parts)
+            raise ConfigError(
+                f"--vary {text}: keys that change together need as many values each, but {counts}"
+            )
+        keys = [key for key, _ in parts]
+        values = [dict(zip(keys, chosen)) for chosen in zip(*(values for _, values in parts))]
+        axes.append([value for place, value in enumerate(values) if value not in values[:place]])
+    last_parts = Counter(key.rpartition(".")[2] for axis in axes for key in axis[0])
+    shown = None if request.all_keys else 1
+
+    def label(changes: Changes) -> dict[str, Any]:
+        """Call settings by the last part of their keys where it is unique."""
+        short = {key: key.rpartition(".")[2] for key in changes}
+        return {
+            short[key] if last_parts[short[key]] == 1 else key: value
+            for key, value in [*changes.items()][:shown]
+        }
+
+    return [[_Choice(label(changes), changes) for changes in axis] for axis in axes]
 
 
 def _point(
-    subject: Subject, changes: Changes, grids: bool, ranks: int, shown: dict[str, Any], here: bool
+    subject: Subject, changes: Changes, grids: bool, ranks: int, label: dict[str, Any], here: bool
 ) -> Point:
     need = subject.need(changes, ranks, here)
     if need.problem is not None:
         raise ConfigError(f"{need.problem}; run.check_memory = false tries all the same")
-    axes = shown | ({GRID: need.process_grid.replace(" ", "")} if grids else {})
+    axes = label | ({GRID: need.process_grid.replace(" ", "")} if grids else {})
     return Point(
         name=_name(ranks, axes),
         ranks=ranks,
@@ -172,51 +197,25 @@ def _parse(subject: Subject, flag: str, texts: Sequence[str]) -> Iterator[tuple[
         if not sign or not key or not rest:
             example = "model.order=7,15" if flag == "--vary" else "run.steps=100"
             raise ConfigError(f"{flag} {text}: need a key and what it gets, such as {example}")
-        yield subject.parse(key, parse_values(rest) if flag == "--vary" else [_parse_one(text, rest)])
-
-
-def _parse_one(text: str, rest: str) -> Any:
-    try:
-        return parse_value(rest)
-    except ValueError:
-        raise ConfigError(f"--set {text}: got {rest}; need a TOML value, quoted for the shell") from None
-
-
-def _linked(subject: Subject, text: str) -> list[Changes]:
-    """Return the values of an axis: of one key, or of several that change together, "a=1,2 & b=3,4".
-
-    Raises ConfigError for keys with different numbers of values.
-    """
-    parts = list(_parse(subject, "--vary", text.split(LINK)))
-    if len({len(values) for _, values in parts}) > 1:
-        counts = ", ".join(f"{key} has {len(values)}" for key, values in parts)
-        raise ConfigError(f"--vary {text}: keys that change together need as many values each, but {counts}")
-    found: list[Changes] = []
-    for values in zip(*(values for _, values in parts)):
-        change = dict(zip((key for key, _ in parts), values))
-        found += [change] if change not in found else []
-    return found
+        try:
+            values = parse_values(rest) if flag == "--vary" else [parse_value(rest)]
+        except ValueError:
+            raise ConfigError(f"--set {text}: got {rest}; need a TOML value, quoted for the shell") from None
+        yield subject.parse(key, values)
 
 
 def parse_values(text: str) -> list[Any]:
     """Return the values of an axis: "1,2" and "[4, 4],[8, 8]" as TOML, bare words as text. Raises ConfigError."""
     try:
-        found = parse_value(f"[{text}]")
-        return list(found)
+        return list(parse_value(f"[{text}]"))
     except ValueError:
         pass
     try:
         return [parse_value(part.strip()) for part in text.split(",")]
     except ValueError:
         raise ConfigError(
-            f"--vary: {text} is no list of values; write them as 1,2 or [4, 4],[8, 8]"
+            f"--vary: {text} is not a list of values; write them as 1,2 or [4, 4],[8, 8]"
         ) from None
-
-
-def _short(key: str, keys: Sequence[str]) -> str:
-    """Return the last part of a key, or all of it where another one ends alike."""
-    last = key.rpartition(".")[2]
-    return last if sum(other.rpartition(".")[2] == last for other in keys) == 1 else key
 
 
 def _name(ranks: int, axes: dict[str, Any]) -> str:

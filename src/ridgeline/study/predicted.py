@@ -16,7 +16,7 @@ from ridgeline.limits.prediction import Prediction
 from ridgeline.models import case_class
 from ridgeline.models.prediction import predict_case, solves_of
 from ridgeline.runtime.errors import RidgelineError
-from ridgeline.study.folder import Found
+from ridgeline.study.folder import JobStatus
 from ridgeline.study.prediction.machines import find_machine, machine_here
 from ridgeline.study.prediction.predict import predict_benchmark
 
@@ -42,7 +42,7 @@ class Predictor:
             except RidgelineError as why:
                 self.reasons[f"no prediction: {why}"] = None
 
-    def of(self, job: Found, labels: Mapping[str, str]) -> dict[str, float]:
+    def of(self, job: JobStatus, labels: Mapping[str, str]) -> dict[str, float]:
         """Return the keys of a row that a prediction adds: seconds of a step, and their interval; {} without one."""
         host = str(job.report.get("machine", {}).get("host", ""))
         machine = self.named or (self._here if machine_name(host) == machine_name_here() else None)
@@ -66,7 +66,7 @@ class Predictor:
             row["predicted_least"], row["predicted_most"] = found.interval
         return row
 
-    def _predict(self, job: Found, labels: Mapping[str, str], machine: MachineFile) -> Prediction | None:
+    def _predict(self, job: JobStatus, labels: Mapping[str, str], machine: MachineFile) -> Prediction | None:
         ranks, report = int(job.record["ranks"]), job.report
         if "run" in report:
             per_node = int(report["run"]["ranks_on_node"])

@@ -30,14 +30,14 @@ from ridgeline.bench.scaling import Scaling, ScalingFigures
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import in_words
 from ridgeline.study.efficiency import Timed, jitter, parallel_efficiency, transform_work
-from ridgeline.study.folder import Found
+from ridgeline.study.folder import JobStatus
 from ridgeline.study.plan import GRID
 
 Row = dict[str, Any]
-Predict = Callable[[Found, Mapping[str, str]], Mapping[str, float]]
+Predict = Callable[[JobStatus, Mapping[str, str]], Mapping[str, float]]
 
 
-def rows_of(found: Sequence[Found], predict: Predict = lambda job, labels: {}) -> list[Row]:
+def rows_of(found: Sequence[JobStatus], predict: Predict = lambda job, labels: {}) -> list[Row]:
     """Return the rows of all jobs that are done, in the order in which the study was planned.
 
     predict: returns what a prediction adds to the row of a job with some labels (`Predictor.of`).
@@ -55,7 +55,7 @@ def rows_of(found: Sequence[Found], predict: Predict = lambda job, labels: {}) -
     return rows
 
 
-def rows_of_job(job: Found) -> Iterator[Row]:
+def rows_of_job(job: JobStatus) -> Iterator[Row]:
     """Yield the rows of one report."""
     record, report = job.record, job.report
     common = {

@@ -22,7 +22,7 @@ from ridgeline.runtime.launcher import this_program
 from ridgeline.runtime.mpiexec import srun_type
 from ridgeline.runtime.threads import cores_available
 from ridgeline.runtime.user_code import NO_PYTHON
-from ridgeline.study.folder import ADVICE, ERROR, LOG, StudyJob, clear, look
+from ridgeline.study.folder import ADVICE, ERROR, LOG, StudyJob, clear, read_status
 from ridgeline.study.options import SubmitOptions
 from ridgeline.study.plan import Plan
 
@@ -56,7 +56,7 @@ def write_scripts(plan: Plan, jobs: Sequence[StudyJob], options: SubmitOptions, 
 
     root: the study's folder. Raises OutputError, ConfigError.
     """
-    waiting = [job for job in jobs if look(job.folder).state != "done"]
+    waiting = [job for job in jobs if read_status(job.folder).state != "done"]
     folder = root / FOLDER
     scripts = []
     with output_errors(f"write into {folder}", ADVICE):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,18 @@ from ridgeline.config.load import load_case
 from ridgeline.io.previous import discard
 from ridgeline.models import case_class
 from ridgeline.runtime.errors import ConfigError, OutputError
-from ridgeline.runtime.locks import PathLock
 from ridgeline.runtime.memory import node_memory_available
 from ridgeline.runtime.rank_limits import check_ranks
 from ridgeline.runtime.threads import cores_available
 from ridgeline.runtime.units import counted
-from ridgeline.study.asked import read_asked
 from ridgeline.study.command import FAILED, refuse_ranks, show
 from ridgeline.study.contact_sheet import save_contact_sheet
-from ridgeline.study.folder import Found, StudyFolder, StudyJob
+from ridgeline.study.folder import JobStatus, StudyJob, open_study
 from ridgeline.study.jobs import Tell, run_jobs
+from ridgeline.study.options import SweepOptions
 from ridgeline.study.page import table, write_files
 from ridgeline.study.plan import LINK, MOST_POINTS, Plan, make_plan
-from ridgeline.study.sweep_options import SweepOptions
+from ridgeline.study.request import read_request
 
 PREFIX, STEM, SHEET = "sweep_", "sweep", "sweep.png"
 FIGURES = "sweep_figures.png"
@@ -84,21 +84,16 @@ def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) 
         "repeat": 1,
         "outputs": True,
     }
-    asked = read_asked(case, given)
-    if asked.case is None or asked.folder is not None:
+    request = replace(read_request(case, given), all_keys=True)
+    if request.case is None or request.folder is not None:
         raise ConfigError(f"{case}: a sweep needs the settings file of a case")
-    path = Path(output or f"{PREFIX}{asked.name.removesuffix('_strong')}")
-    plan = make_plan(asked, all_keys=True)  # what cannot be leaves no folder behind
+    path = Path(output or f"{PREFIX}{request.name.removesuffix('_strong')}")
+    plan = make_plan(request)  # a sweep that cannot run leaves no folder behind
     _one_kind(plan)
     _check_picture(plan, options)
     at_once = _cases_at_once(plan, options)
-    folder, asked = StudyFolder.prepare(path, asked)
-    plan = make_plan(asked, all_keys=True)
-    with PathLock.inside(folder.path, f"the sweep {folder.path}", waits=False):
-        jobs = sorted(
-            folder.jobs(plan, asked.directory.resolve()), key=lambda job: plan.points.index(job.point)
-        )
-        folder.keep_asked(asked)
+    with open_study(path, request, "sweep") as (folder, plan, jobs):
+        jobs.sort(key=lambda job: plan.order[job.point.name])
         tell(
             f"{len(jobs)} cases of {plan.subject.name}, {at_once} at a time, each on "
             f"{counted(options.ranks, 'rank')} x {counted(plan.points[0].threads, 'thread')}"
@@ -152,7 +147,7 @@ def _cases_at_once(plan: Plan, options: SweepOptions) -> int:
 def _collect(
     plan: Plan,
     jobs: Sequence[StudyJob],
-    found: Sequence[Found],
+    found: Sequence[JobStatus],
     path: Path,
     options: SweepOptions,
     tell: Tell,
@@ -175,7 +170,7 @@ def _collect(
     tell(f"wrote {', '.join(map(str, written))}")
 
 
-def to_result(plan: Plan, found: Sequence[Found]) -> Result:
+def to_result(plan: Plan, found: Sequence[JobStatus]) -> Result:
     """Return a row for each case: its axes, where it ended, and the figures that its report is summed up by."""
     done = [one for one in found if one.state == "done"]
     names = list(dict.fromkeys(name for one in done for name in one.report["summary"]))

@@ -1,4 +1,4 @@
-"""From the command line or a study file to what is asked for, and back to a file.
+"""What a study is to do: read from the command line or a study file, and written to a study file.
 
 A study file has one table, [study]. Its keys are the names of `StudyOptions`, `case` for the settings file, and
 `directory` for the folder in which runs start. Paths in it are relative to the file.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,11 @@ PATHS = {"case": "the settings file of a run", "directory": "the folder in which
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a study asks for. case: the settings file, None for a benchmark; directory: where runs start.
+class StudyRequest:
+    """What a study or sweep is to do. case: the settings file, None for a benchmark; directory: where runs start.
 
-    name: of the study, for its folder; folder: of the study, if it is there already.
+    name: of the study, for its folder; folder: of the study, if it exists already; all_keys: whether tables and
+    folders name every setting of those that change together, as in a sweep, or only the first.
     """
 
     options: StudyOptions
@@ -37,13 +38,14 @@ class Asked:
     directory: Path
     name: str
     folder: Path | None = None
+    all_keys: bool = False
 
 
-def read_asked(subject: str | None, given: Mapping[str, Any]) -> Asked:
-    """Return what is asked for. subject: a case, a study file, or the folder of a study; None for --bench alone.
+def read_request(subject: str | None, given: Mapping[str, Any]) -> StudyRequest:
+    """Read what a study is to do. subject: a case, a study file, or the folder of a study; None for --bench alone.
 
     given: values of flags by the names of `StudyOptions`; they come before those of a study file.
-    Raises ConfigError for files and values that cannot be.
+    Raises ConfigError for files and values that are not allowed.
     """
     # A flag that is not there is False, and says nothing against a study file.
     given = {name: value for name, value in given.items() if value is not False}
@@ -51,7 +53,7 @@ def read_asked(subject: str | None, given: Mapping[str, Any]) -> Asked:
         if given.get("bench") is None:
             raise ConfigError("name a case or a study file (TOML), or a benchmark by --bench")
         options = StudyOptions(**given)
-        return Asked(options, None, Path.cwd(), f"{options.bench}_{options.scaling}")
+        return StudyRequest(options, None, Path.cwd(), f"{options.bench}_{options.scaling}")
     path = Path(subject)
     folder = path if path.is_dir() else None
     if folder is not None:
@@ -65,12 +67,12 @@ def read_asked(subject: str | None, given: Mapping[str, Any]) -> Asked:
     if options.bench is not None:
         raise ConfigError(f"{path} and --bench {options.bench}: a study is of one of them; leave one out")
     name = document.get("run", {}).get("model") or path.stem
-    return Asked(options, path, Path.cwd(), f"{name}_{options.scaling}")
+    return StudyRequest(options, path, Path.cwd(), f"{name}_{options.scaling}")
 
 
 def _from_study_file(
     path: Path, folder: Path | None, document: Mapping[str, Any], given: Mapping[str, Any]
-) -> Asked:
+) -> StudyRequest:
     table = document[TABLE]
     others = [name for name in document if name != TABLE]
     if not isinstance(table, dict) or others:
@@ -95,7 +97,7 @@ def _from_study_file(
     if (case is None) == (options.bench is None):
         raise ConfigError(f"{path}: need one of study.case and study.bench")
     name = folder.name if folder is not None else path.stem
-    return Asked(options, case, directory or Path.cwd(), name, folder)
+    return StudyRequest(options, case, directory or Path.cwd(), name, folder)
 
 
 def _key(option: Option) -> str:
@@ -124,22 +126,17 @@ def _path(path: Path, table: Mapping[str, Any], key: str) -> Path | None:
         raise ConfigError(f"{path}: study.{key} = {value!r}: {error}") from None
 
 
-def to_toml(asked: Asked, case: str | None) -> str:
+def to_toml(request: StudyRequest, case: str | None) -> str:
     """Return the study file that asks for the same. case: name of the settings file beside it, None if none."""
-    return "\n".join([f"# {GENERATOR}", f"[{TABLE}]", *_lines(asked, case), ""])
+    return "\n".join([f"# {GENERATOR}", f"[{TABLE}]", *_lines(request, case), ""])
 
 
-def _lines(asked: Asked, case: str | None) -> Iterator[str]:
+def _lines(request: StudyRequest, case: str | None) -> Iterator[str]:
     if case is not None:
         yield f"case = {json.dumps(case)}"
-        yield f"directory = {json.dumps(str(asked.directory.resolve()), ensure_ascii=False)}"
+        yield f"directory = {json.dumps(str(request.directory.resolve()), ensure_ascii=False)}"
     for option in options_of(StudyOptions):
-        value = getattr(asked.options, option.name)
+        value = getattr(request.options, option.name)
         if value != option.default or option.name == "ranks":
             plain = list(value) if isinstance(value, tuple) else value
             yield f"{_key(option)} = {json.dumps(plain, ensure_ascii=False)}"
-
-
-def with_case(asked: Asked, case: Path | None) -> Asked:
-    """Return the same with another path of its case: that of the copy in the study's folder."""
-    return replace(asked, case=case)

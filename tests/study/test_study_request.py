@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.study.asked import read_asked, to_toml
 from ridgeline.study.options import StudyOptions, SubmitOptions
+from ridgeline.study.request import read_request, to_toml
 from study_tools import case_file
 
 FILE = """\
@@ -33,47 +33,50 @@ def test_paths_of_a_study_file_are_expanded(tmp_path, monkeypatch):
     monkeypatch.setenv("SCRATCH", str(tmp_path / "scratch"))
     path = tmp_path / "a.toml"
     path.write_text('[study]\ncase = "~/case.toml"\ndirectory = "$SCRATCH/runs"\nranks = [1]\nweak = true\n')
-    asked = read_asked(str(path), {})
-    assert (asked.case, asked.directory) == (Path("~/case.toml").expanduser(), tmp_path / "scratch" / "runs")
+    request = read_request(str(path), {})
+    assert (request.case, request.directory) == (
+        Path("~/case.toml").expanduser(),
+        tmp_path / "scratch" / "runs",
+    )
     path.write_text(path.read_text().replace("SCRATCH", "NOWHERE"))
     with pytest.raises(
         ConfigError, match=r"study.directory = .*: the environment variable NOWHERE is not set"
     ):
-        read_asked(str(path), {})
+        read_request(str(path), {})
 
 
 def test_a_study_file_says_what_flags_say(tmp_path):
-    asked = read_asked(study_file(tmp_path), {})
-    assert asked.options == StudyOptions(
+    request = read_request(study_file(tmp_path), {})
+    assert request.options == StudyOptions(
         weak=True,
         ranks=(1, 2),
         vary=("run.precision=float32,float64",),
         settings=("run.steps=10",),
         repeat=2,
     )
-    assert (asked.case, asked.name, asked.folder) == (tmp_path / "case.toml", "weak_gs", None)
+    assert (request.case, request.name, request.folder) == (tmp_path / "case.toml", "weak_gs", None)
 
 
 def test_flags_come_before_a_study_file(tmp_path):
-    asked = read_asked(
+    request = read_request(
         study_file(tmp_path), {"ranks": (4, 8), "strong": True, "weak": False, "outputs": False}
     )
-    assert (asked.options.ranks, asked.options.scaling, asked.options.repeat) == ((4, 8), "strong", 2)
+    assert (request.options.ranks, request.options.scaling, request.options.repeat) == ((4, 8), "strong", 2)
 
 
 def test_what_is_written_is_what_is_read(tmp_path):
-    asked = read_asked(study_file(tmp_path), {"seed": 7, "threads": (1, 2), "outputs": True})
-    (tmp_path / "study.toml").write_text(to_toml(asked, "case.toml"))
+    request = read_request(study_file(tmp_path), {"seed": 7, "threads": (1, 2), "outputs": True})
+    (tmp_path / "study.toml").write_text(to_toml(request, "case.toml"))
     assert tomllib.loads((tmp_path / "study.toml").read_text())["study"]["seed"] == 7
-    again = read_asked(str(tmp_path), {})
-    assert again.options == asked.options
+    again = read_request(str(tmp_path), {})
+    assert again.options == request.options
     assert (again.folder, again.case) == (tmp_path, tmp_path / "case.toml")
     assert again.directory == Path.cwd()
 
 
 def test_a_case_or_a_benchmark(tmp_path):
-    assert read_asked(case_file(tmp_path), {"weak": True}).name == "gray_scott_weak"
-    assert read_asked(None, {"bench": "nekbone", "strong": True}).name == "nekbone_strong"
+    assert read_request(case_file(tmp_path), {"weak": True}).name == "gray_scott_weak"
+    assert read_request(None, {"bench": "nekbone", "strong": True}).name == "nekbone_strong"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +104,7 @@ def test_a_case_or_a_benchmark(tmp_path):
 )
 def test_study_files_that_are_wrong(tmp_path, text, words):
     with pytest.raises(ConfigError, match=words.replace("[", r"\[").replace("?", r"\?")):
-        read_asked(study_file(tmp_path, text), {})
+        read_request(study_file(tmp_path, text), {})
 
 
 @pytest.mark.parametrize(
@@ -115,15 +118,15 @@ def test_study_files_that_are_wrong(tmp_path, text, words):
 )
 def test_flags_that_are_wrong(given, words):
     with pytest.raises(ConfigError, match=re.escape(words)):
-        read_asked(None, given)
+        read_request(None, given)
 
 
 def test_a_case_and_a_benchmark_are_two(tmp_path):
     with pytest.raises(ConfigError, match="a study is of one of them"):
-        read_asked(case_file(tmp_path), {"bench": "hpcg"})
+        read_request(case_file(tmp_path), {"bench": "hpcg"})
     (tmp_path / "study.toml").write_text("[run]\n")
     with pytest.raises(ConfigError, match=r"has no table \[study\]"):
-        read_asked(str(tmp_path), {})
+        read_request(str(tmp_path), {})
 
 
 @pytest.mark.parametrize(
