@@ -46,22 +46,5 @@ STRONG = [
 # Table 7, 32768^3 with Q = 4 on 8192 nodes against 4096: P_r, seconds on 4096, on 8192, SS in %.
 LARGEST = [(8, 16.21, 10.19, 79.6), (4, 14.89, 10.36, 71.8), (2, 14.95, 9.98, 74.9)]
 
-# Ibeid et al. (MPI on Aurora), Table 2, HPL: nodes, PF/s, efficiency in %.
-HPL = [
-    (9234, 1012.0, 78.84),
-    (8748, 954.43, 78.49),
-    (8632, 949.02, 79.10),
-    (8109, 873.78, 77.52),
-    (8058, 865.93, 77.31),
-    (7200, 805.24, 80.46),
-    (6888, 764.04, 79.80),
-    (6273, 688.99, 79.02),
-    (5439, 585.43, 77.44),
-]
-
-# Ibeid et al., Table 3, HACC: nodes, edge of the cubic grid, process grid of 96 ranks a node.
+# Ibeid et al. (MPI on Aurora), Table 3, HACC: nodes, edge of the cubic grid, process grid of 96 ranks a node.
 HACC = [(128, 4608, (32, 24, 16)), (1024, 9216, (64, 48, 32)), (8192, 18432, (128, 96, 64))]
-
-# Godoy et al. (Gray-Scott), Tables 2 and 3: GB fetched, GB written, ms, total GB/s; share of the peak of 1600 GB/s
-# is said for the effective bandwidth of 312 GB/s (20 %), as is half of HIP's 599.
-GRAY_SCOTT = [("HIP", 25.08, 8.35, 28.74, 1163), ("1 variable", 25.40, 8.38, 54.03, 625)]

@@ -12,7 +12,7 @@ from ridgeline.analysis.command import draw
 from ridgeline.analysis.sweep_plots import SWEPT, plot_sweep
 from ridgeline.bench.result import Column, Result
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.study import contact_sheet
+from ridgeline.study import sweep
 
 FIGURES = ("V_mean", "V_max", "U_mean", "dt")
 
@@ -123,8 +123,8 @@ def test_a_contact_sheet_runs_upwards_like_the_map_beside_it(tmp_path, monkeypat
     )
     monkeypatch.setattr("ridgeline.io.dataset.open", lambda path: data)
     drawn = []
-    monkeypatch.setattr(contact_sheet, "save_figure", lambda figure, *_: drawn.append(figure))
-    contact_sheet.save_contact_sheet(SimpleNamespace(points=points), jobs, tmp_path / "s.png", None, "z=0")
+    monkeypatch.setattr(sweep, "save_figure", lambda figure, *_: drawn.append(figure))
+    sweep.save_contact_sheet(SimpleNamespace(points=points), jobs, tmp_path / "s.png", None, "z=0")
     places = {axes.get_title(): axes.get_subplotspec() for axes in drawn[0].axes if axes.get_title()}
     rows = [places[f"F = {f}, k = 0.05"].rowspan.start for f in (0.02, 0.03, 0.04)]
     assert rows == [2, 1, 0]

@@ -2,12 +2,11 @@
 
 import pytest
 
-from paper_tables import GRAY_SCOTT, HPL, LARGEST, PENCILS, SLABS, STRONG
-from ridgeline.study.efficiency import (
+from paper_tables import LARGEST, PENCILS, SLABS, STRONG
+from ridgeline.study.rows import (
     Timed,
     jitter,
     parallel_efficiency,
-    share_of_limit,
     transform_work,
 )
 
@@ -79,19 +78,6 @@ def test_the_columns_of_yeung_et_al():
 
 def test_all_printed_entries_are_there():
     assert [len(list(table())) for table in (slabs, pencils, strong)] == [8, 24, 43]
-
-
-def test_hpl_on_aurora_is_a_share_of_the_peak_of_its_nodes():
-    for nodes, petaflops, printed in HPL:
-        peak = 0.139  # PF/s of a node, which makes all rows agree
-        assert 100 * share_of_limit(petaflops, nodes, peak) == pytest.approx(printed, abs=0.011), f"{nodes=}"
-
-
-def test_shares_of_limits_in_godoy_et_al():
-    for _, fetched, written, milliseconds, printed in GRAY_SCOTT:
-        assert (fetched + written) / (1e-3 * milliseconds) == pytest.approx(printed, abs=0.5)
-    assert round(100 * share_of_limit(312.0, 1, 1600.0), -1) == 20
-    assert round(100 * share_of_limit(434.0, 1, 5500.0)) == 8
 
 
 def test_figures_of_hadri_et_al():

@@ -9,12 +9,11 @@ import pytest
 from ridgeline.bench.registry import find_benchmark
 from ridgeline.bench.result import Result
 from ridgeline.runtime.errors import ConfigError, OutputError
-from ridgeline.study.collect import collect, to_result
+from ridgeline.study.collect import collect, compare, to_result
 from ridgeline.study.command import collect_study, compare_studies, run_study
-from ridgeline.study.compare import compare
-from ridgeline.study.figures import Over
 from ridgeline.study.folder import StudyFolder
 from ridgeline.study.jobs import run_jobs
+from ridgeline.study.page import FigureAxis
 from ridgeline.study.rows import rows_of_job
 from study_tools import CASE, TURBULENCE, Runner, case_file, prepared
 
@@ -88,7 +87,7 @@ def test_process_grids_are_curves_by_row_communicator(tmp_path):
     assert set(found) == {"1x2", "2x1", "1x4", "2x2", "4x1"}
     assert found["2x2"]["efficiency"] == pytest.approx(0.5)  # to 2x1, of the same P_r
     assert found["4x1"]["efficiency"] == 1.0  # the only one with P_r = 4
-    over = Over.of(list(found.values()))
+    over = FigureAxis.of(list(found.values()))
     assert sorted(over.name(curve) for curve in over.curves) == ["P_r 1", "P_r 2", "P_r 4"]
 
 

@@ -136,6 +136,22 @@ def test_a_process_that_dies_costs_one_case(tmp_path, processes):
     assert processes == [["n1_seed-3"], ["n1_seed-4"], ["n1_seed-7"]]
 
 
+def test_a_case_whose_process_died_while_it_wrote_its_report_is_the_failed_one(tmp_path, monkeypatch):
+    study, plan, jobs = prepared(tmp_path, {"vary": ("run.seed=1,2",), "repeat": 1})
+    batches = []
+
+    def start(batch, folder, number):
+        batches.append([job.point.name for job in batch])
+        (batch[0].folder / "report.json").write_text('{"model": "gray_')
+        return Process(batch, 0, -9)
+
+    monkeypatch.setattr(jobs_module, "start_batch", start)
+    jobs.sort(key=lambda job: plan.order[job.point.name])
+    found = run_jobs(plan, jobs, study.path, print, 1)
+    assert [one.state for one in found] == ["failed", "failed"]
+    assert batches == [["n1_seed-1", "n1_seed-2"], ["n1_seed-2"]]
+
+
 def test_keys_that_change_together_are_all_named(tmp_path):
     together = {"vary": ("model.F=0.01,0.01,0.02 & model.k=0.05,0.06,0.06",)}
     request = read_request(case_file(tmp_path), together)

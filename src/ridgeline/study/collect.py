@@ -1,4 +1,4 @@
-"""What a study says: its rows as a `Result` (CSV, JSON, tables), jobs that are missing, the machines."""
+"""The result of a study (CSV, JSON, tables, notes, machines), and that of two studies compared point by point."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ridgeline.bench.result import Column, Result
-from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.study.folder import JobStatus, StudyFolder
-from ridgeline.study.predicted import Predictor
-from ridgeline.study.rows import Row, rows_of
+from ridgeline.study.rows import Predictor, Row, rows_of
 
 # What every study shows if it is known; the columns of labels come before, those of solves behind.
 COLUMNS = (
@@ -171,3 +170,84 @@ def machine_of(report: Mapping[str, Any]) -> str:
     commit = str(report.get("provenance", {}).get("git_commit") or "")
     text = f"{machine.get('host', 'unknown')}: {machine.get('cpu', 'unknown')}, {machine.get('cores', '?')} cores"
     return f"{text}, commit {commit}" if commit else text
+
+
+def names_of(first: Collected, second: Collected) -> tuple[str, str]:
+    """Return the names of two studies, told apart by A and B where they are equal."""
+    if first.name != second.name:
+        return first.name, second.name
+    return f"A {first.name}", f"B {second.name}"
+
+
+def joined(first: Collected, second: Collected) -> list[Row]:
+    """Return the rows of both, with the label `study`. Raises ConfigError if nothing can be compared."""
+    subjects = [study.result.settings["subject"] for study in (first, second)]
+    if subjects[0] != subjects[1]:
+        raise ConfigError(
+            f"{first.name} is a study of {subjects[0]} and {second.name} one of {subjects[1]}; "
+            "compare two of one kind"
+        )
+    return [
+        {**row, "labels": {"study": name, **row["labels"]}}
+        for name, study in zip(names_of(first, second), (first, second))
+        for row in study.rows
+    ]
+
+
+def compare(first: Collected, second: Collected) -> Result:
+    """Return a row for each point that both studies have. Raises ConfigError if there is none."""
+    names = names_of(first, second)
+    named = list(zip(names, (first, second)))
+    joined(first, second)
+    others = {_key(row): row for row in second.rows}
+    pairs = [(row, others[_key(row)]) for row in first.rows if _key(row) in others]
+    if not pairs:
+        raise ConfigError(
+            f"{names[0]} and {names[1]} have no point in common (axes, ranks, threads and points); run one with the "
+            "study file of the other"
+        )
+    labels = list(dict.fromkeys(key for row, _ in pairs for key in row["labels"]))
+    columns = [Column(key, key.replace("_", " ")) for key in labels]
+    columns += [
+        Column("ranks", "ranks"),
+        Column("size", "size"),
+        Column("first", f"ms/step, {names[0]}", 1e-3, ".4g"),
+        Column("second", f"ms/step, {names[1]}", 1e-3, ".4g"),
+        Column("ratio", "first / second", form=".3f"),
+        Column("first_efficiency", f"efficiency, {names[0]}", form=".3f"),
+        Column("second_efficiency", f"efficiency, {names[1]}", form=".3f"),
+    ]
+    return Result(
+        benchmark=f"studies {names[0]} and {names[1]}",
+        pattern=f"{first.result.pattern}, point by point",
+        formula="first / second: how many times as fast the second is",
+        statistic="each point is the best of its jobs",
+        ranks=max(row["ranks"] for row, _ in pairs),
+        columns=columns,
+        rows=[
+            {
+                **one["labels"],
+                "ranks": one["ranks"],
+                "size": one["size"],
+                "first": one["seconds"],
+                "second": other["seconds"],
+                "ratio": one["seconds"] / other["seconds"],
+                "first_efficiency": one["efficiency"],
+                "second_efficiency": other["efficiency"],
+            }
+            for one, other in pairs
+        ],
+        settings={"machines": [list(first.machines), list(second.machines)]},
+        notes=[
+            *(f"{name}: {machine}" for name, study in named for machine in study.machines),
+            *(
+                f"{len(study.rows) - len(pairs)} points of {name} have no partner"
+                for name, study in named
+                if len(study.rows) > len(pairs)
+            ),
+        ],
+    )
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return (*sorted(row["labels"].items()), row["ranks"], row["threads"], row["points"])

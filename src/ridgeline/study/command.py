@@ -15,8 +15,7 @@ from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.files import check_folder
 from ridgeline.runtime.launcher import detect_launch
 from ridgeline.runtime.options import options_of
-from ridgeline.study.collect import Collected, collect
-from ridgeline.study.compare import compare, joined, names_of
+from ridgeline.study.collect import Collected, collect, compare, joined, names_of
 from ridgeline.study.folder import StudyFolder, open_study
 from ridgeline.study.jobs import Tell, run_jobs
 from ridgeline.study.options import SubmitOptions
@@ -88,8 +87,7 @@ def collect_study(path: str, tell: Tell, machine: str | None = None) -> int:
     machine: for which points are predicted (`collect`).
     """
     # Matplotlib is for those who draw: a plan that is refused need not wait for it.
-    from ridgeline.study.figures import save_figures
-    from ridgeline.study.page import make_page, write_files
+    from ridgeline.study.page import make_page, save_figures, write_files
 
     folder = StudyFolder.open(path)
     study = collect(folder, machine)
@@ -108,8 +106,7 @@ def collect_study(path: str, tell: Tell, machine: str | None = None) -> int:
 
 def compare_studies(first: str, second: str, output: str | None, tell: Tell) -> None:
     """Write the table and the figures of two studies into a folder. Raises ConfigError, OutputError."""
-    from ridgeline.study.figures import save_figures
-    from ridgeline.study.page import figure_lines, table, write_files
+    from ridgeline.study.page import figure_lines, save_figures, table, write_files
 
     studies: list[Collected] = [collect(StudyFolder.open(path)) for path in (first, second)]
     result = compare(*studies)

@@ -1,15 +1,31 @@
-"""The files that a study makes of its reports: study.csv, study.json, study.md and figures."""
+"""The files that a study makes of its rows: figures (time, speed, efficiency, phases), page, CSV and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ridgeline.analysis.plot import save_figure
+from ridgeline.analysis.study_plots import Bar, Curve, Panel, Spot, X, draw_bars, draw_curves
 from ridgeline.bench.result import Column, Result, to_csv
 from ridgeline.io.previous import GENERATOR, discard, to_json, write_text
-from ridgeline.study.collect import Collected
-from ridgeline.study.figures import FOLDER
-from ridgeline.study.rows import Row
+from ridgeline.runtime.files import check_folder
+from ridgeline.study.collect import MARKS, Collected
+from ridgeline.study.rows import Row, best_of, curve_labels, curves
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg")
+FOLDER = "figures"
+# Efficiencies by key of rows, and how their curves are called.
+EFFICIENCIES = {
+    "efficiency": "",
+    "ws1": "N^3 log N",
+    "parallel_efficiency": "overall",
+}
+Rows = Sequence[Row]
 
 STEM = "study"
 CAPTIONS = {
@@ -22,6 +38,170 @@ CAPTIONS = {
     "output": "Bytes of data sets and series written in a second.",
     "checkpoint": "Bytes of checkpoints written in a second.",
 }
+
+
+def save_figures(rows: Rows, folder: Path, title: str, groups: Mapping[str, int] | None = None) -> list[str]:
+    """Draw everything that rows call for into folder/figures; return the names without their suffix.
+
+    groups: by the label `study`, which line style its curves have. Raises OutputError if it cannot be written.
+    """
+    names = []
+    made = list(make_figures(rows, title, groups or {}))
+    if made:
+        check_folder(folder / FOLDER, "figures", "-o")
+    for name, figure in made:
+        for suffix in FORMATS:
+            path = folder / FOLDER / f"{name}.{suffix}"
+            discard(path, "-o")
+            save_figure(figure, path, "-o", crop=True)
+        names.append(name)
+    return names
+
+
+def make_figures(rows: Rows, title: str, groups: Mapping[str, int]) -> Iterator[tuple[str, Figure]]:
+    """Yield name and figure of all that rows call for."""
+    if not rows:
+        return
+    over = FigureAxis.of(rows)
+
+    def drawn(key: str, y_label: str, log: bool, scale: float = 1.0, ideal: bool = False) -> Figure:
+        lines = [line for curve in over.curves if (line := over.line(curve, key, scale, ideal, groups)).spots]
+        return draw_curves(lines, Panel(over.label, y_label, title, log))
+
+    yield "time", drawn("seconds", "ms a step", True, 1e-3, ideal=True)
+    yield "speed", drawn("points_per_second", "million points a second", True, 1e6, ideal=True)
+    if over.ranks:
+        yield "efficiency", _efficiencies(over, title, groups)
+    if _any(rows, "fraction"):
+        yield "limit", drawn("fraction", "share of the limit", False)
+    if not over.ranks and _any(rows, "simulated"):
+        yield "simulated", drawn("simulated", "model time in a second", False)
+    for key in dict.fromkeys(key for row in rows for key in row if key.startswith("iterations ")):
+        if not over.ranks:
+            solve = key.split(" ", 1)[1]
+            yield (
+                f"iterations_{solve.replace(' ', '_')}",
+                drawn(key, f"iterations of a solve: {solve}", False),
+            )
+    for name, what in (("output", "output"), ("checkpoint", "checkpoints")):
+        if _any(rows, f"{name}_rate"):
+            yield name, drawn(f"{name}_rate", f"{what}, MB/s", False, 1e6)
+    stacks = phases(over)
+    if any(bar.parts for bars in stacks.values() for bar in bars):
+        yield "phases", draw_bars(stacks, Panel(over.label, "ms a step", title))
+
+
+class FigureAxis:
+    """What the x axis of a study's figures is: cores, or the values of the first axis where cores are one number.
+
+    label: of the axis; ranks: whether it is cores; curves: lists of rows, one for each curve.
+    """
+
+    def __init__(self, label: str, axis: str | None, lists: list[list[Row]]) -> None:
+        self.label, self.axis, self.curves = label, axis, lists
+
+    @classmethod
+    def of(cls, rows: Rows) -> FigureAxis:
+        """Return the axis of rows."""
+        varied = [key for key in rows[0]["labels"] if len({row["labels"].get(key) for row in rows}) > 1]
+        axes = [key for key in varied if key != "study"]
+        if len({row["cores"] for row in rows}) > 1 or not axes:
+            several = any(row["threads"] > 1 for row in rows)
+            return cls(
+                "cores (ranks x threads)" if several else "ranks", None, [best_of(c) for c in curves(rows)]
+            )
+        axis = axes[0]
+        found: dict[str, list[Row]] = {}
+        for row in rows:
+            found.setdefault(str({k: v for k, v in row["labels"].items() if k != axis}), []).append(row)
+        return cls(axis.replace("_", " "), axis, list(found.values()))
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the x axis is cores."""
+        return self.axis is None
+
+    def x(self, row: Row) -> X:
+        """Return the place of a row."""
+        if self.axis is None:
+            return int(row["cores"])
+        return str(row["labels"][self.axis])
+
+    def name(self, curve: Rows) -> str:
+        """Return what tells a curve apart, in words: names of axes only where values are numbers."""
+        labels = curve_labels(curve[0]) if self.ranks else dict(curve[0]["labels"])
+        if self.axis is not None:
+            del labels[self.axis]
+        return ", ".join(f"{key} {value}" if value[:1].isdigit() else value for key, value in labels.items())
+
+    def line(self, curve: Rows, key: str, scale: float, ideal: bool, groups: Mapping[str, int]) -> Curve:
+        """Return the curve of one key of rows."""
+        known = [row for row in curve if row.get(key) is not None]
+        spots = tuple(
+            Spot(
+                self.x(row),
+                row[key] / scale,
+                row[MARKS],
+                row["slowest"] / scale if key == "seconds" and row["jobs"] > 1 else None,
+            )
+            for row in known
+        )
+        at_best: tuple[Spot, ...] = ()
+        if ideal and self.ranks and len(known) > 1:
+            at_best = tuple(Spot(self.x(row), _ideal(key, row, known[0]) / scale) for row in known)
+        predicted = [row for row in known if key == "seconds" and row.get("predicted") is not None]
+        return Curve(
+            self.name(curve),
+            spots,
+            at_best,
+            tuple(
+                Spot(self.x(row), row["predicted"] / scale, within=_expected(row, scale)) for row in predicted
+            ),
+            groups.get(str(curve[0]["labels"].get("study")), 0),
+        )
+
+
+def _expected(row: Row, scale: float) -> tuple[float, float] | None:
+    """Return the interval of a row's prediction, if it has one."""
+    if row.get("predicted_least") is None:
+        return None
+    return row["predicted_least"] / scale, row["predicted_most"] / scale
+
+
+def _ideal(key: str, row: Row, first: Row) -> float:
+    """Return what perfect scaling from `first` gives: points a second and core stay."""
+    rate = first["points_per_second"] / first["cores"] * row["cores"]
+    return float(row["points"] / rate if key == "seconds" else rate)
+
+
+def _efficiencies(over: FigureAxis, title: str, groups: Mapping[str, int]) -> Figure:
+    lines = []
+    for kind, (key, called) in enumerate(EFFICIENCIES.items()):
+        for curve in over.curves:
+            line = over.line(curve, key, 1.0, False, groups)
+            name = ", ".join(filter(None, [line.name, called]))
+            lines += [Curve(name, line.spots, group=line.group + kind)] if line.spots else []
+    return draw_curves(lines, Panel(over.label, "parallel efficiency", title))
+
+
+def phases(over: FigureAxis) -> dict[str, list[Bar]]:
+    """Return the stacked phases of a step, in ms, of every curve."""
+    found: dict[str, list[Bar]] = {}
+    for curve in over.curves:
+        bars = [
+            Bar(
+                str(over.x(row)),
+                {key[6:]: 1e3 * value for key, value in row.items() if key.startswith("phase ") and value},
+                row[MARKS],
+            )
+            for row in curve
+        ]
+        found[over.name(curve)] = bars
+    return found
+
+
+def _any(rows: Rows, key: str) -> bool:
+    return any(row.get(key) is not None for row in rows)
 
 
 def write_files(folder: Path, result: Result, page: str, stem: str = STEM) -> list[Path]:

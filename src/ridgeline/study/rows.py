@@ -17,24 +17,77 @@ Rows are plain, in SI units, with these keys beside those of axes and labels:
     parallel_efficiency       overall_efficiency over that of the fewest cores (NekBox, Sec. 4.1)
     predicted                 seconds of a step that a prediction gives, if there is one; predicted_least and
                               predicted_most: between which 80 % of steps are expected
+
+Efficiencies are those of the papers:
+
+- Parallel efficiency, of n times the cores at a time t for a work W: (W / (n t)) / (W0 / (n0 t0)). With W the points,
+  weak scaling is t0 / t and strong scaling t0 n0 / (t n). Yeung et al. (GESTS), Sec. 4.1, take two references: the
+  fewest cores (WS1, SS1) and the next fewer (WS2, SS2).
+- The work of Fourier transforms is N^3 log2 N: Yeung et al., Sec. 4.2.
+- Overall efficiency is counted bytes over time over the STREAM bandwidth: Hadri et al. (NekBox), Sec. 3.1. Its ratio
+  to that of the fewest cores is the parallel efficiency of their Sec. 4.1, which corrects for iterations that grow.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ridgeline.bench.registry import find_benchmark
 from ridgeline.bench.scaling import Scaling, ScalingFigures
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.config.load import load_case
+from ridgeline.config.machine_file import MachineFile
+from ridgeline.io.machine_file import machine_name, machine_name_here
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.prediction import Prediction
+from ridgeline.models import case_class
+from ridgeline.models.prediction import predict_case, solves_of
+from ridgeline.runtime.errors import ConfigError, RidgelineError
 from ridgeline.runtime.units import in_words
-from ridgeline.study.efficiency import Timed, jitter, parallel_efficiency, transform_work
 from ridgeline.study.folder import JobStatus
 from ridgeline.study.plan import GRID
+from ridgeline.study.prediction.machines import find_machine, machine_here
+from ridgeline.study.prediction.predict import predict_benchmark
 
 Row = dict[str, Any]
 Predict = Callable[[JobStatus, Mapping[str, str]], Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The time of a step. work: in any unit; cores: or nodes, or ranks; seconds: of the step."""
+
+    work: float
+    cores: float
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Work of a core in a second."""
+        return self.work / (self.cores * self.seconds)
+
+
+def parallel_efficiency(this: Timed, reference: Timed) -> float:
+    """Return the rate of a core over that of the reference's."""
+    return this.rate / reference.rate
+
+
+def transform_work(points: float) -> float:
+    """Return N^3 log2 N, with N the cube root of all points."""
+    return points * math.log2(points) / 3.0
+
+
+def jitter(seconds: Sequence[float]) -> float | None:
+    """Return by how much repeats differ, (most - least) / least; None for fewer than two.
+
+    Rizvi and Hale, Sec. V, name the variance of runs as a possible cost of a managed language.
+    """
+    return None if len(seconds) < 2 else (max(seconds) - min(seconds)) / min(seconds)
 
 
 def rows_of(found: Sequence[JobStatus], predict: Predict = lambda job, labels: {}) -> list[Row]:
@@ -162,10 +215,15 @@ def _add_efficiencies(curve: list[Row]) -> None:
         fewer = [other for other in best if other["cores"] < row["cores"]]
         references = {"": best[0]} | ({"_before": fewer[-1]} if fewer else {})
         for suffix, reference in references.items():
-            row[f"efficiency{suffix}"] = parallel_efficiency(_by_points(row), _by_points(reference))
+            row[f"efficiency{suffix}"] = parallel_efficiency(_timed(row), _timed(reference))
         if row["logarithmic"]:
             for number, reference in enumerate(references.values(), 1):
-                row[f"ws{number}"] = parallel_efficiency(_by_transforms(row), _by_transforms(reference))
+                row[f"ws{number}"] = parallel_efficiency(
+                    *(
+                        Timed(transform_work(one["points"]), one["cores"], one["seconds"])
+                        for one in (row, reference)
+                    )
+                )
         first = best[0].get("overall_efficiency")
         if first and row.get("overall_efficiency"):
             row["parallel_efficiency"] = row["overall_efficiency"] / first
@@ -180,9 +238,71 @@ def best_of(curve: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _by_points(row: Row) -> Timed:
-    return Timed(row["points"], row["cores"], row["seconds"])
+def _timed(row: Row, work: Callable[[float], float] = float) -> Timed:
+    """Return the time of a row for its points, or for the work that they are."""
+    return Timed(work(row["points"]), row["cores"], row["seconds"])
 
 
-def _by_transforms(row: Row) -> Timed:
-    return Timed(transform_work(row["points"]), row["cores"], row["seconds"])
+class Predictor:
+    """Predicts the points of a study, from the same settings and the iterations that its solves took.
+
+    folder: of the study; machine: name or file of a machine for all points. Without one, points that were measured on
+    the machine at hand are predicted, if that has a machine file. Raises ConfigError for a machine that is none.
+    reasons: what predictions lack, or why there are none, in sentences.
+    """
+
+    def __init__(self, folder: Path, machine: str | None = None) -> None:
+        self.folder = folder
+        self.named: MachineFile | None = None if machine is None else find_machine(machine)
+        self.reasons: dict[str, None] = {}
+        self._here: MachineFile | None = None
+        if machine is None:
+            try:
+                self._here = machine_here()
+            except RidgelineError as why:
+                self.reasons[f"no prediction: {why}"] = None
+
+    def of(self, job: JobStatus, labels: Mapping[str, str]) -> dict[str, float]:
+        """Return the keys of a row that a prediction adds: seconds of a step, and their interval; {} without one."""
+        host = str(job.report.get("machine", {}).get("host", ""))
+        machine = self.named or (self._here if machine_name(host) == machine_name_here() else None)
+        if machine is None:
+            return {}
+        try:
+            found = self._predict(job, labels, machine)
+        except RidgelineError as why:
+            self.reasons[f"no prediction: {why}"] = None
+            return {}
+        if found is None:
+            return {}
+        if found.seconds is None:
+            lacking = "; ".join(f"{part} (no {figure})" for part, figure in found.lacks.items())
+            self.reasons[f"no prediction, which would lack {lacking}"] = None
+            return {}
+        if found.bounds:
+            self.reasons[f"predictions are lower bounds: {'; '.join(found.bounds)}"] = None
+        row = {"predicted": found.seconds}
+        if found.interval is not None:
+            row["predicted_least"], row["predicted_most"] = found.interval
+        return row
+
+    def _predict(self, job: JobStatus, labels: Mapping[str, str], machine: MachineFile) -> Prediction | None:
+        ranks, report = int(job.record["ranks"]), job.report
+        if "run" in report:
+            per_node = int(report["run"]["ranks_on_node"])
+            place = Allocation.of(machine, -(-ranks // per_node), per_node)
+            path = min(self.folder.glob("case.*"))
+            settings = [
+                value for flag, value in itertools.pairwise(job.record["arguments"]) if flag == "--set"
+            ]
+            case = load_case(path, case_class, settings).case
+            solves = report.get("solves", {})
+            known = [name for name in solves_of(case.run.model) if name in solves]
+            counts = {name: max(1.0, solves[name]["iterations_per_solve"]) for name in known}
+            return predict_case(case, place, counts)
+        if job.record["subject"] != "hpcg-iteration" or labels.get("implementation") != "optimised":
+            return None
+        nodes = int(report["nodes"])
+        box = next(row["box"] for row in report["rows"] if row["implementation"] == "optimised")
+        sizes = [f"{name}={size}" for name, size in zip(("nx", "ny", "nz"), box.split(" x "))]
+        return predict_benchmark("hpcg", sizes, Allocation.of(machine, nodes, -(-ranks // nodes)))

@@ -6,6 +6,7 @@ study (see `study.folder`), and what is done is not run again.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.analysis.plot import save_figure
+import ridgeline.io.dataset
+from ridgeline.analysis.element_images import on_grid
+from ridgeline.analysis.plot import blank_figure, draw_plane, load_plane, panels, save_figure
+from ridgeline.analysis.shades import finite_range, shades_of
+from ridgeline.analysis.slices import field_names
 from ridgeline.analysis.sweep_plots import SWEPT, plot_sweep
 from ridgeline.bench.result import Column, Result, make_table
 from ridgeline.config.check import did_you_mean
@@ -25,9 +30,8 @@ from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.memory import node_memory_available
 from ridgeline.runtime.rank_limits import check_ranks
 from ridgeline.runtime.threads import cores_available
-from ridgeline.runtime.units import counted
+from ridgeline.runtime.units import counted, in_words
 from ridgeline.study.command import FAILED, refuse_ranks, show
-from ridgeline.study.contact_sheet import save_contact_sheet
 from ridgeline.study.folder import JobStatus, StudyJob, open_study
 from ridgeline.study.jobs import Tell, run_jobs
 from ridgeline.study.options import SweepOptions
@@ -38,6 +42,10 @@ from ridgeline.study.request import read_request
 PREFIX, STEM, SHEET = "sweep_", "sweep", "sweep.png"
 FIGURES = "sweep_figures.png"
 _PLANE = re.compile(r"\s*[xyz]\s*=\s*(mid|[+-]?\d*\.?\d*(e[+-]?\d+)?)\s*", re.IGNORECASE)
+
+INCHES = 1.9  # of a picture
+DATA = "output.path"  # key of the data set among what a run writes
+PER_ROW = 6  # of a sweep that is no table of two axes
 
 
 def values_between(text: str) -> str:
@@ -214,3 +222,53 @@ def to_result(plan: Plan, found: Sequence[JobStatus]) -> Result:
         extra={SWEPT: axes},
         notes=[f"{one.name}: {one.why}" for one in found if one.state != "done"],
     )
+
+
+def save_contact_sheet(
+    plan: Plan, jobs: Sequence[StudyJob], path: Path, field: str | None, plane: str
+) -> Path:
+    """Draw the last output step of all jobs that are done; return the path of the picture.
+
+    In a table of values the last axis runs to the right and the others upwards, as in the map of the final figures.
+    field: None for the first of the data set.
+
+    Raises ConfigError for a field or a plane that is not there, or if there is no picture to draw; OutputError.
+    """
+    planes: dict[str, Any] = {}
+    for job in jobs:
+        try:
+            with ridgeline.io.dataset.open(job.folder / job.point.paths[DATA]) as written:
+                data = on_grid(written)
+                names = field_names(data)
+                if not names:
+                    continue
+                planes[job.point.name] = load_plane(data, field or names[0], plane, -1)
+        except OutputError:  # it wrote no output, or wrote it elsewhere
+            continue
+    if not planes:
+        raise ConfigError("no case wrote a field; set output.every")
+    counts = [len({in_words(point.axes[axis]) for point in plan.points}) for axis in plan.points[0].axes]
+    table = len(counts) > 1 and math.prod(counts) == len(plan.points)  # else keys change together
+    across = counts[-1] if table else min(len(plan.points), PER_ROW)
+    down = -(-len(plan.points) // across)
+    figure = blank_figure(INCHES * across + 0.8, (INCHES + 0.12) * down + 0.2)
+    name = str(next(iter(planes.values())).name)
+    least, most = zip(*(finite_range(plane.values) for plane in planes.values()))
+    shade = shades_of({name: (min(least), max(most))})[name]
+    axes = panels(figure, len(plan.points), across)
+    if table:  # from below, as an axis runs
+        rows = [axes[first : first + across] for first in range(0, len(axes), across)]
+        axes = [panel for row in reversed(rows) for panel in row]
+    image = None
+    for panel, point in zip(axes, plan.points, strict=True):
+        panel.set_title(
+            ", ".join(f"{key} = {in_words(value)}" for key, value in point.axes.items()), fontsize=7
+        )
+        if point.name in planes:
+            image = draw_plane(panel, planes[point.name], shade)
+        panel.set(xticks=[], yticks=[], xlabel="", ylabel="")
+    assert image is not None
+    figure.colorbar(image, ax=axes, shrink=min(1.0, 2.0 / down), label=name)
+    discard(path, "-o")
+    save_figure(figure, path, "-o")
+    return path
