@@ -8,6 +8,7 @@ says of other numbers of ranks.
 import json
 import os
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,25 @@ def test_benchmarks_studies_and_sweeps_are_printed_and_continued(tmp_path):
     command(tmp_path, "sweep", "gray_scott.toml", "--over", "model.F=0.02,0.03", "-o", "sweep")
     assert len(points) == 2
     assert all(path.read_bytes() == report for path, report in points.items()), "no case is run again"
+
+
+@pytest.mark.full
+def test_an_interrupted_study_and_an_interrupted_sweep_are_continued(tmp_path):
+    unpack("other", tmp_path)
+    study_file = tmp_path / "study" / "study.toml"
+    missing = tmp_path / "study" / "points" / "n1" / "1" / "report.json"
+    missing.unlink()
+    refused = command(tmp_path, "study", "run", "study", code=2)
+    began_in = tomllib.loads(study_file.read_text())["study"]["directory"]
+    assert f"study/study.toml: study.directory is {began_in}, which is not a folder" in refused
+    study_file.write_text(study_file.read_text().replace(began_in, str(tmp_path)))
+    assert "1 of 2 jobs are done already" in command(tmp_path, "study", "run", "study")
+    missing_case = tmp_path / "sweep" / "points" / "n1_F-0.03" / "1" / "report.json"
+    missing_case.unlink()
+    said = command(tmp_path, "sweep", "gray_scott.toml", "--over", "model.F=0.02,0.03", "-o", "sweep")
+    assert "1 of 2 cases are done already" in said
+    assert missing.is_file()
+    assert missing_case.is_file()
 
 
 def test_a_machine_file_predicts(tmp_path):

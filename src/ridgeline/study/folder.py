@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from ridgeline.config.load import read_text
 from ridgeline.io.previous import to_json
-from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.files import DAMAGED, check_folder, output_errors, read_regular, replace_file
 from ridgeline.runtime.locks import PathLock
 from ridgeline.study.plan import Plan, Point, make_plan
@@ -156,7 +156,7 @@ def open_study(
     OutputError
         If the folder holds something else, cannot be written, or another process runs the study.
     ConfigError, DecompositionError
-        As `make_plan` does.
+        As `make_plan` does, or if the folder in which runs start is missing.
     """
     if path.is_dir() and any(path.iterdir()) and not (path / FILE).is_file():
         raise OutputError(f"{path} holds something other than a study (no {FILE}); {ADVICE}")
@@ -164,9 +164,15 @@ def open_study(
     folder = StudyFolder(path.resolve())
     if request.case is not None:
         request = replace(request, case=folder.keep_case(request.case))
+    directory = request.directory.resolve()
+    if request.case is not None and not directory.is_dir():
+        raise ConfigError(
+            f"{path / FILE}: study.directory is {directory}, which is not a folder; runs start there, so name the "
+            "folder in which the paths of the case are valid"
+        )
     plan = make_plan(request, here)
     with PathLock.inside(folder.path, f"the {noun} {folder.path}", waits=False):
-        jobs = folder.jobs(plan, request.directory.resolve())
+        jobs = folder.jobs(plan, directory)
         with output_errors(f"write {folder.path / FILE}", ADVICE):
             name = None if request.case is None else request.case.name
             replace_file(folder.path / FILE, to_toml(request, name).encode())
