@@ -97,7 +97,7 @@ def test_an_interrupted_study_and_an_interrupted_sweep_are_continued(tmp_path):
     missing.unlink()
     refused = command(tmp_path, "study", "run", "study", code=2)
     began_in = tomllib.loads(study_file.read_text())["study"]["directory"]
-    assert f"study/study.toml: study.directory is {began_in}, which is not a folder" in refused
+    assert f"study.toml: study.directory is {began_in}, which is not a folder" in refused
     study_file.write_text(study_file.read_text().replace(began_in, str(tmp_path)))
     assert "1 of 2 jobs are done already" in command(tmp_path, "study", "run", "study")
     missing_case = tmp_path / "sweep" / "points" / "n1_F-0.03" / "1" / "report.json"

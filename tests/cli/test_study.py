@@ -58,7 +58,7 @@ def test_refusals_leave_nothing_behind(ridgeline):
         (("run", "case.toml", "--ranks", "1;2"), 2, "--ranks 1;2 is no list of numbers of ranks"),
         (("run", "case.toml", "--strong", "--ranks", "100000", "--submit", "slurm"), 3, "point n100000"),
         (("run", "case.toml", "--strong", "--ranks", "100000"), 2, "--oversubscribe"),
-        (("compare", ".", "."), 6, "is no folder of a study"),
+        (("compare", ".", "."), 6, "is not the folder of a study"),
     ):
         done = ridgeline("study", *arguments)
         assert done.returncode == code, (arguments, done.stderr)

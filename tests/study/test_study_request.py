@@ -33,6 +33,9 @@ def test_paths_of_a_study_file_are_expanded(tmp_path, monkeypatch):
     monkeypatch.setenv("SCRATCH", str(tmp_path / "scratch"))
     path = tmp_path / "a.toml"
     path.write_text('[study]\ncase = "~/case.toml"\ndirectory = "$SCRATCH/runs"\nranks = [1]\nweak = true\n')
+    with pytest.raises(ConfigError, match=r"a.toml: study.directory is .*runs, which is not a folder"):
+        read_request(str(path), {})
+    (tmp_path / "scratch" / "runs").mkdir(parents=True)
     request = read_request(str(path), {})
     assert (request.case, request.directory) == (
         Path("~/case.toml").expanduser(),

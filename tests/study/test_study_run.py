@@ -209,9 +209,9 @@ def test_a_folder_of_another_case_and_one_of_something_else(tmp_path):
         with pytest.raises(OutputError, match=words), open_study(path, request, "study"):
             pass
 
-    refused(tmp_path / "study", "holds a study of another case")
+    refused(tmp_path / "study", "holds a study of a case other")
     refused(tmp_path, "holds something other than a study")
-    with pytest.raises(OutputError, match="is no folder of a study"):
+    with pytest.raises(OutputError, match="is not the folder of a study"):
         StudyFolder.open(tmp_path)
     file = tmp_path / "file"
     file.write_text("")

@@ -62,7 +62,7 @@ def collect(folder: StudyFolder, machine: str | None = None) -> Collected:
     """Return what has finished in the folder of a study.
 
     machine: for which all points are predicted; by default the machine at hand, if it has a machine file.
-    Raises OutputError for a report that cannot be read, ConfigError for a machine that is none.
+    Raises OutputError for a report that cannot be read, ConfigError for an unknown machine.
     """
     jobs = tuple(folder.statuses())
     predictor = Predictor(folder.path, machine)
@@ -73,22 +73,18 @@ def collect(folder: StudyFolder, machine: str | None = None) -> Collected:
             f"a report in {folder.path} is damaged, or of another version: {problem!r}; delete its folder, and "
             "run the study again"
         ) from None
-    _add_speedups(rows)
-    result = to_result(folder.path.name, jobs, rows)
-    result.notes += predictor.reasons
-    return Collected(folder.path.name, jobs, tuple(rows), result, tuple(_machines(jobs)))
-
-
-def _add_speedups(rows: Sequence[Row]) -> None:
-    """Add how many times as fast a row is as the first one of the same points on the same cores."""
     for row in rows:
         alike = [one for one in rows if (one["cores"], one["points"]) == (row["cores"], row["points"])]
         if len(alike) > 1:
             row["speedup"] = alike[0]["seconds"] / row["seconds"]
+    machines = dict.fromkeys(machine_of(job.report) for job in jobs if job.state == "done")
+    result = to_result(folder.path.name, jobs, rows)
+    result.notes += predictor.reasons
+    return Collected(folder.path.name, jobs, tuple(rows), result, tuple(machines))
 
 
 def to_result(name: str, jobs: Sequence[JobStatus], rows: Sequence[Row]) -> Result:
-    """Return the rows as a result: columns that hold anything, labels first."""
+    """Return the rows as a result, with the columns that hold anything; labels come first."""
     labels = list(dict.fromkeys(key for row in rows for key in row["labels"]))
     solves = list(dict.fromkeys(key for row in rows for key in row if key.startswith("iterations ")))
     flat = [{**row["labels"], **{k: v for k, v in row.items() if k != "labels"}} for row in rows]
@@ -101,9 +97,13 @@ def to_result(name: str, jobs: Sequence[JobStatus], rows: Sequence[Row]) -> Resu
     columns += [Column(key, f"{key.split(' ', 1)[1]} iterations", form=".2f") for key in solves]
     record = jobs[0].record if jobs else {}
     scaling = str(record.get("scaling", "strong"))
+    # What the study shows: how the subject scales, or what settings change on one number of ranks.
+    varied = [key.replace("_", " ") for key in labels if len({row["labels"].get(key) for row in rows}) > 1]
+    alone = len({job.record.get("ranks") for job in jobs}) == 1
+    kind = f"by {' and '.join(varied)}" if varied and alone else f"{scaling} scaling"
     return Result(
         benchmark=f"study {name}",
-        pattern=f"{record.get('subject', 'nothing')}, {_kind(jobs, rows, labels, scaling)}",
+        pattern=f"{record.get('subject', 'nothing')}, {kind}",
         formula="\n".join(definitions(scaling, {column.key for column in columns})),
         statistic="each point is the best of its jobs",
         ranks=max((row["ranks"] for row in rows), default=0),
@@ -112,14 +112,6 @@ def to_result(name: str, jobs: Sequence[JobStatus], rows: Sequence[Row]) -> Resu
         settings={"subject": record.get("subject"), "scaling": scaling},
         notes=list(notes(jobs, rows)),
     )
-
-
-def _kind(jobs: Sequence[JobStatus], rows: Sequence[Row], labels: Sequence[str], scaling: str) -> str:
-    """Return what a study asks, in words: how it scales, or what it varies on one number of ranks."""
-    varied = [key.replace("_", " ") for key in labels if len({row["labels"].get(key) for row in rows}) > 1]
-    if varied and len({job.record.get("ranks") for job in jobs}) == 1:
-        return f"by {' and '.join(varied)}"
-    return f"{scaling} scaling"
 
 
 def definitions(scaling: str, keys: set[str]) -> Iterator[str]:
@@ -153,15 +145,6 @@ def notes(jobs: Sequence[JobStatus], rows: Sequence[Row]) -> Iterator[str]:
         names = [job for job in jobs if job.state == state]
         if names:
             yield f"{state}: " + "; ".join(f"{job.name} ({job.why})" for job in names)
-
-
-def _machines(jobs: Sequence[JobStatus]) -> Iterator[str]:
-    """Yield one line for each machine and commit that the reports tell."""
-    seen: dict[str, None] = {}
-    for job in jobs:
-        if job.state == "done":
-            seen[machine_of(job.report)] = None
-    yield from seen
 
 
 def machine_of(report: Mapping[str, Any]) -> str:

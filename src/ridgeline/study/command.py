@@ -34,7 +34,7 @@ def run_study(
     output: str | None,
     tell: Tell,
 ) -> int:
-    """Plan a study and run what is missing of it, or write scripts; return the exit code.
+    """Plan a study and run its missing jobs, or write scripts for them; return the exit code.
 
     given: flags by the names of `StudyOptions` and `SubmitOptions`. output: the study's folder.
 

@@ -1,16 +1,17 @@
-"""The folder of a study, and what stands in it.
+"""The folder of a study or sweep: its layout, the states of its jobs, how it is continued, and its lock.
 
-    study.toml              what was asked
-    case.toml               the settings file, as it was
+    study.toml              what the study is to do
+    case.toml               a copy of the settings file
     points/NAME/1/          the first job of a point:
         job.json            what was started: ranks, axes, command
         log.txt             what it printed
-        report.json         its report, when it has ended well
-        error.txt           why it failed, when it has not
-        ...                 outputs and checkpoints, if they are asked for
+        report.json         its report, if it has ended well
+        error.txt           why it failed, if it has not
+        ...                 outputs and checkpoints, if the study writes them
     study.csv, study.json, study.md, figures/    what `ridgeline study collect` makes of the reports
 
-A folder may grow: more ranks, values and repeats add points and jobs. What is in it is never made to mean another.
+A folder may grow: more ranks, values and repeats add points and jobs. A job that is in it is never given other
+settings.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any, Literal
 
 from ridgeline.config.load import read_text
 from ridgeline.io.previous import to_json
-from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.files import DAMAGED, check_folder, output_errors, read_regular, replace_file
 from ridgeline.runtime.locks import PathLock
 from ridgeline.study.plan import Plan, Point, make_plan
@@ -43,7 +44,7 @@ State = Literal["done", "failed", "damaged", "missing"]
 
 @dataclass(frozen=True)
 class StudyJob:
-    """One start of a point. folder: its own; number: of the repeat, from 1; directory: where it starts."""
+    """One run of a point. folder: of this job; number: of the repeat, from 1; directory: where it starts."""
 
     point: Point
     number: int
@@ -68,7 +69,7 @@ class StudyJob:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """What stands in the folder of a job. why: of what is not done, in words; record: of job.json."""
+    """The state of a job, read from its folder. why: it is not done; record: of job.json; report: if it is done."""
 
     name: str
     state: State
@@ -79,15 +80,17 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class StudyFolder:
-    """A study's folder that is there."""
+    """An existing folder of a study."""
 
     path: Path
 
     @classmethod
     def open(cls, path: str | Path) -> StudyFolder:
-        """Return the folder of a study. Raises OutputError if it is none."""
+        """Return the folder of a study. Raises OutputError if it is not one."""
         if not (Path(path) / FILE).is_file():
-            raise OutputError(f"{path} is no folder of a study: it has no {FILE}; name the -o of `study run`")
+            raise OutputError(
+                f"{path} is not the folder of a study: it has no {FILE}; name the -o of `study run`"
+            )
         return cls(Path(path).resolve())
 
     def keep_case(self, case: Path) -> Path:
@@ -95,7 +98,7 @@ class StudyFolder:
         kept = self.path / f"case{case.suffix}"
         text = read_text(case)
         if kept.exists() and read_text(kept) != text:
-            raise OutputError(f"{self.path} holds a study of another case than {case}; {ADVICE}")
+            raise OutputError(f"{self.path} holds a study of a case other than {case}; {ADVICE}")
         with output_errors(f"write {kept}", ADVICE):
             replace_file(kept, text.encode())
         return kept
@@ -103,7 +106,7 @@ class StudyFolder:
     def jobs(self, plan: Plan, directory: Path) -> list[StudyJob]:
         """Return the jobs of a plan in their random order. directory: where runs start.
 
-        Raises OutputError if the folder has jobs that the plan has not, or that were started with other settings.
+        Raises OutputError if the folder has points that the plan lacks, or jobs that had other settings.
         """
         root = self.path / POINTS
         jobs = [
@@ -120,14 +123,17 @@ class StudyFolder:
                     f"{self.path} holds the point {found.name.split('/')[0]}, which is not asked for; ask for it "
                     f"too, or {ADVICE}"
                 )
-            if job is not None and found.record and differs(found.record, record_of(job, plan)):
+            expected = {} if job is None else record_of(job, plan)
+            # Sizes and memory follow from these.
+            keys = ("subject", "ranks", "threads", "arguments")
+            if expected and found.record and any(found.record.get(key) != expected[key] for key in keys):
                 raise OutputError(
                     f"{self.path} holds the job {found.name} with other settings than those asked for; {ADVICE}"
                 )
         return jobs
 
     def statuses(self) -> Iterator[JobStatus]:
-        """Yield what stands in the folder of every job that was ever started or prepared, by name."""
+        """Yield the state of every job that was ever started or prepared, by name."""
         for path in sorted(self.path.glob(f"{POINTS}/*/*/{JOB}"), key=_in_order):
             yield read_status(path.parent)
 
@@ -156,7 +162,7 @@ def open_study(
     OutputError
         If the folder holds something else, cannot be written, or another process runs the study.
     ConfigError, DecompositionError
-        As `make_plan` does, or if the folder in which runs start is missing.
+        As `make_plan` does.
     """
     if path.is_dir() and any(path.iterdir()) and not (path / FILE).is_file():
         raise OutputError(f"{path} holds something other than a study (no {FILE}); {ADVICE}")
@@ -164,15 +170,9 @@ def open_study(
     folder = StudyFolder(path.resolve())
     if request.case is not None:
         request = replace(request, case=folder.keep_case(request.case))
-    directory = request.directory.resolve()
-    if request.case is not None and not directory.is_dir():
-        raise ConfigError(
-            f"{path / FILE}: study.directory is {directory}, which is not a folder; runs start there, so name the "
-            "folder in which the paths of the case are valid"
-        )
     plan = make_plan(request, here)
     with PathLock.inside(folder.path, f"the {noun} {folder.path}", waits=False):
-        jobs = folder.jobs(plan, directory)
+        jobs = folder.jobs(plan, request.directory.resolve())
         with output_errors(f"write {folder.path / FILE}", ADVICE):
             name = None if request.case is None else request.case.name
             replace_file(folder.path / FILE, to_toml(request, name).encode())
@@ -206,13 +206,8 @@ def record_of(job: StudyJob, plan: Plan) -> dict[str, Any]:
     return plain
 
 
-def differs(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Say whether two jobs are different ones. Sizes and memory follow from the rest."""
-    return any(first.get(key) != second.get(key) for key in ("subject", "ranks", "threads", "arguments"))
-
-
 def clear(job: StudyJob, plan: Plan) -> None:
-    """Give a job a folder with nothing in it but what it is. Raises OutputError."""
+    """Give a job a folder that holds its job.json and nothing else. Raises OutputError."""
     with output_errors(f"write into {job.folder}", ADVICE):
         if (job.folder / JOB).is_file():
             shutil.rmtree(job.folder)
@@ -221,7 +216,7 @@ def clear(job: StudyJob, plan: Plan) -> None:
 
 
 def read_status(folder: Path) -> JobStatus:
-    """Return what stands in the folder of a job: only a whole report of all steps makes it done."""
+    """Read the state of a job from its folder: only a complete report of all steps makes it done."""
     name = f"{folder.parent.name}/{folder.name}"
     try:
         record = _read(folder / JOB)

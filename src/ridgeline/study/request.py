@@ -94,6 +94,11 @@ def _from_study_file(
         values = {name: value for name, value in values.items() if name not in ("weak", "strong")}
     options = StudyOptions(**{**values, **given})
     case, directory = (_path(path, table, key) for key in PATHS)
+    if directory is not None and not directory.is_dir():
+        raise ConfigError(
+            f"{path}: study.directory is {directory}, which is not a folder; runs start there, so name the folder "
+            "in which the paths of the case are valid"
+        )
     if (case is None) == (options.bench is None):
         raise ConfigError(f"{path}: need one of study.case and study.bench")
     name = folder.name if folder is not None else path.stem

@@ -123,32 +123,25 @@ def rows_of_job(job: JobStatus) -> Iterator[Row]:
         crowded = report["run"]["ranks_on_node"] * record["threads"] > report["run"]["cores"]
         yield common | {"labels": axes, "crowded": crowded} | _of_run(report)
         return
-    crowded = bool(report.get("oversubscribed"))  # machine.cores are those of one rank's affinity mask
-    for figures in _figures_of_benchmark(record["subject"], report):
-        labels = axes | {key: in_words(value) for key, value in figures.labels.items()}
-        yield common | {"labels": labels, "crowded": crowded} | _of_figures(figures)
-
-
-def _figures_of_benchmark(name: str, report: Mapping[str, Any]) -> list[ScalingFigures]:
-    benchmark = find_benchmark(name)
+    benchmark = find_benchmark(record["subject"])
     if not isinstance(benchmark.scaling, Scaling):
         raise ConfigError(
-            f"the benchmark {name} declares no size law in this version; its study cannot be read"
+            f"the benchmark {record['subject']} declares no size law in this version; its study cannot be read"
         )
-    figures: list[ScalingFigures] = benchmark.find(benchmark.scaling.figures)(report)
-    return figures
-
-
-def _of_figures(figures: ScalingFigures) -> Row:
-    return {
-        "seconds": figures.seconds,
-        "points": figures.points,
-        "points_per_second": figures.points / figures.seconds,
-        "flops": figures.flops,
-        "bytes": figures.bytes,
-        "fraction": figures.fraction,
-        **{f"phase {name}": seconds for name, seconds in figures.phases.items()},
-    }
+    curves_of_report: list[ScalingFigures] = benchmark.find(benchmark.scaling.figures)(report)
+    for figures in curves_of_report:
+        yield common | {
+            "labels": axes | {key: in_words(value) for key, value in figures.labels.items()},
+            # machine.cores are those of one rank's affinity mask.
+            "crowded": bool(report.get("oversubscribed")),
+            "seconds": figures.seconds,
+            "points": figures.points,
+            "points_per_second": figures.points / figures.seconds,
+            "flops": figures.flops,
+            "bytes": figures.bytes,
+            "fraction": figures.fraction,
+            **{f"phase {name}": seconds for name, seconds in figures.phases.items()},
+        }
 
 
 def _of_run(report: Mapping[str, Any]) -> Row:

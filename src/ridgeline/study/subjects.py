@@ -29,7 +29,7 @@ Changes = dict[str, Any]  # settings of a case by key, options of a benchmark by
 
 @dataclass(frozen=True)
 class Need:
-    """What a point takes. size: in words; memory: bytes of a rank, None if nobody knows; problem: why it cannot run
+    """What a point takes. size: in words; memory: bytes of a rank, None if unknown; problem: why it cannot run
     here, None if it can.
     """
 
@@ -48,7 +48,7 @@ class Subject(ABC):
 
     @abstractmethod
     def parse(self, key: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
-        """Return the full name of a setting, and values in its type. Raises ConfigError for what is none."""
+        """Return the full name of a setting, and values in its type. Raises ConfigError for an unknown one."""
 
     @abstractmethod
     def settings(self, changes: Changes) -> Mapping[str, Any]:
@@ -68,7 +68,7 @@ class Subject(ABC):
 
     @abstractmethod
     def need(self, changes: Changes, ranks: int, here: bool) -> Need:
-        """Return what a point takes. here: on this machine. Raises DecompositionError if it cannot be cut so."""
+        """Return what a point takes. here: on this machine. Raises DecompositionError if it cannot be divided so."""
 
     @abstractmethod
     def arguments(self, changes: Changes) -> tuple[str, ...]:
@@ -92,9 +92,8 @@ class CaseSubject(Subject):
         base = load_case(path, case_class).case
         self.name, self.law = base.run.model, type(base).SIZE_LAW
         keys = fields_of(type(base))
-        writing = {
-            key.removesuffix(".path") for key in keys if key.endswith(".path")
-        }  # sections that say where
+        # Sections that say where something is written.
+        writing = {key.removesuffix(".path") for key in keys if key.endswith(".path")}
         written = [key for key in keys if key.partition(".")[0] in writing and key.endswith("every")]
         self._silent: Changes = {} if outputs else dict.fromkeys(written, 0)
 
@@ -121,7 +120,7 @@ class CaseSubject(Subject):
         return self._case(changes).run.threads
 
     def process_grids(self, changes: Changes, ranks: int) -> list[Changes]:
-        """Return the settings of all process grids by which the model can be cut."""
+        """Return the setting of each process grid by which the model can be divided."""
         if GRID_KEY not in self.settings(changes):
             raise ConfigError(f"--process-grids all: the model {self.name} has no {GRID_KEY}; leave it out")
         dims = len(estimate(self._case(changes), ranks).process_grid)
@@ -154,7 +153,7 @@ class CaseSubject(Subject):
         return tuple(part for text in overrides(self._silent | changes) for part in ("--set", text))
 
     def paths(self, changes: Changes) -> dict[str, str]:
-        """Return every path that the run may write to, and a name in the job's folder, each another one."""
+        """Return every path that the run may write to, and a name in the job's folder, all different."""
         case = self._case(changes)
         written = {"output.path": case.output.path} | case.written()
         names = {key: os.path.basename(path.rstrip("/")) or "data" for key, path in written.items()}
@@ -168,7 +167,7 @@ def overrides(changes: Changes) -> list[str]:
 
 
 class BenchSubject(Subject):
-    """A benchmark that declares how it scales. Raises ConfigError for one that does not, or is not there."""
+    """A benchmark that declares how it scales. Raises ConfigError for one that does not, or is unknown."""
 
     def __init__(self, name: str) -> None:
         declared = find_benchmark(name)
@@ -213,13 +212,13 @@ class BenchSubject(Subject):
         return int(self.settings(changes).get("threads", 1))
 
     def process_grids(self, changes: Changes, ranks: int) -> list[Changes]:
-        """Return one empty change: a job measures all process grids unless it is told one."""
+        """Return one empty change: a job measures all process grids unless one is given."""
         if "process_grid" not in self._options:
             raise ConfigError(f"--process-grids all: the benchmark {self.name} has no --process-grid")
         return [{}]
 
     def need(self, changes: Changes, ranks: int, here: bool) -> Need:
-        """Return the options that are its size; a benchmark itself looks whether it fits into memory."""
+        """Return the options that are its size; a benchmark itself checks whether it fits into memory."""
         settings = self.settings(changes)
         shown = [f"{key} {_words(settings[key])}" for key in self.law.keys if settings.get(key)]
         return Need(", ".join(shown) or "as declared")

@@ -1,7 +1,7 @@
-"""`ridgeline sweep`: one case over settings, many runs in few processes, a table and a contact sheet.
+"""`ridgeline sweep`: one case over settings, its runs shared among few processes, with a table and a contact sheet.
 
-A sweep is a study whose points are cases of one number of ranks that write their outputs. So its folder is that of a
-study (see `study.folder`), and what is done is not run again.
+A sweep is a study whose axes are settings alone and whose runs write their outputs. Its folder is therefore that of a
+study (see `study.folder`), and cases that are done are not run again.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _one_axis(text: str) -> str:
 
 
 def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) -> int:
-    """Run what is missing of a sweep; return the exit code: FAILED if a case failed.
+    """Run the missing cases of a sweep; return the exit code, FAILED if a case failed.
 
     output: its folder. Raises RidgelineError before anything starts.
     """
@@ -97,7 +97,8 @@ def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) 
         raise ConfigError(f"{case}: a sweep needs the settings file of a case")
     path = Path(output or f"{PREFIX}{request.name.removesuffix('_strong')}")
     plan = make_plan(request)  # a sweep that cannot run leaves no folder behind
-    _one_kind(plan)
+    if len({point.threads for point in plan.points}) > 1:
+        raise ConfigError("a sweep cannot vary run.threads: its cases share processes; `ridgeline study` can")
     _check_picture(plan, options)
     at_once = _cases_at_once(plan, options)
     with open_study(path, request, "sweep") as (folder, plan, jobs):
@@ -109,13 +110,6 @@ def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) 
         found = run_jobs(plan, jobs, folder.path, tell, at_once)
         _collect(plan, jobs, found, folder.path, options, tell)
     return FAILED if any(one.state != "done" for one in found) else 0
-
-
-def _one_kind(plan: Plan) -> None:
-    """Raise ConfigError unless all points use as many threads: they share processes."""
-    threads = {point.threads for point in plan.points}
-    if len(threads) > 1:
-        raise ConfigError("a sweep cannot vary run.threads: its cases share processes; `ridgeline study` can")
 
 
 def _check_picture(plan: Plan, options: SweepOptions) -> None:
@@ -138,9 +132,8 @@ def _check_picture(plan: Plan, options: SweepOptions) -> None:
 def _cases_at_once(plan: Plan, options: SweepOptions) -> int:
     """Return how many cases run at a time. Raises ConfigError for more than this machine holds."""
     needed = max(point.ranks * (point.need.memory or 1) for point in plan.points)
-    fitting = max(
-        1, int(node_memory_available() // needed)
-    )  # one that does not fit is refused when it begins
+    # One case that does not fit is refused when it begins.
+    fitting = max(1, int(node_memory_available() // needed))
     if options.at_once is None:
         return max(1, min(cores_available() // plan.points[0].cores, fitting))
     at_once = min(options.at_once, len(plan.points))
