@@ -28,7 +28,7 @@ FOREIGN = {
     "cli/options.py": {"--no-"},  # how the flag of an option begins that turns it off
     "bench/hpcg/declaration.py": {"--ntasks-per-node", "--ppn"},  # launchers
     "bench/hpcg/scaling.py": {"--weak", "--ranks"},  # of ridgeline study, which asks for sizes
-    "study/bench_subject.py": {"--no-"},
+    "study/subjects.py": {"--no-"},
     "study/options.py": {"--account", "--mpi"},  # sbatch, srun
     "runtime/launcher.py": {"--mpi"},  # srun
     "validate/doctor.py": {"--allow-run-as-root"},  # Open MPI's mpirun

@@ -116,7 +116,7 @@ def test_study_files_that_are_wrong(tmp_path, text, words):
         ({}, "name a case or a study file"),
         ({"bench": "hpcg", "ranks": (1, 2)}, "say --weak or --strong"),
         ({"bench": "hpcg", "weak": True, "ranks": (0,)}, "--ranks = 0: 1 or more is needed"),
-        ({"bench": "hpcg", "weak": True, "ranks": ()}, "a study needs one number of ranks"),
+        ({"bench": "hpcg", "weak": True, "ranks": ()}, "a study needs at least one number of ranks"),
     ],
 )
 def test_flags_that_are_wrong(given, words):
@@ -135,8 +135,8 @@ def test_a_case_and_a_benchmark_are_two(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"now": True}, "--now goes with --submit"),
-        ({"ranks_per_node": 4}, "--ranks-per-node goes with --submit"),
+        ({"now": True}, "--now requires --submit"),
+        ({"ranks_per_node": 4}, "--ranks-per-node requires --submit"),
         ({"submit": "slurm", "time": "1h"}, "--time 1h: need HH:MM:SS"),
         ({"submit": "pbs", "directive": ("-q a\n-q b",)}, "need one line of text"),
         ({"submit": "lsf"}, "--submit = lsf: none, slurm, pbs are possible"),

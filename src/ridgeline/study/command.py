@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +53,19 @@ def run_study(
             run_jobs(plan, jobs, folder.path, tell)
             return collect_study(str(folder.path), tell)
         scripts = write_scripts(plan, jobs, submission, folder.path)
-        for line in hand_over(scripts, submission, folder.path):
+        if not scripts:
+            tell("all jobs are done already")
+            return 0
+        if submission.now:
+            lines = submit(scripts, submission.submit)
+        else:
+            program = SUBMITTERS[submission.submit]
+            lines = [f"  {program} {shlex.quote(str(script))}" for script in scripts]
+            tell("nothing was submitted; to do so:")
+        for line in lines:
             tell(line)
+        tell(f"then, at any time: ridgeline study collect {shlex.quote(str(folder.path))}")
     return 0
-
-
-def hand_over(scripts: Sequence[Path], submission: SubmitOptions, folder: Path) -> Iterator[str]:
-    """Submit scripts, or say how to; yield lines for people. Raises LauncherError if the batch system refuses."""
-    if not scripts:
-        yield "all jobs are done already"
-        return
-    if submission.now:
-        yield from submit(scripts, submission.submit)
-    else:
-        yield "nothing was submitted; to do so:"
-        yield from (f"  {SUBMITTERS[submission.submit]} {shlex.quote(str(script))}" for script in scripts)
-    yield f"then, at any time: ridgeline study collect {shlex.quote(str(folder))}"
 
 
 def refuse_ranks() -> None:

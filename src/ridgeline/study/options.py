@@ -17,17 +17,17 @@ System = Literal["none", "slurm", "pbs"]
 
 @dataclass(frozen=True)
 class StudyOptions(DeclaredOptions):
-    """Which jobs make up a study. The same names are keys of [study] in a study file."""
+    """The jobs of a study. The same names are keys of [study] in a study file."""
 
-    bench: Annotated[str | None, OptionSpec("Study this benchmark in place of a case.", metavar="NAME")] = (
-        None
-    )
-    weak: Annotated[bool, OptionSpec("Keep the points of a rank: the grid grows with the ranks.")] = False
-    strong: Annotated[bool, OptionSpec("Keep the points of all ranks.")] = False
+    bench: Annotated[str | None, OptionSpec("Study this benchmark instead of a case.", metavar="NAME")] = None
+    weak: Annotated[
+        bool, OptionSpec("Keep the number of points of each rank, so that the grid grows with the ranks.")
+    ] = False
+    strong: Annotated[bool, OptionSpec("Keep the number of points of all ranks together.")] = False
     ranks: Annotated[
         tuple[int, ...],
         OptionSpec(
-            "Numbers of ranks; the size given is that of the fewest.",
+            "Numbers of ranks. The size given is that on the fewest ranks.",
             unit="ranks",
             minimum=1,
             metavar="R,R,...",
@@ -37,7 +37,7 @@ class StudyOptions(DeclaredOptions):
     threads: Annotated[
         tuple[int, ...],
         OptionSpec(
-            "Numbers of threads of a rank.",
+            "Numbers of threads of each rank.",
             unit="threads",
             minimum=1,
             metavar="T,T,...",
@@ -46,74 +46,81 @@ class StudyOptions(DeclaredOptions):
         ),
     ] = ()
     process_grids: Annotated[
-        Literal["auto", "all"], OptionSpec("The process grid that a run would choose, or all that fit.")
+        Literal["auto", "all"], OptionSpec("Use the process grid that a run would choose, or all that fit.")
     ] = "auto"
     vary: Annotated[
         tuple[str, ...],
         OptionSpec(
-            "An axis: a setting or option, and its values; several that change together: 'A=1,2 & B=3,4'.",
+            "An axis: a setting or option with its values, or several that change together, as 'A=1,2 & B=3,4'.",
             metavar="KEY=V,V,...",
         ),
     ] = ()
     settings: Annotated[
         tuple[str, ...],
-        OptionSpec("One setting or option of all points.", flags=("--set",), metavar="KEY=VALUE"),
+        OptionSpec("A setting or option that all points have.", flags=("--set",), metavar="KEY=VALUE"),
     ] = ()
-    repeat: Annotated[int, OptionSpec("Jobs of each point.", minimum=1)] = 3
-    seed: Annotated[int, OptionSpec("Of the random order of the jobs.", minimum=0)] = 1
+    repeat: Annotated[int, OptionSpec("Number of jobs of each point.", minimum=1)] = 3
+    seed: Annotated[int, OptionSpec("Seed for the random order of the jobs.", minimum=0)] = 1
     outputs: Annotated[
-        bool, OptionSpec("Let runs write the outputs and checkpoints of the case; else they write none.")
+        bool,
+        OptionSpec("Let runs write the outputs and checkpoints of the case; without it they write none."),
     ] = False
 
     def __post_init__(self) -> None:
-        """Check the ranges, and that the size is kept in one way."""
+        """Check the ranges, and that the way in which sizes change is clear."""
         super().__post_init__()
         if self.weak and self.strong:
-            raise ConfigError("--weak and --strong: a study keeps one of the two; give one of them")
+            raise ConfigError("--weak and --strong: a study keeps one of the two; leave one out")
         if not self.ranks:
-            raise ConfigError("--ranks: a study needs one number of ranks at least, as --ranks 1,2,4")
+            raise ConfigError("--ranks: a study needs at least one number of ranks, as --ranks 1,2,4")
         if len(self.ranks) > 1 and not (self.weak or self.strong):
             numbers = ",".join(map(str, self.ranks))
             raise ConfigError(f"--ranks {numbers}: say --weak or --strong, so that the sizes are known")
 
     @property
     def scaling(self) -> Literal["weak", "strong"]:
-        """What is kept; with one number of ranks both are the same."""
+        """What is kept. With one number of ranks both are the same."""
         return "weak" if self.weak else "strong"
 
 
 @dataclass(frozen=True)
 class SubmitOptions(DeclaredOptions):
-    """How the jobs of a study get to a batch system."""
+    """How the jobs of a study are given to a batch system."""
 
-    submit: Annotated[System, OptionSpec("Write scripts for this batch system, and run nothing here.")] = (
-        "none"
-    )
-    now: Annotated[bool, OptionSpec("Submit the scripts too, by sbatch or qsub.")] = False
+    submit: Annotated[
+        System, OptionSpec("Write scripts for this batch system instead of running the jobs here.")
+    ] = "none"
+    now: Annotated[bool, OptionSpec("Submit the scripts too, with sbatch or qsub.")] = False
     ranks_per_node: Annotated[
         int | None,
         OptionSpec(
-            "Ranks of a node, at most.", minimum=1, otherwise="as many as fill the cores of this node"
+            "Largest number of ranks on a node.",
+            minimum=1,
+            otherwise="as many as fill the cores of this node",
         ),
     ] = None
-    time: Annotated[str, OptionSpec("Limit of a job of the batch system.", metavar="HH:MM:SS")] = "00:30:00"
+    time: Annotated[str, OptionSpec("Time limit of each job of the batch system.", metavar="HH:MM:SS")] = (
+        "00:30:00"
+    )
     directive: Annotated[
         tuple[str, ...],
-        OptionSpec("A line more for #SBATCH or #PBS, as --directive=--account=abc.", metavar="TEXT"),
+        OptionSpec("An additional line for #SBATCH or #PBS, as --directive=--account=abc.", metavar="TEXT"),
     ] = ()
     launcher_option: Annotated[
         tuple[str, ...],
-        OptionSpec("An option more for srun or mpiexec, as --launcher-option=--mpi=pmi2.", metavar="TEXT"),
+        OptionSpec(
+            "An additional option for srun or mpiexec, as --launcher-option=--mpi=pmi2.", metavar="TEXT"
+        ),
     ] = ()
 
     def __post_init__(self) -> None:
-        """Check the ranges, and that scripts are asked for where options are theirs."""
+        """Check the ranges, and that no option of scripts is given without --submit."""
         super().__post_init__()
         if self.submit == "none":
             given = [name for name, value in vars(self).items() if value != getattr(type(self), name)]
             if given:
                 flag = given[0].replace("_", "-")
-                raise ConfigError(f"--{flag} goes with --submit slurm or --submit pbs; give one of them too")
+                raise ConfigError(f"--{flag} requires --submit slurm or --submit pbs.")
         if not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", self.time):
             raise ConfigError(f"--time {self.time}: need HH:MM:SS, such as 00:30:00")
         for name, lines, example in (
@@ -127,32 +134,37 @@ class SubmitOptions(DeclaredOptions):
 
 @dataclass(frozen=True)
 class SweepOptions(DeclaredOptions):
-    """Which cases make up a sweep, and how the cores are shared out."""
+    """The cases of a sweep, and how they share the cores."""
 
     over: Annotated[
         tuple[str, ...],
         OptionSpec(
-            "An axis: a setting, and its first and last value and their number, or its values; several that change "
-            "together: 'A=1,2 & B=3,4'.",
+            "An axis: a setting with its first value, last value and their number, or with a list of values; or "
+            "several settings that change together, as 'A=1,2 & B=3,4'.",
             metavar="KEY=FIRST:LAST:COUNT|V,V,...",
         ),
     ] = ()
     settings: Annotated[
         tuple[str, ...],
-        OptionSpec("One setting of all cases.", flags=("--set",), metavar="KEY=VALUE"),
+        OptionSpec("A setting that all cases have.", flags=("--set",), metavar="KEY=VALUE"),
     ] = ()
-    ranks: Annotated[int, OptionSpec("MPI ranks of each case.", flags=("--ranks", "-n"), minimum=1)] = 1
+    ranks: Annotated[
+        int, OptionSpec("Number of MPI ranks of each case.", flags=("--ranks", "-n"), minimum=1)
+    ] = 1
     at_once: Annotated[
         int | None,
         OptionSpec(
-            "Cases that run at a time.", minimum=1, otherwise="as many as the cores of this machine hold"
+            "Number of cases that run at the same time.",
+            minimum=1,
+            otherwise="as many as the cores of this machine hold",
         ),
     ] = None
     picture: Annotated[
-        str | None, OptionSpec("Field of the contact sheet.", metavar="NAME", otherwise="the first of each")
+        str | None,
+        OptionSpec("Field that the contact sheet shows.", metavar="NAME", otherwise="the first of each"),
     ] = None
     plane: Annotated[
-        str, OptionSpec("Plane of the contact sheet, as for `ridgeline plot`.", metavar="AXIS=PLACE")
+        str, OptionSpec("Plane that the contact sheet shows, as for `ridgeline plot`.", metavar="AXIS=PLACE")
     ] = "z=mid"
 
     def __post_init__(self) -> None:
