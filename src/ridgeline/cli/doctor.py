@@ -7,11 +7,11 @@ import typer
 
 def doctor() -> None:
     """Say which MPI, ADIOS2, FFTW, BLAS, GPU and cores are found, what is missing and how to mend it."""
-    from ridgeline.runtime.launcher import speaks
+    from ridgeline.runtime.launcher import may_print
     from ridgeline.validate.doctor import examine, print_findings
 
     findings = examine()
-    if speaks():
+    if may_print():
         print_findings(findings)
     if any(finding.status == "missing" for finding in findings):
         raise typer.Exit(1)

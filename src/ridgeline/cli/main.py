@@ -21,7 +21,7 @@ from ridgeline.cli.sweep import run_list, sweep
 from ridgeline.cli.validate import validate
 from ridgeline.runtime.environment import prepare_process
 from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
-from ridgeline.runtime.launcher import end_with_launcher, speaks
+from ridgeline.runtime.launcher import end_with_launcher, may_print
 from ridgeline.runtime.threads import limit_pools
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of a command line; Typer has no name for it
@@ -77,7 +77,7 @@ def main() -> None:
     try:
         try:
             # Every rank finds the same wrong option; one of them says so.
-            code = app(standalone_mode=speaks())
+            code = app(standalone_mode=may_print())
         finally:
             sys.stdout.flush()
         raise SystemExit(code)
@@ -91,6 +91,6 @@ def main() -> None:
             sys.stderr.write(f"error: cannot write to standard output: {error.strerror}; lead it elsewhere\n")
         raise SystemExit(OutputError.exit_code) from None
     except RidgelineError as error:
-        if speaks():
+        if may_print():
             sys.stderr.write(f"error: {error}\n")
         raise SystemExit(error.exit_code) from None

@@ -71,7 +71,7 @@ def load(
     """Load and check a case with the command line's overrides on top. warn: print its warnings, once."""
     from ridgeline.config.load import load_case
     from ridgeline.models import case_class
-    from ridgeline.runtime.launcher import speaks
+    from ridgeline.runtime.launcher import may_print
 
     overrides = list(settings or [])
     if threads is not None:
@@ -79,7 +79,7 @@ def load(
     if device is not None:
         overrides.append(f'run.device="{device}"')
     loaded = load_case(path, case_class, overrides)
-    if warn and speaks():
+    if warn and may_print():
         for warning in loaded.warnings:
             typer.echo(f"warning: {warning}", err=True)
     return loaded

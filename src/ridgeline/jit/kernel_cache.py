@@ -49,7 +49,7 @@ from typing import IO, Any, NamedTuple
 
 from ridgeline.runtime.files import DAMAGED, read_regular
 from ridgeline.runtime.kept_files import open_kept, read_kept_bytes
-from ridgeline.runtime.launcher import speaks
+from ridgeline.runtime.launcher import may_print
 from ridgeline.runtime.machine import cpu_name
 from ridgeline.runtime.private_folder import private_folder
 
@@ -243,7 +243,7 @@ def _write_at_exit() -> None:
         with suppress(OSError):
             _replace(folder / "sources.json", json.dumps(kept).encode())
 
-    if speaks():
+    if may_print():
         atexit.register(write)
 
 
@@ -524,7 +524,7 @@ def kernel_folder() -> Path:
 @cache
 def _own_folder(*environment: str | None) -> Path:
     folder = private_folder("kernels")
-    if speaks():
+    if may_print():
         delete_old_kernels(folder)
     return folder
 

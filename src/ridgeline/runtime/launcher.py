@@ -1,4 +1,7 @@
-"""Starting MPI ranks, and seeing whether somebody else already has. Imports no MPI."""
+"""Starting this command line as MPI ranks or in the background, and detecting a launcher that started it.
+
+Imports no MPI.
+"""
 
 import ctypes
 import os
@@ -35,7 +38,7 @@ _LAUNCHERS = (
 
 @dataclass(frozen=True)
 class Launch:
-    """What the environment says of the launcher: its name, the number of ranks and this process's rank."""
+    """What the environment says about the launcher: its name, the number of ranks and this process's rank."""
 
     launcher: str
     size: int
@@ -43,9 +46,9 @@ class Launch:
 
 
 def detect_launch(environ: Mapping[str, str] | None = None) -> Launch | None:
-    """Return what started this process as one of several ranks, None if nothing did.
+    """Return what started this process as one of several ranks, or None.
 
-    A job of one rank is none: a shell that a batch system gives to a person looks just so.
+    A job of one rank does not count, because an interactive shell of a batch system looks the same.
     """
     environ = os.environ if environ is None else environ
     found = None
@@ -59,8 +62,8 @@ def detect_launch(environ: Mapping[str, str] | None = None) -> Launch | None:
     return found
 
 
-def speaks() -> bool:
-    """Say whether this process is the one rank that may print, judged before MPI starts."""
+def may_print() -> bool:
+    """Say whether this process is the rank that prints, known before MPI starts."""
     launch = detect_launch()
     return launch is None or launch.rank == 0
 
@@ -94,12 +97,12 @@ _LAUNCHED = "RIDGELINE_LAUNCHED"
 
 
 def this_program() -> list[str]:
-    """Return how a process starts this command line again. Without -P a numpy.py beside a case would be imported."""
+    """Return the command that starts this program again. Without -P a numpy.py beside a case would be imported."""
     return [sys.executable, "-P", "-m", "ridgeline"]
 
 
 def die_with_parent() -> None:
-    """Let the kernel kill this process when its parent dies: a job killed outright leaves nothing behind."""
+    """Let the kernel kill this process when its parent dies, so that a killed job leaves no processes behind."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
@@ -137,10 +140,10 @@ def start_program(arguments: Sequence[str], directory: Path, output: IO[bytes]) 
 
 
 def end_with_launcher() -> None:
-    """Make this rank end when its launcher is killed, if it was `ridgeline -n` that started it.
+    """Make this rank end when its launcher is killed, if `ridgeline -n` started it. Call before anything else.
 
-    It ends with its parent, which is a proxy of mpiexec, and with the launcher itself where that is on this machine:
-    a proxy may go on, as one that is still starting ranks. Call first of all.
+    It ends with its parent, which is a proxy of mpiexec, and with the launcher itself if that is on this machine,
+    because a proxy that is still starting ranks may continue.
     """
     launched = os.environ.get(_LAUNCHED)
     if launched is None:
@@ -152,7 +155,7 @@ def end_with_launcher() -> None:
 
 
 def _prepare_mpiexec() -> None:
-    """Let mpiexec die with this process, and receive the signals that this process may be holding."""
+    """Let mpiexec die with this process, and receive the stop signals that this process holds back."""
     die_with_parent()
     release_stop_signals()
 
@@ -170,14 +173,25 @@ def launch_ranks(
     SIGTERM, SIGUSR1 and SIGINT are forwarded to the ranks, which end at the next step with a checkpoint.
     The job gets a session of its own, so that Ctrl-C reaches it only through us.
 
-    over: called several times a second. Once it returns true, the job has `grace` seconds to end before it is killed.
-    This is for a launcher that waits for a host that is gone.
+    Parameters
+    ----------
+    n_ranks, arguments
+        The number of ranks, and the arguments of the command line.
+    environ
+        Variables in place of this process's.
+    over
+        Called several times a second. Once it returns true, the job has `grace` seconds to end before it is killed,
+        for a launcher that waits for a host that has failed.
+    heard
+        Called in threads with every piece that the launcher and the ranks print, which is still printed. Launchers
+        name the rank that was killed.
 
-    heard: called in threads with every piece that the launcher and the ranks print, which is still printed. Launchers
-    name the rank that was killed.
-
-    Raises ConfigError for more ranks than a machine can take (`rank_limits.check_ranks`), LauncherError if there is
-    no launcher.
+    Raises
+    ------
+    ConfigError
+        For more ranks than a machine can take (`rank_limits.check_ranks`).
+    LauncherError
+        If there is no launcher.
     """
     check_limits()
     check_ranks(n_ranks, environ)
@@ -238,7 +252,7 @@ def _wait_bounded(job: subprocess.Popen[bytes], over: Callable[[], bool], grace:
 
 
 def _pass_on(pipe: IO[bytes], output: int, heard: Callable[[bytes], None] | None) -> None:
-    """Write to a file descriptor what comes out of a pipe, and tell it."""
+    """Copy what comes out of a pipe to a file descriptor, and to the listener."""
     with pipe, open(output, "wb", buffering=0, closefd=False) as target:
         while piece := os.read(pipe.fileno(), 65536):
             if heard is not None:

@@ -1,4 +1,4 @@
-"""The `mpiexec` that belongs to the MPI library of this environment, and what it needs. Imports no MPI."""
+"""Finding the `mpiexec` that belongs to the MPI library of this environment, and its variables. Imports no MPI."""
 
 import os
 import re
@@ -13,15 +13,15 @@ from pathlib import Path
 from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.errors import LauncherError
 
-_SECONDS = 20.0  # after which a program that only says its version is given up
+_SECONDS = 20.0  # after which a program that only says its version is stopped
 
 
 @dataclass(frozen=True)
 class MpiKind:
     """Libraries whose launchers start each other's ranks.
 
-    library, launcher: what their versions say. programs: names of the launcher, the best first. srun: what Slurm's
-    `--mpi` must be. advice: how to get a launcher.
+    library, launcher: patterns of their version texts. programs: names of the launcher, the best first. srun: value
+    of Slurm's `--mpi`. advice: how to get a launcher.
     """
 
     name: str
@@ -68,12 +68,12 @@ _OF_A_STEP = re.compile(
 
 
 def kind_of_library(version: str) -> MpiKind | None:
-    """Return the kind of an MPI library by what it says of its version, None if it is of none that is known."""
+    """Return the kind of an MPI library from its version text, or None if it is unknown."""
     return next((kind for kind in _KINDS if kind.library.search(version)), None)
 
 
 def srun_type() -> str:
-    """Return what Slurm's `--mpi` must be for the MPI library of this environment."""
+    """Return the value of Slurm's `--mpi` for the MPI library of this environment."""
     return (kind_of_library(_library_here()) or _KINDS[-1]).srun
 
 
@@ -103,12 +103,12 @@ def find_mpiexec() -> list[str]:
 
 
 def kind_of_launcher(version: str) -> MpiKind | None:
-    """Return the kind of a launcher by what it says of its version, None if it is of none that is known."""
+    """Return the kind of a launcher from its version text, or None if it is unknown."""
     return next((kind for kind in _KINDS if kind.launcher.search(version)), None)
 
 
 def _programs(kind: MpiKind | None) -> Iterator[str]:
-    """Yield the launchers that there are: beside the interpreter, then in every folder of the PATH."""
+    """Yield the installed launchers: beside the interpreter, then in every folder of the PATH."""
     names = kind.programs if kind else ("mpiexec",)
     for folder in (Path(sys.prefix) / "bin", *map(Path, os.get_exec_path())):
         for name in names:
@@ -118,7 +118,7 @@ def _programs(kind: MpiKind | None) -> Iterator[str]:
 
 @cache
 def _library_here() -> str:
-    """Return what the MPI library says of its version, "" if it does not load. It is loaded in another process."""
+    """Return the version text of the MPI library, loaded in another process; "" if it does not load."""
     program = (
         "import mpi4py; mpi4py.rc.initialize = mpi4py.rc.finalize = False; from mpi4py import MPI; "
         "print(MPI.Get_library_version())"
@@ -127,7 +127,7 @@ def _library_here() -> str:
 
 
 def _output(*command: str) -> str:
-    """Return what a command prints, "" if it fails."""
+    """Return what a command prints, or "" if it fails."""
     try:
         done = subprocess.run(
             command,

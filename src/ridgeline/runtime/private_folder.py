@@ -20,7 +20,7 @@ from platformdirs import user_cache_dir
 
 from ridgeline.runtime.environment import give_home
 from ridgeline.runtime.errors import OutputError
-from ridgeline.runtime.launcher import speaks
+from ridgeline.runtime.launcher import may_print
 
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -132,5 +132,5 @@ def _why_replaceable(parent: Path) -> str:
 @cache
 def _warn(text: str) -> None:
     """Say something once, on one rank, before there is a communicator."""
-    if speaks():
+    if may_print():
         sys.stderr.write(f"warning: {text}; RIDGELINE_CACHE_DIR names another folder\n")
