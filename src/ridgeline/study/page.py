@@ -41,7 +41,7 @@ CAPTIONS = {
 
 
 def save_figures(rows: Rows, folder: Path, title: str, groups: Mapping[str, int] | None = None) -> list[str]:
-    """Draw everything that rows call for into folder/figures; return the names without their suffix.
+    """Draw all figures for which rows have values into folder/figures; return the names without their suffix.
 
     groups: by the label `study`, which line style its curves have. Raises OutputError if it cannot be written.
     """
@@ -59,7 +59,7 @@ def save_figures(rows: Rows, folder: Path, title: str, groups: Mapping[str, int]
 
 
 def make_figures(rows: Rows, title: str, groups: Mapping[str, int]) -> Iterator[tuple[str, Figure]]:
-    """Yield name and figure of all that rows call for."""
+    """Yield the name of each figure for which rows have values, and the figure."""
     if not rows:
         return
     over = FigureAxis.of(rows)
@@ -92,7 +92,7 @@ def make_figures(rows: Rows, title: str, groups: Mapping[str, int]) -> Iterator[
 
 
 class FigureAxis:
-    """What the x axis of a study's figures is: cores, or the values of the first axis where cores are one number.
+    """The x axis of a study's figures: cores, or the values of the first axis if all rows have as many cores.
 
     label: of the axis; ranks: whether it is cores; curves: lists of rows, one for each curve.
     """
@@ -128,50 +128,32 @@ class FigureAxis:
         return str(row["labels"][self.axis])
 
     def name(self, curve: Rows) -> str:
-        """Return what tells a curve apart, in words: names of axes only where values are numbers."""
+        """Return the name of a curve: the labels by which it differs, with the names of axes for numbers."""
         labels = curve_labels(curve[0]) if self.ranks else dict(curve[0]["labels"])
         if self.axis is not None:
             del labels[self.axis]
         return ", ".join(f"{key} {value}" if value[:1].isdigit() else value for key, value in labels.items())
 
     def line(self, curve: Rows, key: str, scale: float, ideal: bool, groups: Mapping[str, int]) -> Curve:
-        """Return the curve of one key of rows."""
+        """Return the curve of one key of rows, with perfect scaling and predictions where they are known."""
         known = [row for row in curve if row.get(key) is not None]
-        spots = tuple(
-            Spot(
-                self.x(row),
-                row[key] / scale,
-                row[MARKS],
-                row["slowest"] / scale if key == "seconds" and row["jobs"] > 1 else None,
-            )
-            for row in known
-        )
-        at_best: tuple[Spot, ...] = ()
-        if ideal and self.ranks and len(known) > 1:
-            at_best = tuple(Spot(self.x(row), _ideal(key, row, known[0]) / scale) for row in known)
-        predicted = [row for row in known if key == "seconds" and row.get("predicted") is not None]
-        return Curve(
-            self.name(curve),
-            spots,
-            at_best,
-            tuple(
-                Spot(self.x(row), row["predicted"] / scale, within=_expected(row, scale)) for row in predicted
-            ),
-            groups.get(str(curve[0]["labels"].get("study")), 0),
-        )
-
-
-def _expected(row: Row, scale: float) -> tuple[float, float] | None:
-    """Return the interval of a row's prediction, if it has one."""
-    if row.get("predicted_least") is None:
-        return None
-    return row["predicted_least"] / scale, row["predicted_most"] / scale
-
-
-def _ideal(key: str, row: Row, first: Row) -> float:
-    """Return what perfect scaling from `first` gives: points a second and core stay."""
-    rate = first["points_per_second"] / first["cores"] * row["cores"]
-    return float(row["points"] / rate if key == "seconds" else rate)
+        spots, ideals, predicted = list[Spot](), list[Spot](), list[Spot]()
+        for row in known:
+            x = self.x(row)
+            until = row["slowest"] / scale if key == "seconds" and row["jobs"] > 1 else None
+            spots.append(Spot(x, row[key] / scale, row[MARKS], until))
+            if ideal and self.ranks and len(known) > 1:
+                # The points that a core advances in a second stay as many as on the fewest cores.
+                rate = known[0]["points_per_second"] / known[0]["cores"] * row["cores"]
+                ideals.append(Spot(x, float(row["points"] / rate if key == "seconds" else rate) / scale))
+            if key == "seconds" and row.get("predicted") is not None:
+                known_within = row.get("predicted_least") is not None
+                within = (
+                    (row["predicted_least"] / scale, row["predicted_most"] / scale) if known_within else None
+                )
+                predicted.append(Spot(x, row["predicted"] / scale, within=within))
+        group = groups.get(str(curve[0]["labels"].get("study")), 0)
+        return Curve(self.name(curve), tuple(spots), tuple(ideals), tuple(predicted), group)
 
 
 def _efficiencies(over: FigureAxis, title: str, groups: Mapping[str, int]) -> Figure:
@@ -205,7 +187,7 @@ def _any(rows: Rows, key: str) -> bool:
 
 
 def write_files(folder: Path, result: Result, page: str, stem: str = STEM) -> list[Path]:
-    """Write CSV, JSON and page; return their paths. Earlier ones of ours are replaced. Raises OutputError."""
+    """Write CSV, JSON and page; return their paths. Earlier ones are replaced. Raises OutputError."""
     content = result.to_dict() | {"plot": None}
     texts = {"csv": to_csv(result), "json": to_json(content), "md": f"<!-- {GENERATOR} -->\n{page}"}
     paths = []
@@ -263,7 +245,7 @@ def table(result: Result) -> Iterator[str]:
 
 
 def phase_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a table of the phases of a step; nothing where no report tells any."""
+    """Yield a table of the phases of a step, or nothing if no report has any."""
     names = list(dict.fromkeys(key for row in rows for key in row if key.startswith("phase ")))
     if not names:
         return
