@@ -12,7 +12,7 @@ from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.io.bp import BPWriter, image_schemas
 from ridgeline.io.nek5000_read import read_field_file
 from ridgeline.models.navier_stokes.outputs import OutputFields, output_names
-from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_output, statistics_output
+from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_recorder, statistics_recorder
 from ridgeline.models.navier_stokes.statistics.statistics import Statistics
 
 RANKS = (1, 3)
@@ -92,6 +92,7 @@ def test_images(comm, folder):
 def settings(folder, **output):
     """A case as far as the recorders read it."""
     plain = {"nek5000": "", "nek5000_every": 0, "nek5000_precision": "float32"}
+    plain |= {"nek5000_geometry": "first"}
     plain |= {"statistics": f"{folder}/s.bp", "statistics_every": 0, "homogeneous": ()}
     return SimpleNamespace(output=SimpleNamespace(**{**plain, **output}))
 
@@ -100,8 +101,8 @@ def test_nek5000_files_of_a_run(comm, folder):
     grid, geometry = make(comm)
     now = [flow_at(grid, 0.0)]
     case = settings(folder, nek5000=f"{folder}/duct", nek5000_every=4, nek5000_precision="float64")
-    further = nek5000_output(case, comm, grid, geometry, lambda: now[0])
-    assert (further.kind, further.path, further.every) == ("Nek5000 files", f"{folder}/duct", 4)
+    (further,) = nek5000_recorder(case, comm, grid, geometry, lambda: now[0])
+    assert (further.name, further.path, further.every) == ("Nek5000 files", f"{folder}/duct", 4)
     recorder = further.open({}, None)
     for step, t in ((0, 0.0), (4, 0.25)):
         now[0] = flow_at(grid, t)
@@ -113,7 +114,7 @@ def test_nek5000_files_of_a_run(comm, folder):
     assert found.temperature.max() == 1.25
     comm.Barrier()  # the next line deletes the file
     assert further.open({}, 1).count == 1
-    assert nek5000_output(settings(folder), comm, grid, geometry, lambda: now[0]) is None
+    assert nek5000_recorder(settings(folder), comm, grid, geometry, lambda: now[0]) == []
 
 
 @pytest.mark.parametrize("homogeneous", [("x", "z"), ("x",), ()])
@@ -122,7 +123,7 @@ def test_statistics_of_a_run(comm, folder, homogeneous):
     statistics = Statistics(comm, grid, geometry, 1)
     now = [flow_at(grid, 0.0)]
     case = settings(folder, statistics_every=2, homogeneous=homogeneous)
-    further = statistics_output(case, comm, grid, statistics, lambda: now[0])
+    (further,) = statistics_recorder(case, comm, grid, statistics, lambda: now[0])
     recorder = further.open({"model.viscosity": 0.1}, None)
     for step, t in ((0, 0.0), (2, 1.0), (4, 2.0)):
         now[0] = flow_at(grid, t)
@@ -138,4 +139,4 @@ def test_statistics_of_a_run(comm, folder, homogeneous):
         np.testing.assert_allclose(mean, -2.5 * data.y.broadcast_like(mean), atol=1e-12)
         np.testing.assert_allclose(data.uu.isel(step=0), 0.25 * data.y.broadcast_like(mean) ** 2, atol=1e-12)
         assert mean.dims == (tuple(a for a in "zyx" if a not in homogeneous) if homogeneous else data.x.dims)
-    assert statistics_output(settings(folder), comm, grid, None, lambda: now[0]) is None
+    assert statistics_recorder(settings(folder), comm, grid, None, lambda: now[0]) == []
