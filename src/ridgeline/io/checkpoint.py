@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -252,10 +253,11 @@ class CheckpointStore:
             else:
                 log.warning("%s is kept: it holds files that are not of a checkpoint", directory)
 
-    def set_aside(self) -> Path | None:
+    def set_aside(self, in_use: Path | None = None) -> Path | None:
         """Move the checkpoints of earlier runs into a folder `previous` of the directory; None if there are none.
 
-        The folder is a new one: `previous-2` where there is one already. What is not a checkpoint of ours stays.
+        The checkpoints that such a folder held before are deleted, so that one run before this one is kept. If the
+        folder holds more than them, or `in_use`, from which the run began, it stays and the new one is `previous-2`.
         Collective. Raises CheckpointError on all ranks.
         """
         what = f"cannot set the old checkpoints in {self.path} aside"
@@ -266,8 +268,13 @@ class CheckpointStore:
                 return None
             aside, number = self.path / "previous", 1
             while aside.exists() or aside.is_symlink():
-                number += 1
-                aside = self.path / f"previous-{number}"
+                used = in_use is not None and in_use.resolve().is_relative_to(aside.resolve())
+                older = [] if used or aside.is_symlink() else find_checkpoints(aside)
+                if older and len(older) == len(list(aside.iterdir())) and all(map(is_ours, older)):
+                    shutil.rmtree(aside)
+                else:
+                    number += 1
+                    aside = self.path / f"previous-{number}"
             aside.mkdir()
             for directory in found:
                 directory.rename(aside / directory.name)

@@ -1,8 +1,8 @@
 """What lies at an output's path already: the one rule for all that Ridgeline writes.
 
 What an earlier command of ours wrote is set aside, under a name with `.previous` in it: `gs.bp` becomes
-`gs.previous.bp`, the next one `gs.previous-2.bp`. Files that are not ours are an error, and stay as they are. Empty
-files and data sets without a step hold nothing, and are replaced.
+`gs.previous.bp`, the next one `gs.previous-2.bp`. Of reports and other JSON one is kept. Files that are not ours are
+an error, and stay as they are. Empty files and data sets without a step hold nothing, and are replaced.
 
 Ours is what carries our mark. A data set has its file of checksums, a CSV file its first column, and every other file
 MARK, in its text or its metadata. A hostfile can have none, and is known by its name.
@@ -112,8 +112,10 @@ def make_way(file: str | os.PathLike[str], option: str) -> None:
         if _is_nothing(path):
             _delete(path)
             return
-        aside = free_name(path)
-        path.rename(aside)
+        aside = path.with_name(f"{path.stem}.previous{path.suffix}")
+        if path.suffix != ".json" or aside.is_symlink() or (aside.exists() and not is_ours(aside)):
+            aside = free_name(path)
+        path.replace(aside)
     log.warning("%s of an earlier command is now %s", path, aside)
 
 

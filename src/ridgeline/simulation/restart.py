@@ -155,7 +155,7 @@ class Restart:
         if not self._others_there:
             return
         self._others_there = False
-        aside = self._store.set_aside()
+        aside = self._store.set_aside(self._newest)
         if aside is not None:
             self._say(
                 logging.WARNING,
