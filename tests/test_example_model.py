@@ -119,3 +119,16 @@ def test_the_page_shows_the_files_as_they_are():
     }
     for name, text in shown:
         assert text == (ROOT / name).read_text(), f"{name} differs from what the page shows"
+
+
+def test_a_model_without_a_prediction_of_its_own_is_predicted_from_its_estimate(tmp_path):
+    done = command(tmp_path, "predict", CASE, "--machine", "frontier")
+    assert done.returncode == 0, done.stderr
+    assert "sweep" in done.stdout
+    assert "has no codes.heat" in done.stdout
+
+
+def test_a_folder_of_models_that_is_not_there_is_named(tmp_path):
+    done = command(tmp_path, "run", CASE, models=tmp_path / "nowhere")
+    assert done.returncode == 2, done.stderr
+    assert "nowhere, which is no folder" in done.stderr

@@ -65,7 +65,7 @@ class Allocation:
     def find(self, key: str) -> float | None:
         """Return a figure by its key, None if the machine file does not have it."""
         section, _, name = key.partition(".")
-        quantity: Quantity | None = getattr(getattr(self.machine, section), name)
+        quantity: Quantity | None = getattr(getattr(self.machine, section), name, None)
         return None if quantity is None else quantity.value
 
     def of_rank(self, name: str) -> float:

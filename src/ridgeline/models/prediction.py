@@ -16,7 +16,6 @@ from ridgeline.limits.allocation import Allocation
 from ridgeline.limits.exchange_costs import host_copies, neighbours, without_latency
 from ridgeline.limits.prediction import Part, Prediction, exchange_kind, optimistic, traffic
 from ridgeline.models import estimate
-from ridgeline.runtime.errors import ConfigError
 
 
 def predict_case(
@@ -48,16 +47,12 @@ def predict_from_estimate(case: AnyCase, place: Allocation) -> Prediction:
     """Return the prediction of a case whose estimate says all there is. Raises DecompositionError.
 
     The time of a sweep is its least traffic over bandwidth and the share of it that the machine file has for the
-    model (Gray-Scott paper, Eqs. 4 and 5a). Raises ConfigError for a model of whose code machine files say nothing.
+    model, or over all of it (Gray-Scott paper, Eqs. 4 and 5a).
     """
     plan = estimate(case, place.ranks)
     work, ranks = plan.work, place.ranks
     model = case.run.model
     share = f"codes.{model}"
-    if model not in type(place.machine.codes).model_fields:
-        raise ConfigError(
-            f"{model} cannot be predicted: machine files have no share of the bandwidth for its code"
-        )
     moved, sent = work.bytes_memory / ranks, work.bytes_exchanged / ranks
     parts = [
         Part.of(
