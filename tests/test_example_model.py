@@ -103,7 +103,7 @@ def test_divergence_is_found_by_the_driver(tmp_path):
 def test_settings_are_checked_and_explained(tmp_path):
     done = command(tmp_path, "run", CASE, "--set", "model.dt=0.2")
     assert done.returncode == 2
-    assert "dt <= 0.1667" in done.stderr
+    assert "dt <= 1/(6 D)" in done.stderr
     done = command(tmp_path, "explain", "heat")
     assert done.returncode == 0, done.stderr
     assert "model.D" in done.stdout
