@@ -155,7 +155,7 @@ value = [1, 0, 0]
 """
 
 
-@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.full), 3])
+@pytest.mark.parametrize("ranks", [*(pytest.param(n, marks=pytest.mark.full) for n in (1, 2)), 3])
 def test_a_side_with_more_faces_than_the_mesh_has_elements(ridgeline, ranks):
     """All walls of a cavity of 8 x 8 x 1 elements are one side; the numbers are those of the same flow as a box."""
     shutil.copy(DATA / "cav8.re2", ridgeline.path)

@@ -156,6 +156,7 @@ def test_bad_input_ends_with_one_sentence(ridgeline, case, settings, code, words
     refused(ridgeline("run", case, "-n", 2, *overrides(*settings)), code, *words)
 
 
+@pytest.mark.full  # the estimate has a quick test of the refusal
 def test_a_first_step_beyond_stability_is_refused_before_an_output_is_opened(ridgeline, case):
     settings = overrides("model.dt=0.5", "output.statistics_every=0")
     refused(ridgeline("check", case, *settings), 2, "Courant number of step 0", "beyond stability (1)")
