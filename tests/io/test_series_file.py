@@ -62,7 +62,7 @@ def test_a_row_is_on_disk_when_write_returns(tmp_path):
         for step in range(3):
             put(series, step)
             assert read_series(tmp_path / "s.csv")["step"].tolist() == list(range(step + 1))
-            assert series.rows == step + 1
+            assert series.steps == step + 1
 
 
 def test_a_series_without_rows_is_empty(tmp_path):
@@ -88,7 +88,7 @@ def test_a_resumed_run_cuts_what_came_after_and_goes_on(path, keep, tail):
     with writer(path, keep_rows=keep) as series:
         assert path.read_bytes() == b"".join(kept)
         put(series, 50, 60)
-        assert series.rows == keep + 2
+        assert series.steps == keep + 2
     assert read_series(path)["step"].tolist() == [*[0, 10, 20, 30][:keep], 50, 60]
 
 

@@ -60,7 +60,7 @@ class SeriesWriter:
         self.path = Path(path)
         self.columns = tuple(columns)
         self._option = option
-        self.rows = keep_rows or 0  # in the file
+        self.steps = keep_rows or 0  # rows in the file, one a step
         self._comm = comm
         self._file: FileIO | None = None
         self._hash = xxhash.xxh3_64()
@@ -75,8 +75,8 @@ class SeriesWriter:
         header = (",".join((*FIRST, *self.columns)) + "\n").encode()
         where = f"set {self._option} to a place where you may write"
         with output_errors(f"write the time series {self.path}", where):
-            if self.rows:
-                end, self._hash = _rows_kept(self.path, header, self.rows, self._option)
+            if self.steps:
+                end, self._hash = _rows_kept(self.path, header, self.steps, self._option)
                 os.truncate(self.path, end)
                 self._file = FileIO(self.path, "a")
             else:
@@ -98,7 +98,7 @@ class SeriesWriter:
                 where = f"free space there, or set {self._option} to another file system"
                 with output_errors(doing, where):
                     self._put(row)
-        self.rows += 1
+        self.steps += 1
         return len(row)
 
     def _put(self, data: bytes) -> None:
@@ -122,7 +122,7 @@ class SeriesWriter:
             if os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno())):
                 return
         raise OutputError(
-            f"the time series {self.path} was removed, renamed or replaced while the run wrote it, with {self.rows} "
+            f"the time series {self.path} was removed, renamed or replaced while the run wrote it, with {self.steps} "
             f"rows in it; leave outputs in place: restore it and continue with --resume auto, or start anew"
         )
 

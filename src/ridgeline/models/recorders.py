@@ -47,6 +47,59 @@ class Record(Protocol):
         """Finish it."""
 
 
+class StepWriter(Protocol):
+    """What writes a step to a file or data set: `BPWriter`, `ParticleWriter`, `SeriesWriter`."""
+
+    @property
+    def steps(self) -> int:
+        """How many steps are written."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What the steps are known by."""
+
+    def write(self, step: int, time: float, values: Mapping[str, Any], /) -> int:
+        """Append a step and return its bytes."""
+
+    def close(self) -> None:
+        """Finish it."""
+
+
+class WrittenSteps:
+    """The record of a writer: each time it writes what `present` returns, at the time that `time` says.
+
+    time: of a step, the present one; present: the values, by name. Both are collective.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        writer: StepWriter,
+        time: Callable[[int], float],
+        present: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        self.path = path
+        self._writer, self._time, self._present = writer, time, present
+
+    @property
+    def count(self) -> int:
+        """How many steps it holds."""
+        return self._writer.steps
+
+    @property
+    def fingerprint(self) -> str:
+        """What these steps are known by."""
+        return self._writer.fingerprint
+
+    def write(self, step: int) -> int:
+        """Append the present state and return its bytes."""
+        return self._writer.write(step, self._time(step), self._present())
+
+    def close(self) -> None:
+        """Finish it."""
+        self._writer.close()
+
+
 @dataclass(frozen=True)
 class Recorder:
     """A kind of output that a run writes while it steps.
@@ -147,7 +200,7 @@ def fields_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
             keep_steps=keep,
             points=places if places in names else "",
         )
-        return _DataSet(model, output.path, writer, lambda: _local(model.outputs(names)))
+        return WrittenSteps(output.path, writer, model.time, lambda: _local(model.outputs(names)))
 
     return [
         Recorder(
@@ -173,7 +226,7 @@ def series_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
 
     def begin(_: Mapping[str, Any], keep: int | None) -> Record:
         columns = tuple(model.series())
-        return _SeriesRows(model, path, SeriesWriter(path, comm, columns, keep_rows=keep))
+        return WrittenSteps(path, SeriesWriter(path, comm, columns, keep_rows=keep), model.time, model.series)
 
     return [
         Recorder(
@@ -209,56 +262,6 @@ def profiles_recorder(model: RecordedModel, path: str, every: int, comm: MPI.Com
     def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
         variables = [variable(name, profile) for name, profile in model.profiles().items()]
         writer = BPWriter(path, comm, variables, attributes, keep_steps=keep, setting="output.spectra")
-        return _DataSet(model, path, writer, present)
+        return WrittenSteps(path, writer, model.time, present)
 
     return [Recorder("spectra", path, every, begin, fingerprint=bp_sums.fingerprint)]
-
-
-class _DataSet:
-    """Writes arrays of the present state to a data set."""
-
-    def __init__(
-        self,
-        model: RecordedModel,
-        path: str,
-        writer: BPWriter,
-        present: Callable[[], Mapping[str, NDArray[Any]]],
-    ) -> None:
-        self.path = path
-        self._model, self._writer, self._present = model, writer, present
-
-    @property
-    def count(self) -> int:
-        return self._writer.steps
-
-    @property
-    def fingerprint(self) -> str:
-        return self._writer.fingerprint
-
-    def write(self, step: int) -> int:
-        return self._writer.write(step, self._model.time(step), self._present())
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _SeriesRows:
-    """Writes the row of the present state to a CSV file."""
-
-    def __init__(self, model: RecordedModel, path: str, writer: SeriesWriter) -> None:
-        self.path = path
-        self._model, self._writer = model, writer
-
-    @property
-    def count(self) -> int:
-        return self._writer.rows
-
-    @property
-    def fingerprint(self) -> str:
-        return self._writer.fingerprint
-
-    def write(self, step: int) -> int:
-        return self._writer.write(step, self._model.time(step), self._model.series())
-
-    def close(self) -> None:
-        self._writer.close()

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import MOST_FACES, ElementGeometry, Side
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.io.series import fingerprint
+from ridgeline.io.series import SeriesWriter, fingerprint
 from ridgeline.models.contract import Figure, Record, Recorder
 from ridgeline.models.navier_stokes.derivatives import physical_gradient
 from ridgeline.models.navier_stokes.outputs_files import FlowState
-from ridgeline.models.navier_stokes.records.rows import RowRecorder
+from ridgeline.models.recorders import WrittenSteps
 from ridgeline.parallel.reduce import global_sums
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ def forces_recorder(
     found, section = forces, case.output.forces
 
     def begin(_: Mapping[str, Any], keep: int | None) -> Record:
-        return RowRecorder(
-            comm, section.path, "output.forces.path", found.columns, keep, lambda: found.row(flow()), flow
-        )
+        writer = SeriesWriter(section.path, comm, found.columns, keep_rows=keep, option="output.forces.path")
+        return WrittenSteps(section.path, writer, lambda _: flow().time, lambda: found.row(flow()))
 
     return [Recorder("forces", section.path, section.every, begin, fingerprint=fingerprint)]

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.place_lists import write_places
-from ridgeline.io.series import fingerprint
+from ridgeline.io.series import SeriesWriter, fingerprint
 from ridgeline.models.contract import Record, Recorder
 from ridgeline.models.navier_stokes.outputs_files import FlowState
 from ridgeline.models.navier_stokes.records.places import PlacedPoints
 from ridgeline.models.navier_stokes.records.probe_places import places_of, refuse_outside
-from ridgeline.models.navier_stokes.records.rows import RowRecorder
 from ridgeline.models.navier_stokes.restart import field_names
+from ridgeline.models.recorders import WrittenSteps
 from ridgeline.parallel.reduce import together
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def probes_recorder(
                 write_places(
                     Path(section.path).with_suffix(".places.csv"), placed.places, "output.probes.path"
                 )
-        return RowRecorder(
-            comm, section.path, "output.probes.path", placed.columns, keep, lambda: placed.row(flow()), flow
-        )
+        writer = SeriesWriter(section.path, comm, placed.columns, keep_rows=keep, option="output.probes.path")
+        return WrittenSteps(section.path, writer, lambda _: flow().time, lambda: placed.row(flow()))
 
     return [Recorder("probes", section.path, section.every, begin, fingerprint=fingerprint)]
