@@ -32,7 +32,7 @@ def gpu(settings: Settings) -> Iterator[Row]:
     from ridgeline.limits.device.copy_cuda import measure_device_copy
     from ridgeline.models import create
     from ridgeline.models.contract import StepTimes
-    from ridgeline.models.gray_scott.config import GrayScottCase
+    from ridgeline.models.gray_scott.settings import GrayScottCase
     from ridgeline.runtime.context import Context
     from ridgeline.runtime.devices import describe_devices
 

@@ -46,7 +46,7 @@ def ranks_against_threads(settings: "Settings") -> Iterator[Row]:
 
 def make_model(comm: "MPI.Comm", threads: int, n: int, dtype: str, steps_per_sweep: int | str) -> "Model":
     from ridgeline.models import create
-    from ridgeline.models.gray_scott.config import GrayScottCase
+    from ridgeline.models.gray_scott.settings import GrayScottCase
     from ridgeline.runtime.context import Context
 
     case = GrayScottCase.model_validate(

@@ -15,7 +15,7 @@ from ridgeline.limits.allocation import Allocation
 from ridgeline.limits.exchange_costs import host_copies
 from ridgeline.limits.prediction import Prediction
 from ridgeline.models.gray_scott.estimate import effective_bytes
-from ridgeline.models.turbulence.prediction import SpectralStep, spectral_parts
+from ridgeline.models.turbulence.estimate import SpectralStep, spectral_parts
 
 PAPERS = Path(__file__).resolve().parent / "papers"
 # (table, row) of the fit. Of Table 3, rows 9 and 10 are rows 9 and 13 of Table 5; 15, 16 and 17 are 1, 4 and 7 of

@@ -23,7 +23,7 @@ from mpi4py import MPI
 from harness.machine import describe
 from harness.table import Row, markdown, show
 from ridgeline.models import create
-from ridgeline.models.gray_scott.config import GrayScottCase
+from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.regions import Regions
 from ridgeline.simulation.step_times import AT_ONCE, StepClock

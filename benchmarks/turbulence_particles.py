@@ -41,7 +41,7 @@ def measure(comm: "MPI.Comm", settings: dict[str, Any]) -> dict[str, Any]:
     CPU seconds are of the same steps: on a machine that others use too they say what the wall clock cannot.
     """
     from ridgeline.models.turbulence.fluid_particles.tracers import PARTS
-    from ridgeline.parallel.reduce import global_max
+    from ridgeline.parallel.allreduce import allreduce_max
 
     case = settings["case"]
     alone, _ = model_of(comm, {**case, "particles": {"count": 0}})
@@ -65,7 +65,7 @@ def measure(comm: "MPI.Comm", settings: dict[str, Any]) -> dict[str, Any]:
         first = seconds()
         after = timed(model)
         each = [now - then for now, then in zip(seconds(), first)]
-        rows.append(global_max(comm, [*before, *after, *each]).tolist())
+        rows.append(allreduce_max(comm, [*before, *after, *each]).tolist())
     names = ("without", "without, CPU", "with", "with, CPU", "particles", *PARTS)
     return {"seconds": [dict(zip(names, row)) for row in rows[WARM:]]}
 

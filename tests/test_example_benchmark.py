@@ -59,7 +59,7 @@ def test_the_page_shows_the_files_as_they_are():
     page = (ROOT / "docs" / "adding-a-benchmark.md").read_text()
     shown = re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```\n", page, re.DOTALL)
     assert {name for name, _ in shown} == {
-        f"docs/example_benchmarks/ring/{name}" for name in ("declaration.py", "measure.py")
+        f"docs/example_benchmarks/ring/{name}" for name in ("ring_options.py", "measure.py")
     }
     for name, text in shown:
         assert text == (ROOT / name).read_text(), f"{name} differs from what the page shows"

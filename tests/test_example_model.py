@@ -90,7 +90,7 @@ def test_two_ranks_then_three_give_the_bits_of_one(finished, tmp_path):
 
 def test_divergence_is_found_by_the_driver(tmp_path):
     shutil.copytree(MODELS, tmp_path / "models")
-    config = tmp_path / "models" / "heat" / "config.py"
+    config = tmp_path / "models" / "heat" / "settings.py"
     text = config.read_text()
     assert "self.dt * self.D * 6 > 1" in text
     config.write_text(text.replace("self.dt * self.D * 6 > 1", "False"))  # a model that forgot its limit
@@ -115,7 +115,7 @@ def test_the_page_shows_the_files_as_they_are():
     shown = re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```\n", page, re.DOTALL)
     assert {name for name, _ in shown} == {
         f"docs/example_models/heat/{name}"
-        for name in ("config.py", "kernels.py", "estimate.py", "model.py", "settings.toml")
+        for name in ("settings.py", "kernels.py", "estimate.py", "model.py", "settings.toml")
     }
     for name, text in shown:
         assert text == (ROOT / name).read_text(), f"{name} differs from what the page shows"

@@ -73,7 +73,7 @@ OF_EVERY_MODEL = {
 }  # fmt: skip
 # The files of every model; further ones are named after the part they belong to (kernels_cuda, initial_from_file).
 ANATOMY = (
-    "config", "estimate", "model", "engine_cpu", "kernels", "reference", "initial", "diagnostics", "outputs",
+    "settings", "estimate", "model", "engine_cpu", "kernels", "reference", "initial", "diagnostics", "recorders",
 )  # fmt: skip
 # Rooms whose modules serve two other rooms or more, or their own.
 SHARED_ROOMS = ("jit", "parallel")
@@ -273,7 +273,7 @@ def module_file(module: str) -> Path:
 def test_models_have_the_same_anatomy() -> None:
     lacking = [
         f"{path.parent.name}/{part}.py"
-        for path in PACKAGE.glob("models/*/config.py")
+        for path in PACKAGE.glob("models/*/settings.py")
         for part in ANATOMY
         if not (path.parent / f"{part}.py").exists()
     ]

@@ -7,7 +7,7 @@ import numpy as np
 
 from ridgeline.fourier.device.transform_cuda import DeviceTransform
 from ridgeline.models.turbulence.diagnostics import Diagnostics, scalar_parameters
-from ridgeline.models.turbulence.outputs import output_field, output_names
+from ridgeline.models.turbulence.recorders import output_field, output_names
 
 ROUNDING = {np.float64: 1e-12, np.float32: 1e-5}
 

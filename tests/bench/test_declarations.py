@@ -11,7 +11,7 @@ import pytest
 
 from ridgeline.bench import registry
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.pairs.declaration import OneWayOptions
+from ridgeline.bench.pairs.pairs_options import OneWayOptions
 from ridgeline.bench.registry import available, find_benchmark
 from ridgeline.cli.bench import OUTPUTS
 from ridgeline.runtime.errors import ConfigError
@@ -139,7 +139,7 @@ def test_a_benchmark_that_there_is_not():
 def test_two_benchmarks_of_one_name(tmp_path, monkeypatch):
     family = tmp_path / "copied"
     family.mkdir()
-    (family / "declaration.py").write_text("from ridgeline.bench.pairs.declaration import BENCHMARKS\n")
+    (family / "copied_options.py").write_text("from ridgeline.bench.pairs.pairs_options import BENCHMARKS\n")
     monkeypatch.setattr(
         registry.ridgeline.bench, "__path__", [*registry.ridgeline.bench.__path__, str(tmp_path)]
     )

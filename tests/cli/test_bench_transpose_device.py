@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
 
 from cuda_tools import skip_without_device
-from ridgeline.bench.transpose.declaration import TransposeOptions
+from ridgeline.bench.transpose.transpose_options import TransposeOptions
 from ridgeline.runtime.errors import ConfigError
 
 CASE = ("--shape", 8, 8, 8, "-q", 2, "--cycles", 1)

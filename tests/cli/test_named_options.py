@@ -26,7 +26,7 @@ FOREIGN = {
     "runtime/provenance.py": {"--porcelain"},  # git
     "cli/bind.py": {"--of"},
     "cli/options.py": {"--no-"},  # how the flag of an option begins that turns it off
-    "bench/hpcg/declaration.py": {"--ntasks-per-node", "--ppn"},  # launchers
+    "bench/hpcg/hpcg_options.py": {"--ntasks-per-node", "--ppn"},  # launchers
     "bench/hpcg/scaling.py": {"--weak", "--ranks"},  # of ridgeline study, which asks for sizes
     "study/subjects.py": {"--no-"},
     "study/options.py": {"--account", "--mpi"},  # sbatch, srun

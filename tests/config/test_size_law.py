@@ -9,7 +9,7 @@ from ridgeline.bench.registry import available, find_benchmark
 from ridgeline.bench.scaling import Scaling
 from ridgeline.config.size_law import CountPerRank, GlobalGrid, multiplied, prime_factors
 from ridgeline.models import case_class
-from ridgeline.models.navier_stokes.config import growing_directions
+from ridgeline.models.navier_stokes.settings import growing_directions
 from ridgeline.runtime.errors import ConfigError
 
 GRID = GlobalGrid("grid.shape")

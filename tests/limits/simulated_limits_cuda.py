@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 from numba import cuda
 
-from ridgeline.bench.memory.declaration import PeakOptions, StreamOptions
+from ridgeline.bench.memory.memory_options import PeakOptions, StreamOptions
 from ridgeline.bench.memory.peak import measure_peak
 from ridgeline.bench.memory.stream_result import measure_rates
 from ridgeline.jit.cuda_device import SIMULATED

@@ -9,7 +9,7 @@ from ridgeline.config.machine_file import (
     MachineSection,
     Quantity,
 )
-from ridgeline.limits.allocation import Allocation, FigureAbsent, between
+from ridgeline.limits.allocation import Allocation, MissingMetric, between
 from ridgeline.limits.exchange_costs import (
     RankGroup,
     all_to_all,
@@ -95,7 +95,7 @@ def test_between_takes_places_in_any_order() -> None:
     [(BARE, 1, "links.between_ranks"), (BARE, 2, "network.injection"), (HOSTS, 2, "all_to_all")],
 )
 def test_an_absent_figure_is_named(machine: MachineFile, nodes: int, key: str) -> None:
-    with pytest.raises(FigureAbsent) as absent:
+    with pytest.raises(MissingMetric) as absent:
         all_to_all(Allocation(machine, nodes, 2), RankGroup(2 * nodes), 80.0, 1)
     assert absent.value.key == key
 

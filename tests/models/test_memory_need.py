@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.models import case_class, create, estimate, memory
-from ridgeline.models.memory import Room, memory_needed, refuse_what_does_not_fit, shortage
+from ridgeline.models.memory import MemoryCapacity, memory_needed, refuse_what_does_not_fit, shortage
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
@@ -39,7 +39,7 @@ def test_a_giant_is_refused_at_once_and_what_is_proposed_fits(model):
     tracemalloc.start()
     try:
         plan = estimate(case, 2)
-        room = Room("node7", 2, 16 * GIB, 2**63 - 1)
+        room = MemoryCapacity("node7", 2, 16 * GIB, 2**63 - 1)
         text = shortage(case, plan, 2, room)
         assert tracemalloc.get_traced_memory()[1] < 100e6, "the estimate itself takes memory"
     finally:
@@ -60,10 +60,12 @@ def test_a_giant_is_refused_at_once_and_what_is_proposed_fits(model):
 def test_ranks_of_a_node_share_its_memory_and_each_has_its_own_limit():
     case = case_of("gray_scott", grid={"shape": [64, 64, 64]})
     need = memory_needed(estimate(case, 4))
-    assert shortage(case, estimate(case, 4), 4, Room("n", 4, math.ceil(4 * need), 2**63 - 1)) is None
-    text = shortage(case, estimate(case, 4), 4, Room("n", 4, int(4 * need) - 4, 2**63 - 1))
+    assert (
+        shortage(case, estimate(case, 4), 4, MemoryCapacity("n", 4, math.ceil(4 * need), 2**63 - 1)) is None
+    )
+    text = shortage(case, estimate(case, 4), 4, MemoryCapacity("n", 4, int(4 * need) - 4, 2**63 - 1))
     assert text is not None
-    text = shortage(case, estimate(case, 4), 4, Room("n", 4, 64 * GIB, int(need) - 1))
+    text = shortage(case, estimate(case, 4), 4, MemoryCapacity("n", 4, 64 * GIB, int(need) - 1))
     assert text is not None
     assert "ulimit" in text
 

@@ -10,7 +10,7 @@ from ridgeline.runtime.errors import ConfigError
 
 
 def test_every_folder_with_settings_is_a_model() -> None:
-    folders = {path.parent.name for path in Path(models.__file__).parent.glob("*/config.py")}
+    folders = {path.parent.name for path in Path(models.__file__).parent.glob("*/settings.py")}
     assert "gray_scott" in folders
     assert models.available() == sorted(folders)
 

@@ -7,7 +7,7 @@ from mpi4py import MPI
 import ridgeline
 from ridgeline.io.checkpoint import CheckpointStore
 from ridgeline.models import create
-from ridgeline.models.turbulence.config import TurbulenceCase
+from ridgeline.models.turbulence.settings import TurbulenceCase
 from ridgeline.runtime.context import Context
 from spectral_toys import recorders_of_particles
 

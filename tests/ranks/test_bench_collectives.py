@@ -8,7 +8,7 @@ from bench_tools import measure
 from ridgeline.bench import node_memory
 from ridgeline.bench.collectives import measure as collectives
 from ridgeline.bench.collectives.calls import COLLECTIVES
-from ridgeline.bench.collectives.declaration import CollectiveOptions
+from ridgeline.bench.collectives.collectives_options import CollectiveOptions
 from ridgeline.bench.collectives.measure import measure_collective
 from ridgeline.runtime.errors import ConfigError, VerificationError
 

@@ -5,7 +5,6 @@ import pytest
 from rich.console import Console
 
 from ridgeline.bench.result import make_table
-from ridgeline.bench.transpose.declaration import TransposeOptions
 from ridgeline.bench.transpose.measure import (
     COLUMN_FORWARD,
     INVERSE,
@@ -14,6 +13,7 @@ from ridgeline.bench.transpose.measure import (
     fitting_grids,
     time_exchanges,
 )
+from ridgeline.bench.transpose.transpose_options import TransposeOptions
 from ridgeline.bench.transpose.transpose_result import to_result
 from ridgeline.fourier.exchanges.transpose import Transpose
 from ridgeline.fourier.pencil import PencilGrid, Truncation

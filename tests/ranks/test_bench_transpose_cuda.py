@@ -15,10 +15,10 @@ if not config.ENABLE_CUDASIM:
 
 from bench_tools import measure
 from ridgeline.bench.transpose import measure_cuda
-from ridgeline.bench.transpose.declaration import TransposeOptions
 from ridgeline.bench.transpose.measure import DeviceFigures, counts_of, fitting_grids, time_exchanges
 from ridgeline.bench.transpose.measure_cuda import DirectionCalls, buffer_bytes, time_on_devices
 from ridgeline.bench.transpose.scaling import figures as figures_of_study
+from ridgeline.bench.transpose.transpose_options import TransposeOptions
 from ridgeline.parallel.payload import Buffer
 from ridgeline.runtime.errors import ConfigError, DecompositionError, DeviceError, VerificationError
 

@@ -11,7 +11,7 @@ from ridgeline.bench.congestion.background import (
     PATTERNS,
     send_until_over,
 )
-from ridgeline.bench.congestion.declaration import DEFAULT_KINDS
+from ridgeline.bench.congestion.congestion_options import DEFAULT_KINDS
 from ridgeline.bench.congestion.figures import summarise
 from ridgeline.bench.congestion.network_tests import TESTS
 from ridgeline.parallel.sleeping_wait import wait_asleep

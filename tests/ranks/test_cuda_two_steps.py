@@ -21,7 +21,6 @@ from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.random import PHILOX_7
 from ridgeline.models import create
 from ridgeline.models.gray_scott import estimate as estimate_module
-from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.device import launch_choice
 from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.device.kernels_two_cuda import TwoStepTile
@@ -29,6 +28,7 @@ from ridgeline.models.gray_scott.device.memory import PAD_ROWS, device_bytes
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.estimate import FIELDS, estimate
 from ridgeline.models.gray_scott.physics import coefficients
+from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.parallel.choices import Trial
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.context import Context

@@ -7,7 +7,7 @@ import pyfftw
 import pytest
 
 from ridgeline.fourier import fft
-from ridgeline.fourier.planning import planned_together
+from ridgeline.fourier.planning import plan_on_all_ranks
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
 
@@ -48,7 +48,7 @@ class Maker:
 @pytest.mark.parametrize("dtype", ["c8", "c16"])
 def test_rank_0_measures_for_all(comm, dtype: str) -> None:
     maker = Maker(36, dtype)
-    result = maker.transform(planned_together(comm, maker))
+    result = maker.transform(plan_on_all_ranks(comm, maker))
     assert maker.n_measured == (comm.rank == 0)
     exact = np.fft.fft(np.random.default_rng(3).standard_normal((3, 36)))
     assert abs(result[:3] - exact).max() < 100 * np.finfo(dtype).eps
@@ -57,26 +57,26 @@ def test_rank_0_measures_for_all(comm, dtype: str) -> None:
 
 def test_other_sizes_are_measured_by_the_first_rank_that_has_them(comm) -> None:
     maker = Maker(36 if comm.rank == 0 else 40)
-    maker.transform(planned_together(comm, maker))
+    maker.transform(plan_on_all_ranks(comm, maker))
     assert maker.n_measured == (comm.rank <= 1)
 
 
 def test_the_next_run_plans_from_disk(comm) -> None:
     maker = Maker(36 + 4 * comm.rank)
-    first = maker.transform(planned_together(comm, maker))
+    first = maker.transform(plan_on_all_ranks(comm, maker))
     pyfftw.forget_wisdom()
     maker = Maker(36 + 4 * comm.rank)
-    again = maker.transform(planned_together(comm, maker, "wisdom-only"))
+    again = maker.transform(plan_on_all_ranks(comm, maker, "wisdom-only"))
     assert maker.n_measured == 0
     np.testing.assert_array_equal(again, first)
 
 
 @pytest.mark.parametrize("without", [0, -1])
 def test_missing_wisdom_is_an_error_on_all_ranks(comm, without: int) -> None:
-    planned_together(comm, Maker(36))
+    plan_on_all_ranks(comm, Maker(36))
     n = 38 if comm.rank == without % comm.size else 36
     with pytest.raises(ConfigError, match=r"no FFTW wisdom for 3 forward transforms of 38 points"):
-        planned_together(comm, Maker(n), "wisdom-only")
+        plan_on_all_ranks(comm, Maker(n), "wisdom-only")
 
 
 @pytest.mark.parametrize("effort", ["estimate", "measure"])
@@ -86,12 +86,12 @@ def test_error_on_one_rank_is_raised_on_all(comm, effort: str) -> None:
             raise MemoryError("no room")
 
     with pytest.raises(MemoryError, match="no room"):
-        planned_together(comm, make, effort)
+        plan_on_all_ranks(comm, make, effort)
 
 
 def test_estimate_neither_measures_nor_keeps(comm, empty_cache: Path) -> None:
     maker = Maker(36)
-    result = maker.transform(planned_together(comm, maker, "estimate"))
+    result = maker.transform(plan_on_all_ranks(comm, maker, "estimate"))
     np.testing.assert_allclose(result[3:], np.random.default_rng(3).standard_normal((3, 36)), atol=1e-14)
     comm.Barrier()
     assert not list(empty_cache.rglob("*.wisdom"))
@@ -100,5 +100,5 @@ def test_estimate_neither_measures_nor_keeps(comm, empty_cache: Path) -> None:
 def test_scipy_plans_as_well(comm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RIDGELINE_FFT", "scipy")
     maker = Maker(36)
-    result = maker.transform(planned_together(comm, maker, "wisdom-only"))
+    result = maker.transform(plan_on_all_ranks(comm, maker, "wisdom-only"))
     np.testing.assert_allclose(result[3:], np.random.default_rng(3).standard_normal((3, 36)), atol=1e-14)

@@ -11,8 +11,8 @@ from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.io.bp import BPWriter, image_schemas
 from ridgeline.io.nek5000_read import read_field_file
-from ridgeline.models.navier_stokes.outputs import OutputFields, output_names
 from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_recorder, statistics_recorder
+from ridgeline.models.navier_stokes.recorders import OutputFields, output_names
 from ridgeline.models.navier_stokes.statistics.statistics import Statistics
 
 RANKS = (1, 3)

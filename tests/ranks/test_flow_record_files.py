@@ -8,7 +8,7 @@ import pytest
 from ridgeline.io.place_lists import read_places
 from ridgeline.io.series import read_series
 from ridgeline.models import create
-from ridgeline.models.navier_stokes.config import NavierStokesCase
+from ridgeline.models.navier_stokes.settings import NavierStokesCase
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.simulation import report

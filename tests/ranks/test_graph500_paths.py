@@ -12,7 +12,7 @@ from graph500_trees import SmallGraph
 from graph_tools import bytes_held
 from ridgeline.bench.graph500 import run
 from ridgeline.bench.graph500 import shortest_paths as module
-from ridgeline.bench.graph500.declaration import SEEDS, Graph500Options
+from ridgeline.bench.graph500.graph500_options import SEEDS, Graph500Options
 from ridgeline.bench.graph500.roots import candidates, choose_roots
 from ridgeline.bench.graph500.shortest_paths import PathGraph, PathSearch, shortest_paths
 from ridgeline.bench.graph500.sizes import path_bytes

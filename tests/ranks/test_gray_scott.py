@@ -6,9 +6,9 @@ from mpi4py import MPI
 
 from ridgeline.models import create
 from ridgeline.models.gray_scott import estimate, sweep_choice
-from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
+from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.parallel import choices
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.context import Context

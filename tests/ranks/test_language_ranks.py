@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from bench_tools import measure
 from ridgeline.bench.language import bsp
-from ridgeline.bench.language.declaration import LANGUAGES
+from ridgeline.bench.language.language_options import LANGUAGES
 from ridgeline.bench.language.languages import (
     PreparedPythonLoops,
     PythonLoops,

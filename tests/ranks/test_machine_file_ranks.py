@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ridgeline.bench.machine import measure
-from ridgeline.bench.machine.declaration import MachineFileOptions
+from ridgeline.bench.machine.machine_options import MachineFileOptions
 from ridgeline.bench.machine.measure import half_width, measure_machine, write_file
 from ridgeline.config.machine_file import read_machine_file
 from ridgeline.limits.caches import CacheRate

@@ -6,8 +6,8 @@ import pytest
 
 from ridgeline.elements.meshes.hexahedra import build_mesh, share_out
 from ridgeline.io.meshes.read import read_mesh
+from ridgeline.parallel.allreduce import broadcast_decision
 from ridgeline.parallel.partition import split
-from ridgeline.parallel.reduce import decide
 from ridgeline.runtime.errors import ConfigError
 
 RANKS = (1, 2, 3)
@@ -60,4 +60,4 @@ def test_the_mesh_and_its_sides(comm, name):
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused_is_refused_on_all_ranks(comm, name):
     with pytest.raises(ConfigError, match=REFUSED[name]):
-        decide(comm, lambda: build_mesh(read_mesh(MESHES / name)))
+        broadcast_decision(comm, lambda: build_mesh(read_mesh(MESHES / name)))

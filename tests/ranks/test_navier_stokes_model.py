@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ridgeline.models import create
-from ridgeline.models.navier_stokes.config import NavierStokesCase
+from ridgeline.models.navier_stokes.settings import NavierStokesCase
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import DivergedError
 from ridgeline.simulation import report

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ridgeline
-from ridgeline.parallel.reduce import require_same
+from ridgeline.parallel.allreduce import require_same_on_all_ranks
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.simulation import report
 
@@ -31,13 +31,13 @@ def check_refused(comm, call, words):
 
 
 def test_the_first_that_differs_is_named(comm):
-    require_same(comm, {"a": 1, "b": np.float64(0.1)}, "do so")
+    require_same_on_all_ranks(comm, {"a": 1, "b": np.float64(0.1)}, "do so")
     last = comm.rank == comm.size - 1
     with pytest.raises(ConfigError) as caught:
-        require_same(comm, {"a": 1, "b": 3 if last else 2}, "do so")
+        require_same_on_all_ranks(comm, {"a": 1, "b": 3 if last else 2}, "do so")
     assert str(caught.value) == f"the ranks disagree: b is 2 on rank 0, but 3 on rank {comm.size - 1}; do so"
     with pytest.raises(ConfigError, match="a is not set on rank 0, but 1 on rank 1; do so"):
-        require_same(comm, {"a": 1} if comm.rank == 1 else {}, "do so")
+        require_same_on_all_ranks(comm, {"a": 1} if comm.rank == 1 else {}, "do so")
 
 
 def test_settings_are_the_same_on_all_ranks(comm):

@@ -9,8 +9,8 @@ from ridgeline.fourier.ghost_planes import BELOW, PADDING, GhostPlanes, padded_s
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.io.checkpoint import CheckpointStore
 from ridgeline.models import create
-from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.estimate import estimate
+from ridgeline.models.turbulence.settings import TurbulenceCase
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import ParticleError
 from spectral_toys import process_grids, recorders_of_particles

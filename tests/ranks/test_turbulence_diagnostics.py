@@ -8,9 +8,9 @@ from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters
-from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.models.turbulence.recorders import output_field, output_names
 from spectral_toys import mode_keys
 from whole_box import COMM, WholeTransform, make_modes, random_velocity
 

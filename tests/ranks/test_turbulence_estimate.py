@@ -8,10 +8,10 @@ import pytest
 from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.fourier.sizes import Share
 from ridgeline.fourier.tuning import TransformTuning
-from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.estimate import memory, rank_memory
 from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.models.turbulence.settings import TurbulenceCase
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 240

@@ -5,7 +5,7 @@ import pytest
 from ridgeline.fourier.pencil import Truncation
 from ridgeline.models import create
 from ridgeline.models.contract import StepTimes
-from ridgeline.models.turbulence.config import TurbulenceCase
+from ridgeline.models.turbulence.settings import TurbulenceCase
 from ridgeline.runtime.context import Context
 
 RANKS = (1, 2, 3)

@@ -8,9 +8,9 @@ from mpi4py import MPI
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.forcing import make_forcing
 from ridgeline.models.turbulence.initial import set_initial_modes
+from ridgeline.models.turbulence.settings import TurbulenceCase
 from ridgeline.runtime.errors import RidgelineError
 
 RANKS = (1, 2, 3, 4)

@@ -4,7 +4,7 @@ from time import perf_counter
 
 import numpy as np
 from mpi4py import MPI
-from ridgeline.bench.ring.declaration import RingOptions
+from ridgeline.bench.ring.ring_options import RingOptions
 
 from ridgeline.bench.result import MICROSECONDS, SIZE, Plot, Result
 from ridgeline.parallel.payload import check, content

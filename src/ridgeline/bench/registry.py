@@ -1,4 +1,4 @@
-"""Which benchmarks there are: a folder of ridgeline/bench with a `declaration.py` is a family of them."""
+"""Which benchmarks there are: a folder of ridgeline/bench with a `<family>_options.py` is a family of them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ridgeline.runtime.errors import ConfigError
 
 
 def families() -> list[str]:
-    """Return the names of the folders with a declaration, sorted."""
-    found = (path for folder in ridgeline.bench.__path__ for path in Path(folder).glob("*/declaration.py"))
-    return sorted({path.parent.name for path in found})
+    """Return the names of the folders that are a family, sorted."""
+    found = (path for folder in ridgeline.bench.__path__ for path in Path(folder).glob("*/*_options.py"))
+    return sorted({path.parent.name for path in found if path.stem == f"{path.parent.name}_options"})
 
 
 def available() -> dict[str, Benchmark]:
     """Return all benchmarks by name, family by family. Raises ConfigError if two have one name."""
     found: dict[str, Benchmark] = {}
     for family in families():
-        for declared in import_module(f"ridgeline.bench.{family}.declaration").BENCHMARKS:
+        for declared in import_module(f"ridgeline.bench.{family}.{family}_options").BENCHMARKS:
             if declared.name in found:
                 raise ConfigError(
                     f'two benchmarks are called "{declared.name}", in the families '

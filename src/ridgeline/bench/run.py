@@ -54,9 +54,9 @@ def run_benchmark(
     outputs = outputs or BenchmarkOutputs()
     threads = getattr(options, "threads", 1)
     with job(threads, debug) as comm:
-        from ridgeline.parallel.reduce import together
+        from ridgeline.parallel.allreduce import errors_on_all_ranks
 
-        with together(comm):
+        with errors_on_all_ranks(comm):
             if comm.rank == 0:
                 outputs.check()
         before = read_load()
@@ -68,7 +68,7 @@ def run_benchmark(
         facts = result.to_dict() | {"machine": describe_machine().to_dict()}
         facts["oversubscribed"] = crowded is not None
         facts["others_share"] = busiest_share(comm, before)
-        with together(comm):
+        with errors_on_all_ranks(comm):
             if comm.rank == 0:
                 writes = LastWrites()
                 _write(result, facts, outputs, writes)

@@ -12,8 +12,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.exchange import exchange_counted
-from ridgeline.parallel.reduce import together
 
 Indices = NDArray[np.int32]
 Numbers = NDArray[np.int64]
@@ -144,7 +144,7 @@ def make_plan(comm: MPI.Comm, ids: Numbers) -> GatherScatterPlan:
     Raises ValueError on all ranks for other negative numbers, or more than 2**31 - 1 points on a rank.
     Communication: 8 bytes per distinct point once, 16 bytes per shared point and sharing rank.
     """
-    with together(comm):
+    with errors_on_all_ranks(comm):
         groups = _groups(ids)
     index, rank = _sharers(comm, groups.numbers)
     n_elements = ids.shape[0]

@@ -23,14 +23,14 @@ from ridgeline.fourier.fft import (
     plan,
 )
 from ridgeline.fourier.fft_wisdom import load_wisdom, save_wisdom
-from ridgeline.parallel.reduce import decide, raise_together, together
+from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks, raise_on_all_ranks
 
 T = TypeVar("T")
 Planner = Callable[..., FFTPlan]
 log = logging.getLogger(__name__)
 
 
-def planned_together(comm: MPI.Comm, make: Callable[[Planner], T], effort: Effort = "measure") -> T:
+def plan_on_all_ranks(comm: MPI.Comm, make: Callable[[Planner], T], effort: Effort = "measure") -> T:
     """Return `make(planner)` on every rank, equal transforms planned equally. Collective.
 
     make: makes all plans of this rank by `planner(source, target, axis, direction)`, which is
@@ -44,18 +44,18 @@ def planned_together(comm: MPI.Comm, make: Callable[[Planner], T], effort: Effor
     Communication: wisdom (some kilobytes) is broadcast once per rank that measures.
     """
     if effort == "estimate":
-        with together(comm):
+        with errors_on_all_ranks(comm):
             result = make(partial(plan, effort=effort))
         return result
     if comm.rank == 0 and backend() == "scipy":
         log.info("Fourier transforms by scipy.fft (%s=fftw and pyfftw would be faster)", SWITCH)
-    import_wisdom(decide(comm, _stored_wisdom))
+    import_wisdom(broadcast_decision(comm, _stored_wisdom))
     made: list[T] = []
     measured: list[T] = []
     n_rounds = 0
     while True:
         missing: MissingWisdomError | None = None
-        with together(comm):
+        with errors_on_all_ranks(comm):
             if not made:
                 try:
                     made.append(make(partial(plan, effort=effort, known=True)))
@@ -63,13 +63,13 @@ def planned_together(comm: MPI.Comm, make: Callable[[Planner], T], effort: Effor
                     made += measured  # FFTW keeps no wisdom of some trivial transforms
                     missing = None if measured else error
         if effort == "wisdom-only":
-            raise_together(comm, missing)
+            raise_on_all_ranks(comm, missing)
         first = comm.allreduce(comm.size if missing is None else comm.rank, MPI.MIN)
         if first == comm.size:
             break
         n_rounds += 1
         wisdom: dict[str, bytes] = {}
-        with together(comm):
+        with errors_on_all_ranks(comm):
             if comm.rank == first:
                 measured.append(make(partial(plan, effort=effort)))
                 wisdom = export_wisdom()

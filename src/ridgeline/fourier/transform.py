@@ -34,7 +34,7 @@ from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.packing import lines_from_modes, modes_from_lines
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.planes import PlaneOperation, PlaneStage
-from ridgeline.fourier.planning import Planner, planned_together
+from ridgeline.fourier.planning import Planner, plan_on_all_ranks
 from ridgeline.fourier.row_pairs import block_from_pairs, pairs_from_block
 from ridgeline.fourier.rows import RowBlock, RowOperation, RowStage, rows_per_block
 from ridgeline.fourier.tuning import Layout, TransformTuning
@@ -140,7 +140,7 @@ class FourierTransform:
             for stage in candidates.values():
                 stage.plan(planner, sizes)
 
-        planned_together(self.comm, make, effort)
+        plan_on_all_ranks(self.comm, make, effort)
         self._lines.clear()
         self._rows.clear()
         for stage in candidates.values():

@@ -96,10 +96,10 @@ class BPWriter:
         self._engine: Any = None
         self._open = False
         self._bindings: Any = None
-        from ridgeline.parallel.reduce import decide, together  # they import mpi4py, which readers do without
+        from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
 
-        self._together = functools.partial(together, comm)
-        with together(comm):
+        self._together = functools.partial(errors_on_all_ranks, comm)
+        with errors_on_all_ranks(comm):
             self._bindings = load_bindings()
             with_mpi = bool(self._bindings.is_built_with_mpi)
             self.collective = comm.size > 1 and (with_mpi if collective is None else collective)
@@ -118,15 +118,15 @@ class BPWriter:
             attributes = {**described, **attributes}
             stored = {key: storable(key, value) for key, value in attributes.items() if comm.rank == 0}
         self._blocks = None if self.collective else BlocksAtRank0(comm, variables)
-        subfiles, types = decide(comm, lambda: self._prepare(keep_steps))
+        subfiles, types = broadcast_decision(comm, lambda: self._prepare(keep_steps))
         stored = in_types(stored, types)
         if self.collective:
             self._open_engine(stored, subfiles, self._nodes())
         else:
-            with together(comm):
+            with errors_on_all_ranks(comm):
                 if comm.rank == 0:
                     self._open_engine(stored, subfiles, nodes=1)
-        with together(comm):
+        with errors_on_all_ranks(comm):
             if comm.rank == 0:
                 self._sums = bp_sums.SumsWriter(self.path, self.steps)  # again: ADIOS2 empties a new folder
         self._open = True

@@ -39,8 +39,8 @@ from ridgeline.io.checkpoint_format import (
 from ridgeline.io.checkpoint_load import Loaded, load
 from ridgeline.io.checkpoint_write import check_tiling, commit, sync_directory, write_group_file
 from ridgeline.io.file_errors import explain, explained
+from ridgeline.parallel.allreduce import allreduce_max, broadcast_decision, errors_on_all_ranks
 from ridgeline.parallel.distributed import DistributedArray
-from ridgeline.parallel.reduce import decide, global_max, together
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -151,12 +151,12 @@ class CheckpointStore:
         )
         in_words = partial(explained, what, self._comm)
         check_tiling(self._comm, fields)
-        sequence, final = decide(self._comm, in_words()(lambda: self._prepare(step)))
+        sequence, final = broadcast_decision(self._comm, in_words()(lambda: self._prepare(step)))
         unfinished = final.with_name(final.name + PARTIAL)
         file = unfinished / data_name(self._group_index)
         blame = partial(explain, what, self._comm)
         try:
-            with together(self._comm), in_words(), self._turn():
+            with errors_on_all_ranks(self._comm), in_words(), self._turn():
                 entry = write_group_file(self._group, file, fields, blame)
             entries = self._leaders.gather(entry) if self._leads else None
 
@@ -175,7 +175,7 @@ class CheckpointStore:
                 )
                 commit(unfinished, final, manifest)
 
-            decide(self._comm, in_words()(finish))
+            broadcast_decision(self._comm, in_words()(finish))
         except CheckpointError:
             if self._comm.rank == 0:
                 with suppress(OSError):
@@ -189,7 +189,7 @@ class CheckpointStore:
         self._refused.clear()
         written = sum(file.size for file in entries) if entries else 0
         raw = sum(math.prod(a.shape_global) * a.local.itemsize for a in fields.values())
-        seconds = float(global_max(self._comm, perf_counter() - begin))
+        seconds = float(allreduce_max(self._comm, perf_counter() - begin))
         saved: Saved = self._comm.bcast(Saved(final, step, raw, written, seconds))
         return saved
 
@@ -280,4 +280,4 @@ class CheckpointStore:
                 directory.rename(aside / directory.name)
             return aside
 
-        return decide(self._comm, explained(what, self._comm)(move))
+        return broadcast_decision(self._comm, explained(what, self._comm)(move))

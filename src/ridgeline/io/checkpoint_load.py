@@ -32,8 +32,8 @@ from ridgeline.io.checkpoint_format import (
     step_of,
 )
 from ridgeline.io.file_errors import explained
+from ridgeline.parallel.allreduce import allreduce_max, broadcast_decision, errors_on_all_ranks
 from ridgeline.parallel.distributed import DistributedArray
-from ridgeline.parallel.reduce import decide, global_max, together
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -83,15 +83,15 @@ def load(
     begin = time.perf_counter()
     path = Path(path)
     in_words = partial(explained, f"cannot read checkpoint {path}", comm)
-    candidates = decide(comm, in_words()(partial(_candidates, path, required)))
+    candidates = broadcast_decision(comm, in_words()(partial(_candidates, path, required)))
     refused: list[Path] = []
     remarks: list[str] = []
     for candidate in candidates:
         try:
-            manifest = decide(
+            manifest = broadcast_decision(
                 comm, in_words()(partial(_matching_manifest, candidate, fields, identity, later))
             )
-            with together(comm), in_words():
+            with errors_on_all_ranks(comm), in_words():
                 size = read_parts(candidate, manifest, _held(manifest, fields, later))
         except DamagedError as error:
             refused.append(candidate)
@@ -108,7 +108,7 @@ def load(
             refused=tuple(refused),
             remarks=tuple(remarks),
             bytes_read=total,
-            seconds=float(global_max(comm, time.perf_counter() - begin)),
+            seconds=float(allreduce_max(comm, time.perf_counter() - begin)),
         )
     if not candidates:
         return None
@@ -121,7 +121,7 @@ def load(
 def check_named(comm: MPI.Comm, path: str | os.PathLike[str]) -> None:
     """Raise CheckpointError on all ranks if there is no checkpoint at a path at all. Reads no data. Collective."""
     in_words = explained(f"cannot read checkpoint {path}", comm)
-    decide(comm, in_words(partial(_candidates, Path(path), True)))
+    broadcast_decision(comm, in_words(partial(_candidates, Path(path), True)))
 
 
 def newest_identity(comm: MPI.Comm, path: str | os.PathLike[str]) -> Mapping[str, Any] | None:
@@ -137,7 +137,7 @@ def newest_identity(comm: MPI.Comm, path: str | os.PathLike[str]) -> Mapping[str
         return None
 
     in_words = explained(f"cannot read checkpoint {path}", comm)
-    return decide(comm, in_words(identity))
+    return broadcast_decision(comm, in_words(identity))
 
 
 def _candidates(path: Path, required: bool) -> list[Path]:

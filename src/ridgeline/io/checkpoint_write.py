@@ -27,8 +27,8 @@ from ridgeline.io.checkpoint_format import (
     digest,
     encode_table,
 )
+from ridgeline.parallel.allreduce import raise_on_all_ranks
 from ridgeline.parallel.distributed import DistributedArray
-from ridgeline.parallel.reduce import raise_together
 from ridgeline.runtime.errors import CheckpointError, RidgelineError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def write_group_file(
             file.Sync()
         except Exception as error:
             problem = explain(error)
-        raise_together(group, problem)
+        raise_on_all_ranks(group, problem)
     finally:
         file.Close()
     if group.rank:
@@ -119,7 +119,7 @@ def _write_chunks(
             problem = explain(error)
         written += [replace(chunk, position=end + before + chunk.position) for chunk in chunks]
         end += total
-    raise_together(group, problem)
+    raise_on_all_ranks(group, problem)
     return written, end
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.file_errors import reason
 from ridgeline.io.nek5000_format import ENDIAN_TAG, MOST_SCALARS, FileSection, Header
-from ridgeline.parallel.reduce import decide, raise_together
+from ridgeline.parallel.allreduce import broadcast_decision, raise_on_all_ranks
 from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Nek5000Writer:
             except OSError as error:
                 raise self._failed(reason(error)) from error
 
-        decide(self._comm, in_words)
+        broadcast_decision(self._comm, in_words)
 
     def _failed(self, why: str) -> OutputError:
         return OutputError(
@@ -223,7 +223,7 @@ class Nek5000Writer:
             )
         except mpi.Exception as error:
             problem = self._failed(reason(error))
-        raise_together(self._comm, problem)
+        raise_on_all_ranks(self._comm, problem)
         assert file is not None
         try:
             for position, block in self._blocks(header, fields):
@@ -235,7 +235,7 @@ class Nek5000Writer:
             file.Close()
         if problem is not None and self._comm.rank == 0:
             path.unlink(missing_ok=True)
-        raise_together(self._comm, problem)
+        raise_on_all_ranks(self._comm, problem)
 
     def _blocks(self, header: Header, fields: dict[str, Array]) -> Iterator[tuple[int, NDArray[Any]]]:
         """Yield (position, numbers) of this rank's writes; on all ranks equally many, the last of them empty."""

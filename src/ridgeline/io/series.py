@@ -55,7 +55,9 @@ class SeriesWriter:
         keep_rows: int | None = None,
         option: str = "output.series",
     ) -> None:
-        from ridgeline.parallel.reduce import together  # imports mpi4py, which readers do without
+        from ridgeline.parallel.allreduce import (
+            errors_on_all_ranks,  # imports mpi4py, which readers do without
+        )
 
         self.path = Path(path)
         self.columns = tuple(columns)
@@ -64,10 +66,10 @@ class SeriesWriter:
         self._comm = comm
         self._file: FileIO | None = None
         self._hash = xxhash.xxh3_64()
-        self._together = together
+        self._together = errors_on_all_ranks
         if any(set(name) & set(',"\n') or not name for name in columns) or {*columns} & {*FIRST}:
             raise ValueError(f"these cannot all be columns of a time series: {', '.join(map(repr, columns))}")
-        with together(comm):
+        with errors_on_all_ranks(comm):
             if comm.rank == 0:
                 self._open()
 

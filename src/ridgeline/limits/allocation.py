@@ -12,7 +12,7 @@ from ridgeline.config.machine_file import MachineFile, Quantity
 from ridgeline.runtime.errors import ConfigError
 
 
-class FigureAbsent(Exception):
+class MissingMetric(Exception):
     """A prediction needs a figure that the machine file does not have. key: "network.injection"."""
 
     def __init__(self, key: str) -> None:
@@ -59,7 +59,7 @@ class Allocation:
         """Return a figure by its key, "section.name", in SI units. Raises FigureAbsent."""
         found = self.find(key)
         if found is None:
-            raise FigureAbsent(key)
+            raise MissingMetric(key)
         return found
 
     def find(self, key: str) -> float | None:

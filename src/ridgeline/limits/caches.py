@@ -14,9 +14,9 @@ from numpy.typing import DTypeLike
 
 from ridgeline.jit.numba_threads import numba_threads
 from ridgeline.limits.stream import KERNELS, StreamArrays, compile_stream, over_node
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
-from ridgeline.parallel.reduce import together
 from ridgeline.runtime.machine import caches_by_level, own_cpus
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _best_rate(comm: MPI.Comm, n_bytes: int, n_threads: int, dtype: DTypeLike) -
         for kernel in KERNELS:
             seconds = min(_seconds(comm, arrays, kernel, rounds) for _ in range(_REPEATS + 1))
             best = max(best, comm.size * rounds * arrays.bytes_moved(kernel) / seconds)
-    with together(comm):
+    with errors_on_all_ranks(comm):
         arrays.check()
     return best
 

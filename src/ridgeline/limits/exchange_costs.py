@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ridgeline.limits.allocation import Allocation, FigureAbsent, between
+from ridgeline.limits.allocation import Allocation, MissingMetric, between
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def efficiency(place: Allocation, message: float) -> float:
     """
     rows = place.machine.all_to_all
     if not rows:
-        raise FigureAbsent("all_to_all")
+        raise MissingMetric("all_to_all")
     found = {}
     for nodes in {row.nodes.value for row in rows}:
         of_nodes = [row for row in rows if row.nodes.value == nodes]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 from mpi4py import MPI
 
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.payload import Buffer, Memory, check, content
-from ridgeline.parallel.reduce import together
 from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import VerificationError
 
@@ -75,7 +75,7 @@ def time_pairs(
         failure = station.failure
         active.Free()
     sleeping_barrier(comm)
-    with together(comm):
+    with errors_on_all_ranks(comm):
         if failure is not None:
             raise failure
     gathered = comm.allgather(seconds)

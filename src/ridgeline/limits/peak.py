@@ -18,8 +18,8 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.jit.numba_threads import check_threads, numba_threads
 from ridgeline.limits import peak_kernels
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 if TYPE_CHECKING:
@@ -162,6 +162,6 @@ def _rates(comm: MPI.Comm, work: PeakWork, seconds: float, repeats: int) -> Rate
         for _ in range(repeats):
             comm.Barrier()
             mine.append(_sustained(work, seconds))
-    with together(comm):
+    with errors_on_all_ranks(comm):
         work.check()
     return np.array(comm.allgather(mine))

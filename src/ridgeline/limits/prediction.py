@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ridgeline.limits.allocation import Allocation, FigureAbsent, between
+from ridgeline.limits.allocation import Allocation, MissingMetric, between
 
 Kind = Literal["node", "network"]
 
@@ -29,7 +29,7 @@ class Part:
         """Return a part whose seconds are computed, or say which figure they lack."""
         try:
             return cls(name, kind, seconds())
-        except FigureAbsent as absent:
+        except MissingMetric as absent:
             return cls(name, kind, None, absent.key)
 
 
@@ -125,7 +125,7 @@ class Prediction:
         """Bytes that a rank has, None if the machine file does not say."""
         try:
             return self.place.of_rank("memory")
-        except FigureAbsent:
+        except MissingMetric:
             return None
 
     @property

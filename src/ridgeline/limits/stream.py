@@ -181,8 +181,8 @@ def over_node(comm: MPI.Comm, caches: dict[str, int]) -> tuple[dict[str, int], i
     from ridgeline.parallel.communicator import node_communicator
 
     with node_communicator(comm) as node:
-        together = {shared: size for one in node.allgather(caches) for shared, size in one.items()}
-        return together, max(comm.allgather(node.size))
+        errors_on_all_ranks = {shared: size for one in node.allgather(caches) for shared, size in one.items()}
+        return errors_on_all_ranks, max(comm.allgather(node.size))
 
 
 def _time(arrays: StreamArrays, comm: MPI.Comm | None, repeats: int | None) -> NDArray[np.float64]:
@@ -217,9 +217,9 @@ def _together(comm: MPI.Comm | None) -> AbstractContextManager[None]:
     """Raise on all ranks what one raises inside: nobody goes on alone, nobody waits for ever."""
     if comm is None:
         return nullcontext()
-    from ridgeline.parallel.reduce import together  # not above: it starts MPI
+    from ridgeline.parallel.allreduce import errors_on_all_ranks  # not above: it starts MPI
 
-    return together(comm)
+    return errors_on_all_ranks(comm)
 
 
 def measure_stream(

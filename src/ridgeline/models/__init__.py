@@ -1,6 +1,6 @@
 """The physics: one folder per model, found by name.
 
-A folder with a `config.py` is a model. Its `config.CASE` is the class of its settings, and
+A folder with a `settings.py` is a model. Its `settings.CASE` is the class of its settings, and
 `model.create_model()` returns the object that the time loop runs. Folders of models outside the package are
 named by the environment variable RIDGELINE_MODEL_PATH, separated like those of PYTHONPATH.
 """
@@ -23,7 +23,7 @@ __path__ += filter(None, os.environ.get("RIDGELINE_MODEL_PATH", "").split(os.pat
 
 def available() -> list[str]:
     """Return the names of all models, sorted."""
-    return sorted({path.parent.name for folder in __path__ for path in Path(folder).glob("*/config.py")})
+    return sorted({path.parent.name for folder in __path__ for path in Path(folder).glob("*/settings.py")})
 
 
 def _check(name: str) -> None:
@@ -40,7 +40,7 @@ def _check(name: str) -> None:
 def case_class(name: str) -> "type[AnyCase]":
     """Return the class of a model's settings; ConfigError if there is no such model."""
     _check(name)
-    found: type[AnyCase] = import_module(f"ridgeline.models.{name}.config").CASE
+    found: type[AnyCase] = import_module(f"ridgeline.models.{name}.settings").CASE
     return found
 
 

@@ -1,6 +1,6 @@
 """What the time loop asks of a model. It knows nothing else about physics.
 
-A model is a folder of `ridgeline/models` with `config.py` (its `CASE`), `estimate.py` (`estimate(case,
+A model is a folder of `ridgeline/models` with `settings.py` (its `CASE`), `estimate.py` (`estimate(case,
 n_ranks)`) and `model.py` (a function `create_model()` that returns a `Model`). Output, checkpoints, resume,
 time series, progress, timing and reports then work for it. docs/adding-a-model.md walks through an example.
 """

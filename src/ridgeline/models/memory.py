@@ -26,7 +26,7 @@ _TRIES = 12  # of smaller grids and of more nodes: the first guesses are nearly 
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryCapacity:
     """A node with ranks of a run on it. node: bytes free for all of them; process: that one of them may take."""
 
     host: str
@@ -35,7 +35,7 @@ class Room:
     process: int
 
     @classmethod
-    def here(cls, ranks: int) -> Room:
+    def here(cls, ranks: int) -> MemoryCapacity:
         """Return the present room of this node for this many ranks."""
         return cls(socket.gethostname(), ranks, node_memory_available(), process_memory_available())
 
@@ -50,7 +50,7 @@ def memory_needed(plan: Estimate) -> float:
     return plan.memory_per_rank + plan.memory_between_steps
 
 
-def shortage(case: AnyCase, plan: Estimate, n_ranks: int, room: Room, nodes: int = 1) -> str | None:
+def shortage(case: AnyCase, plan: Estimate, n_ranks: int, room: MemoryCapacity, nodes: int = 1) -> str | None:
     """Say by how much a case does not fit, and what would; None if it fits. No communication.
 
     room: of the node with the least for each of its ranks; nodes: of the run. What is needed is the model's estimate,
@@ -71,14 +71,14 @@ def shortage(case: AnyCase, plan: Estimate, n_ranks: int, room: Room, nodes: int
     return f"{sum_}; try {hints}"
 
 
-def _fits(case: AnyCase, n_ranks: int, room: Room) -> bool:
+def _fits(case: AnyCase, n_ranks: int, room: MemoryCapacity) -> bool:
     try:
         return memory_needed(estimate(case, n_ranks)) <= room.per_rank
     except RidgelineError:  # cannot be cut so
         return False
 
 
-def _smaller_grid(case: AnyCase, n_ranks: int, room: Room) -> str:
+def _smaller_grid(case: AnyCase, n_ranks: int, room: MemoryCapacity) -> str:
     """Return about the largest grid of the same form that fits, as a setting; "" if none is found."""
     share = room.per_rank / memory_needed(estimate(case, n_ranks))
     for _ in range(_TRIES):
@@ -89,7 +89,7 @@ def _smaller_grid(case: AnyCase, n_ranks: int, room: Room) -> str:
     return ""
 
 
-def _more_nodes(case: AnyCase, n_ranks: int, room: Room, nodes: int) -> str:
+def _more_nodes(case: AnyCase, n_ranks: int, room: MemoryCapacity, nodes: int) -> str:
     """Return about the fewest nodes like this one that would do, in words; "" if none is found."""
     enough = max(nodes + 1, math.ceil(nodes * memory_needed(estimate(case, n_ranks)) / room.per_rank))
     for _ in range(_TRIES):
@@ -112,7 +112,9 @@ def refuse_before_ranks(case: AnyCase, ranks: int | None) -> None:
         return
     check_ranks(ranks)
     problem = (
-        shortage(case, estimate(case, ranks), ranks, Room.here(ranks)) if case.run.check_memory else None
+        shortage(case, estimate(case, ranks), ranks, MemoryCapacity.here(ranks))
+        if case.run.check_memory
+        else None
     )
     if problem is not None:
         raise ConfigError(f"{problem}; {_TRY_ANYWAY}")
@@ -124,15 +126,17 @@ def refuse_what_does_not_fit(case: AnyCase, comm: MPI.Comm) -> None:
     Before anything is allocated; run.check_memory = false leaves it out. An estimate that cannot be made is no reason
     to refuse: what it raises is raised again where the run meets it.
     """
+    from ridgeline.parallel.allreduce import broadcast_decision
     from ridgeline.parallel.layout import place_on_node
-    from ridgeline.parallel.reduce import decide
 
     if not case.run.check_memory:
         return
     place = place_on_node(comm)
-    rooms = comm.allgather((Room.here(place.ranks), place.local_rank == 0))
+    rooms = comm.allgather((MemoryCapacity.here(place.ranks), place.local_rank == 0))
     tightest = min((room for room, _ in rooms), key=lambda room: room.per_rank)
     nodes = sum(one for _, one in rooms)
-    problem = decide(comm, lambda: shortage(case, estimate(case, comm.size), comm.size, tightest, nodes))
+    problem = broadcast_decision(
+        comm, lambda: shortage(case, estimate(case, comm.size), comm.size, tightest, nodes)
+    )
     if problem is not None:
         raise ConfigError(f"{problem}; {_TRY_ANYWAY}")

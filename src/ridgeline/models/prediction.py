@@ -1,14 +1,13 @@
 """What a case needs and takes on a machine: as its model predicts it, or else from the closed forms of its estimate.
 
-A model's folder may have a `prediction.py` with a function `predict(case, place, iterations)`, and with SOLVES, the
-names of the linear solves of a step, where there are some.
+A model's `estimate.py` may have a function `predict(case, place, iterations)`, and SOLVES, the names of the linear
+solves of a step, where there are some.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 
 from ridgeline.config.case import AnyCase
@@ -26,21 +25,20 @@ def predict_case(
     iterations: of the linear solves of a step, by their names (`solves_of`). Raises DecompositionError for ranks that
     do not fit.
     """
-    own = _own_prediction(case.run.model)
+    own = getattr(_estimates_of(case.run.model), "predict", None)
     if own is None:
         return predict_from_estimate(case, place)
-    found: Prediction = own.predict(case, place, iterations or {})
-    return found
+    prediction: Prediction = own(case, place, iterations or {})
+    return prediction
 
 
 def solves_of(model: str) -> tuple[str, ...]:
     """Return the names of the linear solves of a step, whose iterations a prediction takes; none of most models."""
-    return tuple(getattr(_own_prediction(model), "SOLVES", ()))
+    return tuple(getattr(_estimates_of(model), "SOLVES", ()))
 
 
-def _own_prediction(model: str) -> ModuleType | None:
-    name = f"ridgeline.models.{model}.prediction"
-    return import_module(name) if find_spec(name) else None
+def _estimates_of(model: str) -> ModuleType:
+    return import_module(f"ridgeline.models.{model}.estimate")
 
 
 def predict_from_estimate(case: AnyCase, place: Allocation) -> Prediction:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.parallel.allreduce import allreduce_max, broadcast_decision
 from ridgeline.parallel.layout import place_on_node
-from ridgeline.parallel.reduce import decide, global_max
 from ridgeline.runtime.files import DAMAGED
 from ridgeline.runtime.kept_files import read_kept_table, write_kept
 from ridgeline.runtime.machine import cpu_name, describe_machine
@@ -85,7 +85,7 @@ def choose(
         and nothing is kept. None: always
     """
     place = _place(key, comm)
-    known = decide(comm, lambda: _read(place))
+    known = broadcast_decision(comm, lambda: _read(place))
     if known is not None and known.taken in candidates and candidates.keys() <= known.seconds.keys():
         return replace(known, seconds={name: known.seconds[name] for name in candidates})
     rounds = _Rounds(candidates, work or {}, comm)
@@ -100,7 +100,7 @@ def choose(
 def recall(key: str, comm: MPI.Comm) -> Trial | None:
     """Return what `choose` found under this key in an earlier run, None if nothing. Collective."""
     place = _place(key, comm)
-    return decide(comm, lambda: _read(place))
+    return broadcast_decision(comm, lambda: _read(place))
 
 
 class _Rounds:
@@ -131,7 +131,7 @@ class _Rounds:
             times[name, "total"] = end - start
             times.update({(name, part): each for part, each in parts.items()})
             spent += end - begin
-        *slowest, spent = global_max(self._comm, [*times.values(), spent]).tolist()
+        *slowest, spent = allreduce_max(self._comm, [*times.values(), spent]).tolist()
         self.spent += spent
         times = {(name, part): each / self._work.get(name, 1.0) for (name, part), each in zip(times, slowest)}
         self.best.update((key, min(self.best.get(key, each), each)) for key, each in times.items())

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.layout import place_on_node
-from ridgeline.parallel.reduce import together
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.devices import (
     MPI_SWITCH,
@@ -36,7 +36,7 @@ def select_device(comm: MPI.Comm) -> DeviceInfo:
     which names the rank and says what `describe_devices`, `choose_device` or the driver do.
     """
     place = place_on_node(comm)
-    with together(comm):
+    with errors_on_all_ranks(comm):
         try:
             device = choose_device(place.local_rank, describe_devices())
             with explained():
@@ -62,7 +62,7 @@ def require_device_memory(
     every = comm.allgather((place, float(sum(parts.values())), free))
     others = [needed for at, (where, needed, _) in enumerate(every) if where == place and at != comm.rank]
     least = min(free for where, _, free in every if where == place)
-    with together(comm):
+    with errors_on_all_ranks(comm):
         problem = device_shortage(device, parts, least, others)
         if problem is not None:
             raise DeviceError(f"rank {comm.rank} on {socket.gethostname()}: {problem}; {advice}")
@@ -81,7 +81,7 @@ def device_memory_per_rank(comm: MPI.Comm, device: DeviceInfo) -> float:
 def _free_memory(comm: MPI.Comm, device: DeviceInfo) -> float:
     """Return the free bytes of this rank's device, infinite for a simulated one. Collective."""
     comm.Barrier()  # every rank has its context
-    with together(comm), explained():
+    with errors_on_all_ranks(comm), explained():
         context = import_module("numba.cuda").current_context()
         if not simulated():
             context.memory_manager.deallocations.clear()  # Numba puts off to free what is no longer used

@@ -64,8 +64,8 @@ def join_from_python(threads: int) -> MPI.Comm:
         prepare_rank(threads if detect_launch() else max(threads, cores_available()))
     import numba
 
+    from ridgeline.parallel.allreduce import errors_on_all_ranks
     from ridgeline.parallel.communicator import end_job, world
-    from ridgeline.parallel.reduce import together
 
     limit_pools()
     comm = world()
@@ -73,7 +73,7 @@ def join_from_python(threads: int) -> MPI.Comm:
         # Communicators of its own: the caller may have freed the one that it got when an exception comes.
         kept, failures = comm.Dup(), comm.Dup()
         sys.excepthook = lambda kind, error, trace: end_job(kept, failures, error)
-    with together(comm):
+    with errors_on_all_ranks(comm):
         available = int(numba.config.NUMBA_NUM_THREADS)
         if threads > available:
             raise ConfigError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from ridgeline.models import estimate
-from ridgeline.models.memory import Room, shortage
+from ridgeline.models.memory import MemoryCapacity, shortage
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.device_errors import explained
@@ -39,7 +39,7 @@ def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
     crowded = oversubscription(n_ranks, case.run.threads, cores_available())
     if crowded:
         warnings.append(f"if all ranks are on this machine: {crowded}")
-    problem = shortage(case, plan, n_ranks, Room.here(n_ranks))
+    problem = shortage(case, plan, n_ranks, MemoryCapacity.here(n_ranks))
     if problem is not None:
         refused = " and refuses it" if case.run.check_memory else ""
         warnings.append(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ridgeline.io.previous import check_file, discard, refuse_foreign, refuse_special
-from ridgeline.parallel.reduce import together
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.runtime.errors import CheckpointError, OutputError
 from ridgeline.runtime.files import output_errors, try_folder
 from ridgeline.runtime.locks import PathLock
@@ -41,7 +41,7 @@ class Claim:
         self._held = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        with together(self._comm):
+        with errors_on_all_ranks(self._comm):
             if self._comm.rank == 0:
                 try:
                     self._take()
@@ -58,7 +58,7 @@ class Claim:
 
         Called when the run is sure to begin: one that is refused deletes nothing.
         """
-        with together(self._comm):
+        with errors_on_all_ranks(self._comm):
             if self._comm.rank == 0:
                 for key, path in self._outputs:
                     discard(path, key)

@@ -18,8 +18,8 @@ import numpy as np
 
 from ridgeline.models.contract import Model, Variable
 from ridgeline.models.memory import refuse_what_does_not_fit
+from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.parallel.reduce import require_same, together
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.errors import ConfigError
@@ -116,7 +116,9 @@ class CaseRun:
         """Bring the model to its first state, open the outputs, and write what is due then."""
         case, model, context, comm = self.case, self.model, self.context, self.context.comm
         options, caller, resume = self._options, self._caller, self._options.resume or "never"
-        require_same(comm, {**case.flatten(), **asdict(options)}, "start every rank with the same settings")
+        require_same_on_all_ranks(
+            comm, {**case.flatten(), **asdict(options)}, "start every rank with the same settings"
+        )
         claim = held.enter_context(Claim(case, comm, {"--json": options.json, "--trace": options.trace}))
         self._started_at, self._memory_before = start_time(), peak_memory()
         refuse_what_does_not_fit(case, comm)
@@ -230,7 +232,7 @@ class CaseRun:
             )
         layout = model.output_layout(names)
         with self._spent("setup"):
-            with together(self.context.comm):
+            with errors_on_all_ranks(self.context.comm):
                 found = {one.name: _part(one, fields[one.name]) for one in layout if one.name in names}
             model.set_fields(found)
             self._loop.forget_saved()

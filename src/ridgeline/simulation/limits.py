@@ -16,9 +16,9 @@ from ridgeline.limits.caches import measure_caches
 from ridgeline.limits.messages import measure_message_bandwidth
 from ridgeline.limits.peak import best_total, measure_peak_rates
 from ridgeline.limits.stream import measure_stream
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.payload import memory_for
-from ridgeline.parallel.reduce import together
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.machine import describe_machine
@@ -81,7 +81,7 @@ def _bandwidth(context: Context, repeats: int | None) -> dict[str, Any]:
         return measure_stream(context.comm, context.threads, repeats=repeats).to_dict()
     from ridgeline.limits.device.copy_cuda import measure_device_copy
 
-    with together(context.comm):
+    with errors_on_all_ranks(context.comm):
         mine = measure_device_copy()
     rate = context.comm.allreduce(mine)
     return {"device_copy": rate, "best": rate, "best_name": "device copy"}

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.parallel.allreduce import gather_and_broadcast
 from ridgeline.parallel.layout import place_on_node
-from ridgeline.parallel.reduce import of_all
 from ridgeline.runtime.energy import EnergyMeter, EnergyUsed
 from ridgeline.runtime.hardware_counters import HardwareCounters, open_controllers, open_misses
 from ridgeline.runtime.machine import describe_machine
@@ -57,7 +57,7 @@ class Meters:
                 self._counters = open_controllers()
         except OSError as problem:
             why = str(problem)
-        told = of_all(self._comm, why, lambda whys: list(filter(None, whys))[:1])
+        told = gather_and_broadcast(self._comm, why, lambda whys: list(filter(None, whys))[:1])
         self._why += told
         self._kind = "" if told else kind
         if told and self._counters is not None:
@@ -98,7 +98,7 @@ class Meters:
                 "traffic": {"kind": self._kind if traffic else "", **traffic, "unreadable": reasons},
             }
 
-        return of_all(self._comm, (host, self._used, self._counted, self._why), combine)
+        return gather_and_broadcast(self._comm, (host, self._used, self._counted, self._why), combine)
 
 
 def sum_energy(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.models.contract import Model
 from ridgeline.models.recorders import Record, Recorder
-from ridgeline.parallel.reduce import global_max, together
+from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks
 from ridgeline.runtime.errors import OutputError
 from ridgeline.simulation.writes import Write, WriteLog
 
@@ -53,7 +53,7 @@ class Outputs:
             where, count, *marks = (position or {}).get(name, (recorder.path, 0))
             keep = None
             if position is not None and where == recorder.path:
-                with together(comm):
+                with errors_on_all_ranks(comm):
                     if comm.rank == 0:
                         _refuse_others(recorder, count, *marks)
                 keep = int(count)
@@ -75,7 +75,7 @@ class Outputs:
         for name in names:
             begin = perf_counter()
             n_bytes = self._records[name].write(step)
-            seconds = float(global_max(self._comm, perf_counter() - begin))
+            seconds = float(allreduce_max(self._comm, perf_counter() - begin))
             if n_bytes:
                 self.writes[name].record(Write(step, n_bytes, seconds))
 

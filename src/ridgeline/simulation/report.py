@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ridgeline.io.checkpoint_format import find_checkpoints
 from ridgeline.io.previous import to_json, write_text
 from ridgeline.models.contract import Model, Region, StepTimes, Work
+from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks, gather_and_broadcast
 from ridgeline.parallel.communicator import mpi_versions
 from ridgeline.parallel.layout import node_cores, place_on_node
-from ridgeline.parallel.reduce import global_max, of_all, together
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.machine import describe_machine
@@ -188,11 +188,13 @@ def make_report(
         "limits": limits,
         "figures": {name: asdict(figure) for name, figure in figures.items()},
         "exchange": exchange_share(work, timing.mean_step, model.exchanges, limits),
-        **of_all(comm, dict(measured.regions), lambda ranks: report_regions(ranks, solves, ceilings, memory)),
+        **gather_and_broadcast(
+            comm, dict(measured.regions), lambda ranks: report_regions(ranks, solves, ceilings, memory)
+        ),
         "diagnostics": model.diagnostics(),
         "summary": {name: asdict(figure) for name, figure in model.summary().items()},
-        "peak_memory_per_rank": int(global_max(comm, measured.memory_peak)),
-        "memory_before_setup_per_rank": int(global_max(comm, measured.memory_before)),
+        "peak_memory_per_rank": int(allreduce_max(comm, measured.memory_peak)),
+        "memory_before_setup_per_rank": int(allreduce_max(comm, measured.memory_before)),
         "settings": case.flatten(),
         "machine": describe_machine().to_dict(),
         "versions": provenance["versions"],
@@ -218,7 +220,7 @@ def gather_timing(comm: MPI.Comm, measured: Measured, regions: Regions, phases: 
     seconds = {name: regions.seconds(name) for name in names}
     seconds["other"] = measured.loop - sum(seconds.values())
     whole = (measured.setup, measured.compile, clock.first[-1], clock.steady[-1], measured.loop)
-    setup, compiled, first, steady, loop = (float(most) for most in global_max(comm, whole))
+    setup, compiled, first, steady, loop = (float(most) for most in allreduce_max(comm, whole))
 
     def spread(ranks: list[list[float]]) -> dict[str, PhaseTimes]:
         table = zip(seconds, zip(*ranks))
@@ -226,8 +228,8 @@ def gather_timing(comm: MPI.Comm, measured: Measured, regions: Regions, phases: 
             name: PhaseTimes(min(values), sum(values) / len(values), max(values)) for name, values in table
         }
 
-    spent = of_all(comm, list(seconds.values()), spread)
-    mean, best = (of_all(comm, step, _slowest) for step in (clock.mean(), clock.best))
+    spent = gather_and_broadcast(comm, list(seconds.values()), spread)
+    mean, best = (gather_and_broadcast(comm, step, _slowest) for step in (clock.mean(), clock.best))
     return Timing(
         setup=setup,
         compile=compiled,
@@ -289,7 +291,7 @@ def write_report(
     for path, option in ((json_path, "--json"), (beside, "output.path")):
         is_other = option == "output.path" or os.path.realpath(path or "-") != os.path.realpath(beside)
         if path not in (None, "-") and is_other:
-            with writes.trying(), together(comm):
+            with writes.trying(), errors_on_all_ranks(comm):
                 if comm.rank == 0:
                     write_text(path, to_json(report), option)
 

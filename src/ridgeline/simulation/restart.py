@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.io.checkpoint import CheckpointStore, Saved
 from ridgeline.io.checkpoint_load import check_named, newest_identity
 from ridgeline.models.contract import Model
-from ridgeline.parallel.reduce import decide
+from ridgeline.parallel.allreduce import broadcast_decision
 from ridgeline.runtime.errors import CheckpointError
 from ridgeline.simulation.writes import Write, WriteLog
 
@@ -47,7 +47,7 @@ class Restart:
     def check(self, resume: str) -> None:
         """Raise what can be known before anything is compiled: no initial file, no checkpoint there. Collective."""
         if resume == "never":
-            decide(self._comm, self._case.check_files)
+            broadcast_decision(self._comm, self._case.check_files)
         elif resume != "auto":
             check_named(self._comm, resume)
 

@@ -240,14 +240,16 @@ class Simulation:
 
         Raises ConfigError if a key may not change in a run, or the new settings are wrong; the run is as before then.
         """
-        from ridgeline.parallel.reduce import require_same, together
+        from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_all_ranks
 
         self._begin_call("change(...)")
-        with together(self._communicator):
+        with errors_on_all_ranks(self._communicator):
             _require_mapping("change", changes)
             case = self.case.replace(changes)
             self._refuse_fixed(case)
-        require_same(self._communicator, case.settings.flatten(), "change the same settings on every rank")
+        require_same_on_all_ranks(
+            self._communicator, case.settings.flatten(), "change the same settings on every rank"
+        )
         self._run.change(case.settings, create(case.settings.run.model))
         self.case = case
 
@@ -301,11 +303,11 @@ class Simulation:
 
     def _begin_call(self, call: str) -> None:
         """Raise ConfigError if the simulation is over, or if a rank makes another call. Collective."""
-        from ridgeline.parallel.reduce import require_same
+        from ridgeline.parallel.allreduce import require_same_on_all_ranks
 
         self._refuse_if_over()
         advice = "every rank must make the same calls with the same arguments"
-        require_same(self._communicator, {"the call": call}, advice)
+        require_same_on_all_ranks(self._communicator, {"the call": call}, advice)
 
     def _refuse_in_callback(self, call: str) -> None:
         if self._in_callback:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.models.contract import StepTimes
-from ridgeline.parallel.reduce import global_max, global_min
+from ridgeline.parallel.allreduce import allreduce_max, allreduce_min
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
@@ -100,13 +100,13 @@ class StepDistribution:
         """
         whole = StepDistribution(self.names)
         comm.Allreduce(self.counts, whole.counts)
-        whole.seconds = global_max(comm, self.seconds)
-        whole.least = global_min(comm, self.least)
-        whole.most = global_max(comm, self.most)
+        whole.seconds = allreduce_max(comm, self.seconds)
+        whole.least = allreduce_min(comm, self.least)
+        whole.most = allreduce_max(comm, self.most)
         here = self.most == whole.most
-        whole.rank = global_min(comm, np.where(here, comm.rank, comm.size)).astype(np.int64)
+        whole.rank = allreduce_min(comm, np.where(here, comm.rank, comm.size)).astype(np.int64)
         named = (whole.rank == comm.rank)[:, np.newaxis]
-        whole._at = global_max(comm, np.where(named, self._at, -1)).astype(np.int64)
+        whole._at = allreduce_max(comm, np.where(named, self._at, -1)).astype(np.int64)
         return whole
 
     def percentile(self, name: str, percent: float) -> float:

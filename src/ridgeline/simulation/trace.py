@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ridgeline.io.previous import to_json, write_text
-from ridgeline.parallel.reduce import together
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.timeline import Span, Timeline, trace_events
 
@@ -65,7 +65,7 @@ def write_trace(path: str, comm: MPI.Comm, spans: Sequence[Span], origin: float)
     Raises OutputError on all ranks.
     """
     gathered = comm.gather(trace_events(spans, comm.rank, origin))
-    with together(comm):
+    with errors_on_all_ranks(comm):
         if gathered is not None:
             events = [event for of_rank in gathered for event in of_rank]
             write_text(path, to_json({"traceEvents": events, "displayTimeUnit": "ms"}, None), "--trace")

@@ -15,8 +15,8 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.exchange import exchange_counted
-from ridgeline.parallel.reduce import together
 from ridgeline.sparse import number_table
 from ridgeline.sparse.rows import gather
 
@@ -59,7 +59,7 @@ class HaloPlanner:
         self._located = 0  # columns so far
         self._places: list[Numbers] = []  # of the external ones among these
         self._numbers: list[Numbers] = []
-        with together(comm):
+        with errors_on_all_ranks(comm):
             if rows_global.size > np.iinfo(np.int32).max // 2:
                 raise ValueError(
                     f"{rows_global.size} rows on one rank are more than 32-bit lists hold; use more ranks"
@@ -148,7 +148,7 @@ def _owners(comm: MPI.Comm, rows_global: Numbers, external: Numbers) -> Numbers:
     place = np.searchsorted(starts, queries, side="right") - 1
     inside = place >= 0
     inside[inside] = queries[inside] < ends[place[inside]]
-    with together(comm):
+    with errors_on_all_ranks(comm):
         overlap = np.flatnonzero(starts[1:] < ends[:-1])
         if overlap.size:
             number = starts[1:][overlap[0]]

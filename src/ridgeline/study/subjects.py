@@ -16,7 +16,7 @@ from ridgeline.config.load import load_case
 from ridgeline.config.schema import fields_of
 from ridgeline.config.size_law import SizeLaw
 from ridgeline.models import case_class, estimate
-from ridgeline.models.memory import Room, memory_needed, shortage
+from ridgeline.models.memory import MemoryCapacity, memory_needed, shortage
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 from ridgeline.runtime.options import Option
@@ -144,7 +144,7 @@ class CaseSubject(Subject):
         plan = estimate(case, ranks)
         problem = None
         if here and case.run.check_memory:
-            problem = shortage(case, plan, ranks, Room.here(ranks))
+            problem = shortage(case, plan, ranks, MemoryCapacity.here(ranks))
         process_grid = " x ".join(map(str, plan.process_grid))
         return Need(case.grid.words(axes=""), process_grid, memory_needed(plan), problem)
 

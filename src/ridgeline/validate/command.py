@@ -135,7 +135,7 @@ def run_validation(options: ValidationOptions, debug: bool = False) -> int:
 
 def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: ValidationOptions) -> int:
     from ridgeline.io.previous import check_file
-    from ridgeline.parallel.reduce import together
+    from ridgeline.parallel.allreduce import errors_on_all_ranks
     from ridgeline.runtime.files import check_folder
     from ridgeline.runtime.progress import Phases
     from ridgeline.validate.judge.outcome import Outcome
@@ -159,7 +159,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     )
     leaders = [layout.ranks_on(node)[0] for node in range(layout.n_nodes)]
     outcome: Outcome | None = None
-    with together(comm):
+    with errors_on_all_ranks(comm):
         if comm.rank == 0:
             thresholds, baseline = _load(options)
             measurements.groups = _find_groups(layout, options, [facts[rank][1] for rank in leaders])
@@ -196,7 +196,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     _compare_counters(comm, layout, options, before, measurements)
     watch.close()
     code = None
-    with together(comm):
+    with errors_on_all_ranks(comm):
         if outcome is not None:
             code = outcome.finish()
             if options.save_baseline is not None and code == HEALTHY:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from mpi4py import MPI
 
-from ridgeline.bench.graph500.declaration import Graph500Options
+from ridgeline.bench.graph500.graph500_options import Graph500Options
 from ridgeline.bench.graph500.measure import official_lines, to_result
 from ridgeline.bench.graph500.output import INVALID, SearchRecord
 from ridgeline.bench.result import to_csv

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from mpi4py import MPI
 
-from ridgeline.bench.graph500.declaration import Graph500Options
+from ridgeline.bench.graph500.graph500_options import Graph500Options
 from ridgeline.bench.graph500.grid import choose_columns
 from ridgeline.bench.graph500.scaling import VerticesPerRank, figures
 from ridgeline.bench.graph500.sizes import (

@@ -4,7 +4,7 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.hpl import sizes
-from ridgeline.bench.hpl.declaration import SystemOptions, SystemOrder, figures, parse_number
+from ridgeline.bench.hpl.hpl_options import SystemOptions, SystemOrder, figures, parse_number
 from ridgeline.bench.hpl.record import operations
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 

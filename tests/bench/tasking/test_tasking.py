@@ -13,9 +13,9 @@ from ridgeline.bench.tasking import create as tasking_create
 from ridgeline.bench.tasking import notify as tasking_notify
 from ridgeline.bench.tasking.c_tasks import load_tasking
 from ridgeline.bench.tasking.channel import use_channel
-from ridgeline.bench.tasking.declaration import ITEMS
 from ridgeline.bench.tasking.futures import spawn_and_fetch
 from ridgeline.bench.tasking.measure import default_workers
+from ridgeline.bench.tasking.tasking_options import ITEMS
 from ridgeline.bench.tasking.trials import Trials
 from ridgeline.bench.tasking.work import fibonacci
 from ridgeline.runtime.errors import ConfigError, RidgelineError, VerificationError

@@ -9,13 +9,13 @@ from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.jit.random import PHILOX_7, PHILOX_10
 from ridgeline.models import create
 from ridgeline.models.gray_scott import estimate
-from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.device import launch_choice
 from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.device.kernels_two_cuda import TwoStepTile
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
+from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.parallel.choices import Trial
 from ridgeline.runtime.context import Context
 

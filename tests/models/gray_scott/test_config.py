@@ -10,14 +10,6 @@ import pytest
 from numpy.typing import NDArray
 
 from ridgeline.jit.random import GENERATORS
-from ridgeline.models.gray_scott.config import (
-    NEWEST,
-    OLDEST,
-    GrayScottCase,
-    largest_eigenvalue,
-    round_down,
-    stability_limits,
-)
 from ridgeline.models.gray_scott.estimate import (
     BYTES_TIMED,
     estimate,
@@ -27,6 +19,14 @@ from ridgeline.models.gray_scott.estimate import (
 )
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
+from ridgeline.models.gray_scott.settings import (
+    NEWEST,
+    OLDEST,
+    GrayScottCase,
+    largest_eigenvalue,
+    round_down,
+    stability_limits,
+)
 from ridgeline.runtime.errors import ConfigError
 
 SMALLEST: dict[str, Any] = {"run": {"model": "gray_scott", "steps": 10}, "grid": {"shape": [16, 16, 16]}}

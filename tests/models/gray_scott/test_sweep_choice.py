@@ -9,9 +9,9 @@ from mpi4py import MPI
 from ridgeline.jit.random import GENERATORS
 from ridgeline.models import create
 from ridgeline.models.gray_scott import estimate, sweep_choice
-from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.kernels import Tiling
 from ridgeline.models.gray_scott.physics import coefficients
+from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.models.gray_scott.sweep_choice import mean_steps
 from ridgeline.parallel import choices
 from ridgeline.parallel.choices import Trial, choices_file

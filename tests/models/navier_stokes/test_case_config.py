@@ -11,6 +11,7 @@ from ridgeline.config.load import load_case
 from ridgeline.elements.mesh import SIDES
 from ridgeline.elements.quadrature import gauss
 from ridgeline.models import case_class
+from ridgeline.models.navier_stokes.case_sections.fluxes import Faces
 from ridgeline.models.navier_stokes.courant import StepControl
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
 from ridgeline.models.navier_stokes.problem_of_case import (
@@ -19,7 +20,6 @@ from ridgeline.models.navier_stokes.problem_of_case import (
     problem_of,
     velocity_sides,
 )
-from ridgeline.models.navier_stokes.settings.fluxes import Faces
 from ridgeline.runtime.errors import ConfigError
 
 TEXT = """\

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from ridgeline.models.navier_stokes.config import NavierStokesCase
 from ridgeline.models.navier_stokes.initial import exact_flow, initial_velocity
 from ridgeline.models.navier_stokes.initial_channel import Channel
 from ridgeline.models.navier_stokes.initial_perturbation import PeriodicFactor, WallFactor, solenoidal
+from ridgeline.models.navier_stokes.settings import NavierStokesCase
 
 
 def channel(kind: str = "perturbed-channel", along: str = "x", between: str = "y", **more: Any) -> Any:

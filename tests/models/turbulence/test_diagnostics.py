@@ -9,9 +9,9 @@ from ridgeline.fourier.shells import Shells
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.turbulence import mode_sums, point_sums
 from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters, kernels_of_diagnostics
-from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.models.turbulence.recorders import output_field, output_names
 from ridgeline.models.turbulence.spectra import largest_sphere, sum_over_modes
 from spectral_toys import mode_keys, shell_of_modes
 from whole_box import (

@@ -10,9 +10,9 @@ import pytest
 
 from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.fourier.sizes import Share, exchanged, messages
-from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.estimate import estimate, paper_bound, process_grid
 from ridgeline.models.turbulence.restart import field_sizes
+from ridgeline.models.turbulence.settings import TurbulenceCase
 from ridgeline.models.turbulence.spectral_work import (
     Variables,
     flops,

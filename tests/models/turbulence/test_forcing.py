@@ -10,7 +10,6 @@ from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence import initial
-from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.forcing import (
     EswaranPope,
     Forcing,
@@ -21,6 +20,7 @@ from ridgeline.models.turbulence.forcing import (
 )
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.reference import from_ragged
+from ridgeline.models.turbulence.settings import TurbulenceCase
 from ridgeline.runtime.errors import CheckpointError, ConfigError
 from turbulence_tools import SOLVERS, all_modes, energy, enstrophy, injection
 

@@ -9,10 +9,10 @@ from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence import point_sums
 from ridgeline.models.turbulence.diagnostics import Diagnostics
 from ridgeline.models.turbulence.gradients import BIN_EDGES, gradient_statistics
-from ridgeline.models.turbulence.outputs import output_field, output_names
 from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.pressure import products
 from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.models.turbulence.recorders import output_field, output_names
 from ridgeline.runtime.errors import ConfigError
 from spectral_toys import mode_keys, shell_of_modes
 from whole_box import (

@@ -8,7 +8,6 @@ import pytest
 from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence import point_sums
 from ridgeline.models.turbulence.diagnostics import Diagnostics
-from ridgeline.models.turbulence.outputs import output_field
 from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.pressure import (
     BINS_PER_RMS,
@@ -18,6 +17,7 @@ from ridgeline.models.turbulence.pressure import (
     products,
 )
 from ridgeline.models.turbulence.problem import FlowParameters, Waves
+from ridgeline.models.turbulence.recorders import output_field
 from whole_box import (
     COMM,
     WholeTransform,

@@ -8,7 +8,7 @@ import pytest
 
 from ridgeline.config.load import load_case
 from ridgeline.models import case_class
-from ridgeline.models.turbulence.config import TurbulenceCase
+from ridgeline.models.turbulence.settings import TurbulenceCase
 from ridgeline.runtime.errors import ConfigError
 
 GOOD = """\

@@ -8,9 +8,9 @@ from mpi4py import MPI
 
 from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence import initial, spectra_models
-from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.reference import Wavenumbers, from_ragged
+from ridgeline.models.turbulence.settings import TurbulenceCase
 from ridgeline.models.turbulence.spectra import largest_sphere, sum_over_modes
 from ridgeline.runtime.errors import ConfigError
 from spectral_toys import mode_keys, shell_of_modes

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from ridgeline.bench.collectives.calls import COLLECTIVES, Collective
-from ridgeline.bench.collectives.declaration import CollectiveOptions, Placement
+from ridgeline.bench.collectives.collectives_options import CollectiveOptions, Placement
 from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.bench.repetitions import MAX_COLLECTIVE_SIZE, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.layout import Layout, find_layout
-from ridgeline.parallel.reduce import together
 from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.progress import Phases, silent
@@ -213,7 +213,7 @@ def _measure_size(
     iterations, warm_up = repetitions.of(size)
     calls.prepare(size, 0)
     of_one = _once(calls, size)
-    with together(comm):
+    with errors_on_all_ranks(comm):
         calls.verify(size, 0)
     if seconds is not None:
         iterations, warm_up = bounded(iterations, warm_up, seconds, comm.allreduce(of_one, MPI.MAX))
@@ -232,7 +232,7 @@ def _measure_size(
     if calls.in_place:  # many calls in place have mixed what was there
         calls.prepare(size, 1)
         _once(calls, size)
-    with together(comm):
+    with errors_on_all_ranks(comm):
         calls.verify(size, 1)
     every = comm.allgather(mine)
     return {

@@ -17,15 +17,15 @@ from ridgeline.bench.congestion.background import (
     Traffic,
     send_until_over,
 )
-from ridgeline.bench.congestion.declaration import DEFAULT_KINDS, CongestionOptions
+from ridgeline.bench.congestion.congestion_options import DEFAULT_KINDS, CongestionOptions
 from ridgeline.bench.congestion.figures import COLUMNS, NetworkSummary, make_rows
 from ridgeline.bench.congestion.network_tests import TESTS
 from ridgeline.bench.congestion.roles import CongestionRoles, assign_roles, find_units
 from ridgeline.bench.congestion.tester import Tester
 from ridgeline.bench.result import Plot, Result
+from ridgeline.parallel.allreduce import raise_on_all_ranks
 from ridgeline.parallel.layout import Layout
 from ridgeline.parallel.payload import Memory
-from ridgeline.parallel.reduce import raise_together
 from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import VerificationError
 from ridgeline.runtime.progress import Phases, silent
@@ -55,7 +55,7 @@ def measure_congestion(
     # Rank 0 may send background traffic, or rest: it knows how long all will take, and not how far the testers are.
     (progress or silent()).begin(f"{2 * len(TESTS)} tests of up to {options.seconds:g} s each")
     mine = _take_part(comm, roles, options, memory)
-    raise_together(comm, mine.problem)
+    raise_on_all_ranks(comm, mine.problem)
     figures, samples = comm.bcast((mine.figures, mine.samples), roles.testers[0][0])
     result = _result(layout, roles, options, memory)
     result.rows = make_rows(figures)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeline.bench.congestion.background import PATTERNS
-from ridgeline.bench.congestion.declaration import DEFAULT_KINDS, LEAST_NODES
+from ridgeline.bench.congestion.congestion_options import DEFAULT_KINDS, LEAST_NODES
 from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.runtime.errors import ConfigError
 

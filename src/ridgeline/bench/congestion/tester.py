@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.bench.congestion.declaration import CongestionOptions
+from ridgeline.bench.congestion.congestion_options import CongestionOptions
 from ridgeline.bench.congestion.figures import NetworkSummary, summarise
 from ridgeline.bench.congestion.network_tests import (
     TESTS,

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.elements.declaration import AcceptanceOptions
+from ridgeline.bench.elements.elements_options import AcceptanceOptions
 from ridgeline.bench.elements.nekbone import brick
 from ridgeline.bench.elements.tensor_probe import make_gradient_probe
 from ridgeline.bench.node_memory import require_memory

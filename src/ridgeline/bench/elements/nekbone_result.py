@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.bench.elements.declaration import NekboneOptions
+from ridgeline.bench.elements.elements_options import NekboneOptions
 from ridgeline.bench.elements.nekbone import NekboneFigures, run_nekbone
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.elements.one_pass import WORDS

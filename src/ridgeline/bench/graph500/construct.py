@@ -28,9 +28,9 @@ from ridgeline.bench.graph500.construct_kernels import (
     sort_rows,
     unpack_rows,
 )
-from ridgeline.bench.graph500.declaration import EDGE_FACTOR, LARGEST_SCALE
 from ridgeline.bench.graph500.generator import EdgeList
 from ridgeline.bench.graph500.graph import WORD, Graph
+from ridgeline.bench.graph500.graph500_options import EDGE_FACTOR, LARGEST_SCALE
 from ridgeline.bench.graph500.grid import EdgeGrid, make_grid
 from ridgeline.bench.graph500.vertices import VertexBlocks
 from ridgeline.runtime.errors import ConfigError

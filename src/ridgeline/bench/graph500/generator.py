@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.graph500.declaration import EDGE_FACTOR, SEEDS
 from ridgeline.bench.graph500.generator_kernels import MODULUS, X, Y, kronecker_edges
+from ridgeline.bench.graph500.graph500_options import EDGE_FACTOR, SEEDS
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mpi4py import MPI
 
-from ridgeline.bench.graph500.declaration import EDGE_FACTOR
+from ridgeline.bench.graph500.graph500_options import EDGE_FACTOR
 
 _ONE_COLUMN = 2 * EDGE_FACTOR  # ranks up to which the edges of a rank have as many ends as there are vertices
 _ROW_OVER_COLUMN = 4  # bytes of a vertex of a process row over those of a process column

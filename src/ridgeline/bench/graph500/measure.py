@@ -8,7 +8,13 @@ from typing import Any
 
 from mpi4py import MPI
 
-from ridgeline.bench.graph500.declaration import EDGE_FACTOR, MOST_ROOTS, OFFICIAL, SEEDS, Graph500Options
+from ridgeline.bench.graph500.graph500_options import (
+    EDGE_FACTOR,
+    MOST_ROOTS,
+    OFFICIAL,
+    SEEDS,
+    Graph500Options,
+)
 from ridgeline.bench.graph500.output import (
     INVALID,
     KernelSummary,

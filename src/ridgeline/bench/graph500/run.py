@@ -21,7 +21,7 @@ from ridgeline.bench.graph500 import (
     search_kernels,
     validation,
 )
-from ridgeline.bench.graph500.declaration import Graph500Options
+from ridgeline.bench.graph500.graph500_options import Graph500Options
 from ridgeline.bench.graph500.grid import choose_columns
 from ridgeline.bench.graph500.input_edges import InputEdges
 from ridgeline.bench.graph500.output import SearchRecord

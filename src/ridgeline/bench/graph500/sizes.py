@@ -8,7 +8,7 @@ from __future__ import annotations
 from mpi4py import MPI
 
 from ridgeline.bench.graph500.construct import memory_needed
-from ridgeline.bench.graph500.declaration import LARGEST_SCALE, Graph500Options
+from ridgeline.bench.graph500.graph500_options import LARGEST_SCALE, Graph500Options
 from ridgeline.bench.graph500.grid import choose_columns
 from ridgeline.bench.node_memory import memory_per_rank, require_memory
 

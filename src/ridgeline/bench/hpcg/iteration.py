@@ -16,8 +16,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpcg.declaration import HpcgIterationOptions
 from ridgeline.bench.hpcg.geometry import HpcgGeometry, make_geometry
+from ridgeline.bench.hpcg.hpcg_options import HpcgIterationOptions
 from ridgeline.bench.hpcg.implementation import Implementation
 from ridgeline.bench.hpcg.measure import compile_hpcg, require_room
 from ridgeline.bench.hpcg.optimised import OptimisedImplementation

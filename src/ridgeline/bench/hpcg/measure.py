@@ -5,8 +5,8 @@ from __future__ import annotations
 from mpi4py import MPI
 
 from ridgeline.bench.hpcg import optimised, problem, reference
-from ridgeline.bench.hpcg.declaration import HpcgOptions
 from ridgeline.bench.hpcg.geometry import HpcgGeometry, make_geometry
+from ridgeline.bench.hpcg.hpcg_options import HpcgOptions
 from ridgeline.bench.hpcg.phases import HpcgRun
 from ridgeline.bench.hpcg.rating import OFFICIAL_SECONDS
 from ridgeline.bench.hpcg.record import HpcgRecord
@@ -18,9 +18,9 @@ from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.jit.numba_threads import check_threads
 from ridgeline.limits.stream import StreamLimits, measure_stream
+from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import find_layout
-from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.progress import Phases, silent
 
 # Of a rank's finest grid: the matrix twice, coarser grids, vectors; some 900 at 104^3, and room for more halo.
@@ -41,8 +41,8 @@ def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None =
     Raises ConfigError for sizes, process grid, threads, seconds or too little memory, OutputError for a report that
     cannot be written, on all ranks.
     """
-    chosen = decide(comm, lambda: choose_settings(options))
-    with together(comm):
+    chosen = broadcast_decision(comm, lambda: choose_settings(options))
+    with errors_on_all_ranks(comm):
         if comm.rank == 0:
             check_output(options)
     threads = options.threads

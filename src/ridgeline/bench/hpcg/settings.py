@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from ridgeline.bench.hpcg.declaration import DEFAULT_POINTS, DEFAULT_SECONDS, BoxOptions, HpcgOptions
 from ridgeline.bench.hpcg.hpcg_dat import NAME, read_hpcg_dat
+from ridgeline.bench.hpcg.hpcg_options import DEFAULT_POINTS, DEFAULT_SECONDS, BoxOptions, HpcgOptions
 from ridgeline.bench.hpcg.report import report_name
 from ridgeline.bench.hpcg.scaling import BoxPerRank
 from ridgeline.bench.result import Result

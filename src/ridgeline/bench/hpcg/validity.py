@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.problem import HpcgLevel, SparseMatrix, diagonal_of, levels_of, planes
 from ridgeline.bench.hpcg.record import AgreementTest, SpectralTest, SymmetryTest, reaches
-from ridgeline.parallel.reduce import global_max
+from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.sparse.halo import HaloVector
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def agreement_test(
 
 
 def _largest_difference(comm: MPI.Comm, value: Array, expected: Array) -> float:
-    largest = global_max(comm, [np.abs(value - expected).max(), np.abs(expected).max()])
+    largest = allreduce_max(comm, [np.abs(value - expected).max(), np.abs(expected).max()])
     return float(largest[0] / largest[1]) if largest[1] != 0 else float("inf")
 
 

@@ -17,7 +17,7 @@ from typing import NoReturn, TypeVar
 
 from mpi4py import MPI
 
-from ridgeline.bench.hpl.declaration import HplOptions
+from ridgeline.bench.hpl.hpl_options import HplOptions
 from ridgeline.bench.hpl.record import BROADCASTS, HplSettings
 from ridgeline.bench.hpl.sizes import (
     FreeMemory,
@@ -28,7 +28,7 @@ from ridgeline.bench.hpl.sizes import (
     hpl_device_parts,
     require_fit,
 )
-from ridgeline.parallel.reduce import decide
+from ridgeline.parallel.allreduce import broadcast_decision
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 from ridgeline.runtime.files import output_errors, read_regular
 
@@ -249,7 +249,7 @@ def make_plan(comm: MPI.Comm, options: HplOptions) -> HplPlan:
     )
     if options.dat is not None:
         path = options.dat
-        dat = decide(comm, lambda: read_hpl_dat(path))
+        dat = broadcast_decision(comm, lambda: read_hpl_dat(path))
         return plan_of(comm, dat, path, memory)
     sizes = choose_sizes(comm, options, memory, hpl_block)
     tried = options.broadcast == "fastest"  # which of them it is, the result says

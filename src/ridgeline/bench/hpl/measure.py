@@ -13,8 +13,8 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike
 
 from ridgeline.bench.hpl.blas import subtract_product
-from ridgeline.bench.hpl.declaration import HplMxpOptions, HplOptions
 from ridgeline.bench.hpl.hpl_dat import HplPlan, HplTest, make_plan
+from ridgeline.bench.hpl.hpl_options import HplMxpOptions, HplOptions
 from ridgeline.bench.hpl.record import (
     BROADCASTS,
     MXP_ITERATIONS,
@@ -41,10 +41,10 @@ from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.io.previous import check_file
 from ridgeline.jit.numba_threads import check_threads
+from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks
 from ridgeline.parallel.devices import select_device
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.payload import Memory
-from ridgeline.parallel.reduce import global_max, together
 from ridgeline.runtime.blas import blas_libraries
 from ridgeline.runtime.progress import Phases
 
@@ -83,7 +83,7 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
     """
     check_threads(options.threads, f"HPL on {options.threads} threads")
     plan = make_plan(comm, options)
-    with together(comm):
+    with errors_on_all_ranks(comm):
         if comm.rank == 0:
             check_file(plan.output, "output file of HPL.dat")
     notes = list(plan.notes)
@@ -134,7 +134,7 @@ def product_rate(
             start = perf_counter()
             team.start(product, [(thread, thread + 1) for thread in range(threads)])
             team.finish()
-            best = min(best, float(global_max(comm, perf_counter() - start)))
+            best = min(best, float(allreduce_max(comm, perf_counter() - start)))
     return 2.0 * order * order * width * threads * comm.size / best
 
 

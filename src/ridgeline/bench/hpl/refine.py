@@ -36,8 +36,8 @@ from ridgeline.bench.hpl.triangular import Triangles, solve
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.krylov.gmres import gmres, kernels_of_gmres
 from ridgeline.krylov.operator import InnerProduct
+from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.parallel.reduce import global_max
 
 
 class MxpSystem(Protocol):
@@ -143,7 +143,7 @@ class _Clock:
         self._comm.Barrier()
         seconds = perf_counter() - self._since
         self._since += seconds
-        return float(global_max(self._comm, seconds))
+        return float(allreduce_max(self._comm, seconds))
 
 
 class _Operator:

@@ -13,7 +13,7 @@ from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.record import HplNorms
 from ridgeline.bench.hpl.team import TileTeam, tiles
 from ridgeline.jit.kernel import Specialisation, kernel, specialise
-from ridgeline.parallel.reduce import global_max
+from ridgeline.parallel.allreduce import allreduce_max
 
 _ROWS = 512  # of a piece, whose sums stay in the first cache
 _COLUMNS = 256
@@ -69,7 +69,7 @@ def measure_norms(comm: MPI.Comm, grid: ProcessGrid, mine: ResidualSums, x: Real
     grid.row_comm.Allreduce(MPI.IN_PLACE, sums, MPI.SUM)
     grid.column_comm.Allreduce(MPI.IN_PLACE, mine.by_columns, MPI.SUM)
     largest = [_largest(sums[0]), _largest(sums[1]), _largest(x), largest_b, _largest(mine.by_columns)]
-    residual, rows, x_largest, b, columns = global_max(comm, largest).tolist()
+    residual, rows, x_largest, b, columns = allreduce_max(comm, largest).tolist()
     x_one = float(grid.row_comm.allreduce(float(np.abs(x).sum())))
     return HplNorms(residual, rows, x_largest, b, columns, x_one)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ridgeline.bench.hpl.declaration import HplOptions
 from ridgeline.bench.hpl.hpl_dat import HplTest
+from ridgeline.bench.hpl.hpl_options import HplOptions
 from ridgeline.bench.hpl.record import THRESHOLD, HplNorms
 from ridgeline.bench.result import Result
 from ridgeline.io.previous import GENERATOR, write_text

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mpi4py import MPI
 
 from ridgeline.bench.hpl.block_cyclic import Axis, check_grid
-from ridgeline.bench.hpl.declaration import SystemOptions, parse_number
+from ridgeline.bench.hpl.hpl_options import SystemOptions, parse_number
 from ridgeline.bench.hpl.panel import BLOCK
 from ridgeline.bench.hpl.record import MXP_BASIS, Storage
 from ridgeline.bench.node_memory import memory_per_rank

@@ -27,8 +27,8 @@ from ridgeline.bench.hpl.residual import ResidualSums, host_sums, measure_norms
 from ridgeline.bench.hpl.team import TileTeam, tiles
 from ridgeline.bench.hpl.triangular import substitute_back
 from ridgeline.jit.kernel import Specialisation, compile_kernels
+from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.regions import Regions
 
 _COLUMNS = 64  # that a thread generates at a time
@@ -131,7 +131,7 @@ def solve_system(
         norms = measure_norms(comm, grid, system.sums(x), x)
         regions = system.regions
         names = sorted({name for names in comm.allgather(list(regions.table)) for name in names})
-        slowest = global_max(comm, [seconds, *(regions.seconds(name) for name in names)])
+        slowest = allreduce_max(comm, [seconds, *(regions.seconds(name) for name in names)])
         samples = comm.bcast(log.samples)
     phases = dict(zip(names, slowest[1:].tolist()))
     return HplRun(settings, float(slowest[0]), norms, broadcast, x, phases, samples, tried)

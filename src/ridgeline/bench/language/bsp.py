@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.language.declaration import BspOptions
+from ridgeline.bench.language.language_options import BspOptions
 from ridgeline.bench.language.languages import FoundLanguages, find_languages
 from ridgeline.bench.language.loops import Loops, RingWork, ring_partners
 from ridgeline.bench.result import Column, Plot, Result

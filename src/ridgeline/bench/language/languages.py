@@ -20,7 +20,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.bench.c_library import Library, address_of, load_c
-from ridgeline.bench.language.declaration import LANGUAGES
+from ridgeline.bench.language.language_options import LANGUAGES
 from ridgeline.bench.language.loops import (
     ACKNOWLEDGE,
     REPLY,

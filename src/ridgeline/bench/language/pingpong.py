@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.language.declaration import PingPongOptions
+from ridgeline.bench.language.language_options import PingPongOptions
 from ridgeline.bench.language.languages import FoundLanguages, find_languages
 from ridgeline.bench.language.loops import Loops
 from ridgeline.bench.repetitions import message_sizes

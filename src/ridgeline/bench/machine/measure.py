@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.collectives.declaration import CollectiveOptions
+from ridgeline.bench.collectives.collectives_options import CollectiveOptions
 from ridgeline.bench.collectives.measure import measure_collective, sweep_of
-from ridgeline.bench.machine.declaration import MachineFileOptions
-from ridgeline.bench.memory.declaration import PeakOptions
+from ridgeline.bench.machine.machine_options import MachineFileOptions
+from ridgeline.bench.memory.memory_options import PeakOptions
 from ridgeline.bench.memory.peak import measure_peak
-from ridgeline.bench.pairs.declaration import ManyPairsRateOptions, OneWayOptions
+from ridgeline.bench.pairs.pairs_options import ManyPairsRateOptions, OneWayOptions
 from ridgeline.bench.pairs.point_to_point import (
     measure_bandwidth,
     measure_latency,
@@ -30,9 +30,9 @@ from ridgeline.io.machine_file import write_machine_file
 from ridgeline.io.previous import check_file
 from ridgeline.limits.caches import measure_caches
 from ridgeline.limits.stream import measure_stream
+from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
 from ridgeline.parallel.communicator import node_communicator
 from ridgeline.parallel.layout import Layout, busiest_share, find_layout
-from ridgeline.parallel.reduce import decide, together
 from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import describe_machine, own_cpus
@@ -92,7 +92,7 @@ def measure_machine(comm: MPI.Comm, options: MachineFileOptions, progress: Phase
     Raises on all ranks OutputError for a file that cannot be written, and ConfigError if ranks x threads are not the
     cores of every node. It also raises what the benchmarks raise.
     """
-    with together(comm):
+    with errors_on_all_ranks(comm):
         if comm.rank == 0:
             check_file(options.machine_file, "--machine-file")
     layout, before = find_layout(comm, options.ranks_per_node), read_load()
@@ -148,7 +148,11 @@ def _check_whole_node(comm: MPI.Comm, threads: int) -> None:
     """Raise ConfigError on all ranks unless every node's ranks x threads are its cores. Collective."""
     with node_communicator(comm) as node:
         cpus = set().union(*node.allgather(own_cpus()))
-        mine = (node.size * threads, decide(node, lambda: read_sysfs().only(cpus).n_cores), len(cpus))
+        mine = (
+            node.size * threads,
+            broadcast_decision(node, lambda: read_sysfs().only(cpus).n_cores),
+            len(cpus),
+        )
     for host, used, cores, most in comm.allgather((describe_machine().host, *mine)):
         if not cores <= used <= most:
             raise ConfigError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.bench.memory.declaration import PeakOptions
+from ridgeline.bench.memory.memory_options import PeakOptions
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.limits.peak import DTYPES, Rates, best_total, measure_peak_rates
 from ridgeline.limits.peak_kernels import chains

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline.bench.memory.declaration import StreamOptions
+from ridgeline.bench.memory.memory_options import StreamOptions
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.limits.stream import KERNELS, WORDS, StreamLimits, measure_stream
 

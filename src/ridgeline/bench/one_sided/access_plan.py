@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.one_sided.declaration import Distribution
+from ridgeline.bench.one_sided.one_sided_options import Distribution
 from ridgeline.parallel.payload import words_at
 from ridgeline.runtime.errors import ConfigError
 

@@ -24,11 +24,11 @@ from mpi4py import MPI
 from ridgeline.bench.exposed_memory import ExposedMemory, check_sums
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.one_sided.access_plan import WORD, AccessPlan, Pieces, plan_accesses
-from ridgeline.bench.one_sided.declaration import Completion, OneSidedOptions, Operation
+from ridgeline.bench.one_sided.one_sided_options import Completion, OneSidedOptions, Operation
 from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.payload import Buffer, Memory
-from ridgeline.parallel.reduce import together
 from ridgeline.runtime.errors import ConfigError, DeviceError
 
 _COPIES = 4  # of the pieces, that a rank holds while it verifies: its buffer, its window with gaps, what is expected
@@ -180,7 +180,7 @@ def _measure_pieces(
             _access(win, operate, epochs, sync)
             elapsed = time.perf_counter() - began
             comm.Barrier()
-            with together(comm):
+            with errors_on_all_ranks(comm):
                 arrived = local.read(expected.nbytes) if reads else exposed.read(expected.nbytes)
                 check_sums(arrived.view(np.uint64), expected, comm.rank, "others")
             seconds.append(comm.allgather(elapsed))

@@ -23,13 +23,13 @@ from mpi4py import MPI
 from ridgeline.bench.exposed_memory import ExposedMemory, check_sums
 from ridgeline.bench.one_sided import access_loops
 from ridgeline.bench.one_sided.access_loops import LOOPS, ORIGIN, TARGET, Access
-from ridgeline.bench.one_sided.declaration import AccessTest, Completion, OneSidedOptions, Operation
 from ridgeline.bench.one_sided.irregular import measure_irregular
+from ridgeline.bench.one_sided.one_sided_options import AccessTest, Completion, OneSidedOptions, Operation
 from ridgeline.bench.repetitions import MAX_SIZE, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.payload import Buffer, Memory, check, content
-from ridgeline.parallel.reduce import together
 from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError
 
@@ -175,7 +175,7 @@ def _measure(
         win.Fence(MPI.MODE_NOSUCCEED)
     side.comm.Barrier()  # the target answers from here, as OSU's: many networks need its help
     both = test == "latency" and sync in ("fence", "pscw")
-    with together(side.comm):
+    with errors_on_all_ranks(side.comm):
         _verify(side, operation, n_bytes, size, warm_up + iterations, both)
     return float(side.comm.bcast(seconds, ORIGIN))
 

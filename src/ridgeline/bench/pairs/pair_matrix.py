@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.bench.pairs.declaration import Between, OneWayOptions
 from ridgeline.bench.pairs.pairing import Pair, check_pairs, tournament
+from ridgeline.bench.pairs.pairs_options import Between, OneWayOptions
 from ridgeline.bench.repetitions import WINDOW
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.limits.messages import AFTER, BEFORE, bandwidth, ping_pong, verify, windowed
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.parallel.payload import Buffer, Memory
-from ridgeline.parallel.reduce import together
 from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.progress import Phases, silent
@@ -274,7 +274,7 @@ def measure_all_pairs(
 
     progress.begin("rounds of pairs", now=False)
     figures = measure_pairs(comm, rounds, plan, options.serial, on_pair, memory)
-    with together(comm):
+    with errors_on_all_ranks(comm):
         if figures is not None and figures.errors:
             raise VerificationError(figures.errors[0][2])
     result = _empty_result(comm.size, layout, quantity, options, plan, (members, len(rounds)))

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.bench.pairs.declaration import (
+from ridgeline.bench.pairs.pair_matrix import measure_all_pairs
+from ridgeline.bench.pairs.pairing import Pair, check_pairs, halves, neighbours, node_halves
+from ridgeline.bench.pairs.pairs_options import (
     ManyPairsOptions,
     ManyPairsRateOptions,
     Method,
@@ -20,8 +22,6 @@ from ridgeline.bench.pairs.declaration import (
     PairOptions,
     WindowOptions,
 )
-from ridgeline.bench.pairs.pair_matrix import measure_all_pairs
-from ridgeline.bench.pairs.pairing import Pair, check_pairs, halves, neighbours, node_halves
 from ridgeline.bench.repetitions import WINDOW, Family, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
 from ridgeline.limits.messages import Loop, bandwidth, message_rate, time_pairs

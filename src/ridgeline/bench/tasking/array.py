@@ -21,7 +21,7 @@ from ridgeline.bench.tasking.c_tasks import NO_OPENMP, call, need_library
 from ridgeline.bench.tasking.futures import process_pool
 from ridgeline.bench.tasking.trials import Series, Trials
 from ridgeline.bench.tasking.work import fill_shared
-from ridgeline.parallel.reduce import together
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.runtime.errors import VerificationError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def measure_mpi_fill(comm: MPI.Comm, trials: Trials, workers: Sequence[int], n_b
             seconds = trials.run(_counted(fill))
         part.Free()
         sleeping_barrier(comm)
-        with together(comm):
+        with errors_on_all_ranks(comm):
             _check(mine, trials, "MPI ranks")
         if comm.rank == 0:
             found.append(Series("initialise", "MPI ranks", "fill", workers=count).with_seconds(seconds))

@@ -20,7 +20,7 @@ import numpy as np
 from ridgeline.bench.tasking.c_tasks import call, need_library
 from ridgeline.bench.tasking.trials import Series, Trials
 from ridgeline.bench.tasking.work import ANSWER_TIMEOUT, MAX_FIBONACCI, fibonacci, identify, nothing
-from ridgeline.parallel.reduce import raise_together
+from ridgeline.parallel.allreduce import raise_on_all_ranks
 from ridgeline.runtime.errors import ConfigError, RidgelineError, VerificationError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def measure_mpi_futures(
                             problem = error
             part.Free()
             sleeping_barrier(comm)
-            raise_together(comm, problem)
+            raise_on_all_ranks(comm, problem)
     return found
 
 

@@ -14,7 +14,6 @@ from ridgeline.bench.tasking.array import measure_fill, measure_mpi_fill
 from ridgeline.bench.tasking.c_tasks import load_tasking
 from ridgeline.bench.tasking.channel import measure_channels
 from ridgeline.bench.tasking.create import measure_creation, measure_switch
-from ridgeline.bench.tasking.declaration import ITEMS, TaskingOptions
 from ridgeline.bench.tasking.futures import (
     check_work,
     measure_futures,
@@ -22,9 +21,10 @@ from ridgeline.bench.tasking.futures import (
     measure_spawned_futures,
 )
 from ridgeline.bench.tasking.notify import measure_notification
+from ridgeline.bench.tasking.tasking_options import ITEMS, TaskingOptions
 from ridgeline.bench.tasking.trials import Series, Trials, tabulate
 from ridgeline.bench.tukey import remove_outliers
-from ridgeline.parallel.reduce import raise_together
+from ridgeline.parallel.allreduce import raise_on_all_ranks
 from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.progress import Phases, silent
@@ -142,7 +142,7 @@ def _on_rank_zero(comm: MPI.Comm, measure: Callable[[], list[Series]]) -> list[S
         except Exception as error:
             problem = error
     sleeping_barrier(comm)
-    raise_together(comm, problem)
+    raise_on_all_ranks(comm, problem)
     return found
 
 

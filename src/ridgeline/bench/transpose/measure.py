@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeline.bench.node_memory import require_memory
-from ridgeline.bench.transpose.declaration import TransposeOptions
+from ridgeline.bench.transpose.transpose_options import TransposeOptions
 from ridgeline.fourier.exchanges.transpose import Transpose
 from ridgeline.fourier.pencil import PencilGrid, ProcessGrid, Truncation, check_process_grid
 from ridgeline.fourier.tuning import TransposeTuning

@@ -18,7 +18,6 @@ from mpi4py.util.dtlib import from_numpy_dtype
 from numpy.typing import DTypeLike
 
 from ridgeline.bench.node_memory import require_memory
-from ridgeline.bench.transpose.declaration import TransposeOptions
 from ridgeline.bench.transpose.measure import (
     COLUMN_FORWARD,
     INVERSE,
@@ -29,12 +28,13 @@ from ridgeline.bench.transpose.measure import (
     counts_of,
     time_exchanges,
 )
+from ridgeline.bench.transpose.transpose_options import TransposeOptions
 from ridgeline.fourier.device.exchange_cuda import ExchangePieces
 from ridgeline.fourier.exchanges.transpose_plan import check_limits
 from ridgeline.fourier.pencil import ProcessGrid
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.parallel.payload import Buffer, check, content
-from ridgeline.parallel.reduce import together
 
 if TYPE_CHECKING:
     from ridgeline.runtime.progress import Phases
@@ -122,7 +122,7 @@ class DirectionCalls:
             else:
                 self.staged(call)
             arrived = call.target.read(call.received.total * size)
-            with together(self.comm):
+            with errors_on_all_ranks(self.comm):
                 for source, (n, begin) in enumerate(zip(call.received.counts, call.received.begins)):
                     check(arrived[begin * size : (begin + n) * size], source, me, sequence)
 

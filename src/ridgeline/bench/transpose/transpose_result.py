@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.bench.transpose.declaration import TransposeOptions
 from ridgeline.bench.transpose.measure import (
     COLUMN_FORWARD,
     INVERSE,
@@ -16,6 +15,7 @@ from ridgeline.bench.transpose.measure import (
     TransposeFigures,
     time_exchanges,
 )
+from ridgeline.bench.transpose.transpose_options import TransposeOptions
 from ridgeline.fourier.pencil import Truncation
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ridgeline.parallel.reduce import decide, together
+from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
 from ridgeline.runtime.devices import simulated
 from ridgeline.runtime.errors import DeviceError
 from ridgeline.runtime.extras import import_extra
@@ -51,7 +51,7 @@ def make_nccl(comm: MPI.Comm, dtype: DTypeLike) -> NcclExchanges:
     """
     if simulated():
         return _MpiStandsIn(comm, np.dtype(dtype))
-    with together(comm):
+    with errors_on_all_ranks(comm):
         nccl = _bindings()
     return _Nccl(nccl, comm, np.dtype(dtype))
 
@@ -82,9 +82,9 @@ class _Nccl:
         self._kind = int(getattr(nccl.DataType, _TYPES[dtype.itemsize]))
 
         with self._explained("begins not"):
-            raw = decide(comm, lambda: bytes(nccl.get_unique_id()))
+            raw = broadcast_decision(comm, lambda: bytes(nccl.get_unique_id()))
         with (
-            together(comm),
+            errors_on_all_ranks(comm),
             self._explained(f"does not connect {comm.size} ranks, and it wants a GPU for each"),
         ):
             self._comm = nccl.comm_init_rank(comm.size, nccl.UniqueId.from_buffer(raw), comm.rank)

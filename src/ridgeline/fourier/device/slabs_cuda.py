@@ -28,7 +28,7 @@ from ridgeline.fourier.device.fft_cuda import DevicePlan, Spacing, make_plan
 from ridgeline.fourier.device.in_z_cuda import CufftInZ, FusedInZ, PlaneBuffers, Table, TransformsInZ
 from ridgeline.fourier.device.kernels_cuda import collect_lines, launch_shape, spread_lines
 from ridgeline.fourier.device.layout import BufferCounts, DeviceLayout, VariableBatch, batches
-from ridgeline.fourier.device.ways import ExchangeOrder, Way, make_exchange
+from ridgeline.fourier.device.ways import ExchangeMethod, ExchangeOrder, make_exchange
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.jit.cuda_clock import DeviceClock
 from ridgeline.jit.cuda_device import make_stream
@@ -57,7 +57,7 @@ class DeviceSlabs:
 
     def __init__(
         self, grid: PencilGrid, comm: MPI.Comm, dtype: DTypeLike, counts: BufferCounts,
-        groups: Iterable[VariableBatch], way: Way,
+        groups: Iterable[VariableBatch], way: ExchangeMethod,
     ) -> None:  # fmt: skip
         self.grid, self.comm, self.counts = grid, comm, counts
         self.layout = DeviceLayout.of(grid)

@@ -16,16 +16,16 @@ from ridgeline.fourier.device.exchange_cuda import (
     StagedExchange,
 )
 from ridgeline.fourier.device.layout import VariableBatch
+from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.choices import Trial, choose
 from ridgeline.parallel.devices import mpi_takes_device_buffers
-from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.devices import MPI_SWITCH, simulated
 from ridgeline.runtime.errors import DeviceError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-Way = Literal["auto", "mpi", "host", "nccl"]
+ExchangeMethod = Literal["auto", "mpi", "host", "nccl"]
 WAYS: Mapping[str, type[DeviceExchange]] = {
     "mpi": DirectExchange,
     "nccl": NcclExchange,
@@ -58,7 +58,7 @@ class ExchangeOrder(NamedTuple):
         return WAYS[way](self.comm, self.sides, n, self.dtype, self.streams)
 
 
-def make_exchange(order: ExchangeOrder, way: Way) -> tuple[DeviceExchange, Trial | None]:
+def make_exchange(order: ExchangeOrder, way: ExchangeMethod) -> tuple[DeviceExchange, Trial | None]:
     """Return an exchange, and what was measured to choose its way, if something was. Collective over all ranks.
 
     Raises DeviceError on all ranks if the way that is asked for is not there.
@@ -100,7 +100,7 @@ def _build_nccl(order: ExchangeOrder, n_variables: int) -> DeviceExchange | None
         problem = str(error)
     if problem:
         log.info("messages between GPUs do not go by NCCL: %s", problem)
-    if global_max(order.everyone, float(bool(problem))) == 0:
+    if allreduce_max(order.everyone, float(bool(problem))) == 0:
         return exchange
     if exchange is not None:
         exchange.free()

@@ -10,8 +10,8 @@ import numpy as np
 
 from ridgeline.blocks.block import BlockArray
 from ridgeline.models.gray_scott.scan import EXPONENT_MASKS, scan_extrema
+from ridgeline.parallel.allreduce import allreduce_sums
 from ridgeline.parallel.partition import Triple
-from ridgeline.parallel.reduce import global_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -51,7 +51,7 @@ def figures(comm: MPI.Comm, field: BlockArray, n_threads: int) -> FieldSummary:
         return FieldSummary(math.nan, math.nan, math.nan)
     low, high = min(rank[0] for rank in everyone), max(rank[1] for rank in everyone)
     cells = math.prod(field.block.shape_global)
-    (total,) = global_sums(comm, [field.owned], cells)
+    (total,) = allreduce_sums(comm, [field.owned], cells)
     return FieldSummary(low, high, float(total) / cells)
 
 

@@ -18,9 +18,9 @@ from ridgeline.models.gray_scott.diagnostics import scan
 from ridgeline.models.gray_scott.kernels import Tiling, make_scratch, make_sweep, tiling
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.models.gray_scott.scan import scan_extrema
+from ridgeline.parallel.allreduce import kernels_of_sums
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.partition import Triple
-from ridgeline.parallel.reduce import kernels_of_sums
 from ridgeline.runtime.machine import cache_sizes
 
 if TYPE_CHECKING:

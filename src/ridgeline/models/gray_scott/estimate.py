@@ -8,8 +8,8 @@ import numpy as np
 
 from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
 from ridgeline.models.contract import Estimate, Work
-from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.device.memory import device_bytes
+from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.runtime.errors import ConfigError
 
 FIELDS = 2

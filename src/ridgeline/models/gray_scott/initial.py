@@ -12,9 +12,9 @@ from ridgeline.config.expressions import parse
 from ridgeline.io.initial_field import output_step, read_block
 from ridgeline.io.picture import read_darkness
 from ridgeline.jit.random import uniform_reference
-from ridgeline.models.gray_scott.config import GrayScottCase
+from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.models.gray_scott.start_file import SETTING, open_start
-from ridgeline.parallel.reduce import decide, raise_together, together
+from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks, raise_on_all_ranks
 from ridgeline.runtime.errors import ConfigError, OutputError
 
 if TYPE_CHECKING:
@@ -43,11 +43,14 @@ def set_start(case: GrayScottCase, block: Block, fields: Fields, comm: MPI.Comm)
             set_patches(case, block, fields)
         case "formula":
             problem = set_formulas(case, block, fields)
-            raise_together(comm, problem)
+            raise_on_all_ranks(comm, problem)
         case "image":
             n_y, n_x = block.shape_global[1:]
             _shade(
-                block, fields, decide(comm, lambda: read_darkness(initial.path, (n_y, n_x), SETTING)), inside
+                block,
+                fields,
+                broadcast_decision(comm, lambda: read_darkness(initial.path, (n_y, n_x), SETTING)),
+                inside,
             )
         case "file":
             _read_fields(case, block, fields, comm)
@@ -147,7 +150,7 @@ def _shade(block: Block, fields: Fields, black: NDArray[np.float64], inside: tup
 
 def _read_fields(case: GrayScottCase, block: Block, fields: Fields, comm: MPI.Comm) -> None:
     """Read this rank's block of U and V. Collective."""
-    with together(comm):
+    with errors_on_all_ranks(comm):
         reader = open_start(case.initial.path, case.initial.step, case.grid.shape)
         try:
             output = output_step(reader, case.initial.step)

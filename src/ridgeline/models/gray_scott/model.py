@@ -17,7 +17,6 @@ from ridgeline.blocks.block import BlockArray
 from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.random import GENERATORS
 from ridgeline.models.contract import Context, Figure, Model, StepTimes, Variable, Work
-from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.diagnostics import figures, first_nonfinite
 from ridgeline.models.gray_scott.estimate import (
     FIELDS,
@@ -27,8 +26,9 @@ from ridgeline.models.gray_scott.estimate import (
     process_grid,
 )
 from ridgeline.models.gray_scott.initial import place, set_start
-from ridgeline.models.gray_scott.outputs import NAMES, distributed
 from ridgeline.models.gray_scott.physics import coefficients
+from ridgeline.models.gray_scott.recorders import NAMES, distributed
+from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.parallel.distributed import DistributedArray
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from ridgeline.blocks.block import Block
 from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.random import Generator
 from ridgeline.models.contract import Context
-from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine, usual_tiling
 from ridgeline.models.gray_scott.estimate import (
     FIELDS,
@@ -32,11 +31,12 @@ from ridgeline.models.gray_scott.estimate import (
 )
 from ridgeline.models.gray_scott.kernels import Tiling
 from ridgeline.models.gray_scott.physics import Coefficients
+from ridgeline.models.gray_scott.settings import GrayScottCase
+from ridgeline.parallel.allreduce import broadcast_decision
 from ridgeline.parallel.choices import Trial, choose
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import busiest_share, place_on_node
 from ridgeline.parallel.partition import Triple
-from ridgeline.parallel.reduce import decide
 from ridgeline.runtime.machine import cache_sizes
 from ridgeline.runtime.node_load import MOST_OTHERS, read_load
 
@@ -123,7 +123,7 @@ class _Timing:
         usual = usual_tiling(context.comm, self._dtype, block)
         all_steps = list(dict.fromkeys([steps_per_sweep(case, grid), *possible_steps(case, grid)]))
         ranks = place_on_node(context.comm).ranks
-        ways, self._shape = decide(
+        ways, self._shape = broadcast_decision(
             context.comm,
             lambda: (
                 [way for steps in all_steps for way in _ways(steps, usual(steps), block[1])],

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ridgeline.models.molecular_dynamics.initial import square_speeds
 from ridgeline.models.molecular_dynamics.problem import Thermo, thermo_of
-from ridgeline.parallel.reduce import global_sums
+from ridgeline.parallel.allreduce import allreduce_sums
 from ridgeline.particles.nonfinite import locate_nonfinite
 from ridgeline.particles.particles import POSITION
 
@@ -34,12 +34,12 @@ class Diagnostics:
         melt = self._engine.melt
         energy, virial = self._engine.pair_sums()
         squares = square_speeds(self._engine.particles["velocity"])
-        sums = global_sums(self._comm, [squares, energy, virial], melt.atoms)
+        sums = allreduce_sums(self._comm, [squares, energy, virial], melt.atoms)
         return thermo_of(melt.atoms, melt.volume, *(float(value) for value in sums))
 
     def square_displacement(self) -> float:
         """Return the mean square of the ways from the lattice."""
-        (total,) = global_sums(self._comm, [square_speeds(self._engine.paths())], self._engine.melt.atoms)
+        (total,) = allreduce_sums(self._comm, [square_speeds(self._engine.paths())], self._engine.melt.atoms)
         return float(total) / self._engine.melt.atoms
 
     def radial(self) -> tuple[Reals, Reals]:
@@ -71,7 +71,7 @@ class Diagnostics:
     def momentum(self) -> tuple[float, float, float]:
         """Return the sum of the velocities, x, y, z."""
         velocity = self._engine.particles["velocity"]
-        x, y, z = global_sums(self._comm, list(velocity), self._engine.melt.atoms)
+        x, y, z = allreduce_sums(self._comm, list(velocity), self._engine.melt.atoms)
         return float(x), float(y), float(z)
 
     def locate_nonfinite(self) -> str | None:

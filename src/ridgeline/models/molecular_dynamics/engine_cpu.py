@@ -17,8 +17,8 @@ from ridgeline.models.molecular_dynamics.initial import lattice_places
 from ridgeline.models.molecular_dynamics.kernels_pairs import CLOSEST, COLUMNS, FORCE_UNIT, lanes_of_forces
 from ridgeline.models.molecular_dynamics.kernels_pairs_mixed import lanes_of_mixed_forces
 from ridgeline.models.molecular_dynamics.problem import Langevin, Melt, Method
+from ridgeline.parallel.allreduce import allreduce_max, kernels_of_sums
 from ridgeline.parallel.partition import Triple
-from ridgeline.parallel.reduce import global_max, kernels_of_sums
 from ridgeline.particles.boxes import kernels_of_boxes
 from ridgeline.particles.by_identity import IdentityRanges
 from ridgeline.particles.cells import Cells
@@ -212,7 +212,7 @@ class CpuEngine:
                 )
             if not self._how.check:
                 return True
-            return float(global_max(self._comm, farthest)) > 0.5 * self.melt.skin
+            return float(allreduce_max(self._comm, farthest)) > 0.5 * self.melt.skin
 
     def _rebuild(self, step: int) -> None:
         """Move atoms to their owners, and find ghosts and neighbours anew. Collective."""

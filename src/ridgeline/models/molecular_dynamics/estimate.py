@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ridgeline.blocks.block import check_process_grid
 from ridgeline.io.viewer_schemas import BYTES_OF_VERTEX
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_latency
+from ridgeline.limits.prediction import Part, Prediction, exchange_kind
 from ridgeline.models.contract import Estimate, Work
-from ridgeline.models.molecular_dynamics.config import MolecularDynamicsCase
 from ridgeline.models.molecular_dynamics.problem import Melt
+from ridgeline.models.molecular_dynamics.settings import MolecularDynamicsCase
 from ridgeline.parallel.partition import Triple, factorizations
 from ridgeline.particles.boxes import Boxes, even_boxes
 from ridgeline.particles.ghosts import check_reach
@@ -180,3 +183,42 @@ def estimate(case: MolecularDynamicsCase, n_ranks: int) -> Estimate:
 def _cells_of_largest(cells: Triple, grid: Triple) -> Triple:
     z, y, x = (-(-n // p) for n, p in zip(cells, grid))
     return z, y, x
+
+
+SHARE = "codes.molecular_dynamics"
+SUMS = 2  # over all ranks where lists are rebuilt: who goes far, and that nobody was lost
+
+
+def predict(case: MolecularDynamicsCase, place: Allocation, iterations: Mapping[str, float]) -> Prediction:
+    """Return the prediction of a case. Raises DecompositionError for boxes that are too thin."""
+    ranks, lists = place.ranks, case.neighbour
+    plan = estimate(case, ranks)
+    nz, ny, nx = plan.process_grid
+    sent, share = traffic_of(case, (nz, ny, nx)), place.find(SHARE)
+    sums = (SUMS + lists.check) / lists.every
+    kind = exchange_kind(place)
+    absent = (f"the full peak is taken: the machine file has no {SHARE}",)
+    no_kernels = ("the peak is that of devices, for which this model has no kernels yet",)
+
+    def compute() -> float:
+        return plan.work.flops / ranks / (place.of_rank("peak") * (share or 1.0))
+
+    def exchange() -> float:
+        return neighbours(place, sent.per_step(lists.every), sent.messages)
+
+    return Prediction(
+        case=f"molecular_dynamics, {case.melt.atoms} atoms",
+        place=place,
+        parts=(
+            Part.of("forces, lists and integration", "node", compute),
+            Part.of("ghosts and migration", kind, exchange),
+            Part.of("global sums", kind, lambda: sums * sum_over_ranks(place)),
+        ),
+        steps=case.run.steps,
+        memory_per_rank=plan.memory_per_rank,
+        output_bytes=plan.output_bytes,
+        flops=plan.work.flops,
+        process_grid=plan.process_grid,
+        bounds=absent if share is None else (),
+        notes=without_latency(place) + (no_kernels if place.on_devices else ()),
+    )

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.models.molecular_dynamics.problem import ATOMS_PER_CELL, Melt, thermo_of
-from ridgeline.parallel.reduce import global_sums
+from ridgeline.parallel.allreduce import allreduce_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -77,8 +77,8 @@ def initial_velocities(comm: MPI.Comm, melt: Melt, places: Reals) -> Reals:
     """
     velocities = uniform_by_place(melt.seed, places) - 0.5
     columns = np.ascontiguousarray(velocities.T)
-    velocities -= global_sums(comm, list(columns), melt.atoms) / melt.atoms
-    (squares,) = global_sums(comm, [square_speeds(np.ascontiguousarray(velocities.T))], melt.atoms)
+    velocities -= allreduce_sums(comm, list(columns), melt.atoms) / melt.atoms
+    (squares,) = allreduce_sums(comm, [square_speeds(np.ascontiguousarray(velocities.T))], melt.atoms)
     now = thermo_of(melt.atoms, melt.volume, float(squares), 0.0, 0.0).temperature
     return np.asarray(velocities * (math.sqrt(melt.temperature / now) if now else 0.0))
 

@@ -12,12 +12,12 @@ from ridgeline.io.bp_attributes import periodic_box
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import Context, Figure, Model, Profile, Recorder, StepTimes, Work
-from ridgeline.models.molecular_dynamics.config import MolecularDynamicsCase
 from ridgeline.models.molecular_dynamics.diagnostics import Diagnostics
 from ridgeline.models.molecular_dynamics.engine_cpu import FIELDS, CpuEngine
 from ridgeline.models.molecular_dynamics.estimate import least_work, process_grid
 from ridgeline.models.molecular_dynamics.initial import initial_velocities, lattice_places
-from ridgeline.models.molecular_dynamics.outputs import layout, output_field
+from ridgeline.models.molecular_dynamics.recorders import layout, output_field
+from ridgeline.models.molecular_dynamics.settings import MolecularDynamicsCase
 from ridgeline.models.recorders import profiles_recorder
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.particles.particles import POSITION, ParticleField

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.models.n_body.engine_cpu import MOMENTUM, CpuEngine
-from ridgeline.parallel.reduce import global_sums
+from ridgeline.parallel.allreduce import allreduce_sums
 from ridgeline.particles.nonfinite import locate_nonfinite
 from ridgeline.particles.particles import POSITION
 
@@ -59,7 +59,7 @@ class Diagnostics:
 
     def _mean(self, values: NDArray[np.float64]) -> float:
         n = self._engine.gravity.n_global
-        return float(global_sums(self._comm, [values], n)[0]) / n
+        return float(allreduce_sums(self._comm, [values], n)[0]) / n
 
     def kinetic(self, a: float) -> float:
         """Return T at the scale factor a, in (Mpc/h H0)^2."""
@@ -74,7 +74,7 @@ class Diagnostics:
         """Return the mean momentum, x, y, z, in Mpc/h H0."""
         n = self._engine.gravity.n_global
         rows = [np.ascontiguousarray(row) for row in self._engine.particles[MOMENTUM]]
-        return [float(total) / n for total in global_sums(self._comm, rows, n)]
+        return [float(total) / n for total in allreduce_sums(self._comm, rows, n)]
 
     def locate_nonfinite(self) -> str | None:
         """Say which particle is not finite, the one of least identity; None if there is none."""

@@ -18,7 +18,7 @@ from ridgeline.models.n_body.problem import Gravity
 from ridgeline.models.n_body.short_range import ShortRange
 from ridgeline.models.n_body.stepping import Stepping
 from ridgeline.models.pencil_boxes import boxes_of
-from ridgeline.parallel.reduce import kernels_of_sums
+from ridgeline.parallel.allreduce import kernels_of_sums
 from ridgeline.particles.boxes import kernels_of_boxes
 from ridgeline.particles.by_identity import IdentityRanges
 from ridgeline.particles.curve import morton_keys, sort_along_curve

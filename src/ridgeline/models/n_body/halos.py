@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.models.n_body.kernels_halos import link_near, lower_labels
+from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.exchange import exchange_counted
-from ridgeline.parallel.reduce import global_max
 from ridgeline.particles.boxes import Boxes
 from ridgeline.particles.cells import Cells
 from ridgeline.particles.ghosts import Ghosts
@@ -129,7 +129,7 @@ def halo_catalogue(
     lengths = _lengths(boxes)[:, np.newaxis]
     away = positions - membership.anchor
     away -= lengths * np.round(away / lengths)
-    largest = float(global_max(comm, np.abs(momenta).max(initial=0.0))) or 1.0
+    largest = float(allreduce_max(comm, np.abs(momenta).max(initial=0.0))) or 1.0
     scale = 2.0 ** (
         61 - n_global.bit_length()
     )  # n_global integers of half of it have a sum of 62 bits at most

@@ -33,7 +33,7 @@ from ridgeline.fourier.random_numbers import normal
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.models.n_body.cosmology import Cosmology
 from ridgeline.models.n_body.power_spectra import Spectrum
-from ridgeline.parallel.reduce import together
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.runtime.errors import ConfigError
 
 Real = NDArray[np.float64]
@@ -64,7 +64,7 @@ def lattice_particles(
     modes = transform.modes
     position, identity = lattice_points(transform.grid, modes.lengths)
     momentum = np.empty_like(position)
-    with together(transform.comm):
+    with errors_on_all_ranks(transform.comm):
         density = density_modes(modes, spectrum, seed)
     wavenumbers = modes.expand()[::-1]  # x, y, z
     inverse = _inverse_square(wavenumbers)

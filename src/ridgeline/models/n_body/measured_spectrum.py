@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.shells import Shells
-from ridgeline.parallel.reduce import of_all
+from ridgeline.parallel.allreduce import gather_and_broadcast
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -84,7 +84,7 @@ def power_spectrum(
         figures = (k, volume * squares / window**2, volume / n_global * noise / window**2, np.ones_like(k))
         for sums, values in zip(mine, figures):
             sums += np.bincount(of_shell, weight * values, shells.n_shells)
-    total = of_all(comm, mine, lambda parts: np.sum(parts, axis=0))[:, 1:n_shells]
+    total = gather_and_broadcast(comm, mine, lambda parts: np.sum(parts, axis=0))[:, 1:n_shells]
     wavenumber, power, shot_noise = total[:3] / total[3]
     return PowerSpectrum(wavenumber, power, shot_noise, total[3].astype(np.int64))
 

@@ -16,14 +16,14 @@ from ridgeline.io.bp_attributes import periodic_box
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import Context, Figure, Model, Profile, Recorder, StepTimes, Work
-from ridgeline.models.n_body.config import NBodyCase
 from ridgeline.models.n_body.diagnostics import KM_PER_S, Diagnostics, EnergyBudget
 from ridgeline.models.n_body.engine_cpu import FIELDS, MOMENTUM, PHASES, CpuEngine
 from ridgeline.models.n_body.estimate import DEALIAS, law_of, least_work, process_grid
 from ridgeline.models.n_body.initial import lattice_particles, pancake
 from ridgeline.models.n_body.kernels_halos import kernels_of_halos
-from ridgeline.models.n_body.outputs import FIELDS as OUTPUTS
-from ridgeline.models.n_body.outputs import layout, output_field
+from ridgeline.models.n_body.recorders import FIELDS as OUTPUTS
+from ridgeline.models.n_body.recorders import layout, output_field
+from ridgeline.models.n_body.settings import NBodyCase
 from ridgeline.models.n_body.structure import Structure
 from ridgeline.models.recorders import profiles_recorder
 from ridgeline.parallel.communicator import in_turn_per_node

@@ -17,7 +17,7 @@ from ridgeline.models.n_body.measured_spectrum import power_spectrum
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.models.n_body.config import NBodyCase
+    from ridgeline.models.n_body.settings import NBodyCase
 
 BINS_PER_DECADE = 4  # of mass
 SLAB = 1 / 8  # of the box, where the settings name no thickness

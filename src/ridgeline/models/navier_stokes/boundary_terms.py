@@ -26,7 +26,7 @@ from ridgeline.models.navier_stokes.problem import (
     smallest_spacing,
     vorticity_order,
 )
-from ridgeline.parallel.reduce import global_min
+from ridgeline.parallel.allreduce import allreduce_min
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Boundaries:
         near = self.velocity.elements[:0]
         if self.sides:
             near = np.unique(np.concatenate([side.elements for side in self.sides]))
-        self._spacing = float(global_min(comm, smallest_spacing(geometry.coordinates[:, near])))
+        self._spacing = float(allreduce_min(comm, smallest_spacing(geometry.coordinates[:, near])))
         self._updated = False
 
     def _normal_component(self, name: str) -> int:

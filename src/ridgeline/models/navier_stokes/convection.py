@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 
 from ridgeline.config.expressions import is_number
-from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
+from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 
 AXES = "xyz"
 

@@ -54,7 +54,7 @@ from ridgeline.models.navier_stokes.derivatives import (
     velocity_gradient,
     vorticity,
 )
-from ridgeline.parallel.reduce import global_max, global_min, global_sums
+from ridgeline.parallel.allreduce import allreduce_max, allreduce_min, allreduce_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -120,7 +120,7 @@ class Diagnostics:
     def _sums(self, per_element: Sequence[Array]) -> list[float]:
         """Return sums over all ranks of arrays with a number for each of some elements, or of some of their faces."""
         return [
-            float(s) for s in global_sums(self.comm, per_element, MOST_FACES * self.grid.n_elements_global)
+            float(s) for s in allreduce_sums(self.comm, per_element, MOST_FACES * self.grid.n_elements_global)
         ]
 
     def _integral(self, values: Array | float, elements: slice = slice(None)) -> Array:
@@ -172,12 +172,12 @@ class Diagnostics:
         found |= {f"mean_velocity_{a}": mean for a, mean in zip(AXES, means)}
         if self.axis is not None:
             found["bulk_velocity"] = means[self.axis]
-            found["peak_velocity"] = float(global_max(self.comm, float(velocity[self.axis].max())))
+            found["peak_velocity"] = float(allreduce_max(self.comm, float(velocity[self.axis].max())))
         extremes = [(float(theta.min()), float(theta.max())) for theta in scalars]
         for i, (low, high) in enumerate(extremes):
             found[f"scalar_{i}_mean"] = means[3 + i]
-            found[f"scalar_{i}_min"] = float(global_min(self.comm, low))
-            found[f"scalar_{i}_max"] = float(global_max(self.comm, high))
+            found[f"scalar_{i}_min"] = float(allreduce_min(self.comm, low))
+            found[f"scalar_{i}_max"] = float(allreduce_max(self.comm, high))
         return found
 
     def series(

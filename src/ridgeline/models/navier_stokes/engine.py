@@ -34,7 +34,7 @@ from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
 from ridgeline.models.navier_stokes.pressure import PressureSolve
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem
 from ridgeline.models.navier_stokes.step_work import StepWork
-from ridgeline.parallel.reduce import global_max
+from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
@@ -423,7 +423,7 @@ class SplittingEngine(ABC):
 
     def _courant_rate_of(self, velocity: Any) -> float:
         with self.regions("other"):
-            return float(global_max(self.comm, self.kernels.courant(velocity)))
+            return float(allreduce_max(self.comm, self.kernels.courant(velocity)))
 
     def _first_courant_rate(self, velocity: Any) -> float:
         """Return the rate before the first step, with what the sides and a flow rate are about to give."""

@@ -8,14 +8,17 @@ holds an element but no field (NekBox paper, Sec. 3.1).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.quadrature import gauss_lobatto
+from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_latency
+from ridgeline.limits.prediction import Part, Prediction, exchange_kind, optimistic, traffic
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.navier_stokes.buoyancy import buoyancy_counts
 from ridgeline.models.navier_stokes.convection import convection_remarks
@@ -26,10 +29,8 @@ from ridgeline.models.navier_stokes.estimate_mesh import mesh_remarks
 from ridgeline.models.navier_stokes.estimate_wall_units import wall_units
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
 from ridgeline.models.navier_stokes.records.probe_places import checked_places
+from ridgeline.models.navier_stokes.settings import NavierStokesCase
 from ridgeline.parallel.partition import split
-
-if TYPE_CHECKING:
-    from ridgeline.models.navier_stokes.config import NavierStokesCase
 
 DOUBLE, SINGLE = 8, 4
 PRECONDITIONER_LEVELS = 3  # p, an intermediate order, 1
@@ -287,4 +288,68 @@ def estimate_sizes(case: NavierStokesCase, n_ranks: int) -> Estimate:
         work=least_work(case, n_ranks),
         memory_between_steps=between,
         device_memory=device_memory(case, mesh, most, shared_faces(mesh, n_ranks)[0], n_ranks),
+    )
+
+
+SHARE = "codes.navier_stokes"
+SOLVES = "pressure", "velocity"  # of a step; the velocity's are those of each scalar too
+
+
+def predict(case: NavierStokesCase, place: Allocation, iterations: Mapping[str, float]) -> Prediction:
+    """Return the prediction of a case; a solve without a number of iterations takes one, which is the least.
+
+    Raises DecompositionError for more ranks than elements.
+    """
+    ranks = place.ranks
+    plan = estimate_sizes(case, ranks)
+    grid, most = part_sizes(case, ranks)
+    counts, mesh = Counts.of(case), grid.mesh
+    of_pressure, of_velocity = (iterations.get(solve, 1.0) for solve in SOLVES)
+    points = most * grid.n**3
+    c = counts.fields
+    faces, pairs = shared_faces(mesh, ranks)
+    # As the estimate counts them: a field's right-hand side and the divergence; each operator; each smaller level.
+    lower = 2.0 * (PRECONDITIONER_LEVELS - 1)
+    words = DOUBLE * (c * (1 + of_velocity) + 1 + of_pressure) + counts.single * lower * of_pressure
+    calls = 1 + (1 + len(case.scalar)) * (1 + of_velocity) + (1 + lower) * of_pressure
+    sent, messages = 2.0 * faces * grid.n**2 * words / ranks, 2.0 * pairs * calls / ranks
+    sums = of_pressure + 2 * of_velocity * (1 + len(case.scalar))  # one of GMRES, two of conjugate gradients
+
+    def region(name: str, *terms: tuple[float, tuple[float, float]]) -> Part:
+        flops = math.fsum(times * each[0] for times, each in terms) * points
+        moved = math.fsum(times * each[1] for times, each in terms) * points
+        return Part.of(name, "node", lambda: traffic(place, moved, SHARE, flops, plan.memory_per_rank))
+
+    pressure, velocity = counts.pressure_iteration(), counts.conjugate_gradient_iteration()
+    projection = (
+        (1.0, counts.projection(counts.pressure_vectors)),
+        (c, counts.projection(counts.velocity_vectors)),
+    )
+    all_parts = counts.step()
+    one_each = [(1.0, pressure), (float(c), velocity), *projection]
+    rest = (
+        all_parts[0] - math.fsum(times * each[0] for times, each in one_each),
+        all_parts[1] - math.fsum(times * each[1] for times, each in one_each),
+    )
+    bounds = optimistic(place, SHARE)
+    if not iterations:
+        bounds += ("each solve takes one iteration: --iterations pressure=N says how many it takes",)
+    kind = exchange_kind(place)
+    return Prediction(
+        case=f"navier_stokes, {mesh.n_elements} elements of order {case.grid.order}",
+        place=place,
+        parts=(
+            region("advection and right-hand sides", (1.0, rest)),
+            region("pressure iterations", (of_pressure, pressure)),
+            region("velocity iterations", (of_velocity * c, velocity)),
+            region("projection", *projection),
+            Part.of("gather-scatter", kind, lambda: neighbours(place, sent, messages)),
+            Part.of("global sums", kind, lambda: sums * sum_over_ranks(place)),
+        ),
+        steps=case.run.steps,
+        memory_per_rank=plan.memory_per_rank,
+        output_bytes=plan.output_bytes,
+        process_grid=plan.process_grid,
+        bounds=bounds,
+        notes=without_latency(place),
     )

@@ -22,7 +22,7 @@ from ridgeline.models.navier_stokes.problem_of_case import velocity_sides
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ridgeline.models.navier_stokes.config import NavierStokesCase
+    from ridgeline.models.navier_stokes.settings import NavierStokesCase
 
 MOST_ELEMENTS = 512  # that are all looked at; of a larger mesh as many, and some at each side with a value
 GROUP = 64  # elements at a time

@@ -15,7 +15,7 @@ from ridgeline.models.navier_stokes.problem_of_case import problem_of
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:
-    from ridgeline.models.navier_stokes.config import NavierStokesCase
+    from ridgeline.models.navier_stokes.settings import NavierStokesCase
 
 # Whose neighbours are looked at one by one; else a part is taken for a cube at a corner.
 MOST_ELEMENTS = 200_000

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.meshes.checks import worst_element
 from ridgeline.elements.meshes.hexahedra import HexahedralMesh
+from ridgeline.models.navier_stokes.case_sections.fluxes import TOLERANCE, fluxes_at, times_of
 from ridgeline.models.navier_stokes.problem import sides_of
 from ridgeline.models.navier_stokes.problem_of_case import velocity_sides
-from ridgeline.models.navier_stokes.settings.fluxes import TOLERANCE, fluxes_at, times_of
 
 if TYPE_CHECKING:
-    from ridgeline.models.navier_stokes.config import NavierStokesCase
+    from ridgeline.models.navier_stokes.settings import NavierStokesCase
 
 MOST_ELEMENTS = 4096  # of a mapped box, which may be larger than this machine holds, that are looked at
 

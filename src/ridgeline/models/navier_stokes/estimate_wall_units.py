@@ -12,7 +12,7 @@ from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.quadrature import gauss_lobatto
 
 if TYPE_CHECKING:
-    from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
+    from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 
 # Kim, Moin and Moser, J. Fluid Mech. 177 (1987) 133; Moser, Kim and Mansour, Phys. Fluids 11 (1999) 943.
 PUBLISHED = (

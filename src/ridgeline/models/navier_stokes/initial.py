@@ -9,11 +9,11 @@ import numpy as np
 
 from ridgeline.config.expressions import parse
 from ridgeline.models.navier_stokes import exact
+from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow, Values
 from ridgeline.models.navier_stokes.initial_channel import Channel
 from ridgeline.models.navier_stokes.initial_perturbation import PeriodicFactor, WallFactor, solenoidal
 from ridgeline.models.navier_stokes.laminar_duct import unit_bulk, unit_velocity
-from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
 
 
 @dataclass(frozen=True)

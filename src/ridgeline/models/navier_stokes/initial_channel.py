@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow, Values
 from ridgeline.models.navier_stokes.initial_perturbation import Factor, PeriodicFactor, WallFactor, solenoidal
-from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
 
 
 def walls_across(case: NavierStokesSettings) -> list[str]:

@@ -30,7 +30,6 @@ from ridgeline.models.contract import (
     Variable,
     Work,
 )
-from ridgeline.models.navier_stokes.config import UNMAPPED_KINDS, NavierStokesCase
 from ridgeline.models.navier_stokes.convection import conduction_axes
 from ridgeline.models.navier_stokes.diagnostics import (
     Diagnostics,
@@ -42,15 +41,16 @@ from ridgeline.models.navier_stokes.engine import SplittingEngine
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.estimate import least_work
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
-from ridgeline.models.navier_stokes.outputs import OutputFields
 from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_recorder, statistics_recorder
 from ridgeline.models.navier_stokes.problem import FlowProblem
 from ridgeline.models.navier_stokes.problem_of_case import forget_mesh, mesh_of, problem_of
+from ridgeline.models.navier_stokes.recorders import OutputFields
 from ridgeline.models.navier_stokes.records.forces import SideForces, forces_recorder
 from ridgeline.models.navier_stokes.records.probes import Probes, probes_recorder
 from ridgeline.models.navier_stokes.restart import TIME_STEPS, EngineState, field_names
+from ridgeline.models.navier_stokes.settings import UNMAPPED_KINDS, NavierStokesCase
 from ridgeline.models.navier_stokes.statistics.statistics import SAMPLED_STEP, Statistics
-from ridgeline.parallel.reduce import kernels_of_sums
+from ridgeline.parallel.allreduce import kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:

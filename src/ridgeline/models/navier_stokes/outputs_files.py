@@ -26,7 +26,7 @@ from ridgeline.models.navier_stokes.statistics.statistics import ELEMENT_DIMS, S
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.models.navier_stokes.config import NavierStokesCase
+    from ridgeline.models.navier_stokes.settings import NavierStokesCase
 
 Array = NDArray[np.float64]
 

@@ -18,6 +18,7 @@ from ridgeline.elements.mesh import ElementMesh
 from ridgeline.elements.mesh import Mapping as BoxMapping
 from ridgeline.elements.meshes.hexahedra import HexahedralMesh, build_mesh
 from ridgeline.io.meshes.read import read_mesh
+from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow
 from ridgeline.models.navier_stokes.initial import exact_flow
 from ridgeline.models.navier_stokes.problem import (
@@ -29,7 +30,6 @@ from ridgeline.models.navier_stokes.problem import (
     TransportedScalar,
     VelocitySide,
 )
-from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.user_code import load_function, user_errors
 
@@ -146,7 +146,7 @@ def velocity_sides(case: NavierStokesSettings) -> dict[str, VelocitySide]:
             found[name] = VelocitySide(kind)
         elif side.value == "exact":
             flow = exact_flow(case)
-            assert flow is not None  # config.py: "exact" goes with kinds that have one
+            assert flow is not None  # settings.py: "exact" goes with kinds that have one
             found[name] = VelocitySide(kind, FlowVelocity(flow), case.initial.kind in STEADY_KINDS)
         else:
             value = FormulaVector.of(side.value)

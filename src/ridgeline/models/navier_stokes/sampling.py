@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from ridgeline.elements.inverse_map import INSIDE, lattice_inside, values_at
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.quadrature import gauss_lobatto, interpolation_matrix
+from ridgeline.parallel.allreduce import allreduce_max, allreduce_min
 from ridgeline.parallel.partition import Triple, split
-from ridgeline.parallel.reduce import global_max, global_min
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -68,7 +68,7 @@ class Lattice:
 def image_lattice(comm: MPI.Comm, grid: ElementGrid, shape: Triple) -> Lattice:
     """Return the centres of nz x ny x nx equal cells that fill the box around the domain. Collective."""
     places = grid.coordinates.reshape(3, -1)
-    low, high = global_min(comm, places.min(axis=1)), global_max(comm, places.max(axis=1))
+    low, high = allreduce_min(comm, places.min(axis=1)), allreduce_max(comm, places.max(axis=1))
     z, y, x = (
         low[axis] + (high[axis] - low[axis]) * (np.arange(n) + 0.5) / n for axis, n in zip((2, 1, 0), shape)
     )

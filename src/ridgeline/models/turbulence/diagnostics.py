@@ -33,7 +33,6 @@ from ridgeline.models.turbulence.gradients import (
     gradient_statistics,
 )
 from ridgeline.models.turbulence.mode_sums import first_nonfinite
-from ridgeline.models.turbulence.outputs import state_names
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.models.turbulence.point_sums import offsets_along
 from ridgeline.models.turbulence.pressure import (
@@ -44,9 +43,10 @@ from ridgeline.models.turbulence.pressure import (
     products,
 )
 from ridgeline.models.turbulence.problem import NO_WAVES, FlowParameters, Waves
+from ridgeline.models.turbulence.recorders import state_names
 from ridgeline.models.turbulence.spectra import Sums, largest_sphere, sum_over_modes
 from ridgeline.models.turbulence.statistics.increments import structure_functions
-from ridgeline.parallel.reduce import kernels_of_sums
+from ridgeline.parallel.allreduce import kernels_of_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI

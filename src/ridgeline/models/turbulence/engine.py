@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ridgeline.fourier.pencil import PencilGrid
     from ridgeline.fourier.rows import RowOperation
     from ridgeline.models.contract import Context
-    from ridgeline.models.turbulence.config import TurbulenceCase
+    from ridgeline.models.turbulence.settings import TurbulenceCase
 
 
 class FlowEngine(Protocol):

@@ -45,7 +45,7 @@ from ridgeline.models.turbulence.stages import (
     displaced_grids,
 )
 from ridgeline.models.turbulence.waves import kernels_of_waves, turn_lines, wave_terms
-from ridgeline.parallel.reduce import global_max
+from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.runtime.aligned import aligned_empty
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class CpuEngine:
             self._load()
         self._rates[...] = 0
         self._form_products(rated=True, velocity=velocity)
-        self.last_courant_rate = float(global_max(self.comm, self._rates.max()))
+        self.last_courant_rate = float(allreduce_max(self.comm, self._rates.max()))
         self.last_dt = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._find_forced()

@@ -25,13 +25,13 @@ from ridgeline.fourier.pencil import Truncation
 from ridgeline.fourier.random_numbers import normal
 from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence.random_numbers import Purpose
-from ridgeline.parallel.reduce import global_sums
+from ridgeline.parallel.allreduce import allreduce_sums
 from ridgeline.runtime.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.models.turbulence.config import TurbulenceCase
+    from ridgeline.models.turbulence.settings import TurbulenceCase
 
 Fields = NDArray[Any]  # complex [3 + S, n_modes], velocity x, y, z first
 RADIUS_SLACK = 1 + 1e-12  # so that |k| = sqrt(6) is within a radius of sqrt(6), however it was rounded
@@ -206,7 +206,7 @@ class EswaranPope(Forcing):
         """Return sum_k Re(f_hat* . u_hat) with the force of the latest step."""
         weight = np.where(self.key[self._forced_here, 2] > 0, 2.0, 1.0)
         power = weight * (self.values.conj() * velocity).sum(0).real
-        return float(global_sums(self.comm, [power], len(self.key))[0])
+        return float(allreduce_sums(self.comm, [power], len(self.key))[0])
 
     def state(self) -> dict[str, NDArray[np.float64]]:
         """Return b of the forced modes in the order of `key`, real and imaginary parts: [2, 3, n]."""
@@ -276,7 +276,7 @@ class FrozenShells(Forcing):
             0.5 * weight * (np.abs(velocity[:, shell].astype(np.complex128)) ** 2).sum(0)
             for shell, weight in zip(self._shells, self._weights)
         ]
-        return global_sums(self.comm, squares, self._n_global)
+        return allreduce_sums(self.comm, squares, self._n_global)
 
     def start(self, fields: Fields) -> None:
         """Keep the energies of these fields from now on."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ridgeline.models.turbulence.passes import Fields, FlowPasses, Points
 from ridgeline.models.turbulence.point_sums import octave_edges
 from ridgeline.models.turbulence.spectra import sum_over_ranks
-from ridgeline.parallel.reduce import global_sums
+from ridgeline.parallel.allreduce import allreduce_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -135,7 +135,7 @@ def mean_powers(comm: MPI.Comm, values: Points, passes: FlowPasses) -> NDArray[n
     values: at this rank's points. Collective.
     """
     shape = passes.modes.shape
-    return global_sums(comm, list(passes.row_powers(values)), math.prod(shape[:2])) / math.prod(shape)
+    return allreduce_sums(comm, list(passes.row_powers(values)), math.prod(shape[:2])) / math.prod(shape)
 
 
 def shape_factors(powers: NDArray[np.float64]) -> tuple[float, float]:

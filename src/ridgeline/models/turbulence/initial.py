@@ -26,9 +26,9 @@ from ridgeline.runtime.errors import ConfigError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.models.turbulence.config import TurbulenceCase
     from ridgeline.models.turbulence.forcing import Forcing
     from ridgeline.models.turbulence.initial_from_data_set import ForwardTransform
+    from ridgeline.models.turbulence.settings import TurbulenceCase
 
 Fields = NDArray[Any]
 BLOCK = 1 << 16  # modes drawn at a time: temporary arrays stay small beside the fields

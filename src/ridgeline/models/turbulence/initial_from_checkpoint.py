@@ -35,8 +35,8 @@ from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.restart import VELOCITY_Y, field_sizes
 from ridgeline.models.turbulence.solenoidal import recover_y, sum_of_squares
 from ridgeline.models.turbulence.statistics.averages import CURVES
+from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
 from ridgeline.parallel.distributed import DistributedArray
-from ridgeline.parallel.reduce import decide, together
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ def read_checkpoint(
     """
     in_words = explained(f"cannot read initial.path = {path}", comm)
     with in_words:
-        candidates = decide(comm, lambda: _candidates(path, step))
+        candidates = broadcast_decision(comm, lambda: _candidates(path, step))
     refused: list[str] = []
     for candidate in candidates:
         try:
-            source = decide(comm, partial(_open, candidate, modes, len(fields) - 3))
+            source = broadcast_decision(comm, partial(_open, candidate, modes, len(fields) - 3))
             total = _read(fields, source, modes, comm)
             of_forcing = _continue_forcing(forcing, source, comm)
         except DamagedError as error:
@@ -209,7 +209,7 @@ def _read(fields: NDArray[Any], source: Source, modes: Modes, comm: MPI.Comm) ->
     for lines in _batches(source, comm.size, most):
         plan = Redistribution(comm, start, count, source.start[lines])
         first, end = lines[comm.rank]
-        with together(comm), explained(f"cannot read checkpoint {source.path}", comm):
+        with errors_on_all_ranks(comm), explained(f"cannot read checkpoint {source.path}", comm):
             part = _read_lines(source, int(first), int(end))
             energy += _energy(source, part, int(first), int(end))
         values = np.empty(plan.n_values, source.dtype)
@@ -267,7 +267,7 @@ def _continue_forcing(forcing: Forcing, source: Source, comm: MPI.Comm) -> list[
         said = [f"the random processes of the forcing begin anew: {', and '.join(other)}"]
     else:
         arrays = {name: DistributedArray(name, a.shape, (0,) * a.ndim, a) for name, a in state.items()}
-        with together(comm), explained(f"cannot read checkpoint {source.path}", comm):
+        with errors_on_all_ranks(comm), explained(f"cannot read checkpoint {source.path}", comm):
             if comm.rank == 0:
                 read_parts(source.path, source.manifest, arrays)
         forcing.restored({name: comm.bcast(array, 0) for name, array in state.items()})

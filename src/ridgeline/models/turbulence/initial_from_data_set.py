@@ -15,7 +15,7 @@ from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.io.bp_reader import BPReader
 from ridgeline.io.initial_field import output_step, read_block
 from ridgeline.models.turbulence.solenoidal import project
-from ridgeline.parallel.reduce import decide, raise_together, together
+from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks, raise_on_all_ranks
 from ridgeline.runtime.errors import OutputError
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def read_data_set(
     taken out. Memory beside the fields: one block, two if the data set has another precision.
     """
     # Rank 0 looks first, so that a wrong path is looked at once; then all open it.
-    decide(comm, lambda: _open(path, modes, len(fields) - 3, step).close())
-    with together(comm):
+    broadcast_decision(comm, lambda: _open(path, modes, len(fields) - 3, step).close())
+    with errors_on_all_ranks(comm):
         reader = _open(path, modes, len(fields) - 3, step, isolated=False)
     try:
         names = [*VELOCITY, *_scalars(reader, len(fields) - 3)]
@@ -57,7 +57,7 @@ def read_data_set(
         energy = 0.0
         physical = np.empty((1, *grid.block), fields.real.dtype)
         for place, name in enumerate(names):
-            with together(comm):
+            with errors_on_all_ranks(comm):
                 read_block(reader, name, output, grid.offset, physical[0])
                 if place < 3:
                     energy += 0.5 * _sum_of_squares(physical[0]) / math.prod(grid.shape)
@@ -66,7 +66,7 @@ def read_data_set(
                 problem = OutputError(
                     f"{name} of the data set {path} holds NaN or infinity at step {number}; take another initial.step"
                 )
-            raise_together(comm, problem)
+            raise_on_all_ranks(comm, problem)
             transform.to_spectral(physical, out=fields[place : place + 1])
     finally:
         reader.close()

@@ -21,7 +21,7 @@ from ridgeline.models.turbulence.initial_from_data_set import ForwardTransform, 
 from ridgeline.models.turbulence.restart import kernels_of_state
 from ridgeline.models.turbulence.solenoidal import project, sum_of_squares
 from ridgeline.models.turbulence.start_file import is_checkpoint
-from ridgeline.parallel.reduce import decide
+from ridgeline.parallel.allreduce import broadcast_decision
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -59,7 +59,7 @@ def fill_from_file(
     component or the step, or is not finite.
     """
     path = Path(path)
-    if decide(comm, lambda: is_checkpoint(path)):
+    if broadcast_decision(comm, lambda: is_checkpoint(path)):
         warnings, sentence = read_checkpoint(fields, path, modes, comm, step, forcing)
     else:
         warnings, sentence = read_data_set(fields, path, grid, modes, transform, comm, step)

@@ -29,7 +29,6 @@ from ridgeline.models.contract import (
 )
 from ridgeline.models.recorders import profiles_recorder
 from ridgeline.models.turbulence import initial_from_file
-from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.diagnostics import (
     Diagnostics,
     kernels_of_diagnostics,
@@ -52,14 +51,15 @@ from ridgeline.models.turbulence.fluid_particles.samples import ParticleSamples
 from ridgeline.models.turbulence.fluid_particles.tracers import PARTS, Tracers
 from ridgeline.models.turbulence.forcing import make_forcing
 from ridgeline.models.turbulence.initial import set_initial_modes
-from ridgeline.models.turbulence.outputs import output_field, output_names, state_names
 from ridgeline.models.turbulence.problem import COLUMNS, FlowParameters
+from ridgeline.models.turbulence.recorders import output_field, output_names, state_names
 from ridgeline.models.turbulence.restart import SpectralState, kernels_of_state
+from ridgeline.models.turbulence.settings import TurbulenceCase
 from ridgeline.models.turbulence.solenoidal import project
 from ridgeline.models.turbulence.statistics.averages import TimeAverages
+from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
-from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.errors import DivergedError
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ class Turbulence(Model):
         }
         for name, (held, message) in self._engine.exchanged().items():
             held, message = comm.allreduce(held) / comm.size, comm.allreduce(message) / comm.size
-            seconds = float(global_max(comm, self._seconds_under_way(name)))
+            seconds = float(allreduce_max(comm, self._seconds_under_way(name)))
             if message and seconds > 0:
                 found[f"{name}_bandwidth"] = Figure(held / seconds, "B/s")
                 found[f"{name}_message"] = Figure(message, "B")
@@ -382,7 +382,7 @@ class Turbulence(Model):
             return {}
         comm, regions = self._context.comm, self._tracers.regions
         each = max(self._tracers.ranges.n_global / comm.size, 1.0) * self._steps
-        seconds = global_max(comm, [regions.seconds(name) for name in PARTS])
+        seconds = allreduce_max(comm, [regions.seconds(name) for name in PARTS])
         return {
             f"particle_{name.replace(' ', '_')}": Figure(float(part) / each, "s")
             for name, part in zip(PARTS, seconds)

@@ -25,7 +25,7 @@ from ridgeline.models.turbulence.gradients import STRAIN, mean_powers, shape_fac
 from ridgeline.models.turbulence.passes import Field, Fields, FlowPasses
 from ridgeline.models.turbulence.problem import NO_WAVES, Waves
 from ridgeline.models.turbulence.spectra import sum_over_ranks
-from ridgeline.parallel.reduce import global_max
+from ridgeline.parallel.allreduce import allreduce_max
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -109,4 +109,4 @@ def products(comm: MPI.Comm, fields: Fields, passes: FlowPasses, waves: Waves = 
     transfer = sum_over_ranks(comm, passes.transfer(sums)) / Shells(modes).width
     if waves:
         passes.add_wave_pressure(fields, waves, sums)
-    return Products(sums.pressure, transfer, float(global_max(comm, rate)))
+    return Products(sums.pressure, transfer, float(allreduce_max(comm, rate)))

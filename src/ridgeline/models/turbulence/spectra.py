@@ -18,7 +18,7 @@ from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence.mode_sums import FLOW_SUMS, SCALAR_SUMS
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
-from ridgeline.parallel.reduce import global_sums
+from ridgeline.parallel.allreduce import allreduce_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -62,7 +62,7 @@ def sum_over_modes(comm: MPI.Comm, fields: Fields, passes: FlowPasses) -> Sums:
     """
     n_flow, n_each = len(FLOW_SUMS), len(SCALAR_SUMS)
     of_lines, of_shells = passes.sum_modes(fields)
-    totals = [float(total) for total in global_sums(comm, list(of_lines), passes.modes.truncation.n_lines)]
+    totals = [float(total) for total in allreduce_sums(comm, list(of_lines), passes.modes.truncation.n_lines)]
     spectra = sum_over_ranks(comm, of_shells) / Shells(passes.modes).width
     scalars = (totals[n_flow + n_each * s : n_flow + n_each * (s + 1)] for s in range(len(fields) - 3))
     return Sums(

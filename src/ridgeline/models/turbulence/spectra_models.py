@@ -16,7 +16,7 @@ from ridgeline.models.turbulence.spectra import largest_sphere
 
 if TYPE_CHECKING:
     from ridgeline.fourier.modes import Modes
-    from ridgeline.models.turbulence.config import InitialSection
+    from ridgeline.models.turbulence.settings import InitialSection
 
 Real = NDArray[np.float64]
 

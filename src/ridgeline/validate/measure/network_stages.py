@@ -109,7 +109,7 @@ def _measure(session: Session, rounds: list[list[Pair]]) -> Figures | None:
 
 def alltoall(session: Session) -> None:
     """Measure the aggregate bandwidth of all-to-all over sizes. Collective."""
-    from ridgeline.bench.collectives.declaration import CollectiveOptions
+    from ridgeline.bench.collectives.collectives_options import CollectiveOptions
     from ridgeline.bench.collectives.measure import measure_collective
 
     # Every rank holds a message for every other one, twice; a quarter of what is free is the most to take.
@@ -125,7 +125,7 @@ def alltoall(session: Session) -> None:
 
 def multi_bandwidth(session: Session) -> None:
     """Measure the bandwidth and the message rate of many pairs across node halves. Collective."""
-    from ridgeline.bench.pairs.declaration import ManyPairsRateOptions
+    from ridgeline.bench.pairs.pairs_options import ManyPairsRateOptions
     from ridgeline.bench.pairs.point_to_point import measure_multi_bandwidth
 
     options = ManyPairsRateOptions(**_pair_options(session, 2**20))
@@ -134,7 +134,7 @@ def multi_bandwidth(session: Session) -> None:
 
 def multi_latency(session: Session) -> None:
     """Measure the latency of many pairs at the same time. Collective."""
-    from ridgeline.bench.pairs.declaration import ManyPairsOptions
+    from ridgeline.bench.pairs.pairs_options import ManyPairsOptions
     from ridgeline.bench.pairs.point_to_point import measure_multi_latency
 
     options = ManyPairsOptions(**_pair_options(session, 1024))
@@ -149,7 +149,7 @@ def _pair_options(session: Session, most: int) -> dict[str, Any]:
 
 def congestion(session: Session) -> None:
     """Measure the impact of congestion by GPCNet's method, ranks as nodes if there is one node. Collective."""
-    from ridgeline.bench.congestion.declaration import CongestionOptions
+    from ridgeline.bench.congestion.congestion_options import CongestionOptions
     from ridgeline.bench.congestion.measure import measure_congestion
 
     seconds = _CONGESTION_SECONDS[not session.plan.quick]

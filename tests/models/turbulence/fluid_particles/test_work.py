@@ -12,9 +12,9 @@ import pytest
 from ridgeline.fourier.ghost_planes import GhostPlanes, ghosts_of_others, padded_shape
 from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.fourier.sizes import Share, exchanged
-from ridgeline.models.turbulence.config import TurbulenceCase
 from ridgeline.models.turbulence.estimate import estimate, least_work
 from ridgeline.models.turbulence.fluid_particles.work import particle_messages, particle_work
+from ridgeline.models.turbulence.settings import TurbulenceCase
 
 GRIDS = [(1, 1), (1, 2), (1, 5), (3, 2), (4, 1), (2, 2)]
 SHAPE = (12, 10, 16)

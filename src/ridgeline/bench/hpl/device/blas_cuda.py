@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from ridgeline.bench.hpl import blas
 from ridgeline.bench.hpl.record import Numbers
 from ridgeline.jit.cuda_device import SIMULATED, make_stream
+from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks
 from ridgeline.parallel.devices import require_device_memory, select_device
-from ridgeline.parallel.reduce import global_max, together
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.devices import simulated
 from ridgeline.runtime.errors import DeviceError
@@ -258,7 +258,7 @@ def device_product_rate(
     """
     width = width or ORDER
     device = select_device(comm)
-    with together(comm):
+    with errors_on_all_ranks(comm):
         blas = make_blas()
     narrow: Narrow | None = numbers if numbers in ("float16", "bfloat16") else None
     values = np.random.default_rng(0).random(ORDER * width)
@@ -281,7 +281,7 @@ def device_product_rate(
             for _ in range(_TOGETHER):
                 blas.subtract_product(*factors, DeviceBlock(out, 0, ORDER, ORDER, ORDER), stream)
             stream.synchronize()
-            best = min(best, float(global_max(comm, perf_counter() - start)))
+            best = min(best, float(allreduce_max(comm, perf_counter() - start)))
         blas.free()
     return 2.0 * _TOGETHER * ORDER * ORDER * width * comm.size / best
 

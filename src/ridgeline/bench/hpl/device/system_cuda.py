@@ -22,9 +22,9 @@ from ridgeline.bench.hpl.residual import ResidualSums
 from ridgeline.bench.hpl.sizes import hpl_device_parts, mxp_device_parts, pitch_on_device
 from ridgeline.bench.hpl.triangular import Triangles, substitute_back
 from ridgeline.jit.cuda_device import make_stream
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.devices import require_device_memory, select_device
-from ridgeline.parallel.reduce import together
 from ridgeline.runtime.blas import blas_threads
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.regions import Regions
@@ -36,7 +36,7 @@ def _open_device(comm: MPI.Comm, parts: Mapping[str, float], handles: int) -> li
     Collective over comm. Raises DeviceError on all ranks if one has no GPU, no cuBLAS, or too little memory there.
     """
     device = select_device(comm)
-    with together(comm):
+    with errors_on_all_ranks(comm):
         blas = [make_blas() for _ in range(handles)]  # take memory, which is then not counted as free
     with explained():
         in_turn_per_node(comm, compile_kernels)

@@ -17,7 +17,6 @@ import numpy as np
 from numba import cuda
 
 from ridgeline.models.contract import Context
-from ridgeline.models.gray_scott.config import GrayScottCase
 from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.estimate import (
     launch_is_timed,
@@ -25,6 +24,7 @@ from ridgeline.models.gray_scott.estimate import (
     possible_steps,
     steps_per_sweep,
 )
+from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.models.gray_scott.sweep_choice import SweepChoice, mean_steps
 from ridgeline.parallel.choices import choose
 from ridgeline.parallel.communicator import in_turn_per_node

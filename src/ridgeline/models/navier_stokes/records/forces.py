@@ -24,12 +24,12 @@ from ridgeline.models.contract import Figure, Record, Recorder
 from ridgeline.models.navier_stokes.derivatives import physical_gradient
 from ridgeline.models.navier_stokes.outputs_files import FlowState
 from ridgeline.models.recorders import WrittenSteps
-from ridgeline.parallel.reduce import global_sums
+from ridgeline.parallel.allreduce import allreduce_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
+    from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 
 Array = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ class SideForces:
         """Return the numbers of a flow, equal on all ranks, of equal bits for any number of them. Collective."""
         parts = [part for name in self.sides for part in self._faces(self.geometry.sides[name], flow)]
         n_faces = MOST_FACES * self.grid.n_elements_global
-        sums = global_sums(self.comm, parts, n_faces).reshape(len(self.sides), 3, 3)
+        sums = allreduce_sums(self.comm, parts, n_faces).reshape(len(self.sides), 3, 3)
         if self.dynamic:
             sums = np.concatenate([sums, sums[:, :1] / self.dynamic], axis=1)
         return dict(zip(self.columns, sums.reshape(-1).tolist()))

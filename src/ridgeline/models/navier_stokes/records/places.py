@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ridgeline.elements.inverse_map import at_points, places_inside
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.quadrature import gauss_lobatto, interpolation_matrix
-from ridgeline.parallel.reduce import global_min
+from ridgeline.parallel.allreduce import allreduce_min
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -40,7 +40,7 @@ class PlacedPoints:
         owner = np.full(len(places), np.inf)
         for element, numbers, _ in reversed(found):  # the first element has the last word
             owner[numbers] = grid.first + element
-        first = global_min(comm, owner)
+        first = allreduce_min(comm, owner)
         self.missing = np.flatnonzero(~np.isfinite(first))
         self._parts = []
         points = gauss_lobatto(grid.n)[0]

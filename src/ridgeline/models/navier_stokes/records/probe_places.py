@@ -15,7 +15,7 @@ from ridgeline.io.place_lists import read_places
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
+    from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 
 Array = NDArray[np.float64]
 SHOWN = 5  # places that an error names

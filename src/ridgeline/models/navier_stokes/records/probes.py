@@ -23,12 +23,12 @@ from ridgeline.models.navier_stokes.records.places import PlacedPoints
 from ridgeline.models.navier_stokes.records.probe_places import places_of, refuse_outside
 from ridgeline.models.navier_stokes.restart import field_names
 from ridgeline.models.recorders import WrittenSteps
-from ridgeline.parallel.reduce import together
+from ridgeline.parallel.allreduce import errors_on_all_ranks
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
+    from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 
 Array = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class Probes:
 
     def __init__(self, comm: MPI.Comm, grid: ElementGrid, case: NavierStokesSettings) -> None:
         places = np.empty((0, 3))
-        with together(comm):
+        with errors_on_all_ranks(comm):
             if comm.rank == 0:
                 places = places_of(case)
         self.places: Array = comm.bcast(places)
@@ -69,7 +69,7 @@ def probes_recorder(
     placed, section = probes, case.output.probes
 
     def begin(_: Mapping[str, Any], keep: int | None) -> Record:
-        with together(comm):
+        with errors_on_all_ranks(comm):
             if comm.rank == 0 and keep is None:
                 write_places(
                     Path(section.path).with_suffix(".places.csv"), placed.places, "output.probes.path"

@@ -28,7 +28,7 @@ class AverageLines:
         self._comm, self._grid, self._geometry = comm, grid, geometry
         self._along = tuple(1 + AXES.index(name) for name in AXES if name in homogeneous)
         self._kept = tuple(a for a in range(3) if AXES[a] not in homogeneous)
-        assert isinstance(grid.mesh, ElementMesh)  # config.py: homogeneous directions are those of a box
+        assert isinstance(grid.mesh, ElementMesh)  # settings.py: homogeneous directions are those of a box
         self._mesh = grid.mesh
         # Ends of a periodic direction stay apart: each point has one place.
         self._shape = tuple(grid.mesh.elements[a] * grid.order + 1 for a in self._kept) or (1,)

@@ -19,7 +19,7 @@ from ridgeline.fourier.device.kernels_cuda import line_launch
 from ridgeline.fourier.device.layout import DeviceLayout
 from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
 from ridgeline.fourier.device.transform_cuda import DeviceTransform
-from ridgeline.fourier.device.ways import Way
+from ridgeline.fourier.device.ways import ExchangeMethod
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.rows import RowOperation
@@ -65,7 +65,7 @@ class CudaEngine:
         dtype: DTypeLike,
         flow: FlowParameters,
         batch: int = 1,
-        way: Way = "auto",
+        way: ExchangeMethod = "auto",
     ) -> None:
         self.flow, self.comm, self.n_scalars = flow, comm, len(flow.schmidt)
         self._scheme = SCHEMES[flow.scheme]

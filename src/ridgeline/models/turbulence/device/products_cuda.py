@@ -24,9 +24,9 @@ from ridgeline.models.turbulence.device.fused_rows_cuda import make_row_products
 from ridgeline.models.turbulence.device.fusion import Fused, Passes, check_passes, possible, product_shape
 from ridgeline.models.turbulence.device.kernels_cuda import PRODUCT_BLOCKS, PRODUCT_THREADS, make_multiply
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
+from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.choices import choose, recall
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.parallel.reduce import global_max
 from ridgeline.runtime.devices import simulated
 
 _SUBSTEPS = 2  # of a timed call
@@ -142,7 +142,7 @@ class DeviceProducts:
         if not rated:
             return 0.0
         slabs.stream.synchronize()
-        return float(global_max(slabs.comm, self._rates.copy_to_host()[:n_blocks].max()))
+        return float(allreduce_max(slabs.comm, self._rates.copy_to_host()[:n_blocks].max()))
 
     def _multiply(self, rated: bool, n_rows: int) -> int:
         """Put products of some rows on the stream; return how many rates they leave."""

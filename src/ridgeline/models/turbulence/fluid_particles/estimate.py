@@ -14,7 +14,7 @@ from ridgeline.models.turbulence.fluid_particles.fields import CARRIED, MET, N_L
 from ridgeline.particles.particles import OF_ALL, bytes_of, room_for
 
 if TYPE_CHECKING:
-    from ridgeline.models.turbulence.config import TurbulenceCase
+    from ridgeline.models.turbulence.settings import TurbulenceCase
 
 STAGES = {"rk2": 0, "rk4": 3}  # velocities of substeps that are kept for particles
 

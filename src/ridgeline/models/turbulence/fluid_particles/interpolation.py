@@ -37,7 +37,7 @@ from ridgeline.models.turbulence.fluid_particles.line_factors import (
 )
 from ridgeline.models.turbulence.fluid_particles.stencil_llvm import BATCH, COMPONENTS, POINTS
 from ridgeline.models.turbulence.point_sums import count_evenly
-from ridgeline.parallel.reduce import kernels_of_sums
+from ridgeline.parallel.allreduce import kernels_of_sums
 from ridgeline.particles.boxes import kernels_of_boxes
 from ridgeline.particles.curve import morton_keys
 from ridgeline.runtime.aligned import aligned_empty

@@ -28,7 +28,7 @@ from ridgeline.models.turbulence.fluid_particles.config import GROUPS
 from ridgeline.models.turbulence.fluid_particles.tracers import Tracers
 from ridgeline.models.turbulence.point_sums import count_evenly
 from ridgeline.models.turbulence.pressure import BINS_PER_RMS, DEVIATIONS, FARTHEST
-from ridgeline.parallel.reduce import global_sums
+from ridgeline.parallel.allreduce import allreduce_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -41,7 +41,7 @@ def means(comm: MPI.Comm, values: Mapping[str, Floats], n_global: int) -> dict[s
 
     n_global: numbers in an array on all ranks.
     """
-    sums = global_sums(comm, list(values.values()), n_global)
+    sums = allreduce_sums(comm, list(values.values()), n_global)
     return {name: float(total) / n_global for name, total in zip(values, sums)}
 
 

@@ -18,7 +18,7 @@ from ridgeline.particles.particles import OF_ALL, bytes_of
 from ridgeline.runtime.units import number
 
 if TYPE_CHECKING:
-    from ridgeline.models.turbulence.config import TurbulenceCase
+    from ridgeline.models.turbulence.settings import TurbulenceCase
 
 LOADS = {"rk2": 1, "rk4": 4}  # flows of a step that are brought to the points
 MOVES = {"rk2": 2, "rk4": 4}  # of a step, each with velocities taken once

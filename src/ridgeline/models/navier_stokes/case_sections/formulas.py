@@ -10,10 +10,10 @@ from ridgeline.config.expressions import is_number, parse
 from ridgeline.config.fields import Problem, toml
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.quadrature import gauss_lobatto
+from ridgeline.models.navier_stokes.case_sections.fluxes import Faces, countable, times_of
+from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of, scalar_sides
-from ridgeline.models.navier_stokes.settings.fluxes import Faces, countable, times_of
-from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
 
 MOST_POINTS = 300_000  # that are looked at; of larger meshes those of evenly spread elements, ends included
 

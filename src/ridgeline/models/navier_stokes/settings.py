@@ -16,12 +16,12 @@ from ridgeline.config.fields import Problem
 from ridgeline.config.size_law import ALL, GlobalGrid, Settings
 from ridgeline.elements.mesh import SIDES
 from ridgeline.io.meshes.read import mesh_digest
+from ridgeline.models.navier_stokes.case_sections.fluxes import closed_inflows, flux_problems
+from ridgeline.models.navier_stokes.case_sections.formulas import formula_problems
+from ridgeline.models.navier_stokes.case_sections.mesh import mesh_problems, sides_of_file
+from ridgeline.models.navier_stokes.case_sections.sections import EXACT_KINDS, NavierStokesSettings
 from ridgeline.models.navier_stokes.estimate_wall_units import wall_sides
 from ridgeline.models.navier_stokes.initial_channel import walls_across
-from ridgeline.models.navier_stokes.settings.fluxes import closed_inflows, flux_problems
-from ridgeline.models.navier_stokes.settings.formulas import formula_problems
-from ridgeline.models.navier_stokes.settings.mesh import mesh_problems, sides_of_file
-from ridgeline.models.navier_stokes.settings.sections import EXACT_KINDS, NavierStokesSettings
 from ridgeline.runtime.errors import ConfigError
 
 # Initial flows that are written for the box as it is.

@@ -17,10 +17,10 @@ from ridgeline.config.fields import Problem
 from ridgeline.elements.hexahedron import face_places
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_lobatto
+from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array
 from ridgeline.models.navier_stokes.problem import DIRICHLET, LEAK, VelocitySide, sides_of
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of, velocity_sides
-from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
 
 POINTS = 12  # Gauss points in each direction of a face
 # Flux over that of the same speed straight through the side, which is still a rounding of profiles. The speed and not

@@ -164,7 +164,7 @@ BENCHMARKS = (
         options=HplOptions,
         function="measure.measure_hpl",
         finish="result_lines.write_lines",
-        scaling=Scaling(SystemOrder(), "declaration.figures"),
+        scaling=Scaling(SystemOrder(), "hpl_options.figures"),
     ),
     Benchmark(
         name="hpl-mxp",
@@ -177,6 +177,6 @@ BENCHMARKS = (
         "hosts factor the diagonal blocks. More in docs/hpl.md.",
         options=HplMxpOptions,
         function="measure.measure_hpl_mxp",
-        scaling=Scaling(SystemOrder(), "declaration.figures"),
+        scaling=Scaling(SystemOrder(), "hpl_options.figures"),
     ),
 )

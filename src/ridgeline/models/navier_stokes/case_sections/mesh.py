@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from ridgeline.config.check import nearest
 from ridgeline.config.fields import Problem
 from ridgeline.elements.meshes.hexahedra import HexahedralMesh
+from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of
-from ridgeline.models.navier_stokes.settings.sections import NavierStokesSettings
 
 ALONG = 1e-6  # of the length of a translation: less is not along a direction
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.memory.declaration import Threads
+from ridgeline.bench.memory.memory_options import Threads
 from ridgeline.bench.shared_options import SIZES, RanksPerNode
 from ridgeline.runtime.options import OptionSpec
 

@@ -23,7 +23,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-def global_max(comm: MPI.Comm, values: ArrayLike) -> NDArray[np.float64]:
+def allreduce_max(comm: MPI.Comm, values: ArrayLike) -> NDArray[np.float64]:
     """Return the element-wise maximum over ranks of a scalar or an array of one shape, as float64.
 
     NaN on any rank gives NaN, and zero is +0, whatever the order in which MPI compares.
@@ -36,12 +36,12 @@ def global_max(comm: MPI.Comm, values: ArrayLike) -> NDArray[np.float64]:
     return np.where(result[1] > 0, np.nan, result[0]).reshape(np.shape(values))
 
 
-def global_min(comm: MPI.Comm, values: ArrayLike) -> NDArray[np.float64]:
-    """Return the element-wise minimum over ranks, as `global_max` does the maximum."""
-    return 0.0 - global_max(comm, 0.0 - np.asarray(values, dtype=np.float64))
+def allreduce_min(comm: MPI.Comm, values: ArrayLike) -> NDArray[np.float64]:
+    """Return the element-wise minimum over ranks, as `allreduce_max` does the maximum."""
+    return 0.0 - allreduce_max(comm, 0.0 - np.asarray(values, dtype=np.float64))
 
 
-def global_sums(comm: MPI.Comm, arrays: Sequence[NDArray[Any]], n_global: int) -> NDArray[np.float64]:
+def allreduce_sums(comm: MPI.Comm, arrays: Sequence[NDArray[Any]], n_global: int) -> NDArray[np.float64]:
     """Return the sum of each distributed array, the same bits for every process grid and rank count.
 
     Each value is cut into integers on a grid of powers of two set by the largest magnitude anywhere; integers
@@ -59,7 +59,7 @@ def global_sums(comm: MPI.Comm, arrays: Sequence[NDArray[Any]], n_global: int) -
     Communication: 8 and 32 bytes per array in two Allreduces. Cost: two passes over the arrays.
     """
     parts = [_Pitched(array) for array in arrays]
-    largest = global_max(comm, [part.largest() for part in parts])
+    largest = allreduce_max(comm, [part.largest() for part in parts])
     bits = 62 - max(n_global - 1, 1).bit_length()
     exponents = [math.frexp(value)[1] if math.isfinite(value) else 0 for value in largest]
     shifts = [min(bits - exponent, 1000) for exponent in exponents]  # 2**shift stays a float
@@ -83,7 +83,7 @@ def global_sums(comm: MPI.Comm, arrays: Sequence[NDArray[Any]], n_global: int) -
 
 
 def kernels_of_sums(dtype: DTypeLike) -> list[Specialisation]:
-    """Return the kernels that `global_sums` calls for arrays of dtype, float32 or float64."""
+    """Return the kernels that `allreduce_sums` calls for arrays of dtype, float32 or float64."""
     return specialise([largest_bits, fold_sums], dtype)
 
 
@@ -136,7 +136,7 @@ def _portable(error: Exception) -> Exception:
     return RidgelineError(f"{type(error).__name__}: {error}")
 
 
-def raise_together(comm: MPI.Comm, error: Exception | None) -> None:
+def raise_on_all_ranks(comm: MPI.Comm, error: Exception | None) -> None:
     """Raise on all ranks the error of the first rank that has one; return if none has. Collective.
 
     For work that one rank or each on its own does, such as writing a file: nobody goes on alone, nobody waits
@@ -154,36 +154,36 @@ def raise_together(comm: MPI.Comm, error: Exception | None) -> None:
 
 
 @contextmanager
-def together(comm: MPI.Comm) -> Iterator[None]:
+def errors_on_all_ranks(comm: MPI.Comm) -> Iterator[None]:
     """Run a block without communication in it; an exception in it on any rank is raised on all. Collective."""
     problem: Exception | None = None
     try:
         yield
     except Exception as error:
         problem = error
-    raise_together(comm, problem)
+    raise_on_all_ranks(comm, problem)
 
 
-def decide(comm: MPI.Comm, choose: Callable[[], T], root: int = 0) -> T:
+def broadcast_decision(comm: MPI.Comm, choose: Callable[[], T], root: int = 0) -> T:
     """Return on all ranks what `choose()` returns on root; an exception there is raised on all. Collective."""
     answer: T | None = None
-    with together(comm):
+    with errors_on_all_ranks(comm):
         if comm.rank == root:
             answer = choose()
     result: T = comm.bcast(answer, root)
     return result
 
 
-def of_all(comm: MPI.Comm, mine: S, combine: Callable[[list[S]], T]) -> T:
+def gather_and_broadcast(comm: MPI.Comm, mine: S, combine: Callable[[list[S]], T]) -> T:
     """Return on all ranks what `combine` makes of every rank's value, in the order of ranks. Collective.
 
     Rank 0 alone holds all values. An exception of `combine` is raised on all ranks.
     """
     values = comm.gather(mine)
-    return decide(comm, lambda: combine(values or []))
+    return broadcast_decision(comm, lambda: combine(values or []))
 
 
-def require_same(comm: MPI.Comm, facts: Mapping[str, object], advice: str) -> None:
+def require_same_on_all_ranks(comm: MPI.Comm, facts: Mapping[str, object], advice: str) -> None:
     """Raise ConfigError on all ranks unless all have equal facts. Collective: one allreduce of 16 bytes.
 
     facts: values by name, equal where their `repr` is. advice: the end of the sentence.

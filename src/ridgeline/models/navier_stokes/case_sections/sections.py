@@ -1,4 +1,4 @@
-"""Sections of the Navier-Stokes settings, each valid by itself. Rules between sections are in config.py."""
+"""Sections of the Navier-Stokes settings, each valid by itself. Rules between sections are in settings.py."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ridgeline.config.fields import (
     setting,
 )
 from ridgeline.elements.mesh import SIDES, side_axis
-from ridgeline.models.navier_stokes.settings.boundary import (
+from ridgeline.models.navier_stokes.case_sections.boundary import (
     NOUGHT,
     BoundarySection,
     Formulas,
     ScalarKind,
     ScalarSection,
 )
-from ridgeline.models.navier_stokes.settings.grid import GridSection
-from ridgeline.models.navier_stokes.settings.output import Direction, OutputSection, ProbeSection
-from ridgeline.models.navier_stokes.settings.time import TimeSettings
+from ridgeline.models.navier_stokes.case_sections.grid import GridSection
+from ridgeline.models.navier_stokes.case_sections.output import Direction, OutputSection, ProbeSection
+from ridgeline.models.navier_stokes.case_sections.time import TimeSettings
 
 # Initial flows that are exact solutions of the equations: "exact" values and histories exist for them.
 EXACT_KINDS = (
