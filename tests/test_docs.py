@@ -2,11 +2,13 @@
 
 import json
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 from ridgeline.config.load import load_case
 from ridgeline.models import available, case_class
 from ridgeline.runtime import errors
+from ridgeline.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -137,3 +139,14 @@ def test_cases_in_the_pages_are_valid(tmp_path: Path) -> None:
         path = tmp_path / f"{page.stem}.toml"
         path.write_text(text)
         assert not load_case(str(path), case_class, []).warnings, name(page)
+
+
+def test_the_citation_and_the_changelog_name_this_version() -> None:
+    """The version itself stands in `ridgeline/version.py` alone; the installed package takes it from there."""
+    assert version("ridgeline") == VERSION
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert re.search(r"^version: (\S+)$", citation, re.MULTILINE)[1] == VERSION
+    released = re.search(
+        r"^## (\d+\.\d+\.\d+) \((\d{4}-\d\d-\d\d)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+    )
+    assert released.groups() == (VERSION, re.search(r"^date-released: (\S+)$", citation, re.MULTILINE)[1])

@@ -1,3 +1,3 @@
-"""The version of this package, which files carry and reports name."""
+"""The version of this package, stated here alone: the installed package, files and reports take it from here."""
 
-VERSION = "0.1.0"  # as in pyproject.toml
+VERSION = "0.2.0"
