@@ -1,10 +1,11 @@
 """Write docs/settings.md from the schemas: `python tools/generate_settings_doc.py`. A test keeps it fresh."""
 
 import inspect
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 
-from ridgeline.config.explain import explain_rows
+from ridgeline.config.explain import Row, explain_rows
 from ridgeline.config.fields import extra_of, rule_of, toml
 from ridgeline.config.julia import MEANINGLESS, JuliaSettings
 from ridgeline.config.machine_file import MachineFile
@@ -54,28 +55,85 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def model_tables(name: str) -> list[str]:
+HEAD = ["| key | type | unit | default | allowed | meaning |", "|---|---|---|---|---|---|"]
+SHARED_HEAD = [
+    "| key | type | unit | default | allowed | models | meaning |",
+    "|---|---|---|---|---|---|---|",
+]
+
+SHARED = """\
+## Keys of several models
+
+These keys mean the same in each of the models that are named. The tables of the models below hold the other keys.
+"""
+
+
+def cells_of(row: Row, section: str) -> tuple[str, ...]:
+    """Return what the table of a section says of a key."""
+    default = row.default if row.default in ("required", "not set") else f"`{row.default}`"
+    return (
+        f"`{row.key.removeprefix(f'{section}.')}`",
+        row.type,
+        row.unit,
+        default,
+        row.range,
+        row.description,
+    )
+
+
+def models_by_key() -> dict[tuple[str, tuple[str, ...]], list[str]]:
+    """Return the models that have each key with the same meaning, by the section's header and the cells."""
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name in available():
+        case = case_class(name)
+        keys = {section.header: section.key for section in sections_of(case)}
+        for row in explain_rows(case):
+            if row.key != "run.model":
+                found.setdefault((row.section, cells_of(row, keys[row.section])), []).append(name)
+    return found
+
+
+def table_line(cells: Iterable[str]) -> str:
+    """Return one line of a table."""
+    return "| " + " | ".join(map(cell, cells)) + " |"
+
+
+def shared_tables(models: Mapping[tuple[str, tuple[str, ...]], list[str]]) -> list[str]:
+    """Return the lines on the keys that several models have."""
+    lines = [SHARED]
+    for header in dict.fromkeys(header for header, _ in models):
+        rows = [(cells, names) for (of, cells), names in models.items() if of == header and len(names) > 1]
+        if rows:
+            lines += [f"### {header} of several models", "", *SHARED_HEAD]
+        for cells, names in rows:
+            which = "all" if len(names) == len(available()) else ", ".join(names)
+            lines.append(table_line((*cells[:-1], which, cells[-1])))
+        lines += [""] if rows else []
+    return lines
+
+
+def model_tables(name: str, models: Mapping[tuple[str, tuple[str, ...]], list[str]]) -> list[str]:
     """Return the lines on one model: a table for each section; sections side by side that are alike share one."""
     case = case_class(name)
     rows = explain_rows(case)
     lines = [f"## Model `{name}`", ""]
     for table, sections in groupby(sections_of(case), lambda section: section.table):
         alike = list(sections)
+        first = alike[0]
+        keys = [cells_of(row, first.key) for row in rows if row.section == first.header]
+        own = [cells for cells in keys if len(models.get((first.header, cells), ())) < 2]
+        if keys and not own:
+            continue
         lines += [
             f"### {', '.join(section.header for section in alike)}",
             "",
             inspect.getdoc(table) or "",
             "",
         ]
-        own = [row for row in rows if row.section == alike[0].header]
+        if len(own) < len(keys):
+            lines += ["Further keys are those [of several models](#keys-of-several-models).", ""]
         if own:
-            lines += ["| key | type | unit | default | allowed | meaning |", "|---|---|---|---|---|---|"]
-        for row in own:
-            key = row.key.removeprefix(f"{alike[0].key}.")
-            default = row.default if row.default in ("required", "not set") else f"`{row.default}`"
-            cells = (f"`{key}`", row.type, row.unit, default, row.range, row.description)
-            lines.append("| " + " | ".join(map(cell, cells)) + " |")
-        lines += [""] if own else []
+            lines += [*HEAD, *map(table_line, own), ""]
     return lines
 
 
@@ -119,9 +177,10 @@ def machine_tables() -> list[str]:
 
 def render() -> str:
     """Return the whole page."""
-    lines = [INTRODUCTION]
+    models = models_by_key()
+    lines = [INTRODUCTION, *shared_tables(models)]
     for name in available():
-        lines += model_tables(name)
+        lines += model_tables(name, models)
     lines += machine_tables()
     lines += julia_table()
     return "\n".join(lines) + "\n"
