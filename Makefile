@@ -28,7 +28,7 @@ test-slow: unit
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/vermin -q --no-tips --no-parse-comments --violations --target=3.11- src tests tools docs benchmarks examples site
+	$(BIN)/vermin -q --no-tips --no-parse-comments --violations --target=3.11- src tests tools docs benchmarks examples centre
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

@@ -13,7 +13,7 @@ from ridgeline.version import VERSION
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
     path
-    for folder in (ROOT, *(ROOT / name for name in ("docs", "examples", "benchmarks", "notebooks", "site")))
+    for folder in (ROOT, *(ROOT / name for name in ("docs", "examples", "benchmarks", "notebooks", "centre")))
     for path in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
 )
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -71,7 +71,7 @@ def test_pages_named_in_the_code_exist() -> None:
     """Error messages send people to docs/; so do docstrings."""
     missing = [
         f"{name(path)}: {page}"
-        for folder in ("src", "examples", "tools", "benchmarks", "site")
+        for folder in ("src", "examples", "tools", "benchmarks", "centre")
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in (".py", ".toml", ".sh")
         for page in re.findall(r"docs/[\w-]+\.md", path.read_text())
@@ -101,7 +101,7 @@ def test_commands_and_targets_in_the_pages_exist() -> None:
 
 def test_python_files_named_in_the_pages_exist() -> None:
     """A page names a file by the end of its path, such as `models/gray_scott/kernels.py`."""
-    folders = ("src", "tests", "tools", "docs", "examples", "benchmarks", "site")
+    folders = ("src", "tests", "tools", "docs", "examples", "benchmarks", "centre")
     files = [f"/{name(path)}" for folder in folders for path in (ROOT / folder).rglob("*.py")]
     named = [
         (page, file)

@@ -55,7 +55,7 @@ def test_what_came_after_3_11_0_is_recognised() -> None:
 
 
 def test_nothing_that_came_after_3_11_0_is_called() -> None:
-    folders = ("src", "tests", "tools", "benchmarks", "examples", "site", "notebooks")
+    folders = ("src", "tests", "tools", "benchmarks", "examples", "centre", "notebooks")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     assert len(files) > 100
     found = [f"{path.relative_to(ROOT)}, {what}" for path in files for what in too_new(path.read_text())]

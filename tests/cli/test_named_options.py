@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "ridgeline"
 PAGES = [
     path
-    for folder, pattern in (("", "*.md"), ("docs", "*.md"), ("examples", "**/*"), ("site", "**/*"))
+    for folder, pattern in (("", "*.md"), ("docs", "*.md"), ("examples", "**/*"), ("centre", "**/*"))
     for path in sorted((ROOT / folder).glob(pattern))
     if path.is_file() and path.suffix in (".md", ".slurm", ".pbs", ".sh", ".toml", ".py")
 ]

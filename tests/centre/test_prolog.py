@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.alone
 
-SITE = Path(__file__).parents[2] / "site"
+CENTRE = Path(__file__).parents[2] / "centre"
 
 
 def stand_in(folder: Path, name: str, body: str) -> Path:
@@ -53,7 +53,7 @@ def centre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_slurm_drains_the_node_by_the_name_that_slurm_knows(centre, monkeypatch):
     monkeypatch.setenv("RIDGELINE_CODE", "1")
     monkeypatch.setenv("SLURMD_NODENAME", "node-of-slurm")
-    assert subprocess.run([SITE / "slurm" / "prolog.sh"], capture_output=True, timeout=30).returncode == 1
+    assert subprocess.run([CENTRE / "slurm" / "prolog.sh"], capture_output=True, timeout=30).returncode == 1
     assert "NodeName=node-of-slurm State=DRAIN" in (centre / "drained").read_text()
 
 
@@ -61,7 +61,7 @@ def test_slurm_drains_the_node_by_the_name_that_slurm_knows(centre, monkeypatch)
 @pytest.mark.parametrize("phase", ["prolog", "epilog"])
 def test_slurm_drains_a_suspect_node_only(centre, monkeypatch, check, script, phase):
     monkeypatch.setenv("RIDGELINE_CODE", str(check))
-    done = subprocess.run([SITE / "slurm" / f"{phase}.sh"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([CENTRE / "slurm" / f"{phase}.sh"], capture_output=True, text=True, timeout=30)
     assert done.returncode == script, done.stderr
     called = (centre / "called").read_text()
     assert called == f"validate --{phase} --report {centre}/reports/{phase}-77 --baseline /etc/node.json > \n"
@@ -106,7 +106,7 @@ def test_pbs_takes_a_suspect_node_offline_only(centre, pbs, monkeypatch, phase, 
     (centre / "spool").mkdir()
     (centre / "spool" / "88.server.OU").write_text("")
     monkeypatch.setenv("PBS_HOME", str(centre))
-    runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
+    runpy.run_path(str(CENTRE / "pbs" / "ridgeline_hook.py"))
     report = f"{centre}/reports/{phase}-88.server"
     called = (centre / "called").read_text()
     assert called.startswith(f"validate --{phase} --report {report} --job 88.server --baseline")
@@ -122,7 +122,7 @@ def test_pbs_takes_a_suspect_node_offline_only(centre, pbs, monkeypatch, phase, 
 
 def test_pbs_lets_the_job_start_where_the_command_is_missing(centre, pbs):
     (centre / "ridgeline").unlink()
-    runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
+    runpy.run_path(str(CENTRE / "pbs" / "ridgeline_hook.py"))
     assert pbs.verdict == "accept"
     assert "could not measure" in pbs.log[0]
 
@@ -132,11 +132,11 @@ BROKEN = "echo /opt/ridgeline/bin/python: No module named ridgeline >&2; exit 1"
 
 def test_a_broken_environment_drains_no_node(centre, pbs):
     stand_in(centre, "ridgeline", BROKEN)
-    done = subprocess.run([SITE / "slurm" / "prolog.sh"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([CENTRE / "slurm" / "prolog.sh"], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stdout
     assert not (centre / "drained").exists()
     assert "No module named" in (centre / "logged").read_text()
-    runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
+    runpy.run_path(str(CENTRE / "pbs" / "ridgeline_hook.py"))
     assert pbs.verdict == "accept"
     assert "No module named" in pbs.log[0]
 
@@ -168,7 +168,7 @@ def stages(report: Path) -> set[str]:
 
 def test_slurm_with_the_real_check_of_a_healthy_node_before_and_after_a_job(real, monkeypatch):
     centre = real("")
-    done = subprocess.run([SITE / "slurm" / "prolog.sh"], capture_output=True, text=True, timeout=150)
+    done = subprocess.run([CENTRE / "slurm" / "prolog.sh"], capture_output=True, text=True, timeout=150)
     logged = centre / "logged"
     assert (done.returncode, logged.exists()) == (0, False), logged.read_text() if logged.exists() else done
     assert {"memory", "compute", "peak", "stream"} <= stages(centre / "reports" / "prolog-77")
@@ -179,7 +179,7 @@ def test_slurm_with_the_real_check_of_a_healthy_node_before_and_after_a_job(real
     output = centre / "slurm-77.out"
     output.write_text("MPICH Slingshot Network Summary: 28 network timeouts\n")
     monkeypatch.setenv("SLURM_JOB_STDOUT", str(output))
-    done = subprocess.run([SITE / "slurm" / "epilog.sh"], capture_output=True, text=True, timeout=150)
+    done = subprocess.run([CENTRE / "slurm" / "epilog.sh"], capture_output=True, text=True, timeout=150)
     assert (done.returncode, logged.exists()) == (0, False), logged.read_text() if logged.exists() else done
     report = json.loads((centre / "reports" / "epilog-77" / "report.json").read_text())
     assert "counters are compared with what the prolog of job 77 read" in report["remarks"][0]
@@ -190,7 +190,7 @@ def test_slurm_with_the_real_check_of_a_healthy_node_before_and_after_a_job(real
 
 def test_slurm_with_the_real_check_of_a_node_that_is_too_slow(real):
     centre = real(TOO_MUCH)
-    done = subprocess.run([SITE / "slurm" / "epilog.sh"], capture_output=True, text=True, timeout=150)
+    done = subprocess.run([CENTRE / "slurm" / "epilog.sh"], capture_output=True, text=True, timeout=150)
     assert done.returncode == 1, done.stderr
     assert "1 suspect: node" in done.stdout
     assert "Reason=ridgeline epilog" in (centre / "drained").read_text()
@@ -214,7 +214,7 @@ def busy_node():
 @pytest.mark.usefixtures("busy_node")
 def test_slurm_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real):
     centre = real(TOO_MUCH, own="")
-    done = subprocess.run([SITE / "slurm" / "prolog.sh"], capture_output=True, text=True, timeout=150)
+    done = subprocess.run([CENTRE / "slurm" / "prolog.sh"], capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stdout
     assert not (centre / "drained").exists()
     assert "is busy: its ranks got" in (centre / "logged").read_text()
@@ -227,7 +227,7 @@ def test_slurm_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real
 @pytest.mark.usefixtures("busy_node")
 def test_pbs_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real, pbs):
     real(TOO_MUCH, own="")
-    runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
+    runpy.run_path(str(CENTRE / "pbs" / "ridgeline_hook.py"))
     assert (pbs.verdict, pbs.node.state, pbs.rerun) == ("accept", 0, False)
     assert "could not measure" in pbs.log[0]
     assert "is busy" in pbs.log[0]
@@ -237,7 +237,7 @@ def test_pbs_lets_the_job_start_on_a_node_that_is_busy_and_therefore_slow(real, 
 def test_pbs_with_the_real_check_of_a_node_that_is_too_slow(real, pbs):
     centre = real(TOO_MUCH)
     pbs.event.type = 2
-    runpy.run_path(str(SITE / "pbs" / "ridgeline_hook.py"))
+    runpy.run_path(str(CENTRE / "pbs" / "ridgeline_hook.py"))
     assert (pbs.node.state, pbs.log) == (7, [])
     assert stages(centre / "reports" / "epilog-88.server") == {
         "prepare",

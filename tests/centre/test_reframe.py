@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.alone
 
-SITE = Path(__file__).parents[2] / "site" / "reframe"
+CENTRE = Path(__file__).parents[2] / "centre" / "reframe"
 REFRAME = Path(sys.executable).parent / "reframe"
 REFERENCES = """
 ["local:default".Latency]
@@ -32,7 +32,7 @@ def test_a_healthy_figure_passes_and_one_below_its_reference_fails(tmp_path):
         "PATH": f"{REFRAME.parent}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
     }
-    checks = ["-C", SITE / "settings.py", "-c", SITE / "ridgeline_checks.py", "--prefix", tmp_path]
+    checks = ["-C", CENTRE / "settings.py", "-c", CENTRE / "ridgeline_checks.py", "--prefix", tmp_path]
     wanted = [
         "--nocolor",
         "-r",
@@ -79,7 +79,7 @@ def test_a_figure_that_misses_its_reference_on_a_busy_node_is_skipped(tmp_path, 
         "PATH": f"{tmp_path}:{REFRAME.parent}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
     }
-    checks = ["-C", SITE / "settings.py", "-c", SITE / "ridgeline_checks.py", "--prefix", tmp_path]
+    checks = ["-C", CENTRE / "settings.py", "-c", CENTRE / "ridgeline_checks.py", "--prefix", tmp_path]
     wanted = ["-n", "^Latency", "--nocolor", "-r", "--setvar", "num_tasks=1"]
     done = subprocess.run(
         [REFRAME, *checks, *wanted],

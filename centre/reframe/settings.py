@@ -1,6 +1,6 @@
 """ReFrame's configuration for the machine at hand; a centre replaces or extends the list of systems.
 
-`reframe -C site/reframe/settings.py` on a laptop or inside an allocation starts ranks with mpiexec. The entries
+`reframe -C centre/reframe/settings.py` on a laptop or inside an allocation starts ranks with mpiexec. The entries
 below the first show what a Slurm and a PBS machine look like.
 """
 

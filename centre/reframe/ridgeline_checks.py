@@ -1,6 +1,6 @@
 """ReFrame checks that run Ridgeline's benchmarks and hold their figures against references.
 
-    reframe -C site/reframe/settings.py -c site/reframe/ridgeline_checks.py -r
+    reframe -C centre/reframe/settings.py -c centre/reframe/ridgeline_checks.py -r
 
 References per system are in references.toml beside this file; RIDGELINE_REFERENCES names another file. The number
 of ranks is --setvar num_tasks=N, of all checks or of one (--setvar AllToAll.num_tasks=128). A figure that misses its
