@@ -32,7 +32,7 @@ from predict_rows import (
 from ridgeline.config.machine_file import MachineFile
 from ridgeline.limits.prediction import Prediction
 from ridgeline.runtime.console import plain_console
-from ridgeline.study.prediction.machines import find_machine
+from ridgeline.study.prediction import find_machine
 
 MEDIAN, WORST, HELD = 0.10, 0.25, 0.80  # the goals
 ABOUT = 0.10  # what "about 80 %" is taken for

@@ -26,8 +26,7 @@ from ridgeline.limits.stream import measure_stream
 from ridgeline.models import case_class
 from ridgeline.models.prediction import predict_case
 from ridgeline.runtime.threads import cores_available
-from ridgeline.study.prediction.machines import machine_here
-from ridgeline.study.prediction.predict import predict_benchmark
+from ridgeline.study.prediction import machine_here, predict_benchmark
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 RUNS = 3

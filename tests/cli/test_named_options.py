@@ -29,7 +29,7 @@ FOREIGN = {
     "bench/hpcg/hpcg_options.py": {"--ntasks-per-node", "--ppn"},  # launchers
     "bench/hpcg/scaling.py": {"--weak", "--ranks"},  # of ridgeline study, which asks for sizes
     "study/subjects.py": {"--no-"},
-    "study/options.py": {"--account", "--mpi"},  # sbatch, srun
+    "study/study_options.py": {"--account", "--mpi"},  # sbatch, srun
     "runtime/launcher.py": {"--mpi"},  # srun
     "validate/doctor.py": {"--allow-run-as-root"},  # Open MPI's mpirun
     "study/submit.py": {"--job-name", "--array", "--nodes", "--ntasks", "--time", "--output", "--exclusive"}

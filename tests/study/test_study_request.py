@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.study.options import StudyOptions, SubmitOptions
 from ridgeline.study.request import read_request, to_toml
+from ridgeline.study.study_options import StudyOptions, SubmitOptions
 from study_tools import case_file
 
 FILE = """\

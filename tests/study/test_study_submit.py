@@ -13,7 +13,7 @@ import ridgeline.study.submit as submit_module
 from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.study.folder import read_status
 from ridgeline.study.jobs import run_jobs
-from ridgeline.study.options import SubmitOptions
+from ridgeline.study.study_options import SubmitOptions
 from ridgeline.study.submit import command_script, make_batches, submit, write_scripts
 from study_tools import Runner, prepared
 

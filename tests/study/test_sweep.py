@@ -10,9 +10,9 @@ from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.study import jobs as jobs_module
 from ridgeline.study.folder import read_status
 from ridgeline.study.jobs import run_jobs
-from ridgeline.study.options import SweepOptions
 from ridgeline.study.plan import make_plan
 from ridgeline.study.request import FILE, read_request
+from ridgeline.study.study_options import SweepOptions
 from ridgeline.study.sweep import run_sweep, to_result, values_between
 from study_tools import case_file, points_of, prepared, run_report
 

@@ -54,7 +54,7 @@ def check(
 
     loaded = load(case, settings, threads, device, warn=False)
     planned = predict(loaded, ranks)  # sets the threads, which must come before Numba is imported
-    from ridgeline.study.prediction.predict import line_for_check
+    from ridgeline.study.prediction import line_for_check
 
     predicted = line_for_check(loaded.case, ranks, machine)
     print_prediction(planned)

@@ -55,7 +55,7 @@ def predict(
     no_python: NoPython = False,
 ) -> None:
     """Predict the time of a step, its parts, memory, output and node hours on a machine. Runs nothing."""
-    from ridgeline.study.prediction.command import answer, of_benchmark, of_case
+    from ridgeline.study.prediction_tables import answer, of_benchmark, of_case
 
     if case == "hpcg":
         if iterations:

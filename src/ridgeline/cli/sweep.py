@@ -9,7 +9,7 @@ import typer
 from ridgeline.cli.options import CasePath, NoPython, Oversubscribe, Ranks, with_options
 from ridgeline.runtime.options import options_of
 from ridgeline.runtime.signals import hold_stop_signals
-from ridgeline.study.options import SweepOptions
+from ridgeline.study.study_options import SweepOptions
 
 
 @with_options(options_of(SweepOptions), SweepOptions)

@@ -6,7 +6,7 @@ import typer
 
 from ridgeline.cli.options import Debug, Oversubscribe, Ranks, with_options
 from ridgeline.runtime.options import options_of
-from ridgeline.validate.options import ValidationOptions
+from ridgeline.validate.validation_options import ValidationOptions
 
 
 @with_options(options_of(ValidationOptions), ValidationOptions)

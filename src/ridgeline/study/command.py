@@ -18,9 +18,9 @@ from ridgeline.runtime.options import options_of
 from ridgeline.study.collect import Collected, collect, compare, joined, names_of
 from ridgeline.study.folder import StudyFolder, open_study
 from ridgeline.study.jobs import Tell, run_jobs
-from ridgeline.study.options import SubmitOptions
 from ridgeline.study.plan import make_plan, show_plan
 from ridgeline.study.request import FILE, read_request
+from ridgeline.study.study_options import SubmitOptions
 from ridgeline.study.submit import SUBMITTERS, submit, write_scripts
 
 FAILED = 1  # exit code of a study with jobs that failed

@@ -18,7 +18,7 @@ from ridgeline.io.previous import GENERATOR
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import expanded
 from ridgeline.runtime.options import Option, options_of
-from ridgeline.study.options import StudyOptions
+from ridgeline.study.study_options import StudyOptions
 
 FILE = "study.toml"  # of a study's folder
 TABLE = "study"

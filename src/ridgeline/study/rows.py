@@ -51,8 +51,7 @@ from ridgeline.runtime.errors import ConfigError, RidgelineError
 from ridgeline.runtime.units import in_words
 from ridgeline.study.folder import JobStatus
 from ridgeline.study.plan import GRID
-from ridgeline.study.prediction.machines import find_machine, machine_here
-from ridgeline.study.prediction.predict import predict_benchmark
+from ridgeline.study.prediction import find_machine, machine_here, predict_benchmark
 
 Row = dict[str, Any]
 Predict = Callable[[JobStatus, Mapping[str, str]], Mapping[str, float]]

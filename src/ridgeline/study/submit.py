@@ -23,8 +23,8 @@ from ridgeline.runtime.mpiexec import srun_type
 from ridgeline.runtime.threads import cores_available
 from ridgeline.runtime.user_code import NO_PYTHON
 from ridgeline.study.folder import ADVICE, ERROR, LOG, StudyJob, clear, read_status
-from ridgeline.study.options import SubmitOptions
 from ridgeline.study.plan import Plan
+from ridgeline.study.study_options import SubmitOptions
 
 FOLDER = "submit"
 COMMAND = "command.sh"  # of a job: what every rank executes

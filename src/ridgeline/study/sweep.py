@@ -34,10 +34,10 @@ from ridgeline.runtime.units import counted, in_words
 from ridgeline.study.command import FAILED, refuse_ranks, show
 from ridgeline.study.folder import JobStatus, StudyJob, open_study
 from ridgeline.study.jobs import Tell, run_jobs
-from ridgeline.study.options import SweepOptions
 from ridgeline.study.page import table, write_files
 from ridgeline.study.plan import LINK, MOST_POINTS, Plan, make_plan
 from ridgeline.study.request import read_request
+from ridgeline.study.study_options import SweepOptions
 
 PREFIX, STEM, SHEET = "sweep_", "sweep", "sweep.png"
 FIGURES = "sweep_figures.png"

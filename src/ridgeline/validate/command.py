@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ridgeline.validate.judge.thresholds import Thresholds
     from ridgeline.validate.judge.verdict import Verdict
     from ridgeline.validate.measure.counters import Counters
-    from ridgeline.validate.measure.job_counters import Job
     from ridgeline.validate.measure.measurements import Measurements
-    from ridgeline.validate.options import ValidationOptions
+    from ridgeline.validate.measure.prolog_readings import Job
+    from ridgeline.validate.validation_options import ValidationOptions
 
 _BY_SIGNAL = 128  # added to the number of the signal that ended the launcher
 _PROGRESS = "RIDGELINE_VALIDATE_PROGRESS"
@@ -144,7 +144,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     from ridgeline.validate.measure.levels import chosen_steps, run_levels
     from ridgeline.validate.measure.measurements import Measurements, save_measurements
     from ridgeline.validate.measure.session import Session
-    from ridgeline.validate.report.write import check_report
+    from ridgeline.validate.report.page import check_report
     from ridgeline.validate.watchdog import start_watch
 
     chosen_steps(plan)
@@ -216,7 +216,7 @@ def _compare_counters(
 ) -> None:
     """Fill in the counters of all nodes on rank 0: since `before`, or since the prolog of the job. Collective."""
     from ridgeline.validate.measure.counters import by_name, read_counters
-    from ridgeline.validate.measure.job_counters import VALIDATED, count, count_output
+    from ridgeline.validate.measure.prolog_readings import VALIDATED, count, count_output
 
     node = layout.node_of_rank[comm.rank]
     first = [layout.ranks_on(number)[0] for number in range(layout.n_nodes)]
@@ -237,8 +237,8 @@ def _compare_counters(
 
 def _job(options: ValidationOptions) -> Job:
     """Return what is known of the job of a prolog or an epilog."""
-    from ridgeline.validate.measure.job_counters import Job
-    from ridgeline.validate.measure.prolog_readings import default_folder, job_here
+
+    from ridgeline.validate.measure.prolog_readings import Job, default_folder, job_here
 
     folder = default_folder() if options.readings is None else Path(options.readings)
     return Job(options.phase, job_here(options.job), folder, options.job_output)

@@ -340,9 +340,14 @@ class _Listener(Watch):
 
 
 def _describe(
-    seconds: float, over: bool, silent: list[int], lost: list[int], failures: dict[int, str], died: list[int],
+    seconds: float,
+    over: bool,
+    silent: list[int],
+    lost: list[int],
+    failures: dict[int, str],
+    died: list[int],
     size: int,
-) -> str:  # fmt: skip
+) -> str:
     """Return in a sentence what stopped a stage."""
     parts = [f"not over after {seconds:.1f} s, its time limit" if over else f"ended after {seconds:.1f} s"]
     if failures:

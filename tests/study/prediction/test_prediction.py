@@ -24,10 +24,8 @@ from ridgeline.models import case_class, estimate
 from ridgeline.models.molecular_dynamics.estimate import traffic_of
 from ridgeline.models.prediction import predict_case
 from ridgeline.runtime.errors import ConfigError, DecompositionError
-from ridgeline.study.prediction.command import of_case
-from ridgeline.study.prediction.machines import find_machine, shipped
-from ridgeline.study.prediction.predict import line_for_check, predict_benchmark, sweep
-from ridgeline.study.prediction.tables import breakdown, facts, scaling
+from ridgeline.study.prediction import find_machine, line_for_check, predict_benchmark, shipped, sweep
+from ridgeline.study.prediction_tables import breakdown, facts, of_case, scaling
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 LARGE = ["grid.shape=[32768,32768,32768]", 'run.precision="float32"', "model.transpose_variables=1"]
@@ -354,7 +352,7 @@ def test_check_says_that_the_file_of_this_machine_is_damaged(
 ) -> None:
     path = tmp_path / "here.toml"
     path.write_text("[machine]\nnam = 1\n")
-    monkeypatch.setattr("ridgeline.study.prediction.machines.machine_file_here", lambda: path)
+    monkeypatch.setattr("ridgeline.study.prediction.machine_file_here", lambda: path)
     line = line_for_check(case_of("gray_scott"), 2, None)
     assert line is not None
     assert line.startswith("no prediction for this machine: machine.nam")

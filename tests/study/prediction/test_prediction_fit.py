@@ -8,7 +8,7 @@ import pytest
 from predict import judged, markdown_rows
 from predict_fit import CONSTANTS, SPREAD, fit, scale
 from predict_rows import AGAIN, FIT_COPIES, FIT_EXCHANGES, FIT_STEPS, MUST_BE_JUDGED, steps, with_figures
-from ridgeline.study.prediction.machines import find_machine
+from ridgeline.study.prediction import find_machine
 
 
 def figures(machine) -> dict[str, float]:

@@ -16,7 +16,7 @@ from ridgeline.models.turbulence.fluid_particles.work import (
     point_flops,
     point_traffic,
 )
-from ridgeline.study.prediction.machines import find_machine
+from ridgeline.study.prediction import find_machine
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "turbulence_particles" / "settings.toml"
 BARE = MachineFile(machine=MachineSection(name="toy"))

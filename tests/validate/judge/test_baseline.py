@@ -8,7 +8,7 @@ import pytest
 
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.validate.judge.baseline import compare_with_baseline
-from ridgeline.validate.judge.screening import screen
+from ridgeline.validate.judge.outcome import screen
 from ridgeline.validate.measure.measurements import NodeQuantity, load_measurements, save_measurements
 from simulated_system import all_pairs
 

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from ridgeline.validate.command import _show
-from ridgeline.validate.judge.outcome import Outcome
-from ridgeline.validate.judge.screening import screen
+from ridgeline.validate.judge.outcome import Outcome, screen
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.judge.verdict import SUSPECTS, UNMEASURED
 from ridgeline.validate.measure import levels
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, Stage
-from ridgeline.validate.report.write import write_report
+from ridgeline.validate.report.page import write_report
 from simulated_system import all_pairs
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from ridgeline.validate.command import _show
 from ridgeline.validate.judge.counter_screening import kind_of
-from ridgeline.validate.judge.screening import screen
+from ridgeline.validate.judge.outcome import screen
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.measure.counters import by_name
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity
-from ridgeline.validate.report.write import write_report
+from ridgeline.validate.report.page import write_report
 
 
 def system(**grown) -> Measurements:

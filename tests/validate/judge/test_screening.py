@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ridgeline.validate.judge.screening import screen
+from ridgeline.validate.judge.outcome import screen
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity, Stage
 from simulated_system import all_pairs

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ridgeline.validate.judge.screening import screen
+from ridgeline.validate.judge.outcome import screen
 from simulated_system import simulate
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ridgeline.validate.judge.screening import screen
+from ridgeline.validate.judge.outcome import screen
 from ridgeline.validate.judge.system_screening import system_figures
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity

@@ -8,12 +8,20 @@ from pathlib import Path
 import pytest
 
 from ridgeline.runtime.errors import OutputError
-from ridgeline.validate.judge.screening import screen
-from ridgeline.validate.measure import job_counters, prolog_readings
+from ridgeline.validate.judge.outcome import screen
+from ridgeline.validate.measure import prolog_readings
 from ridgeline.validate.measure.counters import difference, read_output, set_back
-from ridgeline.validate.measure.job_counters import VALIDATED, Job, count, count_output
 from ridgeline.validate.measure.measurements import Measurements
-from ridgeline.validate.measure.prolog_readings import Readings, forget_readings, keep_readings, load_readings
+from ridgeline.validate.measure.prolog_readings import (
+    VALIDATED,
+    Job,
+    Readings,
+    count,
+    count_output,
+    forget_readings,
+    keep_readings,
+    load_readings,
+)
 
 BEFORE = {"eth0/carrier_down_count": 3, "tcp/RetransSegs": 10}
 
@@ -74,7 +82,7 @@ def test_a_job_number_leads_nowhere_else(folder):
 def test_a_node_that_was_started_again_counts_from_there(folder, monkeypatch):
     prolog, epilog = events(folder)
     count(prolog, "n1", {}, {"cxi0/pct_timeouts": 4})
-    monkeypatch.setattr(job_counters, "read_boot", lambda: "another")
+    monkeypatch.setattr(prolog_readings, "read_boot", lambda: "another")
     found = count(epilog, "n1", {}, {"cxi0/pct_timeouts": 9})
     assert difference(found.before, found.after) == {"cxi0/pct_timeouts": 9}
     assert "started again since the prolog of job 77" in found.remarks[-1]

@@ -16,7 +16,7 @@ from ridgeline.validate.measure.session import (
     node_rounds,
     pack_rounds,
 )
-from ridgeline.validate.options import ValidationOptions
+from ridgeline.validate.validation_options import ValidationOptions
 
 
 @pytest.mark.parametrize("higher_is_better", [True, False])

@@ -11,11 +11,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from ridgeline.validate.judge.screening import screen
+from ridgeline.validate.judge.outcome import screen
 from ridgeline.validate.judge.verdict import Drift, Warned
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, Stage
-from ridgeline.validate.report.page import make_page
-from ridgeline.validate.report.write import write_report
+from ridgeline.validate.report.page import make_page, write_report
 from simulated_system import all_pairs, simulate
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -161,9 +161,14 @@ def _split(keys: NDArray[np.int64], values: Floats) -> tuple[NDArray[np.int64], 
 
 
 def _drift(
-    quantity: NodeQuantity | PairQuantity, node: int | None, name: str, before: float, now: float, change: float,
+    quantity: NodeQuantity | PairQuantity,
+    node: int | None,
+    name: str,
+    before: float,
+    now: float,
+    change: float,
     slow: bool,
-) -> Drift:  # fmt: skip
+) -> Drift:
     higher = quantity.higher_is_better
     return Drift(
         quantity.name,

@@ -10,8 +10,8 @@ from typing import Any
 from ridgeline.validate.judge.suspects import NODE_NETWORK, NODE_WRONG, Suspects
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.judge.verdict import Warned
-from ridgeline.validate.measure.job_counters import VALIDATED
 from ridgeline.validate.measure.measurements import Measurements
+from ridgeline.validate.measure.prolog_readings import VALIDATED
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,12 @@
-"""How a validation ends: one verdict, one report and one message, from the first process that sees the end."""
+"""From measurements to a verdict (`screen`), and how a validation ends (`Outcome`).
+
+The first process that sees the end, rank 0 or the one that started the job, writes one report and one message.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import threading
@@ -13,15 +17,229 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ridgeline.runtime.errors import OutputError, VerificationError
 from ridgeline.runtime.files import DAMAGED, replace_file
 from ridgeline.runtime.progress import Phases, silent
-from ridgeline.validate.judge.screening import screen
-from ridgeline.validate.judge.thresholds import Thresholds
-from ridgeline.validate.judge.verdict import UNMEASURED, Verdict
-from ridgeline.validate.measure.measurements import Measurements, Stage
-from ridgeline.validate.report.write import write_report
+from ridgeline.runtime.units import number
+from ridgeline.validate.judge.baseline import add_drifts, compare_with_baseline
+from ridgeline.validate.judge.busy import find_busy
+from ridgeline.validate.judge.counter_screening import screen_counters
+from ridgeline.validate.judge.pair_screening import screen_pairs
+from ridgeline.validate.judge.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise
+from ridgeline.validate.judge.suspects import NODE_SILENT, NODE_SLOW, NODE_WRONG, SYSTEM, Suspects, percent
+from ridgeline.validate.judge.system_screening import screen_system
+from ridgeline.validate.judge.thresholds import CPU_SHARE, Thresholds
+from ridgeline.validate.judge.verdict import UNMEASURED, NodeVerdict, Verdict
+from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, Stage
+from ridgeline.validate.report.page import write_report
 from ridgeline.validate.watchdog import Trouble
+
+
+def screen(
+    measurements: Measurements, thresholds: Thresholds | None = None, baseline: Measurements | None = None
+) -> Verdict:
+    """Return the suspects, a verdict for every node, and robust statistics of every quantity.
+
+    Suspects are nodes with errors or silent ranks, and slow nodes: by their own figures, or because most of their
+    links are slow. Slow links are suspects when other links of both ends are healthy, and groups when their nodes are
+    slow as a whole. Figures are compared with the other parts, absolute limits, and the baseline. What was slow while
+    others used its processors is no suspect: it could not be measured. Raises ConfigError if the baseline is of
+    another machine.
+    """
+    thresholds = thresholds or Thresholds()
+    busy = find_busy(measurements, thresholds)
+    suspects = Suspects(measurements.nodes, measurements.groups, busy)
+    verdict = Verdict()
+    for node, texts in measurements.errors.items():
+        for text in texts:
+            suspects.add("node", [node], text, NODE_WRONG)
+    _screen_stages(measurements, suspects, verdict)
+    for quantity in measurements.node_quantities:
+        _screen_nodes(quantity, thresholds, suspects, verdict)
+    for pairs in measurements.pair_quantities:
+        screen_pairs(pairs, measurements.worse.get(pairs.name), thresholds, suspects, verdict)
+    systemwide = screen_system(measurements, thresholds, suspects)
+    verdict.warnings = screen_counters(measurements, thresholds, suspects)
+    verdict.notes += measurements.remarks
+    if baseline is not None:
+        verdict.drifts = compare_with_baseline(measurements, baseline, thresholds.drift)
+        add_drifts(verdict.drifts, suspects)
+    suspects.merge_groups(thresholds.group_share)
+    suspects.drop_explained_links()
+    verdict.suspects = suspects.result()
+    verdict.busy = busy.nodes(measurements.nodes, thresholds)
+    verdict.nodes = _judge_nodes(measurements, verdict)
+    # Nodes whose ranks ended in the middle are left out of the next run, suspect or not, because nobody knows why.
+    for stage in measurements.stages:
+        for rank in stage.died:
+            dead = verdict.nodes[measurements.node_of_rank[rank]]
+            dead.use = False
+            dead.reasons.append(f"left out because rank {rank} ended in the middle of stage {stage.name}")
+    for warning in verdict.warnings:
+        verdict.nodes[warning.node].reasons.append(f"warning: {warning.text}")
+    _note_missing(measurements, thresholds, systemwide, verdict)
+    return verdict
+
+
+def _screen_stages(measurements: Measurements, suspects: Suspects, verdict: Verdict) -> None:
+    """Suspect the nodes of ranks that fell silent; say which stages could not be measured."""
+    for stage in measurements.stages:
+        if stage.outcome not in ("hung", "failed"):
+            continue
+        ranks = f"; silent: rank {', '.join(map(str, stage.silent[:16]))}" if stage.silent else ""
+        what = "did not end in its time limit" if stage.outcome == "hung" else "failed"
+        verdict.unmeasured.append(
+            f"stage {stage.name} {what}{ranks}{': ' + stage.detail if stage.detail else ''}"
+        )
+        for rank in stage.silent or _waited_for(stage.waiting):
+            node = measurements.node_of_rank[rank] if rank < len(measurements.node_of_rank) else None
+            if node is None:
+                continue
+            waiting = [a for a, b in stage.waiting.items() if b == rank]
+            others = f", and rank {', '.join(map(str, waiting[:8]))} waited for it" if waiting else ""
+            silent = "did not answer" if rank in stage.silent else "kept others waiting"
+            text = f"rank {rank} {silent} in stage {stage.name}{others}"
+            # Whoever answers, and is late because others use the node, is not dead.
+            if rank in stage.silent or not suspects.busy.excuses("node", [node], 0, stage.name, text):
+                suspects.add("node", [node], text, NODE_SILENT)
+
+
+def _waited_for(waiting: dict[int, int]) -> list[int]:
+    """Return the ranks that others wait for and that wait for nobody themselves."""
+    return sorted({awaited for awaited in waiting.values() if awaited not in waiting})
+
+
+def _screen_nodes(
+    quantity: NodeQuantity, thresholds: Thresholds, suspects: Suspects, verdict: Verdict
+) -> None:
+    """Suspect nodes whose own figure is worse than that of the others, or than a limit."""
+    cost = costs(quantity.values, quantity.higher_is_better)
+    limit = thresholds.limits.get(quantity.name)
+    if quantity.name == CPU_SHARE:
+        estimate, noise, holds = _middle(cost), 0.0, np.ones(len(cost), bool)
+    else:
+        estimate, noise, holds = steady(cost)
+    there = np.flatnonzero(np.isfinite(estimate))
+    if not there.size:
+        return
+    known = estimate[there]
+    values = np.array([figure(c, quantity.higher_is_better) for c in known])
+    distance, reference, sigma, cut = screen_costs(known, noise, there.size < FEW, thresholds)
+    if quantity.name == CPU_SHARE:
+        # Its limit is absolute, and who is below it is busy, not slow: see `busy.find_busy`.
+        cut = max(float(costs(np.array(max(thresholds.cpu_share, 1e-3)), True)) - reference, 0.0)
+        distance = np.full(there.size, -np.inf)
+    if there.size >= FEW:
+        distance[~holds[there]] = -np.inf
+    verdict.summaries.append(
+        summarise(quantity.name, quantity.unit, quantity.higher_is_better, "nodes", values, sigma, cut)
+    )
+    usual = number(figure(reference, quantity.higher_is_better), quantity.unit)
+    for index in np.flatnonzero(distance >= cut):
+        slowdown = math.expm1(distance[index])
+        value = number(values[index], quantity.unit)
+        reason = f"{quantity.name}: {value} where {usual} is usual, {percent(slowdown)} more time"
+        suspects.add(
+            "node", [int(there[index])], reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown
+        )
+    if limit:
+        _screen_limit(quantity, there, known, values, limit, suspects)
+
+
+def _middle(cost: Floats) -> Floats:
+    """Return the median of every part's repeats, NaN where it has none."""
+    some = np.isfinite(cost).any(axis=1)
+    middle = np.full(len(cost), np.nan)
+    middle[some] = np.nanmedian(cost[some], axis=1)
+    return middle
+
+
+def _screen_limit(
+    quantity: NodeQuantity,
+    there: NDArray[np.int64],
+    known: Floats,
+    values: Floats,
+    limit: float,
+    suspects: Suspects,
+) -> None:
+    """Suspect nodes beyond an absolute limit. there: numbers of the nodes whose costs and figures are given."""
+    beyond = known - float(costs(np.array(limit), quantity.higher_is_better))
+    slow = np.flatnonzero(beyond > 1e-9)
+    for index in slow:
+        node = [int(there[index])]
+        bound = "least" if quantity.higher_is_better else "most"
+        allowed = f"at {bound} {number(limit, quantity.unit)} is allowed"
+        reason = f"{quantity.name}: {number(values[index], quantity.unit)}; {allowed}"
+        slowdown = math.expm1(beyond[index])
+        suspects.add("node", node, reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
+    if there.size > 1 and 2 * slow.size > there.size:
+        reason = f"{quantity.name}: most nodes are beyond the limit of {number(limit, quantity.unit)}"
+        suspects.add("system", [], reason, SYSTEM, quantity=quantity.name)
+
+
+def _judge_nodes(measurements: Measurements, verdict: Verdict) -> list[NodeVerdict]:
+    """Return a verdict for every node. Of every slow link one end is left out of the next run, the fewest ends."""
+    measured = np.zeros(len(measurements.nodes), bool)
+    for quantity in measurements.node_quantities:
+        measured |= np.isfinite(quantity.values).any(axis=1)
+    for pairs in measurements.pair_quantities:
+        rows = np.isfinite(pairs.values).any(axis=1)
+        measured[pairs.first[rows]] = measured[pairs.second[rows]] = True
+    nodes = [
+        NodeVerdict(name, "healthy", True) if there else NodeVerdict(name, "not measured", False)
+        for name, there in zip(measurements.nodes, measured)
+    ]
+    for busy in verdict.busy:
+        nodes[busy.node] = NodeVerdict(busy.name, "busy", False, list(busy.reasons))
+    for suspect in verdict.suspects:
+        if suspect.kind in ("node", "group"):
+            label = f"{suspect.name}: " if suspect.kind == "group" else ""
+            for number_ in suspect.nodes:
+                nodes[number_].verdict, nodes[number_].use = "suspect", False
+                nodes[number_].reasons += [label + reason for reason in suspect.reasons]
+    _leave_out_links([(s.nodes[0], s.nodes[1]) for s in verdict.suspects if s.kind == "link"], nodes)
+    return nodes
+
+
+def _leave_out_links(links: list[tuple[int, int]], nodes: list[NodeVerdict]) -> None:
+    """Leave one end of every slow link out of the next run: again and again the node with most of those left."""
+    others: dict[int, set[int]] = {}
+    for a, b in links:
+        others.setdefault(a, set()).add(b)
+        others.setdefault(b, set()).add(a)
+    while others:
+        worst = max(others, key=lambda node: (len(others[node]), node))
+        ends = others.pop(worst)
+        nodes[worst].use = False
+        names = ", ".join(nodes[end].name for end in sorted(ends))
+        nodes[worst].reasons.append(f"left out because of its slow link to {names}")
+        for end in ends:
+            others[end].discard(worst)
+            if not others[end]:
+                del others[end]
+
+
+def _note_missing(
+    measurements: Measurements, thresholds: Thresholds, systemwide: list[str], verdict: Verdict
+) -> None:
+    """Say what was not measured, and which limits met no quantity."""
+    quantities = [q.name for q in measurements.node_quantities]
+    quantities += [q.name for q in measurements.pair_quantities]
+    verdict.unmeasured += [busy.sentence for busy in verdict.busy]
+    if not verdict.summaries and not verdict.suspects and not systemwide:
+        verdict.unmeasured.append("no quantity was measured")
+    missing = [node.name for node in verdict.nodes if node.verdict == "not measured"]
+    if missing and verdict.summaries:
+        more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        verdict.unmeasured.append(f"nothing was measured on {', '.join(missing[:8])}{more}")
+    quantities += systemwide
+    for name in thresholds.limits:
+        if name not in quantities:
+            known = ", ".join(quantities) or "none"
+            verdict.notes.append(f"the limit of {name!r} was not applied: measured are {known}")
 
 
 @dataclass

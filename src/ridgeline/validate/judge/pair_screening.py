@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.runtime.units import number
-from ridgeline.validate.judge.links import find_suspects, node_scores
+from ridgeline.validate.judge.links import find_stalls, find_suspects, node_scores
 from ridgeline.validate.judge.statistics import (
     FEW,
     centre,
@@ -25,7 +25,6 @@ from ridgeline.validate.judge.suspects import GROUP, LINK, NODE_NETWORK, SYSTEM,
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.judge.verdict import Verdict
 from ridgeline.validate.measure.measurements import PairQuantity
-from ridgeline.validate.measure.stalls import find_stalls
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -97,9 +96,14 @@ def group_numbers(n_nodes: int, groups: Mapping[str, list[int]]) -> Integers:
 
 
 def _measure_distances(
-    quantity: PairQuantity, links: LinkCosts, values: Floats, few: bool, group_of: Integers,
-    thresholds: Thresholds, verdict: Verdict,
-) -> _Distances:  # fmt: skip
+    quantity: PairQuantity,
+    links: LinkCosts,
+    values: Floats,
+    few: bool,
+    group_of: Integers,
+    thresholds: Thresholds,
+    verdict: Verdict,
+) -> _Distances:
     """Return how far links are from the usual, and add the statistics to the verdict."""
     a, b = group_of[links.first], group_of[links.second]
     inside = (a == b) & (a >= 0)
@@ -142,9 +146,13 @@ def _pair_medians(a: Integers, b: Integers, values: Floats) -> tuple[Integers, F
 
 
 def _screen_groups(
-    quantity: PairQuantity, links: LinkCosts, measured: _Distances, group_of: Integers, thresholds: Thresholds,
+    quantity: PairQuantity,
+    links: LinkCosts,
+    measured: _Distances,
+    group_of: Integers,
+    thresholds: Thresholds,
     suspects: Suspects,
-) -> NDArray[np.bool_]:  # fmt: skip
+) -> NDArray[np.bool_]:
     """Suspect groups whose links to most others are slow, for most of their nodes; return the links explained."""
     a, b = group_of[links.first], group_of[links.second]
     between = (a != b) & (a >= 0) & (b >= 0)
@@ -172,9 +180,16 @@ def _screen_groups(
 
 
 def _screen_nodes_and_links(
-    quantity: PairQuantity, links: LinkCosts, values: Floats, measured: _Distances, kept: NDArray[np.bool_],
-    few: bool, worse: Floats | None, thresholds: Thresholds, suspects: Suspects,
-) -> None:  # fmt: skip
+    quantity: PairQuantity,
+    links: LinkCosts,
+    values: Floats,
+    measured: _Distances,
+    kept: NDArray[np.bool_],
+    few: bool,
+    worse: Floats | None,
+    thresholds: Thresholds,
+    suspects: Suspects,
+) -> None:
     """Suspect nodes whose links are mostly slow, and links that are slow themselves."""
     first, second = links.first[kept], links.second[kept]
     distance, cut = measured.distance[kept], measured.cut[kept]
@@ -230,9 +245,13 @@ def _screen_limit(
     at_fault = find_suspects(len(suspects.nodes), links.first, links.second, beyond, 1e-12, 1e-12)
     for node, score in at_fault.nodes.items():
         suspects.add(
-            "node", [node], f"{quantity.name}: most of its links are beyond the limit; {allowed}", NODE_NETWORK,
-            quantity=quantity.name, slowdown=math.expm1(score),
-        )  # fmt: skip
+            "node",
+            [node],
+            f"{quantity.name}: most of its links are beyond the limit; {allowed}",
+            NODE_NETWORK,
+            quantity=quantity.name,
+            slowdown=math.expm1(score),
+        )
     for row in at_fault.links:
         reason = f"{quantity.name}: {number(values[row], quantity.unit)}; {allowed}"
         ends = int(links.first[row]), int(links.second[row])

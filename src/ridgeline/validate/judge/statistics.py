@@ -123,9 +123,14 @@ def screen_costs(
 
 
 def summarise(
-    name: str, unit: str, higher_is_better: bool, over: Literal["nodes", "links"], values: Floats,
-    sigma: float, cut: float,
-) -> QuantitySummary:  # fmt: skip
+    name: str,
+    unit: str,
+    higher_is_better: bool,
+    over: Literal["nodes", "links"],
+    values: Floats,
+    sigma: float,
+    cut: float,
+) -> QuantitySummary:
     """Return the robust statistics of one figure a part; sigma and cut as costs."""
     median = float(np.median(values))
     return QuantitySummary(

@@ -48,9 +48,16 @@ class Suspects:
     by_part: dict[tuple[str, tuple[int, ...], str], Suspect] = field(default_factory=dict)
 
     def add(
-        self, kind: Kind, nodes: Iterable[int], reason: str, advice: str,
-        *, quantity: str = "", slowdown: float | None = None, name: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        kind: Kind,
+        nodes: Iterable[int],
+        reason: str,
+        advice: str,
+        *,
+        quantity: str = "",
+        slowdown: float | None = None,
+        name: str = "",
+    ) -> None:
         """Add a reason to suspect a part, unless other jobs kept it busy.
 
         name: of a group; other parts are named after their nodes. quantity: the one in which the part is slow. Wrong

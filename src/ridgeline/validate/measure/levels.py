@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.node_load import others_share, read_load
-from ridgeline.validate.measure import network_stages, node_stages
+from ridgeline.validate.measure import stages
 from ridgeline.validate.measure.measurements import Measurements, Stage
 from ridgeline.validate.measure.session import Session
-from ridgeline.validate.options import ValidationOptions
+from ridgeline.validate.validation_options import ValidationOptions
 
 _POLL = 2e-3  # seconds
 _AGREE_SECONDS = 2.0  # in which the other ranks may end a stage after one failed in it
@@ -41,25 +41,23 @@ class LevelStage:
 
 
 STEPS = (
-    LevelStage("memory", "node", node_stages.memory),
-    LevelStage("compute", "node", node_stages.compute, ("compute", "cpu_share")),
-    LevelStage("peak", "node", node_stages.peak, ("peak",)),
-    LevelStage("stream", "node", node_stages.stream, ("stream",)),
-    LevelStage(
-        "on-node", "node", network_stages.on_node, ("on-node latency", "on-node bandwidth"), least_ranks=2
-    ),
+    LevelStage("memory", "node", stages.memory),
+    LevelStage("compute", "node", stages.compute, ("compute", "cpu_share")),
+    LevelStage("peak", "node", stages.peak, ("peak",)),
+    LevelStage("stream", "node", stages.stream, ("stream",)),
+    LevelStage("on-node", "node", stages.on_node, ("on-node latency", "on-node bandwidth"), least_ranks=2),
     LevelStage(
         "group-pairs",
         "group",
-        network_stages.group_pairs,
+        stages.group_pairs,
         ("group latency", "group bandwidth"),
         least_nodes=2,
     ),
-    LevelStage("pairs", "system", network_stages.pairs, ("latency", "bandwidth"), least_nodes=2),
-    LevelStage("alltoall", "system", network_stages.alltoall, least_ranks=2),
-    LevelStage("multi-bandwidth", "system", network_stages.multi_bandwidth, least_ranks=2),
-    LevelStage("multi-latency", "system", network_stages.multi_latency, least_ranks=2),
-    LevelStage("congestion", "system", network_stages.congestion, least_ranks=3),
+    LevelStage("pairs", "system", stages.pairs, ("latency", "bandwidth"), least_nodes=2),
+    LevelStage("alltoall", "system", stages.alltoall, least_ranks=2),
+    LevelStage("multi-bandwidth", "system", stages.multi_bandwidth, least_ranks=2),
+    LevelStage("multi-latency", "system", stages.multi_latency, least_ranks=2),
+    LevelStage("congestion", "system", stages.congestion, least_ranks=3),
 )
 
 
@@ -108,7 +106,7 @@ def run_levels(
             "prepare",
             "node",
             _PREPARE_SECONDS,
-            lambda session: node_stages.prepare(session, names),
+            lambda session: stages.prepare(session, names),
             after_stage,
         )
     for step in steps:

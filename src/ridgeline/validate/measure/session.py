@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ridgeline.bench.result import Result
     from ridgeline.parallel.layout import Layout
-    from ridgeline.validate.options import ValidationOptions
+    from ridgeline.validate.validation_options import ValidationOptions
     from ridgeline.validate.watchdog import Watch
 
 T = TypeVar("T")

@@ -1,21 +1,90 @@
-"""The page of a validation: what goes into the template `page.html`, which Jinja fills and escapes."""
+"""The report of a validation: report.html (one self-contained page), report.json and nodes.good.
+
+The template `page.html` is filled and escaped by Jinja. Its charts show the distribution of every quantity, and for
+pairs of nodes their map.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ridgeline.io.previous import GENERATOR
-from ridgeline.runtime.units import counted, number
+from ridgeline.analysis.validation_plots import draw_distribution, draw_pairs
+from ridgeline.io.previous import GENERATOR, check_file, to_json, write_text
+from ridgeline.runtime.files import LastWrites, check_folder
+from ridgeline.runtime.units import counted, number, scale_of
 from ridgeline.validate.judge.busy import ADVICE
 from ridgeline.validate.judge.counter_screening import grown_on
+from ridgeline.validate.judge.pair_screening import link_costs
+from ridgeline.validate.judge.statistics import Booleans, Floats, costs, steady
 from ridgeline.validate.judge.suspects import percent
-from ridgeline.validate.judge.verdict import HEALTHY, SUSPECTS, Verdict
-from ridgeline.validate.measure.measurements import Measurements
-from ridgeline.validate.report.charts import quantity_charts
+from ridgeline.validate.judge.verdict import HEALTHY, SUSPECTS, Suspect, Verdict, write_hostfile
+from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
+
+
+def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """Yield (title, SVG) of every quantity that was measured on two parts or more; maps of pairs at the end."""
+    for quantity in measurements.node_quantities:
+        cost = steady(costs(quantity.values, quantity.higher_is_better))[0]
+        there = np.flatnonzero(np.isfinite(cost))
+        suspected = {s.nodes[0] for s in _suspects_of(verdict, quantity.name) if s.kind == "node"}
+        suspected |= {n for s in _suspects_of(verdict, quantity.name) if s.kind == "group" for n in s.nodes}
+        names = [measurements.nodes[node] for node in there]
+        suspect = np.isin(there, list(suspected))
+        if there.size > 1:
+            yield (
+                f"{quantity.name}, {there.size} nodes",
+                _distribution(quantity, verdict, cost[there], suspect, names),
+            )
+    for pairs in measurements.pair_quantities:
+        links = link_costs(pairs)
+        if links.cost.size == 0:
+            continue
+        suspects = _suspects_of(verdict, pairs.name)
+        ends = {tuple(s.nodes) for s in suspects if s.kind == "link"}
+        nodes = np.array([n for s in suspects if s.kind in ("node", "group") for n in s.nodes], np.int64)
+        suspect = np.isin(links.first, nodes) | np.isin(links.second, nodes)
+        both = list(zip(links.first.tolist(), links.second.tolist()))
+        if ends:
+            suspect |= np.array([pair in ends for pair in both])
+        names = [f"{measurements.nodes[a]} - {measurements.nodes[b]}" for a, b in both[:64]]
+        if len(both) > 1:
+            yield (
+                f"{pairs.name}, {len(both)} links",
+                _distribution(pairs, verdict, links.cost, suspect, names),
+            )
+    for pairs in measurements.pair_quantities:
+        links = link_costs(pairs)
+        if links.cost.size:
+            extra = np.expm1(links.cost - np.median(links.cost))
+            chart = draw_pairs(len(measurements.nodes), links.first, links.second, extra, measurements.nodes)
+            yield f"{pairs.name}, map of pairs", chart
+
+
+def _suspects_of(verdict: Verdict, quantity: str) -> list[Suspect]:
+    return [s for s in verdict.suspects if quantity in s.quantities]
+
+
+def _distribution(
+    quantity: NodeQuantity | PairQuantity, verdict: Verdict, cost: Floats, suspect: Booleans, names: list[str]
+) -> str:
+    """Return the chart of costs, as figures with their unit."""
+    values = np.exp(-cost if quantity.higher_is_better else cost)
+    summary = next(s for s in verdict.summaries if s.name.startswith(quantity.name))
+    usual = float(np.median(values[~suspect])) if (~suspect).any() else summary.median
+    factor = 1 + summary.cut
+    cut = usual / factor if quantity.higher_is_better else usual * factor
+    scale, unit = scale_of(usual, quantity.unit)
+    label = f"{quantity.name}, {unit}" if unit else quantity.name
+    if not math.isfinite(scale):
+        scale = 1.0
+    return draw_distribution(values / scale, suspect, names, label, usual / scale, cut / scale)
+
 
 # ROWS: the most rows of a table; OPEN_ROWS: suspects that are not folded; ADVISED: the most names beside an advice.
 _CONSTANTS = {"ROWS": 200, "OPEN_ROWS": 40, "ADVISED": 12, "GENERATOR": GENERATOR, "BUSY_ADVICE": ADVICE}
@@ -33,6 +102,11 @@ def make_page(measurements: Measurements, verdict: Verdict) -> str:
     )
     environment.globals.update(_CONSTANTS)
     environment.filters.update(number=number, percent=percent, cell=_cell)
+    # Every advice once, with the parts that it is for.
+    advised: dict[str, list[str]] = {}
+    for suspect in verdict.suspects:
+        for advice in suspect.advice:
+            advised.setdefault(advice, []).append(f"{suspect.kind} {suspect.name}".rstrip())
     word, state = _STATES.get(verdict.exit_code, ("could not measure", "unmeasured"))
     return environment.get_template("page.html").render(
         measured=measurements,
@@ -41,7 +115,7 @@ def make_page(measurements: Measurements, verdict: Verdict) -> str:
         state=state,
         facts=_facts(measurements),
         plan=_plan(measurements.settings),
-        advised=_advised(verdict),
+        advised=advised,
         charts=quantity_charts(measurements, verdict),
         counters=_counters(measurements),
         nodes=sorted(verdict.nodes, key=lambda node: (node.use, node.verdict != "suspect")),
@@ -81,15 +155,6 @@ def _value(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _advised(verdict: Verdict) -> dict[str, list[str]]:
-    """Return every advice once, with the parts that it is for."""
-    parts: dict[str, list[str]] = {}
-    for suspect in verdict.suspects:
-        for advice in suspect.advice:
-            parts.setdefault(advice, []).append(f"{suspect.kind} {suspect.name}".rstrip())
-    return parts
-
-
 def _cell(value: Any) -> str:
     if value is None:
         return ""
@@ -115,3 +180,29 @@ def _risen(values: Mapping[str, Any], nodes: Sequence[str]) -> str:
     risen = sorted(((by, node) for node, by in grown_on(values) if by > 0), key=lambda item: -item[0])
     text = ", ".join(f"{nodes[node]} +{by:g}" for by, node in risen[:8])
     return text + (f" and {len(risen) - 8} more" if len(risen) > 8 else "")
+
+
+def check_report(folder: str | Path) -> Path:
+    """Make the folder; raise OutputError if the files of a report cannot be written into it. Returns its path."""
+    path = check_folder(folder, "the report", "--report")
+    for name in ("report.json", "report.html", "nodes.good"):
+        check_file(path / name, "--report")
+    return path
+
+
+def write_report(measurements: Measurements, verdict: Verdict, folder: str | Path) -> Path:
+    """Write report.html, report.json (measurements and verdict) and nodes.good; return the page's path.
+
+    Raises OutputError if they cannot be written, when each has been tried.
+    """
+    path = check_folder(folder, "the report", "--report")
+    writes = LastWrites()
+    content = measurements.to_dict() | {"verdict": verdict.to_dict()}
+    with writes.trying():
+        write_text(path / "report.json", to_json(content, indent=None), "--report")
+    with writes.trying():
+        write_text(path / "report.html", make_page(measurements, verdict), "--report")
+    with writes.trying():
+        write_hostfile(verdict.good_nodes(), path / "nodes.good")
+    writes.raise_failures()
+    return path / "report.html"

@@ -1,21 +1,63 @@
-"""Predictions by what is predicted: a case of any model, or a benchmark with a size."""
+"""Predictions of a case of any model, or of a benchmark with a size, on a machine by its name.
+
+Machines are those whose files are shipped, a user's own file, and the machine at hand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ridgeline.bench.hpcg.prediction import HpcgBox, predict_hpcg
 from ridgeline.config.case import AnyCase
 from ridgeline.config.check import nearest
-from ridgeline.config.machine_file import MachineFile
+from ridgeline.config.machine_file import MachineFile, read_machine_file
+from ridgeline.io.machine_file import machine_file_here
 from ridgeline.limits.allocation import Allocation
 from ridgeline.limits.prediction import Prediction
 from ridgeline.models.prediction import predict_case
 from ridgeline.runtime.errors import ConfigError, DecompositionError, RidgelineError
-from ridgeline.study.prediction.machines import find_machine, machine_here
 
+HERE = "here"  # the machine at hand, as `ridgeline bench machine-file` wrote it
+SHIPPED = Path(__file__).resolve().parent / "machines"
 BENCHMARKS = ("hpcg",)
 Predict = Callable[[Allocation], Prediction]
+
+
+def shipped() -> list[str]:
+    """Return the names of the machine files that come with Ridgeline, sorted."""
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def find_machine(name: str) -> MachineFile:
+    """Return a machine by its name, "here", or the path of a machine file (with a slash, or ending in .toml).
+
+    Raises ConfigError for an unknown name, with the nearest one, and for a file that is no machine file.
+    """
+    if "/" in name or name.endswith(".toml"):
+        return read_machine_file(Path(name))
+    if name == HERE:
+        path = machine_file_here()
+        if not path.is_file():
+            raise ConfigError(
+                f"--machine {HERE}: there is no machine file of this machine at {path}; "
+                f"write one with `ridgeline bench machine-file`, or name a machine: {', '.join(shipped())}"
+            )
+        return read_machine_file(path)
+    if name.lower() not in shipped():
+        near = nearest(name, [*shipped(), HERE])
+        hint = f" Did you mean '{near}'?" if near else ""
+        raise ConfigError(
+            f"--machine {name[:60]}: no such machine; need one of {', '.join(shipped())}, {HERE}, "
+            f"or the path of a machine file (.toml).{hint}"
+        )
+    return read_machine_file(SHIPPED / f"{name.lower()}.toml")
+
+
+def machine_here() -> MachineFile | None:
+    """Return the machine at hand, None if it has no machine file. Raises ConfigError for a damaged one."""
+    path = machine_file_here()
+    return read_machine_file(path) if path.is_file() else None
 
 
 def predict_benchmark(name: str, settings: Sequence[str], place: Allocation) -> Prediction:

@@ -11,8 +11,17 @@ from ridgeline.runtime.options import DeclaredOptions, OptionSpec
 LEVELS = ("node", "group", "system")
 # Options that say what is measured, and are stored with measurements.
 MEASURED = (
-    "level", "only", "serial", "quick", "time_limit", "stages", "rounds", "seed", "confirm", "ranks_per_node",
-)  # fmt: skip
+    "level",
+    "only",
+    "serial",
+    "quick",
+    "time_limit",
+    "stages",
+    "rounds",
+    "seed",
+    "confirm",
+    "ranks_per_node",
+)
 
 
 @dataclass(frozen=True)
