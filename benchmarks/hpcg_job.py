@@ -15,14 +15,14 @@ from mpi4py import MPI
 
 from harness.ranks import wait_asleep
 from ridgeline.bench.hpcg.geometry import make_geometry
+from ridgeline.bench.hpcg.hpcg_run import compile_hpcg
 from ridgeline.bench.hpcg.implementation import Implementation
-from ridgeline.bench.hpcg.measure import compile_hpcg
 from ridgeline.bench.hpcg.optimised import OptimisedImplementation
+from ridgeline.bench.hpcg.optimised_matrix import bytes_per_iteration
 from ridgeline.bench.hpcg.plain_c import PlainC, PlainCUnavailable
 from ridgeline.bench.hpcg.problem import generate_problem, level_sizes
 from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferenceImplementation
-from ridgeline.bench.hpcg.traffic import bytes_per_iteration
 from ridgeline.jit.numba_threads import numba_threads
 from ridgeline.limits.stream import StreamArrays, measure_stream
 from ridgeline.parallel.communicator import ends_job_on_error

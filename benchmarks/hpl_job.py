@@ -13,9 +13,9 @@ import scipy.linalg
 from mpi4py import MPI
 
 from harness.ranks import wait_asleep
-from ridgeline.bench.hpl.measure import product_rate
+from ridgeline.bench.hpl.hpl_run import product_rate
+from ridgeline.bench.hpl.hpl_solve import solve_system
 from ridgeline.bench.hpl.record import HplSettings, operations
-from ridgeline.bench.hpl.solve import solve_system
 from ridgeline.parallel.communicator import ends_job_on_error
 from ridgeline.runtime.blas import blas_libraries, blas_threads
 

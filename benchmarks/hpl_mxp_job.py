@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.hpl.measure import product_rate
+from ridgeline.bench.hpl.hpl_run import product_rate
+from ridgeline.bench.hpl.hpl_solve import solve_mixed, solve_system
 from ridgeline.bench.hpl.record import HplSettings, MxpRun
-from ridgeline.bench.hpl.refine import solve_mixed
 from ridgeline.bench.hpl.sizes import hpl_block, mxp_block, nearest_square
-from ridgeline.bench.hpl.solve import solve_system
 from ridgeline.parallel.communicator import ends_job_on_error
 from ridgeline.runtime.blas import blas_libraries
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from ridgeline.bench.graph500 import construct, generator
+from ridgeline.bench.graph500.generator import choose_roots
+from ridgeline.bench.graph500.graph import VertexBlocks
 from ridgeline.bench.graph500.graph500_options import SEEDS
 from ridgeline.bench.graph500.input_edges import InputEdges
-from ridgeline.bench.graph500.roots import choose_roots
-from ridgeline.bench.graph500.vertices import VertexBlocks
 
 SCALE = 8
 

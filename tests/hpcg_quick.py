@@ -3,8 +3,8 @@
 from mpi4py import MPI
 
 from ridgeline.bench.hpcg.geometry import make_geometry
-from ridgeline.bench.hpcg.phases import HpcgRun
-from ridgeline.bench.hpcg.record import HpcgRecord
+from ridgeline.bench.hpcg.hpcg_report import HpcgRecord
+from ridgeline.bench.hpcg.hpcg_run import HpcgRun
 
 
 def prepared(comm: MPI.Comm, **options) -> HpcgRun:

@@ -27,7 +27,7 @@ FOREIGN = {
     "cli/bind.py": {"--of"},
     "cli/options.py": {"--no-"},  # how the flag of an option begins that turns it off
     "bench/hpcg/hpcg_options.py": {"--ntasks-per-node", "--ppn"},  # launchers
-    "bench/hpcg/scaling.py": {"--weak", "--ranks"},  # of ridgeline study, which asks for sizes
+    "bench/hpcg/hpcg_options.py": {"--weak", "--ranks"},  # of ridgeline study, which asks for sizes
     "study/subjects.py": {"--no-"},
     "study/study_options.py": {"--account", "--mpi"},  # sbatch, srun
     "runtime/launcher.py": {"--mpi"},  # srun

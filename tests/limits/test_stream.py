@@ -7,8 +7,7 @@ import numba
 import numpy as np
 import pytest
 
-from ridgeline.bench.elements.nekbone import NekboneFigures
-from ridgeline.bench.elements.nekbone_result import to_result
+from ridgeline.bench.elements.nekbone import NekboneFigures, to_result
 from ridgeline.limits import stream
 from ridgeline.limits.stream import StreamArrays, StreamLimits, StreamRates, measure_stream
 from ridgeline.models.contract import Work

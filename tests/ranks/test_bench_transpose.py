@@ -5,7 +5,9 @@ import pytest
 from rich.console import Console
 
 from ridgeline.bench.result import make_table
-from ridgeline.bench.transpose.measure import (
+from ridgeline.bench.transpose.transpose_options import TransposeOptions
+from ridgeline.bench.transpose.transpose_result import to_result
+from ridgeline.bench.transpose.transpose_timing import (
     COLUMN_FORWARD,
     INVERSE,
     ROW_FORWARD,
@@ -13,8 +15,6 @@ from ridgeline.bench.transpose.measure import (
     fitting_grids,
     time_exchanges,
 )
-from ridgeline.bench.transpose.transpose_options import TransposeOptions
-from ridgeline.bench.transpose.transpose_result import to_result
 from ridgeline.fourier.exchanges.transpose import Transpose
 from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.fourier.tuning import TransposeTuning

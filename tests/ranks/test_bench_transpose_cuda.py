@@ -14,11 +14,11 @@ if not config.ENABLE_CUDASIM:
     pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from bench_tools import measure
-from ridgeline.bench.transpose import measure_cuda
-from ridgeline.bench.transpose.measure import DeviceFigures, counts_of, fitting_grids, time_exchanges
-from ridgeline.bench.transpose.measure_cuda import DirectionCalls, buffer_bytes, time_on_devices
-from ridgeline.bench.transpose.scaling import figures as figures_of_study
+from ridgeline.bench.transpose import transpose_timing_cuda
 from ridgeline.bench.transpose.transpose_options import TransposeOptions
+from ridgeline.bench.transpose.transpose_options import scaling_figures as figures_of_study
+from ridgeline.bench.transpose.transpose_timing import DeviceFigures, counts_of, fitting_grids, time_exchanges
+from ridgeline.bench.transpose.transpose_timing_cuda import DirectionCalls, buffer_bytes, time_on_devices
 from ridgeline.parallel.payload import Buffer
 from ridgeline.runtime.errors import ConfigError, DecompositionError, DeviceError, VerificationError
 
@@ -133,13 +133,13 @@ def test_memory_is_counted_before_it_is_taken(comm, monkeypatch) -> None:
         asked.update(parts)
         raise DeviceError("full")
 
-    monkeypatch.setattr(measure_cuda, "require_device_memory", require)
-    monkeypatch.setattr(measure_cuda, "Buffer", None)
+    monkeypatch.setattr(transpose_timing_cuda, "require_device_memory", require)
+    monkeypatch.setattr(transpose_timing_cuda, "Buffer", None)
     with pytest.raises(DeviceError, match="full"):
         measure("transpose", comm, memory="cuda", lines="full", **CASE)
     full = 4 * 12 * 10 * 8 // comm.size * 8  # Q variables of complex64 at the points of half of x
     assert min(asked.values()) >= full
-    monkeypatch.setattr(measure_cuda, "require_device_memory", lambda *_: None)
+    monkeypatch.setattr(transpose_timing_cuda, "require_device_memory", lambda *_: None)
     with pytest.raises((ConfigError, DecompositionError), match=r"more than is free|can address"):
         measure(
             "transpose",

@@ -9,12 +9,12 @@ from mpi4py import MPI
 from scipy.sparse.csgraph import shortest_path
 
 from graph_tools import NAMES, bytes_held, depths, edge_list, gathered, matrix
-from ridgeline.bench.graph500 import construct_kernels, generator_kernels, search, search_kernels, validation
+from ridgeline.bench.graph500 import construct_kernels, generator, search, search_kernels, validation
 from ridgeline.bench.graph500.construct import construct
+from ridgeline.bench.graph500.graph500_memory import search_bytes
 from ridgeline.bench.graph500.input_edges import InputEdges
 from ridgeline.bench.graph500.reference import breadth_first_reference
 from ridgeline.bench.graph500.search import SearchWorkspace, breadth_first
-from ridgeline.bench.graph500.sizes import search_bytes
 from ridgeline.bench.graph500.validation import validate_bfs
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.parallel.communicator import in_turn_per_node
@@ -29,7 +29,7 @@ CASES = [(name, columns) for name, columns in product(NAMES, COLUMNS) if columns
 @pytest.fixture(scope="module", autouse=True)
 def compiled(comm):
     """No two ranks compile at once."""
-    parts = generator_kernels, construct_kernels, search_kernels, validation
+    parts = generator, construct_kernels, search_kernels, validation
     wanted = [one for part in parts for one in part.kernels()]
     in_turn_per_node(comm, lambda: compile_kernels(wanted))
 

@@ -10,12 +10,12 @@ from scipy.sparse.csgraph import dijkstra
 
 from graph500_trees import SmallGraph
 from graph_tools import bytes_held
-from ridgeline.bench.graph500 import run
+from ridgeline.bench.graph500 import graph500_run
 from ridgeline.bench.graph500 import shortest_paths as module
+from ridgeline.bench.graph500.generator import candidates, choose_roots
+from ridgeline.bench.graph500.graph500_memory import path_bytes
 from ridgeline.bench.graph500.graph500_options import SEEDS, Graph500Options
-from ridgeline.bench.graph500.roots import candidates, choose_roots
 from ridgeline.bench.graph500.shortest_paths import PathGraph, PathSearch, shortest_paths
-from ridgeline.bench.graph500.sizes import path_bytes
 from ridgeline.bench.graph500.validation import validate_sssp
 from ridgeline.runtime.progress import silent
 
@@ -108,8 +108,8 @@ def test_roots_have_neighbours_and_do_not_depend_on_ranks(case):
 
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_both_kernels_of_a_run_search_on_one_grid(comm, monkeypatch, columns):
-    monkeypatch.setattr(run, "choose_columns", lambda ranks: columns)
-    whole = run.Graph500Run(comm, Graph500Options(scale=7, roots=2), silent())
+    monkeypatch.setattr(graph500_run, "choose_columns", lambda ranks: columns)
+    whole = graph500_run.Graph500Run(comm, Graph500Options(scale=7, roots=2), silent())
     assert (whole.graph.grid.rows, whole.graph.grid.columns) == (comm.size // columns, columns)
     searches = whole.search_all()
     assert [one.kernel for one in searches] == ["bfs", "bfs", "sssp", "sssp"]

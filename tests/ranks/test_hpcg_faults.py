@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from hpcg_quick import finish, prepared
-from ridgeline.bench.hpcg import phases
+from ridgeline.bench.hpcg import hpcg_run
+from ridgeline.bench.hpcg.hpcg_report import make_report, report_text
 from ridgeline.bench.hpcg.reference import ReferenceImplementation
-from ridgeline.bench.hpcg.report import make_report, report_text
 
 RANKS = (2,)
 TIMEOUT = 120
@@ -49,7 +49,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_on_one_rank_makes_the_result_invalid(comm, fault, monkeypatch):
     monkeypatch.setattr(
-        phases, "MOST_ITERATIONS", 60
+        hpcg_run, "MOST_ITERATIONS", 60
     )  # enough, and quick where the fault keeps CG from converging
     benchmark = prepared(comm)
     if comm.rank == 1:

@@ -17,9 +17,8 @@ if not config.ENABLE_CUDASIM:
 from hpl_cases import whole_solution
 from hpl_order import noted
 from ridgeline.bench.hpl.device import panels_cuda
+from ridgeline.bench.hpl.hpl_solve import solve_mixed, solve_system
 from ridgeline.bench.hpl.record import HplSettings
-from ridgeline.bench.hpl.refine import solve_mixed
-from ridgeline.bench.hpl.solve import solve_system
 from ridgeline.bench.hpl.update import RowSwap
 
 RANKS = (2, 3, 4)

@@ -5,10 +5,10 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.hpl.block_cyclic import Axis
-from ridgeline.bench.hpl.host import allocate_singles
+from ridgeline.bench.hpl.factor_host import allocate_singles
+from ridgeline.bench.hpl.hpl_solve import solve_mixed
 from ridgeline.bench.hpl.matrix import MxpHostMatrix
 from ridgeline.bench.hpl.record import HplSettings
-from ridgeline.bench.hpl.refine import solve_mixed
 from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.runtime.errors import DecompositionError
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hpl_cases import filled_by, random_system, whole_solution
+from ridgeline.bench.hpl.hpl_solve import kernels, solve_system
 from ridgeline.bench.hpl.record import BROADCASTS, HplSettings
-from ridgeline.bench.hpl.solve import kernels, solve_system
 from ridgeline.bench.hpl.update import RowSwap
 from ridgeline.runtime.errors import DecompositionError
 

@@ -7,8 +7,7 @@ from mpi4py import MPI
 from bench_tools import measure
 from ridgeline.bench import node_memory
 from ridgeline.bench.elements import acceptance
-from ridgeline.bench.elements.acceptance import HealthCheck, elements_out_of_cache
-from ridgeline.bench.elements.tensor_probe import make_gradient_probe
+from ridgeline.bench.elements.acceptance import HealthCheck, elements_out_of_cache, make_gradient_probe
 from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.runtime.errors import ConfigError
 

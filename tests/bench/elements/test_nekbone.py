@@ -5,8 +5,7 @@ import pytest
 from mpi4py import MPI
 
 from bench_tools import measure
-from ridgeline.bench.elements.nekbone import Nekbone, brick, flops_per_point, run_nekbone
-from ridgeline.bench.elements.nekbone_result import to_result
+from ridgeline.bench.elements.nekbone import Nekbone, brick, flops_per_point, run_nekbone, to_result
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
 from ridgeline.runtime.errors import ConfigError
 

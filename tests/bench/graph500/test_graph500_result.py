@@ -7,8 +7,8 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.graph500.graph500_options import Graph500Options
-from ridgeline.bench.graph500.measure import official_lines, to_result
-from ridgeline.bench.graph500.output import INVALID, SearchRecord
+from ridgeline.bench.graph500.graph500_run import official_lines, to_result
+from ridgeline.bench.graph500.official_output import INVALID, SearchRecord
 from ridgeline.bench.result import to_csv
 
 RIGHT = SearchRecord("bfs", 5, 0.5, 100, 0.1)

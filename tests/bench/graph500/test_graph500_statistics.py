@@ -6,8 +6,13 @@ from dataclasses import asdict
 
 import pytest
 
-from ridgeline.bench.graph500.output import SearchRecord, official_text, summarise_kernel
-from ridgeline.bench.graph500.statistics import summarise, summarise_rates
+from ridgeline.bench.graph500.official_output import (
+    SearchRecord,
+    official_text,
+    summarise,
+    summarise_kernel,
+    summarise_rates,
+)
 
 # Names and places as the reference code printed them; the figures follow from SECONDS by hand.
 OFFICIAL = """\

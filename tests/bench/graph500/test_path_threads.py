@@ -1,4 +1,4 @@
-"""Shortest paths and validation with threads, in a process of its own: Numba's threads are set before it starts."""
+"""Shortest paths and validation with threads, in a separate process: Numba's threads are set before it starts."""
 
 import json
 import os

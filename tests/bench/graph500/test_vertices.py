@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ridgeline.bench.graph500.vertices import VertexBlocks
+from ridgeline.bench.graph500.graph import VertexBlocks
 
 
 @pytest.mark.parametrize(("total", "ranks"), [(8, 1), (8, 3), (8, 8), (2, 5), (1024, 7)])

@@ -5,8 +5,13 @@ from pathlib import Path
 import pytest
 
 from bench_tools import options_for
-from ridgeline.bench.hpcg.hpcg_dat import HpcgDat, read_hpcg_dat
-from ridgeline.bench.hpcg.settings import HpcgSettings, choose_settings, write_report
+from ridgeline.bench.hpcg.hpcg_settings import (
+    HpcgDat,
+    HpcgSettings,
+    choose_settings,
+    read_hpcg_dat,
+    write_report,
+)
 from ridgeline.bench.result import Result
 from ridgeline.runtime.errors import ConfigError, OutputError
 

@@ -8,8 +8,8 @@ import pytest
 from mpi4py import MPI
 
 from bench_tools import measure
-from ridgeline.bench.hpcg.iteration import compare_histories
-from ridgeline.bench.hpcg.scaling import BoxPerRank, divide_box, figures
+from ridgeline.bench.hpcg.hpcg_iteration import compare_histories
+from ridgeline.bench.hpcg.hpcg_options import BoxPerRank, divide_box, scaling_figures
 from ridgeline.bench.registry import find_benchmark
 from ridgeline.bench.result import to_csv
 from ridgeline.runtime.errors import ConfigError, VerificationError
@@ -113,7 +113,7 @@ def test_figures_and_their_csv(monkeypatch):
     assert [one["implementation"] for one in table] == names
     assert float(table[1]["seconds"]) == result.rows[1]["seconds"]
     assert table[0]["box"] == "16 x 16 x 16"
-    found = figures(result.to_dict())
+    found = scaling_figures(result.to_dict())
     assert [one.labels["implementation"] for one in found] == [
         {"c": "plain C"}.get(name, name) for name in names
     ]

@@ -5,11 +5,11 @@ import pytest
 from mpi4py import MPI
 
 import bench_tools
-from ridgeline.bench.hpcg import measure, phases
+from ridgeline.bench.hpcg import hpcg_run
 from ridgeline.bench.hpcg.geometry import make_geometry
-from ridgeline.bench.hpcg.phases import HpcgRun
+from ridgeline.bench.hpcg.hpcg_run import HpcgRun
+from ridgeline.bench.hpcg.optimised_matrix import bytes_per_iteration
 from ridgeline.bench.hpcg.reference import ReferenceImplementation
-from ridgeline.bench.hpcg.traffic import bytes_per_iteration
 from ridgeline.limits.stream import StreamLimits, StreamRates
 from ridgeline.runtime.errors import ConfigError
 
@@ -48,7 +48,9 @@ def test_flow_of_a_quick_run() -> None:
 def test_sets_fill_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     benchmark = HpcgRun(COMM, GEOMETRY, 2.5)
     asked = []
-    monkeypatch.setattr(phases, "number_of_sets", lambda seconds, worst: asked.append((seconds, worst)) or 3)
+    monkeypatch.setattr(
+        hpcg_run, "number_of_sets", lambda seconds, worst: asked.append((seconds, worst)) or 3
+    )
     record = benchmark.run()
     assert asked[0][0] == 2.5
     assert asked[0][1] > 0
@@ -62,7 +64,7 @@ def test_sets_fill_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_version_that_does_not_converge_is_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phases, "MOST_ITERATIONS", 20)
+    monkeypatch.setattr(hpcg_run, "MOST_ITERATIONS", 20)
     record = HpcgRun(COMM, GEOMETRY, 0).run()
     assert record.failures == ["residual of the reference"]
     assert record.charges.optimised_iterations == 20
@@ -83,7 +85,7 @@ def test_bytes_that_are_moved() -> None:
 def test_share_of_stream_is_of_its_best_rate(monkeypatch) -> None:
     rates = StreamRates(copy=30e9, scale=28e9, add=33e9, triad=32e9)
     limits = StreamLimits(rates, rates, 50e9, 1, 1, "float64", 2**20, 1, 2**18, 7)
-    monkeypatch.setattr(measure, "measure_stream", lambda *_: limits)
+    monkeypatch.setattr(hpcg_run, "measure_stream", lambda *_: limits)
     result = bench_tools.measure("hpcg", COMM, nx=16, seconds=0)
     share = result.extra["bandwidth"] / 33e9
     assert result.extra["fraction_of_stream"] == pytest.approx(share)

@@ -5,7 +5,7 @@ import pytest
 from mpi4py import MPI
 
 import hpcg_dense
-from ridgeline.bench.hpcg import problem_kernels
+from ridgeline.bench.hpcg import problem
 from ridgeline.bench.hpcg.geometry import coarsen, place
 from ridgeline.bench.hpcg.problem import diagonal_of, generate_problem, planes, replace_diagonal, row_numbers
 from ridgeline.runtime.errors import ConfigError
@@ -33,9 +33,9 @@ def test_rows_of_every_rank(local, grid) -> None:
         box = geometry.origin, geometry.local, geometry.whole
         n = geometry.n_rows
         indptr, diagonal = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
-        problem_kernels.row_starts(*box, indptr)
+        problem.row_starts(*box, indptr)
         columns, values, b = np.zeros(indptr[-1], np.int64), np.zeros(indptr[-1]), np.zeros(n)
-        problem_kernels.fill_values(*box, indptr, values, diagonal, b)
+        problem.fill_values(*box, indptr, values, diagonal, b)
         for of_rows, of_columns, numbers in planes(geometry, indptr):
             assert of_rows.size == local[0] * local[1] + 1
             columns[of_columns] = numbers

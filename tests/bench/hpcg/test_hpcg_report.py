@@ -7,10 +7,18 @@ from datetime import datetime
 
 import pytest
 
+from ridgeline.bench.hpcg.hpcg_report import (
+    AgreementTest,
+    HpcgRecord,
+    SpectralTest,
+    SymmetryTest,
+    make_report,
+    report_name,
+    report_text,
+    to_dict,
+)
 from ridgeline.bench.hpcg.implementation import Times
 from ridgeline.bench.hpcg.rating import Charges, LevelSize
-from ridgeline.bench.hpcg.record import AgreementTest, HpcgRecord, SpectralTest, SymmetryTest
-from ridgeline.bench.hpcg.report import make_report, report_name, report_text, to_dict
 
 # What version 3.1 printed for 16^3 points on one rank (published figures); the memory is that of its own arrays.
 OFFICIAL = """\

@@ -7,9 +7,9 @@ import pytest
 from mpi4py import MPI
 
 from hpcg_quick import finish, prepared
-from ridgeline.bench.hpcg import optimise, validity
-from ridgeline.bench.hpcg.phases import HpcgRun
-from ridgeline.bench.hpcg.report import make_report, report_text
+from ridgeline.bench.hpcg import optimised_matrix, validity
+from ridgeline.bench.hpcg.hpcg_report import make_report, report_text
+from ridgeline.bench.hpcg.hpcg_run import HpcgRun
 
 COMM = MPI.COMM_SELF
 
@@ -78,14 +78,14 @@ def test_a_fault_makes_the_result_invalid(fault: str) -> None:
 
 def test_a_wrong_level_makes_the_result_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row swept too early: still symmetric, still convergent, but not Gauss-Seidel in natural order."""
-    correct = optimise.dependency_levels
+    correct = optimised_matrix.dependency_levels
 
     def one_wrong(*matrix):
         levels = correct(*matrix)
         levels[levels.size // 2] = 0
         return levels
 
-    monkeypatch.setattr(optimise, "dependency_levels", one_wrong)
+    monkeypatch.setattr(optimised_matrix, "dependency_levels", one_wrong)
     record = finish(prepared(COMM))
     assert not record.valid
     assert "agreement with the reference" in record.failures

@@ -1,4 +1,4 @@
-"""HPCG's optimised path with threads, in a process of its own: Numba's number of threads is set before it starts."""
+"""HPCG's optimised implementation with threads, in a separate process: Numba's threads are set before it starts."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.hpcg.geometry import make_geometry
-from ridgeline.bench.hpcg.optimise import optimise, sharing_pays
+from ridgeline.bench.hpcg.optimised_matrix import optimise, sharing_pays
 from ridgeline.bench.hpcg.problem import generate_problem
 
 pytestmark = pytest.mark.alone
@@ -19,12 +19,13 @@ SCRIPT = """
 import json
 import numpy as np
 from mpi4py import MPI
-from ridgeline.bench.hpcg import optimise
+from ridgeline.bench.hpcg import optimised_matrix
 from ridgeline.bench.hpcg.geometry import make_geometry
 from ridgeline.bench.hpcg.optimised import OptimisedImplementation
 from ridgeline.bench.hpcg.problem import generate_problem
 
-optimise.REGION_ROWS = optimise.BARRIER_ROWS = 0  # else a box as small as this one has no threads
+# Otherwise a box as small as this one gets no threads.
+optimised_matrix.REGION_ROWS = optimised_matrix.BARRIER_ROWS = 0
 level, b, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, 32, 40, 16), levels=2)
 results = []
 for n_threads in (1, 2, 3, 2):
@@ -78,7 +79,9 @@ def test_a_small_box_has_the_order_of_one_thread() -> None:
 
 
 def test_a_wide_box_is_ordered_by_levels_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ridgeline.bench.hpcg.optimise.REGION_ROWS", 32**3 // 2 - 100 * whole_levels(32) - 1)
+    monkeypatch.setattr(
+        "ridgeline.bench.hpcg.optimised_matrix.REGION_ROWS", 32**3 // 2 - 100 * whole_levels(32) - 1
+    )
     level, _, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, 32, 32, 32), levels=2)
     two = optimise(level, 2)
     assert (two.n_threads, two.coarse.n_threads) == (2, 1)

@@ -14,10 +14,10 @@ from ridgeline.bench.hpl.block_cyclic import ProcessGrid, distribute
 from ridgeline.bench.hpl.device import blas_cuda, factor_cuda, system_cuda
 from ridgeline.bench.hpl.device.blas_cuda import device_product_rate
 from ridgeline.bench.hpl.device.matrix_cuda import DeviceMatrix
+from ridgeline.bench.hpl.hpl_solve import solve_system
 from ridgeline.bench.hpl.matrix import random_matrix
 from ridgeline.bench.hpl.record import HplSettings
 from ridgeline.bench.hpl.residual import host_sums
-from ridgeline.bench.hpl.solve import solve_system
 from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.hpl.update import RowSwap
 from ridgeline.jit.cuda_device import SIMULATED, make_stream
@@ -142,7 +142,7 @@ def test_a_wrong_pivot_is_found(monkeypatch) -> None:
 
 
 def test_waits_put_all_work_in_order(monkeypatch) -> None:
-    """Of streams and the host, however fast each of them is; and a wait that is missing is found."""
+    """The order of work on streams and on hosts does not depend on their speeds, and a missing wait is detected."""
     settings = HplSettings(13, 3, device="cuda")
     with noted() as order:
         assert solve_system(ALONE, settings).passed

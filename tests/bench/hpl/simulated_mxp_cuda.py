@@ -15,10 +15,10 @@ from ridgeline.bench.hpl.block_cyclic import Axis
 from ridgeline.bench.hpl.device import factor_cuda, system_cuda
 from ridgeline.bench.hpl.device.blas_cuda import DeviceBlock, device_product_rate
 from ridgeline.bench.hpl.device.matrix_cuda import MxpDeviceMatrix, compile_kernels, round_to
-from ridgeline.bench.hpl.host import allocate_singles
+from ridgeline.bench.hpl.factor_host import allocate_singles
+from ridgeline.bench.hpl.hpl_solve import solve_mixed
 from ridgeline.bench.hpl.matrix import MxpHostMatrix
 from ridgeline.bench.hpl.record import HplSettings
-from ridgeline.bench.hpl.refine import solve_mixed
 from ridgeline.bench.hpl.sizes import mxp_device_parts
 from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.hpl.triangular import solve
@@ -173,7 +173,7 @@ def test_a_block_of_a_triangular_solve_takes_one_copy_each_way(monkeypatch) -> N
 
 @pytest.mark.parametrize("storage", ["float32", "bfloat16"])
 def test_waits_put_all_work_in_order(monkeypatch, storage) -> None:
-    """Of streams and the host, however fast each of them is; and a wait that is missing is found."""
+    """The order of work on streams and on hosts does not depend on their speeds, and a missing wait is detected."""
     settings = HplSettings(13, 3, device="cuda")
     with noted() as order:
         assert solve_mixed(ALONE, settings, storage).passed

@@ -12,9 +12,8 @@ from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated, skip_without_device, uses_atomics
 from ridgeline.bench.hpl.device import kernels_cuda
+from ridgeline.bench.hpl.hpl_solve import solve_mixed, solve_system
 from ridgeline.bench.hpl.record import HplSettings
-from ridgeline.bench.hpl.refine import solve_mixed
-from ridgeline.bench.hpl.solve import solve_system
 
 pytestmark = pytest.mark.gpu
 

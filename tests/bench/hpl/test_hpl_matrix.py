@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from hpl_cases import random_system
 from ridgeline.bench.hpl.block_cyclic import Axis, distribute
-from ridgeline.bench.hpl.host import allocate_singles
+from ridgeline.bench.hpl.factor_host import allocate_singles
 from ridgeline.bench.hpl.matrix import SEED, MxpHostMatrix, jump, jumps, random_matrix, shift
 from ridgeline.bench.hpl.team import TileTeam
 

@@ -7,9 +7,9 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.hpl.hpl_dat import HplPlan, HplTest
-from ridgeline.bench.hpl.measure import make_result, product_rate
+from ridgeline.bench.hpl.hpl_output import HplOutcome
+from ridgeline.bench.hpl.hpl_run import make_result, product_rate
 from ridgeline.bench.hpl.record import HplNorms, HplRun, HplSample, HplSettings, operations
-from ridgeline.bench.hpl.result_lines import HplOutcome
 from ridgeline.runtime.errors import ConfigError
 
 

@@ -4,7 +4,7 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.hpl import sizes
-from ridgeline.bench.hpl.hpl_options import SystemOptions, SystemOrder, figures, parse_number
+from ridgeline.bench.hpl.hpl_options import SystemOptions, SystemOrder, parse_number, scaling_figures
 from ridgeline.bench.hpl.record import operations
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
@@ -114,7 +114,7 @@ def test_figures_count_operations():
         "storage": "float16",
         "phases": {"factor": 0.4},
     }
-    (found,) = figures({"extra": {"solves": [solve]}})
+    (found,) = scaling_figures({"extra": {"solves": [solve]}})
     assert found.points == operations(100)
     assert (found.seconds, found.flops, found.fraction) == (0.5, 2e6, None)
     assert (found.labels, found.phases) == ({"storage": "float16"}, {"factor": 0.4})

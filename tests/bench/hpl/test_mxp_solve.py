@@ -5,10 +5,10 @@ import pytest
 from mpi4py import MPI
 
 from hpl_cases import random_system
-from ridgeline.bench.hpl import measure
+from ridgeline.bench.hpl import hpl_run
+from ridgeline.bench.hpl.hpl_solve import solve_mixed
 from ridgeline.bench.hpl.matrix import shift
 from ridgeline.bench.hpl.record import HplSettings
-from ridgeline.bench.hpl.refine import solve_mixed
 from ridgeline.bench.hpl.sizes import mxp_bytes
 from ridgeline.bench.result import to_csv
 
@@ -61,11 +61,11 @@ def test_repeats_give_the_same_bits(threads):
 
 def test_the_factors_do_the_work(monkeypatch):
     """Without them GMRES does not reach the accuracy in the iterations that the rules allow."""
-    from ridgeline.bench.hpl import refine
+    from ridgeline.bench.hpl import hpl_solve
 
-    monkeypatch.setattr(refine, "solve", lambda factors, comm, r: r.copy())
+    monkeypatch.setattr(hpl_solve, "solve", lambda factors, comm, r: r.copy())
     run = solve_mixed(SELF, HplSettings(900, 64))
-    assert run.iterations == refine.MXP_ITERATIONS
+    assert run.iterations == hpl_solve.MXP_ITERATIONS
     assert not run.converged
 
 
@@ -75,7 +75,7 @@ def test_the_factors_do_the_work(monkeypatch):
 def test_factors_that_are_no_help_fail_the_test(diagonal):
     run = solve_mixed(SELF, HplSettings(500, 32), "bfloat16", diagonal=diagonal(500))
     assert not run.passed
-    result = measure.make_mxp_result(run, 1e9, 1, [])
+    result = hpl_run.make_mxp_result(run, 1e9, 1, [])
     assert result.failures[0].startswith("HPL-MxP FAILED: the scaled backward error is ")
     assert not result.verified
     assert any(note.endswith("FAILED") for note in result.notes)
@@ -86,7 +86,7 @@ def test_progress_is_told_and_ends_with_all_columns():
     run = solve_mixed(SELF, HplSettings(100, 16), on_progress=seen.append)
     assert [sample.columns for sample in seen] == [16, 32, 48, 64, 80, 96, 100]
     assert seen == run.samples
-    result = measure.make_mxp_result(run, 1e9, 1, ["NB = 16"])
+    result = hpl_run.make_mxp_result(run, 1e9, 1, ["NB = 16"])
     assert to_csv(result).startswith("benchmark,columns,seconds,flops_per_second,flops_per_second_now\n")
     (solve,) = result.extra["solves"]
     assert solve["seconds"] == pytest.approx(sum(solve["phases"].values()))

@@ -1,18 +1,18 @@
-"""Acceptance: a health check of every rank before a large spectral-element run, worst and best rank beside the mean.
+"""Acceptance: a health check of every rank before a large spectral-element run, with the worst and the best rank.
 
-It has five figures, as the paper's Tables 2 to 4. All ranks measure each at the same time, so that a core that shares
-memory or network is judged as it will work:
+It has five figures, as the paper's Tables 2 to 4. All ranks measure each of them at the same time, so that a core
+that shares memory or network is judged as it will work:
 
 - tensor kernels, s = 1: GFLOP/s of the reference gradient of one element again and again, in cache (6 n operations a
   point, generated matrix products, elements/tensor.py); float64
 - tensor kernels, s large: GB/s of the same on s elements that do not fit into cache, 32 bytes a point (read u, write
-  three derivatives). The number s is 768 as in the paper, or more where the last-level cache asks for it
+  three derivatives). The number s is 768 as in the paper, or more where the last-level cache requires it
 - STREAM triad in GB/s, ordinary stores, 24 bytes an element as STREAM counts
 - MPI Allreduce of one double in us, mean of many calls in a row
 - gather-scatter (sum) of one field in us, elements of this order in a brick over all ranks, mean of many calls
 
-Rates are the best of several repeats, times the mean of many calls, the best of several such means. A rank far below
-the mean is a core, a memory channel or a node to leave out.
+Rates are the best of several repeats; times are means of many calls, the best of several such means. A rank far below
+the mean has a core, a memory channel or a node that should be left out.
 
 Source: Hadri et al. (NekBox on Cray XC40), Sec. 3.3, Tables 2 to 4.
 """
@@ -22,31 +22,34 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numba import float64, int64, types
 
-from ridgeline.bench.elements.elements_options import AcceptanceOptions
+from ridgeline.bench.elements.elements_options import ACCEPTANCE, AcceptanceOptions
 from ridgeline.bench.elements.nekbone import brick
-from ridgeline.bench.elements.tensor_probe import make_gradient_probe
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.quadrature import gll_derivative
+from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z
+from ridgeline.jit.kernel import kernel
 from ridgeline.limits.stream import StreamArrays, compile_stream, last_level_caches
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.runtime.machine import own_cpus
 from ridgeline.runtime.progress import Phases, silent
 
-PAPER_ELEMENTS = 768  # out of cache
-_CACHES = 2  # times the last-level caches of a node, that u and its derivatives fill at the least
-_UNKNOWN_CACHE = 64 * 2**20  # bytes
+PAPER_ELEMENTS = 768  # elements of a rank out of cache
+_CACHES = 2  # u and its derivatives fill the last-level caches of a node at least so many times
+_UNKNOWN_CACHE = 64 * 2**20  # bytes of a cache whose size is not known
 _REPEATS = 5
-_IN_CACHE_POINTS = 2**22  # worked on per timed call
-_CALLS = 200  # of a communication per timed mean
+_IN_CACHE_POINTS = 2**22  # points of a timed call in cache
+_CALLS = 200  # calls of a communication in a timed mean
 
 COLUMNS = (
     Column("name", "Data per rank"),
@@ -60,7 +63,7 @@ COLUMNS = (
 class HealthCheck:
     """One figure on every rank: name, values by rank in SI units, and whether more is better.
 
-    unit, scale: what it is printed in, and what values are divided by for that.
+    unit, scale: the printed unit, and what values are divided by for it.
     """
 
     name: str
@@ -71,11 +74,11 @@ class HealthCheck:
 
     @property
     def worst_rank(self) -> int:
-        """The rank to look at first."""
+        """The rank with the worst value."""
         return int(np.argmin(self.values) if self.more_is_better else np.argmax(self.values))
 
     def row(self) -> dict[str, Any]:
-        """Return the line of the table: min, max, average and the worst rank."""
+        """Return the row of the table: min, max, average and the worst rank."""
         values = np.array(self.values)
         return {
             "name": self.name,
@@ -89,13 +92,13 @@ class HealthCheck:
 
 
 def elements_out_of_cache(n: int, cache_bytes: int, ranks_per_node: int) -> int:
-    """Return s: 768, or as many elements per rank as make a node's ranks fill its caches twice."""
+    """Return s: 768, or as many elements per rank as the ranks of a node need to fill its caches twice."""
     per_element = 4 * 8 * n**3
     return max(PAPER_ELEMENTS, -(-_CACHES * cache_bytes // (ranks_per_node * per_element)))
 
 
 def measure_acceptance(comm: MPI.Comm, options: AcceptanceOptions, progress: Phases | None = None) -> Result:
-    """Measure all five figures on all ranks. Collective, the same result everywhere; some seconds.
+    """Measure all five figures on all ranks. Collective, the same result everywhere. It takes some seconds.
 
     Raises ConfigError for too little memory.
     """
@@ -103,24 +106,32 @@ def measure_acceptance(comm: MPI.Comm, options: AcceptanceOptions, progress: Pha
     large, cache_bytes, per_node = _sizes(comm, n)
     progress = progress or silent()
     progress.begin("tensor kernels")
-    one, three = _tensor_rates(comm, n, large)
+    in_cache, out_of_cache = _tensor_rates(comm, n, large)
     progress.begin("memory and messages")
     triad = comm.allgather(_triad(comm, 4 * cache_bytes // per_node))
     shared = comm.allgather(_gather_scatter(comm, n, options.elements))
+
+    mine, total = np.ones(1), np.zeros(1)
+
+    def allreduces() -> None:
+        for _ in range(_CALLS):
+            comm.Allreduce(mine, total)
+
+    allreduce = comm.allgather(_best(comm, allreduces) / _CALLS)
     checks = [
-        HealthCheck("Tensor kernels, s = 1", "GFLOP/s", 1e9, comm.allgather(one), True),
-        HealthCheck(f"Tensor kernels, s = {large}", "GB/s", 1e9, comm.allgather(three), True),
+        HealthCheck("Tensor kernels, s = 1", "GFLOP/s", 1e9, comm.allgather(in_cache), True),
+        HealthCheck(f"Tensor kernels, s = {large}", "GB/s", 1e9, comm.allgather(out_of_cache), True),
         HealthCheck("STREAM triad", "GB/s", 1e9, triad, True),
-        HealthCheck("MPI Allreduce (1 double)", "us", 1e-6, comm.allgather(_allreduce(comm)), False),
+        HealthCheck("MPI Allreduce (1 double)", "us", 1e-6, allreduce, False),
         HealthCheck("Gather-scatter", "us", 1e-6, shared, False),
     ]
     return _result(comm.size, options, large, checks)
 
 
 def _result(n_ranks: int, options: AcceptanceOptions, large: int, checks: list[HealthCheck]) -> Result:
-    """Return the figures as the paper's Tables 2 to 4 have them, and the rank to look at first."""
+    """Return the figures as the paper's Tables 2 to 4 have them, with the worst rank."""
     return Result(
-        benchmark="acceptance",
+        benchmark=ACCEPTANCE.name,
         pattern=f"health check with nx1 = {options.points}, float64, all ranks at the same time",
         formula=f"tensor kernels: 6 nx1 operations or 32 B a point; triad: 24 B an element; gather-scatter: "
         f"{options.elements} elements per rank",
@@ -139,7 +150,7 @@ def _result(n_ranks: int, options: AcceptanceOptions, large: int, checks: list[H
 
 
 def _sizes(comm: MPI.Comm, n: int) -> tuple[int, int, int]:
-    """Return s, bytes of a node's caches, ranks of a node: the largest of all nodes. Checks the memory."""
+    """Return s, the bytes of a node's caches and the ranks of a node, the largest of all nodes. Checks the memory."""
     per_node = comm.allreduce(place_on_node(comm).ranks, MPI.MAX)
     mine = sum(last_level_caches(own_cpus()).values()) or _UNKNOWN_CACHE
     cache_bytes = comm.allreduce(mine, MPI.MAX)
@@ -151,7 +162,7 @@ def _sizes(comm: MPI.Comm, n: int) -> tuple[int, int, int]:
 
 
 def _best(comm: MPI.Comm, action: Callable[[], object]) -> float:
-    """Return the shortest seconds of some calls on this rank, all ranks at the same time."""
+    """Return the shortest seconds of several calls on this rank, made by all ranks at the same time. Collective."""
     action()
     best = float("inf")
     for _ in range(_REPEATS):
@@ -163,6 +174,7 @@ def _best(comm: MPI.Comm, action: Callable[[], object]) -> float:
 
 
 def _tensor_rates(comm: MPI.Comm, n: int, large: int) -> tuple[float, float]:
+    """Return the FLOP/s of tensor kernels in cache, and their B/s out of cache, on this rank. Collective."""
     derivative = np.ascontiguousarray(gll_derivative(n))
     transposed = np.ascontiguousarray(derivative.T)
     u, out = np.ones((1, n, n, n)), np.zeros((1, 3, n, n, n))
@@ -177,23 +189,15 @@ def _tensor_rates(comm: MPI.Comm, n: int, large: int) -> tuple[float, float]:
 
 
 def _triad(comm: MPI.Comm, n_bytes: int) -> float:
+    """Return the B/s of STREAM triad on this rank, with arrays that are freed on return. Collective."""
     in_turn_per_node(comm, compile_stream)
     arrays = StreamArrays(n_bytes, 1)
     seconds = _best(comm, lambda: arrays.run("triad"))
     return arrays.bytes_moved("triad") / seconds
 
 
-def _allreduce(comm: MPI.Comm) -> float:
-    mine, total = np.ones(1), np.zeros(1)
-
-    def calls() -> None:
-        for _ in range(_CALLS):
-            comm.Allreduce(mine, total)
-
-    return _best(comm, calls) / _CALLS
-
-
 def _gather_scatter(comm: MPI.Comm, n: int, elements: int) -> float:
+    """Return the seconds of a gather-scatter of one field on this rank. Collective."""
     mesh = ElementMesh.box(brick(elements * comm.size), (1.0, 1.0, 1.0))
     gather_scatter = GatherScatter(comm, ElementGrid(mesh, n - 1, comm.size, comm.rank).ids, max_fields=1)
     u = np.zeros(gather_scatter.shape)
@@ -205,3 +209,26 @@ def _gather_scatter(comm: MPI.Comm, n: int, elements: int) -> float:
     seconds = _best(comm, calls) / (_CALLS // 10)
     gather_scatter.free()
     return seconds
+
+
+@cache
+def make_gradient_probe(n: int) -> Any:
+    """Return the compiled kernel(u, derivative, transposed, repeats, out): reference derivatives of every element.
+
+    u [s, n, n, n] -> out [s, 3, n, n, n] (d/dr, d/ds, d/dt), float64, computed `repeats` times for all elements; the
+    derivative matrix and its transpose are [n, n]. There are 6 n operations per point; 1 word is read, 3 are written.
+    """
+    rows, points = n * n, n**3
+    derivative = types.Array(float64, 2, "C", readonly=True)
+
+    @kernel((float64[:, :, :, ::1], derivative, derivative, int64, float64[:, :, :, :, ::1]), nogil=True)
+    def probe(u, derivative, transposed, repeats, out):
+        u, out = u.reshape(-1), out.reshape(-1)
+        for _ in range(repeats):
+            for e in range(u.size // points):
+                here, there = e * points, 3 * e * points
+                along_x(GENERATED, n, n, rows, False, out, there, transposed, u, here)
+                along_y(GENERATED, n, n, n, n, False, out, there + points, derivative, u, here)
+                along_z(GENERATED, n, n, rows, False, out, there + 2 * points, derivative, u, here)
+
+    return probe

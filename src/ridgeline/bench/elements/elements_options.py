@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.scaling import Scaling
+from ridgeline.bench.scaling import Scaling, ScalingFigures
 from ridgeline.bench.shared_options import ComputeDevice
 from ridgeline.config.size_law import CountPerRank
 from ridgeline.runtime.options import OptionSpec
@@ -40,31 +41,45 @@ class AcceptanceOptions(BenchmarkOptions):
     elements: Annotated[int, OptionSpec("Elements per rank of the gather-scatter.", minimum=1)] = 64
 
 
-BENCHMARKS = (
-    Benchmark(
-        name="nekbone",
-        summary="Time conjugate gradients on spectral elements: Nekbone's problem, operations and figures.",
-        pattern="all ranks solve (A + 0.1) u = f on one brick of elements: a gather-scatter with neighbours and one "
-        "Allreduce of four numbers per iteration.",
-        formula="MFlops = (12 nx1 + 34) operations x points x iterations / t; GB/s = 112 B x points x iterations / "
-        "t, of GPUs also 20 B per copy of a point that elements share; MDOF it/s = points, copies counted once, x "
-        "iterations / t, the figure of CEED's BP5.",
-        details="Nekbone's own counts; t is that of the slowest rank, in one run after one to warm up. GPU kernels "
-        "exist for nx1 = 2 to 16.",
-        options=NekboneOptions,
-        function="nekbone_result.measure_nekbone",
-        scaling=Scaling(CountPerRank("elements"), "scaling.figures"),
-    ),
-    Benchmark(
-        name="acceptance",
-        summary="Check the health of every rank before a large run: kernels, memory, Allreduce, gather-scatter.",
-        pattern="all ranks at the same time run tensor kernels in and out of cache, STREAM triad, Allreduces of one "
-        "number, and gather-scatters of one field.",
-        formula="GFLOP/s = 6 nx1 operations x points / t; GB/s = 32 B x points / t, STREAM 24 B x elements / t; us = "
-        "t of one call.",
-        details="A rank far below the mean is a core, a memory channel or a node to leave out (Hadri et al., Tables "
-        "2 to 4).",
-        options=AcceptanceOptions,
-        function="acceptance.measure_acceptance",
-    ),
+def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
+    """Return the figures that a study takes from a report of nekbone, one for each number of points per direction."""
+    return [
+        ScalingFigures(
+            seconds=row["seconds"] / content["settings"]["iterations"],
+            points=row["points"],
+            labels={"nx1": row["nx1"]},
+            flops=row["rate"],
+            bytes=row["bandwidth"],
+            fraction=row["fraction_of_stream"],
+        )
+        for row in content["rows"]
+    ]
+
+
+NEKBONE = Benchmark(
+    name="nekbone",
+    summary="Time conjugate gradients on spectral elements: Nekbone's problem, operations and figures.",
+    pattern="all ranks solve (A + 0.1) u = f on one brick of elements: a gather-scatter with neighbours and one "
+    "Allreduce of four numbers per iteration.",
+    formula="MFlops = (12 nx1 + 34) operations x points x iterations / t; GB/s = 112 B x points x iterations / "
+    "t, of GPUs also 20 B per copy of a point that elements share; MDOF it/s = points, copies counted once, x "
+    "iterations / t, the figure of CEED's BP5.",
+    details="Nekbone's own counts; t is that of the slowest rank, in one run after one to warm up. GPU kernels "
+    "exist for nx1 = 2 to 16.",
+    options=NekboneOptions,
+    function="nekbone.measure_nekbone",
+    scaling=Scaling(CountPerRank("elements"), "elements_options.scaling_figures"),
 )
+ACCEPTANCE = Benchmark(
+    name="acceptance",
+    summary="Check the health of every rank before a large run: kernels, memory, Allreduce, gather-scatter.",
+    pattern="all ranks at the same time run tensor kernels in and out of cache, STREAM triad, Allreduces of one "
+    "number, and gather-scatters of one field.",
+    formula="GFLOP/s = 6 nx1 operations x points / t; GB/s = 32 B x points / t, STREAM 24 B x elements / t; us = "
+    "t of one call.",
+    details="A rank far below the mean is a core, a memory channel or a node to leave out (Hadri et al., Tables "
+    "2 to 4).",
+    options=AcceptanceOptions,
+    function="acceptance.measure_acceptance",
+)
+BENCHMARKS = (NEKBONE, ACCEPTANCE)

@@ -1,13 +1,14 @@
 """Kernel 1: from the edge list to the distributed graph, timed by the rules from the list in memory to the graph.
 
 1. Each rank writes both directions of its edges into buckets: consecutive vertices on one rank of the grid.
-2. Buckets go to their ranks, in one exchange.
-3. Process rows add up degrees. Owners order their vertices by them, and tell their process row and column the places:
-   4 bytes a vertex, gathered.
+2. The buckets are sent to their ranks, in one exchange.
+3. Process rows add up degrees. Owners order their vertices by them; their process row and column gather the places, 4
+   bytes a vertex.
 4. Each bucket's edges go into their rows, as the neighbour's place with its weight; rows are sorted and made unique.
 
-Buckets, parts of the list and rows are independent, so that threads share them; the graph does not depend on threads.
-With one process column every rank has the places of all vertices. Ids of 32 bits limit the scale to 31.
+Buckets, parts of the list and rows are independent, so that threads share them, and the graph does not depend on the
+number of threads. With one process column every rank has the places of all vertices. Ids of 32 bits limit the scale
+to 31.
 """
 
 from __future__ import annotations
@@ -29,25 +30,23 @@ from ridgeline.bench.graph500.construct_kernels import (
     unpack_rows,
 )
 from ridgeline.bench.graph500.generator import EdgeList
-from ridgeline.bench.graph500.graph import WORD, Graph
+from ridgeline.bench.graph500.graph import WORD, EdgeGrid, Graph, VertexBlocks, make_grid
 from ridgeline.bench.graph500.graph500_options import EDGE_FACTOR, LARGEST_SCALE
-from ridgeline.bench.graph500.grid import EdgeGrid, make_grid
-from ridgeline.bench.graph500.vertices import VertexBlocks
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 Integers = NDArray[np.int64]
-_BUCKETS = 256  # of all ranks: more were slower to fill at scale 20, fewer slower to sort into rows
+_BUCKETS = 256  # over all ranks: more were slower to fill at scale 20, fewer slower to sort into rows
 
 
 def memory_needed(
     scale: int, ranks: int, edge_factor: int = EDGE_FACTOR, weights: bool = True, columns: int = 1
 ) -> int:
-    """Return the bytes that a rank has in use at most while kernel 1 runs, the edge list included. No communication.
+    """Return the most bytes that a rank uses while kernel 1 runs, the edge list included. No communication.
 
-    The searches need less: the pairs and keys are gone by then.
+    The searches need less, because the pairs and keys are freed by then.
     """
     edges = -(-(edge_factor << scale) // ranks)
     vertices = 1 << scale
@@ -64,10 +63,10 @@ def memory_needed(
 
 
 def construct(comm: MPI.Comm, edges: EdgeList, columns: int = 1) -> Graph:
-    """Return the graph of an edge list on a grid of so many process columns. Collective over comm.
+    """Return the graph of an edge list on a grid with a number of process columns. Collective over comm.
 
-    The list stays as it is. What the steps before need is freed as they end; `memory_needed` counts it.
-    Raises ConfigError for a scale above 31.
+    The list is not changed. Arrays of a step are freed when it ends, as `memory_needed` counts them. Raises
+    ConfigError for a scale above 31.
     """
     if edges.scale > LARGEST_SCALE:
         raise ConfigError(
@@ -76,10 +75,10 @@ def construct(comm: MPI.Comm, edges: EdgeList, columns: int = 1) -> Graph:
         )
     vertices = VertexBlocks(edges.vertices, comm.size)
     grid = make_grid(comm, columns)
-    begins, counts, pairs, pair_weights = _to_grid(comm, grid, edges, vertices)
+    begins, counts, pairs, pair_weights = _distribute_edges(comm, grid, edges, vertices)
     here = np.zeros(columns * vertices.length, np.int32)
     count_degrees(begins, counts, pairs, here)
-    degree = _summed(grid, here)[: vertices.count(comm.rank)]
+    degree = _sum_over_row(grid, here)[: vertices.count(comm.rank)]
     row_of_vertex = np.empty(degree.size, np.int32)
     order_by_degree(degree, np.empty(int(degree.max(initial=0)) + 1, np.int64), row_of_vertex)
     owned = np.flatnonzero(degree)
@@ -87,10 +86,10 @@ def construct(comm: MPI.Comm, edges: EdgeList, columns: int = 1) -> Graph:
     local_of_row[row_of_vertex[owned]] = owned
 
     stride = WORD * (max(comm.allgather(owned.size)) // WORD + 1)
-    row_of_place = _gathered(grid.row_comm, row_of_vertex + np.int64(grid.column * stride), vertices.length)
-    loose = _offsets(_spread(here, row_of_place, columns * stride))
+    row_of_place = _allgather(grid.row_comm, row_of_vertex + np.int64(grid.column * stride), vertices.length)
+    loose = _offsets(_scatter_counts(here, row_of_place, columns * stride))
     keys = np.empty(loose[-1], np.uint64)
-    order = _gathered(grid.column_comm, row_of_vertex * np.int64(grid.rows) + grid.row, vertices.length)
+    order = _allgather(grid.column_comm, row_of_vertex * np.int64(grid.rows) + grid.row, vertices.length)
     fill_rows(begins, counts, pairs, pair_weights, row_of_place, order, loose[:-1].copy(), keys)
     del pairs, pair_weights, order, row_of_place, here
     lengths = np.zeros(columns * stride + 1, np.int64)
@@ -105,7 +104,7 @@ def construct(comm: MPI.Comm, edges: EdgeList, columns: int = 1) -> Graph:
     filled = np.flatnonzero(lengths[1:])
     heads[filled] = neighbours[offsets[filled]]
     mine = local_of_row + vertices.first(comm.rank)
-    column_vertices = _gathered(grid.column_comm, mine, stride)
+    column_vertices = _allgather(grid.column_comm, mine, stride)
     return Graph(
         comm=comm,
         grid=grid,
@@ -117,19 +116,16 @@ def construct(comm: MPI.Comm, edges: EdgeList, columns: int = 1) -> Graph:
         weights=weights,
         rows=owned.size,
         row_of_vertex=row_of_vertex,
-        own_offsets=offsets if columns == 1 else _offsets(_summed(grid, lengths[1:])),
-        row_vertices=_gathered(grid.row_comm, mine, stride),
+        own_offsets=offsets if columns == 1 else _offsets(_sum_over_row(grid, lengths[1:])),
+        row_vertices=_allgather(grid.row_comm, mine, stride),
         column_vertices=column_vertices,
     )
 
 
-def _to_grid(
+def _distribute_edges(
     comm: MPI.Comm, grid: EdgeGrid, edges: EdgeList, vertices: VertexBlocks
 ) -> tuple[Integers, Integers, NDArray[np.uint64], NDArray[np.float32]]:
-    """Return the directed edges of this rank by source rank and bucket: begins and counts, pairs, weights.
-
-    Collective.
-    """
+    """Return this rank's directed edges by source rank and bucket: begins, counts, pairs, weights. Collective."""
     buckets = max(_BUCKETS // comm.size, numba.get_num_threads())
     width = -(-grid.columns * vertices.length // buckets)
     plan = (vertices.length, width, buckets, grid.rows, grid.columns)
@@ -141,25 +137,27 @@ def _to_grid(
     pairs, pair_weights = np.empty(total, np.uint64), np.empty(total if weight.size else 0, np.float32)
     fill_buckets(edges.start, edges.end, weight, plan, places, pairs, pair_weights)
 
-    going = np.ascontiguousarray(sent.sum(axis=0).reshape(comm.size, buckets))
-    coming = np.empty_like(going)
-    comm.Alltoall(going, coming)
-    begins = _offsets(coming.ravel())[:-1].reshape(coming.shape)
+    sent_counts = np.ascontiguousarray(sent.sum(axis=0).reshape(comm.size, buckets))
+    received_counts = np.empty_like(sent_counts)
+    comm.Alltoall(sent_counts, received_counts)
+    begins = _offsets(received_counts.ravel())[:-1].reshape(received_counts.shape)
     if comm.size > 1:
-        pairs = _exchanged(comm, pairs, going, coming)
+        pairs = _exchange(comm, pairs, sent_counts, received_counts)
         if edges.weight is not None:
-            pair_weights = _exchanged(comm, pair_weights, going, coming)
-    return begins, coming, pairs, pair_weights
+            pair_weights = _exchange(comm, pair_weights, sent_counts, received_counts)
+    return begins, received_counts, pairs, pair_weights
 
 
-def _exchanged(comm: MPI.Comm, values: NDArray[Any], going: Integers, coming: Integers) -> NDArray[Any]:
-    """Return what the other ranks sent: going, coming [ranks, buckets]. Collective."""
-    received = np.empty(int(coming.sum()), values.dtype)
-    comm.Alltoallv([values, going.sum(axis=1)], [received, coming.sum(axis=1)])
+def _exchange(
+    comm: MPI.Comm, values: NDArray[Any], sent_counts: Integers, received_counts: Integers
+) -> NDArray[Any]:
+    """Return the values that the other ranks sent. sent_counts, received_counts: [ranks, buckets]. Collective."""
+    received = np.empty(int(received_counts.sum()), values.dtype)
+    comm.Alltoallv([values, sent_counts.sum(axis=1)], [received, received_counts.sum(axis=1)])
     return received
 
 
-def _gathered(comm: MPI.Comm, values: Integers, length: int) -> NDArray[np.uint32]:
+def _allgather(comm: MPI.Comm, values: Integers, length: int) -> NDArray[np.uint32]:
     """Return the values of all ranks, each padded with zeros to a length: uint32 [ranks * length]. Collective."""
     mine, everyone = np.zeros(length, np.uint32), np.empty(length * comm.size, np.uint32)
     mine[: values.size] = values
@@ -167,8 +165,8 @@ def _gathered(comm: MPI.Comm, values: Integers, length: int) -> NDArray[np.uint3
     return everyone
 
 
-def _summed(grid: EdgeGrid, counts: NDArray[np.integer]) -> NDArray[np.integer]:
-    """Return the sums over the process row of what belongs to this rank's vertices: [size / columns]. Collective."""
+def _sum_over_row(grid: EdgeGrid, counts: NDArray[np.integer]) -> NDArray[np.integer]:
+    """Return the sums over the process row of the counts of this rank's vertices: [size / columns]. Collective."""
     if grid.columns == 1:
         return counts
     mine = np.empty(counts.size // grid.columns, counts.dtype)
@@ -176,8 +174,8 @@ def _summed(grid: EdgeGrid, counts: NDArray[np.integer]) -> NDArray[np.integer]:
     return mine
 
 
-def _spread(counts: NDArray[np.int32], places: NDArray[np.uint32], size: int) -> NDArray[np.int32]:
-    """Return an array of a size, of zeros but for the counts, which lie at their places. No communication."""
+def _scatter_counts(counts: NDArray[np.int32], places: NDArray[np.uint32], size: int) -> NDArray[np.int32]:
+    """Return an array of zeros except for the counts at their places."""
     result = np.zeros(size, np.int32)
     filled = np.flatnonzero(counts)
     result[places[filled]] = counts[filled]
@@ -185,10 +183,10 @@ def _spread(counts: NDArray[np.int32], places: NDArray[np.uint32], size: int) ->
 
 
 def _offsets(counts: NDArray[np.integer]) -> Integers:
-    """Return where each of several runs begins, and where the last one ends: int64 [n + 1]."""
+    """Return the begin of each run and the end of the last one: int64 [n + 1]."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
 
 
 def _or_empty(weights: NDArray[np.float32] | None) -> NDArray[np.float32]:
-    """Return weights for a kernel: an empty array says that there are none."""
+    """Return the weights for a kernel, an empty array if there are none."""
     return np.empty(0, np.float32) if weights is None else weights

@@ -9,12 +9,11 @@ from numba import float32, int32, int64, prange, types, uint32, uint64
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
-PARTS = 64  # of edges and of rows, which threads take in turn
+PARTS = 64  # parts of the edges and of the rows, which threads take in turn
 _LOW = 0xFFFFFFFF
 _FLAGS = {"parallel": True, "nogil": True}
-_PLAN = types.UniTuple(
-    int64, 5
-)  # vertices of a rank, of a bucket, buckets of a rank, process rows and columns
+# Vertices of a rank, vertices of a bucket, buckets of a rank, process rows and columns.
+_PLAN = types.UniTuple(int64, 5)
 
 
 @subroutine
@@ -36,7 +35,7 @@ def _bucket(vertex, other, plan):
 
 @kernel(lambda: (int64[::1], int64[::1], _PLAN, int64[:, ::1]), **_FLAGS)
 def count_buckets(start, end, plan, counts):
-    """counts[part, bucket] = directed edges of a part of the list that go there; self-loops go nowhere."""
+    """Set counts[part, bucket] to the directed edges that a part of the list has for it. Self-loops are left out."""
     edges = start.shape[0]
     for part in prange(PARTS):
         for i in range(edges * part // PARTS, edges * (part + 1) // PARTS):
@@ -49,7 +48,7 @@ def count_buckets(start, end, plan, counts):
     lambda: (int64[::1], int64[::1], float32[::1], _PLAN, int64[:, ::1], uint64[::1], float32[::1]), **_FLAGS
 )
 def fill_buckets(start, end, weight, plan, places, pairs, pair_weights):
-    """Write both directions of every edge, in the order of the list, from places[part, bucket] on, which move on.
+    """Write both directions of every edge in the order of the list, from places[part, bucket] on, which are advanced.
 
     weight, pair_weights: may be empty.
     """
@@ -69,7 +68,7 @@ def fill_buckets(start, end, weight, plan, places, pairs, pair_weights):
 
 @kernel(lambda: (int64[:, ::1], int64[:, ::1], uint64[::1], int32[::1]), **_FLAGS)
 def count_degrees(begins, counts, pairs, degree):
-    """degree[place] += its edges here, duplicates among them. begins, counts [ranks, buckets]: of what came."""
+    """Add the edges here, duplicates included, to degree [places]. begins, counts [ranks, buckets]."""
     for bucket in prange(counts.shape[1]):
         for source in range(counts.shape[0]):
             begin = begins[source, bucket]
@@ -79,7 +78,7 @@ def count_degrees(begins, counts, pairs, degree):
 
 @kernel(lambda: (int32[::1], int64[::1], int32[::1]))
 def order_by_degree(degree, places, row_of_vertex):
-    """row_of_vertex[v] = its place among falling degrees, -1 for degree 0. places [largest degree + 1]: scratch."""
+    """Write the place of each vertex by falling degree, -1 for degree 0. places [largest degree + 1]: scratch."""
     places[:] = 0
     for v in range(degree.shape[0]):
         places[degree[v]] += 1
@@ -106,9 +105,9 @@ def order_by_degree(degree, places, row_of_vertex):
     **_FLAGS,
 )
 def fill_rows(begins, counts, pairs, pair_weights, row_of_place, order, places, keys):
-    """Write every edge's key into its row, from places[row] on, which move on.
+    """Write every edge's key into its row, from places[row] on, which are advanced.
 
-    row_of_place [vertices of a process row]; order [vertices of a process column]: of degrees.
+    row_of_place [vertices of a process row]; order [vertices of a process column]: places in the order of degrees.
     """
     for bucket in prange(counts.shape[1]):
         for source in range(counts.shape[0]):
@@ -124,9 +123,10 @@ def fill_rows(begins, counts, pairs, pair_weights, row_of_place, order, places, 
 
 @kernel(lambda: (int64[::1], uint64[::1], int64[::1]), **_FLAGS)
 def sort_rows(offsets, keys, lengths):
-    """Sort every row, keep the first key of each neighbour, and say how many there are: lengths[row + 1]."""
+    """Sort every row, keep the first key of each neighbour, and write how many there are to lengths[row + 1]."""
     rows = offsets.shape[0] - 1
-    for part in prange(PARTS):  # every 64th row: the longest ones come first, so parts have equal work
+    # A part has every 64th row: the longest ones come first, so that parts have equal work.
+    for part in prange(PARTS):
         for row in range(part, rows, PARTS):
             mine = keys[offsets[row] : offsets[row + 1]]
             mine.sort()
@@ -157,13 +157,5 @@ def unpack_rows(ranks, stride, loose, offsets, keys, neighbours, weights):
 
 def kernels() -> list[Specialisation]:
     """Return the kernels of this file."""
-    declared = [
-        count_buckets,
-        fill_buckets,
-        count_degrees,
-        order_by_degree,
-        fill_rows,
-        sort_rows,
-        unpack_rows,
-    ]
-    return specialise(declared)
+    filling = [count_buckets, fill_buckets, count_degrees, order_by_degree, fill_rows]
+    return specialise([*filling, sort_rows, unpack_rows])

@@ -1,17 +1,23 @@
-"""The benchmark Graph500: breadth-first searches and shortest paths on a Kronecker graph."""
+"""The benchmark graph500, searches on a Kronecker graph: its options, and how it scales in a study.
+
+Neither Numba, NumPy nor MPI is imported here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from fractions import Fraction
+from typing import Annotated, Any
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.graph500.scaling import VerticesPerRank
-from ridgeline.bench.scaling import Scaling
+from ridgeline.bench.scaling import Scaling, ScalingFigures
+from ridgeline.config.size_law import Settings, SizeLaw
+from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.options import OptionSpec
 
 DEFAULT_SCALE = 20
-# Of an official run; the seeds are the two numbers of the reference implementation's main program.
+# What an official run has. The seeds are the two numbers of the reference implementation's main program.
 MOST_ROOTS = 64
 EDGE_FACTOR = 16
 SEEDS = (2, 3)
@@ -35,19 +41,57 @@ class Graph500Options(BenchmarkOptions):
     seeds: Annotated[tuple[int, int], OptionSpec("Seeds of the generator.", minimum=0, metavar="A B")] = SEEDS
 
 
-BENCHMARKS = (
-    Benchmark(
-        name="graph500",
-        summary="Search a Kronecker graph breadth-first and for shortest paths: Graph500, all kernels and tests.",
-        pattern="a grid of ranks holds the edges; frontiers, and distances that became lower, go to the ranks of a "
-        "process row and column, candidates to the owners of their vertices.",
-        formula="TEPS = input edges in the root's component / seconds of the slowest rank; the harmonic mean counts.",
-        details="The five rules of the specification are checked on every search, untimed. The exit code is 0 only "
-        f"if all of them hold. The official lines are printed below the table. An official run has {OFFICIAL} "
-        "(docs/graph500.md).",
-        options=Graph500Options,
-        function="measure.measure_graph500",
-        finish="measure.official_lines",
-        scaling=Scaling(VerticesPerRank("scale"), "scaling.figures"),
-    ),
+@dataclass(frozen=True)
+class VerticesPerRank(SizeLaw):
+    """The vertices of all ranks, a power of two: weak scaling keeps those of a rank. option: names the exponent."""
+
+    option: str
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (self.option,)
+
+    def weak(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
+        """Return the exponent plus log2(ranks / first). Raises ConfigError unless that is a whole number."""
+        growth = Fraction(ranks, first)
+        larger = max(growth.numerator, growth.denominator)
+        if min(growth.numerator, growth.denominator) != 1 or larger & (larger - 1):
+            raise ConfigError(
+                f"weak scaling from {first} to {ranks} ranks multiplies the vertices by {growth}, and Graph500 has a "
+                f"power of two of them; take {first} ranks times powers of two"
+            )
+        steps = larger.bit_length() - 1
+        if not steps:
+            return {}
+        return {self.option: settings[self.option] + (steps if growth > 1 else -steps)}
+
+    def strong(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
+        """Change nothing: the vertices are those of all ranks."""
+        return {}
+
+
+def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
+    """Return the mean search of each kernel, whose points are the input edges that it traverses."""
+    return [
+        ScalingFigures(
+            seconds=summary["time"]["mean"], points=summary["edges"]["mean"], labels={"kernel": kernel}
+        )
+        for kernel, summary in content["extra"]["summaries"].items()
+    ]
+
+
+GRAPH500 = Benchmark(
+    name="graph500",
+    summary="Search a Kronecker graph breadth-first and for shortest paths: Graph500, all kernels and tests.",
+    pattern="a grid of ranks holds the edges; frontiers, and distances that became lower, go to the ranks of a "
+    "process row and column, candidates to the owners of their vertices.",
+    formula="TEPS = input edges in the root's component / seconds of the slowest rank; the harmonic mean counts.",
+    details="The five rules of the specification are checked on every search, untimed. The exit code is 0 only "
+    f"if all of them hold. The official lines are printed below the table. An official run has {OFFICIAL} "
+    "(docs/graph500.md).",
+    options=Graph500Options,
+    function="graph500_run.measure_graph500",
+    finish="graph500_run.official_lines",
+    scaling=Scaling(VerticesPerRank("scale"), "graph500_options.scaling_figures"),
 )
+BENCHMARKS = (GRAPH500,)

@@ -7,9 +7,9 @@ same memory: ids[2 e] is the neighbour and reals[2 e + 1] the weight (little-end
 The state of vertices is distance float32, parent uint32 and mark uint8. A rank has it of its process column, and of
 other ranks in its process row. Distances of other ranks' vertices are upper bounds. A mark has three bits:
 
-- PENDING, of an own vertex: its edges are still to be relaxed; of another rank's: a message will go to it.
-- STALE, of an own vertex: other ranks do not know its distance.
-- PULLED: its parent is a place in the process column; else it is a vertex in the numbers of the edge list.
+- PENDING: the edges of a vertex of this rank are still to be relaxed; a message will go to a vertex of another rank.
+- STALE: other ranks do not know the distance of a vertex of this rank.
+- PULLED: the parent is a place in the process column; otherwise it is a vertex in the numbers of the edge list.
 """
 
 import numpy as np
@@ -31,7 +31,8 @@ _QUEUE = (uint32[::1], int64)  # places of vertices, how many
 def order_by_weight(offsets, neighbours, weights, out_words):
     """Write the edges of every row in the order of their weights, equal ones in the order of ids."""
     rows = offsets.shape[0] - 1
-    for part in prange(_PARTS):  # every 64th row: the longest ones come first, so parts have equal work
+    # A part has every 64th row: the longest ones come first, so that parts have equal work.
+    for part in prange(_PARTS):
         for row in range(part, rows, _PARTS):
             begin, end = offsets[row], offsets[row + 1]
             for e in range(begin, end):
@@ -45,7 +46,7 @@ def order_by_weight(offsets, neighbours, weights, out_words):
 
 @subroutine
 def _lower(place, state, new_distance, new_parent, queue, count):
-    """Give a vertex a lower distance and a parent by its number; return how long the queue is now."""
+    """Give a vertex a lower distance and a parent by its number; return the new length of the queue."""
     distance, parent, mark = state
     distance[place] = new_distance
     parent[place] = new_parent
@@ -67,12 +68,27 @@ def _packed(place, shift, distances):
     nogil=True,
 )
 def push(
-    offsets, ids, reals, active, vertices, least, most, first, stride, distance, parent, mark, queue, n_queue, outbox
-):  # fmt: skip
+    offsets,
+    ids,
+    reals,
+    active,
+    vertices,
+    least,
+    most,
+    first,
+    stride,
+    distance,
+    parent,
+    mark,
+    queue,
+    n_queue,
+    outbox,
+):
     """Relax the edges of the active rows with least <= weight < most; return the lengths of queue and outbox.
 
-    active: words of rows of the process row; vertices: of these rows; state [process column], of which `stride` from
-    `first` on are own; queue: those of them that became pending; outbox: others that became lower.
+    active: words of rows of the process row; vertices: of these rows; distance, parent, mark [process column], of
+    which the `stride` from `first` on belong to this rank; queue: those of them that became pending; outbox: others
+    that became lower.
     """
     places, distances, n_outbox = active.view(uint32), active.view(float32), 0
     state = distance, parent, mark
@@ -129,12 +145,12 @@ def least_distance(queue, n_queue, distance):
 
 @kernel(lambda: (*_ROWS, int64, float32, int64, float32[::1], *_STATE), **_FLAGS)
 def pull(offsets, ids, reals, rows, low, threads, offered, distance, parent, mark):
-    """Give the first rows the least distance that neighbours at `low` or beyond offer; who gets one is pending.
+    """Give the first rows the least distance that neighbours at `low` or beyond offer; rows that get one are pending.
 
     offsets [rows + 1] and state [rows] of one owner's vertices; offered: distances of the process column, of which
     those of own rows are a part. Weights rise along a row, and rounding keeps order: the first edge with
     low + weight >= distance ends the row. Rows are taken in the order of degrees, and see what own rows before them
-    got. Threads write rows of their own alone.
+    got. A thread writes only its own rows.
     """
     for thread in prange(threads):
         for begin in range(thread * CHUNK, rows, threads * CHUNK):
@@ -172,14 +188,14 @@ def list_pending(own_offsets, rows, first, distance, mark, out_queue):
 
 @kernel(lambda: (uint32[::1], int64, uint8[::1]), nogil=True)
 def clear_pending(queue, n_queue, mark):
-    """Take the mark of pending vertices off."""
+    """Remove the mark of pending vertices."""
     for i in range(n_queue):
         mark[queue[i]] &= ~PENDING
 
 
 @kernel(lambda: (uint8[::1], int64, int64, *_QUEUE), nogil=True)
 def list_lowered(mark, first, rows, out_list, count):
-    """Append the marked places of a block's first rows to a list; return how long it is now."""
+    """Append the marked places of a block's first rows to a list; return its new length."""
     for place in range(first, first + rows):
         if mark[place] & PENDING:
             out_list[count] = place
@@ -197,9 +213,9 @@ def pack(places, shift, distance, out_words):
 
 @kernel(lambda: (int64[::1], int64, float32[::1], uint8[::1], uint64[::1]), nogil=True)
 def pack_stale(own_offsets, first, distance, mark, out_words):
-    """Write the words of the own vertices whose distances other ranks do not know; return how many there are.
+    """Write the words of this rank's vertices whose distances other ranks do not know; return their number.
 
-    A vertex of one edge is left out, unless it is the root: it got its distance over that edge, and lowers nobody's.
+    A vertex of one edge is left out unless it is the root: it got its distance over that edge, and lowers no other.
     """
     distances, count = distance.view(uint32), 0
     for row in range(own_offsets.shape[0] - 1):
@@ -214,7 +230,7 @@ def pack_stale(own_offsets, first, distance, mark, out_words):
 
 @kernel(lambda: (uint64[::1], float32[::1]), nogil=True)
 def unpack_distances(words, distance):
-    """Take in distances of vertices."""
+    """Store the distances of vertices."""
     reals = distance.view(uint32)
     for i in range(words.shape[0]):
         reals[int64(words[i] & uint64(_LOW))] = uint32(words[i] >> uint64(32))
@@ -246,7 +262,7 @@ def pack_candidates(outbox, n_outbox, stride, distance, parent, mark, vertices, 
 
 @kernel(lambda: (uint32[::1], int64, *_STATE, *_QUEUE), nogil=True)
 def take_candidates(candidates, first, distance, parent, mark, queue, n_queue):
-    """Lower the distances of own vertices by what other ranks found; return the length of the queue."""
+    """Lower the distances of this rank's vertices to those of candidates; return the length of the queue."""
     distances, state = candidates.view(float32), (distance, parent, mark)
     for i in range(0, candidates.shape[0], 3):
         place = uint32(first + candidates[i])

@@ -9,7 +9,7 @@ from ridgeline.bench.graph500.graph import Graph
 
 
 def breadth_first_reference(graph: Graph, root: int) -> NDArray[np.int64]:
-    """Return the parents of this rank's vertices, in their order: int64 [owned], -1 where the search does not come.
+    """Return the parents of this rank's vertices, in their order: int64 [owned], -1 for a vertex that is not reached.
 
     The root is its own parent. Of the neighbours on the level before, the first of a row is the parent, which has
     nearly the highest degree. Collective over graph.comm.
@@ -25,10 +25,10 @@ def breadth_first_reference(graph: Graph, root: int) -> NDArray[np.int64]:
     while frontier.size:
         in_frontier = np.zeros(blocks.total, bool)
         in_frontier[frontier] = True
-        found = np.flatnonzero(in_frontier[other] & (parents[child] < 0))
-        children, first = np.unique(child[found], return_index=True)
-        every = comm.allgather((children, other[found[first]]))
-        for vertices, their_parents in every:
+        edges = np.flatnonzero(in_frontier[other] & (parents[child] < 0))
+        children, first = np.unique(child[edges], return_index=True)
+        frontiers = comm.allgather((children, other[edges[first]]))
+        for vertices, their_parents in frontiers:
             parents[vertices] = their_parents
-        frontier = np.unique(np.concatenate([vertices for vertices, _ in every]))
+        frontier = np.unique(np.concatenate([vertices for vertices, _ in frontiers]))
     return parents[blocks.first(comm.rank) :][: blocks.count(comm.rank)]

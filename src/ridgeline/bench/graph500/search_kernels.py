@@ -1,11 +1,15 @@
 """Compiled parts of breadth-first search: steps from the frontier and towards it, over bitmaps of ids.
 
-Bitmaps are uint64 words; bit b of word w is id, or own row, 64 w + b. Rows of this rank are ids from first_id on.
+Bitmaps are uint64 words: bit b of word w stands for id, or for row of this rank, 64 w + b. The rows of this rank are
+the ids from first_id on. Reference of the intrinsics: LLVM Language Reference Manual (llvm.ctpop, llvm.cttz).
 """
 
-from numba import int32, int64, prange, uint32, uint64
+from typing import Any
 
-from ridgeline.bench.graph500.bits import lowest_bit, set_bits
+from llvmlite import ir
+from numba import int32, int64, prange, types, uint32, uint64
+from numba.extending import intrinsic
+
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
 _CHUNK = 16  # words of a bitmap that a thread takes in turn: no two threads write to one cache line
@@ -14,8 +18,28 @@ _ONE = uint64(1)
 _WORDS = uint64[::1]
 
 
-# A call that passes arrays counts references to them, with atomic operations: too much for each word.
+# A call that passes arrays counts references to them with atomic operations, which costs too much for each word.
 inlined = subroutine(inline="always")
+
+
+@intrinsic
+def set_bits(typing, word):
+    """Return the number of set bits of a word, uint64: int64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def lowest_bit(typing, word):
+    """Return the place of the lowest set bit of a word, uint64 and not 0: int64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), codegen
 
 
 @subroutine
@@ -32,7 +56,7 @@ def _set(words, place):
 
 @kernel(lambda: (*[uint32[::1]] * 2, int64[::1], uint32[::1], _WORDS, uint32[::1]), nogil=True)
 def top_down(frontier, names, offsets, neighbours, seen, parents):
-    """Mark every unseen neighbour of the frontier in seen, with who saw it; return the edges looked at.
+    """Mark every unseen neighbour of the frontier in seen, and note its parent; return the edges looked at.
 
     frontier: rows, ascending, so that the parent is the lowest row; names [rows]: what parents are called;
     seen [words of the process column]; parents: names [process column].
@@ -119,14 +143,14 @@ def bottom_up(visited, frontier, offsets, neighbours, heads, parents, found, cou
 
 @kernel(lambda: (*[uint32[::1]] * 3,), parallel=True, nogil=True)
 def number_ids(ids, vertices, numbers):
-    """numbers[i] = the vertex of an id: a loop with one gather becomes vector instructions, with two it does not."""
+    """Set numbers[i] to the vertex of ids[i]. A loop with one gather becomes vector code, one with two does not."""
     for i in prange(ids.shape[0]):
         numbers[i] = vertices[ids[i]]
 
 
 @kernel(lambda: (_WORDS, int32[::1], uint32[::1], int64[::1]), parallel=True, nogil=True)
 def number_parents(visited, numbers_of_rows, place_of_vertex, numbers):
-    """numbers[v] = the parent of an owned vertex, -1 if it has none.
+    """Set numbers[v] to the parent of each owned vertex v, -1 if it has none.
 
     visited: words of own rows; numbers_of_rows [own rows + 1]: parents, of which those of rows without one become -1;
     place_of_vertex [owned vertices]: own row, or the last place of numbers_of_rows.
@@ -146,7 +170,7 @@ def number_parents(visited, numbers_of_rows, place_of_vertex, numbers):
 
 @kernel(lambda: (*[_WORDS] * 2, int64, int64, int64[::1]), nogil=True)
 def count_messages(seen, visited, words_of_rank, rank, counts):
-    """counts[r] = ids of rank r that are seen but not visited; 0 of this rank."""
+    """Set counts[r] to the number of ids of rank r that are seen but not visited, 0 for this rank."""
     for other in range(counts.shape[0]):
         total = 0
         if other != rank:
@@ -159,7 +183,8 @@ def count_messages(seen, visited, words_of_rank, rank, counts):
 def pack_messages(seen, visited, parents, words_of_rank, counts, messages):
     """Write the ids that `count_messages` counts, ascending, rank after rank: rows on their owner, then parents.
 
-    Rows are a list of numbers if they are fewer than 1 of 32, else a bitmap in halves of words, the lower one first.
+    Rows are a list of numbers if they are fewer than 1 of 32, otherwise a bitmap in halves of words, the lower one
+    first.
     """
     begin = 0
     for other in range(counts.shape[0]):
@@ -185,7 +210,7 @@ def pack_messages(seen, visited, parents, words_of_rank, counts, messages):
 
 @subroutine
 def _take(row, parent, stride, seen, parents):
-    """Mark an own row; of several parents, ids, that of the lowest row, then rank, stays."""
+    """Mark a row of this rank. Of several parents, the id of the lowest row, then of the lowest rank, stays."""
     before = parents[row]
     lower = (parent % stride, parent) < (before % stride, before)
     if lower or not _has(seen, row):
@@ -195,7 +220,7 @@ def _take(row, parent, stride, seen, parents):
 
 @kernel(lambda: (uint32[::1], int64[::1], _WORDS, uint32[::1]), nogil=True)
 def take_messages(messages, counts, seen, parents):
-    """Mark the own rows of packed messages, counts [ranks], and take their parents.
+    """Mark this rank's rows that packed messages name, counts [ranks], and take their parents.
 
     seen [words of own rows], parents [own rows].
     """
@@ -220,10 +245,10 @@ def take_messages(messages, counts, seen, parents):
 
 
 @kernel(lambda: (_WORDS, uint32[::1], uint32[::1], uint32[::1]), nogil=True)
-def number_taken(taken, ids, vertices, parents):
-    """parents[row] = the vertex of ids[row], where the bit of a row is set."""
-    for word in range(taken.shape[0]):
-        bits = taken[word]
+def number_found(found, ids, vertices, parents):
+    """Set parents[row] to the vertex of ids[row] where the bit of a row is set."""
+    for word in range(found.shape[0]):
+        bits = found[word]
         while bits != uint64(0):
             row = 64 * word + lowest_bit(bits)
             bits &= bits - _ONE
@@ -232,7 +257,7 @@ def number_taken(taken, ids, vertices, parents):
 
 @kernel(lambda: (_WORDS, int64[::1], uint32[::1]), nogil=True)
 def list_rows(found, offsets, rows):
-    """Write the rows whose bits are set, ascending, into rows; return their number and that of their edges."""
+    """Write the rows whose bits are set into rows, ascending; return their number and that of their edges."""
     place, edges = 0, 0
     for word in range(found.shape[0]):
         bits = found[word]
@@ -255,7 +280,7 @@ def mark(ids, words):
 
 @kernel(lambda: (*[_WORDS] * 3,), nogil=True)
 def visit(frontier, visited, seen):
-    """Add the frontier to what is visited, and begin the next level's seen with it."""
+    """Add the frontier to the visited ids, and initialise the next level's seen ids with them."""
     for word in range(frontier.shape[0]):
         visited[word] |= frontier[word]
         seen[word] = visited[word]
@@ -264,4 +289,4 @@ def visit(frontier, visited, seen):
 def kernels() -> list[Specialisation]:
     """Return the kernels of this file."""
     steps = [top_down, bottom_up, number_ids, number_parents, list_rows, mark, visit]
-    return specialise([*steps, count_messages, pack_messages, take_messages, number_taken])
+    return specialise([*steps, count_messages, pack_messages, take_messages, number_found])

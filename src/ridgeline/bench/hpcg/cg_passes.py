@@ -1,8 +1,8 @@
 """The vector passes of preconditioned conjugate gradients, merged so that every vector is read once a pass.
 
-Vectors are float64 [n]. Sums go by blocks of 1024 numbers, with eight running sums in a block, then over the blocks
-in order. The bits do not depend on the number of threads. `sums` is scratch, float64 [blocks(n)]. Twins named
-`..._threaded` share the blocks among n_threads threads. No fast-math.
+Vectors are float64 [n]. Sums are taken over blocks of 1024 numbers, with eight running sums in a block, and then over
+the blocks in order, so that the bits do not depend on the number of threads. `sums` is scratch, float64 [blocks(n)].
+The twins named `..._threaded` share the blocks among n_threads threads. There is no fast-math.
 """
 
 from numba import float64, int64, prange
@@ -20,7 +20,7 @@ def blocks(n):
 
 @subroutine
 def _dot_block(x, y):
-    """Return x . y of two slices: their indices from 0 need no check for wrap-around, and the loop is vector code."""
+    """Return x . y of two slices. Their indices begin at 0, with no check for wrap-around: vector code."""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
     whole = x.size // 8
     for line in range(whole):
@@ -63,7 +63,7 @@ def dot(x, y, sums):
 
 @kernel(lambda: (int64, *[float64[::1]] * 3), parallel=True)
 def dot_threaded(n_threads, x, y, sums):
-    """Do as `dot`, by n_threads threads."""
+    """Compute `dot` by n_threads threads."""
     n = sums.size
     for thread in prange(n_threads):
         _dot_blocks(n * thread // n_threads, n * (thread + 1) // n_threads, x, y, sums)
@@ -89,7 +89,7 @@ def residual(alpha, b, ap, r, sums):
 
 @kernel(lambda: (int64, float64, *[float64[::1]] * 4), parallel=True)
 def residual_threaded(n_threads, alpha, b, ap, r, sums):
-    """Do as `residual`, by n_threads threads."""
+    """Compute `residual` by n_threads threads."""
     n = sums.size
     for thread in prange(n_threads):
         _residual_blocks(n * thread // n_threads, n * (thread + 1) // n_threads, alpha, b, ap, r, sums)
@@ -109,14 +109,14 @@ def _direction_range(first, end, alpha, beta, z, p, x):
 def direction(alpha, beta, z, p, x):
     """Set x += alpha p, then p = z + beta p, over the length of z. One pass: 5 words per point.
 
-    The step of the iteration before waits for this pass, so that p is read once for both.
+    The update of x belongs to the iteration before; it waits for this pass, so that p is read once for both.
     """
     _direction_range(0, z.size, alpha, beta, z, p, x)
 
 
 @kernel(lambda: (int64, float64, float64, *[float64[::1]] * 3), parallel=True)
 def direction_threaded(n_threads, alpha, beta, z, p, x):
-    """Do as `direction`, by n_threads threads."""
+    """Compute `direction` by n_threads threads."""
     n = blocks(z.size)
     for thread in prange(n_threads):
         first = n * thread // n_threads * BLOCK
@@ -124,6 +124,6 @@ def direction_threaded(n_threads, alpha, beta, z, p, x):
 
 
 def kernels(threads: int) -> list[Specialisation]:
-    """Return the kernels of this file for one thread, and for this many."""
+    """Return the kernels of this file for one thread, and for the given number of threads."""
     shared = [dot_threaded, residual_threaded, direction_threaded] if threads > 1 else []
     return specialise([blocks, dot, residual, direction, *shared])

@@ -1,8 +1,8 @@
-"""Boxes of HPCG: one box of nx x ny x nz points a rank, on a process grid of npx x npy x npz ranks, x fastest.
+"""The boxes of HPCG: one box of nx x ny x nz points a rank, on a process grid of npx x npy x npz ranks, x fastest.
 
-Rules of HPCG 3.1: local sizes are at least 16 and can be halved three times. Least over largest is at least 1/8 for
-the local box and for the process grid. Source: Heroux, Dongarra, Luszczek, "HPCG Technical Specification",
-SAND2013-8752.
+Rules of HPCG 3.1: local sizes are at least 16 and can be halved three times. The smallest size over the largest is at
+least 1/8 for the local box and for the process grid. Source: Heroux, Dongarra, Luszczek, "HPCG Technical
+Specification", SAND2013-8752.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class HpcgGeometry:
-    """Where a rank's box lies. nx, ny, nz: local sizes; ipx, ipy, ipz: place in the process grid."""
+    """The place of a rank's box. nx, ny, nz: local sizes; ipx, ipy, ipz: coordinates in the process grid."""
 
     size: int
     rank: int
@@ -38,27 +38,27 @@ class HpcgGeometry:
 
     @property
     def gnx(self) -> int:
-        """Points of the whole box in x."""
+        """The points of the whole box in x."""
         return self.npx * self.nx
 
     @property
     def gny(self) -> int:
-        """Points of the whole box in y."""
+        """The points of the whole box in y."""
         return self.npy * self.ny
 
     @property
     def gnz(self) -> int:
-        """Points of the whole box in z."""
+        """The points of the whole box in z."""
         return self.npz * self.nz
 
     @property
     def n_rows(self) -> int:
-        """Rows of this rank."""
+        """The rows of this rank."""
         return self.nx * self.ny * self.nz
 
     @property
     def total_rows(self) -> int:
-        """Rows of all ranks."""
+        """The rows of all ranks."""
         return self.gnx * self.gny * self.gnz
 
     @property
@@ -73,12 +73,12 @@ class HpcgGeometry:
 
     @property
     def origin(self) -> Triple:
-        """Point of the whole box where this rank's box begins."""
+        """The point of the whole box where this rank's box begins."""
         return self.ipx * self.nx, self.ipy * self.ny, self.ipz * self.nz
 
 
 def _grids(size: int, fixed: Triple) -> Iterator[Triple]:
-    """All process grids of `size` ranks with the fixed numbers (0: free)."""
+    """Yield all process grids of `size` ranks that have the fixed numbers (0: free)."""
     for npx in [fixed[0]] if fixed[0] else range(1, size + 1):
         if size % npx == 0:
             rest = size // npx
@@ -90,9 +90,10 @@ def _grids(size: int, fixed: Triple) -> Iterator[Triple]:
 def process_grid(size: int, npx: int = 0, npy: int = 0, npz: int = 0) -> Triple:
     """Return the grid (npx, npy, npz) of `size` ranks with the least surface.
 
-    Among grids of one surface it takes that of the official code, so that both cut a box alike. Such grids are
-    2 x 1 x 1, 2 x 2 x 1, 2 x 3 x 1, 2 x 2 x 2, 2 x 3 x 2, 4 x 2 x 2. Numbers that are not 0 are kept. Raises
-    ConfigError if no such grid has `size` ranks.
+    Among grids of equal surface it is the grid of the official code, so that both divide a box in the same way, for
+    instance 2 x 1 x 1, 2 x 2 x 1, 2 x 3 x 1, 2 x 2 x 2, 2 x 3 x 2, 4 x 2 x 2. Numbers that are not 0 are kept.
+
+    Raises ConfigError if no such grid has `size` ranks.
     """
     fixed = npx, npy, npz
     grids = list(_grids(size, fixed)) if min(fixed) >= 0 else []
@@ -102,11 +103,11 @@ def process_grid(size: int, npx: int = 0, npy: int = 0, npz: int = 0) -> Triple:
             f"must be {size}, so leave out --npx, --npy and --npz or choose factors of {size}"
         )
     primes = _prime_factors(size)
-    return min(grids, key=lambda grid: (surface(grid), _place_in_search(primes, grid)))
+    return min(grids, key=lambda grid: (surface(grid), _search_order(primes, grid)))
 
 
 def _prime_factors(number: int) -> dict[int, int]:
-    """Return the powers of the prime factors, ascending."""
+    """Return the power of each prime factor, in ascending order of the primes."""
     powers: dict[int, int] = {}
     prime = 2
     while number > 1:
@@ -117,11 +118,12 @@ def _prime_factors(number: int) -> dict[int, int]:
     return powers
 
 
-def _place_in_search(primes: dict[int, int], grid: Triple) -> tuple[object, ...]:
-    """Return what orders grids as the official code comes across them.
+def _search_order(primes: dict[int, int], grid: Triple) -> tuple[object, ...]:
+    """Return a key that sorts grids in the order in which the official code's search meets them.
 
-    Powers of one prime: the largest number first. Three factors, one of them twice: p, q and what is there twice.
-    Else: npx, then npy counts up the powers of the primes, the smallest prime fastest, from 2 on.
+    For a power of one prime, larger numbers come first. For three prime factors of which one occurs twice, the grid
+    p, q and the one that occurs twice is the first. Otherwise npx, then npy count up the powers of the primes, the
+    smallest prime fastest, from 2 on.
     """
     if len(primes) <= 1:
         return tuple(-number for number in grid)
@@ -133,12 +135,12 @@ def _place_in_search(primes: dict[int, int], grid: Triple) -> tuple[object, ...]
 
 
 def surface(grid: Triple) -> int:
-    """Half the surface of a box of unit cubes."""
+    """Return half the surface of a box of unit cubes."""
     return grid[0] * grid[1] + grid[1] * grid[2] + grid[2] * grid[0]
 
 
 def place(size: int, rank: int, local: Triple, grid: Triple) -> HpcgGeometry:
-    """Return the geometry of a rank without asking for HPCG's sizes. local: (nx, ny, nz); grid: of `size` ranks."""
+    """Return the geometry of a rank without checking HPCG's rules. local: (nx, ny, nz); grid: of `size` ranks."""
     npx, npy, npz = grid
     return HpcgGeometry(size, rank, npx, npy, npz, rank % npx, rank // npx % npy, rank // (npx * npy), *local)
 
@@ -146,24 +148,21 @@ def place(size: int, rank: int, local: Triple, grid: Triple) -> HpcgGeometry:
 def make_geometry(
     size: int, rank: int, nx: int, ny: int, nz: int, npx: int = 0, npy: int = 0, npz: int = 0
 ) -> HpcgGeometry:
-    """Return the geometry of a rank by HPCG's rules; process numbers of 0 are found (`process_grid`).
+    """Return the geometry of a rank by HPCG's rules; `process_grid` chooses the process numbers that are 0.
 
     Raises ConfigError, the same on all ranks, if a size or an aspect ratio is against the rules.
     """
     for name, value in zip(("nx", "ny", "nz"), (nx, ny, nz)):
         if value < LEAST_SIZE or value % MULTIPLE:
+            nearest = max(LEAST_SIZE, MULTIPLE * math.floor(value / MULTIPLE + 0.5))
             raise ConfigError(
                 f"{name} = {value}: HPCG's local sizes are multiples of {MULTIPLE} from {LEAST_SIZE} on, because "
-                f"its four grid levels halve them three times; try {_nearest(value)}"
+                f"its four grid levels halve them three times; try {nearest}"
             )
     _check_aspect("local box nx x ny x nz", (nx, ny, nz), "make its sizes more alike")
     grid = process_grid(size, npx, npy, npz)
     _check_aspect("process grid npx x npy x npz", grid, "use another number of ranks or other factors")
     return place(size, rank, (nx, ny, nz), grid)
-
-
-def _nearest(value: int) -> int:
-    return max(LEAST_SIZE, MULTIPLE * math.floor(value / MULTIPLE + 0.5))
 
 
 def _check_aspect(what: str, sizes: Triple, advice: str) -> None:

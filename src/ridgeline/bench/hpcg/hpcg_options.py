@@ -1,15 +1,25 @@
-"""Benchmarks of HPCG 3.1: the official rating, and the time of an iteration."""
+"""The benchmarks hpcg and hpcg-iteration: their options, and how HPCG's boxes scale in a study.
+
+Neither Numba, NumPy nor MPI is imported here.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.hpcg.scaling import BoxPerRank
-from ridgeline.bench.scaling import Scaling
+from ridgeline.bench.hpcg.geometry import LEAST_SIZE, MULTIPLE, Triple, make_geometry, process_grid
+from ridgeline.bench.scaling import Scaling, ScalingFigures
+from ridgeline.config.size_law import Settings, SizeLaw
+from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.options import OptionSpec
 
+NAMES = {"c": "plain C"}  # names of implementations in tables and plots
+SIZES, DIVISIONS = ("nx", "ny", "nz"), ("npx", "npy", "npz")
 IMPLEMENTATIONS: tuple[Literal["reference", "optimised", "c"], ...] = ("reference", "optimised", "c")
 DEFAULT_POINTS = 104
 DEFAULT_SECONDS = 60.0
@@ -70,33 +80,105 @@ class HpcgIterationOptions(BoxOptions):
     repeats: Annotated[int, OptionSpec("Timed solves of each implementation.", minimum=1)] = 3
 
 
-BENCHMARKS = (
-    Benchmark(
-        name="hpcg",
-        summary="Rate the machine by conjugate gradients on a sparse system: HPCG 3.1, all its phases and tests.",
-        pattern="all ranks solve one system of 27 numbers a row by conjugate gradients with a V-cycle of 4 levels: "
-        "halos with up to 26 neighbours and Allreduces of one number.",
-        formula="rating = operations of the reference's iterations / (time of sets + sets x (set-up + optimisation) "
-        "/ 10).",
-        details="Sizes are those of each rank, 104 by default; without any, hpcg.dat of the current folder is read. "
-        "The report HPCG-Benchmark_3.1_DATE.txt has the keys of the official one. The exit code is 0 only if the "
-        "result is VALID. An official run takes 1800 s and a quarter of the main memory.",
-        options=HpcgOptions,
-        function="measure.measure_hpcg",
-        finish="settings.write_report",
-        scaling="hpcg-iteration",
-    ),
-    Benchmark(
-        name="hpcg-iteration",
-        summary="Time an iteration of HPCG's conjugate gradients in three implementations: ours and plain C.",
-        pattern="the reference implementation (plain CSR in natural order), the optimised one and plain C laid out "
-        "as the official code take turns on all ranks.",
-        formula="t = seconds of a solve / its iterations, those of the slowest rank, the best of the solves.",
-        details="The implementations' residuals must agree to rounding (exit code 9). Plain C needs the MPI's "
-        "compiler, and is left out without it. A study of the benchmark hpcg scales it over ranks and boxes, as "
-        "Fig. 10 of Rizvi and Hale (docs/hpcg.md).",
-        options=HpcgIterationOptions,
-        function="iteration.measure_iteration",
-        scaling=Scaling(BoxPerRank(DEFAULT_POINTS), "scaling.figures"),
-    ),
+@dataclass(frozen=True)
+class BoxPerRank(SizeLaw):
+    """HPCG's boxes: weak scaling keeps the box of a rank, strong scaling divides the global box by HPCG's rules."""
+
+    default: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return SIZES
+
+    def box(self, settings: Settings) -> Triple:
+        """Return the points [x, y, z] of a rank: sizes left out are the largest of the others."""
+        given = [settings[name] for name in SIZES if settings.get(name) is not None]
+        otherwise = max(given, default=self.default)
+        nx, ny, nz = (otherwise if settings.get(name) is None else settings[name] for name in SIZES)
+        return nx, ny, nz
+
+    def weak(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
+        """Change nothing: the box is that of a rank. Raises ConfigError for a box that the rules do not allow."""
+        make_geometry(1, 0, *self.box(settings))
+        return {}
+
+    def strong(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
+        """Return the box of each of `ranks`, and their process grid, for the global box of `first` ranks."""
+        box = self.box(settings)
+        divisions = [settings.get(name) or 0 for name in DIVISIONS]
+        make_geometry(first, 0, *box, *divisions)
+        if ranks == first:
+            return {}
+        parts = process_grid(first, *divisions)
+        whole = box[0] * parts[0], box[1] * parts[1], box[2] * parts[2]
+        return dict(zip((*SIZES, *DIVISIONS), itertools.chain(*divide_box(whole, ranks))))
+
+
+def divide_box(whole: Triple, n_ranks: int) -> tuple[Triple, Triple]:
+    """Return (box of a rank, process grid) with the least surface of a box, and among equals the most ranks in x.
+
+    whole: points of the global box [x, y, z]. Raises ConfigError if no process grid gives boxes that the rules allow.
+    """
+    allowed: list[tuple[int, Triple, Triple]] = []
+    for px, py in itertools.product(range(n_ranks, 0, -1), repeat=2):
+        grid = px, py, n_ranks // (px * py)
+        if math.prod(grid) != n_ranks or any(points % parts for points, parts in zip(whole, grid)):
+            continue
+        x, y, z = (points // parts for points, parts in zip(whole, grid))
+        try:
+            make_geometry(n_ranks, 0, x, y, z, *grid)
+        except ConfigError:
+            continue
+        allowed.append((x * y + y * z + z * x, (x, y, z), grid))
+    if not allowed:
+        raise ConfigError(
+            f"a global box of {' x '.join(map(str, whole))} cannot be divided over {n_ranks} ranks by HPCG's rules "
+            f"(edges of at least {LEAST_SIZE}, multiples of {MULTIPLE}, at most 1:8); leave {n_ranks} out of --ranks "
+            "or take --weak"
+        )
+    _, box, grid = min(allowed, key=lambda candidate: candidate[0])
+    return box, grid
+
+
+def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
+    """Return the figures that a study takes from a report of hpcg-iteration, one for each implementation."""
+    return [
+        ScalingFigures(
+            seconds=row["seconds"],
+            points=row["rows"],
+            labels={"implementation": NAMES.get(row["implementation"], row["implementation"])},
+            flops=row["flops"],
+        )
+        for row in content["rows"]
+    ]
+
+
+HPCG = Benchmark(
+    name="hpcg",
+    summary="Rate the machine by conjugate gradients on a sparse system: HPCG 3.1, all its phases and tests.",
+    pattern="all ranks solve one system of 27 numbers a row by conjugate gradients with a V-cycle of 4 levels: "
+    "halos with up to 26 neighbours and Allreduces of one number.",
+    formula="rating = operations of the reference's iterations / (time of sets + sets x (set-up + optimisation) "
+    "/ 10).",
+    details="Sizes are those of each rank, 104 by default; without any, hpcg.dat of the current folder is read. "
+    "The report HPCG-Benchmark_3.1_DATE.txt has the keys of the official one. The exit code is 0 only if the "
+    "result is VALID. An official run takes 1800 s and a quarter of the main memory.",
+    options=HpcgOptions,
+    function="hpcg_run.measure_hpcg",
+    finish="hpcg_settings.write_report",
+    scaling="hpcg-iteration",
 )
+HPCG_ITERATION = Benchmark(
+    name="hpcg-iteration",
+    summary="Time an iteration of HPCG's conjugate gradients in three implementations: ours and plain C.",
+    pattern="the reference implementation (plain CSR in natural order), the optimised one and plain C laid out "
+    "as the official code take turns on all ranks.",
+    formula="t = seconds of a solve / its iterations, those of the slowest rank, the best of the solves.",
+    details="The implementations' residuals must agree to rounding (exit code 9). Plain C needs the MPI's "
+    "compiler, and is left out without it. A study of the benchmark hpcg scales it over ranks and boxes, as "
+    "Fig. 10 of Rizvi and Hale (docs/hpcg.md).",
+    options=HpcgIterationOptions,
+    function="hpcg_iteration.measure_iteration",
+    scaling=Scaling(BoxPerRank(DEFAULT_POINTS), "hpcg_options.scaling_figures"),
+)
+BENCHMARKS = (HPCG, HPCG_ITERATION)

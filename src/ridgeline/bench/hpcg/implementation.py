@@ -1,4 +1,4 @@
-"""What the reference and the optimised implementation of HPCG both offer, so that one benchmark drives either."""
+"""The contract that the reference and the optimised implementation of HPCG fulfil, so that one run drives either."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ridgeline.sparse.halo import HaloVector
 
 Array = NDArray[np.float64]
 
-SLACK = 1e-6  # of a tolerance, relative, as the official code: residuals count to six digits
+SLACK = 1e-6  # relative slack of a tolerance, as in the official code: residuals count to six digits
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of all solves together; the official report's keys.
+    """Seconds of all solves, divided as the official report divides them.
 
-    A pass that does two things at once is charged to the one that reads more; allreduce is contained in dot.
+    A pass that does two things at once is charged to the one that reads more. The time of allreduce is part of dot.
     """
 
     total: float = 0.0
@@ -44,7 +44,7 @@ class Times:
 
 @dataclass(frozen=True)
 class CGResult:
-    """How a solve ended. residual, initial_residual: ||r|| at the end and before the first iteration.
+    """The outcome of a solve. residual, initial_residual: ||r|| at the end and before the first iteration.
 
     history: scaled residual ||r|| / ||r0|| after each iteration.
     """
@@ -56,12 +56,12 @@ class CGResult:
 
     @property
     def scaled_residual(self) -> float:
-        """||r|| / ||r0||; 0 if the first guess was exact."""
+        """||r|| / ||r0||, which is 0 if the first guess was exact."""
         return self.residual / self.initial_residual if self.initial_residual > 0 else 0.0
 
 
 class Implementation(Protocol):
-    """Operations of one implementation, on vectors in an order of its own. Every one is collective over comm."""
+    """The operations of one implementation, on vectors in its own order. All of them are collective over comm."""
 
     comm: MPI.Comm
     n_rows: int
@@ -73,13 +73,13 @@ class Implementation(Protocol):
         """Return a copy of the owned values [n_rows] in natural order."""
 
     def spmv(self, x: HaloVector, y: HaloVector) -> None:
-        """y := A x. Exchanges the halo of x."""
+        """Set y = A x. Exchanges the halo of x."""
 
     def precondition(self, r: HaloVector, z: HaloVector) -> None:
-        """z := M^-1 r, one multigrid cycle from z = 0. The owned part of r comes back bit for bit."""
+        """Set z = M^-1 r by one multigrid cycle from z = 0. The owned part of r is restored bit for bit."""
 
     def dot(self, x: HaloVector, y: HaloVector) -> float:
-        """Return x.y, the same on all ranks."""
+        """Return x.y, the same on all ranks: one allreduce of 8 bytes."""
 
     def cg(
         self,
@@ -90,15 +90,15 @@ class Implementation(Protocol):
         preconditioned: bool = True,
         regions: Regions | None = None,
     ) -> CGResult:
-        """Solve A x = b by conjugate gradients from the x given.
+        """Solve A x = b by conjugate gradients, starting from the given x.
 
-        Ends at max_iterations, or once ||r|| / ||r0|| <= tolerance (1 + SLACK), or where r.z or p.Ap has become 0, so
-        that no step follows. regions: charged if given; "dot" (local sums), "allreduce", "waxpby", "spmv",
-        "multigrid", and "other" for the rest.
+        The iteration ends at max_iterations, or once ||r|| / ||r0|| <= tolerance (1 + SLACK), or where r.z or p.Ap
+        has become 0, so that there is no next step. The time is charged to the regions "dot" (local sums),
+        "allreduce", "waxpby", "spmv" and "multigrid", and to "other" for the rest.
         """
 
     def replace_diagonal(self, natural: Array) -> None:
-        """Put natural [n_rows] on the diagonal of the finest matrix."""
+        """Set the diagonal of the finest matrix to natural [n_rows], given in natural order. No communication."""
 
     def memory(self) -> int:
-        """Bytes of this rank's own structures and vectors."""
+        """Return the bytes of this implementation's structures and vectors on this rank."""

@@ -1,39 +1,90 @@
-"""One multigrid cycle that reads each level's matrix twice, and an eighth of it once more, instead of five times.
+"""One multigrid cycle of HPCG that reads the matrix of each level 2 1/8 times instead of five times.
 
-HPCG's cycle on a level begins with a symmetric Gauss-Seidel sweep from zero. The residual at the coarse points, the
-coarse cycle, its correction, and another symmetric sweep follow. A = L + D + U (+ H over other ranks' columns). Every
-sweep leaves the half-product h = D x + U x, and so
+HPCG's cycle on a level is a symmetric Gauss-Seidel sweep from zero, the residual at the coarse points, the coarse
+cycle, its correction, and another symmetric sweep. The matrix is A = L + D + U (+ H, the columns of other ranks).
+Every sweep leaves the half product h = D x + U x. The steps are then:
 
 1. forward (D + L) x = r reads L and keeps h = r - L x; backward (D + U) x = h reads U;
 2. the residual at the coarse points, r - h - L x - H x, reads L at those rows;
 3. the correction x += P e becomes h += U P e, which reads U at those columns;
 4. forward x += (r - H x - L x - h) / D reads L and keeps h = r - H x - L x; backward reads U.
 
-In 3 x itself does not change. In 4 a row's own correction would cancel, D_i e_i of h_i / D_i against e_i of x_i. No
-other row of this rank reads x before the sweep has renewed it. Only what other ranks get is corrected.
+Step 3 leaves x itself unchanged. In step 4 a row's own correction would cancel: D_i e_i of h_i / D_i against e_i of
+x_i. No other row of this rank reads x before the sweep has renewed it. Only the values that other ranks receive are
+corrected.
 
-The arithmetic is that of the reference implementation to rounding. Halo exchanges: x before 2 and before 4, as there,
-without those of zeros.
+The arithmetic is that of the reference implementation to rounding. Halo exchanges: x before step 2 and before step 4,
+as there, without the exchanges of zeros.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.hpcg.optimise import OptimisedLevel
-from ridgeline.bench.hpcg.passes import Passes
+from ridgeline.bench.hpcg import cg_passes
+from ridgeline.bench.hpcg.optimised_matrix import OptimisedLevel
+from ridgeline.jit.kernel import Specialisation
+from ridgeline.sparse import sweeps, sweeps_threaded, transfer
 from ridgeline.sparse.halo import HaloVector
 from ridgeline.sparse.transfer import correct, move_boundary, restore, subtract_boundary
 
 Array = NDArray[np.float64]
+Pass = Callable[..., Any]  # a compiled function, with its threads bound
+
+
+class Passes:
+    """The compiled passes over one level, under the same names and with the same arguments for any number of threads.
+
+    They are functions of `sparse.sweeps`, `sparse.transfer` and `cg_passes`, or their twins for the threads that the
+    level names. Passes over the boundary always run on one thread, because they are short.
+
+    Raises ConfigError if Numba cannot run so many threads at once.
+    """
+
+    def __init__(self, level: OptimisedLevel) -> None:
+        self.team: sweeps_threaded.Team | None = None
+        if level.n_threads > 1:
+            self._share(level, level.n_threads)
+            return
+        self.forward_zero: Pass = sweeps.forward_zero
+        self.forward: Pass = sweeps.forward
+        self.backward: Pass = sweeps.backward
+        self.backward_dot: Pass = sweeps.backward_dot
+        self.multiply_dot: Pass = sweeps.multiply_dot
+        self.coarse_residual: Pass = transfer.coarse_residual
+        self.add_product: Pass = transfer.add_product
+        self.dot: Pass = cg_passes.dot
+        self.residual: Pass = cg_passes.residual
+        self.direction: Pass = cg_passes.direction
+
+    def _share(self, level: OptimisedLevel, n_threads: int) -> None:
+        self.team = sweeps_threaded.make_team(level.lower, n_threads)
+        self.forward_zero = partial(sweeps_threaded.forward_zero, self.team)
+        self.forward = partial(sweeps_threaded.forward, self.team)
+        self.backward = partial(sweeps_threaded.backward, self.team)
+        self.backward_dot = partial(sweeps_threaded.backward_dot, self.team)
+        self.multiply_dot = partial(sweeps_threaded.multiply_dot, self.team)
+        self.coarse_residual = partial(transfer.coarse_residual_threaded, n_threads)
+        self.add_product = partial(transfer.add_product_threaded, n_threads)
+        self.dot = partial(cg_passes.dot_threaded, n_threads)
+        self.residual = partial(cg_passes.residual_threaded, n_threads)
+        self.direction = partial(cg_passes.direction_threaded, n_threads)
+
+    def memory(self) -> int:
+        """Return the bytes that the threads share."""
+        return 0 if self.team is None else sum(array.nbytes for array in self.team)
 
 
 class MultigridLevel:
-    """The cycle from one level down: its vectors, and the arguments of every compiled call, made once.
+    """The cycle from one level down: its vectors, and the arguments of every compiled call, prepared once.
 
-    comm: all ranks of the matrix. Coarser levels have r and x of their own; the finest is given its by `bind`.
+    comm: all ranks of the matrix. Coarser levels own their r and x; the finest level gets them from `bind`.
     """
 
     def __init__(self, comm: MPI.Comm, level: OptimisedLevel) -> None:
@@ -50,15 +101,11 @@ class MultigridLevel:
             self.coarse.bind(np.zeros(below.n_rows), HaloVector(comm, below.plan))
 
     def bind(self, r: Array, x: HaloVector) -> None:
-        """Let the cycle read r, float64 [n], and write x; r is changed meanwhile and comes back bit for bit."""
+        """Let the cycle read r, float64 [n], and write x. It changes r on the way and restores it bit for bit."""
         if r is self._r and x is self._x:
             return
-        level, half_product, inverse, values = (
-            self.level,
-            self._half_product,
-            self.level.inverse_diagonal,
-            x.values,
-        )
+        level, half_product, values = self.level, self._half_product, x.values
+        inverse = level.inverse_diagonal
         self._r, self._x = r, x
         self._forward_zero = level.lower, r, inverse, values, half_product
         self._forward = level.lower, r, half_product, inverse, values
@@ -80,7 +127,7 @@ class MultigridLevel:
         self._restore = level.boundary.rows, self._saved, r
 
     def clear(self) -> None:
-        """Set x to zero on this level and below: sweeps multiply what it holds by zeros, a NaN would stay."""
+        """Set x to zero on this level and below: sweeps multiply old values by zero, and a NaN would survive that."""
         assert self._x is not None  # bound
         self._x.values.fill(0.0)
         if self.coarse is not None:
@@ -92,7 +139,7 @@ class MultigridLevel:
         self.passes.backward(*self._backward)
 
     def cycle_dot(self) -> float:
-        """Do `cycle` and return r.x of this rank, which the last sweep adds up on its way."""
+        """Run `cycle` and return r.x of this rank, which the last sweep adds up."""
         self._to_last_sweep()
         return float(self.passes.backward_dot(*self._backward_dot))
 
@@ -125,8 +172,14 @@ class MultigridLevel:
             passes.forward(*self._forward)
 
     def memory(self) -> int:
-        """Bytes of the vectors of this level and the coarser ones, without r and x of the finest."""
+        """Return the bytes of the vectors of this level and the coarser ones, without r and x of the finest."""
         total = self._half_product.nbytes + self._saved.nbytes + self._sent.nbytes + self.passes.memory()
         if self.coarse is not None and self.coarse._r is not None and self.coarse._x is not None:
             total += self.coarse._r.nbytes + self.coarse._x.values.nbytes + self.coarse.memory()
         return total
+
+
+def kernels(threads: int) -> list[Specialisation]:
+    """Return the kernels of all passes, for one thread (small levels) and for several."""
+    shared = sweeps_threaded.kernels() if threads > 1 else []
+    return [*sweeps.kernels(), *shared, *transfer.kernels(threads), *cg_passes.kernels(threads)]

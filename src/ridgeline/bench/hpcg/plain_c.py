@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ridgeline.bench.c_library import address_of, load_c
 
 TIMES = ("total", "dot", "waxpby", "spmv", "allreduce", "multigrid")  # seconds, as the C code orders them
-FLAGS = ((),)  # -O3 for any processor of the family: the flags that the reference code comes with
+FLAGS = ((),)  # no more than -O3 for any processor of the family, as the official code is shipped
 
 _P, _I, _D = ctypes.c_void_p, ctypes.c_int, ctypes.c_double
 _FUNCTIONS = {
@@ -28,14 +28,14 @@ _FUNCTIONS = {
 
 
 class PlainCUnavailable(Exception):
-    """The C code cannot be built here; the message says why."""
+    """Raised where the C code cannot be built; the message says why."""
 
 
 class PlainC:
-    """The problem of a box of `box` = (nx, ny, nz) rows on each rank of a `process_grid` = (npx, npy, npz), in C.
+    """HPCG's problem in C: a box of (nx, ny, nz) rows on each rank of a process grid (npx, npy, npz).
 
-    Collective over comm, which must live as long. Vectors are float64[n], this rank's rows, x fastest.
-    Raises PlainCUnavailable on all ranks where there is no compiler.
+    All methods are collective over comm, which must live as long as this object. Vectors are float64 [n], the rows of
+    this rank, x fastest. Raises PlainCUnavailable on all ranks where there is no compiler.
     """
 
     def __init__(
@@ -74,7 +74,10 @@ class PlainC:
     def cg(
         self, max_iterations: int, tolerance: float, preconditioned: bool = True
     ) -> tuple[list[float], dict[str, float]]:
-        """Solve A x = b from zero; return (||r|| / ||r0|| from 1 on, seconds by part). Collective."""
+        """Solve A x = b from zero. Collective.
+
+        Return the scaled residuals, which begin with 1 before the first iteration, and the seconds of each part.
+        """
         history, seconds = np.empty(max_iterations + 1), np.zeros(len(TIMES))
         done = self._c["hpcg_cg"](
             self._problem, max_iterations, tolerance, preconditioned, history.ctypes.data, seconds.ctypes.data

@@ -1,4 +1,4 @@
-"""An iteration of HPCG: the bytes and operations that its specification counts, halos of all levels, global sums."""
+"""The prediction of an HPCG iteration: bytes and operations by the rules, halos of all levels, global sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_
 from ridgeline.limits.prediction import Part, Prediction, exchange_kind, optimistic, traffic
 
 LEVELS, VALUE = 4, 8
-SUMS = 3  # of an iteration: r z, p A p, and the norm
+SUMS = 3  # global sums of an iteration: r z, p A p, and the norm
 SHARE = "codes.hpcg"
 
 
@@ -26,27 +26,27 @@ class HpcgBox:
 
 
 def level_size(geometry: HpcgGeometry, level: int) -> LevelSize:
-    """Return rows and non-zeros of a level on all ranks, in closed form: 27 a row but at the faces of the box."""
+    """Return the rows and non-zeros of a level on all ranks in closed form: 27 a row, fewer at the box's faces."""
     sizes = [n >> level for n in geometry.whole]
     return LevelSize(math.prod(sizes), math.prod(3 * n - 2 for n in sizes))
 
 
 def predict_hpcg(box: HpcgBox, place: Allocation) -> Prediction:
-    """Return the prediction of an iteration of HPCG. Raises ConfigError for a box against HPCG's rules.
+    """Predict an iteration of HPCG. Raises ConfigError for a box that HPCG's rules do not allow.
 
     The bytes are the specification's, whatever an implementation moves, so that codes.hpcg may exceed 1.
     """
     geometry = make_geometry(place.ranks, 0, box.nx, box.ny, box.nz)
     levels = [level_size(geometry, level) for level in range(LEVELS)]
-    # The first iteration has more; the difference of two is one of the others.
-    one, two = (count_flops(levels, 1, n).total for n in (1, 2))
-    flops = two - one
+    # The first iteration has more operations; the difference of two iterations and one is any of the others.
+    flops = count_flops(levels, 1, 2).total - count_flops(levels, 1, 1).total
     moved = sum(
         count(levels, 1, 2).total - count(levels, 1, 1).total for count in (count_reads, count_writes)
     )
     sent = messages = 0.0
     for level in range(LEVELS):
-        exchanges = 1 if level == LEVELS - 1 else 3  # a sweep; else two and the residual's product
+        # One sweep on the coarsest level, two and the product of the residual above it.
+        exchanges = 1 if level == LEVELS - 1 else 3
         exchanges += level == 0  # the product of the iteration
         faces, neighbour_ranks = halo(geometry, level)
         sent += exchanges * faces * VALUE

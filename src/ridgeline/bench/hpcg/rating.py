@@ -1,10 +1,10 @@
 """What HPCG 3.1 counts: operations, bytes, and the rating, from sizes and times alone.
 
 The counts are those of the specification, whatever the implementation does. An iteration of conjugate gradients has
-three dot products, three vector updates, one sparse product and one V-cycle. Before the first there is one of each
-but the V-cycle. A multigrid level has a pre-smoothing sweep (two products with the matrix), a residual (one) and a
-post-smoothing sweep (two); the coarsest has one sweep. The rating charges each set of iterations with a tenth of the
-set-up and of the optimisation. It counts only as many iterations as the reference needs.
+three dot products, three vector updates, one sparse product and one V-cycle. Before the first iteration there is one
+of each except the V-cycle. A multigrid level has a pre-smoothing sweep (two products with the matrix), a residual
+(one) and a post-smoothing sweep (two); the coarsest has one sweep. The rating charges each set of iterations with a
+tenth of the set-up and of the optimisation. It counts only as many iterations as the reference needs.
 
 Sources: Dongarra, Heroux, Luszczek, "HPCG benchmark: a new metric for ranking high performance computing systems",
 2015; rules of version 3.1.
@@ -41,7 +41,7 @@ class HpcgWork:
 
     @property
     def total(self) -> float:
-        """Sum over kernels."""
+        """The sum over all kernels."""
         return self.ddot + self.waxpby + self.spmv + self.multigrid
 
 
@@ -50,9 +50,8 @@ def count_flops(levels: Sequence[LevelSize], sets: int, iterations: int) -> Hpcg
     done = float(sets * iterations)
     finest = levels[0]
     vectors = (3.0 * done + sets) * 2.0 * finest.rows
-    smoothed = sum(
-        10.0 * level.nonzeros for level in levels[:-1]
-    )  # pre-smoother 4, residual 2, post-smoother 4
+    # Pre-smoother 4, residual 2, post-smoother 4.
+    smoothed = sum(10.0 * level.nonzeros for level in levels[:-1])
     return HpcgWork(
         ddot=vectors,
         waxpby=vectors,
@@ -75,7 +74,7 @@ def count_reads(levels: Sequence[LevelSize], sets: int, iterations: int) -> Hpcg
 def count_writes(levels: Sequence[LevelSize], sets: int, iterations: int) -> HpcgWork:
     """Return the bytes that the specification counts as written.
 
-    It counts a number per non-zero, not per row, for the residual and the post-smoother; so it stays here.
+    For the residual and the post-smoother it counts a number per non-zero, not per row; the rules do, so do we.
     """
     done = float(sets * iterations)
     finest = levels[0]
@@ -94,10 +93,14 @@ def _matrix(level: LevelSize) -> float:
 
 @dataclass(frozen=True)
 class Charges:
-    """What the rating is made of. seconds: of all sets; set_up, optimisation: seconds of each phase, once.
+    """The times and iterations that make up the rating.
 
-    reference_iterations, optimised_iterations: of a set; optimised is what the optimised version needs to reach the
-    residual of the reference.
+    Attributes
+    ----------
+    reference_iterations, optimised_iterations : iterations of a set; the optimised version takes as many as it needs
+        to reach the residual of the reference
+    seconds : of all sets
+    set_up, optimisation : seconds of each phase, once
     """
 
     sets: int
@@ -108,12 +111,12 @@ class Charges:
     optimisation: float
 
     def paid(self, work: float) -> float:
-        """Return the part of operations or bytes done that counts: iterations beyond the reference's do not."""
+        """Return the part of the operations or bytes that counts: iterations beyond the reference's do not."""
         return work * self.reference_iterations / self.optimised_iterations
 
     @property
     def charged_seconds(self) -> float:
-        """Time that the rating divides by."""
+        """The seconds that the rating divides by."""
         return self.seconds + self.sets * (self.optimisation + self.set_up) / CHARGED
 
     def rating(self, flops: float) -> float:
@@ -126,20 +129,20 @@ class Charges:
 
 
 def number_of_sets(seconds: float, worst: float) -> int:
-    """Return how many sets fill `seconds`, if one takes `worst` seconds; at least 1."""
+    """Return how many sets, at least 1, fill `seconds` if a set takes `worst` seconds."""
     return int(seconds / worst) + 1
 
 
 @dataclass(frozen=True)
 class Norms:
-    """Scaled residuals of all sets: they must agree, for the arithmetic is the same."""
+    """Mean and variance of the scaled residuals of all sets, which agree because the arithmetic is the same."""
 
     mean: float
     variance: float
 
     @property
     def passed(self) -> bool:
-        """Say whether the variance is within the rule (a NaN is not)."""
+        """Whether the variance is within the rule, which a NaN is not."""
         return self.variance < MAX_VARIANCE
 
 

@@ -1,8 +1,8 @@
 """HPCG as its specification writes it: plain compressed rows, natural order, no fusion.
 
-It is the oracle of the optimised one and the benchmark's own reference phase. Sums run in the order of the official
-code: row entries as generated, vectors from first to last on each rank, then over ranks. Halos are exchanged before
-each product with the matrix and before each symmetric Gauss-Seidel sweep.
+It is the oracle of the optimised implementation, and the benchmark's reference phase runs it. Sums run in the order
+of the official code: row entries as generated, vectors from first to last on each rank, then over ranks. Halos are
+exchanged before each product with the matrix and before each symmetric Gauss-Seidel sweep.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Coarse:
-    """What a level needs for the next one: its own A x, and the residual and correction of the coarse level."""
+    """The arrays between a level and the next coarser one: A x of the fine level, residual, correction."""
 
     product: Array
     index: NDArray[np.int32]
@@ -35,7 +35,7 @@ class _Coarse:
 
 
 class ReferenceImplementation:
-    """The plain implementation on the arrays of `level`, which it shares: see `Implementation`."""
+    """The plain implementation, an `Implementation` on the arrays of `level`, which it shares."""
 
     def __init__(self, comm: MPI.Comm, level: HpcgLevel) -> None:
         self.comm, self.level = comm, level
@@ -60,34 +60,28 @@ class ReferenceImplementation:
         self._mine, self._total = np.zeros(1), np.zeros(1)
 
     def vector(self, natural: Array | None = None) -> HaloVector:
-        """Return a vector with these values, or zeros."""
         result = HaloVector(self.comm, self.level.matrix.plan)
         if natural is not None:
             result.owned[:] = natural
         return result
 
     def natural(self, v: HaloVector) -> Array:
-        """Return a copy of the owned values."""
         return v.owned.copy()
 
     def spmv(self, x: HaloVector, y: HaloVector) -> None:
-        """y := A x. Collective: exchanges the halo of x."""
         self._multiply(self._matrices[0], x, y.owned)
 
     def precondition(self, r: HaloVector, z: HaloVector) -> None:
-        """z := M^-1 r. Collective: halo exchanges on every level."""
         self._cycle(0, r.owned, z)
 
     def dot(self, x: HaloVector, y: HaloVector) -> float:
-        """Return x.y. Collective: one Allreduce."""
         return self._dot(x.owned, y.owned, Regions())
 
     def replace_diagonal(self, natural: Array) -> None:
-        """Put natural [n] on the diagonal of the finest matrix, which `level` shares."""
+        """Set the diagonal of the finest matrix, which `level` shares."""
         replace_diagonal(self.level.matrix, natural)
 
     def memory(self) -> int:
-        """Bytes of the matrices and of this implementation's vectors."""
         total = sum(matrix.nbytes for matrix in self._matrices)
         total += sum(vector.nbytes for vector in (self._r, self._ap, self._z.values, self._p.values))
         for coarse in self._coarse:
@@ -131,7 +125,6 @@ class ReferenceImplementation:
         preconditioned: bool = True,
         regions: Regions | None = None,
     ) -> CGResult:
-        """Solve A x = b from the x given: see bench.hpcg.implementation.Implementation. Collective over comm."""
         regions = regions or Regions()
         with regions("other"):
             matrix, r, z, p, ap = self._matrices[0], self._r, self._z, self._p, self._ap

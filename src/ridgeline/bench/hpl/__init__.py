@@ -1,5 +1,5 @@
 """HPL and HPL-MxP: dense systems by LU, in float64 with pivoting, and in low precision with refinement.
 
-Read `factor` first: the algorithm, and what it asks of host and GPU. `solve` and `refine` are one run of each
-benchmark.
+Read `hpl_solve` first: one solution with each benchmark; then `factor`: the algorithm, and its contract with host and
+GPU.
 """

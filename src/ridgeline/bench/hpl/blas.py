@@ -1,14 +1,16 @@
-"""BLAS for column-major matrices: called from Python for large blocks, and from compiled code.
+"""BLAS for column-major matrices, called from Python for large blocks and from compiled code.
 
 Matrices are two-dimensional. Their columns have unit stride and may lie apart, as those of a slice. Sizes must fit
 into 32 bits: `runtime.blas.MOST_ELEMENTS`, which callers check.
 
-From Python matrices are float32 or float64, all of a call alike; ctypes releases the GIL. From compiled code they are
-float64. A function comes as its address (`runtime.blas.address`), an argument of the compiled code that calls it. So
-the code may be cached, although the address is another in the next process.
+Called from Python, the matrices of a call are all float32 or all float64, and ctypes releases the GIL. Called from
+compiled code, they are float64. A function is passed as its address (`runtime.blas.address`), an argument of the
+compiled code that calls it. The compiled code may therefore be cached, although the address differs in the next
+process.
 
-Kernels of this package get matrices transposed, as [columns, rows] in C order, and turn them first of all. Numba
-would take a column-major matrix of one column for a row-major one, and compile anew in the middle of a run.
+Kernels of this package get matrices transposed, as [columns, rows] in C order, and transpose them back first. Numba
+would otherwise take a column-major matrix of one column for a row-major one, and compile again in the middle of a
+run.
 """
 
 from __future__ import annotations
@@ -34,20 +36,20 @@ _REALS = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 @cache
 def _function(name: str, n_arguments: int) -> Any:
-    """Return a Fortran subroutine of BLAS; all arguments are references."""
+    """Return a Fortran subroutine of BLAS, all of whose arguments are references."""
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)(address(name))
 
 
 def _call(name: str, *arguments: Any) -> None:
-    """Call a subroutine with letters, whole numbers, real numbers and arrays, which give the precision."""
-    kind = next(str(one.dtype) for one in arguments if isinstance(one, np.ndarray))
-    kept = [_reference(one, kind) for one in arguments]
-    function = _function(_LETTERS[kind] + name, len(kept))
-    function(*(one if isinstance(one, int) else ctypes.addressof(one) for one in kept))
+    """Call a subroutine with letters, whole numbers, real numbers and arrays, which determine the precision."""
+    kind = next(str(argument.dtype) for argument in arguments if isinstance(argument, np.ndarray))
+    references = [_reference(argument, kind) for argument in arguments]
+    function = _function(_LETTERS[kind] + name, len(references))
+    function(*(value if isinstance(value, int) else ctypes.addressof(value) for value in references))
 
 
 def _reference(value: Any, kind: str) -> Any:
-    """Return the address of an array, and anything else as C has it."""
+    """Return the address of an array, and any other argument as an object of C."""
     match value:
         case str():
             return ctypes.c_char(value.encode())
@@ -67,15 +69,18 @@ def _pitch(matrix: Matrix) -> int:
 def subtract_product(left: Matrix, right: Matrix, out: Matrix) -> None:
     """Compute out <- out - left right. left [m, k], right [k, n], out [m, n]."""
     if out.size and left.shape[1]:
-        sizes = *out.shape, left.shape[1]
-        operands = left, _pitch(left), right, _pitch(right), 1.0, out, _pitch(out)
-        _call("gemm", "N", "N", *sizes, -1.0, *operands)
+        m, n = out.shape
+        k = left.shape[1]
+        _call(
+            "gemm", "N", "N", m, n, k, -1.0, left, _pitch(left), right, _pitch(right), 1.0, out, _pitch(out)
+        )
 
 
 def subtract_product_of_vector(left: Matrix, x: Matrix, out: Matrix) -> None:
     """Compute out <- out - left x. left [m, k], x [k], out [m], both contiguous."""
     if left.size:
-        _call("gemv", "N", *left.shape, -1.0, left, _pitch(left), x, 1, 1.0, out, 1)
+        m, k = left.shape
+        _call("gemv", "N", m, k, -1.0, left, _pitch(left), x, 1, 1.0, out, 1)
 
 
 def solve_lower(triangle: Matrix, out: Matrix) -> None:
@@ -95,8 +100,8 @@ def solve_upper_from_right(triangle: Matrix, out: Matrix) -> None:
 
 def _solve(triangle: Matrix, out: Matrix, side: str, half: str, diagonal: str) -> None:
     if out.size:
-        operands = triangle, _pitch(triangle), out, _pitch(out)
-        _call("trsm", side, half, "N", diagonal, *out.shape, 1.0, *operands)
+        m, n = out.shape
+        _call("trsm", side, half, "N", diagonal, m, n, 1.0, triangle, _pitch(triangle), out, _pitch(out))
 
 
 _NO = np.uint8(ord("N"))
@@ -111,7 +116,7 @@ class BlasAddresses(NamedTuple):
 
 
 def blas_addresses() -> BlasAddresses:
-    """Return where BLAS has its functions."""
+    """Return the addresses of the BLAS functions that compiled code calls."""
     return BlasAddresses(address("dgemm"), address("dtrsm"))
 
 
@@ -119,8 +124,8 @@ def blas_addresses() -> BlasAddresses:
 def call_by_reference(typing, function, arguments):
     """Call the Fortran subroutine at the address `function`. arguments: a tuple.
 
-    An integer of pointer size is an address and goes as it is. Anything else, such as int32, uint8 (a character) or
-    a float, is stored, and its address goes.
+    An integer of pointer size is an address and is passed as it is. Any other argument, such as int32, uint8 (a
+    character) or a float, is stored, and its address is passed.
     """
     if not isinstance(arguments, types.BaseTuple) or not isinstance(function, types.Integer):
         return None
@@ -155,11 +160,21 @@ def gemm_subtract(gemm, left, right, out):
     call_by_reference(
         gemm,
         (
-            _NO, _NO, np.int32(out.shape[0]), np.int32(out.shape[1]), np.int32(left.shape[1]),
-            -1.0, left.ctypes.data, leading_dimension(left), right.ctypes.data, leading_dimension(right),
-            1.0, out.ctypes.data, leading_dimension(out),
+            _NO,
+            _NO,
+            np.int32(out.shape[0]),
+            np.int32(out.shape[1]),
+            np.int32(left.shape[1]),
+            -1.0,
+            left.ctypes.data,
+            leading_dimension(left),
+            right.ctypes.data,
+            leading_dimension(right),
+            1.0,
+            out.ctypes.data,
+            leading_dimension(out),
         ),
-    )  # fmt: skip
+    )
 
 
 @subroutine
@@ -170,11 +185,21 @@ def gemm_assign(gemm, left, right, out):
     call_by_reference(
         gemm,
         (
-            _NO, _NO, np.int32(out.shape[0]), np.int32(out.shape[1]), np.int32(left.shape[1]),
-            1.0, left.ctypes.data, leading_dimension(left), right.ctypes.data,
-            leading_dimension(right), 0.0, out.ctypes.data, leading_dimension(out),
+            _NO,
+            _NO,
+            np.int32(out.shape[0]),
+            np.int32(out.shape[1]),
+            np.int32(left.shape[1]),
+            1.0,
+            left.ctypes.data,
+            leading_dimension(left),
+            right.ctypes.data,
+            leading_dimension(right),
+            0.0,
+            out.ctypes.data,
+            leading_dimension(out),
         ),
-    )  # fmt: skip
+    )
 
 
 @subroutine
@@ -185,7 +210,16 @@ def trsm_unit_lower(trsm, triangle, out):
     call_by_reference(
         trsm,
         (
-            _LEFT, _LOWER, _NO, _UNIT, np.int32(out.shape[0]), np.int32(out.shape[1]), 1.0,
-            triangle.ctypes.data, leading_dimension(triangle), out.ctypes.data, leading_dimension(out),
+            _LEFT,
+            _LOWER,
+            _NO,
+            _UNIT,
+            np.int32(out.shape[0]),
+            np.int32(out.shape[1]),
+            1.0,
+            triangle.ctypes.data,
+            leading_dimension(triangle),
+            out.ctypes.data,
+            leading_dimension(out),
         ),
-    )  # fmt: skip
+    )

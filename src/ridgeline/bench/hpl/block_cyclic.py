@@ -20,14 +20,14 @@ from ridgeline.bench.hpl.record import HplSettings, Order
 from ridgeline.runtime.errors import DecompositionError
 
 IndexLike = TypeVar("IndexLike", int, NDArray[np.int64])
-RIGHT_SHARE = 0.5  # of the local columns, which the split update keeps as its right part
+RIGHT_SHARE = 0.5  # share of the local columns in the right part of the split update
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One direction of the distribution, seen by one process.
+    """One direction of the distribution, as seen by one process.
 
-    n: global rows or columns; nb: of a block; parts: processes in this direction; part: this one.
+    n: global rows or columns; nb: rows or columns of a block; parts: processes in this direction; part: this process.
     """
 
     n: int
@@ -36,7 +36,7 @@ class Axis:
     part: int
 
     def count(self, first_global: int | None = None, part: int | None = None) -> int:
-        """Return how many of the indices below first_global (all, without it) `part` (this one) owns."""
+        """Return how many of the indices below first_global (default: all) `part` (default: this process) owns."""
         n = self.n if first_global is None else min(first_global, self.n)
         part = self.part if part is None else part
         blocks, rest = divmod(n, self.nb)
@@ -52,14 +52,14 @@ class Axis:
         return index // (self.nb * self.parts) * self.nb + index % self.nb
 
     def globals(self) -> NDArray[np.int64]:
-        """Return the global indices of this part, in the order of local ones, int64 [count()]."""
+        """Return the global indices of this part in the order of the local ones, int64 [count()]."""
         local = np.arange(self.count())
         return (local // self.nb * self.parts + self.part) * self.nb + local % self.nb
 
 
 @dataclass(frozen=True)
 class BlockCyclic:
-    """The place of one process in the distribution: rows of A; columns of A and b, which is the last one."""
+    """The place of one process in the distribution. rows: of A; columns: of A and of b, which is the last one."""
 
     rows: Axis
     columns: Axis
@@ -107,7 +107,7 @@ class ProcessGrid(NamedTuple):
 
 @contextmanager
 def make_grid(comm: MPI.Comm, settings: HplSettings) -> Iterator[ProcessGrid]:
-    """Give this rank's place and the communicators of its row and its column. Collective over comm."""
+    """Yield this rank's place and the communicators of its row and its column. Collective over comm."""
     p, q = settings.p, settings.q
     row, column = grid_place(p, q, comm.rank, settings.order)
     row_comm, column_comm = comm.Split(row, column), comm.Split(column, row)
@@ -119,7 +119,7 @@ def make_grid(comm: MPI.Comm, settings: HplSettings) -> Iterator[ProcessGrid]:
 
 
 class ColumnParts(NamedTuple):
-    """Local columns right of a panel: `start`, the end of the next panel's, the end of the left part, the end."""
+    """Local columns right of a panel: their start, the end of the next panel's, the end of the left part, the end."""
 
     start: int
     ahead: int
@@ -128,7 +128,7 @@ class ColumnParts(NamedTuple):
 
 
 class PanelColumns:
-    """The columns of panels on this process. columns: of A and b; divided: whether there are two parts to update."""
+    """The columns of panels on this process. columns: of A and b; divided: whether an update has two parts."""
 
     def __init__(self, columns: Axis, divided: bool) -> None:
         self._columns, self._n, self._nb = columns, columns.n - 1, columns.nb
@@ -136,11 +136,11 @@ class PanelColumns:
         self._split = count - int(RIGHT_SHARE * count) if divided else count
 
     def after(self, first: int) -> int:
-        """Return the global column behind the panel at global column `first`: N behind the last one."""
+        """Return the global column after the panel at global column `first`, N after the last panel."""
         return min(first + self._nb, self._n)
 
     def here(self, first: int) -> int:
-        """Return how many columns of the panel at global column `first` lie here: all or none."""
+        """Return how many columns of the panel at global column `first` this process has: all or none."""
         columns, left = self._columns, self._n - first
         return min(self._nb, left) if left > 0 and columns.owner(first) == columns.part else 0
 
@@ -149,5 +149,5 @@ class PanelColumns:
         after = self.after(first)
         start, stop = self._columns.count(after), self._columns.count()
         ahead = start + self.here(after)
-        # One part alone is left where the next panel's columns would lie in the right one.
+        # Where the next panel's columns would lie in the right part, only one part is left.
         return ColumnParts(start, ahead, self._split if ahead <= self._split else stop, stop)

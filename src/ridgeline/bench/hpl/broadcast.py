@@ -1,11 +1,12 @@
-"""The broadcast of panels along rows of processes, in steps that go on while others compute.
+"""The broadcast of panels along rows of processes, in steps that advance while the processes compute.
 
-Processes are counted from the one that has the panel. Along "1ring" each sends to the next one. Along "1ringM" the
-first sends to the second and to the third. The ring goes on from the third: the second factors the next panel, and so
-sends to nobody. "2ring" and "2ringM" have two rings of half the length in its place. "M" stands for modified.
+Processes are counted from the one that has the panel. Along "1ring" each process sends to the next one. Along
+"1ringM" the first process sends to the second and to the third, and the ring continues from the third: the second
+factors the next panel and therefore sends to no process. "2ring" and "2ringM" have two rings of half the length
+instead of one. "M" stands for modified.
 
-"long" and "longM" cut the panel into as many parts as the ring has processes. Each part goes to another of them first
-(spread) and around the ring from there (roll), so that all send at the same time.
+"long" and "longM" cut the panel into as many parts as the ring has processes. Each part is first sent to another
+process (spread) and from there around the ring (roll), so that all processes send at the same time.
 Source: Petitet et al., "HPL", overview, "Panel broadcast".
 """
 
@@ -20,16 +21,16 @@ from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.record import BROADCASTS, Broadcast, HplSettings
 from ridgeline.parallel.choices import choose
 
-_TAG = 8  # of the first part
+_TAG = 8  # message tag of the first part
 
 
 def parts_of(algorithm: Broadcast, size: int) -> int:
-    """Return into how many parts a panel is cut for `size` processes."""
+    """Return the number of parts into which a panel is cut for `size` processes."""
     return max(size - 1 - algorithm.endswith("M"), 1) if algorithm.startswith("long") else 1
 
 
 def sender(algorithm: Broadcast, position: int, size: int, part: int = 0) -> int:
-    """Return from whom process `position` > 0 of `size` gets a part; both count from the one that has the panel."""
+    """Return the position that sends a part to `position` > 0 of `size`. Position 0 has the panel."""
     first = 2 if algorithm.endswith("M") else 1
     if position < first:
         return 0
@@ -41,14 +42,14 @@ def sender(algorithm: Broadcast, position: int, size: int, part: int = 0) -> int
 
 
 def receivers(algorithm: Broadcast, position: int, size: int, part: int = 0) -> list[int]:
-    """Return to whom process `position` sends a part, in order."""
+    """Return the positions to which `position` sends a part, in order."""
     return [other for other in range(1, size) if sender(algorithm, other, size, part) == position]
 
 
 class PanelBroadcast:
     """The broadcasts of a row of processes, one panel after the other, from two buffers in turn.
 
-    For each: `wait_for_buffer` before the buffer is written, `start`, `progress` now and then, `wait`.
+    For each panel, call `wait_for_buffer` before the buffer is written, `start`, `progress` now and then, and `wait`.
     """
 
     def __init__(self, comm: MPI.Comm, algorithm: Broadcast) -> None:
@@ -58,12 +59,12 @@ class PanelBroadcast:
         self._sends: list[list[MPI.Request]] = []  # of each buffer
 
     def wait_for_buffer(self) -> None:
-        """Wait until the panel before the last one has been sent: its buffer is used again."""
+        """Wait until the panel before the last one has been sent, because its buffer is used again."""
         while len(self._sends) > 1:
             MPI.Request.Waitall(self._sends.pop(0))
 
     def start(self, root: int, message: Reals) -> None:
-        """Begin to send `message` of process `root` to the others. Collective in order, waits for nobody."""
+        """Begin to send `message` of process `root` to the others. Collective in order; it does not wait."""
         comm, position = self._comm, (self._comm.rank - root) % self._comm.size
         self._root, self._position = root, position
         self._parts = np.array_split(message, self._n_parts)
@@ -76,7 +77,7 @@ class PanelBroadcast:
                 self._receives[part] = comm.Irecv(numbers, source, _TAG + part)
 
     def progress(self) -> bool:
-        """Let messages advance, and forward what has come. Return whether this process has the message."""
+        """Let messages advance, and forward parts that have arrived. Return whether this process has the message."""
         for part, receive in list(self._receives.items()):
             if receive.Test():
                 del self._receives[part]
@@ -112,9 +113,10 @@ def choose_broadcast(
 ) -> tuple[Broadcast, dict[str, float]]:
     """Return the broadcast that is set, or the fastest, and the seconds of those that were tried. Collective.
 
-    Those are of the first panel, in all process rows at the same time.
+    The seconds are those of a message as long as the first panel, in all process rows at the same time.
     """
-    if settings.broadcast is not None or row_comm.size < 3:  # between two processes they are all the same
+    # Between two processes all algorithms are the same.
+    if settings.broadcast is not None or row_comm.size < 3:
         return settings.broadcast or BROADCASTS[0], {}
     message = np.zeros((-(-settings.n // settings.p) + settings.nb + 1) * min(settings.nb, settings.n))
 
@@ -126,5 +128,5 @@ def choose_broadcast(
     candidates = {str(name): partial(send, PanelBroadcast(row_comm, name)) for name in BROADCASTS}
     key = f"broadcast of {message.nbytes} B in {settings.p} x {settings.q} processes by {settings.order}"
     trial = choose(candidates, key, comm)
-    taken = next(name for name in BROADCASTS if name == trial.taken)
-    return taken, {name: parts["total"] for name, parts in trial.seconds.items()}
+    fastest = next(name for name in BROADCASTS if name == trial.taken)
+    return fastest, {name: parts["total"] for name, parts in trial.seconds.items()}

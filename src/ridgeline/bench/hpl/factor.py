@@ -1,22 +1,23 @@
 """LU on a P x Q grid: right-looking, with look-ahead of depth 1, with and without pivoting, on hosts and on GPUs.
 
-Block (I, J) lies on process (I mod P, J mod Q). Step k has the panel k: block column k, and without pivoting block
-row k, in its factored form, which all processes get that need it. With it they update what lies behind. The blocks of
-panel k + 1 are updated first. The processes that have them factor them and begin to send the panel, and only then
-update the rest, so that panels travel while others compute (look-ahead). `factor` is that loop.
+Block (I, J) lies on process (I mod P, J mod Q). Step k has panel k: block column k, and without pivoting block row k,
+in factored form. All processes that need it receive it, and update the trailing matrix with it. The blocks of panel k
++ 1 are updated first. The processes that have them factor them and begin to send the panel, and only then update the
+rest, so that panels travel while the processes compute (look-ahead). `factor` is that loop.
 
 With pivoting (`PivotedLU`, HPL, float64) a panel is a block column with a search for pivots. An update has three
-parts: rows change places, U = L^-1 U, A <- A - L U. On P > 1 process rows the columns are cut in two parts. Rows of
-the right part change places while the left part is updated. Rows of the left part, for panel k + 1, change places
+parts: rows are exchanged, U = L^-1 U, A <- A - L U. On P > 1 process rows the columns are cut into two parts. Rows of
+the right part are exchanged while the left part is updated. Rows of the left part, for panel k + 1, are exchanged
 while the right part is updated for panel k (split update).
 
 Without pivoting (`UnpivotedLU`, HPL-MxP, float32) the owner of block (k, k) factors it and sends it along its process
 row and column. They compute L = A U_kk^-1 of block column k and U = L_kk^-1 A of block row k. L is broadcast along
 process rows, U along process columns. Both, and the diagonal block, are rounded once to `storage`, when they are
-complete. What is still to be factored stays float32, and products add up in float32, as units for 16 bits do.
+complete. What is still to be factored stays float32, and products are accumulated in float32, as hardware for 16-bit
+numbers does.
 
-Where the matrix lies is the business of a `PivotedBackend` or an `UnpivotedBackend`: those in `host` have threads and
-BLAS, those in `device.factor_cuda` streams and cuBLAS. Repeats are equal in every bit on both.
+A `PivotedBackend` or an `UnpivotedBackend` holds the matrix: those in `factor_host` use threads and BLAS, those in
+`device.factor_cuda` streams and cuBLAS. Repeated runs are equal in every bit on both.
 Sources: Petitet et al., "HPL", overview; rocHPL (AMD) for the split update; hpl-mxp.org for the rules of HPL-MxP.
 """
 
@@ -36,15 +37,15 @@ from ridgeline.bench.hpl.panel import ColumnPanel, PanelFactoriser, factor_block
 from ridgeline.bench.hpl.record import Broadcast, HplSettings, Storage
 from ridgeline.runtime.regions import Regions
 
-Poll = Callable[[], None]  # called now and then, so that messages advance
+Poll = Callable[[], None]  # called from time to time, so that messages advance
 
 
 class PivotedPanel(Protocol):
-    """A panel of LU with pivoting, wherever its numbers are used."""
+    """A panel of LU with pivoting, in host or device memory."""
 
     @property
     def host(self) -> ColumnPanel:
-        """The panel in host memory, where it is factored and sent from."""
+        """The panel in host memory, where it is factored and from where it is sent."""
 
 
 Pivoted = TypeVar("Pivoted", bound=PivotedPanel)
@@ -61,17 +62,17 @@ class Elimination(Protocol):
         """Wait for panel k."""
 
     def update_ahead(self, k: int) -> None:
-        """Update by panel k what panel k + 1 consists of, and begin with the rest."""
+        """Update the blocks of panel k + 1 by panel k, and begin with the rest."""
 
     def update_rest(self, k: int) -> None:
-        """Finish, or on a GPU launch, the update by panel k, while messages advance."""
+        """Finish the update by panel k, or launch it on a GPU, while messages advance."""
 
     def finish(self) -> None:
-        """Wait for all that is under way."""
+        """Wait for all updates and messages."""
 
 
 def factor(lu: Elimination, n: int, nb: int, on_columns: Callable[[int], None]) -> None:
-    """Factor a matrix of order n in place. on_columns: called with the columns that are done, on all processes."""
+    """Factor a matrix of order n in place. on_columns: called with the number of columns done, everywhere."""
     blocks = -(-n // nb)
     lu.factor_panel(0)
     lu.receive_panel(0)
@@ -87,10 +88,10 @@ def factor(lu: Elimination, n: int, nb: int, on_columns: Callable[[int], None]) 
 
 
 class PivotedBackend(Protocol[Pivoted]):
-    """A process's part of [A, b] and what LU with pivoting does to it. Columns are local ones.
+    """A process's part of [A, b] and the operations of LU with pivoting on it. Columns are local ones.
 
-    panels: room for two panels, of which one is used at every other step. All calls for a panel come in the order
-    below; those that exchange rows only on P > 1 process rows.
+    panels: two panels, each of which is used at every other step. The methods are called for a panel in the order
+    below, those that exchange rows only on P > 1 process rows.
     """
 
     panels: list[Pivoted]
@@ -99,7 +100,7 @@ class PivotedBackend(Protocol[Pivoted]):
         """Wait until nothing reads the host memory of the panel before the last one."""
 
     def fetch(self, panel: Pivoted, first: int, here: bool, poll: Poll) -> None:
-        """Give the panel at global column `first` its shape; bring its columns to the host if they lie here."""
+        """Shape the panel at global column `first`; copy its columns to the host if this process has them."""
 
     def keep(self, panel: Pivoted) -> None:
         """Keep the factored top block of a panel for the back substitution."""
@@ -110,26 +111,26 @@ class PivotedBackend(Protocol[Pivoted]):
     def start_exchange(self, panel: Pivoted, parts: ColumnParts, behind_left: bool, poll: Poll) -> None:
         """Begin to exchange rows of the left part.
 
-        behind_left: whether the panel before has updated them with its left part, with its right one otherwise.
+        behind_left: whether the panel before updated them with its left part; otherwise it did with its right part.
         """
 
     def progress_exchange(self) -> None:
         """Let the exchange of rows advance."""
 
     def finish_exchange(self) -> None:
-        """Wait for the rows, and put them in their places."""
+        """Wait for the rows, and store them in their places."""
 
     def update_ahead(
         self, panel: Pivoted, other: Pivoted, parts: ColumnParts, following: int, here: bool, poll: Poll
     ) -> None:
-        """Update the columns of the panel at global column `following`, and begin with the left part behind them.
+        """Update the columns of the panel at global column `following`, and begin with the left part after them.
 
-        Rows of the right part, if there is one, begin to change places. other: the panel before, whose memory the
-        next one takes; here: whether the columns lie here.
+        The exchange of rows of the right part, if there is one, begins too. other: the panel before, whose memory the
+        next one reuses; here: whether this process has the columns.
         """
 
     def update_left(self, panel: Pivoted, poll: Poll, complete: bool) -> None:
-        """Go on with the left part: until all of it is done (complete), or until no tile waits for a thread."""
+        """Continue with the left part until all of it is done (complete), or until no tile waits for a thread."""
 
     def update_right(self, panel: Pivoted, parts: ColumnParts, poll: Poll) -> None:
         """Update the right part."""
@@ -178,14 +179,14 @@ class PivotedLU(Generic[Pivoted]):
         self._broadcast.start(self._owner_of(first), panel.host.message)
 
     def receive_panel(self, k: int) -> None:
-        """Wait for the panel, unless its update has begun while the one before went on."""
+        """Wait for the panel, unless its update has begun while the update before was still running."""
         with self._regions("broadcast"):
             self._broadcast.wait()
         if self._received < k:
             self._begin(k)
 
     def _begin(self, k: int) -> None:
-        """Begin the update by a panel that is here: rows of the left part change places."""
+        """Begin the update by a panel that has arrived: rows of the left part are exchanged."""
         panel, parts = self._panel(k), self._parts(k)
         self._received = k
         self._backend.accept(panel, parts)
@@ -194,7 +195,7 @@ class PivotedLU(Generic[Pivoted]):
             self._backend.start_exchange(panel, parts, behind_left, self._progress)
 
     def update_ahead(self, k: int) -> None:
-        """Update the columns of the next panel; rows of the right part change places meanwhile."""
+        """Update the columns of the next panel, while rows of the right part are exchanged."""
         backend, panel, parts = self._backend, self._panel(k), self._parts(k)
         following = self._columns.after(k * self._nb)
         if self._divided:
@@ -217,12 +218,11 @@ class PivotedLU(Generic[Pivoted]):
             return
         backend.update_left(panel, self._progress, True)
         backend.finish_exchange()
-        # The part that is updated now must not be one whose rows change places.
+        # The part that is updated now must not be one whose rows are being exchanged.
         early = self._parts(k + 1).split == parts.split < parts.stop
         backend.update_right(panel, parts, begin_next if early else self._progress)
 
     def finish(self) -> None:
-        """Wait for all updates, and for messages that others have not received."""
         self._backend.finish()
         self._broadcast.finish()
 
@@ -237,8 +237,8 @@ class PivotedLU(Generic[Pivoted]):
         return self._columns.right_of(k * self._nb)
 
 
-class Behind(NamedTuple):
-    """The first local row and column behind panel k, and those behind panel k + 1."""
+class TrailingStart(NamedTuple):
+    """The first local row and column of the trailing matrix after step k, and those after step k + 1."""
 
     row: int
     column: int
@@ -247,9 +247,9 @@ class Behind(NamedTuple):
 
 
 class BlockPlace(NamedTuple):
-    """Where diagonal block k begins, in local rows and columns, its order, and who has it.
+    """The place of diagonal block k: its first local row and column, its order, and its owner.
 
-    on_row, on_column: whether this process is of the row, of the column of processes that has it.
+    on_row, on_column: whether this process belongs to the row, or the column, of processes that has the block.
     """
 
     k: int
@@ -261,37 +261,37 @@ class BlockPlace(NamedTuple):
 
 
 class UnpivotedBackend(Protocol[Unpivoted]):
-    """A process's part of A and what LU without pivoting does to it, float32 on the host and on a GPU.
+    """A process's part of A and the operations of LU without pivoting on it, float32 on the host and on a GPU.
 
-    panels: room for two pairs of panels, L and U, of which one is used at every other step.
+    panels: two pairs of panels, L and U, each of which is used at every other step.
     """
 
     panels: list[Unpivoted]
 
     def host_block(self, panel: Unpivoted, size: int) -> NDArray[np.float32]:
-        """Return host memory for a diagonal block, [column, row], which nothing reads any more."""
+        """Return host memory for a diagonal block, [column, row], that is free to be written."""
 
     def fetch(self, panel: Unpivoted, at: BlockPlace) -> None:
-        """Bring the diagonal block, which lies here, to the host."""
+        """Copy the diagonal block, which this process has, to the host."""
 
     def keep(self, panel: Unpivoted, at: BlockPlace) -> None:
-        """Keep the factored diagonal block, which lies here, for the triangular solves."""
+        """Keep the factored diagonal block, which this process has, for the triangular solves."""
 
-    def make_panels(self, panel: Unpivoted, at: BlockPlace, behind: Behind) -> None:
-        """Compute L and U where they lie here, from the factored diagonal block on the host, and round them."""
+    def make_panels(self, panel: Unpivoted, at: BlockPlace, trailing: TrailingStart) -> None:
+        """Compute and round this process's parts of L and U from the factored diagonal block on the host."""
 
     def messages(self, panel: Unpivoted) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-        """Return L on the host, which is sent along rows, and U, along columns; None if nobody else needs it."""
+        """Return L on the host, sent along rows, and U, sent along columns; None if no other process needs it."""
 
     def accept(self, panel: Unpivoted, at: BlockPlace) -> None:
-        """Take panels that have arrived on the host."""
+        """Prepare the products with panels that have arrived on the host."""
 
     def update_ahead(
-        self, panel: Unpivoted, other: Unpivoted, behind: Behind, following: BlockPlace | None
+        self, panel: Unpivoted, other: Unpivoted, trailing: TrailingStart, following: BlockPlace | None
     ) -> None:
         """Update block column and block row k + 1, and begin with the rest.
 
-        other: the panels before, whose memory the next ones take; following: diagonal block k + 1, if there is one.
+        other: the panels before, whose memory the next ones reuse; following: diagonal block k + 1, if there is one.
         """
 
     def finish_update(self, poll: Poll) -> None:
@@ -302,7 +302,7 @@ class UnpivotedBackend(Protocol[Unpivoted]):
 
 
 class UnpivotedLU(Generic[Unpivoted]):
-    """LU without pivoting: L, whose diagonal is 1, and U take the place of A."""
+    """LU without pivoting: L, whose diagonal is 1, and U replace A."""
 
     def __init__(self, grid: ProcessGrid, backend: UnpivotedBackend[Unpivoted], storage: Storage) -> None:
         self._row_comm, self._column_comm = grid.row_comm, grid.column_comm
@@ -324,7 +324,7 @@ class UnpivotedLU(Generic[Unpivoted]):
             self._column_comm.Bcast(block, owner_row)
         if at.on_row:
             self._row_comm.Bcast(block, owner_column)
-        backend.make_panels(panel, at, self._behind(k))
+        backend.make_panels(panel, at, self._trailing_start(k))
         left, right = backend.messages(panel)
         self._requests = []
         if left is not None:
@@ -341,14 +341,13 @@ class UnpivotedLU(Generic[Unpivoted]):
         """Subtract L U from block column and block row k + 1 first."""
         following = self._block(k + 1) if (k + 1) * self._nb < self._n else None
         panel, other = self._backend.panels[k % 2], self._backend.panels[(k + 1) % 2]
-        self._backend.update_ahead(panel, other, self._behind(k), following)
+        self._backend.update_ahead(panel, other, self._trailing_start(k), following)
 
     def update_rest(self, k: int) -> None:
         """Subtract L U from the rest."""
         self._backend.finish_update(self._progress)
 
     def finish(self) -> None:
-        """Wait for all updates."""
         self._backend.finish()
 
     def _progress(self) -> None:
@@ -360,9 +359,9 @@ class UnpivotedLU(Generic[Unpivoted]):
         size = min(self._nb, self._n - start)
         return BlockPlace(k, rows.count(start), columns.count(start), size, on_row, on_column)
 
-    def _behind(self, k: int) -> Behind:
+    def _trailing_start(self, k: int) -> TrailingStart:
         (row, column), (next_row, next_column) = (
             (self._rows.count(index), self._columns.count(index))
             for index in ((k + 1) * self._nb, (k + 2) * self._nb)
         )
-        return Behind(row, column, next_row, next_column)
+        return TrailingStart(row, column, next_row, next_column)

@@ -3,13 +3,13 @@
 A line holds values first; what follows them is comment. After two lines of comment come the name of the output file
 and the device, then pairs of a count and a list. Source: HPL 2.3, testing/ptest (HPL.dat, HPL_pdinfo).
 
-`make_plan` says which tests a run makes, from such a file or from options, and what of the file runs otherwise.
+`make_plan` returns the tests of a run, from such a file or from options, with notes on variants that run differently.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -33,9 +33,9 @@ from ridgeline.runtime.errors import ConfigError, DecompositionError
 from ridgeline.runtime.files import output_errors, read_regular
 
 NAME = "HPL.dat"
-MOST_VALUES = 20  # of a list, as in the official code
+MOST_VALUES = 20  # longest list, as in the official code
 Number = TypeVar("Number", int, float)
-MOST_BROADCAST = 7  # BCAST of vendors' versions: 6 and 7 are their own, for which HPL 2.3 takes 1 (1ringM)
+MOST_BROADCAST = 7  # BCAST 6 and 7 exist in vendors' versions alone; HPL 2.3 runs 1 (1ringM) for them
 _STDOUT, _STDERR = 6, 7
 _WITHOUT_EFFECT = "SWAP, its threshold, the forms of L1 and U, equilibration and alignment have no effect"
 FACTORS = "LCR"  # 0 left-looking, 1 Crout, 2 right-looking
@@ -148,7 +148,7 @@ def read_hpl_dat(path: str | Path) -> HplDat:
 
 
 class _DatLines:
-    """The lines below the two of comment, read one after the other."""
+    """The lines of the file after the two of comment, read one after the other."""
 
     def __init__(self, path: str | Path, lines: list[str]) -> None:
         self._path, self._lines = path, lines
@@ -190,12 +190,12 @@ class _DatLines:
     def listed(self, what: str, count: int, minimum: int, maximum: int | None = None) -> tuple[int, ...]:
         """Return the first `count` values of the next line."""
         name = f"a list of {count} value{'s' * (count != 1)} of {what}"
-        found = tuple(self._as(int, word, name) for word in self.words(name, count)[:count])
-        for value in found:
+        values = tuple(self._as(int, word, name) for word in self.words(name, count)[:count])
+        for value in values:
             if value < minimum or (maximum is not None and value > maximum):
                 allowed = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
                 self._refuse(f"{what} = {value}; {allowed} is expected")
-        return found
+        return values
 
     def _as(self, kind: Callable[[str], Number], word: str, what: str) -> Number:
         try:
@@ -209,19 +209,20 @@ class _DatLines:
 
 @dataclass(frozen=True)
 class HplPlan:
-    """Tests in their order, the threshold of the residual, where the lines go, and what a reader must know.
+    """The tests in their order, the threshold of the residual, the file for the lines, and notes for the reader.
 
-    output: a file for the lines, None for standard output; tried: whether the fastest broadcast is to be found.
+    output: a file for the lines, None for standard output; try_broadcasts: whether to choose the broadcast by a
+    trial.
     """
 
     tests: tuple[HplTest, ...]
     threshold: float
     notes: tuple[str, ...] = ()
     output: str | None = None
-    tried: bool = False
+    try_broadcasts: bool = False
 
     def settings(self, test: HplTest, options: HplOptions) -> HplSettings:
-        """Return a test as the engine takes it."""
+        """Return the settings of a run for one test."""
         return HplSettings(
             n=test.n,
             nb=test.nb,
@@ -229,7 +230,7 @@ class HplPlan:
             q=test.q,
             threads=options.threads,
             order="row" if test.row_major else "column",
-            broadcast=None if self.tried else BROADCASTS[test.broadcast],
+            broadcast=None if self.try_broadcasts else BROADCASTS[test.broadcast],
             nbmin=test.least_columns,
             ndiv=test.divisions,
             threshold=self.threshold,
@@ -241,8 +242,12 @@ class HplPlan:
 def make_plan(comm: MPI.Comm, options: HplOptions) -> HplPlan:
     """Return the tests of a run. Collective over comm, the same on all ranks.
 
-    Raises ConfigError for a damaged file or sizes that do not fit, OutputError for a file that cannot be read.
-    Raises DecompositionError for a grid of other ranks, DeviceError for a GPU that is not there.
+    Raises
+    ------
+    ConfigError : for a damaged file or sizes that do not fit
+    OutputError : for a file that cannot be read
+    DecompositionError : for a grid that does not have the ranks of comm
+    DeviceError : if a rank has no GPU
     """
     memory = free_memory(
         comm, options.device, hpl_bytes, lambda n, nb, p, q: int(sum(hpl_device_parts(n, nb, p, q).values()))
@@ -252,57 +257,55 @@ def make_plan(comm: MPI.Comm, options: HplOptions) -> HplPlan:
         dat = broadcast_decision(comm, lambda: read_hpl_dat(path))
         return plan_of(comm, dat, path, memory)
     sizes = choose_sizes(comm, options, memory, hpl_block)
-    tried = options.broadcast == "fastest"  # which of them it is, the result says
+    try_broadcasts = options.broadcast == "fastest"  # the result says which broadcast it is
     test = HplTest(
         sizes.n,
         sizes.nb,
         sizes.p,
         sizes.q,
         row_major=options.numbering == "row",
-        broadcast=0 if tried else BROADCASTS.index(options.broadcast),
+        broadcast=0 if try_broadcasts else BROADCASTS.index(options.broadcast),
         divisions=options.ndiv,
         least_columns=options.nbmin,
     )
-    return HplPlan((test,), options.threshold, sizes.notes, tried=tried)
+    return HplPlan((test,), options.threshold, sizes.notes, try_broadcasts=try_broadcasts)
 
 
 def plan_of(comm: MPI.Comm, dat: HplDat, path: str, memory: FreeMemory) -> HplPlan:
     """Return the tests of a file as they run here. No communication.
 
-    Raises DecompositionError if a grid has more processes than there are ranks. Raises ConfigError for a test that
-    does not fit into memory, before the first of them runs.
+    Raises DecompositionError if a grid has more processes than there are ranks, and ConfigError for a test that does
+    not fit into memory.
     """
     for p, q in dat.grids:
         if p * q > comm.size:
             raise DecompositionError(
                 f"{path} has a {p} x {q} grid, which needs {p * q} ranks, and there are {comm.size}; use -n {p * q}"
             )
-    tests = tuple(as_offered(test) for test in dat.tests())
+    tests = tuple(replace_unsupported(test) for test in dat.tests())
     for test in tests:
         require_fit(test.n, test.nb, (test.p, test.q), memory)
-    output = None if dat.device in (_STDOUT, _STDERR) else dat.output
-    return HplPlan(tests, dat.threshold, (f"tests from {path}", *_departures(dat)), output)
-
-
-def as_offered(test: HplTest) -> HplTest:
-    """Return a test as it runs here: look-ahead 1, right-looking recursion, left-looking columns.
-
-    A broadcast that HPL 2.3 does not know runs as its 1ringM, as HPL 2.3 does.
-    """
-    broadcast = test.broadcast if test.broadcast < len(BROADCASTS) else BROADCASTS.index("1ringM")
-    return replace(test, depth=1, recursive_factor=2, panel_factor=0, broadcast=broadcast)
-
-
-def _departures(dat: HplDat) -> Iterable[str]:
-    """Yield a sentence for each list that has what is not offered."""
-    rows = (
+    notes = [f"tests from {path}"]
+    for values, offered, name, instead in (
         (dat.depths, (1,), "DEPTH", "1"),
         (dat.recursive_factors, (2,), "RFACT", "2 (right-looking)"),
         (dat.panel_factors, (0,), "PFACT", "0 (left-looking)"),
         (dat.broadcasts, range(len(BROADCASTS)), "BCAST", "1 (1ringM)"),
-    )
-    for given, offered, name, instead in rows:
-        others = [value for value in dict.fromkeys(given) if value not in offered]
+    ):
+        others = [value for value in dict.fromkeys(values) if value not in offered]
         if others:
-            yield f"{name} {', '.join(map(str, others))} runs as {instead}, which is offered in its place"
-    yield _WITHOUT_EFFECT
+            notes.append(
+                f"{name} {', '.join(map(str, others))} runs as {instead}, which is offered in its place"
+            )
+    notes.append(_WITHOUT_EFFECT)
+    output = None if dat.device in (_STDOUT, _STDERR) else dat.output
+    return HplPlan(tests, dat.threshold, tuple(notes), output)
+
+
+def replace_unsupported(test: HplTest) -> HplTest:
+    """Return a test as it runs here: look-ahead 1, right-looking recursion, left-looking columns.
+
+    A broadcast that HPL 2.3 does not know runs as 1ringM, as it does in HPL 2.3.
+    """
+    broadcast = test.broadcast if test.broadcast < len(BROADCASTS) else BROADCASTS.index("1ringM")
+    return replace(test, depth=1, recursive_factor=2, panel_factor=0, broadcast=broadcast)

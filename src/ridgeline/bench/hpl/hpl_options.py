@@ -111,20 +111,19 @@ class HplMxpOptions(SystemOptions):
 
 @dataclass(frozen=True)
 class SystemOrder(SizeLaw):
-    """The order N of a dense system of all ranks: weak scaling keeps the memory of a rank, N^2 / ranks."""
+    """The order N of a dense system on all ranks: weak scaling keeps the memory of a rank, N^2 / ranks."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The order."""
         return ("n",)
 
     def weak(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
-        """Return the order with ranks/first times the elements, rounded down."""
+        """Return the order of a matrix with ranks / first times the elements, rounded down."""
         n = _order(settings)
         return {} if ranks == first else {"n": str(math.isqrt(n * n * ranks // first))}
 
     def strong(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
-        """Return nothing: the order is that of all ranks."""
+        """Change nothing: the order is that of all ranks."""
         _order(settings)
         return {}
 
@@ -136,47 +135,46 @@ def _order(settings: Settings) -> int:
     return int(text)
 
 
-def figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
-    """Return the figures of each solve. Points are counted operations: the work of a solve is no multiple of N^2."""
+def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
+    """Return the figures of each solve. Points are operations, because the work is not proportional to N^2."""
     return [
         ScalingFigures(
-            seconds=one["seconds"],
-            points=operations(one["n"]),
-            labels={key: one[key] for key in ("storage",) if key in one},
-            phases=one.get("phases", {}),
-            flops=one["flops_per_second"],
-            fraction=one.get("fraction_of_products"),
+            seconds=solve["seconds"],
+            points=operations(solve["n"]),
+            labels={key: solve[key] for key in ("storage",) if key in solve},
+            phases=solve.get("phases", {}),
+            flops=solve["flops_per_second"],
+            fraction=solve.get("fraction_of_products"),
         )
-        for one in content["extra"]["solves"]
+        for solve in content["extra"]["solves"]
     ]
 
 
-BENCHMARKS = (
-    Benchmark(
-        name="hpl",
-        summary="Solve a dense random system by LU with partial pivoting, by the rules of HPL 2.3.",
-        pattern="a P x Q grid of ranks has the matrix in blocks: panels are factored by columns of ranks, broadcast "
-        "along rows, and rows change places within columns.",
-        formula="rate = (2/3 N^3 + 3/2 N^2) / (time of factorisation and substitution).",
-        details="The exit code is 0 only if the official test passes: the scaled residual is below the threshold. "
-        "The table is the performance over progress, and the lines of HPL 2.3 follow it. With --device cuda the "
-        "matrix lies on GPUs, which multiply by cuBLAS; hosts factor the panels, on --threads. More in docs/hpl.md.",
-        options=HplOptions,
-        function="measure.measure_hpl",
-        finish="result_lines.write_lines",
-        scaling=Scaling(SystemOrder(), "hpl_options.figures"),
-    ),
-    Benchmark(
-        name="hpl-mxp",
-        summary="Solve a dense system by LU in low precision and refine it to 64-bit accuracy: HPL-MxP.",
-        pattern="a P x Q grid of ranks has the matrix in blocks: panels are broadcast along rows and columns, "
-        "without pivoting; GMRES in float64, preconditioned by the factors, refines the solution.",
-        formula="rate = (2/3 N^3 + 3/2 N^2) / (time of factorisation + first solve + refinement).",
-        details="The rules are those since June 2025. The exit code is 0 only if the scaled backward error is at "
-        "most 16 after at most 50 iterations. With --device cuda the matrix lies on GPUs, which multiply by cuBLAS; "
-        "hosts factor the diagonal blocks. More in docs/hpl.md.",
-        options=HplMxpOptions,
-        function="measure.measure_hpl_mxp",
-        scaling=Scaling(SystemOrder(), "hpl_options.figures"),
-    ),
+HPL = Benchmark(
+    name="hpl",
+    summary="Solve a dense random system by LU with partial pivoting, by the rules of HPL 2.3.",
+    pattern="a P x Q grid of ranks has the matrix in blocks: panels are factored by columns of ranks, broadcast "
+    "along rows, and rows change places within columns.",
+    formula="rate = (2/3 N^3 + 3/2 N^2) / (time of factorisation and substitution).",
+    details="The exit code is 0 only if the official test passes: the scaled residual is below the threshold. "
+    "The table is the performance over progress, and the lines of HPL 2.3 follow it. With --device cuda the "
+    "matrix lies on GPUs, which multiply by cuBLAS; hosts factor the panels, on --threads. More in docs/hpl.md.",
+    options=HplOptions,
+    function="hpl_run.measure_hpl",
+    finish="hpl_output.write_lines",
+    scaling=Scaling(SystemOrder(), "hpl_options.scaling_figures"),
 )
+HPL_MXP = Benchmark(
+    name="hpl-mxp",
+    summary="Solve a dense system by LU in low precision and refine it to 64-bit accuracy: HPL-MxP.",
+    pattern="a P x Q grid of ranks has the matrix in blocks: panels are broadcast along rows and columns, "
+    "without pivoting; GMRES in float64, preconditioned by the factors, refines the solution.",
+    formula="rate = (2/3 N^3 + 3/2 N^2) / (time of factorisation + first solve + refinement).",
+    details="The rules are those since June 2025. The exit code is 0 only if the scaled backward error is at "
+    "most 16 after at most 50 iterations. With --device cuda the matrix lies on GPUs, which multiply by cuBLAS; "
+    "hosts factor the diagonal blocks. More in docs/hpl.md.",
+    options=HplMxpOptions,
+    function="hpl_run.measure_hpl_mxp",
+    scaling=Scaling(SystemOrder(), "hpl_options.scaling_figures"),
+)
+BENCHMARKS = (HPL, HPL_MXP)

@@ -1,9 +1,9 @@
 """The random matrix of HPL 2.3 and that of HPL-MxP, the same numbers on every process grid.
 
-One sequence of 64-bit states, X_(n+1) = a X_n + c modulo 2^64, runs through the columns of [A, b], N numbers each.
-An element is 1/2 - X / 2^64, rounded as HPL 2.3 rounds it, which lies in [-1/2, 1/2]. k steps are one of another pair
-(a, c), so that the state (i, j) is an affine function of the state (0, j), which depends on i alone: an element costs
-one multiplication and one addition of integers, wherever it is made.
+One sequence of 64-bit states, X_(n+1) = a X_n + c modulo 2^64, runs through the columns of [A, b], N numbers each. An
+element is 1/2 - X / 2^64, rounded as HPL 2.3 rounds it, which lies in [-1/2, 1/2]. k steps are one step with another
+pair (a, c), so that the state (i, j) is an affine function of the state (0, j), which depends on i alone: an element
+costs one multiplication and one addition of integers, wherever it is generated.
 Source: HPL 2.3, `testing/matgen` and `testing/pmatgen` (what is computed; the code is our own); Knuth, Sec. 3.2.1.
 
 The matrix of HPL-MxP is A = R + diag(d), where R and b are these numbers. The diagonal is scaled mildly,
@@ -12,10 +12,10 @@ The matrix of HPL-MxP is A = R + diag(d), where R and b are these numbers. The d
 
 R / sqrt(N / 12) has its eigenvalues in the unit disc, and its symmetric part has them within sqrt(2) of zero (the
 circular and the semicircle law). The symmetric part of A is therefore positive definite: d > sqrt(N / 6). Elimination
-keeps that, so that no pivot vanishes and the factors stay moderate (Golub and Van Loan, Matrix Computations,
-Sec. 4.3.2). The sum of |r| over a row is N / 4 on average. So the matrix is not diagonally dominant from N = 9 on.
-The condition number is about 6.5 for every N, and GMRES without the factors would need more than 50 iterations.
-Its elements are not stored in float64.
+preserves this, so that no pivot vanishes and the factors stay moderate (Golub and Van Loan, Matrix Computations,
+Sec. 4.3.2). The sum of |r| over a row is N / 4 on average, so that the matrix is not diagonally dominant from N = 9
+on. The condition number is about 6.5 for every N, and GMRES without the factors would need more than 50 iterations.
+The elements of the matrix are not stored in float64.
 Source: hpl-mxp.org, rules since June 2025: HPL's generator with "mild scaling of the diagonal".
 """
 
@@ -38,18 +38,18 @@ from ridgeline.bench.hpl.team import TileTeam, tiles
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
 Vector = NDArray[np.float64]
-TILE = 512  # rows or columns that a thread takes at least
+TILE = 512  # fewest rows or columns of a thread's share
 _MULTIPLIER, _INCREMENT = 6364136223846793005, 1
 _MASK = 2**64 - 1
 _SCALE = 2.0**-64
-_PIECE = 256  # rows at once: their multipliers, increments and sums stay in the first cache
-# A product by a power of two is exact, so that contraction into multiply-adds leaves every element as it is.
+_PIECE = 256  # rows at a time: their multipliers, increments and sums stay in the first cache
+# A product with a power of two is exact, so that contraction into multiply-adds does not change any element.
 _FAST = {"nogil": True, "fastmath": {"contract"}}
 _TABLES = (uint64[::1], uint64[::1], uint64[::1])
 
 
 class Step(NamedTuple):
-    """A number of steps of the sequence as one: X <- multiplier X + increment modulo 2^64."""
+    """Several steps of the sequence as one: X <- multiplier X + increment modulo 2^64."""
 
     multiplier: int
     increment: int
@@ -59,7 +59,7 @@ class Step(NamedTuple):
         return (self.multiplier * state + self.increment) & _MASK
 
     def then(self, other: Step) -> Step:
-        """Return both as one."""
+        """Return these steps followed by others, as one."""
         return Step((other.multiplier * self.multiplier) & _MASK, other(self.increment))
 
 
@@ -76,7 +76,7 @@ def jump(steps: int) -> Step:
 
 @dataclass(frozen=True)
 class Tables:
-    """From states of HPL's sequence to elements: of some rows, multipliers and increments; of columns, starts."""
+    """Tables that give elements: multipliers and increments of some rows, states at the start of some columns."""
 
     starts: NDArray[np.uint64]
     multipliers: NDArray[np.uint64]
@@ -103,13 +103,13 @@ def make_tables(n: int, rows: NDArray[np.int64], columns: NDArray[np.int64], see
     return Tables(to_columns * np.uint64(seed) + plus, multipliers, increments)
 
 
-# Writes local columns first ... last - 1 of [A, b] into out [at least rows, columns], which has them all, float64,
-# column-major: called as fill(out, first, last), by any thread.
+# Called as fill(out, first, last) by any thread: writes local columns first ... last - 1 of [A, b] into out, float64
+# [at least rows, columns], column-major, which has all local columns.
 Fill = Callable[[NDArray[np.float64], int, int], None]
 
 
 def random_matrix(place: BlockCyclic, seed: int) -> Fill:
-    """Return what writes this process's part of HPL's matrix. No communication; writing releases the GIL."""
+    """Return a function that writes this process's part of HPL's matrix. It releases the GIL. No communication."""
     tables = make_tables(place.rows.n, place.rows.globals(), place.columns.globals(), seed)
 
     def write(out: NDArray[np.float64], first: int, last: int) -> None:
@@ -119,27 +119,27 @@ def random_matrix(place: BlockCyclic, seed: int) -> Fill:
 
 
 def jumps(steps: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return numbers of steps of HPL's sequence as multipliers and increments, each as `jump`."""
+    """Return the multipliers and increments of given numbers of steps of HPL's sequence, each as in `jump`."""
     multipliers, increments = np.ones(steps.size, np.uint64), np.zeros(steps.size, np.uint64)
     for bit in range(int(steps.max(initial=0)).bit_length()):
         power = jump(1 << bit)
-        taken = (steps >> bit) & 1 == 1
-        multipliers[taken] *= np.uint64(power.multiplier)
-        increments[taken] *= np.uint64(power.multiplier)
-        increments[taken] += np.uint64(power.increment)
+        has_bit = (steps >> bit) & 1 == 1
+        multipliers[has_bit] *= np.uint64(power.multiplier)
+        increments[has_bit] *= np.uint64(power.multiplier)
+        increments[has_bit] += np.uint64(power.increment)
     return multipliers, increments
 
 
 def shift(n: int) -> float:
-    """Return what the diagonal of the random matrix of order n is shifted by."""
+    """Return d, which is added to the diagonal of the random matrix of order n."""
     return 0.5 * (1.0 + math.sqrt(n))
 
 
 class MxpMatrix(ABC):
-    """One process's part of the matrix, made anew wherever it is used. Vectors are float64 [n], on all ranks.
+    """One process's part of the matrix, generated wherever it is used. Vectors are float64 [n], whole on all ranks.
 
     dominant: the diagonal is 1 + the sum of magnitudes beside it, strictly dominant, for tests (`--testing`);
-    diagonal: another one in place of both, float64 [n].
+    diagonal: added to the random diagonal in place of d, float64 [n].
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class MxpMatrix(ABC):
         dominant: bool = False,
         diagonal: Vector | None = None,
     ) -> None:
-        """Make the diagonal and the norm. Collective over comm: the ranks of the grid. tables: of this process."""
+        """Compute the diagonal and the norm. Collective over comm, the ranks of the grid. tables: of this process."""
         self.comm, self.rows, self.columns, self.n = comm, rows, columns, rows.n
         self._tables = tables
         self._my_rows, self._my_columns = rows.globals(), columns.globals()
@@ -181,15 +181,14 @@ class MxpMatrix(ABC):
         """Return the random parts of elements at local rows and columns."""
         starts, multipliers, increments = self._tables.arrays
         states = multipliers[rows] * starts[columns] + increments[rows]
-        found: Vector = 0.5 - states.astype(np.float64) * 2.0**-64
-        return found
+        elements: Vector = 0.5 - states.astype(np.float64) * 2.0**-64
+        return elements
 
     def _on_diagonal(self) -> Vector:
         """Return the elements of A at local rows `_row_of` and columns `_column_of`."""
-        found: Vector = (
-            self._random(self._row_of, self._column_of) + self.diagonal[self._my_rows[self._row_of]]
-        )
-        return found
+        random = self._random(self._row_of, self._column_of)
+        elements: Vector = random + self.diagonal[self._my_rows[self._row_of]]
+        return elements
 
     def _sum(self, mine: Vector) -> Vector:
         """Return the sum over ranks."""
@@ -204,19 +203,19 @@ class MxpMatrix(ABC):
         return self._sum(mine)
 
     def product(self, x: Vector) -> Vector:
-        """Return A x in float64, by elements made anew. Collective: one Allreduce of n numbers."""
+        """Return A x in float64 from elements generated here. Collective: one allreduce of n numbers."""
         return self._over_ranks(self._products(x[self._my_columns])) + self.diagonal * x
 
     def right_hand_side(self) -> Vector:
         """Return b, float64 [n]. No communication."""
         tables = make_tables(self.n, np.arange(self.n), np.array([self.n]))
         states = tables.multipliers * tables.starts + tables.increments
-        found: Vector = 0.5 - states.astype(np.float64) * 2.0**-64
-        return found
+        elements: Vector = 0.5 - states.astype(np.float64) * 2.0**-64
+        return elements
 
 
 class MxpHostMatrix(MxpMatrix):
-    """A part that the threads of a team make. dominant, diagonal: as of `MxpMatrix`."""
+    """A part that the threads of a team generate. dominant, diagonal: as for `MxpMatrix`."""
 
     def __init__(
         self,
@@ -227,18 +226,18 @@ class MxpHostMatrix(MxpMatrix):
         dominant: bool = False,
         diagonal: Vector | None = None,
     ) -> None:
-        """Make tables and norms. Collective over comm: the ranks of the grid."""
+        """Compute tables and norms. Collective over comm, the ranks of the grid."""
         self._team = team
         tables = make_tables(rows.n, rows.globals(), columns.globals())
         super().__init__(comm, rows, columns, tables, dominant, diagonal)
 
     def _share(self, work: Callable[[int, int], None], size: int) -> None:
-        """Let the threads do work(first, last) for parts of 0 ... size - 1."""
+        """Share work(first, last) for parts of 0 ... size - 1 among the threads."""
         self._team.start(work, tiles(0, size, self._team.n_threads, max(size, 1), TILE))
         self._team.finish()
 
     def _by_rows(self, kernel: Callable[..., None], *arguments: Any) -> Vector:
-        """Return what a kernel adds to rows, shared by threads."""
+        """Return the sums that a kernel adds up for each row, shared among the threads."""
         sums = np.zeros(self._my_rows.size)
 
         def work(first: int, last: int) -> None:
@@ -311,5 +310,5 @@ def add_magnitudes(starts, multipliers, increments, out):
 
 def kernels() -> list[Specialisation]:
     """Return all kernels of this file."""
-    fills = [one for kind in ("float32", "float64") for one in specialise([fill], kind)]
+    fills = [declared for kind in ("float32", "float64") for declared in specialise([fill], kind)]
     return fills + specialise([add_product, add_magnitudes])

@@ -1,24 +1,25 @@
-"""What hosts factor: a panel with partial pivoting, or a diagonal block without, rounded to 16 bits where asked.
+"""The parts that hosts factor: a panel with partial pivoting, or a diagonal block without, rounded to 16 bits.
 
-With pivoting a column of processes factors a panel, recursively and right-looking. A panel of more than NBMIN columns
-is divided into NDIV parts. Each part is factored, then those to its right are updated by one triangular solve and one
-product. NBMIN columns and fewer are the base case (`factor_columns`).
+With pivoting, a column of processes factors a panel, recursively and right-looking. A panel of more than NBMIN
+columns is divided into NDIV parts. Each part is factored, then those to its right are updated by one triangular solve
+and one product. NBMIN columns and fewer are the base case (`factor_columns`).
 
-On P > 1 processes each column takes one exchange, by recursive doubling in log2 P steps. The largest candidate, its
-row and the row that it replaces travel together. So all processes hold the factored top block, and nobody sends it.
+On P > 1 processes each column needs one exchange, by recursive doubling in log2 P steps. The largest candidate, its
+row and the row that it replaces travel together. All processes therefore have the factored top block, and it is not
+sent again.
 Source: Petitet et al., "HPL", overview, "Panel factorization"; Gustavson, IBM J. Res. Dev. 41 (1997).
 
-A panel has `width` columns. `below` [rows, width] holds the rows of this process. `top` [width, width] holds the
-rows that were chosen as pivots, the same on all processes of the column. Rows before `active` of `below` are used up:
-those that pivots have replaced, on the process with the diagonal block.
+A panel has `width` columns. `below` [rows, width] has the rows of this process. `top` [width, width] has the rows
+that were chosen as pivots, the same on all processes of the column. Rows before `active` of `below` are no longer
+used: they are those that pivots have replaced, on the process with the diagonal block.
 
 Within the base case a column is brought up to date when its turn comes (left-looking), in one pass over the rows. The
-pass divides the column before it by its pivot, subtracts the products with the columns before, and looks for the
-largest number. So each column is written once, and the others are only read. Magnitudes are compared as integers: the
-patterns of bits of IEEE numbers, without their signs, are in the same order, NaN above all.
+pass divides the column before it by its pivot, subtracts the products with the columns before, and searches for the
+largest number. Each column is thus written once, and the others are only read. Magnitudes are compared as integers:
+the bit patterns of IEEE numbers, without their signs, are in the same order, NaN above all.
 
-Storage of fewer bits is emulated: numbers stay in float32 and hold what float16 or bfloat16 would. They are rounded
-to nearest, ties to even. Magnitudes above the largest number become infinite, small ones subnormal.
+Storage of fewer bits is emulated: numbers stay in float32 and have the values of float16 or bfloat16. They are
+rounded to nearest, ties to even. Magnitudes above the largest number become infinite, small ones subnormal.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
 _TAG = 7
 BLOCK = 64  # rows of L's diagonal blocks, whose inverses turn the triangular solve into products
-_INNER = 32  # columns of a diagonal block that the compiled loop eliminates at once; BLAS does the rest
+_INNER = 32  # columns of a diagonal block that the compiled loop eliminates at a time; BLAS does the rest
 Reals = NDArray[np.float64]
 Singles = NDArray[np.float32]
-_ROWS = 512  # of a piece of a column, which stays in the first cache
+_ROWS = 512  # rows of a piece of a column, which stays in the first cache
 _MAGNITUDE = np.int64(2**63 - 1)
 _LEAST_PIVOT = float(np.finfo(np.float64).tiny)  # whose inverse is finite
 HEAD = 3  # of a message: bits of the magnitude, global row of the pivot, whether it has the current row
@@ -61,21 +62,25 @@ HALF_OVERFLOW = np.uint32(0x477FF000)  # 65520: halfway between the largest floa
 HALF_NORMAL = np.uint32(0x38800000)  # 2^-14
 # float32 numbers from here on are multiples of 2^-24, as subnormals of float16.
 HALF_QUANTUM = np.float32(0.5)
-# Bits at the end that go, those before them, and what rounds to nearest: it is added with the last bit that stays.
+# The number of bits that are cut off at the end, a mask of the bits that are kept, and the number that rounds to
+# nearest: it is added together with the last bit that is kept.
 HALF_CUT, HALF_KEPT, HALF_TIE = np.uint32(13), np.uint32(0xFFFFE000), np.uint32(0xFFF)
 
 
 def _touched(count: int) -> Reals:
-    return np.full(count, 0.0)  # pages are touched now and not in the timed part
+    return np.full(count, 0.0)  # touches the pages now and not in the timed part
 
 
 class ColumnPanel:
-    """Room for one panel: `below`, `top` and the pivots, one after the other in one message.
+    """Memory for one panel: `below`, `top` and the pivots, one after the other in one message.
 
-    below: factored rows of this process, float64 [rows, width]; top: the block of pivot rows, float64 [width, width],
-    unit lower and upper triangle in one; pivots: global row that was exchanged with each row of the top block, as
-    float64 [width], which holds whole numbers exactly; inverses: of L's diagonal blocks, [width, BLOCK], which every
-    process computes for itself (`invert`). allocate: gives memory for so many float64.
+    Attributes
+    ----------
+    below : factored rows of this process, float64 [rows, width]
+    top : the block of pivot rows, float64 [width, width], with the unit lower and the upper triangle
+    pivots : the global row that was exchanged with each row of the top block, float64 [width], which holds whole
+        numbers exactly
+    inverses : inverses of L's diagonal blocks, [width, BLOCK], which every process computes itself (`invert`)
     """
 
     def __init__(self, most_rows: int, nb: int, allocate: Callable[[int], Reals] = _touched) -> None:
@@ -83,7 +88,7 @@ class ColumnPanel:
         self.shape(0, most_rows, nb)
 
     def shape(self, first: int, rows: int, width: int) -> None:
-        """Let this be the panel whose columns begin at global column `first`."""
+        """Shape the memory for the panel whose columns begin at global column `first`."""
         self.first, self.width = first, width
         self.message = self._memory[: (rows + width + 1) * width]
         self.below = self.message[: rows * width].reshape((rows, width), order="F")
@@ -102,24 +107,24 @@ class ColumnPanel:
 
 
 class PanelFactoriser:
-    """Factors panels on a column of processes. comm: its processes; place: of this one in comm."""
+    """Factors panels on a column of processes. comm: the processes of the column."""
 
     def __init__(self, comm: MPI.Comm, blas: BlasAddresses, nb: int, nbmin: int, ndiv: int) -> None:
         self._comm, self._blas, self._nbmin, self._ndiv = comm, blas, nbmin, ndiv
-        self._room = np.zeros((2, HEAD + 2 * nb))
+        self._messages = np.zeros((2, HEAD + 2 * nb))
 
     def factor(self, panel: ColumnPanel, rows: NDArray[np.int64], diagonal: bool) -> None:
         """Factor `panel` in place. Collective over the column of processes.
 
         rows: global rows of panel.below, int64; diagonal: whether this process has the diagonal block, whose rows are
-        then the first of `below`.
+        the first rows of `below` then.
         """
         self._panel, self._rows, self._diagonal = panel, rows, diagonal
         self._below, self._top = panel.below.T, panel.top.T  # as kernels get them
         self._bits = self._below.view(np.int64)
         self._local = np.zeros(panel.width, np.int64)
         size = HEAD + 2 * panel.width
-        self._mine, self._other = self._room[0, :size], self._room[1, :size]
+        self._mine, self._other = self._messages[0, :size], self._messages[1, :size]
         self._recurse(0, panel.width)
         if self._comm.size == 1:
             panel.pivots[:] = rows[self._local]
@@ -154,17 +159,17 @@ class PanelFactoriser:
             self._exchange()
             pivot = mine[1]
             panel.pivots[column] = pivot
-            # This process had the pivot if it is the one that it offered.
+            # This process had the pivot if it is the one that this process offered.
             row = int(np.searchsorted(self._rows, int(pivot))) if owned == pivot else -1
             take_pivot(self._below, self._top, column, row, mine)
         divide_last(self._below, self._top, self._active(last), last - 1)
 
     def _exchange(self) -> None:
-        """Give all processes the best candidate and the current row. Collective over the column of processes."""
+        """Exchange the best candidate and the current row between all processes of the column. Collective."""
         comm, mine, other = self._comm, self._mine, self._other
         mine_bits, other_bits = mine.view(np.int64), other.view(np.int64)
         rank, power = comm.rank, 1 << (comm.size.bit_length() - 1)
-        beyond = rank + power  # the rank without a partner in the doubling, such as 4 and 5 of 6
+        beyond = rank + power  # a rank without a partner in the doubling, such as 4 and 5 of 6
         if rank >= power:
             comm.Send(mine, rank - power, _TAG)
             comm.Recv(mine, rank - power, _TAG)
@@ -214,7 +219,7 @@ def round_to(storage: Storage, values: Singles) -> None:
 
 @subroutine
 def _advance_top(top, first, column):
-    """Bring a column of the pivots' rows up to date."""
+    """Bring a column of the pivot rows up to date."""
     for row in range(first + 1, column):
         value = top[row, column]
         for k in range(first, row):
@@ -224,7 +229,7 @@ def _advance_top(top, first, column):
 
 @subroutine(error_model="numpy")
 def _divide_column(below, start, stop, column, pivot):
-    """Divide a column by its pivot: by a product with its inverse, as LAPACK does, where that is a number."""
+    """Divide a column by its pivot, by a product with its inverse, as in LAPACK, where the inverse is finite."""
     if abs(pivot) >= _LEAST_PIVOT:
         inverse = 1.0 / pivot
         for row in range(start, stop):
@@ -294,8 +299,8 @@ def factor_columns(below, bits, top, pivots, first, last):
 def offer_pivot(below, bits, top, active, first, column, rows, message, message_bits):
     """Bring a column up to date and write this process's candidate into the message.
 
-    rows: global rows of `below`; active: `column` on the process with the diagonal block, which offers the row that
-    is to be replaced too, -1 elsewhere. message: head, row of the pivot, current row; message_bits: its bits.
+    rows: global rows of `below`; active: `column` on the process with the diagonal block, which also offers the row
+    that is to be replaced, -1 elsewhere. message: head, row of the pivot, current row; message_bits: its bits.
     """
     below, bits, top = below.T, bits.T, top.T
     width = below.shape[1]
@@ -314,7 +319,7 @@ def offer_pivot(below, bits, top, active, first, column, rows, message, message_
 
 @kernel(lambda: (float64[::1], int64[::1], float64[::1], int64[::1]), nogil=True)
 def combine_offers(mine, mine_bits, other, other_bits):
-    """Keep the better of two candidates in `mine`: the larger, of equals that of the smaller row."""
+    """Keep the better of two candidates in `mine`: the larger one, and of equal ones that of the smaller row."""
     width = (mine.size - HEAD) // 2
     if other_bits[0] > mine_bits[0] or (other_bits[0] == mine_bits[0] and other[1] < mine[1]):
         mine_bits[0] = other_bits[0]
@@ -358,7 +363,7 @@ def update_right(gemm, trsm, below, top, active, first, split, last):
 def eliminate(block, first, last):
     """Replace block[first:last, first:last] by its factors L (unit, lower) and U. block: [column, row].
 
-    A zero pivot gives infinities and NaN, no error: what follows tells.
+    A zero pivot gives infinities and NaN but no error; the test of the solution detects them.
     """
     for k in range(first, last):
         inverse = float32(1.0) / block[k, k]
@@ -372,7 +377,7 @@ def eliminate(block, first, last):
 
 @kernel(lambda: (float32[::1], uint32[::1], int64, int64, int64), nogil=True)
 def round_to_float16(values, words, pitch, rows, columns):
-    """Round columns of a matrix in place, which lie `pitch` numbers apart. words: the same memory as uint32."""
+    """Round columns of a matrix in place. They are `pitch` numbers apart. words: the same memory as uint32."""
     for j in range(columns):
         for at in range(j * pitch, j * pitch + rows):
             word = words[at]

@@ -1,4 +1,4 @@
-"""What a run of HPL or HPL-MxP is asked for, and what it found. Neither Numba, NumPy nor MPI is imported here."""
+"""The settings of a run of HPL or HPL-MxP, and its results. Neither Numba, NumPy nor MPI is imported here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Order = Literal["row", "column"]
 Broadcast = Literal["1ring", "1ringM", "2ring", "2ringM", "long", "longM"]
 BROADCASTS: tuple[Broadcast, ...] = ("1ring", "1ringM", "2ring", "2ringM", "long", "longM")  # as BCAST 0 to 5
 Storage = Literal["float32", "float16", "bfloat16"]  # of the factors of HPL-MxP
-Numbers = Literal[Storage, "float64"]  # of which there are matrix products
+Numbers = Literal[Storage, "float64"]  # number formats of matrix products
 EPSILON = 2.0**-53  # of the official test: the relative error of one rounding
 THRESHOLD = 16.0
 SEED = 100  # of HPL 2.3's generator
@@ -35,12 +35,19 @@ def operations(n: int) -> float:
 
 @dataclass(frozen=True)
 class HplSettings:
-    """One run. n: unknowns; nb: columns of a block; p, q: rows and columns of the process grid.
+    """The settings of one run. Raises ConfigError for a value out of range.
 
-    threads: of a rank; order: how ranks are numbered in the grid; broadcast: of panels along rows, None for the one
-    that is fastest when tried; nbmin: columns at which the recursion within a panel ends; ndiv: parts into which it
-    divides; threshold: of the official test; seed: of the matrix; device: where it is factored. Raises ConfigError
-    for a value out of range.
+    Attributes
+    ----------
+    n, nb : unknowns, and columns of a block
+    p, q : rows and columns of the process grid
+    threads : of a rank
+    order : how ranks are numbered in the grid
+    broadcast : algorithm of the broadcast of panels along rows, None for the fastest one in a trial
+    nbmin, ndiv : columns at which the recursion within a panel ends, and parts into which it divides
+    threshold : of the official test
+    seed : of the matrix
+    device : where the matrix is factored
     """
 
     n: int
@@ -80,9 +87,10 @@ class HplSample:
 
 
 class ProgressLog:
-    """Takes the samples of performance over progress.
+    """Records samples of performance over progress.
 
-    start: when the solve began, to be set; on_progress: called with each sample, at most MOST_SAMPLES times.
+    start: the time at which the solve began, set by the caller; on_progress: called with each sample, at most
+    MOST_SAMPLES times.
     """
 
     def __init__(self, n: int, nb: int, on_progress: Callable[[HplSample], None] | None) -> None:
@@ -92,13 +100,13 @@ class ProgressLog:
         self._apart = -(-n // nb // MOST_SAMPLES) * nb
 
     def update(self, columns: int) -> None:
-        """Take note that so many columns are factored."""
+        """Record the number of columns that are factored, if the last sample is long enough ago."""
         last = self.samples[-1] if self.samples else HplSample(0, 0.0, 0.0, 0.0)
         if columns < min(last.columns + self._apart, self._n):
             return
         seconds = perf_counter() - self.start
         total = operations(self._n)
-        done, before = (total - operations(self._n - one) for one in (columns, last.columns))
+        done, before = (total - operations(self._n - count) for count in (columns, last.columns))
         sample = HplSample(
             columns, seconds, done / seconds, (done - before) / max(seconds - last.seconds, 1e-9)
         )
@@ -130,12 +138,17 @@ class HplNorms:
 
 @dataclass(frozen=True)
 class HplRun:
-    """A finished run.
+    """The results of a run of HPL.
 
-    seconds: factorisation and solution, of the slowest rank; norms: of the official test; broadcast: that was used;
-    phases: seconds by part, the largest of all ranks; samples: performance over progress, at most some hundred;
-    broadcast_seconds: what each algorithm took when tried, now or in an earlier run, empty if none was;
-    solution: the part of x of this process's columns, float64, the one field that ranks have differently.
+    Attributes
+    ----------
+    seconds : factorisation and solution, of the slowest rank
+    norms : of the official test
+    broadcast : the algorithm that was used
+    solution : the part of x of this process's columns, float64, the only field that differs between ranks
+    phases : seconds by part, the largest of all ranks
+    samples : performance over progress
+    broadcast_seconds : seconds of each algorithm in the trial, now or in an earlier run, empty without a trial
     """
 
     settings: HplSettings
@@ -170,11 +183,15 @@ class HplRun:
 
 @dataclass(frozen=True)
 class MxpRun:
-    """A finished run.
+    """The results of a run of HPL-MxP.
 
-    seconds: of factorisation, first solve and refinement, each of the slowest rank; iterations: of GMRES; converged:
-    whether its own tolerance was met, which is tighter than the rules'; scaled_residual: the backward error over
-    N 2^-53; x: the solution, float64 [n]; samples: performance of the factorisation over progress.
+    Attributes
+    ----------
+    factor_seconds, solve_seconds, refine_seconds : of factorisation, first solve and refinement, of the slowest rank
+    iterations, converged : of GMRES, and whether its own tolerance was met, which is tighter than that of the rules
+    scaled_residual : the backward error over N 2^-53
+    x : the solution, float64 [n]
+    samples : performance of the factorisation over progress
     """
 
     settings: HplSettings
@@ -191,7 +208,7 @@ class MxpRun:
 
     @property
     def seconds(self) -> float:
-        """What the official formula counts."""
+        """The seconds that the official formula counts."""
         return self.factor_seconds + self.solve_seconds + self.refine_seconds
 
     @property

@@ -1,4 +1,4 @@
-"""The official test of HPL 2.3: norms of A x - b with A and b generated anew."""
+"""The official test of HPL 2.3: norms of A x - b with A and b generated again."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from ridgeline.bench.hpl.team import TileTeam, tiles
 from ridgeline.jit.kernel import Specialisation, kernel, specialise
 from ridgeline.parallel.allreduce import allreduce_max
 
-_ROWS = 512  # of a piece, whose sums stay in the first cache
+_ROWS = 512  # rows of a tile, whose sums stay in the first cache
 _COLUMNS = 256
 _MATRIX = float64[:, ::1]
 
 
 class ResidualSums(NamedTuple):
-    """What a process adds to the norms, from its part of A and b, unfactored.
+    """The contributions of a process to the norms, from its part of A and b before the factorisation.
 
-    product: A x, float64 [local rows]; by_rows: magnitudes of A by rows, as many; by_columns: by columns, float64
-    [local columns], that of b being 0; b: float64 [local rows], None where b is not here.
+    Attributes
+    ----------
+    product : A x, float64 [local rows]
+    by_rows, by_columns : sums of magnitudes of A by rows [local rows] and columns [local columns], that of b being 0
+    b : float64 [local rows], None where this process does not have b
     """
 
     product: Reals
@@ -58,7 +61,7 @@ def host_sums(grid: ProcessGrid, a: Reals, x: Reals, team: TileTeam) -> Residual
 def measure_norms(comm: MPI.Comm, grid: ProcessGrid, mine: ResidualSums, x: Reals) -> HplNorms:
     """Return the norms of the official test, the same on all ranks. Collective over comm, the ranks of the grid.
 
-    mine: of this process, used up; x: of this process's columns.
+    mine: the sums of this process, which are overwritten; x: of this process's columns.
     """
     sums = np.stack([mine.product, mine.by_rows])
     largest_b = 0.0
@@ -80,7 +83,7 @@ def _largest(values: Reals) -> float:
 
 @kernel(lambda: (_MATRIX, float64[::1], int64, int64, float64[::1], float64[::1]), nogil=True)
 def multiply_rows(a, x, start, stop, product, sums):
-    """Add a x to product and magnitudes of a to sums, for rows start ... stop - 1 and the x.size first columns."""
+    """Add a x to product and magnitudes of a to sums, for rows start ... stop - 1 and the first x.size columns."""
     a = a.T
     for column in range(x.size):
         for row in range(start, stop):
@@ -90,7 +93,7 @@ def multiply_rows(a, x, start, stop, product, sums):
 
 @kernel(lambda: (_MATRIX, int64, int64, int64, float64[::1]), nogil=True)
 def sum_columns(a, rows, start, stop, sums):
-    """Write the sum of the magnitudes of each of columns start ... stop - 1 of a, its first `rows` rows."""
+    """Write the sums of magnitudes of columns start ... stop - 1 of a, over its first `rows` rows."""
     a = a.T
     for column in range(start, stop):
         total = 0.0

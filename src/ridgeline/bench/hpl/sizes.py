@@ -1,8 +1,8 @@
-"""Order, block, process grid and memory of a dense system: chosen, counted, refused before anything is allocated.
+"""The order, block, process grid and memory of a dense system, chosen and checked before anything is allocated.
 
-What is not given is chosen. The order N follows from a share of the free memory, the block NB from N. The grid P x Q
-is the nearest to a square with P <= Q. Every choice is said. The time is predicted from a short measurement of matrix
-products.
+Sizes that are not given are chosen. The order N follows from a share of the free memory, the block NB from N. The
+grid P x Q is the nearest to a square with P <= Q. Notes state every choice. The time is predicted from a short
+measurement of matrix products.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ridgeline.parallel.devices import device_memory_per_rank, select_device
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
 
-BytesOf = Callable[[int, int, int, int], int]  # of n, nb, p, q: the most that a rank needs
+BytesOf = Callable[[int, int, int, int], int]  # the most bytes that a rank needs, from n, nb, p, q
 _ALIGNED = 32  # numbers: columns in device memory begin at multiples of 256 bytes of float64
-LISTS = 4  # of rows that change places, for each panel
-MESSAGES = 4  # of an exchange of rows: given, gathered, scattered, received
-FEWEST = 16  # unknowns that `--order auto` is content with
+LISTS = 4  # lists of rows that are exchanged, for each panel
+MESSAGES = 4  # buffers of an exchange of rows: sent, gathered, scattered, received
+FEWEST = 16  # fewest unknowns that `--order auto` chooses
 
 
 class FreeMemory(NamedTuple):
-    """The free bytes of every rank, on its host or its device, and what a system takes of them."""
+    """The free bytes of every rank, on its host or its device, and the function that counts those of a system."""
 
     free: float
     bytes_of: BytesOf
 
 
 class Sizes(NamedTuple):
-    """Order, block and process grid, and what was chosen, in words."""
+    """Order, block and process grid, and notes on what was chosen."""
 
     n: int
     nb: int
@@ -54,7 +54,7 @@ def nearest_square(ranks: int) -> tuple[int, int]:
 
 
 def choose_grid(ranks: int, p: int, q: int) -> tuple[int, int]:
-    """Return the process grid: as given, one direction completed where it is 0, or the nearest to a square.
+    """Return the process grid: as given, completed where one direction is 0, or the nearest to a square.
 
     Raises DecompositionError unless P x Q is the number of ranks.
     """
@@ -82,8 +82,8 @@ def choose_sizes(
 ) -> Sizes:
     """Return sizes that fit. Collective over comm, the same on all ranks.
 
-    blocks: gives NB for N. Raises ConfigError for an N that does not fit, with what would, DecompositionError for a
-    grid unlike the ranks.
+    blocks: returns NB for N. Raises ConfigError for an N that does not fit, with one that does, and
+    DecompositionError for a grid that does not have the ranks of comm.
     """
     n, nb = parse_number(options.n, "--order"), parse_number(options.nb, "--nb")
     p, q, share = options.p, options.q, options.memory_share
@@ -91,7 +91,7 @@ def choose_sizes(
     free, bytes_of = memory
     notes = []
     if n is None:
-        # A block for a large system serves to estimate: it takes little of the memory.
+        # The block of a large system serves for the estimate, because panels take little of the memory.
         n = largest_order(bytes_of, share * free, nb or blocks(2**31), *grid)
         if n < FEWEST:
             raise ConfigError(
@@ -122,7 +122,7 @@ def require_fit(n: int, nb: int, grid: tuple[int, int], memory: FreeMemory) -> N
 
 
 def require_time(work: float, rate: float, limit: float, notes: list[str]) -> float:
-    """Return the least seconds of all systems, and say them. Raises ConfigError if they exceed the limit.
+    """Return the least seconds of all systems, and add a note. Raises ConfigError if they exceed the limit.
 
     work: operations; rate: FLOP/s of matrix products of all ranks; limit: seconds, 0 for none.
     """
@@ -147,7 +147,7 @@ def hpl_block(n: int) -> int:
 def mxp_block(n: int, storage: Storage = "float32", on_device: bool = False) -> int:
     """Return NB of HPL-MxP for an order: wide blocks give the fastest products, narrow ones more steps.
 
-    Products on GPUs have 2 NB operations on 8 bytes, so that blocks of large systems are wider there.
+    On GPUs a product has 2 NB operations on 8 bytes, so that blocks of large systems are wider there.
     """
     if on_device and n >= 16384:
         return 512 if storage == "float32" else 1024
@@ -155,43 +155,43 @@ def mxp_block(n: int, storage: Storage = "float32", on_device: bool = False) -> 
 
 
 def free_memory(comm: MPI.Comm, device: ComputeDevice, on_host: BytesOf, on_device: BytesOf) -> FreeMemory:
-    """Return the memory of ranks, on their hosts or their GPUs. Collective over comm, the same on all ranks.
+    """Return the free memory of ranks, on hosts or GPUs. Collective over comm, the same on all ranks.
 
-    on_host, on_device: what a system takes there. Raises DeviceError if a rank has no GPU.
+    on_host, on_device: count the bytes of a system there. Raises DeviceError if a rank has no GPU.
     """
     if device == "cpu":
         return FreeMemory(memory_per_rank(comm), on_host)
     free = device_memory_per_rank(comm, select_device(comm))
-    # A simulated device has no limit, and lies in host memory.
+    # A simulated device has no limit, and its memory is that of the host.
     return FreeMemory(free if math.isfinite(free) else memory_per_rank(comm), on_device)
 
 
 def pitch_on_device(rows: int) -> int:
-    """Return the distance of two columns of a matrix in device memory, in numbers."""
+    """Return the distance between two columns of a matrix in device memory, in numbers."""
     return -(-max(rows, 1) // _ALIGNED) * _ALIGNED
 
 
 def padding(rows: int) -> int:
-    """Return by how much columns of float32 on a host lie further apart: an odd number of whole cache lines."""
+    """Return the padding of columns of float32 on a host, whose length is then an odd number of cache lines."""
     lines = -(-rows // 16)
     return (lines + 1 - lines % 2) * 16 - rows
 
 
 def hpl_bytes(n: int, nb: int, p: int, q: int) -> int:
-    """Return the bytes of a host: its part of the matrix, two panels, rows that change places."""
+    """Return the bytes on a host: its part of the matrix, two panels, rows that are exchanged."""
     rows, columns = Axis(n, nb, p, 0).count(), Axis(n + 1, nb, q, 0).count()
     return 8 * ((rows + 16) * columns + 2 * nb * (rows + nb + 1) + 3 * nb * columns)
 
 
 def mxp_bytes(n: int, nb: int, p: int, q: int) -> int:
-    """Return the bytes of a host: the factors, two pairs of panels, a block, and vectors of all unknowns."""
+    """Return the bytes on a host: the factors, two pairs of panels, a block, and vectors of all unknowns."""
     rows, columns = Axis(n, nb, p, 0).count(), Axis(n, nb, q, 0).count()
     panels = 2 * nb * (rows * (q > 1) + columns * (p > 1))
     return 4 * (columns * (rows + padding(rows)) + panels + nb * nb) + 8 * n * (2 * MXP_BASIS + 16)
 
 
 def hpl_device_parts(n: int, nb: int, p: int, q: int) -> dict[str, float]:
-    """Return the bytes that a process of HPL needs on its GPU at most, by what they are for."""
+    """Return the most bytes that a process of HPL needs on its GPU, by purpose."""
     rows, columns = Axis(n, nb, p, 0).count(), Axis(n + 1, nb, q, 0).count()
     copies = 1 if p == 1 else 2 + MESSAGES  # rows of U before the solve; after it, and an exchange
     numbers = {
@@ -204,7 +204,7 @@ def hpl_device_parts(n: int, nb: int, p: int, q: int) -> dict[str, float]:
 
 
 def mxp_device_parts(n: int, nb: int, p: int, q: int, storage: Storage) -> dict[str, float]:
-    """Return the bytes that a process of HPL-MxP needs on its GPU at most, by what they are for."""
+    """Return the most bytes that a process of HPL-MxP needs on its GPU, by purpose."""
     rows, columns = Axis(n, nb, p, 0).count(), Axis(n, nb, q, 0).count()
     block, item = min(nb, n), 4 if storage == "float32" else 2
     panels = item * sum(panel_sizes(rows, columns, block, storage, p, q))
@@ -219,9 +219,9 @@ def mxp_device_parts(n: int, nb: int, p: int, q: int, storage: Storage) -> dict[
 
 
 def panel_sizes(rows: int, columns: int, nb: int, storage: Storage, p: int, q: int) -> tuple[int, int]:
-    """Return the numbers of L and of U of a step that are kept beside the matrix of HPL-MxP on a GPU.
+    """Return how many numbers of L and of U of a step are stored beside the matrix of HPL-MxP on a GPU.
 
-    Copies of 16 bits always are; panels in float32 are where other processes need them.
+    Copies of 16 bits always are; panels in float32 are stored where other processes need them.
     """
     narrow = storage != "float32"
     return pitch_on_device(rows) * nb * (narrow or q > 1), pitch_on_device(nb) * columns * (narrow or p > 1)

@@ -1,8 +1,8 @@
 """Solves with the distributed factors: L y = r forwards, U z = y backwards, in the precision of the factors.
 
-Every rank has sums of its own: what its columns contribute to its rows. At block k the process row adds its sums for
-that block up (Reduce), the owner solves, and the process column gets the result. It subtracts first what the next
-block waits for, and the rest while the owner of the next block is at work: a pipeline.
+Every rank has its own sums: the contributions of its columns to its rows. At block k the process row adds up its sums
+for that block (Reduce), the owner solves, and the process column receives the result. It first subtracts what the
+next block waits for, and the rest while the owner of the next block is at work: a pipeline.
 
 HPL's back substitution is the sweep backwards. Its sums begin with b, which LU has turned into y, on the processes
 that have that column.
@@ -24,7 +24,7 @@ Numbers = NDArray[Any]  # float32 or float64, as the factors
 
 
 class Triangles(Protocol):
-    """L and U of one process, wherever they lie, and sums of its rows. Rows and columns are local."""
+    """L and U of one process, in host or device memory, and sums of its rows. Rows and columns are local."""
 
     grid: ProcessGrid
 
@@ -32,22 +32,22 @@ class Triangles(Protocol):
         """Set all sums to zero."""
 
     def sums(self, rows: slice) -> Numbers:
-        """Return the sums of some rows on the host, not to be written."""
+        """Return the sums of some rows on the host. The caller does not write them."""
 
     def diagonal(self, k: int, rows: slice, columns: slice) -> Numbers:
-        """Return diagonal block k, which lies here, L below its diagonal and U, on the host, column-major."""
+        """Return diagonal block k of this process, L below its diagonal and U, on the host, column-major."""
 
-    def take(self, columns: slice, x: Numbers) -> None:
-        """Take the solution of some columns for the products that follow; x stays as it is until then."""
+    def set_solution(self, columns: slice, x: Numbers) -> None:
+        """Set the solution of some columns for the products that follow, until which the caller does not change x."""
 
     def subtract(self, rows: slice) -> None:
-        """Subtract the product of what was taken with L or U from the sums of some rows."""
+        """Subtract the product of L or U with the solution that was set from the sums of some rows."""
 
 
 def substitute_back(triangles: Triangles) -> NDArray[np.float64]:
     """Return U^-1 y, float64 of this process's columns; y: the sums. Collective over the grid.
 
-    A process column has x together.
+    All processes of a process column have the same part of x.
     """
     rows, columns = triangles.grid.place.rows, triangles.grid.place.unknowns
     return _Sweep(triangles, np.zeros(columns.count())).run(range(-(-rows.n // rows.nb) - 1, -1, -1))
@@ -65,14 +65,14 @@ def solve(triangles: Triangles, comm: MPI.Comm, right: NDArray[np.float64]) -> N
         triangles.clear()
         mine = _Sweep(triangles, mine).run(order, forwards=order is blocks)
     whole = np.zeros(columns.n)
-    if rows.part == 0:  # the others of a process column hold the same
+    if rows.part == 0:  # the other processes of a process column have the same part
         whole[columns.globals()] = mine
     comm.Allreduce(MPI.IN_PLACE, whole)
     return whole
 
 
 class _Sweep:
-    """One triangular solve. mine: the right-hand side of this process's columns, replaced by the solution."""
+    """One triangular solve. mine: the right-hand side of this process's columns, which the solution replaces."""
 
     def __init__(self, triangles: Triangles, mine: Numbers) -> None:
         self._triangles, self._mine = triangles, mine
@@ -94,7 +94,7 @@ class _Sweep:
         return self._mine
 
     def _gather(self, k: int) -> Numbers:
-        """Return on the owner what all columns so far contribute to block k."""
+        """Return, on its owner, the contributions of all columns to block k. Collective over the process row."""
         if self._rows.owner(k * self._nb) != self._rows.part:
             return self._mine[:0]
         part = self._triangles.sums(_block(self._rows, k))
@@ -114,7 +114,7 @@ class _Sweep:
             (solve_lower if forwards else solve_upper)(block, mine[:, None])
         if self._rows.parts > 1:
             self._triangles.grid.column_comm.Bcast(mine, owner)
-        self._triangles.take(at, mine)
+        self._triangles.set_solution(at, mine)
 
     def _beyond(self, k: int, forwards: bool) -> slice:
         """Return the rows beyond block k + 1, or before block k - 1."""
@@ -124,5 +124,5 @@ class _Sweep:
 
 
 def _block(axis: Axis, k: int) -> slice:
-    """Return the local indices of block k: none where it belongs to another process, or is none of the matrix's."""
+    """Return the local indices of block k, none where it belongs to another process or lies outside the matrix."""
     return slice(axis.count(max(k, 0) * axis.nb), axis.count(max(k + 1, 0) * axis.nb))

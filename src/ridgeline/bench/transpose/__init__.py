@@ -1,1 +1,4 @@
-"""The all-to-all exchanges of a pseudo-spectral substep alone."""
+"""The all-to-all exchanges of a pseudo-spectral substep alone.
+
+Read `transpose_result` first: the benchmark and its table; `transpose_timing` times the exchanges.
+"""

@@ -1,4 +1,4 @@
-"""The exchanges of a substep as a benchmark of its own: the paper's Tables 10 to 14."""
+"""`ridgeline bench transpose`: the exchanges of a substep as the paper's Tables 10 to 14 have them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.bench.transpose.measure import (
+from ridgeline.bench.transpose.transpose_options import TRANSPOSE, TransposeOptions
+from ridgeline.bench.transpose.transpose_timing import (
     COLUMN_FORWARD,
     INVERSE,
     ROW_FORWARD,
@@ -15,7 +16,6 @@ from ridgeline.bench.transpose.measure import (
     TransposeFigures,
     time_exchanges,
 )
-from ridgeline.bench.transpose.transpose_options import TransposeOptions
 from ridgeline.fourier.pencil import Truncation
 
 if TYPE_CHECKING:
@@ -61,12 +61,16 @@ def measure_transposes(
 
     memory: "host"; "cuda": between GPUs, from device memory and by way of the host; "cuda-staged": the latter alone.
 
-    Raises DecompositionError for a process grid that does not fit, ConfigError if there is too little memory.
-    So it does DeviceError without a GPU or too little memory on it, VerificationError for wrong data.
+    Raises
+    ------
+    DecompositionError : for a process grid that does not fit
+    ConfigError : if there is too little memory
+    DeviceError : without a GPU, or with too little memory on it
+    VerificationError : for wrong data
     """
     if memory == "host":
         return to_result(comm.size, options, time_exchanges(comm, options, progress))
-    from ridgeline.bench.transpose.measure_cuda import time_on_devices
+    from ridgeline.bench.transpose.transpose_timing_cuda import time_on_devices
 
     direct = memory == "cuda"
     device, figures = time_on_devices(comm, options, direct, progress)
@@ -74,9 +78,9 @@ def measure_transposes(
 
 
 def device_result(result: Result, device: str, direct: bool) -> Result:
-    """Return figures of exchanges between GPUs with the columns of the paper's Tables 10 to 14.
+    """Return the result of exchanges between GPUs, with the columns of the paper's Tables 10 to 14.
 
-    device: of rank 0; direct: whether GPU MPI was timed. A note says why it was not.
+    device: that of rank 0; direct: whether GPU MPI was timed. A note says why it was not.
     """
     notes = [
         f"GPU of rank 0: {device}",
@@ -103,15 +107,15 @@ def device_result(result: Result, device: str, direct: bool) -> Result:
 def to_result(n_ranks: int, options: TransposeOptions, figures: list[TransposeFigures]) -> Result:
     """Return the figures as the paper's tables have them: P2P size, seconds and bandwidth by direction."""
     nz, _, nx = options.shape
-    of_paper = nz * (nx // 2)
-    sent = of_paper if options.lines == "full" else Truncation(options.shape, options.dealias).n_lines
+    lines_of_paper = nz * (nx // 2)
+    sent = lines_of_paper if options.lines == "full" else Truncation(options.shape, options.dealias).n_lines
     shape = " x ".join(map(str, options.shape))
     return Result(
-        benchmark="transpose",
+        benchmark=TRANSPOSE.name,
         pattern=f"exchanges of one substep, {shape} (z y x), {options.dtype}, {options.lines} lines: "
-        f"{sent} of {of_paper}",
-        formula="B/W: P2P x R / t per rank, own block included (Eq. 13)",
-        statistic=f"slowest rank, mean of {options.cycles} cycles",
+        f"{sent} of {lines_of_paper}",
+        formula=TRANSPOSE.formula.removesuffix("."),
+        statistic=f"mean of {options.cycles} cycles",
         ranks=n_ranks,
         columns=COLUMNS,
         rows=[_row(figure) for figure in figures],
@@ -120,7 +124,7 @@ def to_result(n_ranks: int, options: TransposeOptions, figures: list[TransposeFi
         | {
             "dtype": options.dtype,
             "lines_sent": sent,
-            "lines_of_the_paper": of_paper,
+            "lines_of_the_paper": lines_of_paper,
             "variables": {"inverse": INVERSE, "row_forward": ROW_FORWARD, "column_forward": COLUMN_FORWARD},
         },
         plot=Plot(
@@ -140,7 +144,7 @@ def _row(figure: TransposeFigures) -> dict[str, Any]:
 
 
 def _cells(direction: str, exchange: ExchangeFigures) -> dict[str, Any]:
-    """Return the figures of one direction; where one rank has all, nothing but that."""
+    """Return the figures of one direction, or only its ranks where one rank has all."""
     if exchange.bandwidth is None:
         return {f"{direction}_ranks": exchange.ranks, f"{direction}_method": "one rank"}
     return {f"{direction}_{key}": value for key, value in asdict(exchange).items()}

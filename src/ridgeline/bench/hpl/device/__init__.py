@@ -1,1 +1,4 @@
-"""HPL in the memory of NVIDIA GPUs."""
+"""HPL and HPL-MxP in the memory of NVIDIA GPUs.
+
+Read `system_cuda` first: one system, from its generation to its test.
+"""

@@ -1,8 +1,8 @@
-"""Products of matrices in device memory, and their rate: the one file that knows a library for them.
+"""Products of matrices in device memory, and their rate. No other file knows the library that computes them.
 
-On a GPU the products are cuBLAS's, through the bindings of nvmath-python. In numba-cuda's simulator NumPy multiplies
-in the same places. Matrices are column-major, float64 or float32. Factors of a float32 product may have 16 bits,
-float16 or bfloat16: products then add up in float32. float32 is never shortened to TF32.
+On a GPU the products are those of cuBLAS, through the bindings of nvmath-python. In numba-cuda's simulator NumPy
+computes them. Matrices are column-major, float64 or float32. Factors of a float32 product may have 16 bits, float16
+or bfloat16: products are then accumulated in float32. float32 is never shortened to TF32.
 """
 
 from __future__ import annotations
@@ -32,18 +32,17 @@ from ridgeline.runtime.errors import DeviceError
 from ridgeline.runtime.extras import import_extra
 
 Narrow = Literal["float16", "bfloat16"]
-ORDER = (
-    64 if SIMULATED else 8192
-)  # of the products that are timed: ten milliseconds, a launch takes microseconds
-_REPEATS, _TOGETHER = 5, 1 if SIMULATED else 4  # of the time, and products in each
-_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # of numbers, as cudaDataType_t has them
+# Order of the products that are timed. A product takes ten milliseconds, a launch microseconds.
+ORDER = 64 if SIMULATED else 8192
+_REPEATS, _PRODUCTS = 5, 1 if SIMULATED else 4  # timed repeats, and products in each
+_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # values of cudaDataType_t
 
 
 @dataclass(frozen=True)
 class DeviceBlock:
     """A column-major matrix: number (i, j) is number `offset` + i + `pitch` j of a flat device array.
 
-    array: of float64 or float32, or of uint16, which are the bits of a format `narrow`.
+    array: float64 or float32, or uint16 with the bits of a format `narrow`.
     """
 
     array: Any
@@ -60,12 +59,12 @@ class DeviceBlock:
 
     @property
     def empty(self) -> bool:
-        """Whether it has no numbers."""
+        """Whether the matrix has no numbers."""
         return self.rows == 0 or self.columns == 0
 
 
 class DeviceBlas(ABC):
-    """What both kinds have. Calls put the work on a stream; blocks without numbers are left out."""
+    """Products and solves on a device, launched on a stream. Calls with an empty block do nothing."""
 
     def subtract_product(self, left: DeviceBlock, right: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
         """Compute out <- out - left right. left [m, k], right [k, n], out [m, n]."""
@@ -96,7 +95,7 @@ class DeviceBlas(ABC):
 
     @abstractmethod
     def free(self) -> None:
-        """Free what the library holds; not usable afterwards."""
+        """Free the resources of the library. The object cannot be used afterwards."""
 
     @abstractmethod
     def _multiply(
@@ -114,15 +113,15 @@ class DeviceBlas(ABC):
 
 
 def make_blas() -> DeviceBlas:
-    """Return the products on the current device. Raises DeviceError if the library is missing or does not begin."""
+    """Return the products on the current device. Raises DeviceError if the library is missing or does not start."""
     return _NumpyBlas() if simulated() else _Cublas()
 
 
 class _NumpyBlas(DeviceBlas):
-    """Stands in for cuBLAS where devices are simulated."""
+    """The substitute for cuBLAS where devices are simulated."""
 
     def free(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing, because there is nothing to free."""
 
     def _multiply(
         self, factor: float, left: DeviceBlock, right: DeviceBlock, kept: float, out: DeviceBlock, stream: Any
@@ -141,7 +140,7 @@ class _NumpyBlas(DeviceBlas):
 
 
 def _numbers(block: DeviceBlock) -> NDArray[Any]:
-    """Return the numbers of a block of a simulated device, those of 16 bits as float32."""
+    """Return the numbers of a block of a simulated device, 16-bit formats as float32."""
     bits = _view(block)
     if block.narrow == "float16":
         return bits.copy().view(np.float16).astype(np.float32)
@@ -151,7 +150,7 @@ def _numbers(block: DeviceBlock) -> NDArray[Any]:
 
 
 def _view(block: DeviceBlock) -> NDArray[Any]:
-    """Return a block of a simulated device."""
+    """Return a view of a block of a simulated device."""
     flat = block.array._ary
     last = block.offset + block.rows - 1 + block.pitch * (block.columns - 1)
     if block.pitch < block.rows or last >= flat.size:
@@ -161,7 +160,7 @@ def _view(block: DeviceBlock) -> NDArray[Any]:
 
 
 class _Cublas(DeviceBlas):
-    """A handle of cuBLAS. Factors lie on the host, where cuBLAS looks for them unless told otherwise."""
+    """A handle of cuBLAS. Scalar factors are in host memory, where cuBLAS expects them by default."""
 
     def __init__(self) -> None:
         self._cublas = _bindings()
@@ -181,7 +180,6 @@ class _Cublas(DeviceBlas):
             raise DeviceError(f"cuBLAS {what} ({error}); use a smaller --n, or --device cpu") from error
 
     def free(self) -> None:
-        """Destroy the handle."""
         self._cublas.destroy(self._handle)
 
     def _factor(self, value: float, kind: str) -> int:
@@ -197,16 +195,39 @@ class _Cublas(DeviceBlas):
             self._cublas.set_stream(self._handle, int(stream))
             if kind == "float64":
                 self._cublas.dgemm(
-                    self._handle, self._no, self._no, *sizes, by, _address(left), left.pitch,
-                    _address(right), right.pitch, keeping, _address(out), out.pitch,
-                )  # fmt: skip
+                    self._handle,
+                    self._no,
+                    self._no,
+                    *sizes,
+                    by,
+                    _address(left),
+                    left.pitch,
+                    _address(right),
+                    right.pitch,
+                    keeping,
+                    _address(out),
+                    out.pitch,
+                )
             else:
                 self._cublas.gemm_ex(
-                    self._handle, self._no, self._no, *sizes, by, _address(left), _TYPES[_kind(left)], left.pitch,
-                    _address(right), _TYPES[_kind(right)], right.pitch,
-                    keeping, _address(out), _TYPES[kind], out.pitch,
-                    int(self._cublas.ComputeType.COMPUTE_32F), int(self._cublas.GemmAlgo.DEFAULT),
-                )  # fmt: skip
+                    self._handle,
+                    self._no,
+                    self._no,
+                    *sizes,
+                    by,
+                    _address(left),
+                    _TYPES[_kind(left)],
+                    left.pitch,
+                    _address(right),
+                    _TYPES[_kind(right)],
+                    right.pitch,
+                    keeping,
+                    _address(out),
+                    _TYPES[kind],
+                    out.pitch,
+                    int(self._cublas.ComputeType.COMPUTE_32F),
+                    int(self._cublas.GemmAlgo.DEFAULT),
+                )
 
     def _multiply_vector(self, left: DeviceBlock, x: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
         kind = _kind(out)
@@ -214,9 +235,19 @@ class _Cublas(DeviceBlas):
         with self._explained(f"multiplies not {left.rows} x {left.columns} by a vector"):
             self._cublas.set_stream(self._handle, int(stream))
             multiply(
-                self._handle, self._no, left.rows, left.columns, self._factor(-1.0, kind), _address(left), left.pitch,
-                _address(x), 1, self._factor(1.0, kind), _address(out), 1,
-            )  # fmt: skip
+                self._handle,
+                self._no,
+                left.rows,
+                left.columns,
+                self._factor(-1.0, kind),
+                _address(left),
+                left.pitch,
+                _address(x),
+                1,
+                self._factor(1.0, kind),
+                _address(out),
+                1,
+            )
 
     def _solve(self, triangle: DeviceBlock, out: DeviceBlock, stream: Any, *, lower: bool) -> None:
         cublas = self._cublas
@@ -226,9 +257,19 @@ class _Cublas(DeviceBlas):
         with self._explained(f"solves not for {out.rows} x {out.columns}"):
             cublas.set_stream(self._handle, int(stream))
             cublas.strsm(
-                self._handle, int(side), int(half), self._no, int(diagonal), out.rows, out.columns,
-                self._factor(1.0, "float32"), _address(triangle), triangle.pitch, _address(out), out.pitch,
-            )  # fmt: skip
+                self._handle,
+                int(side),
+                int(half),
+                self._no,
+                int(diagonal),
+                out.rows,
+                out.columns,
+                self._factor(1.0, "float32"),
+                _address(triangle),
+                triangle.pitch,
+                _address(out),
+                out.pitch,
+            )
 
 
 def _kind(block: DeviceBlock) -> str:
@@ -250,11 +291,19 @@ def device_product_rate(
     width: int | None = None,
     numbers: Numbers = "float64",
 ) -> float:
-    """Return the FLOP/s of all ranks together, the best of the repeats. Collective over comm, the same on all ranks.
+    """Return the FLOP/s of matrix products on all devices, the best of the repeats. Collective over comm.
 
-    Each device subtracts products of [ORDER, width] by [width, ORDER] from a matrix; width: ORDER if not given, which
-    is the rate of DGEMM. numbers: of the factors; products of less than 64 bits add up in float32. A repeat takes as
-    long as its slowest rank. Raises DeviceError as `DeviceSystem` does.
+    Each device subtracts products of [ORDER, width] by [width, ORDER] from a matrix. The time of a repeat is that of
+    its slowest rank. The result is the same on all ranks.
+
+    Parameters
+    ----------
+    width : ORDER if not given, which gives the rate of DGEMM
+    numbers : format of the factors; products of less than 64 bits are accumulated in float32
+
+    Raises
+    ------
+    DeviceError : as `DeviceSystem` does
     """
     width = width or ORDER
     device = select_device(comm)
@@ -278,12 +327,12 @@ def device_product_rate(
         for _ in range(_REPEATS):
             comm.Barrier()
             start = perf_counter()
-            for _ in range(_TOGETHER):
+            for _ in range(_PRODUCTS):
                 blas.subtract_product(*factors, DeviceBlock(out, 0, ORDER, ORDER, ORDER), stream)
             stream.synchronize()
             best = min(best, float(allreduce_max(comm, perf_counter() - start)))
         blas.free()
-    return 2.0 * _TOGETHER * ORDER * ORDER * width * comm.size / best
+    return 2.0 * _PRODUCTS * ORDER * ORDER * width * comm.size / best
 
 
 def _bits(values: NDArray[np.float64], narrow: Narrow) -> NDArray[np.uint16]:

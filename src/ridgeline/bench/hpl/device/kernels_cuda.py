@@ -1,8 +1,8 @@
-"""Kernels of HPL and HPL-MxP on GPUs: matrices, rows that change places, sums, panels rounded to 16 bits.
+"""Kernels of HPL and HPL-MxP on GPUs: matrices, rows that are exchanged, sums, panels rounded to 16 bits.
 
-Elements are made as on hosts (`matrix.fill`), with the same bits. Matrices are column-major in one flat array. A
-thread block has rows of one column, so that neighbouring threads are at neighbouring rows. `chunks` thread blocks
-share a column: block b has rows (b mod chunks) THREADS ... of column b / chunks. Sums have a fixed order.
+Elements are generated as on hosts (`matrix.fill`), with the same bits. Matrices are column-major in one flat array. A
+thread block has rows of one column, so that neighbouring threads work on neighbouring rows. `chunks` thread blocks
+share a column: block b has rows (b mod chunks) THREADS ... of column b / chunks. Sums are added up in a fixed order.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, 
 from ridgeline.jit.cuda_sums import sum_threads
 
 THREADS = 8 if SIMULATED else 256
-BLOCKS = 8  # that fit on a multiprocessor: as many threads as there can be, with 32 registers each
+BLOCKS = 8  # thread blocks on a multiprocessor: the most threads that it can have, with 32 registers each
 _SCALE = 2.0**-64
 # As HALF_CUT, HALF_KEPT and HALF_TIE, of bfloat16.
 BRAIN_CUT, BRAIN_KEPT, BRAIN_TIE = np.uint32(16), np.uint32(0xFFFF0000), np.uint32(0x7FFF)
@@ -118,7 +118,7 @@ def round_to_bfloat16(values, first, pitch, rows, chunks, out, out_pitch):
             rounded = np.uint32(rounded & BRAIN_KEPT)
             bits = rounded
         else:
-            # No number remains one without its last bits.
+            # A NaN must remain one without its last bits.
             rounded, bits = word, np.uint32(word | np.uint32(0x00400000))
         store(values, at, rounded.view(np.float32))
         store(out, row + column * out_pitch, np.uint16(bits >> BRAIN_CUT))

@@ -1,4 +1,4 @@
-"""Matrices in device memory: made there, moved there, rounded, multiplied and summed up."""
+"""Matrices in device memory: generated, copied, rounded and summed up there, by the kernels of kernels_cuda."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROUNDINGS: dict[Narrow, Any] = {
 class DeviceMatrix:
     """[A, b] of one process, float64 on the current device, column-major; not yet written.
 
-    place: which rows and columns; stream: of all that is done here.
+    place: its rows and columns; stream: on which all operations are launched.
     """
 
     def __init__(self, place: BlockCyclic, stream: Any) -> None:
@@ -39,7 +39,7 @@ class DeviceMatrix:
         )
 
     def generate(self, seed: int) -> None:
-        """Write the random matrix: the bits of `matrix.random_matrix`."""
+        """Write the random matrix, with the bits of `matrix.random_matrix`."""
         rows, columns = self._place.rows, self._place.columns
         if self.all.empty:
             return
@@ -48,7 +48,7 @@ class DeviceMatrix:
         self._stream.synchronize()  # the tables are no longer needed
 
     def sums(self, x: Reals) -> ResidualSums:
-        """Return what this process adds to the norms of the test. x: of its columns of A, on the host."""
+        """Return this process's contributions to the norms of the test. x: of its columns of A, on the host."""
         whole, stream = self.all, self._stream
         product, by_rows, b = np.zeros((3, whole.rows))
         by_columns = np.zeros(whole.columns)
@@ -62,8 +62,8 @@ class DeviceMatrix:
             kernels_cuda.sum_columns[x.size, THREADS, stream](
                 whole.array, whole.pitch, whole.rows, on_device[2]
             )
-            for found, out in zip(on_device, (product, by_rows, by_columns[: x.size])):
-                found.copy_to_host(out, stream=stream)
+            for device_sums, out in zip(on_device, (product, by_rows, by_columns[: x.size])):
+                device_sums.copy_to_host(out, stream=stream)
         if whole.rows and has_b:
             self.column(x.size).copy_to_host(b, stream=stream)
         stream.synchronize()
@@ -76,7 +76,7 @@ class DeviceMatrix:
 
 
 class MxpDeviceMatrix(MxpMatrix):
-    """A part that this rank's GPU makes, on a stream. dominant, diagonal: as of `MxpMatrix`."""
+    """A part that this rank's GPU generates, on a stream. dominant, diagonal: as for `MxpMatrix`."""
 
     def __init__(
         self,
@@ -87,11 +87,11 @@ class MxpDeviceMatrix(MxpMatrix):
         dominant: bool = False,
         diagonal: Vector | None = None,
     ) -> None:
-        """Make tables and norms. Collective over comm: the ranks of the grid."""
+        """Compute tables and norms. Collective over comm, the ranks of the grid."""
         tables = make_tables(rows.n, rows.globals(), columns.globals())
         self._stream, self._shape = stream, (rows.count(), columns.count())
         self._on_device = _on_device(tables, stream)
-        self._x, self._sums = (cuda.device_array(max(one, 1), np.float64) for one in self._shape[::-1])
+        self._x, self._sums = (cuda.device_array(max(size, 1), np.float64) for size in self._shape[::-1])
         super().__init__(comm, rows, columns, tables, dominant, diagonal)
 
     def _magnitudes(self) -> Vector:
@@ -104,7 +104,7 @@ class MxpDeviceMatrix(MxpMatrix):
 
     @explained()
     def _by_rows(self, kernel: Any, *arguments: Any) -> Vector:
-        """Return what a kernel makes of each row."""
+        """Return the number that a kernel computes for each row."""
         rows, columns = self._shape
         sums = np.zeros(rows)
         if rows and columns:
@@ -124,24 +124,24 @@ class MxpDeviceMatrix(MxpMatrix):
         places, values = np.full(rows, -1, np.int64), np.zeros(rows, np.float32)
         places[self._row_of] = self._row_of + out.pitch * self._column_of
         values[self._row_of] = self._on_diagonal()
-        on_device = [cuda.to_device(one, stream=stream) for one in (places, values)]
+        on_device = [cuda.to_device(array, stream=stream) for array in (places, values)]
         kernels_cuda.put[_chunks(rows), THREADS, stream](*on_device, rows, out.array)
         stream.synchronize()  # places and values are no longer needed
 
 
 def _on_device(tables: Tables, stream: Any) -> list[Any]:
     """Return copies of tables, None of an empty one."""
-    return [cuda.to_device(one, stream=stream) if one.size else None for one in tables.arrays]
+    return [cuda.to_device(array, stream=stream) if array.size else None for array in tables.arrays]
 
 
 def _fill(tables: list[Any], out: DeviceBlock, stream: Any) -> None:
-    """Put on a stream: out, all of its array, gets the random elements."""
+    """Launch the generation of random elements in out, which is all of its array."""
     chunks = _chunks(out.rows)
     kernels_cuda.fill[chunks * out.columns, THREADS, stream](*tables, out.rows, chunks, out.pitch, out.array)
 
 
 class RowList(NamedTuple):
-    """Numbers of rows: `size` of an int64 device array, from `first` on."""
+    """Row numbers: `size` elements of an int64 device array, from `first` on."""
 
     array: Any
     first: int
@@ -153,18 +153,28 @@ class RowList(NamedTuple):
 
 
 def copy_rows(source: DeviceBlock, rows: RowList, out: DeviceBlock, out_rows: RowList, stream: Any) -> None:
-    """Put on a stream: rows `rows` of source become rows `out_rows` of out, of all columns of out."""
+    """Launch a copy of rows `rows` of source to rows `out_rows` of out, for all columns of out."""
     if rows.size == 0 or out.columns == 0:
         return
     chunks = _chunks(rows.size)
     kernels_cuda.copy_rows[chunks * out.columns, THREADS, stream](
-        source.array, source.offset, source.pitch, rows.array, rows.first,
-        out.array, out.offset, out.pitch, out_rows.array, out_rows.first, rows.size, chunks,
-    )  # fmt: skip
+        source.array,
+        source.offset,
+        source.pitch,
+        rows.array,
+        rows.first,
+        out.array,
+        out.offset,
+        out.pitch,
+        out_rows.array,
+        out_rows.first,
+        rows.size,
+        chunks,
+    )
 
 
 def copy_block(source: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
-    """Put on a stream: out becomes source, of the same shape."""
+    """Launch a copy of source to out, which has the same shape."""
     if out.empty:
         return
     chunks = _chunks(out.rows)
@@ -174,7 +184,7 @@ def copy_block(source: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
 
 
 def round_to(values: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
-    """Put on a stream: values are rounded to out's format in place, and out gets their 16 bits. Of one shape."""
+    """Launch the rounding of values, in place, to the format of out, which gets their 16 bits and has their shape."""
     if values.empty:
         return
     assert out.narrow is not None

@@ -1,9 +1,9 @@
-"""Panels and rows on their way between a GPU, its host and other processes, through pinned host memory.
+"""Panels and rows that travel between a GPU, its host and other processes, through pinned host memory.
 
-With pivoting a panel comes to the host, which factors it, and goes back; rows that change places go to other
-processes and come from them. Kernels pack these rows, one copy brings them to the host, and MPI exchanges them there.
-All this is on a stream of its own, so that another one updates other columns meanwhile. Without pivoting L and U are
-made on the device, rounded, and sent from the host.
+With pivoting a panel is copied to the host, which factors it, and back; rows that are exchanged are sent to other
+processes and received from them. Kernels pack these rows, one copy brings them to the host, and MPI exchanges them
+there. All of this is on a separate stream, so that another stream updates other columns in the meantime. Without
+pivoting L and U are made on the device, rounded, and sent from the host.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ridgeline.bench.hpl.sizes import LISTS, panel_sizes, pitch_on_device
 from ridgeline.bench.hpl.update import RowMessages, RowSwap
 from ridgeline.jit.cuda_device import SIMULATED, make_stream
 
-_GIVEN, _PLACES, _GIVEN_UP, _TOP = range(4)  # lists of a RowSwap
+_SENT, _PLACES, _REPLACED, _TOP = range(4)  # lists of a RowSwap
 
 
 class DevicePanel:
-    """Room for one panel in pinned host memory, and for the same numbers on the device.
+    """Memory for one panel in pinned host memory, and for the same numbers on the device.
 
-    host: the panel there; swap: its rows that change places, once it is factored; left, arrived: the events behind
-    the last `download` and `upload`.
+    host: the panel on the host; swap: its rows that are exchanged, once it is factored; left, arrived: the events
+    after the last `download` and `upload`.
     """
 
     swap: RowSwap
@@ -69,14 +69,14 @@ class DevicePanel:
         return RowList(self._lists, which * self._nb, self.swap.lists[which].size)
 
     def download(self, stream: Any) -> None:
-        """Put the copy of `below` to the host on a stream."""
+        """Launch the copy of `below` to the host on a stream."""
         count = self.host.below.size
         if count:
             self._numbers[:count].copy_to_host(self.host.message[:count], stream=stream)
         self.left.record(stream)
 
     def upload(self, stream: Any) -> None:
-        """Put copies of the factored panel, its inverses and the lists of its rows to the device on a stream."""
+        """Launch copies of the factored panel, its inverses and the lists of its rows to the device on a stream."""
         message, inverses = self.host.message, self.host.inverses.ravel("F")
         self._numbers[: message.size].copy_to_device(message, stream=stream)
         self._inverses[: inverses.size].copy_to_device(inverses, stream=stream)
@@ -89,7 +89,7 @@ class DevicePanel:
 class DeviceRowExchange:
     """One exchange of rows at a time: `start`, then `finish`. Both collective over the column of processes, in order.
 
-    a: this process's part of [A, b]; u: room for the rows of U, [nb, columns]. done: the event behind the last
+    a: this process's part of [A, b]; u: memory for the rows of U, [nb, columns]. done: the event after the last
     `finish`.
     """
 
@@ -103,7 +103,7 @@ class DeviceRowExchange:
         self.done, self._packed = cuda.event(), cuda.event()
 
     def start(self, panel: DevicePanel, start: int, stop: int, ready: Any, poll: Callable[[], None]) -> None:
-        """Begin to exchange rows of local columns start ... stop - 1, once the event `ready` has come.
+        """Begin to exchange rows of local columns start ... stop - 1, after the event `ready`.
 
         The host calls `poll` until the rows are packed.
         """
@@ -113,11 +113,11 @@ class DeviceRowExchange:
         self._panel, self._columns = panel, (start, columns)
         ready.wait(stream)
         panel.arrived.wait(stream)
-        given, _, scattered, _ = self._buffers
-        host_given, _, host_scattered, _ = self._messages.buffers
+        sent, _, scattered, _ = self._buffers
+        host_sent, _, host_scattered, _ = self._messages.buffers
         a = self._a.part(0, start, self._a.rows, columns)
-        self._pack(a, panel.rows(_GIVEN), given, 0)
-        _to_host(given, host_given, swap.given.size * columns, stream)
+        self._pack(a, panel.rows(_SENT), sent, 0)
+        _to_host(sent, host_sent, swap.sent_rows.size * columns, stream)
         if self._part == swap.root:
             packed = 0
             for rows in swap.top_rows:
@@ -133,7 +133,7 @@ class DeviceRowExchange:
         self._messages.progress()
 
     def finish(self) -> None:
-        """Wait for the rows, and put them in their places on the stream; `done` is the event behind it."""
+        """Wait for the rows, and launch their storing; `done` is the event after it."""
         if not self._messages.under_way:
             return
         self._messages.wait()
@@ -143,12 +143,12 @@ class DeviceRowExchange:
         _, host_gathered, _, host_received = self._messages.buffers
         _to_device(host_gathered, gathered, swap.width * columns, stream)
         u, unpacked = self._u.part(0, start, self._u.rows, columns), 0
-        for places in swap.given_places:
+        for places in swap.places_in_u:
             rows = panel.rows(_PLACES).part(unpacked, places.size)
             self._unpack(gathered, unpacked * columns, rows, u)
             unpacked += places.size
-        _to_device(host_received, received, swap.given_up.size * columns, stream)
-        self._unpack(received, 0, panel.rows(_GIVEN_UP), self._a.part(0, start, self._a.rows, columns))
+        _to_device(host_received, received, swap.replaced_rows.size * columns, stream)
+        self._unpack(received, 0, panel.rows(_REPLACED), self._a.part(0, start, self._a.rows, columns))
         self.done.record(stream)
 
     def _pack(self, a: DeviceBlock, rows: RowList, buffer: Any, offset: int) -> None:
@@ -157,7 +157,7 @@ class DeviceRowExchange:
         copy_rows(a, rows, out, RowList(self._in_order, 0, rows.size), self._stream)
 
     def _unpack(self, buffer: Any, offset: int, rows: RowList, out: DeviceBlock) -> None:
-        """Copy what `_pack` has made of as many rows, from `offset` of buffer on, into rows of out."""
+        """Copy packed rows, from `offset` of buffer on, into rows of out."""
         packed = DeviceBlock(buffer, offset, rows.size, rows.size, out.columns)
         copy_rows(packed, RowList(self._in_order, 0, rows.size), out, rows, self._stream)
 
@@ -173,10 +173,10 @@ def _to_device(host: Any, buffer: Any, count: int, stream: Any) -> None:
 
 
 class PanelCopy:
-    """Room for one panel beside the matrix, and for what is sent in pinned memory.
+    """Memory for one panel beside the matrix, and for its message in pinned memory.
 
-    `shape` says what it holds; size: numbers at most, 0 for a panel that stays in the matrix alone; sent: whether
-    other processes need it.
+    size: most numbers, 0 for a panel that is stored in the matrix alone; sent: whether other processes need the
+    panel.
     """
 
     def __init__(self, size: int, storage: Storage, sent: bool) -> None:
@@ -186,7 +186,7 @@ class PanelCopy:
         self._host: Any = _pinned(size, kind) if size and sent else None
 
     def take(self, panel: DeviceBlock, stream: Any) -> DeviceBlock:
-        """Put on a stream: round a finished panel of the matrix, and copy it; return what products read."""
+        """Launch the rounding and the copy of a finished panel of the matrix; return what products read."""
         if self._device is None:
             return panel
         copy = self.shape(panel.rows, panel.columns)
@@ -194,30 +194,30 @@ class PanelCopy:
         return copy
 
     def shape(self, rows: int, columns: int) -> DeviceBlock:
-        """Return the copy as a matrix of this shape; there must be room."""
+        """Return the copy as a matrix of this shape, which must fit."""
         return DeviceBlock(self._device, 0, pitch_on_device(rows), rows, columns, self._narrow)
 
     def download(self, copy: DeviceBlock, stream: Any) -> None:
-        """Put the copy to pinned memory on a stream, if it is sent."""
+        """Launch the copy to pinned memory on a stream, if the panel is sent."""
         count = _count(copy)
         if self._host is not None and count:
             self._device[:count].copy_to_host(self._host[:count], stream=stream)
 
     def message(self, copy: DeviceBlock) -> Any:
-        """Return the pinned memory that is sent or received; None if nobody else needs the panel."""
+        """Return the pinned memory that is sent or received, None if no other process needs the panel."""
         return None if self._host is None else self._host[: _count(copy)]
 
     def upload(self, copy: DeviceBlock, stream: Any) -> None:
-        """Put the copy from pinned memory, where it has arrived, to the device on a stream."""
+        """Launch the copy of a received panel from pinned memory to the device on a stream."""
         count = _count(copy)
         if self._host is not None and count:
             self._device[:count].copy_to_device(self._host[:count], stream=stream)
 
 
 class DevicePanels:
-    """Room for L and U of a step, and for the diagonal block on the device and in pinned memory.
+    """Memory for L and U of a step, and for the diagonal block on the device and in pinned memory.
 
-    left, right: what products read; diagonal: of the last `put`; arrived: the event behind all of them.
+    left, right: the matrices that products read; arrived: the event after all copies of a step.
     """
 
     left: DeviceBlock
@@ -243,12 +243,12 @@ class DevicePanels:
         return block
 
     def download_block(self, size: int, stream: Any) -> None:
-        """Put the diagonal block to the host on a stream, `packed` behind it."""
+        """Launch the copy of the diagonal block to the host on a stream, followed by the event `packed`."""
         self._block[: size * size].copy_to_host(self._host_block[: size * size], stream=stream)
         self.packed.record(stream)
 
     def upload_block(self, size: int, stream: Any) -> None:
-        """Put the diagonal block to the device on a stream."""
+        """Launch the copy of the diagonal block to the device on a stream."""
         self._block[: size * size].copy_to_device(self._host_block[: size * size], stream=stream)
 
 
@@ -257,7 +257,7 @@ def _count(copy: DeviceBlock) -> int:
 
 
 def wait_for(event: Any, poll: Callable[[], None]) -> None:
-    """Call `poll` until an event has come. Simulated ones have come when they are recorded."""
+    """Call `poll` until an event has happened. Simulated events have happened once they are recorded."""
     if SIMULATED:
         event.synchronize()
         return

@@ -1,4 +1,4 @@
-"""One linear system on GPUs: generated, factored and solved there; diagonal blocks and refinement are the hosts'."""
+"""A linear system on GPUs, generated, factored and solved there. Hosts factor panels or diagonal blocks."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class DeviceSystem:
             self._triangles = DeviceTriangles(grid, a, backend.diagonals, self._blas, stream)
 
     def factor(self, on_columns: Callable[[int], None]) -> None:
-        """Factor; hosts use their threads for panels."""
+        """Factor. BLAS on the hosts uses several threads for panels."""
         with explained(), blas_threads(self._settings.threads):
             factor(self._lu, self._settings.n, self._settings.nb, on_columns)
 
     def substitute(self) -> Reals:
-        """Return x: U is multiplied on the device, its diagonal blocks are solved for by hosts."""
+        """Return x. The device multiplies by U, hosts solve with its diagonal blocks."""
         b = self._columns.n - 1
         here = self._columns.owner(b) == self._columns.part
         with explained(), self.regions("substitution"):
@@ -80,12 +80,12 @@ class DeviceSystem:
             return substitute_back(self._triangles)
 
     def sums(self, x: Reals) -> ResidualSums:
-        """Return the sums of the matrix, generated in the place of its factors."""
+        """Return the sums of the matrix, which is generated in the memory of its factors."""
         with explained():
             self._matrix.generate(self._settings.seed)
-            found = self._matrix.sums(x)
+            sums = self._matrix.sums(x)
         self._blas.free()
-        return found
+        return sums
 
 
 class MxpDeviceSystem:
@@ -103,7 +103,7 @@ class MxpDeviceSystem:
         dominant: bool = False,
         diagonal: Vector | None = None,
     ) -> None:
-        """Generate it. dominant, diagonal: as of `MxpMatrix`."""
+        """Generate the system. dominant, diagonal: as for `MxpMatrix`."""
         self._settings = settings
         parts = mxp_device_parts(settings.n, settings.nb, settings.p, settings.q, storage)
         self._blas = _open_device(comm, parts, 2)
@@ -120,21 +120,22 @@ class MxpDeviceSystem:
             self._triangles = DeviceTriangles(grid, a, backend.diagonals, self._blas[0], stream)
 
     def factor(self, on_columns: Callable[[int], None]) -> Triangles:
-        """Factor; hosts use their threads for diagonal blocks."""
+        """Factor. BLAS on the hosts uses several threads for diagonal blocks."""
         with explained(), blas_threads(self._settings.threads):
             factor(self._lu, self._settings.n, self._settings.nb, on_columns)
         return self._triangles
 
     def free(self) -> None:
-        """Free the handles of cuBLAS."""
+        """Destroy the handles of cuBLAS."""
         for blas in self._blas:
             blas.free()
 
 
 class DeviceTriangles:
-    """L and U and sums of their rows on the device, the diagonal blocks on the host, by number.
+    """L and U and sums of their rows on the device, and the diagonal blocks on the host, a `Triangles`.
 
-    blas, stream: that multiply, and on which the factors `a` are ready.
+    diagonals: diagonal blocks by number; blas, stream: the products, and the stream on which the factors `a` are
+    ready.
     """
 
     def __init__(
@@ -161,12 +162,11 @@ class DeviceTriangles:
 
     @explained()
     def clear(self) -> None:
-        """Copy zeros to the device."""
         self.begin(None)
 
     @explained()
     def sums(self, rows: slice) -> NDArray[Any]:
-        """Return a copy from the device, for which the host waits: it solves with them next."""
+        """Return a copy from the device. The host waits for it, because it solves with the sums next."""
         part = np.empty(rows.stop - rows.start, self._numbers)
         if part.size:
             self._sums[rows].copy_to_host(part, stream=self._stream)
@@ -174,18 +174,18 @@ class DeviceTriangles:
         return part
 
     def diagonal(self, k: int, rows: slice, columns: slice) -> NDArray[Any]:
-        """Return a block that the host has kept."""
+        """Return the block that the host has kept."""
         return self._diagonals[k]
 
     @explained()
-    def take(self, columns: slice, x: NDArray[Any]) -> None:
-        """Put the copy to the device on the stream, behind all products with what was there."""
+    def set_solution(self, columns: slice, x: NDArray[Any]) -> None:
+        """Launch the copy to the device, after all products with the solution before."""
         self._taken = columns
         self._x[: x.size].copy_to_device(x, stream=self._stream)
 
     @explained()
     def subtract(self, rows: slice) -> None:
-        """Put the product on the stream."""
+        """Launch the product."""
         count, width = max(rows.stop - rows.start, 0), self._taken.stop - self._taken.start
         if not count:
             return

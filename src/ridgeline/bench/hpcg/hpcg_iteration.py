@@ -1,8 +1,8 @@
-"""The time of an iteration of preconditioned CG on HPCG's problem, in three implementations that take turns.
+"""`ridgeline bench hpcg-iteration`: the time of an iteration of CG in three implementations.
 
-The reference (plain CSR in natural order), the optimised one, and plain C laid out as the official code. A study
-over ranks and boxes is Fig. 10 of Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec.
-IV.A. Its local boxes have 16^3, 32^3 and 64^3 points, with 1 to 16 ranks a node.
+The implementations are the reference (plain CSR in natural order), the optimised one, and plain C laid out as the
+official code. A study of it over ranks and boxes is Fig. 10 of Rizvi and Hale, "A Look at Communication-Intensive
+Performance in Julia", Sec. IV.A, whose local boxes have 16^3, 32^3 and 64^3 points, with 1 to 16 ranks a node.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.geometry import HpcgGeometry, make_geometry
 from ridgeline.bench.hpcg.hpcg_options import HpcgIterationOptions
+from ridgeline.bench.hpcg.hpcg_run import compile_hpcg, require_memory_of_box
+from ridgeline.bench.hpcg.hpcg_settings import box_of
 from ridgeline.bench.hpcg.implementation import Implementation
-from ridgeline.bench.hpcg.measure import compile_hpcg, require_room
 from ridgeline.bench.hpcg.optimised import OptimisedImplementation
 from ridgeline.bench.hpcg.plain_c import PlainC, PlainCUnavailable
 from ridgeline.bench.hpcg.problem import HpcgLevel, generate_problem, level_sizes
 from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferenceImplementation
-from ridgeline.bench.hpcg.settings import box_of
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.errors import VerificationError
@@ -36,10 +36,10 @@ _MAKERS: dict[str, Callable[[MPI.Comm, HpcgLevel], Implementation]] = {
     "reference": ReferenceImplementation,
     "optimised": OptimisedImplementation,
 }
-_COMPARED = 1e-6  # residuals above this, scaled, must agree: below, rounding has its say on thin boxes
-_AGREEMENT = 1e-6  # relative
+_COMPARED = 1e-6  # scaled residuals above this must agree; below it, rounding differs on thin boxes
+_AGREEMENT = 1e-6  # largest relative difference
 
-Solve = Callable[[], list[float]]  # one solve from zero: its scaled residuals, one an iteration
+Solve = Callable[[], list[float]]  # solves from zero and returns the scaled residual after each iteration
 
 COLUMNS = (
     Column("implementation", "implementation"),
@@ -58,35 +58,48 @@ def measure_iteration(
 ) -> Result:
     """Time CG in each implementation on all ranks. Collective over comm.
 
-    Raises ConfigError, on all ranks, for what HPCG's rules or the memory do not allow; VerificationError if the
-    implementations' residuals differ by more than rounding. Plain C is left out, with a note, where no compiler is.
+    Plain C is left out, with a note, where there is no compiler.
+
+    Raises
+    ------
+    ConfigError : on all ranks, for what HPCG's rules or the memory do not allow
+    VerificationError : if the residuals of the implementations differ by more than rounding
     """
     geometry = make_geometry(comm.size, comm.rank, *box_of(options), options.npx, options.npy, options.npz)
-    require_room(comm, geometry)
+    require_memory_of_box(comm, geometry)
     progress = progress or silent()
     progress.begin("compiling")
     compile_hpcg(comm, threads=1)
     progress.begin("set-up")
     level, right_side, _ = generate_problem(comm, geometry)
-    solves, notes = _solves(comm, geometry, level, right_side, options)
+    solves: dict[str, Solve] = {}
+    notes = []
+    for name in options.implementations:
+        if name == PLAIN_C:
+            try:
+                solves[name] = _solve_in_c(comm, geometry, options.iterations)
+            except PlainCUnavailable as reason:
+                notes.append(f"plain C is left out: {reason}")
+        else:
+            solves[name] = _solve(_MAKERS[name](comm, level), right_side, options.iterations)
     progress.begin(f"{len(solves)} implementations, {options.repeats} solves each")
     seconds, histories = _take_turns(comm, solves, options.repeats)
     where = f"{_by(geometry.local)} on {geometry.size} ranks"
     compare_histories(histories, where)
     work = count_flops(level_sizes(level), 1, options.iterations).total / options.iterations
     rows: list[dict[str, Any]] = []
-    for name, solved in seconds.items():
-        times = [one / options.iterations for one in solved]
+    for implementation, solve_seconds in seconds.items():
+        times = [one_solve / options.iterations for one_solve in solve_seconds]
         rows.append(
             {
-                "implementation": name,
+                "implementation": implementation,
                 "process_grid": _by((geometry.npx, geometry.npy, geometry.npz)),
                 "box": _by(geometry.local),
                 "rows": geometry.total_rows,
                 "seconds": min(times),
                 "median": float(np.median(times)),
                 "flops": work / min(times),
-                "residual": histories[name][-1],
+                "residual": histories[implementation][-1],
             }
         )
     reference = next((row["seconds"] for row in rows if row["implementation"] == "reference"), None)
@@ -96,19 +109,19 @@ def measure_iteration(
 
 
 def compare_histories(histories: dict[str, list[float]], what: str) -> None:
-    """Raise VerificationError unless all implementations' scaled residuals fall, and agree to rounding.
+    """Raise VerificationError unless the scaled residuals of all implementations decrease and agree to rounding.
 
-    histories: by implementation, one number an iteration, of solves of the same problem.
+    histories: for each implementation, the scaled residual after each iteration of a solve of the same problem.
     """
-    for name, found in histories.items():
-        if not (math.isfinite(found[-1]) and found[-1] < 1.0):
+    for name, residuals in histories.items():
+        if not (math.isfinite(residuals[-1]) and residuals[-1] < 1.0):
             raise VerificationError(
-                f"{what}: the residual of the {name} implementation went to {found[-1]:g} times the first; "
+                f"{what}: the residual of the {name} implementation went to {residuals[-1]:g} times the first; "
                 "CG must lessen it"
             )
     (first, expected), *others = histories.items()
-    for name, found in others:
-        for k, (a, b) in enumerate(zip(expected, found, strict=True)):
+    for name, residuals in others:
+        for k, (a, b) in enumerate(zip(expected, residuals, strict=True)):
             if a > _COMPARED and not abs(a - b) <= _AGREEMENT * a:
                 raise VerificationError(
                     f"{what}: scaled residual {k} is {b:.9g} in the {name} implementation and "
@@ -117,25 +130,9 @@ def compare_histories(histories: dict[str, list[float]], what: str) -> None:
                 )
 
 
-def _solves(
-    comm: MPI.Comm,
-    geometry: HpcgGeometry,
-    level: HpcgLevel,
-    right_side: NDArray[np.float64],
-    options: HpcgIterationOptions,
-) -> tuple[dict[str, Solve], list[str]]:
-    """Return what solves the problem in each implementation, and notes on those that are left out. Collective."""
-    found: dict[str, Solve] = {}
-    notes = []
-    for name in options.implementations:
-        if name == PLAIN_C:
-            try:
-                found[name] = _solve_in_c(comm, geometry, options.iterations)
-            except PlainCUnavailable as reason:
-                notes.append(f"plain C is left out: {reason}")
-        else:
-            found[name] = _solve(_MAKERS[name](comm, level), right_side, options.iterations)
-    return found, notes
+def _solve_in_c(comm: MPI.Comm, geometry: HpcgGeometry, iterations: int) -> Solve:
+    peer = PlainC(comm, geometry.local, (geometry.npx, geometry.npy, geometry.npz))
+    return lambda: peer.cg(iterations, 0.0)[0][1:]
 
 
 def _solve(implementation: Implementation, right_side: NDArray[np.float64], iterations: int) -> Solve:
@@ -148,15 +145,10 @@ def _solve(implementation: Implementation, right_side: NDArray[np.float64], iter
     return solve
 
 
-def _solve_in_c(comm: MPI.Comm, geometry: HpcgGeometry, iterations: int) -> Solve:
-    peer = PlainC(comm, geometry.local, (geometry.npx, geometry.npy, geometry.npz))
-    return lambda: peer.cg(iterations, 0.0)[0][1:]
-
-
 def _take_turns(
     comm: MPI.Comm, solves: dict[str, Solve], repeats: int
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Return seconds of each solve of the slowest rank, after one to warm up, and the last residuals. Collective."""
+    """Return the seconds of each solve on its slowest rank, one for warm-up left out, and the last residuals."""
     seconds: dict[str, list[float]] = {name: [] for name in solves}
     histories: dict[str, list[float]] = {}
     for turn in range(repeats + 1):

@@ -14,7 +14,9 @@ from numpy.typing import DTypeLike
 
 from ridgeline.bench.hpl.blas import subtract_product
 from ridgeline.bench.hpl.hpl_dat import HplPlan, HplTest, make_plan
-from ridgeline.bench.hpl.hpl_options import HplMxpOptions, HplOptions
+from ridgeline.bench.hpl.hpl_options import HPL, HPL_MXP, HplMxpOptions, HplOptions
+from ridgeline.bench.hpl.hpl_output import HplOutcome, output_lines
+from ridgeline.bench.hpl.hpl_solve import solve_mixed, solve_system
 from ridgeline.bench.hpl.record import (
     BROADCASTS,
     MXP_ITERATIONS,
@@ -26,8 +28,6 @@ from ridgeline.bench.hpl.record import (
     Numbers,
     operations,
 )
-from ridgeline.bench.hpl.refine import solve_mixed
-from ridgeline.bench.hpl.result_lines import HplOutcome, output_lines
 from ridgeline.bench.hpl.sizes import (
     choose_sizes,
     free_memory,
@@ -36,7 +36,6 @@ from ridgeline.bench.hpl.sizes import (
     mxp_device_parts,
     require_time,
 )
-from ridgeline.bench.hpl.solve import solve_system
 from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.io.previous import check_file
@@ -48,7 +47,7 @@ from ridgeline.parallel.payload import Memory
 from ridgeline.runtime.blas import blas_libraries
 from ridgeline.runtime.progress import Phases
 
-ORDER = 2048  # of the matrices of each thread: a product takes tenths of a second in float64
+ORDER = 2048  # order of the matrices of each thread: a product takes tenths of a second in float64
 REPEATS = 5
 COLUMNS = (
     Column("columns", "columns"),
@@ -56,11 +55,11 @@ COLUMNS = (
     Column("flops_per_second", "GFLOP/s so far", 1e9),
     Column("flops_per_second_now", "GFLOP/s now", 1e9),
 )
-TEST_COLUMN = Column("test", "test")  # where a run makes several
+TEST_COLUMN = Column("test", "test")  # for a run of several tests
 
 
 def _progress_plot(by: tuple[str, ...] = ()) -> Plot:
-    """Return how rates are drawn over the columns that are factorised: Ibeid et al. (MPI on Aurora), Fig. 15."""
+    """Return the plot of rates over the factorised columns: Ibeid et al. (MPI on Aurora), Fig. 15."""
     rates = ("flops_per_second", "flops_per_second_now")
     return Plot(
         "columns",
@@ -77,9 +76,14 @@ def _progress_plot(by: tuple[str, ...] = ()) -> Plot:
 def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: Memory = "host") -> Result:
     """Run HPL and return its figures. Collective over comm, the same on all ranks.
 
-    memory: what messages of GPUs could lie in; they go through host memory whatever it is, and the result says so.
-    All that is raised is raised before a matrix is allocated: ConfigError for settings, a damaged file, or too little
-    memory or time; DecompositionError for a grid of other ranks; OutputError for a file.
+    memory: the memory that MPI could send from on GPUs. Messages go through host memory in any case, and the result
+    says so.
+
+    Raises
+    ------
+    ConfigError : before a matrix is allocated, for settings, a damaged file, or too little memory or time
+    DecompositionError : before a matrix is allocated, for a grid that does not have the ranks of comm
+    OutputError : before a matrix is allocated, for a file
     """
     check_threads(options.threads, f"HPL on {options.threads} threads")
     plan = make_plan(comm, options)
@@ -99,11 +103,11 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
         outcome, run = run_test(comm, test, plan, options, progress)
         outcomes.append(outcome)
         runs += [] if run is None else [run]
-    if dgemm is not None:  # again, for a machine whose clock has changed meanwhile
+    if dgemm is not None:  # measured again, because the clock of the machine may have changed
         progress.begin("DGEMM")
         dgemm = max(dgemm, _rate(comm, options, "float64"))
     result = make_result(plan, outcomes, runs, dgemm, comm.size)
-    result.notes.append(name_library(comm, memory, "panels"))
+    result.notes.append(describe_library(comm, memory, "panels"))
     result.notes += notes
     result.extra["lines"] = output_lines(outcomes, notes)
     result.extra["output"] = plan.output
@@ -114,10 +118,11 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
 def product_rate(
     comm: MPI.Comm, dtype: DTypeLike, threads: int, width: int = ORDER, order: int = ORDER
 ) -> float:
-    """Return the FLOP/s of all ranks together, the best of the repeats. Collective over comm, the same on all ranks.
+    """Return the FLOP/s of matrix products on all ranks, the best of the repeats. Collective over comm.
 
-    Each thread subtracts products of [order, width] by [width, order] from a matrix of its own. A repeat takes as
-    long as its slowest rank. With the default, and in float64, that is the rate of DGEMM.
+    Each thread subtracts products of [order, width] by [width, order] from its own matrix. The time of a repeat is
+    that of its slowest rank. With the default width, and in float64, the result is the rate of DGEMM. It is the same
+    on all ranks.
     """
     random = np.random.default_rng(0).random((order, width)).astype(dtype)
     left, right = np.asfortranarray(random), np.asfortranarray(random.T)
@@ -138,8 +143,8 @@ def product_rate(
     return 2.0 * order * order * width * threads * comm.size / best
 
 
-def name_library(comm: MPI.Comm, memory: Memory, on_host: str) -> str:
-    """Say which library computes. Collective over comm. on_host: what hosts factor where GPUs multiply."""
+def describe_library(comm: MPI.Comm, memory: Memory, on_host: str) -> str:
+    """Return a sentence on the library that computes. Collective. on_host: what hosts factor where GPUs multiply."""
     host = str(blas_libraries()[0])
     if memory == "host":
         return f"BLAS: {host}, called by one thread each"
@@ -157,12 +162,12 @@ def _rate(
     numbers: Numbers,
     width: int | None = None,
 ) -> float:
-    """Return the FLOP/s of products of this width, or of square ones, of all ranks. Collective over comm."""
-    if options.device == "cpu":  # which emulates the short formats
+    """Return the FLOP/s of products of this width, by default of square ones, on all ranks. Collective over comm."""
+    if options.device == "cpu":  # 16-bit formats are emulated there
         return product_rate(
             comm, np.float64 if numbers == "float64" else np.float32, options.threads, width or ORDER
         )
-    from ridgeline.bench.hpl.device.blas_cuda import device_product_rate  # numba-cuda is only needed here
+    from ridgeline.bench.hpl.device.blas_cuda import device_product_rate  # only here is numba-cuda needed
 
     return device_product_rate(comm, width, numbers)
 
@@ -202,14 +207,15 @@ def make_result(
         for sample in run.samples
     ]
     notes = [] if several else [line for run in runs for line in _notes(run, dgemm)]
-    failed = [one for one in outcomes if not one.skipped and not one.passed]
+    solved = [outcome for outcome in outcomes if not outcome.skipped]
+    failed = [outcome for outcome in solved if not outcome.passed]
     first = plan.tests[0]
     return Result(
         benchmark="HPL",
         pattern=f"{len(plan.tests)} tests"
         if several
         else f"N = {first.n}, NB = {first.nb}, {first.p} x {first.q} ranks; progress of the factorisation",
-        formula="GFLOP/s = (2/3 N^3 + 3/2 N^2) / t",
+        formula=HPL.formula.removesuffix("."),
         statistic="one run of a test, the time of the slowest rank",
         ranks=n_ranks,
         columns=(TEST_COLUMN, *COLUMNS) if several else COLUMNS,
@@ -218,16 +224,16 @@ def make_result(
         settings={"tests": [vars(run.settings) for run in runs]},
         extra={
             "dgemm_flops_per_second": dgemm,
-            "solves": [_solve(outcome, run, dgemm) for outcome, run in zip(_ran(outcomes), runs)],
+            "solves": [_solve(outcome, run, dgemm) for outcome, run in zip(solved, runs)],
         },
         notes=notes,
-        failures=[_failure(one) for one in failed],
+        failures=[
+            f"HPL FAILED: the scaled residual of N = {outcome.test.n} is {outcome.residual:.6g}, allowed is "
+            f"{outcome.threshold:g}; the matrix is singular, or memory, processor or network is at fault"
+            for outcome in failed
+        ],
         plot=_progress_plot(("test",) if several else ()),
     )
-
-
-def _ran(outcomes: list[HplOutcome]) -> list[HplOutcome]:
-    return [one for one in outcomes if not one.skipped]
 
 
 def _sizes(settings: HplSettings) -> str:
@@ -238,7 +244,7 @@ def _notes(run: HplRun, dgemm: float | None) -> list[str]:
     rate = run.flops_per_second
     share = "" if dgemm is None else f", {rate / dgemm:.3f} of DGEMM ({dgemm / 1e9:.4g} GFLOP/s)"
     phases = ", ".join(f"{part} {seconds:.3g}" for part, seconds in run.phases.items())
-    tried = "".join(f"; {one} took {time * 1e3:.3g} ms" for one, time in run.broadcast_seconds.items())
+    tried = "".join(f"; {name} took {time * 1e3:.3g} ms" for name, time in run.broadcast_seconds.items())
     return [
         f"{rate / 1e9:.4g} GFLOP/s in {run.seconds:.2f} s{share}",
         f"seconds of the slowest rank: {phases}",
@@ -246,15 +252,8 @@ def _notes(run: HplRun, dgemm: float | None) -> list[str]:
     ]
 
 
-def _failure(outcome: HplOutcome) -> str:
-    return (
-        f"HPL FAILED: the scaled residual of N = {outcome.test.n} is {outcome.residual:.6g}, allowed is "
-        f"{outcome.threshold:g}; the matrix is singular, or memory, processor or network is at fault"
-    )
-
-
 def _solve(outcome: HplOutcome, run: HplRun, dgemm: float | None) -> dict[str, Any]:
-    """Return what the JSON holds of a test, and studies read."""
+    """Return the part of the JSON on one test, which studies read."""
     return {
         "n": run.settings.n,
         "code": outcome.test.code,
@@ -275,9 +274,13 @@ def measure_hpl_mxp(
 ) -> Result:
     """Run HPL-MxP once and return its figures. Collective over comm, the same on all ranks.
 
-    memory: what messages of GPUs could lie in; they go through host memory whatever it is, and the result says so.
-    Raises ConfigError for sizes beyond the memory or the time limit, DecompositionError for a grid of other ranks.
-    Raises DeviceError if a rank has no GPU, no cuBLAS, or too little memory on its GPU.
+    memory: as for `measure_hpl`.
+
+    Raises
+    ------
+    ConfigError : for sizes beyond the memory or the time limit
+    DecompositionError : for a grid that does not have the ranks of comm
+    DeviceError : if a rank has no GPU, no cuBLAS, or too little memory on its GPU
     """
     check_threads(options.threads, f"HPL-MxP on {options.threads} threads")
     storage = options.storage
@@ -301,7 +304,7 @@ def measure_hpl_mxp(
 
     run = solve_mixed(comm, settings, options.storage, options.testing, on_progress)
     result = make_mxp_result(run, limit, comm.size, [])
-    result.notes.append(name_library(comm, memory, "diagonal blocks"))
+    result.notes.append(describe_library(comm, memory, "diagonal blocks"))
     result.notes += notes
     result.nodes = find_layout(comm).n_nodes
     return result
@@ -352,7 +355,7 @@ def make_mxp_result(run: MxpRun, limit: float, n_ranks: int, notes: list[str]) -
         benchmark="HPL-MxP",
         pattern=f"N = {settings.n}, NB = {settings.nb}, {settings.p} x {settings.q} ranks, "
         f"{settings.threads} thread{'s' * (settings.threads != 1)} each; progress of the factorisation",
-        formula="GFLOP/s = (2/3 N^3 + 3/2 N^2) / (factorisation + first solve + refinement)",
+        formula=HPL_MXP.formula.removesuffix("."),
         statistic="one run, the time of the slowest rank",
         ranks=n_ranks,
         columns=COLUMNS,

@@ -5,16 +5,15 @@ from itertools import pairwise
 import pytest
 from mpi4py import MPI
 
-from ridgeline.bench.graph500.graph500_options import Graph500Options
-from ridgeline.bench.graph500.grid import choose_columns
-from ridgeline.bench.graph500.scaling import VerticesPerRank, figures
-from ridgeline.bench.graph500.sizes import (
+from ridgeline.bench.graph500.graph import choose_columns
+from ridgeline.bench.graph500.graph500_memory import (
     bytes_per_rank,
     path_bytes,
     path_message_bytes,
     require_scale,
     search_bytes,
 )
+from ridgeline.bench.graph500.graph500_options import Graph500Options, VerticesPerRank, scaling_figures
 from ridgeline.runtime.errors import ConfigError
 
 LAW = VerticesPerRank("scale")
@@ -63,7 +62,7 @@ def test_weak_scaling_refuses_other_growth(first, ranks):
 
 def test_figures_are_those_of_a_mean_search():
     summary = {"time": {"mean": 0.5}, "edges": {"mean": 100.0}}
-    (found,) = figures({"extra": {"summaries": {"bfs": summary}}})
+    (found,) = scaling_figures({"extra": {"summaries": {"bfs": summary}}})
     assert (found.seconds, found.points, found.labels) == (0.5, 100.0, {"kernel": "bfs"})
 
 

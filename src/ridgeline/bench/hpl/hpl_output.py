@@ -1,4 +1,4 @@
-"""The output of HPL 2.3: its table of results, its check of residuals and its last block, so that scripts read them.
+"""The output of HPL 2.3: its table of results, its check of residuals and its last block, for scripts that read them.
 
 Source: the formats of HPL 2.3, testing/ptest (HPL_pdinfo, HPL_pdtest, HPL_pddriver).
 """
@@ -25,7 +25,7 @@ _CHECK = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)="
 
 @dataclass(frozen=True)
 class HplOutcome:
-    """What became of a test.
+    """The outcome of a test.
 
     test: as it ran; seconds, flops_per_second: of the solve; norms: of the official test; threshold: of the scaled
     residual, 0 or less for no check; skipped: why the test did not run, nothing if it did.
@@ -52,15 +52,15 @@ class HplOutcome:
 
     @property
     def passed(self) -> bool:
-        """Whether the residual is below the threshold, which NaN is not, or is not looked at."""
+        """Whether the residual is below the threshold, which a NaN is not, or is not checked."""
         return not self.checked or self.residual < self.threshold
 
 
 def head_lines(tests: Sequence[HplTest], notes: Iterable[str] = ()) -> list[str]:
-    """Return what stands above all results: the parameters as the official code lists them, and notes."""
+    """Return the lines before all results: the parameters as the official code lists them, and notes."""
 
-    def values(label: str, found: Iterable[object]) -> str:
-        words = [f"{value!s:>8}" for value in dict.fromkeys(found)]
+    def values(label: str, parameters: Iterable[object]) -> str:
+        words = [f"{value!s:>8}" for value in dict.fromkeys(parameters)]
         lines = [" ".join(words[at : at + 8]) for at in range(0, len(words), 8)]
         return f"{label:<7}:{f'{chr(10)}        '.join(lines)}"
 
@@ -71,17 +71,17 @@ def head_lines(tests: Sequence[HplTest], notes: Iterable[str] = ()) -> list[str]
         "",
         "The following parameter values will be used:",
         "",
-        values("N", (one.n for one in tests)),
-        values("NB", (one.nb for one in tests)),
-        values("PMAP", ("Row-major" if one.row_major else "Column-major" for one in tests)),
-        values("P", (one.p for one in tests)),
-        values("Q", (one.q for one in tests)),
-        values("PFACT", (_FACTORS[one.panel_factor] for one in tests)),
-        values("NBMIN", (one.least_columns for one in tests)),
-        values("NDIV", (one.divisions for one in tests)),
-        values("RFACT", (_FACTORS[one.recursive_factor] for one in tests)),
-        values("BCAST", (_BROADCASTS[one.broadcast] for one in tests)),
-        values("DEPTH", (one.depth for one in tests)),
+        values("N", (test.n for test in tests)),
+        values("NB", (test.nb for test in tests)),
+        values("PMAP", ("Row-major" if test.row_major else "Column-major" for test in tests)),
+        values("P", (test.p for test in tests)),
+        values("Q", (test.q for test in tests)),
+        values("PFACT", (_FACTORS[test.panel_factor] for test in tests)),
+        values("NBMIN", (test.least_columns for test in tests)),
+        values("NDIV", (test.divisions for test in tests)),
+        values("RFACT", (_FACTORS[test.recursive_factor] for test in tests)),
+        values("BCAST", (_BROADCASTS[test.broadcast] for test in tests)),
+        values("DEPTH", (test.depth for test in tests)),
         *(f"- {note}" for note in notes),
         "",
         _SINGLE,
@@ -110,34 +110,29 @@ def test_lines(outcome: HplOutcome) -> list[str]:
         verdict = "PASSED" if outcome.passed else "FAILED"
         lines += [_SINGLE, f"{_CHECK} {outcome.residual:16.8e} ...... {verdict}"]
         if not outcome.passed and outcome.norms is not None:
-            lines += _norm_lines(outcome.norms)
+            norms = outcome.norms
+            named = {
+                "||Ax-b||_oo": norms.residual,
+                "||A||_oo": norms.a,
+                "||A||_1": norms.a_one,
+                "||x||_oo": norms.x,
+                "||x||_1": norms.x_one,
+                "||b||_oo": norms.b,
+            }
+            # Dots stand in every other column, whether a name has an odd or an even number of letters.
+            for name, value in named.items():
+                padded = name + " " * (len(name) % 2)
+                lines.append(f"{padded}{' .' * ((46 - len(padded)) // 2)} = {value:18.6f}")
     return lines
-
-
-def _norm_lines(norms: HplNorms) -> list[str]:
-    named = {
-        "||Ax-b||_oo": norms.residual,
-        "||A||_oo": norms.a,
-        "||A||_1": norms.a_one,
-        "||x||_oo": norms.x,
-        "||x||_1": norms.x_one,
-        "||b||_oo": norms.b,
-    }
-    # Dots stand in every other column, whether a name has an odd or an even number of letters.
-    padded = [name + " " * (len(name) % 2) for name in named]
-    return [
-        f"{name}{' .' * ((46 - len(name)) // 2)} = {value:18.6f}"
-        for name, value in zip(padded, named.values())
-    ]
 
 
 def end_lines(outcomes: Sequence[HplOutcome]) -> list[str]:
     """Return the last block: how many tests ran, passed, failed and were skipped."""
-    skipped = sum(1 for one in outcomes if one.skipped)
-    failed = sum(1 for one in outcomes if not one.skipped and not one.passed)
+    skipped = sum(1 for outcome in outcomes if outcome.skipped)
+    failed = sum(1 for outcome in outcomes if not outcome.skipped and not outcome.passed)
     passed = len(outcomes) - skipped - failed
     counts = [(passed, "tests completed without checking,")]
-    if any(one.checked for one in outcomes):
+    if any(outcome.checked for outcome in outcomes):
         counts = [
             (passed, "tests completed and passed residual checks,"),
             (failed, "tests completed and failed residual checks,"),
@@ -157,14 +152,14 @@ def end_lines(outcomes: Sequence[HplOutcome]) -> list[str]:
 
 def output_lines(outcomes: Sequence[HplOutcome], notes: Iterable[str] = ()) -> list[str]:
     """Return the whole output for tests that have run, as the official code prints it. No communication."""
-    lines = head_lines([one.test for one in outcomes], notes)
+    lines = head_lines([outcome.test for outcome in outcomes], notes)
     for outcome in outcomes:
         lines += test_lines(outcome)
     return lines + end_lines(outcomes)
 
 
 def write_lines(result: Result, options: HplOptions) -> list[str]:
-    """Return the lines to print; where HPL.dat names a file for them, write it and say so. On rank 0."""
+    """Return the lines to print. Where HPL.dat names a file for them, write it and return its name. On rank 0."""
     lines: list[str] = result.extra["lines"]
     path = result.extra["output"]
     if path is None:

@@ -6,8 +6,8 @@ from datetime import datetime
 import pytest
 
 from ridgeline.bench.hpl.hpl_dat import HplTest
+from ridgeline.bench.hpl.hpl_output import HplOutcome, output_lines
 from ridgeline.bench.hpl.record import EPSILON, HplNorms
-from ridgeline.bench.hpl.result_lines import HplOutcome, output_lines
 
 TEST = HplTest(n=20000, nb=192, p=1, q=2, least_columns=4, recursive_factor=1, panel_factor=2)
 # Spack's and ReFrame's way: fields of a line that begins with W; EasyBuild's and others': named groups.

@@ -1,8 +1,8 @@
 """The exchanges of a substep between GPUs: GPU MPI beside copies and CPU MPI, as in the paper's Tables 10 to 14.
 
-A message holds Q variables of one rank for another. It lies in device memory at first and at last. Two buffers serve
-all process grids and Q: one for what a rank has of all columns, one for its own columns. In each cycle all messages
-of a direction travel twice, by way of the host and, where MPI takes device memory, from there.
+A message has Q variables of one rank for another. It starts and ends in device memory. Two buffers serve all process
+grids and Q: one for this rank's rows of all columns, one for all rows of its own columns. In each cycle all messages
+of a direction are sent twice: by way of the host and, where MPI takes device memory, directly from there.
 Source: Yeung et al. (GESTS), Sec. 5.
 """
 
@@ -18,7 +18,8 @@ from mpi4py.util.dtlib import from_numpy_dtype
 from numpy.typing import DTypeLike
 
 from ridgeline.bench.node_memory import require_memory
-from ridgeline.bench.transpose.measure import (
+from ridgeline.bench.transpose.transpose_options import TransposeOptions
+from ridgeline.bench.transpose.transpose_timing import (
     COLUMN_FORWARD,
     INVERSE,
     ROW_FORWARD,
@@ -28,7 +29,6 @@ from ridgeline.bench.transpose.measure import (
     counts_of,
     time_exchanges,
 )
-from ridgeline.bench.transpose.transpose_options import TransposeOptions
 from ridgeline.fourier.device.exchange_cuda import ExchangePieces
 from ridgeline.fourier.exchanges.transpose_plan import check_limits
 from ridgeline.fourier.pencil import ProcessGrid
@@ -43,7 +43,7 @@ _WORDS_OF_CHECK = 4  # arrays of the size of a message that `content` and `check
 
 
 class DeviceCall(NamedTuple):
-    """One all-to-all of Q or fewer variables. host, device: arguments of MPI_Alltoallv on either side."""
+    """One all-to-all of at most Q variables. host, device: the arguments of MPI_Alltoallv for either memory."""
 
     source: Buffer
     target: Buffer
@@ -58,21 +58,30 @@ class DirectionCalls:
 
     Parameters
     ----------
-    comm : ranks that exchange
-    rows, columns : of every rank; dtype : complex numbers
-    n_forward : variables from rows to columns; batch : Q, variables of a call
-    of_rows, of_columns : device memory of this rank for Q variables
+    comm : the ranks that exchange
+    rows, columns : the numbers of rows and columns of every rank
+    dtype : of complex numbers
+    n_forward, batch : variables from rows to columns, and Q, the variables of a call
+    row_buffer, column_buffer : device memory of this rank for Q variables
     """
 
     def __init__(
-        self, comm: MPI.Comm, rows: Sequence[int], columns: Sequence[int], dtype: DTypeLike, n_forward: int,
-        batch: int, of_rows: Buffer, of_columns: Buffer,
-    ) -> None:  # fmt: skip
+        self,
+        comm: MPI.Comm,
+        rows: Sequence[int],
+        columns: Sequence[int],
+        dtype: DTypeLike,
+        n_forward: int,
+        batch: int,
+        row_buffer: Buffer,
+        column_buffer: Buffer,
+    ) -> None:
         self.comm, self._dtype = comm, np.dtype(dtype)
-        self.given = [rows[comm.rank] * n for n in columns]  # of one variable, forward; inverse: received
-        self.taken = [n * columns[comm.rank] for n in rows]
-        self.n_forward, self.together = n_forward, min(batch, n_forward)
-        forward = (of_rows, self.given), (of_columns, self.taken)
+        # Numbers of one variable for each rank: sent forward and received inverse, and the other way around.
+        self.row_counts = [rows[comm.rank] * n for n in columns]
+        self.column_counts = [n * columns[comm.rank] for n in rows]
+        self.n_forward, self.batch = n_forward, min(batch, n_forward)
+        forward = (row_buffer, self.row_counts), (column_buffer, self.column_counts)
         self.calls = [self._call(n, *forward) for n in batches(n_forward, batch)]
         self.calls += [self._call(n, *forward[::-1]) for n in batches(INVERSE, batch)]
 
@@ -91,7 +100,7 @@ class DirectionCalls:
         return DeviceCall(source[0], target[0], sent, received, host, device)
 
     def staged(self, call: DeviceCall) -> tuple[float, float, float]:
-        """Exchange by way of the host; return the seconds of the copy to it, of MPI, of the copy back. Collective."""
+        """Exchange by way of the host; return the seconds of the copy out, of MPI, of the copy back. Collective."""
         now = time.perf_counter
         start = now()
         call.source.stage_out(call.sent.total * self._dtype.itemsize)
@@ -108,15 +117,15 @@ class DirectionCalls:
         return time.perf_counter() - start
 
     def verify(self, direct: bool) -> None:
-        """Make each call once; raise VerificationError on all ranks unless what arrived is what was sent."""
+        """Make each call once. Raise VerificationError on all ranks if data arrive wrong. Collective."""
         me, size = self.comm.rank, self._dtype.itemsize
         for number, call in enumerate(self.calls):
-            sequence = 2 * number + direct  # what another call left is wrong
+            sequence = 2 * number + direct  # so that data of another call are wrong
             host = call.source.host
             for target, (n, begin) in enumerate(zip(call.sent.counts, call.sent.begins)):
                 host[begin * size : (begin + n) * size] = content(n * size, me, target, sequence)
             call.source.write(host)
-            host[:] = 0  # the copy from the device must bring it
+            host[:] = 0  # the copy from the device must restore it
             if direct:
                 self.direct(call)
             else:
@@ -127,22 +136,22 @@ class DirectionCalls:
                     check(arrived[begin * size : (begin + n) * size], source, me, sequence)
 
     def cycle(self, direct: bool) -> list[float]:
-        """Make all calls in each way; return seconds to the host, of MPI there, to the device, and of GPU MPI."""
+        """Make all calls by each path; return seconds to the host, of MPI there, to the device, and of GPU MPI."""
         seconds = np.sum([self.staged(call) for call in self.calls], axis=0).tolist()
         return [*seconds, sum(map(self.direct, self.calls)) if direct else 0.0]
 
     def bytes_held(self) -> int:
         """Return the bytes that this rank hands over in a substep, its own block included."""
-        numbers = self.n_forward * sum(self.given) + INVERSE * sum(self.taken)
+        numbers = self.n_forward * sum(self.row_counts) + INVERSE * sum(self.column_counts)
         return numbers * self._dtype.itemsize
 
     def bytes_kept(self) -> int:
         """Return the bytes of this rank's own blocks among them."""
-        return (self.n_forward + INVERSE) * self.given[self.comm.rank] * self._dtype.itemsize
+        return (self.n_forward + INVERSE) * self.row_counts[self.comm.rank] * self._dtype.itemsize
 
 
 def batches(variables: int, batch: int) -> list[int]:
-    """Return the variables of each call: Q, and what remains."""
+    """Return the number of variables of each call: Q, and the remainder in the last one."""
     return [min(batch, variables - first) for first in range(0, variables, batch)]
 
 
@@ -151,7 +160,8 @@ def time_on_devices(
 ) -> tuple[str, list[TransposeFigures]]:
     """Time the exchanges between GPUs; return this rank's GPU in words, and the figures. Collective.
 
-    direct: time GPU MPI too. Raises as `measure.time_exchanges`, and DeviceError without a GPU or memory on it.
+    direct: whether to time GPU MPI too. Raises what `time_exchanges` raises, and DeviceError without a GPU or with
+    too little memory on it.
     """
     device = select_device(comm)
     largest, message = buffer_bytes(comm, options, chosen_grids(comm, options))
@@ -167,7 +177,7 @@ def time_on_devices(
     ) -> TransposeFigures:
         r, c = comm.rank % process_grid[0], comm.rank // process_grid[0]
         row_rows, row_columns, planes, lines = counts_of(options, process_grid, comm.rank)
-        found = []
+        figures = []
         for group, cut_rows, cut_columns, n in (
             ((c, r), row_rows, row_columns, ROW_FORWARD),
             ((r, c), planes, lines, COLUMN_FORWARD),
@@ -175,10 +185,10 @@ def time_on_devices(
             members = comm.Split(*group)
             try:
                 calls = DirectionCalls(members, cut_rows, cut_columns, options.dtype, n, batch, *buffers)
-                found.append(_time_direction(comm, calls, options.cycles, direct))
+                figures.append(_time_direction(comm, calls, options.cycles, direct))
             finally:
                 members.Free()
-        row, column = found
+        row, column = figures
         return TransposeFigures(process_grid, batch, row, column, row.seconds + column.seconds)
 
     return str(device), time_exchanges(comm, options, progress, measure)
@@ -212,28 +222,28 @@ def _time_direction(comm: MPI.Comm, calls: DirectionCalls, cycles: int, direct: 
     for _ in range(cycles):
         comm.Barrier()
         timed.append(calls.cycle(direct))
-    every = np.array(comm.allgather(timed))  # [rank, cycle, part]
-    slowest = every[:, :, :3].sum(axis=2).argmax(axis=0)
-    parts = every[slowest, np.arange(cycles), :3].mean(axis=0)
+    seconds = np.array(comm.allgather(timed))  # [rank, cycle, part]
+    slowest = seconds[:, :, :3].sum(axis=2).argmax(axis=0)
+    parts = seconds[slowest, np.arange(cycles), :3].mean(axis=0)
     to_host, mpi, to_device = parts.tolist()
     total = float(parts.sum())
-    gpu = float(every[:, :, 3].max(axis=0).mean()) if direct else None
+    gpu = float(seconds[:, :, 3].max(axis=0).mean()) if direct else None
     size = calls.comm.size
-    held = comm.allreduce(calls.bytes_held()) / comm.size
+    handed_over = comm.allreduce(calls.bytes_held()) / comm.size
     shown = size > 1
     return DeviceFigures(
         ranks=size,
         method="alltoallv",
-        message=held / size * calls.together / (calls.n_forward + INVERSE),
+        message=handed_over / size * calls.batch / (calls.n_forward + INVERSE),
         messages=(size - 1) * len(calls.calls),
         bytes_sent=comm.allreduce(calls.bytes_held() - calls.bytes_kept()),
         seconds=total if gpu is None else gpu,
-        bandwidth=held / (gpu or total) if shown else None,
+        bandwidth=handed_over / (gpu or total) if shown else None,
         device_to_host_seconds=to_host,
         cpu_mpi_seconds=mpi,
         host_to_device_seconds=to_device,
         cpu_seconds=total,
-        cpu_bandwidth=held / total if shown else None,
+        cpu_bandwidth=handed_over / total if shown else None,
         gpu_seconds=gpu,
-        gpu_bandwidth=held / gpu if shown and gpu else None,
+        gpu_bandwidth=handed_over / gpu if shown and gpu else None,
     )

@@ -1,18 +1,37 @@
-"""The report of HPCG 3.1: text with the official keys, so that scripts made for the official code read it.
+"""The record of an HPCG run, and the report of HPCG 3.1: text with the official keys, for scripts that read those.
 
-A line is `group::key=value`, nested groups give more `::`, and numbers have six digits as the official code prints
-them. The keys, their nesting and their order are those of version 3.1. One more group, "Agreement with Reference",
-holds the tests that the rules do not ask for.
+A line of the report is `group::key=value`, nested groups add more `::`, and numbers have six digits as the official
+code prints them. The keys, their nesting and their order are those of version 3.1. One more group, "Agreement with
+Reference", holds the tests that the rules do not ask for.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ridgeline.bench.hpcg.rating import OFFICIAL_SECONDS, count_reads, count_writes
-from ridgeline.bench.hpcg.record import EXPECTED_PLAIN, EXPECTED_PRECONDITIONED, HpcgRecord
+from ridgeline.bench.hpcg.implementation import Times
+from ridgeline.bench.hpcg.rating import (
+    OFFICIAL_SECONDS,
+    Charges,
+    HpcgWork,
+    LevelSize,
+    Norms,
+    count_flops,
+    count_reads,
+    count_writes,
+    norms,
+)
+from ridgeline.bench.hpcg.validity import (
+    EXPECTED_PLAIN,
+    EXPECTED_PRECONDITIONED,
+    AgreementTest,
+    SpectralTest,
+    SymmetryTest,
+    reaches,
+)
 
 VERSION = "3.1"
 _NAME = "HPCG-Benchmark"
@@ -24,8 +43,96 @@ Value = str | int | float
 Group = list[tuple[str, "Value | Group"]]
 
 
+@dataclass(frozen=True)
+class HpcgRecord:
+    """All figures of one run, the same on all ranks.
+
+    Times are in seconds of the slowest rank, memory is in bytes of all ranks.
+
+    Attributes
+    ----------
+    local, process_grid : points of a rank's box and ranks, in x, y, z
+    sizes, level_bytes : rows, non-zeros and memory of each level, finest first
+    vector_bytes, implementation_bytes : memory of CG's vectors, and of what the optimisation phase made
+    reference_kernels : one product and one V-cycle of the reference, mean of the calls
+    reference_times, times : of the reference's iterations, and of all timed sets
+    allreduce : the least, largest and mean time over ranks
+    reference_residual, optimised_residual : scaled residuals that both reached
+    residuals : scaled residual of each timed set
+    optimised : False where the reference implementation takes the place of the optimised one
+    """
+
+    ranks: int
+    threads: int
+    local: tuple[int, int, int]
+    process_grid: tuple[int, int, int]
+    sizes: tuple[LevelSize, ...]
+    level_bytes: tuple[int, ...]
+    vector_bytes: int
+    implementation_bytes: int
+    charges: Charges
+    reference_kernels: float
+    reference_times: Times
+    times: Times
+    allreduce: tuple[float, float, float]
+    spectral: SpectralTest
+    symmetry: SymmetryTest
+    agreement: AgreementTest
+    reference_residual: float
+    optimised_residual: float
+    residuals: tuple[float, ...]
+    quick: bool
+    optimised: bool = True
+
+    @property
+    def norms(self) -> Norms:
+        """The mean and variance of the scaled residuals of all sets."""
+        return norms(self.residuals)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the optimised iteration, and every timed set, reached the reference's residual."""
+        return all(
+            reaches(value, self.reference_residual) for value in (self.optimised_residual, *self.residuals)
+        )
+
+    @property
+    def failures(self) -> list[str]:
+        """The names of the tests that failed, none for a valid result."""
+        results = {
+            "spectral convergence": self.spectral.passed,
+            "symmetry": self.symmetry.passed,
+            "agreement with the reference": self.agreement.passed,
+            "residual of the reference": self.converged,
+            "equal norms of all sets": self.norms.passed,
+        }
+        return [name for name, passed in results.items() if not passed]
+
+    @property
+    def valid(self) -> bool:
+        """Whether every test passed."""
+        return not self.failures
+
+    @property
+    def flops(self) -> HpcgWork:
+        """The operations of all sets, as the specification counts them."""
+        return count_flops(self.sizes, self.charges.sets, self.charges.optimised_iterations)
+
+    @property
+    def rating(self) -> float:
+        """The official figure in GFLOP/s."""
+        return self.charges.rating(self.flops.total)
+
+    @property
+    def reference_gflops(self) -> float:
+        """The rate of the reference's own iterations in GFLOP/s, nothing charged."""
+        work = count_flops(self.sizes, 1, self.charges.reference_iterations)
+        return work.total / self.reference_times.total / 1e9
+
+
 def make_report(record: HpcgRecord) -> Group:
-    """Return all keys in order: (key, value), or (key, group) with the keys below it. No communication."""
+    """Return all keys of the report in order: (key, value), or (key, group) for a group of keys. No communication."""
+    charges = record.charges
     return [
         ("Release date", _RELEASE),
         *_machine(record),
@@ -35,7 +142,16 @@ def make_report(record: HpcgRecord) -> Group:
         ("########## V&V Testing Summary  ##########", ""),
         *_tests(record),
         ("########## Iterations Summary  ##########", ""),
-        ("Iteration Count Information", _iterations(record)),
+        (
+            "Iteration Count Information",
+            [
+                ("Result", _result(record.converged)),
+                ("Reference CG iterations per set", charges.reference_iterations),
+                ("Optimized CG iterations per set", charges.optimised_iterations),
+                ("Total number of reference iterations", charges.reference_iterations * charges.sets),
+                ("Total number of optimized iterations", charges.optimised_iterations * charges.sets),
+            ],
+        ),
         ("########## Reproducibility Summary  ##########", ""),
         (
             "Reproducibility Information",
@@ -52,12 +168,12 @@ def make_report(record: HpcgRecord) -> Group:
 
 
 def report_text(report: Group) -> str:
-    """Return the lines of the official file."""
+    """Return the text of the official file."""
     return "\n".join([_NAME, f"version={VERSION}", *_lines(report, ""), ""])
 
 
 def report_name(moment: datetime) -> str:
-    """Return the official name of the file."""
+    """Return the official name of the file for a moment of time."""
     return f"{_NAME}_{VERSION}_{moment:%Y-%m-%d_%H-%M-%S}.txt"
 
 
@@ -68,15 +184,14 @@ def to_dict(report: Group) -> dict[str, Any]:
         starts = [place for place, key in enumerate(keys) if key == keys[0]]
         parts = [report[start:end] for start, end in zip(starts, [*starts[1:], len(report)])]
         return {str(part[0][1]): to_dict(part[1:]) for part in parts}
-    return {
-        key: to_dict(value) if isinstance(value, list) else _finite(value)
-        for key, value in report
-        if not key.startswith("#")
-    }
-
-
-def _finite(value: Value) -> Value | None:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    content: dict[str, Any] = {}
+    for key, value in report:
+        if isinstance(value, list):
+            content[key] = to_dict(value)
+        elif not key.startswith("#"):
+            # JSON has neither infinity nor NaN.
+            content[key] = None if isinstance(value, float) and not math.isfinite(value) else value
+    return content
 
 
 def _lines(group: Group, prefix: str) -> list[str]:
@@ -189,17 +304,6 @@ def _tests(record: HpcgRecord) -> Group:
                 ("Misplaced columns", agreement.misplaced),
             ],
         ),
-    ]
-
-
-def _iterations(record: HpcgRecord) -> Group:
-    charges = record.charges
-    return [
-        ("Result", _result(record.converged)),
-        ("Reference CG iterations per set", charges.reference_iterations),
-        ("Optimized CG iterations per set", charges.optimised_iterations),
-        ("Total number of reference iterations", charges.reference_iterations * charges.sets),
-        ("Total number of optimized iterations", charges.optimised_iterations * charges.sets),
     ]
 
 

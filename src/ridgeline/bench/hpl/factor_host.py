@@ -1,7 +1,7 @@
-"""The matrix in host memory: LU by threads and BLAS, and the triangles that it leaves.
+"""The matrix in host memory: the backends of `factor` that use threads and BLAS, and the triangles that LU leaves.
 
-These are the backends of `factor` on hosts. The first thread of a team does what cannot be shared, and all messages.
-The others begin with the tiles of an update meanwhile, and it joins them.
+The first thread of a team does what cannot be shared, and all communication. The others begin with the tiles of an
+update in the meantime, and it joins them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ridgeline.bench.hpl.blas import (
     subtract_product_of_vector,
 )
 from ridgeline.bench.hpl.block_cyclic import BlockCyclic, ColumnParts, ProcessGrid
-from ridgeline.bench.hpl.factor import Behind, BlockPlace, Poll
+from ridgeline.bench.hpl.factor import BlockPlace, Poll, TrailingStart
 from ridgeline.bench.hpl.panel import ColumnPanel, Reals, Singles, round_to
 from ridgeline.bench.hpl.record import HplSettings, Storage
 from ridgeline.bench.hpl.sizes import padding
@@ -29,16 +29,16 @@ from ridgeline.bench.hpl.update import RowSwap, SwapExchange, copy_block, update
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.regions import Regions
 
-# Columns of a tile: wide for the rate of its product, narrow for balance between threads.
+# Columns of a tile: wide tiles have faster products, narrow ones balance the threads.
 PIVOTED_WIDEST, PIVOTED_NARROWEST = 2048, 256
 _WIDEST, _NARROWEST = 1536, 192
-_MOST_ROWS, _FEWEST_ROWS = 4096, 512  # of a tile of the triangular solves
+_MOST_ROWS, _FEWEST_ROWS = 4096, 512  # rows of a tile of the triangular solves
 
 
 def allocate_reals(place: BlockCyclic) -> Reals:
-    """Return room for a part of [A, b], float64 [at least rows, columns], column-major.
+    """Allocate a part of [A, b], float64 [at least rows, columns], column-major.
 
-    Columns begin at cache lines, and not all at one place of the cache's sets.
+    Columns begin at cache lines, but not all in the same set of the cache.
     """
     rows, columns = place.shape
     lines = -(-max(rows, 1) // 8)
@@ -46,19 +46,21 @@ def allocate_reals(place: BlockCyclic) -> Reals:
 
 
 def allocate_singles(rows: int, columns: int) -> Singles:
-    """Return room for a part of A, float32 [columns, at least rows]: a row holds a column."""
+    """Allocate a part of A, float32 [columns, at least rows]: a row of the array is a column of A."""
     return aligned_empty((columns, rows + padding(rows)), np.float32)
 
 
 class HostPanel(ColumnPanel):
-    """A panel on a host. swap: its rows that change places; given: tiles until its own, 0 if the team has none."""
+    """A panel on a host.
+
+    swap: its rows that are exchanged; submitted: how many tiles the team had with those of this panel, 0 for none.
+    """
 
     swap: RowSwap
-    given = 0
+    submitted = 0
 
     @property
     def host(self) -> ColumnPanel:
-        """The panel itself."""
         return self
 
 
@@ -74,7 +76,7 @@ class PivotedHost:
         self._regions, self._gemm = regions, blas_addresses().gemm
         self._alone = grid.column_comm.size == 1
         self._raw = np.full((nb, 0 if self._alone else n_columns), 0.0, order="F")
-        # For each thread, U of one tile before and after the solve.
+        # For each thread: U of one tile, before and after the solve.
         widest = min(max(PIVOTED_WIDEST, nb), n_columns)
         self._buffers = [
             [np.full((nb, widest), 0.0, order="F") for _ in range(2)] for _ in range(team.n_threads)
@@ -83,10 +85,9 @@ class PivotedHost:
         self._exchange = SwapExchange(grid.column_comm, place.rows, self._raw)
 
     def wait_for_buffer(self, panel: HostPanel) -> None:
-        """Do nothing: the last update has waited for all tiles that read it."""
+        """Do nothing, because the last update has waited for all tiles that read the buffer."""
 
     def fetch(self, panel: HostPanel, first: int, here: bool, poll: Poll) -> None:
-        """Copy the panel's columns."""
         rows, columns = self._place.rows, self._place.columns
         row = rows.count(first)
         panel.shape(first, rows.count() - row, min(self._nb, self._n - first))
@@ -95,30 +96,27 @@ class PivotedHost:
                 copy_block(self._a.T, row, columns.local(first), panel.below.T)
 
     def keep(self, panel: HostPanel) -> None:
-        """Write the top block into the matrix."""
+        """Write the top block into the matrix, where the back substitution reads it."""
         row, column = self._place.rows.local(panel.first), self._place.columns.local(panel.first)
         self._a[row : row + panel.width, column : column + panel.width] = panel.top
 
     def accept(self, panel: HostPanel, parts: ColumnParts) -> None:
-        """Find which rows change places.
+        """Determine which rows are exchanged.
 
-        Without an exchange of rows the other threads go on with this panel when they have done the one before.
+        Without an exchange between processes, the other threads continue with this panel after the one before.
         """
         with self._regions("swap"):
             panel.invert()
             panel.swap = RowSwap(panel, self._place.rows)
-        panel.given = self._submit(panel, parts.ahead, parts.split) if self._alone else 0
+        panel.submitted = self._submit(panel, parts.ahead, parts.split) if self._alone else 0
 
     def start_exchange(self, panel: HostPanel, parts: ColumnParts, behind_left: bool, poll: Poll) -> None:
-        """Pack the rows and send them."""
         self._exchange.start(panel.swap, self._a, parts.start, parts.split)
 
     def progress_exchange(self) -> None:
-        """Let the exchange advance."""
         self._exchange.progress()
 
     def finish_exchange(self) -> None:
-        """Wait for the rows and unpack them."""
         with self._regions("swap"):
             self._exchange.finish()
 
@@ -136,33 +134,30 @@ class PivotedHost:
             self._exchange.start(panel.swap, self._a, parts.split, parts.stop)
             self._submit(panel, parts.ahead, parts.split)
         with self._regions("update"):
-            self._team.wait(other.given, parts.start, parts.ahead)
+            self._team.wait(other.submitted, parts.start, parts.ahead)
             if parts.ahead > parts.start:
                 self._update(panel, parts.start, parts.ahead)
-            self._team.wait(other.given)  # the memory of its panel is that of the next one
+            self._team.wait(other.submitted)  # the memory of its panel is that of the next one
 
     def update_left(self, panel: HostPanel, poll: Poll, complete: bool) -> None:
-        """Join the other threads."""
         with self._regions("update"):
             if complete:
                 self._team.finish(poll)
             else:
                 poll()
-                self._team.join(panel.given, poll)
+                self._team.join(panel.submitted, poll)
 
     def update_right(self, panel: HostPanel, parts: ColumnParts, poll: Poll) -> None:
-        """Update the right part by all threads."""
         with self._regions("update"):
             poll()
             self._submit(panel, parts.split, parts.stop)
             self._team.finish(poll)
 
     def finish(self) -> None:
-        """Wait for all tiles."""
         self._team.finish()
 
     def _submit(self, panel: HostPanel, start: int, stop: int) -> int:
-        """Give the update of local columns start ... stop - 1 to the team; return how many tiles it ever had."""
+        """Submit the update of local columns start ... stop - 1; return how many tiles the team ever had."""
 
         def update(first: int, last: int) -> None:
             self._update(panel, first, last)
@@ -171,20 +166,33 @@ class PivotedHost:
         return self._team.start(update, cut)
 
     def _update(self, panel: HostPanel, start: int, stop: int) -> None:
-        """Update local columns start ... stop - 1. Any thread may."""
+        """Update local columns start ... stop - 1. Any thread may call this."""
         rows, swap = self._place.rows, panel.swap
         skip = panel.width if swap.root == rows.part else 0
-        own = self._buffers.pop()  # of a list: no two threads get the same
+        own = self._buffers.pop()  # atomic on a list: no two threads get the same buffers
         raw = own[0] if swap.alone else self._raw[:, start:stop]
         update_tile(
-            self._gemm, panel.below.T, panel.top.T, panel.inverses.T, raw.T, own[1].T, self._a.T,
-            swap.sources, swap.places, swap.targets, swap.taken, rows.count(), skip, start, stop,
-        )  # fmt: skip
+            self._gemm,
+            panel.below.T,
+            panel.top.T,
+            panel.inverses.T,
+            raw.T,
+            own[1].T,
+            self._a.T,
+            swap.sources,
+            swap.places,
+            swap.targets,
+            swap.replacements,
+            rows.count(),
+            skip,
+            start,
+            stop,
+        )
         self._buffers.append(own)
 
 
 class UnpivotedPanels:
-    """L [local rows below, nb] and U [nb, local columns behind] of a step, with room for those of other processes."""
+    """L [local rows below, nb] and U [nb, local columns right of it] of a step, and memory for received ones."""
 
     def __init__(self, sizes: tuple[int, int]) -> None:
         self.for_left, self.for_right = (np.empty(size, np.float32) for size in sizes)
@@ -197,33 +205,26 @@ class UnpivotedHost:
     """The part of A of this process in `memory`, float32 [columns, at least rows], and a team of threads."""
 
     def __init__(self, grid: ProcessGrid, memory: Singles, team: TileTeam, storage: Storage) -> None:
-        self._rows, self._columns, self._team, self._storage = (
-            grid.place.rows,
-            grid.place.unknowns,
-            team,
-            storage,
-        )
+        self._rows, self._columns = grid.place.rows, grid.place.unknowns
+        self._team, self._storage = team, storage
         rows, columns, nb = self._rows.count(), self._columns.count(), self._rows.nb
         self.matrix: Singles = memory.T[:rows]
         sizes = rows * (self._columns.parts > 1) * nb, columns * (self._rows.parts > 1) * nb
         self.panels = [UnpivotedPanels(sizes) for _ in range(2)]
 
     def host_block(self, panel: UnpivotedPanels, size: int) -> Singles:
-        """Return new memory."""
         panel.block = np.empty((size, size), np.float32)
         return panel.block
 
     def fetch(self, panel: UnpivotedPanels, at: BlockPlace) -> None:
-        """Copy the block from the matrix."""
         panel.block[:] = self._block(at).T
 
     def keep(self, panel: UnpivotedPanels, at: BlockPlace) -> None:
-        """Copy the block into the matrix."""
         self._block(at)[:] = panel.block.T
 
-    def make_panels(self, panel: UnpivotedPanels, at: BlockPlace, behind: Behind) -> None:
-        """Solve for L and U in the matrix, and copy them for others."""
-        row, column = behind.row, behind.column
+    def make_panels(self, panel: UnpivotedPanels, at: BlockPlace, trailing: TrailingStart) -> None:
+        """Solve for L and U in the matrix, and copy them for other processes."""
+        row, column = trailing.row, trailing.column
         panel.left, panel.right = self.matrix[row:, at.column : column], self.matrix[at.row : row, column:]
         if at.on_column:
             solve_upper_from_right(panel.block.T, panel.left)
@@ -232,29 +233,32 @@ class UnpivotedHost:
             solve_lower(panel.block.T, panel.right)
             round_to(self._storage, panel.right)
         if self._columns.parts > 1:
-            panel.left = _copied(
+            panel.left = _copy_panel(
                 panel.left, panel.for_left, (self._rows.count() - row, at.size), at.on_column
             )
         if self._rows.parts > 1:
             shape = at.size, self._columns.count() - column
-            panel.right = _copied(panel.right, panel.for_right, shape, at.on_row)
+            panel.right = _copy_panel(panel.right, panel.for_right, shape, at.on_row)
 
     def messages(self, panel: UnpivotedPanels) -> tuple[Singles | None, Singles | None]:
-        """Return the copies."""
         return (
             panel.left.T.reshape(-1) if self._columns.parts > 1 else None,
             panel.right.T.reshape(-1) if self._rows.parts > 1 else None,
         )
 
     def accept(self, panel: UnpivotedPanels, at: BlockPlace) -> None:
-        """Do nothing: products read them where they arrived."""
+        """Do nothing, because products read the panels where they arrived."""
 
     def update_ahead(
-        self, panel: UnpivotedPanels, other: UnpivotedPanels, behind: Behind, following: BlockPlace | None
+        self,
+        panel: UnpivotedPanels,
+        other: UnpivotedPanels,
+        trailing: TrailingStart,
+        following: BlockPlace | None,
     ) -> None:
         """Update block column and block row k + 1 in this thread, while the others begin with the rest."""
         left, right, out = panel.left, panel.right, self.matrix
-        row, column, next_row, next_column = behind
+        row, column, next_row, next_column = trailing
         width, height = next_column - column, next_row - row
 
         def update(start: int, stop: int) -> None:
@@ -268,29 +272,28 @@ class UnpivotedHost:
         subtract_product(left[:height], right[:, width:], out[row:next_row, next_column:])
 
     def finish_update(self, poll: Poll) -> None:
-        """Join the other threads."""
         self._team.finish(poll)
 
     def finish(self) -> None:
-        """Do nothing: every update has ended."""
+        """Do nothing, because every update has ended."""
 
     def _block(self, at: BlockPlace) -> Singles:
         return self.matrix[at.row : at.row + at.size, at.column : at.column + at.size]
 
 
-def _copied(panel: Singles, memory: Singles, shape: tuple[int, int], here: bool) -> Singles:
-    """Return the beginning of `memory` as a column-major matrix, into which the panel is copied if it is here."""
+def _copy_panel(panel: Singles, memory: Singles, shape: tuple[int, int], here: bool) -> Singles:
+    """Return the beginning of `memory` as a column-major matrix, a copy of the panel if this process has it."""
     rows, columns = shape
-    found = memory[: rows * columns].reshape(columns, rows).T
+    copy = memory[: rows * columns].reshape(columns, rows).T
     if here:
-        found[:] = panel
-    return found
+        copy[:] = panel
+    return copy
 
 
 class HostTriangles:
-    """L and U in host memory, and sums of their rows. matrix: what LU left, column-major [at least rows, columns].
+    """L and U in host memory, and sums of their rows, a `Triangles`.
 
-    sums: to begin with, [rows].
+    matrix: as LU left it, column-major [at least rows, columns]; sums: the initial ones, [rows].
     """
 
     def __init__(self, grid: ProcessGrid, matrix: NDArray[Any], team: TileTeam, sums: NDArray[Any]) -> None:
@@ -298,24 +301,20 @@ class HostTriangles:
         self._x, self._columns = sums[:0], slice(0)
 
     def clear(self) -> None:
-        """Write zeros."""
         self._sums[:] = 0.0
 
     def sums(self, rows: slice) -> NDArray[Any]:
-        """Return a view."""
         return self._sums[rows]
 
     def diagonal(self, k: int, rows: slice, columns: slice) -> NDArray[Any]:
-        """Return a view of the matrix."""
-        found: NDArray[Any] = self._matrix[rows, columns]
-        return found
+        block: NDArray[Any] = self._matrix[rows, columns]
+        return block
 
-    def take(self, columns: slice, x: NDArray[Any]) -> None:
-        """Keep them."""
+    def set_solution(self, columns: slice, x: NDArray[Any]) -> None:
         self._columns, self._x = columns, x
 
     def subtract(self, rows: slice) -> None:
-        """Multiply by all threads, where there are rows for more than one."""
+        """Multiply by all threads, if there are enough rows for more than one."""
         count, team = rows.stop - rows.start, self._team
         left, sums = self._matrix[rows, self._columns], self._sums[rows]
         if team.n_threads == 1 or count <= _FEWEST_ROWS:

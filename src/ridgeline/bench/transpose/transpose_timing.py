@@ -1,11 +1,11 @@
-"""The all-to-all exchanges of a pseudo-spectral substep alone, for slabs and pencils and every process grid.
+"""The all-to-all exchanges of a pseudo-spectral substep alone, on every process grid, between hosts.
 
-Per substep and velocity alone, 3 variables go from modes to points (column exchange, then row exchange). 5 products
-come back (row exchange), of which 4 combinations go through the column exchange. Only retained columns and lines
-travel; with lines = "full" every exchange has the paper's counts, all N_x/2 columns and N_z N_x/2 lines.
+In each substep of velocity alone, 3 variables go from modes to points (column exchange, then row exchange). 5
+products come back (row exchange), of which 4 combinations go through the column exchange. Only retained columns and
+lines are sent; with lines = "full" every exchange has the paper's counts, all N_x/2 columns and N_z N_x/2 lines.
 
-Bandwidth is the paper's Eq. 13, P2P x R / t. It divides what a rank hands over, its own block included, by the time
-of the slowest rank, a mean over cycles. Source: Yeung et al. (GESTS), Sec. 5.
+Bandwidth is the paper's Eq. 13, P2P x R / t: what a rank hands over, its own block included, divided by the time of
+the slowest rank, a mean over cycles. Source: Yeung et al. (GESTS), Sec. 5.
 """
 
 from __future__ import annotations
@@ -38,11 +38,16 @@ COLUMN_FORWARD = 4  # their combinations A_x, A_z and T_xy, T_yz
 
 @dataclass(frozen=True)
 class ExchangeFigures:
-    """Figures of the row or the column exchanges of a substep, forward and inverse, of all variables.
+    """The figures of the row or the column exchanges of a substep, forward and inverse, of all variables.
 
-    ranks: R of one communicator; message: bytes of the mean message of Q variables between two ranks, P2P;
-    messages: sent by a rank; bytes_sent: by all ranks to others; seconds: of the slowest rank, mean over cycles;
-    bandwidth: Eq. 13 in B/s and rank, None where one rank has all.
+    Attributes
+    ----------
+    ranks : R, the ranks of one communicator
+    message : bytes of the mean message of Q variables between two ranks, P2P
+    messages : messages that a rank sends
+    bytes_sent : bytes that all ranks send to others
+    seconds : of the slowest rank, mean over cycles
+    bandwidth : Eq. 13 in B/s per rank, None where one rank has all
     """
 
     ranks: int
@@ -56,10 +61,16 @@ class ExchangeFigures:
 
 @dataclass(frozen=True)
 class DeviceFigures(ExchangeFigures):
-    """Of exchanges between GPUs; `seconds` and `bandwidth` are those of GPU MPI if it was timed, else of CPU total.
+    """The figures of exchanges between GPUs.
 
-    device_to_host_seconds, cpu_mpi_seconds, host_to_device_seconds: of the slowest rank by way of the host, their
-    sum is cpu_seconds; gpu_seconds: of MPI from device memory, None where MPI takes none; bandwidths as above.
+    `seconds` and `bandwidth` are those of GPU MPI if it was timed, otherwise those of CPU total.
+
+    Attributes
+    ----------
+    device_to_host_seconds, cpu_mpi_seconds, host_to_device_seconds : of the slowest rank by way of the host; their
+        sum is cpu_seconds
+    gpu_seconds : of MPI from device memory, None where MPI does not take device memory
+    cpu_bandwidth, gpu_bandwidth : as `bandwidth`
     """
 
     device_to_host_seconds: float
@@ -73,7 +84,7 @@ class DeviceFigures(ExchangeFigures):
 
 @dataclass(frozen=True)
 class TransposeFigures:
-    """One process grid and Q. seconds: of a substep's exchanges."""
+    """The figures of one process grid and Q. seconds: of all exchanges of a substep."""
 
     process_grid: ProcessGrid
     batch: int
@@ -112,21 +123,21 @@ def fitting_grids(options: TransposeOptions, n_ranks: int) -> list[ProcessGrid]:
     Raises DecompositionError if there is none.
     """
     truncation = Truncation(options.shape, options.dealias)
-    found: list[ProcessGrid] = []
+    fitting: list[ProcessGrid] = []
     problem: DecompositionError | None = None
     for rows in (d for d in range(1, n_ranks + 1) if n_ranks % d == 0):
         try:
             check_process_grid(truncation, (rows, n_ranks // rows))
-            found.append((rows, n_ranks // rows))
+            fitting.append((rows, n_ranks // rows))
         except DecompositionError as error:
             problem = problem or error
-    if not found and problem is not None:
+    if not fitting and problem is not None:
         raise problem
-    return found
+    return fitting
 
 
 def chosen_grids(comm: MPI.Comm, options: TransposeOptions) -> list[ProcessGrid]:
-    """Return the process grid that was asked for, or all that fit. Raises DecompositionError if it does not fit."""
+    """Return the process grid of the options, or all that fit. Raises DecompositionError if it does not fit."""
     if options.process_grid is None:
         return fitting_grids(options, comm.size)
     p_r, p_c = options.process_grid
@@ -142,9 +153,9 @@ def time_exchanges(
     progress: Phases | None = None,
     measure: Measure | None = None,
 ) -> list[TransposeFigures]:
-    """Time the exchanges for each process grid (default: all that fit) and Q. Collective, the same on all ranks.
+    """Time the exchanges for each process grid and Q. Collective, the same on all ranks.
 
-    measure: times one case; None: `measure_one`, between hosts.
+    measure: times one process grid and Q; None: `measure_one`, between hosts.
     Raises DecompositionError for a process grid that does not fit, ConfigError if there is too little memory.
     """
     measure = measure or measure_one
@@ -167,12 +178,12 @@ def measure_one(
     dtype = np.dtype(options.dtype)
     numbers = ROW_FORWARD * (row_rows[r] * sum(row_columns) + sum(row_rows) * row_columns[r])
     numbers += COLUMN_FORWARD * (planes[c] * sum(lines) + sum(planes) * lines[c])
-    held = numbers * dtype.itemsize
-    require_memory(comm, held, "the exchanges of this shape need", "use a smaller --shape or more nodes")
+    needed = numbers * dtype.itemsize
+    require_memory(comm, needed, "the exchanges of this shape need", "use a smaller --shape or more nodes")
     row_comm, column_comm = comm.Split(c, r), comm.Split(r, c)
     try:
         tuning = TransposeTuning(options.method, batch)
-        # An arena of our own: messages are timed, so that memory which all share is out of the question.
+        # Private memory for each exchange: memory shared with other plans would change what is timed.
         make = partial(
             Transpose, n_inverse=INVERSE, dtype=dtype, tuning=tuning, agreement=comm, allocate=aligned_zeros
         )
@@ -183,14 +194,14 @@ def measure_one(
         for _ in range(options.cycles):
             comm.Barrier()
             timed.append(_substep(row, column))
-        every = np.array(comm.allgather(timed))  # [rank, cycle, (row, column)]
-        row_seconds, column_seconds = every.max(axis=0).mean(axis=0).tolist()
+        seconds = np.array(comm.allgather(timed))  # [rank, cycle, (row, column)]
+        row_seconds, column_seconds = seconds.max(axis=0).mean(axis=0).tolist()
         figures = TransposeFigures(
             process_grid,
             batch,
             _figures(comm, row, row_seconds),
             _figures(comm, column, column_seconds),
-            float(every.sum(axis=2).max(axis=0).mean()),
+            float(seconds.sum(axis=2).max(axis=0).mean()),
         )
         row.free()
         column.free()
@@ -212,15 +223,15 @@ def _substep(row: Transpose, column: Transpose) -> tuple[float, float]:
 def _figures(comm: MPI.Comm, transpose: Transpose, seconds: float) -> ExchangeFigures:
     forward, inverse = transpose.forward, transpose.inverse
     size = transpose.comm.size
-    held = comm.allreduce(forward.bytes_held() + inverse.bytes_held()) / comm.size
-    together = min(transpose.plan.batch, forward.n_variables)
+    handed_over = comm.allreduce(forward.bytes_held() + inverse.bytes_held()) / comm.size
+    batch = min(transpose.plan.batch, forward.n_variables)
     variables = forward.n_variables + inverse.n_variables
     return ExchangeFigures(
         ranks=size,
         method=transpose.method,
-        message=held / size * together / variables,
+        message=handed_over / size * batch / variables,
         messages=forward.messages() + inverse.messages(),
         bytes_sent=comm.allreduce(forward.bytes_sent() + inverse.bytes_sent()),
         seconds=seconds,
-        bandwidth=held / seconds if size > 1 else None,
+        bandwidth=handed_over / seconds if size > 1 else None,
     )
