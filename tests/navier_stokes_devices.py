@@ -7,7 +7,6 @@ import numpy as np
 from navier_stokes_tools import all_sides, make_start, periodic_mesh
 from ridgeline.config.expressions import parse
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
-from ridgeline.models.navier_stokes.courant import StepControl
 from ridgeline.models.navier_stokes.problem import (
     FlowProblem,
     FlowRate,
@@ -18,6 +17,7 @@ from ridgeline.models.navier_stokes.problem import (
     VelocitySide,
 )
 from ridgeline.models.navier_stokes.restart import EngineState
+from ridgeline.models.navier_stokes.time_stepping import StepControl
 
 SOLVERS = {
     "pressure": PressureSolver(tolerance=0.3, preconditioner="jacobi", projection=2, restart=20),

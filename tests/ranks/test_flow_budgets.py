@@ -9,8 +9,8 @@ from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import wavy
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.models.navier_stokes.derivatives import velocity_gradient
-from ridgeline.models.navier_stokes.statistics.budgets import term_names
-from ridgeline.models.navier_stokes.statistics.statistics import Statistics
+from ridgeline.models.navier_stokes.flow_statistics import Statistics
+from ridgeline.models.navier_stokes.stress_budgets import term_names
 
 RANKS = (1, 2, 3)
 TIMEOUT = 120

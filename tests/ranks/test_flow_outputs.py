@@ -11,9 +11,14 @@ from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.io.bp import BPWriter, image_schemas
 from ridgeline.io.nek5000_read import read_field_file
-from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_recorder, statistics_recorder
-from ridgeline.models.navier_stokes.recorders import OutputFields, output_names
-from ridgeline.models.navier_stokes.statistics.statistics import Statistics
+from ridgeline.models.navier_stokes.flow_statistics import Statistics
+from ridgeline.models.navier_stokes.recorders import (
+    FlowState,
+    OutputFields,
+    nek5000_recorder,
+    output_names,
+    statistics_recorder,
+)
 
 RANKS = (1, 3)
 QUICK_RANKS = (3,)

@@ -6,9 +6,9 @@ import pytest
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import annulus, wavy
 from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
-from ridgeline.models.navier_stokes.outputs_files import FlowState
-from ridgeline.models.navier_stokes.records.forces import SideForces
-from ridgeline.models.navier_stokes.records.places import PlacedPoints
+from ridgeline.models.navier_stokes.recorders import FlowState
+from ridgeline.models.navier_stokes.sampling import PlacedPoints
+from ridgeline.models.navier_stokes.side_forces import SideForces
 
 RANKS = (1, 2, 3)
 TIMEOUT = 120

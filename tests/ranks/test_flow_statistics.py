@@ -7,7 +7,7 @@ from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import periodic_hill
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.io.checkpoint import CheckpointStore
-from ridgeline.models.navier_stokes.statistics.statistics import SAMPLED_STEP, Statistics, moment_names
+from ridgeline.models.navier_stokes.flow_statistics import SAMPLED_STEP, Statistics, moment_names
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 120

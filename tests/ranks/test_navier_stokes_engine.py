@@ -6,10 +6,10 @@ from mpi4py import MPI
 
 from navier_stokes_flows import TIGHT, advance, begin, shared
 from navier_stokes_tools import EVERYTHING, ethier_case
-from ridgeline.models.navier_stokes.courant import StepControl
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import HelmholtzSolver, PressureSolver
 from ridgeline.models.navier_stokes.restart import EngineState
+from ridgeline.models.navier_stokes.time_stepping import StepControl
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 300

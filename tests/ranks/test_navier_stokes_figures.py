@@ -8,7 +8,7 @@ import pytest
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import periodic_hill, wavy
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
-from ridgeline.models.navier_stokes.diagnostics import Diagnostics, ScalarFigures, locate_nonfinite
+from ridgeline.models.navier_stokes.diagnostics import DiagnosedScalar, Diagnostics, locate_nonfinite
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 120
@@ -116,8 +116,8 @@ def test_nusselt_number_of_a_channel_heated_at_a_uniform_rate(comm):
     u = np.zeros((3, *grid.shape))
     u[0] = 6 * s * (1 - s)
     theta = np.stack([s**3 - s**4 / 2 - s / 2 + 7.0, 0 * s])
-    heated = ScalarFigures(0.3, ("y_min", "y_max"))
-    figures = Diagnostics(comm, grid, geometry, NU, ("y_min", "y_max"), 0, (heated, ScalarFigures(1.0)))
+    heated = DiagnosedScalar(0.3, ("y_min", "y_max"))
+    figures = Diagnostics(comm, grid, geometry, NU, ("y_min", "y_max"), 0, (heated, DiagnosedScalar(1.0)))
     found = figures.series(u, theta, 0.0, 0.0)
     assert found["scalar_0_nusselt"] == pytest.approx(140 / 17)
     assert found["scalar_0_wall"] == pytest.approx(7.0)
@@ -148,7 +148,7 @@ def test_nusselt_numbers_between_a_hot_and_a_cold_wall(comm):
     theta = (3 - y + a * y * (2 - y))[None]
     u = np.stack([0 * y, c * (1 - y), 0 * y])
     walls = ("y_min", "y_max")
-    active = ScalarFigures(k, walls, active=True, axes=(1,))
+    active = DiagnosedScalar(k, walls, active=True, axes=(1,))
     found = Diagnostics(comm, grid, geometry, NU, walls, None, (active,)).series(u, theta, 0.0, 0.0)
     assert found["scalar_0_flux_y_min"] == pytest.approx(k * (1 - 2 * a))
     assert found["scalar_0_flux_y_max"] == pytest.approx(-k * (1 + 2 * a))
@@ -164,7 +164,7 @@ def test_nusselt_numbers_between_a_hot_and_a_cold_wall(comm):
     # Walls of one temperature conduct nothing; a passive scalar has none of these columns.
     found = Diagnostics(comm, grid, geometry, NU, walls, None, (active,)).series(u, 0 * theta + 1, 0.0, 0.0)
     assert (found["scalar_0_nusselt_y"], found["scalar_0_nusselt_y_min"]) == (0.0, 0.0)
-    passive = ScalarFigures(k, walls)
+    passive = DiagnosedScalar(k, walls)
     found = Diagnostics(comm, grid, geometry, NU, walls, None, (passive,)).series(u, theta, 0.0, 0.0)
     assert not any(name.startswith(("scalar_0_flux_", "scalar_0_nusselt_")) for name in found)
 
@@ -188,7 +188,7 @@ def test_figures_are_the_same_bits_on_any_ranks(comm):
         x, y, z = shape.coordinates
         u = np.stack([np.sin(x + 2 * y), np.cos(y * z), np.exp(-z) * x])
         walls = ("y_min", "y_max", "z_max")
-        heat = ScalarFigures(0.1, ("z_max",))
+        heat = DiagnosedScalar(0.1, ("z_max",))
         series = Diagnostics(of, shape, on, NU, walls, 0, (heat,)).series(u, u[:1] * y, 0.1, 3.0)
         return series
 

@@ -14,12 +14,11 @@ from ridgeline.config.expressions import parse
 from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter
 from ridgeline.elements.device.geometry_cuda import CudaGeometry
 from ridgeline.jit.cuda_device import SIMULATED
-from ridgeline.models.navier_stokes.device.element_kernels_cuda import CudaElementKernels
-from ridgeline.models.navier_stokes.device.source_kernels_cuda import make_formula
-from ridgeline.models.navier_stokes.device.sources_cuda import CudaSources
-from ridgeline.models.navier_stokes.element_kernels import ElementKernels
-from ridgeline.models.navier_stokes.extrapolation import StepCoefficients, TimeLevels
+from ridgeline.models.navier_stokes.device.engine_cuda import CudaElementKernels
+from ridgeline.models.navier_stokes.device.sources_cuda import CudaSources, make_formula
+from ridgeline.models.navier_stokes.engine_cpu import ElementKernels
 from ridgeline.models.navier_stokes.problem import FlowProblem, TransportedScalar
+from ridgeline.models.navier_stokes.time_stepping import StepCoefficients, TimeLevels
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
 
@@ -77,7 +76,7 @@ def test_momentum_of_some_elements(both) -> None:
     expected = np.empty_like(force)
     both.host.momentum(both.host.elements, p, force, share, expected)
     out = sevens(expected)
-    both.device.momentum(2, both.grid.n_elements - 1, *map(cuda.to_device, (p, force, share)), out)
+    both.device.momentum((2, both.grid.n_elements - 1), *map(cuda.to_device, (p, force, share)), out)
     both.agree(out, expected, untouched=(0, 1, both.grid.n_elements - 1))
 
 
@@ -95,7 +94,7 @@ def test_the_known_side_of_a_step(both, order) -> None:
     fields, rates = ([cuda.to_device(level) for level in each] for each in (levels.fields, levels.rates))
     out = sevens(expected)
     last = both.grid.n_elements - 1
-    both.device.right_hand_side(0, last, coefficients, cuda.to_device(force), fields, rates, out)
+    both.device.right_hand_side((0, last), coefficients, cuda.to_device(force), fields, rates, out)
     both.agree(out, expected, untouched=(last,))
 
 

@@ -11,7 +11,6 @@ from mpi4py import MPI
 from ridgeline.config.load import load_case
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.models import case_class, estimate
-from ridgeline.models.navier_stokes.convection import conduction_axes
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.estimate import Counts
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
@@ -117,11 +116,11 @@ def test_a_check_tells_the_rayleigh_number(tmp_path: Path) -> None:
 
 
 def test_conduction_is_between_two_fixed_sides_of_a_box(tmp_path: Path) -> None:
-    assert conduction_axes(load(tmp_path), 0) == (1,)
-    assert conduction_axes(load(tmp_path, "grid.mapping=wavy"), 0) == ()
-    assert conduction_axes(load(tmp_path, "scalar.0.boundary.y_max.kind=flux"), 0) == ()
+    assert load(tmp_path).conduction_axes(0) == (1,)
+    assert load(tmp_path, "grid.mapping=wavy").conduction_axes(0) == ()
+    assert load(tmp_path, "scalar.0.boundary.y_max.kind=flux").conduction_axes(0) == ()
     both = ("scalar.0.boundary.x_min.kind=fixed", "scalar.0.boundary.x_max.kind=fixed")
-    assert conduction_axes(load(tmp_path, *both, "scalar.0.boundary.x_max.value=1"), 0) == (0, 1)
+    assert load(tmp_path, *both, "scalar.0.boundary.x_max.value=1").conduction_axes(0) == (0, 1)
 
 
 def test_the_work_of_buoyancy_is_counted_once(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ from ridgeline.config.load import load_case
 from ridgeline.elements.mesh import SIDES
 from ridgeline.elements.quadrature import gauss
 from ridgeline.models import case_class
-from ridgeline.models.navier_stokes.case_sections.fluxes import Faces
-from ridgeline.models.navier_stokes.courant import StepControl
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
+from ridgeline.models.navier_stokes.mesh_rules import Faces
 from ridgeline.models.navier_stokes.problem_of_case import (
     dealias_points,
     mesh_of,
     problem_of,
     velocity_sides,
 )
+from ridgeline.models.navier_stokes.time_stepping import StepControl
 from ridgeline.runtime.errors import ConfigError
 
 TEXT = """\

@@ -11,9 +11,9 @@ from mpi4py import MPI
 from ridgeline.config.load import load_case
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.models import case_class, estimate
+from ridgeline.models.navier_stokes.check_remarks import first_courant_rate
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.estimate import shared_faces, spacings, words_per_point
-from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
 from ridgeline.runtime.errors import ConfigError, DecompositionError, DivergedError
 

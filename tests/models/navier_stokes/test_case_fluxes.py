@@ -13,7 +13,7 @@ from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models import case_class
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries
-from ridgeline.models.navier_stokes.case_sections.fluxes import Faces, Flux
+from ridgeline.models.navier_stokes.mesh_rules import Faces, Flux
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
 from ridgeline.runtime.errors import ConfigError
 

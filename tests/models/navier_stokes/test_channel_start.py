@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from ridgeline.models.navier_stokes.initial import exact_flow, initial_velocity
-from ridgeline.models.navier_stokes.initial_channel import Channel
-from ridgeline.models.navier_stokes.initial_perturbation import PeriodicFactor, WallFactor, solenoidal
+from ridgeline.models.navier_stokes.initial import (
+    Channel,
+    PeriodicFactor,
+    WallFactor,
+    exact_flow,
+    initial_velocity,
+    solenoidal,
+)
 from ridgeline.models.navier_stokes.settings import NavierStokesCase
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ridgeline.models.navier_stokes.courant import CourantWatch
+from ridgeline.models.navier_stokes.time_stepping import CourantWatch
 from ridgeline.runtime.errors import DivergedError
 
 

@@ -10,8 +10,7 @@ import pytest
 from ridgeline.config.expressions import parse
 from ridgeline.config.load import load_case
 from ridgeline.models import case_class, estimate
-from ridgeline.models.navier_stokes.device.memory import DeviceParts, device_bytes
-from ridgeline.models.navier_stokes.estimate_device import elements_at_sides
+from ridgeline.models.navier_stokes.device_memory import DeviceParts, device_bytes, elements_at_sides
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of, problem_of
 
 TEXT = """\
@@ -70,7 +69,7 @@ def test_fields_are_on_the_gpu_and_copies_of_them_on_the_host(tmp_path: Path) ->
 def test_the_kernel_of_a_source_is_made_without_a_gpu(source: str) -> None:
     """It gets its key in the kernel cache, which the simulator has not. Nothing is compiled."""
     pytest.importorskip("numba_cuda")
-    from ridgeline.models.navier_stokes.device.source_kernels_cuda import make_source
+    from ridgeline.models.navier_stokes.device.sources_cuda import make_source
 
     assert make_source(5, True, parse(source)).targetoptions["launch_bounds"]
 

@@ -5,11 +5,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from ridgeline.models.navier_stokes.extrapolation import StepCoefficients
-from ridgeline.models.navier_stokes.multistep import (
+from ridgeline.models.navier_stokes.time_stepping import (
     BACKWARD,
     EXTRAPOLATION,
     MOST_CHANGE,
+    StepCoefficients,
     backward,
     extrapolation,
 )

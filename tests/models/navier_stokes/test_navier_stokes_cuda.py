@@ -9,11 +9,7 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated
-from ridgeline.models.navier_stokes.device.boundary_kernels_cuda import (
-    add_elements,
-    take_elements,
-    write_points,
-)
+from ridgeline.models.navier_stokes.device.boundary_cuda import add_elements, take_elements, write_points
 
 pytestmark = pytest.mark.gpu
 

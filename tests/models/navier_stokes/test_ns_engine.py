@@ -126,10 +126,10 @@ def test_a_solve_that_does_not_converge_is_named():
 def test_solves_are_counted_and_not_kept():
     grid, problem, _, _ = ethier_case(1, 5, 0.01)
     engine = CpuEngine(MPI.COMM_SELF, grid, problem)
-    engine.note("velocity", SolveResult(3, 1e-9, 1.0, True))
+    engine.count_solve("velocity", SolveResult(3, 1e-9, 1.0, True))
     tracemalloc.start()
     for i in range(2000):
-        engine.note("pressure", SolveResult(i % 7, 1e-9, 1.0 + i, True))
+        engine.count_solve("pressure", SolveResult(i % 7, 1e-9, 1.0 + i, True))
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 5000  # a result kept is 100 bytes and more

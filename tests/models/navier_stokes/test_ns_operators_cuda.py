@@ -20,7 +20,7 @@ from ridgeline.models.navier_stokes.device.kernels_cuda import (
     make_momentum,
     make_right_hand_side,
 )
-from ridgeline.models.navier_stokes.device.source_kernels_cuda import make_source
+from ridgeline.models.navier_stokes.device.sources_cuda import make_source
 
 pytestmark = pytest.mark.gpu
 

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from ridgeline.models.navier_stokes.courant import CourantWatch, StepControl, first_step_remark
+from ridgeline.models.navier_stokes.check_remarks import first_step_remark
+from ridgeline.models.navier_stokes.time_stepping import CourantWatch, StepControl
 from ridgeline.runtime.errors import ConfigError, DivergedError
 
 

@@ -11,11 +11,11 @@ from navier_stokes_flows import advance
 from navier_stokes_tools import EVERYTHING, all_sides, ethier_case, history, make_start, periodic_mesh
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.krylov.projection import Projection
-from ridgeline.models.navier_stokes.courant import BAND, StepControl
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import FlowProblem, HelmholtzSolver, PressureSolver
 from ridgeline.models.navier_stokes.reference import ReferenceSolver
 from ridgeline.models.navier_stokes.restart import EngineState
+from ridgeline.models.navier_stokes.time_stepping import BAND, StepControl
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.simulation import report
 

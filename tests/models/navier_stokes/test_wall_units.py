@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from ridgeline.models.navier_stokes.check_remarks import friction, wall_units
 from ridgeline.models.navier_stokes.estimate import estimate
-from ridgeline.models.navier_stokes.estimate_wall_units import friction, wall_units
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of
 from ridgeline.models.navier_stokes.settings import NavierStokesCase
 

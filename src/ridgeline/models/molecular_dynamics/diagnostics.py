@@ -1,4 +1,4 @@
-"""Thermodynamic figures of the present state: the same bits on any ranks, process grid and threads."""
+"""Thermodynamic quantities of the present state: the same bits for any number of ranks and threads."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from ridgeline.parallel.allreduce import allreduce_sums
 from ridgeline.particles.nonfinite import locate_nonfinite
 from ridgeline.particles.particles import POSITION
 
-BINS = 125  # of the radial distribution function
-
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.models.molecular_dynamics.engine_cpu import CpuEngine
 
+BINS = 125  # of the radial distribution function
 Reals = NDArray[np.float64]
 
 
 class Diagnostics:
-    """Figures of an engine's atoms. Every method is collective."""
+    """Computes thermodynamic quantities of an engine's atoms. Every method is collective."""
 
     def __init__(self, comm: MPI.Comm, engine: CpuEngine) -> None:
         self._comm, self._engine = comm, engine
@@ -35,17 +34,19 @@ class Diagnostics:
         energy, virial = self._engine.pair_sums()
         squares = square_speeds(self._engine.particles["velocity"])
         sums = allreduce_sums(self._comm, [squares, energy, virial], melt.atoms)
-        return thermo_of(melt.atoms, melt.volume, *(float(value) for value in sums))
+        return thermo_of(melt.atoms, melt.volume, float(sums[0]), float(sums[1]), float(sums[2]))
 
     def square_displacement(self) -> float:
-        """Return the mean square of the ways from the lattice."""
-        (total,) = allreduce_sums(self._comm, [square_speeds(self._engine.paths())], self._engine.melt.atoms)
+        """Return the mean square displacement of the atoms from their places on the lattice."""
+        (total,) = allreduce_sums(
+            self._comm, [square_speeds(self._engine.displacements())], self._engine.melt.atoms
+        )
         return float(total) / self._engine.melt.atoms
 
     def radial(self) -> tuple[Reals, Reals]:
         """Return the middles of bins up to the cut-off and the radial distribution function g there, (BINS,) each.
 
-        g is the density of atoms at a distance from one over that of the whole (Allen and Tildesley, "Computer
+        g is the density of atoms at a distance from an atom over the mean density (Allen and Tildesley, "Computer
         Simulation of Liquids", Sec. 2.6).
         """
         melt = self._engine.melt
@@ -57,14 +58,14 @@ class Diagnostics:
         return 0.5 * (edges[1:] + edges[:-1]), counts / (melt.atoms * density * shells)
 
     def row(self) -> dict[str, float]:
-        """Return the figures by the names of LAMMPS' columns, in their order, then the mean square displacement."""
-        found = self.thermo()
+        """Return the columns of LAMMPS' thermo output by name, in its order, then the mean square displacement."""
+        thermo = self.thermo()
         return {
-            "Temp": found.temperature,
-            "E_pair": found.pair_energy,
-            "KinEng": found.kinetic_energy,
-            "TotEng": found.total_energy,
-            "Press": found.pressure,
+            "Temp": thermo.temperature,
+            "E_pair": thermo.pair_energy,
+            "KinEng": thermo.kinetic_energy,
+            "TotEng": thermo.total_energy,
+            "Press": thermo.pressure,
             "MSD": self.square_displacement(),
         }
 
@@ -75,5 +76,5 @@ class Diagnostics:
         return float(x), float(y), float(z)
 
     def locate_nonfinite(self) -> str | None:
-        """Say which atom is not finite, the one of least identity; None if there is none."""
+        """Say which atom is not finite, that of the least identity; None if all are finite."""
         return locate_nonfinite(self._comm, self._engine.particles, (POSITION, "velocity"), "atom")

@@ -1,4 +1,9 @@
-"""Molecular dynamics on CPU cores: the atoms of one rank's box, their ghosts, lists and forces."""
+"""Molecular dynamics on CPUs: the atoms of one rank's box, their ghosts, neighbour lists and forces.
+
+Read `CpuEngine.advance` first: a step of velocity Verlet, with the rebuild of the lists (`_rebuild`) and the forces
+(`_compute_forces`). The loops over atoms are in kernels.py, and the sums over the neighbours of an atom in
+kernels_pairs.py. Ghosts, lists, cells and migration are those of `particles/`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +16,16 @@ from numpy.typing import NDArray
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.jit.random import round_keys
 from ridgeline.models.contract import Context
-from ridgeline.models.molecular_dynamics import kernels, kernels_forces
+from ridgeline.models.molecular_dynamics import kernels
 from ridgeline.models.molecular_dynamics.estimate import boxes_of
 from ridgeline.models.molecular_dynamics.initial import lattice_places
-from ridgeline.models.molecular_dynamics.kernels_pairs import CLOSEST, COLUMNS, FORCE_UNIT, lanes_of_forces
-from ridgeline.models.molecular_dynamics.kernels_pairs_mixed import lanes_of_mixed_forces
+from ridgeline.models.molecular_dynamics.kernels_pairs import (
+    CLOSEST,
+    COLUMNS,
+    FORCE_UNIT,
+    lanes_of_forces,
+    lanes_of_mixed_forces,
+)
 from ridgeline.models.molecular_dynamics.problem import Langevin, Melt, Method
 from ridgeline.parallel.allreduce import allreduce_max, kernels_of_sums
 from ridgeline.parallel.partition import Triple
@@ -28,7 +38,7 @@ from ridgeline.particles.neighbours import FAR, NeighbourList, kernels_of_neighb
 from ridgeline.particles.particles import POSITION, ParticleField, Particles, room_for
 from ridgeline.runtime.errors import ParticleError
 
-# What an atom has beside its position. held: its place when lists were built last.
+# The fields of an atom beside its position. held: its position when the lists were built last.
 FIELDS = {
     "velocity": ParticleField(np.float64, 3),
     "held": ParticleField(np.float64, 3),
@@ -37,10 +47,10 @@ FIELDS = {
 
 
 class CpuEngine:
-    """The atoms of this rank. Lists are built at steps that are multiples of `every`; see NeighbourSection.
+    """The atoms of this rank. Lists are built at steps that are multiples of `every`, see NeighbourSection.
 
-    points: float64 [m, 4], x, y, z of the owned atoms, then of ghosts, then one far away; forces: int64 [m, 4] in
-    units of FORCE_UNIT.
+    points: float64 [m, 4], x, y, z of the owned atoms, then of ghosts, then of a point far away; forces: int64 [m, 4]
+    in units of FORCE_UNIT. langevin: the thermostat, None at constant energy. Built collectively.
     """
 
     def __init__(
@@ -51,10 +61,9 @@ class CpuEngine:
         context: Context,
         langevin: Langevin | None = None,
     ) -> None:
-        """langevin: None at constant energy. Collective."""
         self.melt, self._langevin = melt, langevin
         self._keys = round_keys(langevin.seed if langevin else 0)
-        self._how = method
+        self._method = method
         self._comm, self._regions = context.comm, context.regions
         self._quantum = kernels.quantum_of(max(melt.lengths) + 2 * melt.reach)
         self.boxes = boxes_of(self.rounded(np.array(melt.lengths)).tolist(), process_grid)
@@ -62,7 +71,7 @@ class CpuEngine:
         self.particles = Particles(FIELDS)
         self.ghosts = Ghosts(context.comm, self.boxes, melt.reach)
         self._cells = Cells(self.boxes.bounds(context.comm.rank), melt.reach)
-        self.lists = NeighbourList(self._cells, melt.reach, self._how.newton, context.threads)
+        self.lists = NeighbourList(self._cells, melt.reach, self._method.newton, context.threads)
         self._closest = np.empty(context.threads)
         self.points = np.zeros((1, COLUMNS))
         self.forces = np.zeros((1, COLUMNS), np.int64)
@@ -76,38 +85,47 @@ class CpuEngine:
 
     @staticmethod
     def kernels() -> list[Specialisation]:
-        """Return the kernels that are called."""
+        """Return the kernels that an engine calls."""
         own = (
-            kernels_forces.forces_of_full_lists, kernels_forces.forces_of_half_lists,
-            kernels_forces.forces_in_mixed_precision, kernels_forces.sum_forces_of_threads,
-            kernels.to_grid, kernels.kick_and_drift, kernels.kick_velocity, kernels.pair_sums,
-            kernels.thermalise, kernels.count_distances,
-        )  # fmt: skip
+            kernels.forces_of_full_lists,
+            kernels.forces_of_half_lists,
+            kernels.forces_in_mixed_precision,
+            kernels.sum_forces_of_threads,
+            kernels.to_grid,
+            kernels.kick_and_drift,
+            kernels.kick_velocity,
+            kernels.pair_sums,
+            kernels.thermalise,
+            kernels.count_distances,
+        )
         return [
-            *specialise(own), *kernels_of_neighbours(), *kernels_of_ghosts((np.float64, np.int64, np.int32)),
-            *kernels_of_boxes(), *kernels_of_sums(np.float64),
-        ]  # fmt: skip
+            *specialise(own),
+            *kernels_of_neighbours(),
+            *kernels_of_ghosts((np.float64, np.int64, np.int32)),
+            *kernels_of_boxes(),
+            *kernels_of_sums(np.float64),
+        ]
 
     @property
     def started(self) -> bool:
-        """Say whether there are atoms."""
+        """Whether there are atoms."""
         return self._migration is not None
 
     @property
     def method(self) -> str:
-        """Return in words how forces are summed, and when lists are built."""
+        """How forces are summed and when lists are built, in words."""
         lists = f"full lists, {lanes_of_forces()} at a time"
-        if self._how.newton:
+        if self._method.newton:
             lists = "half lists, Newton's third law"
-        if self._how.mixed:
+        if self._method.mixed:
             lists = f"full lists in float32, {lanes_of_mixed_forces()} at a time"
-        when = "if an atom moved by half the skin" if self._how.check else "always"
-        waits = "" if self._how.overlap else "; waits for ghosts"
-        return f"{lists}; rebuilt every {self._how.every} steps {when}{waits}"
+        when = "if an atom moved by half the skin" if self._method.check else "always"
+        waits = "" if self._method.overlap else "; waits for ghosts"
+        return f"{lists}; rebuilt every {self._method.every} steps {when}{waits}"
 
     @property
     def lengths(self) -> NDArray[np.float64]:
-        """The edges of the box, (3,), x, y, z."""
+        """The edges of the box, (3,), x, y, z, as multiples of the quantum."""
         return np.array(self.boxes.high[::-1])
 
     def rounded(self, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -115,10 +133,10 @@ class CpuEngine:
         return np.asarray(np.rint(lengths / self._quantum) * self._quantum)
 
     def start(self, fields: dict[str, NDArray[Any]], step: int) -> None:
-        """Take over the atoms of this rank's range of identities. Collective.
+        """Start from the atoms of this rank's range of identities. Collective.
 
-        fields: position, velocity, image; and `held`, from which lists are built. So they are those of the run that
-        left these atoms, whatever the number of ranks.
+        fields: position, velocity and image; and `held`, the positions from which the lists are built, so that they
+        are the lists of the run that wrote these atoms, for any number of ranks.
         """
         renamed = {**fields, POSITION: fields["held"], "held": fields[POSITION]}
         self.ranges.scatter(renamed, self.boxes, self.particles)
@@ -131,74 +149,84 @@ class CpuEngine:
         self.particles["held"][...] = self.particles.position
         self.particles.position[...] = now
         self.points[: self.particles.n, :3] = now.T
-        self._compute(step)
+        self._compute_forces(step)
 
     def _sort(self) -> None:
-        """Sort the atoms by cells, so that neighbours are near in memory."""
+        """Sort the atoms by cells, so that neighbours are close in memory."""
         particles = self.particles
-        self._fit(particles.n)
+        self._reserve(particles.n)
         self.points[: particles.n, :3] = particles.position.T
         self._cells.fill(self.points, particles.n)
         particles.permute(self._cells.order[: particles.n].astype(np.int64))
         self.points[: particles.n, :3] = particles.position.T
 
-    def _fit(self, rows: int) -> None:
-        """Have room for so many rows of points, and one more."""
+    def _reserve(self, rows: int) -> None:
+        """Make `points` at least one row longer than `rows`."""
         if len(self.points) <= rows:
             larger = np.zeros((room_for(rows) + 1, COLUMNS))
             larger[: len(self.points)] = self.points
             self.points = larger
 
     def _find_neighbours(self) -> None:
-        """Find ghosts and neighbours of the atoms where `points` says they are. Neighbours."""
+        """Find the ghosts and neighbours of the atoms at `points`. Communicates with neighbours."""
         particles, ghosts = self.particles, self.ghosts
         with self._regions("exchange"):
             self.points = ghosts.build(self.points, particles.n)
-            self._fit(ghosts.n_all)
+            self._reserve(ghosts.n_all)
             if len(self.forces) != len(self.points):
                 self.forces = np.zeros(self.points.shape, np.int64)
                 self._identities = np.zeros((len(self.points), 1), np.int64)
             self._identities[: particles.n, 0] = particles.identity
             ghosts.carry(self._identities)
         self.points[ghosts.n_all] = FAR
-        if self._how.mixed:
+        if self._method.mixed:
             if len(self._grid) != len(self.points):
                 self._grid = np.zeros(self.points.shape, np.int32)
             self._grid[ghosts.n_all] = 1
-        if self._how.newton and self._scratch.shape[1] != len(self.points):
+        if self._method.newton and self._scratch.shape[1] != len(self.points):
             self._scratch = np.zeros((len(self._closest), *self.points.shape), np.int64)
         with self._regions("neighbour"):
             self.lists.build(self.points, particles.n, ghosts.n_local, ghosts.n_all)
 
     def advance(self, step: int) -> None:
-        """Advance from `step` by one step of velocity Verlet. Neighbours; collective where lists are rebuilt.
+        """Advance from `step` by one step of velocity Verlet.
 
-        Raises ParticleError if atoms overlap, are not finite, or went farther than lists reach.
+        Communicates with neighbours; collective where lists are rebuilt. Raises ParticleError if atoms overlap, are
+        not finite, or have moved farther than the lists reach.
         """
         particles, regions = self.particles, self._regions
         with regions("integrate"):
             kernels.kick_and_drift(
-                self.forces, particles.n, self._kick, self.melt.dt, self._quantum, particles.room("velocity"),
-                particles.room(POSITION), self.points,
-            )  # fmt: skip
+                self.forces,
+                particles.n,
+                self._kick,
+                self.melt.dt,
+                self._quantum,
+                particles.room("velocity"),
+                particles.room(POSITION),
+                self.points,
+            )
         step += 1
-        if step % self._how.every == 0 and self._due(step):
+        if step % self._method.every == 0 and self._lists_are_due(step):
             self._rebuild(step)
-        self._compute(step)
+        self._compute_forces(step)
         with regions("integrate"):
             kernels.kick_velocity(self.forces, particles.n, self._kick, particles.room("velocity"))
             if self._langevin is not None:
-                self._thermalise(self._langevin, step)
+                dt, damping = self.melt.dt, self._langevin.damping
+                spread = math.sqrt(self._langevin.temperature * -math.expm1(-2 * dt / damping))
+                kernels.thermalise(
+                    particles.identity,
+                    particles.n,
+                    step,
+                    self._keys,
+                    math.exp(-dt / damping),
+                    spread,
+                    particles.room("velocity"),
+                )
 
-    def _thermalise(self, langevin: Langevin, step: int) -> None:
-        """Let friction and noise act on the velocities for a step."""
-        keep = math.exp(-self.melt.dt / langevin.damping)
-        spread = math.sqrt(langevin.temperature * -math.expm1(-2 * self.melt.dt / langevin.damping))
-        velocity, n = self.particles.room("velocity"), self.particles.n
-        kernels.thermalise(self.particles.identity, n, step, self._keys, keep, spread, velocity)
-
-    def _due(self, step: int) -> bool:
-        """Say whether lists are to be rebuilt. Collective if it depends on how far atoms have moved."""
+    def _lists_are_due(self, step: int) -> bool:
+        """Say whether lists must be rebuilt. Collective if it depends on how far atoms have moved."""
         particles = self.particles
         with self._regions("neighbour"):
             squares = ((particles.position - particles["held"]) ** 2).sum(0)
@@ -206,16 +234,16 @@ class CpuEngine:
             if farthest > self.melt.reach:
                 atom = particles.identity[np.argmax(squares)]
                 raise ParticleError(
-                    f"atom {atom} went {farthest:.3g} sigma in at most {self._how.every} steps until step {step}, "
+                    f"atom {atom} went {farthest:.3g} sigma in at most {self._method.every} steps until step {step}, "
                     f"farther than lists of neighbours reach ({self.melt.reach:g}); try a smaller model.dt or "
                     f"neighbour.every"
                 )
-            if not self._how.check:
+            if not self._method.check:
                 return True
             return float(allreduce_max(self._comm, farthest)) > 0.5 * self.melt.skin
 
     def _rebuild(self, step: int) -> None:
-        """Move atoms to their owners, and find ghosts and neighbours anew. Collective."""
+        """Move atoms to their owners, then find ghosts and neighbours again. Collective."""
         assert self._migration is not None
         with self._regions("exchange"):
             self._migration(self.particles, step)
@@ -224,22 +252,22 @@ class CpuEngine:
             self.particles["held"][...] = self.particles.position
         self._find_neighbours()
 
-    def _compute(self, step: int) -> None:
-        """Set the forces at the present points. Neighbours.
+    def _compute_forces(self, step: int) -> None:
+        """Set the forces at the present points. Communicates with neighbours.
 
-        With `overlap` the forces on atoms without neighbours on other ranks are computed while places of ghosts are
-        under way. No force depends on when it is computed.
+        With `overlap`, the forces on atoms without neighbours on other ranks are computed while the positions of
+        ghosts travel. No force depends on when it is computed.
         """
         ghosts, lists, n = self.ghosts, self.lists, self.particles.n
         self._closest.fill(np.inf)
-        if self._how.mixed:
+        if self._method.mixed:
             with self._regions("integrate"):
                 kernels.to_grid(self.particles.room(POSITION), n, self._per_length, self._grid)
-            # The integers wrap as the box does: nothing is to be added.
+            # The integers wrap as the box does, so that no shift is added to them.
             messages = ghosts.travel(self._grid)
         else:
             messages = ghosts.travel(self.points, shifted=True)
-        done, inner = 0, lists.inner if self._how.overlap else 0
+        done, inner = 0, lists.inner if self._method.overlap else 0
         piece = -(-inner // max(ghosts.stages * LOOKS, 1))
         with self._regions("exchange"):
             for _ in messages:
@@ -247,28 +275,35 @@ class CpuEngine:
                     self._add_forces(lists.order[done : min(done + piece, inner)])
                     done = min(done + piece, inner)
         self._add_forces(lists.order[done:n])
-        if self._how.newton:
+        if self._method.newton:
             with self._regions("pair"):
-                kernels_forces.sum_forces_of_threads(self._scratch, ghosts.n_all, self.forces)
+                kernels.sum_forces_of_threads(self._scratch, ghosts.n_all, self.forces)
             with self._regions("exchange"):
                 ghosts.reverse(self.forces)
         if self._closest.min() < CLOSEST**2:
             self._refuse_overlap(step)
 
     def _add_forces(self, atoms: NDArray[np.int64]) -> None:
-        """Set the forces on some atoms; by Newton's third law, add those of their pairs. No communication."""
-        lists = self.lists
-        rows = (lists.rows.reshape(-1), lists.rows.shape[1], lists.counts, self.melt.cutoff**2, self._closest)
+        """Set the forces on some atoms or, by Newton's third law, add those of their pairs. No communication."""
+        lists, square = self.lists, self.melt.cutoff**2
+        rows, capacity, counts = lists.rows.reshape(-1), lists.rows.shape[1], lists.counts
+        units, closest = self._units, self._closest
         with self._regions("pair"):
-            if self._how.mixed:
-                kernels_forces.forces_in_mixed_precision(self._grid, atoms, *rows, self._units, self.forces)
-            elif self._how.newton:
-                kernels_forces.forces_of_half_lists(self.points, atoms, *rows, self._scratch)
+            if self._method.mixed:
+                kernels.forces_in_mixed_precision(
+                    self._grid, atoms, rows, capacity, counts, square, units, closest, self.forces
+                )
+            elif self._method.newton:
+                kernels.forces_of_half_lists(
+                    self.points, atoms, rows, capacity, counts, square, units, closest, self._scratch
+                )
             else:
-                kernels_forces.forces_of_full_lists(self.points, atoms, *rows, self.forces)
+                kernels.forces_of_full_lists(
+                    self.points, atoms, rows, capacity, counts, square, units, closest, self.forces
+                )
 
     def _refuse_overlap(self, step: int) -> None:
-        """Raise ParticleError about the two atoms that are nearest to each other."""
+        """Raise ParticleError for the two atoms that are nearest to each other."""
         nearest: tuple[float, int, int] = (np.inf, 0, 0)
         for i in range(self.particles.n):
             neighbours = self.lists.rows[i, : self.lists.counts[i]]
@@ -277,45 +312,48 @@ class CpuEngine:
             if k >= 0 and squares[k] < nearest[0]:
                 nearest = float(squares[k]), i, int(neighbours[k])
         square, i, j = nearest
-        one, other = sorted(int(self._identities[row, 0]) for row in (i, j))
+        first, second = sorted(int(self._identities[row, 0]) for row in (i, j))
         x, y, z = self.points[i, :3]
         raise ParticleError(
-            f"atoms {one} and {other} overlap in step {step}: they are {np.sqrt(square):.3g} sigma apart at "
+            f"atoms {first} and {second} overlap in step {step}: they are {np.sqrt(square):.3g} sigma apart at "
             f"x = {x:g}, y = {y:g}, z = {z:g}, and forces are computed from {CLOSEST} on; try a smaller model.dt, "
             f"model.density or initial.temperature"
         )
 
     def _update_points(self) -> None:
-        """Bring ghosts of `points` up to date where forces do not need them. Neighbours."""
-        if self._how.mixed:
+        """Update the ghosts of `points`, if the forces do not. Communicates with neighbours."""
+        if self._method.mixed:
             self.ghosts.forward(self.points)
 
     def pair_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return parts of the sums over all pairs of u(r) and of r.f, one for each owned atom, (n,). Neighbours."""
+        """Return the shares of the owned atoms, (n,), in the sums over all pairs of u(r) and r.f."""
         self._update_points()
         n, lists = self.particles.n, self.lists
         energy, virial = np.empty((2, n))
-        rows = lists.rows.reshape(-1), lists.rows.shape[1], lists.counts
-        kernels.pair_sums(self.points, n, *rows, self.melt.cutoff**2, energy, virial)
-        share = 1.0 if self._how.newton else 0.5  # full lists have every pair twice
+        rows, capacity = lists.rows.reshape(-1), lists.rows.shape[1]
+        kernels.pair_sums(self.points, n, rows, capacity, lists.counts, self.melt.cutoff**2, energy, virial)
+        share = 1.0 if self._method.newton else 0.5  # full lists have every pair twice
         return share * energy, share * virial
 
     def distances(self, bins: int) -> NDArray[np.int64]:
-        """Return how many distances up to the cut-off are in each bin, (bins,), every pair twice. Neighbours."""
+        """Return the number of distances up to the cut-off in each bin, (bins,), every pair twice."""
         self._update_points()
         counts, lists = np.empty(bins, np.int64), self.lists
-        rows = lists.rows.reshape(-1), lists.rows.shape[1], lists.counts
-        kernels.count_distances(self.points, self.particles.n, *rows, bins / self.melt.cutoff, counts)
-        return counts * 2 if self._how.newton else counts
+        rows, capacity = lists.rows.reshape(-1), lists.rows.shape[1]
+        per_length = bins / self.melt.cutoff
+        kernels.count_distances(
+            self.points, self.particles.n, rows, capacity, lists.counts, per_length, counts
+        )
+        return counts * 2 if self._method.newton else counts
 
-    def paths(self) -> NDArray[np.float64]:
-        """Return how far each owned atom has come from its place on the lattice, (3, n): no jumps at sides."""
+    def displacements(self) -> NDArray[np.float64]:
+        """Return the displacement of each owned atom from its lattice place, (3, n), without jumps at sides."""
         particles = self.particles
         begin = self.rounded(lattice_places(self.melt, particles.identity).T)
         return np.asarray(particles.position + self.lengths[:, None] * particles["image"] - begin)
 
     def allocated(self) -> int:
-        """Return the bytes held."""
+        """Return the bytes of all arrays."""
         arrays = (
             self.points,
             self.forces,

@@ -1,4 +1,8 @@
-"""What a run of molecular dynamics needs and does, before it runs: no MPI, no allocation."""
+"""The memory, output, work and predicted time of a run of molecular dynamics, before it runs: no MPI, no allocation.
+
+estimate(case, n_ranks)              decomposition, memory, output and least work
+predict(case, place, iterations)     time of a step on a machine, from that least work and the messages
+"""
 
 from __future__ import annotations
 
@@ -26,19 +30,21 @@ from ridgeline.runtime.errors import DecompositionError
 from ridgeline.runtime.units import number
 
 WORD = 8
-# Of a pair within the cut-off, fused multiply-adds counted as two: 3 differences, 5 for the square of the distance,
-# a division, 2 products for r^-6, 4 for the force, 6 to add it to both atoms.
+# Operations for a pair within the cut-off, fused multiply-adds counted as two: 3 differences, 5 for the square of the
+# distance, a division, 2 products for r^-6, 4 for the force, 6 to add it to both atoms.
 FLOPS_PER_PAIR = 3 + 5 + 1 + 2 + 4 + 6
 FLOPS_PER_ATOM = 18  # of velocity Verlet: three fused multiply-adds in each direction
 STATE = 3 + 3 + 3 + 1 + 1.5  # words of an atom: position, velocity, held, identity, image
-PACKED = math.ceil(STATE)  # of an atom that goes to another rank
-ROW = 4  # words of a place or a force that is sent; in mixed precision places have half as many bytes
+PACKED = math.ceil(STATE)  # words of an atom that moves to another rank
+ROW = 4  # words of a position or a force that is sent; in mixed precision positions have half as many bytes
 ROWS = 4 + 4 + 1  # words of an atom or a ghost: row of position, row of force, identity
 SORTED = 3 + 0.5 + 0.5  # words of an atom or a ghost in cells: positions, order, cell
+SHARE = "codes.molecular_dynamics"  # of the peak, in a machine file
+SUMS = 2  # over all ranks where lists are rebuilt: how far atoms moved, and that no atom was lost
 
 
 def process_grid(case: MolecularDynamicsCase, n_ranks: int) -> Triple:
-    """Return the process grid; DecompositionError if it does not fit the ranks or its boxes are too thin."""
+    """Return the process grid. DecompositionError if it does not fit the ranks or its boxes are too thin."""
     melt, grid = case.melt, case.grid.process_grid
     if grid == "auto":
         return _fewest_ghosts(melt, n_ranks)
@@ -48,7 +54,7 @@ def process_grid(case: MolecularDynamicsCase, n_ranks: int) -> Triple:
 
 
 def _fewest_ghosts(melt: Melt, n_ranks: int) -> Triple:
-    """Return the process grid with the fewest ghosts; ties go to the one that cuts z first."""
+    """Return the process grid with the fewest ghosts; of equal ones, that which cuts z first."""
 
     def cuts(ranks: int) -> list[Triple]:
         return [grid for grid in factorizations(ranks) if min(_edges(melt, grid)) >= melt.reach]
@@ -79,12 +85,12 @@ def boxes_of(lengths: Sequence[float], grid: Triple) -> Boxes:
 
 
 def pairs_within(melt: Melt, distance: float) -> float:
-    """Return the expected number of other atoms within a distance of one."""
+    """Return the expected number of other atoms within a distance of an atom."""
     return 4 / 3 * math.pi * distance**3 * melt.density
 
 
 def least_work(melt: Melt, grid: Triple) -> Work:
-    """Return the least work of a step: each pair within the cut-off once, the state in and out of memory once."""
+    """Return the least work of a step: each pair within the cut-off once, the state read and written once."""
     ranks = math.prod(grid)
     edges = _edges(melt, grid)
     ghosts = _ghosts(melt, edges, [n > 1 for n in grid])
@@ -97,8 +103,8 @@ def least_work(melt: Melt, grid: Triple) -> Work:
 class GhostTraffic:
     """What a rank sends to others.
 
-    ghosts, messages: bytes and messages of a step; rebuild: bytes more where lists are rebuilt; migrants: atoms that
-    leave then.
+    ghosts, messages: bytes and messages of a step; rebuild: further bytes of a step that rebuilds the lists;
+    migrants: atoms that leave the rank then.
     """
 
     ghosts: float
@@ -107,7 +113,7 @@ class GhostTraffic:
     migrants: float
 
     def per_step(self, every: int) -> float:
-        """Return the bytes of a step, where lists are rebuilt every so many."""
+        """Return the mean bytes of a step, with lists that are rebuilt every `every` steps."""
         return self.ghosts + self.rebuild / every
 
 
@@ -115,7 +121,7 @@ def traffic_of(case: MolecularDynamicsCase, grid: Triple) -> GhostTraffic:
     """Return what a rank sends. Images of its own atoms need no message, but those at edges travel with the others.
 
     Atoms leave as in free flight: density sqrt(T / 2 pi) of them cross a unit of area in a unit of time (Maxwell).
-    Before the lattice has melted they are some twice as many, for sides of boxes are often planes of atoms.
+    Before the lattice has melted they are about twice as many, because sides of boxes are often planes of atoms.
     """
     melt, lists = case.melt, case.neighbour
     edges = _edges(melt, grid)
@@ -133,7 +139,7 @@ def traffic_of(case: MolecularDynamicsCase, grid: Triple) -> GhostTraffic:
 
 
 def remarks(case: MolecularDynamicsCase, grid: Triple) -> tuple[str, ...]:
-    """Return what `ridgeline check` says of messages."""
+    """Return the sentences of `ridgeline check` on messages."""
     if math.prod(grid) == 1:
         return ()
     sent, lists = traffic_of(case, grid), case.neighbour
@@ -146,14 +152,14 @@ def remarks(case: MolecularDynamicsCase, grid: Triple) -> tuple[str, ...]:
 
 
 def _ghosts(melt: Melt, edges: list[float], wanted: list[bool]) -> float:
-    """Return the expected ghosts of a box, in the directions that are wanted."""
+    """Return the expected number of ghosts of a box, counting the directions that are wanted."""
     around = math.prod(edge + 2 * melt.reach * want for edge, want in zip(edges, wanted))
     return melt.density * (around - math.prod(edges))
 
 
 def estimate(case: MolecularDynamicsCase, n_ranks: int) -> Estimate:
     """Return decomposition, memory, output and least work of the case on n_ranks ranks."""
-    melt = case.melt
+    melt, (nz, ny, nx) = case.melt, case.grid.cells
     grid = process_grid(case, n_ranks)
     edges = _edges(melt, grid)
     owned = melt.atoms / n_ranks
@@ -169,7 +175,7 @@ def estimate(case: MolecularDynamicsCase, n_ranks: int) -> Estimate:
     written += BYTES_OF_VERTEX if "position" in case.output.variables else 0
     return Estimate(
         process_grid=grid,
-        block=_cells_of_largest(case.grid.cells, grid),
+        block=(-(-nz // grid[0]), -(-ny // grid[1]), -(-nx // grid[2])),
         memory_per_rank=float(WORD * words),
         output_bytes=float(outputs * written * melt.atoms),
         outputs=outputs,
@@ -180,17 +186,8 @@ def estimate(case: MolecularDynamicsCase, n_ranks: int) -> Estimate:
     )
 
 
-def _cells_of_largest(cells: Triple, grid: Triple) -> Triple:
-    z, y, x = (-(-n // p) for n, p in zip(cells, grid))
-    return z, y, x
-
-
-SHARE = "codes.molecular_dynamics"
-SUMS = 2  # over all ranks where lists are rebuilt: who goes far, and that nobody was lost
-
-
 def predict(case: MolecularDynamicsCase, place: Allocation, iterations: Mapping[str, float]) -> Prediction:
-    """Return the prediction of a case. Raises DecompositionError for boxes that are too thin."""
+    """Return the predicted time of a case on a machine. Raises DecompositionError for boxes that are too thin."""
     ranks, lists = place.ranks, case.neighbour
     plan = estimate(case, ranks)
     nz, ny, nx = plan.process_grid

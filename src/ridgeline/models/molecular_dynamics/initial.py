@@ -1,7 +1,7 @@
-"""The state of step 0, by identity of atoms: the same on any ranks.
+"""The state of step 0, a function of the identity of an atom: the same for any number of ranks.
 
 Lattice and velocities are those of LAMMPS (`create_atoms` on `lattice fcc`, `velocity all create T seed loop geom`),
-so that its published figures are met. Sources: LAMMPS documentation, pages "lattice" and "velocity"; Park and
+so that its published results are met. Sources: LAMMPS documentation, pages "lattice" and "velocity"; Park and
 Miller, Comm. ACM 31 (1988) 1192, the minimal standard generator; Jenkins' one-at-a-time hash.
 """
 
@@ -27,7 +27,7 @@ BASIS = np.array([[0, 0, 0], [0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])
 
 MULTIPLIER, MODULUS = 16807, 2**31 - 1
 SEED_BITS = 0x7FFFFFF
-WARM_UP = 5  # numbers that are thrown away
+WARM_UP = 5  # first numbers of a generator, which are not used
 
 
 def lattice_places(melt: Melt, identities: Integers) -> Reals:
@@ -54,9 +54,9 @@ def _hash(words: NDArray[np.int8]) -> NDArray[np.uint32]:
 
 
 def uniform_by_place(seed: int, places: Reals) -> Reals:
-    """Return three uniform numbers in (0, 1) for each place (n, 3): a generator of its own, seeded by its bytes.
+    """Return three uniform numbers in (0, 1) for each place (n, 3), from a generator seeded by the place.
 
-    No communication. Raises nothing: seeds have 31 bits, as the settings ask.
+    seed: of 31 bits, as the settings require. No communication.
     """
     head = np.broadcast_to(np.array([seed], "<i4").view(np.int8), (len(places), 4))
     body = np.ascontiguousarray(places, "<f8").view(np.int8).reshape(len(places), 24)
@@ -73,7 +73,7 @@ def uniform_by_place(seed: int, places: Reals) -> Reals:
 def initial_velocities(comm: MPI.Comm, melt: Melt, places: Reals) -> Reals:
     """Return velocities (n, 3) of this rank's share of the atoms, by their lattice places. Collective.
 
-    Uniform numbers, without their mean, scaled to the temperature: the same bits on any ranks.
+    They are uniform numbers less their mean, scaled to the temperature: the same bits for any number of ranks.
     """
     velocities = uniform_by_place(melt.seed, places) - 0.5
     columns = np.ascontiguousarray(velocities.T)

@@ -1,13 +1,22 @@
-"""The sum of Lennard-Jones forces on one atom, in vector registers; the same with Newton's third law.
+"""The sum of the Lennard-Jones forces on one atom, in vector registers.
 
     f_i = sum_j (48 r^-14 - 24 r^-8) (x_i - x_j)   over the neighbours j with r < r_c, r = |x_i - x_j|
 
-Rows of atoms are (x, y, z, anything). So a neighbour is one load of a row. Shuffles turn eight rows into vectors of
-x, of y and of z, which costs less than gathers.
+    sum_forces             from a full list
+    add_forces_of_pairs    from a half list, with Newton's third law
+    sum_forces_mixed       from a full list, with distances and forces of pairs in float32
 
-Forces are summed as integers of 2**-FORCE_BITS: no order changes the sum. So it depends neither on ranks nor on
-threads nor on how lists are sorted. The number that turns a float into such an integer is 1.5 * 2**(52 - FORCE_BITS).
-The fused multiply-add that makes the force adds it, and the number of terms tells how often it was added.
+Rows of atoms are (x, y, z, anything), so that a neighbour is one load of a row. Shuffles turn eight rows into vectors
+of x, of y and of z, which costs less than gathers.
+
+Forces are summed as integers in units of 2**-FORCE_BITS, so that the sum depends neither on its order nor on ranks or
+threads. The fused multiply-add that computes a force adds 1.5 * 2**(52 - FORCE_BITS), which turns the float into such
+an integer; the number of terms says how often it was added.
+
+In mixed precision, places are integers in units of 2**-32 of the box's edges. Their differences wrap as the periodic
+box does, so that the nearest image needs no work, and ghosts have exactly the places of their owners. Differences are
+exact; as float32 they have a relative error of 6e-8, however large the box is. Forces are rounded to multiples of
+2**-MIXED_BITS and summed as integers.
 """
 
 import numpy as np
@@ -16,7 +25,17 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ridgeline.jit.llvm import F64, I32, I64, Lanes, constant, count_lanes, data_pointer, host_vector_bytes
+from ridgeline.jit.llvm import (
+    F32,
+    F64,
+    I32,
+    I64,
+    Lanes,
+    constant,
+    count_lanes,
+    data_pointer,
+    host_vector_bytes,
+)
 
 FORCE_BITS = 38
 FORCE_UNIT = 2.0**-FORCE_BITS
@@ -26,11 +45,18 @@ CLOSEST = 0.68
 _MAGIC = 1.5 * 2.0 ** (52 - FORCE_BITS)
 _MAGIC_BITS = int(np.float64(_MAGIC).view(np.int64))
 COLUMNS = 4  # of a row
+# A lane sums a few forces in 32 bits: 2^(31 - MIXED_BITS) = 16384 epsilon / sigma, twice that of atoms at CLOSEST.
+MIXED_BITS = 17
 
 
 def lanes_of_forces() -> int:
-    """Return how many neighbours a vector has."""
+    """Return the number of neighbours in a vector of float64."""
     return max(4, host_vector_bytes() // 8)
+
+
+def lanes_of_mixed_forces() -> int:
+    """Return the number of neighbours in a vector of float32."""
+    return max(4, host_vector_bytes() // 4)
 
 
 def _shuffle(builder, a, b, picks):
@@ -38,7 +64,7 @@ def _shuffle(builder, a, b, picks):
 
 
 def load_rows(builder, lanes, points, rows):
-    """Return vectors of the four columns of atoms, whose rows are at the pointer `rows`, in an order of their own."""
+    """Return vectors of the four columns of the atoms whose rows are at the pointer `rows`, in some fixed order."""
     quad = Lanes(builder, lanes.element, COLUMNS)
     loaded = []
     for k in range(lanes.count):
@@ -94,7 +120,7 @@ class _Pairs:
         self.sums = [cgutils.alloca_once_value(builder, constant(self.integers.type, 0)) for _ in self._place]
 
     def forces(self, k):
-        """Return, of the list at k, forces as bits of floats (integers and _MAGIC_BITS), and which are near."""
+        """Return the forces of the list at k as bits of floats (integers + _MAGIC_BITS), and which pairs are near."""
         builder, floats = self._builder, self.floats
         others = load_rows(builder, floats, self._atoms, builder.gep(self._lists, [k]))
         dx, dy, dz = (mine - other for mine, other in zip(self._place, others[:3]))
@@ -153,10 +179,10 @@ def sum_forces(typing, points, rows, i, begin, end, square, out_forces):
 
 @intrinsic
 def add_forces_of_pairs(typing, points, rows, i, begin, end, square, out_forces):
-    """Add to out_forces[i] the force of atom i's pairs, and take it from those of its neighbours.
+    """Add the forces of atom i's pairs to out_forces[i], and subtract them from those of its neighbours.
 
-    Neighbours differ from each other, but for those that only fill up, which are far. The bits are those of
-    `sum_forces`: a pair has opposite integers in both. Arguments and result as there.
+    The neighbours differ from each other, except for those that only pad the list, which are far away. The bits are
+    those of `sum_forces`, because the two atoms of a pair get opposite integers. Arguments and result as there.
     """
 
     def codegen(context, builder, signature, args):
@@ -198,3 +224,67 @@ def _subtract_rows(builder, lanes, columns, rows, forces):
         row = builder.zext(builder.load(builder.gep(rows, [ir.Constant(I64, lane)])), I64)
         place = builder.shl(row, ir.Constant(I64, 2))
         quad.vector(builder.sub(quad.load(forces, place).value, force)).store(forces, place)
+
+
+def _nearest_integers(builder, floats, value):
+    """Return the nearest integers, 32 bits each, of floats."""
+    kind = ir.FunctionType(floats.type, [floats.type])
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.rint.{floats.suffix}")
+    return builder.fptosi(builder.call(function, [value]), ir.VectorType(I32, floats.count))
+
+
+@intrinsic
+def sum_forces_mixed(typing, places, rows, i, begin, end, units, square, out_forces):
+    """Set out_forces[i] to the force on atom i, in 2**-FORCE_BITS; return the least square of a distance.
+
+    places: int32 (m, 4), x, y, z in 2^-32 of the edges, then 0, or another number in a row that only pads lists;
+    rows: int32, of the neighbours at begin ... end - 1, a multiple of the lanes; units: float32 (3,), 2^-32 of the
+    edges; square: r_c^2, float32; out_forces: int64 (m, 4).
+    """
+
+    def codegen(context, builder, signature, args):
+        atoms, lists, lengths, forces = (
+            data_pointer(context, builder, signature, args, n) for n in (0, 1, 5, 7)
+        )
+        integers = Lanes(builder, I32, lanes_of_mixed_forces())
+        floats = Lanes(builder, F32, integers.count)
+        base = builder.shl(args[2], ir.Constant(I64, 2))
+        components = [builder.add(base, ir.Constant(I64, c)) for c in range(3)]
+        place = [integers.splat(builder.load(builder.gep(atoms, [at]))) for at in components]
+        scales = [floats.splat(builder.load(builder.gep(lengths, [ir.Constant(I64, c)]))) for c in range(3)]
+        sums = [cgutils.alloca_once_value(builder, constant(integers.type, 0)) for _ in place]
+        closest = cgutils.alloca_once_value(builder, constant(floats.type, np.inf))
+        nothing = integers.constant(0)
+        cutoff, one, far = floats.splat(args[6]), floats.constant(1.0), floats.constant(np.inf)
+        with cgutils.for_range_slice(builder, args[3], args[4], ir.Constant(I64, floats.count)) as (k, _):
+            *others, absent = load_rows(builder, integers, atoms, builder.gep(lists, [k]))
+            present = builder.icmp_signed("==", absent.value, nothing.value)
+            dx, dy, dz = (
+                (mine - other).to_float(floats) * scale for mine, other, scale in zip(place, others, scales)
+            )
+            distance = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
+            distance = floats.vector(builder.select(present, distance.value, far.value))
+            inverse = floats.vector(builder.fdiv(one.value, distance.value))
+            sixth = inverse * inverse * inverse
+            force = floats.fma(sixth, floats.constant(48.0), floats.constant(-24.0)) * (sixth * inverse)
+            force = force * floats.constant(2.0**MIXED_BITS)
+            near = builder.fcmp_ordered("<", distance.value, cutoff.value)
+            for d, total in zip((dx, dy, dz), sums):
+                grains = _nearest_integers(builder, floats, (force * d).value)
+                before = builder.load(total)
+                builder.store(builder.select(near, builder.add(before, grains), before), total)
+            least = builder.load(closest)
+            nearer = builder.fcmp_ordered("<", distance.value, least)
+            builder.store(builder.select(nearer, distance.value, least), closest)
+        wide = ir.VectorType(I64, integers.count)
+        for at, total in zip(components, sums):
+            grains = across(builder, builder.sext(builder.load(total), wide), builder.add)
+            bits = builder.shl(grains, ir.Constant(I64, FORCE_BITS - MIXED_BITS))
+            builder.store(bits, builder.gep(forces, [at]))
+
+        def smaller(a, b):
+            return builder.select(builder.fcmp_ordered("<", a, b), a, b)
+
+        return builder.fpext(across(builder, builder.load(closest), smaller), ir.DoubleType())
+
+    return types.float64(places, rows, i, begin, end, units, square, out_forces), codegen

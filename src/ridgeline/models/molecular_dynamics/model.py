@@ -1,4 +1,7 @@
-"""Molecular dynamics of the Lennard-Jones melt on this rank: what the time loop asks of a model."""
+"""The molecular dynamics model: the parts of a run of the Lennard-Jones melt, as the time loop uses them.
+
+The steps are those of `engine_cpu.CpuEngine`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class MolecularDynamics(Model):
     _case: MolecularDynamicsCase
 
     def setup(self, case: MolecularDynamicsCase, context: Context) -> None:
-        """Cut the box, and make an engine without atoms. Collective."""
+        """Decompose the box, and make an engine without atoms. Collective."""
         super().setup(case, context)
         self._grid = process_grid(case, context.comm.size)
         self._engine = CpuEngine(case.melt, self._grid, case.method, context, case.langevin)
@@ -45,7 +48,6 @@ class MolecularDynamics(Model):
         self._read: dict[str, DistributedArray] | None = None
 
     def compile(self) -> None:
-        """Compile, or load from the cache, all kernels."""
         compile_kernels(self._engine.kernels())
 
     def initialize(self) -> None:
@@ -64,7 +66,7 @@ class MolecularDynamics(Model):
         self._step, self._read = 0, None
 
     def state(self) -> Mapping[str, DistributedArray]:
-        """Return places, also those at which lists were built, velocities and images, by identity. Collective."""
+        """Return positions, those at which lists were built, velocities and images, by identity. Collective."""
         fields = {POSITION: ParticleField(np.float64, 3), **FIELDS}
         ranges, particles = self._engine.ranges, self._engine.particles
         if not self._engine.started:
@@ -75,39 +77,37 @@ class MolecularDynamics(Model):
         }
 
     def restored(self, step: int, time: float) -> None:
-        """Continue from `step` with what was written into the arrays of `state`. Collective."""
         assert self._read is not None
         self._engine.start({name: array.local for name, array in self._read.items()}, step)
         self._step, self._read = step, None
 
     def step(self, most: int) -> int:
-        """Advance by one step. Collective where lists are rebuilt, else neighbours."""
+        """Advance by one step. Collective where lists are rebuilt, otherwise between neighbours."""
         self._engine.advance(self._step)
         self._step += 1
         return 1
 
     def time(self, step: int) -> float:
-        """Return step * dt."""
         return step * self._case.model.dt
 
     def diagnostics(self) -> dict[str, float]:
-        """Return the figures of LAMMPS' thermo output, and the momentum. Collective."""
+        """Return the columns of LAMMPS' thermo output, and the momentum. Collective."""
         momentum = self._diagnostics.momentum()
         return {**self._diagnostics.row(), **{f"momentum_{c}": p for c, p in zip("xyz", momentum)}}
 
     def series(self) -> Mapping[str, float]:
-        """Return LAMMPS' columns. Collective."""
+        """Return the columns of LAMMPS' thermo output. Collective."""
         return self._diagnostics.row()
 
     def summary(self) -> Mapping[str, Figure]:
-        """Return LAMMPS' columns with units. Collective."""
+        """Return the columns of LAMMPS' thermo output with units. Collective."""
         units = {"Press": "epsilon/sigma^3", "MSD": "sigma^2"}
         return {
             name: Figure(value, units.get(name, "epsilon")) for name, value in self._diagnostics.row().items()
         }
 
     def recorders(self, case: MolecularDynamicsCase, comm: MPI.Comm) -> list[Recorder]:
-        """Return those of every model, and the profiles', if the settings ask for them."""
+        """Return the recorders of every model and, if the settings ask for it, that of the radial distribution."""
         output = case.output
         return [
             *super().recorders(case, comm),
@@ -123,11 +123,9 @@ class MolecularDynamics(Model):
         }
 
     def locate_nonfinite(self) -> str | None:
-        """Say which atom is not finite. Collective."""
         return self._diagnostics.locate_nonfinite()
 
     def work(self) -> Work:
-        """Return the least work of a step on all ranks."""
         return least_work(self._engine.melt, self._grid)
 
     def describe(self) -> dict[str, Any]:
@@ -141,11 +139,10 @@ class MolecularDynamics(Model):
         }
 
     def figures(self, step: StepTimes) -> Mapping[str, Figure]:
-        """Return the atoms that a second advances by a step. No communication."""
+        """Return the number of atoms that are advanced by a step in a second. No communication."""
         return {"figure_of_merit": Figure(self._engine.melt.atoms / step.total, "atom-steps/s")}
 
     def output_layout(self, names: Sequence[str]) -> list[Variable]:
-        """Return shapes, dtypes and this rank's blocks: by identity."""
         return [layout(self._engine.ranges, name) for name in names]
 
     def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
@@ -153,19 +150,19 @@ class MolecularDynamics(Model):
         return {name: output_field(self._engine.ranges, self._engine, name) for name in names}
 
     def settable(self) -> tuple[str, ...]:
-        """Name positions, velocities and images; forces follow from positions."""
+        """Return positions, velocities and images; forces follow from positions."""
         return ("position", "velocity", "image")
 
     def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
-        """Replace places, velocities or images of atoms. New places get new lists and forces. Collective."""
+        """Replace positions, velocities or images of atoms. Lists and forces follow new positions. Collective."""
         engine = self._engine
-        found = {name: engine.ranges.gather(engine.particles, name) for name in (POSITION, *FIELDS)}
-        found |= {name: np.ascontiguousarray(values.T) for name, values in fields.items()}
+        arrays = {name: engine.ranges.gather(engine.particles, name) for name in (POSITION, *FIELDS)}
+        arrays |= {name: np.ascontiguousarray(values.T) for name, values in fields.items()}
         if "position" in fields:
-            found[POSITION] = engine.rounded(found["position"])
-            engine.boxes.settle(found[POSITION], self._context.comm.rank, found["image"])
-            found["held"] = found[POSITION]
-        engine.start(found, self._step)
+            arrays[POSITION] = engine.rounded(arrays["position"])
+            engine.boxes.settle(arrays[POSITION], self._context.comm.rank, arrays["image"])
+            arrays["held"] = arrays[POSITION]
+        engine.start(arrays, self._step)
 
     def output_attributes(self) -> Mapping[str, Any]:
         """Return the edges of the periodic box, as coordinates are ordered, and the unit of time."""
@@ -173,7 +170,6 @@ class MolecularDynamics(Model):
         return {"length": lengths, **periodic_box(lengths), "time/units": "sigma sqrt(m/epsilon)"}
 
     def point_places(self) -> str:
-        """Name the places of atoms, in the periodic box."""
         return "position"
 
 

@@ -1,7 +1,7 @@
 """The Lennard-Jones melt in plain values: what settings, engine and reference share.
 
-All values are in reduced units: lengths in sigma, energies in epsilon, masses in that of an atom, Boltzmann's
-constant 1. So time is in sigma sqrt(m / epsilon), pressure in epsilon / sigma^3.
+All values are in reduced units: lengths in sigma, energies in epsilon, masses in that of an atom, with Boltzmann's
+constant 1. Time is then in sigma sqrt(m / epsilon), and pressure in epsilon / sigma^3.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ ATOMS_PER_CELL = 4  # of a face-centred cubic lattice
 
 @dataclass(frozen=True)
 class Melt:
-    """A periodic box that a face-centred cubic lattice fills, its atoms and how they interact.
+    """A periodic box filled by a face-centred cubic lattice, its atoms and their potential.
 
-    cells: of the lattice, [nz, ny, nx]; density: atoms per volume; cutoff: of the potential, which is neither shifted
-    nor corrected for its tail; skin: by which neighbour lists reach beyond it.
+    cells: of the lattice, [nz, ny, nx]; density: atoms per volume; seed: of the initial velocities; cutoff: of the
+    potential, which is neither shifted nor corrected for its tail; skin: length by which neighbour lists reach beyond
+    the cut-off.
     """
 
     cells: Triple = (20, 20, 20)
@@ -32,34 +33,34 @@ class Melt:
 
     @property
     def spacing(self) -> float:
-        """Return the edge of a lattice cell: (4 / density)^(1/3)."""
+        """The edge of a lattice cell: (4 / density)^(1/3)."""
         return float(math.pow(ATOMS_PER_CELL / self.density, 1 / 3))
 
     @property
     def lengths(self) -> tuple[float, float, float]:
-        """Return the edges of the box, x, y, z."""
+        """The edges of the box, x, y, z."""
         nz, ny, nx = self.cells
         return nx * self.spacing, ny * self.spacing, nz * self.spacing
 
     @property
     def reach(self) -> float:
-        """Return how far lists of neighbours reach."""
+        """The distance up to which atoms are in the list of neighbours."""
         return self.cutoff + self.skin
 
     @property
     def volume(self) -> float:
-        """Return the volume of the box."""
+        """The volume of the box."""
         return math.prod(self.lengths)
 
     @property
     def atoms(self) -> int:
-        """Return the number of atoms."""
+        """The number of atoms."""
         return ATOMS_PER_CELL * math.prod(self.cells)
 
 
 @dataclass(frozen=True)
 class Method:
-    """How forces are computed: see NeighbourSection. mixed: pairs in float32, all else in float64."""
+    """How forces are computed, see NeighbourSection. mixed: pairs in float32, everything else in float64."""
 
     every: int = 20
     check: bool = False
@@ -79,7 +80,7 @@ class Langevin:
 
 @dataclass(frozen=True)
 class Thermo:
-    """The figures of a state, as LAMMPS prints them: energies per atom, pressure from the virial."""
+    """The thermodynamic quantities of a state, as LAMMPS prints them: energies per atom, pressure from the virial."""
 
     temperature: float
     pair_energy: float
@@ -89,7 +90,7 @@ class Thermo:
 
 
 def thermo_of(atoms: int, volume: float, square_speeds: float, energy: float, virial: float) -> Thermo:
-    """Return the figures of a state.
+    """Return the thermodynamic quantities of a state.
 
     square_speeds: sum of v^2 over all atoms; energy: sum of u(r) over all pairs; virial: sum of r.f over all pairs.
     The temperature counts 3 atoms - 3 degrees of freedom, as the momentum is fixed (LAMMPS, compute temp):

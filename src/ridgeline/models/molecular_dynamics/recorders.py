@@ -1,4 +1,4 @@
-"""The fields of atoms by name, in the order of identities: what `output.variables` may list."""
+"""The fields of atoms that a run writes (`output.variables`), in the order of identities."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def output_field(ranges: IdentityRanges, engine: CpuEngine, name: str) -> Distri
     elif name == "velocity":
         values = particles[name]
     else:
-        # Between rebuilds of the lists, which put atoms into the box again, some are less than a length outside.
+        # Between rebuilds of the lists, which move atoms back into the box, some are outside by less than a length.
         lengths = engine.lengths[:, None]
         turns = np.greater_equal(particles.position, lengths).astype(np.int32) - (particles.position < 0)
         values = particles.position - turns * lengths if name == "position" else particles["image"] + turns

@@ -1,11 +1,11 @@
-"""The Lennard-Jones melt in plain NumPy, all atoms in one box: the oracle that the engine is held to.
+"""The Lennard-Jones melt in plain NumPy, all atoms in one box: the oracle for the engine.
 
-Written to be read: pairs by a tree of SciPy, minimum image, no ghosts, no lists by cells, sums in any order.
+Written to be read: pairs from a tree of SciPy, minimum image, no ghosts, no cells, sums in any order.
 
     u(r) = 4 (r^-12 - r^-6) where r < r_c, 0 elsewhere;  f_i = sum_j (48 r^-14 - 24 r^-8) (x_i - x_j)
     v' = v + dt/2 f(x);  x' = x + dt v';  v'' = v' + dt/2 f(x')                            (velocity Verlet)
 
-Sources: Lennard-Jones 1924; Swope et al., J. Chem. Phys. 76 (1982) 637; LAMMPS bench/in.lj for figures to meet.
+Sources: Lennard-Jones 1924; Swope et al., J. Chem. Phys. 76 (1982) 637; LAMMPS bench/in.lj for published results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def pair_forces(places: Reals, lengths: Reals, pairs: Pairs, cutoff: float) -> t
 
 
 class ReferenceSolver:
-    """A melt, with lists rebuilt every `rebuild_every` steps without a look at how far atoms moved."""
+    """A melt whose list of pairs is rebuilt every `rebuild_every` steps, however far atoms have moved."""
 
     def __init__(self, melt: Melt, rebuild_every: int = 20) -> None:
         self.melt, self._rebuild_every = melt, rebuild_every
@@ -54,21 +54,21 @@ class ReferenceSolver:
         self.places = lattice_places(melt, np.arange(melt.atoms))
         self.velocities = uniform_by_place(melt.seed, self.places) - 0.5
         self.velocities -= self.velocities.mean(0)
-        self.velocities *= np.sqrt(melt.temperature / self.thermo_of_speeds())
+        self.velocities *= np.sqrt(melt.temperature / self.temperature())
         self.step_number = 0
         self.rebuild()
 
-    def thermo_of_speeds(self) -> float:
+    def temperature(self) -> float:
         """Return the temperature."""
         return float((self.velocities**2).sum()) / (3 * self.melt.atoms - 3)
 
     def rebuild(self) -> None:
-        """Make the list of pairs anew, and the forces."""
+        """Compute the list of pairs, and the forces."""
         self.pairs = neighbour_pairs(self.places, self.lengths, self.melt.cutoff + self.melt.skin)
         self.evaluate()
 
     def evaluate(self) -> None:
-        """Make forces, energy and virial of the present places."""
+        """Compute forces, energy and virial of the present places."""
         self.forces, self.energy, self.virial = pair_forces(
             self.places, self.lengths, self.pairs, self.melt.cutoff
         )
@@ -86,6 +86,6 @@ class ReferenceSolver:
         self.velocities += half * self.forces
 
     def thermo(self) -> Thermo:
-        """Return the figures of the present state."""
+        """Return the thermodynamic quantities of the present state."""
         squares = float((self.velocities**2).sum())
         return thermo_of(self.melt.atoms, self.melt.volume, squares, self.energy, self.virial)

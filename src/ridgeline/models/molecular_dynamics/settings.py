@@ -33,7 +33,7 @@ class RunSection(sections.RunSection):
 
     model: Literal["molecular_dynamics"] = setting(..., "Model to run; `ridgeline explain` lists them.")
     seed: sections.Seed = sections.seed_setting(
-        "Key of the thermostat's noise, which is the same on any ranks and threads.",
+        "Seed of the thermostat's noise, which is the same for any number of ranks and threads.",
         {"thermostat.kind": "langevin"},
     )
     precision: Literal["float64", "float32"] = setting(
@@ -54,19 +54,17 @@ class GridSection(sections.AnyGridSection):
     )
     process_grid: Literal["auto"] | Triple = setting(
         "auto",
-        'Ranks in each direction, [pz, py, px], whose product is the number of ranks; "auto" has the fewest ghosts.',
+        'Ranks in each direction, [pz, py, px], whose product is the number of ranks; "auto": the fewest ghosts.',
         unit="ranks",
         rule='"auto" or three integers >= 1 as [pz, py, px]',
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         nz, ny, nx = self.cells
         if ATOMS_PER_CELL * nz * ny * nx > min(MOST_POINTS, 2**40):
             yield Problem("cells", "three integers >= 1 whose product is at most 2^38")
 
     def points(self) -> tuple[int, int, int]:
-        """Return the lattice cells."""
         return self.cells
 
 
@@ -93,23 +91,23 @@ class NeighbourSection(Checked):
     )
     check: Truth = setting(
         False,
-        "Whether lists are rebuilt only if an atom has moved by more than half the skin (check yes). Without, as in "
-        "bench/in.lj, all are rebuilt, and an atom that was faster may have missed a neighbour.",
+        "Whether lists are rebuilt only if an atom has moved by more than half the skin (check yes). If false, as in "
+        "bench/in.lj, they are always rebuilt, and an atom that was faster may have missed a neighbour.",
     )
     newton: Truth = setting(
         False,
-        "Whether the force of a pair is computed once, and given to both atoms by Newton's third law. Vectors are "
-        "faster without. Forces have the same bits.",
+        "Whether the force of a pair is computed once, and given to both atoms by Newton's third law. Vector "
+        "instructions are faster without. Forces have the same bits.",
     )
     overlap: Truth = setting(
         True,
-        "Whether places of ghosts travel while forces on atoms that do not need them are computed; false waits, to "
-        "compare with. Results have the same bits.",
+        "Whether positions of ghosts travel while forces on atoms that do not need them are computed; false waits "
+        "for them, for comparison. Results have the same bits.",
     )
 
 
 class ThermostatSection(Checked):
-    """What keeps the temperature (LAMMPS: fix nve alone, or with fix langevin). run.seed is the key of the noise."""
+    """The thermostat (LAMMPS: fix nve alone, or with fix langevin). run.seed is the seed of its noise."""
 
     kind: Literal["none", "langevin"] = setting(
         "none", '"none": constant energy; "langevin": friction and noise, exact for any time step.'
@@ -131,7 +129,7 @@ class ThermostatSection(Checked):
 
 
 class InitialSection(Checked):
-    """The state of step 0: the lattice, and velocities as of `velocity all create T seed loop geom`."""
+    """The state of step 0: the lattice, and the velocities of `velocity all create T seed loop geom`."""
 
     temperature: Number = setting(1.44, "Temperature.", unit="epsilon", ge=0)
     seed: Integer = setting(
@@ -170,11 +168,9 @@ class OutputSection(sections.OutputSection):
     )
 
     def written(self) -> dict[str, str]:
-        """Return the paths that a run writes to, by their keys."""
         return super().written() | ({"output.spectra": self.spectra} if self.spectra_every else {})
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         if len(set(self.variables)) < len(self.variables):
             yield Problem("variables", "each name at most once")
 
@@ -183,8 +179,15 @@ class MolecularDynamicsCase(AnyCase):
     """Settings of one run of the molecular dynamics model."""
 
     PHYSICS: ClassVar[tuple[str, ...]] = (
-        "run.model", "run.precision", "run.seed", "grid.cells", "model", "neighbour", "thermostat", "initial",
-    )  # fmt: skip
+        "run.model",
+        "run.precision",
+        "run.seed",
+        "grid.cells",
+        "model",
+        "neighbour",
+        "thermostat",
+        "initial",
+    )
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = ("neighbour.overlap", "neighbour.newton")
     SIZE_LAW = GlobalGrid("grid.cells")
 
@@ -198,7 +201,7 @@ class MolecularDynamicsCase(AnyCase):
 
     @property
     def melt(self) -> Melt:
-        """Return what is solved, in plain values."""
+        """The melt that is solved, in plain values."""
         return Melt(
             self.grid.cells,
             self.model.density,
@@ -211,21 +214,20 @@ class MolecularDynamicsCase(AnyCase):
 
     @property
     def method(self) -> Method:
-        """Return how forces are computed."""
+        """How forces are computed."""
         lists = self.neighbour
         mixed = self.run.precision == "float32"
         return Method(lists.every, lists.check, lists.newton, mixed, lists.overlap)
 
     @property
     def langevin(self) -> Langevin | None:
-        """Return the thermostat, None at constant energy."""
+        """The thermostat, None at constant energy."""
         chosen = self.thermostat
         if chosen.kind == "none":
             return None
         return Langevin(chosen.temperature, chosen.damping, self.run.seed)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules between sections that these values break."""
         melt, fewest = self.melt, min(self.grid.cells)
         if self.method.mixed and self.neighbour.newton:
             yield Problem("neighbour.newton", 'false with run.precision = "float32"')

@@ -1,6 +1,10 @@
-"""What the sides of the mesh add to the equations on this rank: Dirichlet values, surface integrals, fluxes.
+"""What the sides of the mesh contribute to the equations on this rank: Dirichlet values, surface integrals, fluxes.
 
-Source of the terms: reference.py, whose names are used here; only faces at sides are touched.
+    DirichletValues      the values of fields at constrained points
+    PressureSideTerms    the surface integrals of the pressure equation at one side
+    Boundaries           all sides of a problem, as a step uses them
+
+The terms and their names are those of reference.py. Only faces at sides are touched.
 """
 
 from __future__ import annotations
@@ -15,9 +19,7 @@ from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry, Side
 from ridgeline.elements.hexahedron import face_index
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.models.navier_stokes.extrapolation import StepCoefficients
 from ridgeline.models.navier_stokes.kernels import make_face_derivatives
-from ridgeline.models.navier_stokes.multistep import extrapolation
 from ridgeline.models.navier_stokes.problem import (
     DIRICHLET,
     LEAK,
@@ -26,6 +28,7 @@ from ridgeline.models.navier_stokes.problem import (
     smallest_spacing,
     vorticity_order,
 )
+from ridgeline.models.navier_stokes.time_stepping import StepCoefficients, extrapolation
 from ridgeline.parallel.allreduce import allreduce_min
 from ridgeline.runtime.errors import ConfigError
 
@@ -33,29 +36,29 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 Indices = NDArray[np.int64]
-FLAT = 1e-8  # a side is a plane if its normals differ by less
+FLAT = 1e-8  # the normals of a plane side differ by less than this
 
 
 class DirichletValues:
-    """Values of fields at constrained points: where they are, what they are at a time.
+    """The values of fields at constrained points.
 
-    points: int64 [m_c] of each component, sorted places in a flat field; values: float64 [m_c] likewise, as
-    `update` last set them; nonzero: whether values can differ from 0; steady: whether they do not change;
-    elements: int64, those with a constrained point.
+    points: int64 [m_c] for each component, sorted positions in a flat field; values: float64 [m_c] for each, as
+    `Boundaries.update` last set them; nonzero: whether values can differ from 0; steady: whether they never change;
+    elements: int64, the elements with a constrained point.
     """
 
     def __init__(self, grid: ElementGrid, points: Sequence[Indices]) -> None:
         self.points = list(points)
         self.values = [np.zeros(len(p)) for p in self.points]
-        together = np.concatenate(self.points) if self.points else np.empty(0, np.int64)
-        self.elements = np.unique(together // grid.n**3)
+        every = np.concatenate(self.points) if self.points else np.empty(0, np.int64)
+        self.elements = np.unique(every // grid.n**3)
         self.nonzero = False
         self.steady = True
 
-    def put(self, component: int, places: Indices, found: Array | float) -> None:
+    def put(self, component: int, places: Indices, values: Array | float) -> None:
         """Set the values of one component at some of its points."""
         at = np.searchsorted(self.points[component], places.ravel())
-        self.values[component][at] = np.broadcast_to(found, places.shape).ravel()
+        self.values[component][at] = np.broadcast_to(values, places.shape).ravel()
 
     def write(self, fields: Array) -> None:
         """Write the values into fields [c, E, n, n, n]."""
@@ -64,16 +67,16 @@ class DirichletValues:
 
 
 class _FacePart(NamedTuple):
-    """Faces of one kind, 0 ... 5, of a side: what `make_face_derivatives` takes and gives."""
+    """The faces of one kind, 0 ... 5, of a side: the arguments of the kernel of `make_face_derivatives`."""
 
     elements: Indices
-    walk: Indices
+    strides: Indices
     end_row: Array
     derivatives: Array
 
 
-def _walk(face: int, n: int) -> Indices:
-    """Return where a face begins in an element, and the steps across, along its slow and along its fast direction."""
+def _face_strides(face: int, n: int) -> Indices:
+    """Return where a face begins in an element, and the strides across it, along its slow and its fast direction."""
     steps = (n * n, n, 1)  # from a point to the next along z, y, x
     axis = 2 - face // 2
     first, second = (a for a in range(3) if a != axis)
@@ -81,9 +84,9 @@ def _walk(face: int, n: int) -> Indices:
 
 
 class PressureSideTerms:
-    """Surface integrals of the pressure equation at one Dirichlet side.
+    """The surface integrals of the pressure equation at one Dirichlet side.
 
-    Holds the vorticity on its faces at the levels in time, latest first.
+    It keeps the vorticity on the faces of the side at the time levels, latest first.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class PressureSideTerms:
         self._parts = [
             _FacePart(
                 self.elements[part],
-                _walk(face, n),
+                _face_strides(face, n),
                 np.ascontiguousarray(d[-1 if face % 2 else 0]),
                 np.zeros((3, 3, part.stop - part.start, n, n)),
             )
@@ -134,11 +137,11 @@ class PressureSideTerms:
         return chosen
 
     def record(self, velocity: Array) -> None:
-        """Take the vorticity of a velocity [3, E, n, n, n] as that of the newest level. Neighbours."""
+        """Keep the vorticity of a velocity [3, E, n, n, n] as that of the newest level. Sums over neighbours."""
         fields = velocity.reshape(3, velocity.shape[1], -1)
         newest = self.vorticity.pop()
         for (_, where), part in zip(self.side.parts, self._parts):
-            self._derive(part.elements, part.walk, part.end_row, self.derivative, fields, part.derivatives)
+            self._derive(part.elements, part.strides, part.end_row, self.derivative, fields, part.derivatives)
             g = np.einsum("rxfab,crfab->cxfab", self.metrics[:, :, where], part.derivatives)
             for i, (c, x) in enumerate(((2, 1), (0, 2), (1, 0))):
                 np.subtract(g[c, x], g[x, c], out=newest[i, where])
@@ -147,7 +150,7 @@ class PressureSideTerms:
         self.vorticity.insert(0, newest)
 
     def add_viscous(self, viscosity: float, a: Sequence[float], b: Array) -> None:
-        """Subtract nu <grad q, n x w*> from a weak field b [E, n, n, n]; a: extrapolation of the levels."""
+        """Subtract nu <grad q, n x w*> from a weak field b [E, n, n, n]. a: coefficients that extrapolate w*."""
         vorticity = sum(c * w for c, w in zip(a, self.vorticity))
         normal = self.side.normal_area.transpose(1, 0, 2, 3)
         tangential = -viscosity * np.cross(normal, vorticity, axis=0)
@@ -159,8 +162,7 @@ class PressureSideTerms:
 class Boundaries:
     """All sides of a problem on this rank.
 
-    Raises ConfigError for a symmetry side that is not a plane along the axes. Raises it too for Dirichlet velocities
-    whose flux through all sides is not zero where the flow has no way out. Built collectively.
+    Built collectively. Raises ConfigError for a symmetry side that is not a plane across x, y or z.
     """
 
     def __init__(
@@ -195,7 +197,7 @@ class Boundaries:
         self._updated = False
 
     def _normal_component(self, name: str) -> int:
-        """Return the component (0: x) across a symmetry side; ConfigError if it is no such plane. Collective."""
+        """Return the component (0: x) across a symmetry side. ConfigError if the side is not a plane. Collective."""
         normal = np.abs(self._geometry.sides[name].normal_area).sum(axis=(0, 2, 3))
         total = self._comm.allreduce(normal) if self._comm.size > 1 else normal
         component = int(np.argmax(total))
@@ -207,25 +209,25 @@ class Boundaries:
         return component
 
     def _places(self, name: str) -> Indices:
-        """Return the places of all copies of the points on a side, ascending."""
+        """Return the positions in a flat field of all copies of the points on a side, ascending."""
         if name not in self._points:
             self._points[name] = self._grid.side_points([name])
         return self._points[name]
 
     def _at(self, places: Indices) -> tuple[Array, Array, Array]:
-        """Return (x, y, z) of points at places of a flat field."""
+        """Return (x, y, z) of the points at positions of a flat field."""
         x, y, z = self._geometry.coordinates.reshape(3, -1)[:, places]
         return x, y, z
 
     def update(self, time: float) -> None:
-        """Compute the Dirichlet values of a time; steady ones only the first time."""
+        """Compute the Dirichlet values at a time; steady values only the first time."""
         problem = self._problem
         if not (self._updated and self.velocity.steady):
             for name in problem.sides_of(*DIRICHLET):
                 side, places = problem.sides[name], self._places(name)
-                found = (0.0, 0.0, 0.0) if side.value is None else side.value(*self._at(places), time)
+                u = (0.0, 0.0, 0.0) if side.value is None else side.value(*self._at(places), time)
                 for component in range(3):
-                    self.velocity.put(component, places, found[component])
+                    self.velocity.put(component, places, u[component])
         for scalar, dirichlet in zip(problem.scalars, self.scalars):
             if self._updated and dirichlet.steady:
                 continue
@@ -236,12 +238,12 @@ class Boundaries:
         self._updated = True
 
     def record(self, velocity: Array) -> None:
-        """Note the vorticity of a new velocity at all sides that need it. Neighbours."""
+        """Keep the vorticity of a new velocity at all sides that need it. Communicates with neighbours."""
         for side in self.sides:
             side.record(velocity)
 
     def add_pressure_terms(self, at: StepCoefficients, b: Array) -> None:
-        """Subtract nu <grad q, n x w*> + b_0/dt <q, n.u> from the pressure's weak right-hand side b, of a step."""
+        """Subtract nu <grad q, n x w*> + b_0/dt <q, n.u> from the weak right-hand side b of a step's pressure."""
         viscosity = self._problem.viscosity
         order = vorticity_order(at.order, viscosity, at.steps[0], self._spacing)
         a = extrapolation(at.steps[:order])
@@ -262,17 +264,17 @@ class Boundaries:
 
     def flux(self) -> tuple[float, float]:
         """Return the integrals of n.u and |u| over all Dirichlet sides. Collective."""
-        mine = np.zeros(2)
+        local = np.zeros(2)
         for side in self.sides:
             speed = np.sqrt((self._dirichlet_velocity(side.side) ** 2).sum(axis=0))
-            mine += self._through(side.side).sum(), (side.side.area * speed).sum()
-        net, size = self._comm.allreduce(mine)
+            local += self._through(side.side).sum(), (side.side.area * speed).sum()
+        net, size = self._comm.allreduce(local)
         return float(net), float(size)
 
     def add_backflow(self, ahead: Sequence[tuple[float, Array]], right: Array) -> None:
         """Add <v, min(0, n.u) u> / 2 at outflow sides to weak right-hand sides [3, E, n, n, n].
 
-        ahead: factors and velocities whose sum is the extrapolated velocity u.
+        ahead: coefficients and velocities whose sum of products is the extrapolated velocity u.
         """
         for name in self._problem.sides_of("outflow"):
             side = self._geometry.sides[name]
@@ -282,18 +284,17 @@ class Boundaries:
                 side.add(0.5 * inwards * u[component], right[component])
 
     def add_scalar_fluxes(self, time: float, right: Array) -> None:
-        """Add <q, k dT/dn> to the weak right-hand sides [3 + S, E, n, n, n], of the scalars alone."""
+        """Add <q, k dT/dn> to the weak right-hand sides [3 + S, E, n, n, n] of the scalars."""
         for i, scalar in enumerate(self._problem.scalars, start=3):
             for name, condition in scalar.sides.items():
                 if condition.kind == "flux" and condition.value is not None:
                     side = self._geometry.sides[name]
                     x, y, z = side.take(self._geometry.coordinates)
-                    found = condition.value(x, y, z, time)
-                    side.add(side.area * found, right[i])
+                    side.add(side.area * condition.value(x, y, z, time), right[i])
 
 
 def require_balance(net: float, size: float) -> None:
-    """Raise ConfigError if a `Boundaries.flux` out of a box without outflow is no rounding."""
+    """Raise ConfigError if a `Boundaries.flux` out of a domain without outflow is more than rounding."""
     if abs(net) > LEAK * size:
         raise ConfigError(
             f"the velocities given at the sides carry a volume flux of {net:.3g} out of the box and no side lets "

@@ -1,9 +1,9 @@
-"""Derivatives in space of element fields, in plain NumPy: for figures and pictures, not for time steps.
+"""Derivatives in space of element fields, in plain NumPy: for diagnostics and outputs, not for time steps.
 
     physical_gradient(geometry, field, elements) -> [3, e, n, n, n]
     velocity_gradient(geometry, velocity, elements) -> [3 of u, 3 of x, e, n, n, n]
 
-Values at borders of elements differ from element to element: derivatives of continuous fields jump there.
+Derivatives of continuous fields jump between elements: the copies of a point have different values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ridgeline.elements.geometry import ElementGeometry, reference_gradient
 
 Array = NDArray[np.float64]
-CACHE_NUMBERS = 2**16  # numbers of one field that are worked on at a time: with its derivatives in the caches
+CACHE_NUMBERS = 2**16  # numbers of one field that are worked on at a time, so that they stay in the caches
 
 
 def element_chunks(n_elements: int, points: int) -> Iterator[slice]:
@@ -29,7 +29,7 @@ def element_chunks(n_elements: int, points: int) -> Iterator[slice]:
 def physical_gradient(geometry: ElementGeometry, field: Array, elements: slice | NDArray[np.int64]) -> Array:
     """Return (d/dx, d/dy, d/dz) of a field on some elements, float64 [3, e, n, n, n].
 
-    field: [n_elements, n, n, n], all of this rank's elements; elements: those to work on. No communication.
+    field: [n_elements, n, n, n], on all of this rank's elements; elements: those of the result. No communication.
     """
     along = reference_gradient(field[elements], geometry.derivative)
     if geometry.axis_aligned:

@@ -1,27 +1,28 @@
-"""The figures of a Navier-Stokes run: one row of the time series.
+"""The diagnostics of a Navier-Stokes run: the numbers in one row of the time series.
 
-    figures = Diagnostics(comm, grid, geometry, viscosity, walls, axis, scalars)     # once
-    figures.series(velocity, scalars, dt, courant_rate, force, iterations) -> {column: number}
-    figures.state_figures(velocity, scalars) -> {column: number}                     # without derivatives
+    diagnostics = Diagnostics(comm, grid, geometry, viscosity, walls, axis, scalars)     # once
+    diagnostics.series(velocity, scalars, dt, courant_rate, force, iterations) -> {column: number}
+    diagnostics.bulk_quantities(velocity, scalars) -> {column: number}                     # without derivatives
     locate_nonfinite(comm, grid, geometry, {name: [E, n, n, n]}) -> str | None
 
-velocity: [3, E, n, n, n]; scalars: [s, E, n, n, n], float64. Density is 1. Averages <.> are over the volume V, by the
-quadrature of the elements. With A the area of all walls and nu the viscosity:
+velocity: [3, E, n, n, n]; scalars: [s, E, n, n, n], float64. The density is 1. Averages <.> are over the volume V, by
+the quadrature of the elements. With A the area of all walls and nu the viscosity:
 
     kinetic_energy    <u.u>/2              dissipation   2 nu <S:S>, S the rate of strain
     enstrophy         <w.w>/2              divergence    sqrt(<(div u)^2>)
     wall_shear        tau = -nu du_a/dn, n out of the fluid, mean over the walls; a: the axis of the flow. Without
-                      an axis the mean of |nu du/dn|. And for each wall: wall_shear_y_min, ...
+                      an axis, the mean of |nu du/dn|. wall_shear_y_min, ...: the same for each wall
     hydraulic_diameter D = 4 V/A           re_tau        sqrt(|tau|) h/nu
     friction_factor   f = 8 tau/U^2        f_re          f U D/nu, with the bulk velocity U = <u_a>
     force_friction_factor, force_f_re      the same with the shear F V/A that balances the driving force F
 
-h is D/2 where walls stand across two directions: half the side of a square duct. It is V/A where they stand across
-one: half the gap of a channel. Scalars: mean, min, max; where walls heat (kinds "fixed" and "flux"):
+h is D/2 between walls across two directions (half the side of a square duct), and V/A between walls across one
+direction (half the gap of a channel). Scalars have mean, min and max, and where walls heat the fluid (kinds "fixed"
+and "flux"):
 
     scalar_0_flux     q = k dT/dn, mean over these walls, into the fluid
     scalar_0_bulk     T_b = <u_a T>/U, or <T> without an axis or a flow along it
-    scalar_0_nusselt  q D / (k (T_w - T_b)), T_w the mean over these walls; not between a hot and a cold one
+    scalar_0_nusselt  q D / (k (T_w - T_b)), T_w the mean over these walls; not between a hot and a cold wall
 
 Scalars that act on the flow have also, for each of these walls, scalar_0_flux_y_min, ... Between opposite walls at a
 distance H, fixed at T_0 and T_1, conduction alone gives the flux k (T_0 - T_1)/H. The ratios to it:
@@ -29,9 +30,9 @@ distance H, fixed at T_0 and T_1, conduction alone gives the flux k (T_0 - T_1)/
     scalar_0_nusselt_y_min, ..._y_max   of the fluxes through both
     scalar_0_nusselt_y                  of the flux through the volume: 1 + <u_y T> H/(k (T_0 - T_1))
 
-With an axis also bulk_velocity U and peak_velocity, the largest u_a. A figure is 0 where it has no meaning. Sums
-are rounded alike for any number of ranks. Re_tau and friction are those of a flow between walls, as in a channel or
-a duct: `between_walls`. The summary of a run leaves them out elsewhere, as in a cavity or behind a cylinder.
+With an axis there are also bulk_velocity U and peak_velocity, the largest u_a. A number is 0 where it has no meaning.
+Sums have the same bits on any number of ranks. Re_tau and friction are those of a flow between walls, as in a channel
+or a duct (`between_walls`); the summary of a run leaves them out elsewhere, as in a cavity or behind a cylinder.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,8 +62,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 AXES = ("x", "y", "z")
-FLAT = 1e-8  # of the area of walls: less does not stand across a direction
-ROUNDING = 1e-12  # of the parts of a sum that cancel: less is no figure, and nothing to divide by
+FLAT = 1e-8  # share of the area of walls below which they do not stand across a direction
+ROUNDING = 1e-12  # a sum is taken for 0 if it is less than this share of the parts that cancel in it
 SUMMARY_UNITS = {
     "kinetic_energy": "length^2/time^2",
     "dissipation": "length^2/time^3",
@@ -74,14 +75,15 @@ SUMMARY_UNITS = {
     "courant": "",
     "divergence": "1/time",
 }
-BETWEEN_WALLS = ("re_tau", "friction_factor", "f_re")  # figures of flows between walls alone
+BETWEEN_WALLS = ("re_tau", "friction_factor", "f_re")  # only for flows between walls
 
 
 @dataclass(frozen=True)
-class ScalarFigures:
-    """What the figures of a scalar need: its diffusivity, and the sides that heat the fluid.
+class DiagnosedScalar:
+    """What the diagnostics of a scalar need: its diffusivity, and the sides that heat the fluid.
 
-    active: whether it acts on the flow; axes: along which it is then conducted between two sides (`convection`).
+    active: whether it acts on the flow; axes: those along which it then conducts between two sides, see
+    `NavierStokesSettings.conduction_axes`.
     """
 
     diffusivity: float
@@ -90,32 +92,41 @@ class ScalarFigures:
     axes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
 class Diagnostics:
-    """Computes the figures. All methods are collective over comm.
+    """Computes the diagnostics of a flow. The constructor and all methods are collective over comm.
 
     walls: names of the sides of kinds "wall" and "moving-wall"; axis: 0, 1, 2 (x, y, z) along which the flow is
-    driven or runs, None if there is no such.
+    driven or runs, None without such an axis.
+
+    wall_directions: how many of x, y, z walls stand across; between_walls: whether there are walls, all of them along
+    the axis of the flow.
     """
 
-    comm: MPI.Comm
-    grid: ElementGrid
-    geometry: ElementGeometry
-    viscosity: float
-    walls: Sequence[str] = ()
-    axis: int | None = None
-    scalars: Sequence[ScalarFigures] = ()
-    volume: float = field(init=False)
-    wall_area: float = field(init=False)
-    wall_directions: int = field(init=False)
-    between_walls: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        (volume,) = self._sums([self._integral(1.0)])
-        object.__setattr__(self, "volume", volume)
-        object.__setattr__(self, "wall_area", sum(self._areas(self.walls).values()))
-        object.__setattr__(self, "wall_directions", self._wall_directions())
-        object.__setattr__(self, "between_walls", self._between_walls())
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        grid: ElementGrid,
+        geometry: ElementGeometry,
+        viscosity: float,
+        walls: Sequence[str] = (),
+        axis: int | None = None,
+        scalars: Sequence[DiagnosedScalar] = (),
+    ) -> None:
+        self.comm, self.grid, self.geometry, self.viscosity = comm, grid, geometry, viscosity
+        self.walls, self.axis, self.scalars = walls, axis, scalars
+        (self.volume,) = self._sums([self._integral(1.0)])
+        self.wall_area = sum(self._areas(walls).values())
+        across = np.zeros(3)  # area of the walls across x, y and z
+        for name in walls:
+            across += np.abs(geometry.sides[name].normal_area).sum(axis=(0, 2, 3))
+        across = np.asarray(comm.allreduce(across))
+        if grid.mesh.regular:
+            self.wall_directions = len({side_axis(name)[0] for name in walls})
+        else:
+            self.wall_directions = int((across > FLAT * across.max()).sum())
+        self.between_walls = False
+        if axis is not None and walls:
+            self.between_walls = bool(across[axis] <= FLAT * across.max())
 
     def _sums(self, per_element: Sequence[Array]) -> list[float]:
         """Return sums over all ranks of arrays with a number for each of some elements, or of some of their faces."""
@@ -139,46 +150,25 @@ class Diagnostics:
 
     @property
     def half_height(self) -> float:
-        """Length h of Re_tau: D/2 between walls across two directions, V/A across one."""
+        """The length h of Re_tau: D/2 between walls across two directions, V/A across one direction."""
         return self.hydraulic_diameter / (4.0 if self.wall_directions == 1 else 2.0)
 
-    def _wall_directions(self) -> int:
-        """Return how many of x, y, z walls stand across: of a box by their names, of other meshes by normals."""
-        if self.grid.mesh.regular:
-            return len({side_axis(name)[0] for name in self.walls})
-        across = self._area_across()
-        return int((across > FLAT * across.max()).sum())
-
-    def _area_across(self) -> Array:
-        """Return how much area the walls have across x, y and z, by their normals."""
-        total = np.zeros(3)
-        for name in self.walls:
-            total += np.abs(self.geometry.sides[name].normal_area).sum(axis=(0, 2, 3))
-        return np.asarray(self.comm.allreduce(total))
-
-    def _between_walls(self) -> bool:
-        """Say whether there are walls, and all of them are along the axis of the flow."""
-        if self.axis is None or not self.walls:
-            return False
-        across = self._area_across()
-        return bool(across[self.axis] <= FLAT * across.max())
-
-    def state_figures(self, velocity: Array, scalars: Array) -> dict[str, float]:
-        """Return the figures without derivatives: energy, mean velocity, bulk velocity, scalars. Two passes."""
+    def bulk_quantities(self, velocity: Array, scalars: Array) -> dict[str, float]:
+        """Return the numbers without derivatives: energy, mean velocity, bulk velocity, scalars. Two passes."""
         sums = [self._integral(0.5 * (velocity**2).sum(axis=0)), *(self._integral(u) for u in velocity)]
         sums += [self._integral(theta) for theta in scalars]
         energy, *means = (s / self.volume for s in self._sums(sums))
-        found = {"kinetic_energy": energy}
-        found |= {f"mean_velocity_{a}": mean for a, mean in zip(AXES, means)}
+        row = {"kinetic_energy": energy}
+        row |= {f"mean_velocity_{a}": mean for a, mean in zip(AXES, means)}
         if self.axis is not None:
-            found["bulk_velocity"] = means[self.axis]
-            found["peak_velocity"] = float(allreduce_max(self.comm, float(velocity[self.axis].max())))
+            row["bulk_velocity"] = means[self.axis]
+            row["peak_velocity"] = float(allreduce_max(self.comm, float(velocity[self.axis].max())))
         extremes = [(float(theta.min()), float(theta.max())) for theta in scalars]
         for i, (low, high) in enumerate(extremes):
-            found[f"scalar_{i}_mean"] = means[3 + i]
-            found[f"scalar_{i}_min"] = float(allreduce_min(self.comm, low))
-            found[f"scalar_{i}_max"] = float(allreduce_max(self.comm, high))
-        return found
+            row[f"scalar_{i}_mean"] = means[3 + i]
+            row[f"scalar_{i}_min"] = float(allreduce_min(self.comm, low))
+            row[f"scalar_{i}_max"] = float(allreduce_max(self.comm, high))
+        return row
 
     def series(
         self,
@@ -191,24 +181,24 @@ class Diagnostics:
     ) -> dict[str, float]:
         """Return a row of the time series; always the same columns.
 
-        dt: last time step, 0 before the first; courant_rate: Courant number over dt, of this flow; force: the
-        driving force (x, y, z), of a flow rate the present one; iterations: of the last step's solves, by name.
+        dt: last time step, 0 before the first; courant_rate: Courant number of this flow over dt; force: the
+        driving force (x, y, z), with that of a flow rate; iterations: of the last step's solves, by name.
         Cost: gradients of velocity in all elements and of scalars in those at walls, in NumPy.
         """
-        found = self.state_figures(velocity, scalars)
-        found |= {"dt": dt, "courant": dt * courant_rate}
-        found |= self._gradient_figures(velocity)
-        found |= {f"force_{a}": float(f) for a, f in zip(AXES, force)}
+        row = self.bulk_quantities(velocity, scalars)
+        row |= {"dt": dt, "courant": dt * courant_rate}
+        row |= self._gradient_quantities(velocity)
+        row |= {f"force_{a}": float(f) for a, f in zip(AXES, force)}
         if self.walls:
-            bulk, speed = found.get("bulk_velocity", 0.0), math.sqrt(2.0 * max(found["kinetic_energy"], 0.0))
-            found |= self._wall_figures(velocity, _rest(bulk, speed), force)
+            bulk, speed = row.get("bulk_velocity", 0.0), math.sqrt(2.0 * max(row["kinetic_energy"], 0.0))
+            row |= self._wall_quantities(velocity, _unless_rounding(bulk, speed), force)
         for i, theta in enumerate(scalars):
             if self.scalars[i].heated:
-                found |= self._heat_figures(f"scalar_{i}_", theta, self.scalars[i], velocity)
-        found |= {f"iterations_{name}": float(n) for name, n in (iterations or {}).items()}
-        return found
+                row |= self._heat_quantities(f"scalar_{i}_", theta, self.scalars[i], velocity)
+        row |= {f"iterations_{name}": float(n) for name, n in (iterations or {}).items()}
+        return row
 
-    def _gradient_figures(self, velocity: Array) -> dict[str, float]:
+    def _gradient_quantities(self, velocity: Array) -> dict[str, float]:
         strain, rotation, divergence = (np.empty(self.grid.n_elements) for _ in range(3))
         for chunk in element_chunks(self.grid.n_elements, self.grid.n**3):
             gradient = velocity_gradient(self.geometry, velocity, chunk)
@@ -223,25 +213,25 @@ class Diagnostics:
             "divergence": math.sqrt(d) if d >= 0 else d,
         }
 
-    def _wall_figures(self, velocity: Array, bulk: float, force: Sequence[float]) -> dict[str, float]:
+    def _wall_quantities(self, velocity: Array, bulk: float, force: Sequence[float]) -> dict[str, float]:
         shears = dict(zip(self.walls, self._sums([self._shear(velocity, name) for name in self.walls])))
         areas = self._areas(self.walls)
         shear = _ratio(sum(shears.values()), self.wall_area)
-        found = {"wall_shear": shear}
-        found |= {f"wall_shear_{name}": _ratio(shears[name], areas[name]) for name in self.walls}
-        found["re_tau"] = math.sqrt(abs(shear)) * self.half_height / self.viscosity
+        figures = {"wall_shear": shear}
+        figures |= {f"wall_shear_{name}": _ratio(shears[name], areas[name]) for name in self.walls}
+        figures["re_tau"] = math.sqrt(abs(shear)) * self.half_height / self.viscosity
         if self.axis is not None:
             balance = force[self.axis] * self.volume / self.wall_area
             for name, tau in (("", shear), ("force_", balance)):
-                found[f"{name}friction_factor"] = _ratio(8.0 * tau, bulk**2)
-                found[f"{name}f_re"] = _ratio(8.0 * tau * self.hydraulic_diameter, bulk * self.viscosity)
-        return found
+                figures[f"{name}friction_factor"] = _ratio(8.0 * tau, bulk**2)
+                figures[f"{name}f_re"] = _ratio(8.0 * tau * self.hydraulic_diameter, bulk * self.viscosity)
+        return figures
 
     def _shear(self, velocity: Array, name: str) -> Array:
         """Return the integral of the wall shear over each face of a side."""
         components = range(3) if self.axis is None else (self.axis,)
         stress = [self.viscosity * self._normal_derivative(velocity[c], name) for c in components]
-        # Of the vector the normal component vanishes at a wall, by continuity.
+        # The normal component of the vector vanishes at a wall, by continuity.
         local = -stress[0] if self.axis is not None else np.sqrt(sum(s**2 for s in stress))
         return np.asarray(local.sum(axis=(1, 2)))
 
@@ -251,8 +241,8 @@ class Diagnostics:
         gradient = physical_gradient(self.geometry, u, side.elements)
         return np.asarray((side.of_elements(gradient) * side.normal_area.swapaxes(0, 1)).sum(axis=0))
 
-    def _heat_figures(
-        self, name: str, theta: Array, scalar: ScalarFigures, velocity: Array
+    def _heat_quantities(
+        self, name: str, theta: Array, scalar: DiagnosedScalar, velocity: Array
     ) -> dict[str, float]:
         sides = [self.geometry.sides[side] for side in scalar.heated]
         fluxes = [self._normal_derivative(theta, side).sum(axis=(1, 2)) for side in scalar.heated]
@@ -266,21 +256,23 @@ class Diagnostics:
         carried, flow, through, mean = self._sums(
             [self._integral(values) for values in (along * theta, along, np.abs(along), theta)]
         )
-        bulk = carried / flow if _rest(flow, through) else mean / self.volume
+        bulk = carried / flow if _unless_rounding(flow, through) else mean / self.volume
         diameter = self.hydraulic_diameter or _ratio(4.0 * self.volume, area)
-        nusselt = _ratio(flux * diameter, scalar.diffusivity * _rest(wall - bulk, abs(wall) + abs(bulk)))
-        found = {"flux": flux, "wall": wall, "bulk": bulk}
-        if not scalar.axes:  # else what one wall gives, the other takes
-            found["nusselt"] = nusselt
+        nusselt = _ratio(
+            flux * diameter, scalar.diffusivity * _unless_rounding(wall - bulk, abs(wall) + abs(bulk))
+        )
+        figures = {"flux": flux, "wall": wall, "bulk": bulk}
+        if not scalar.axes:  # with axes, one wall takes what the other gives
+            figures["nusselt"] = nusselt
         if scalar.active:
             each = dict(zip(areas, zip(sums, sums[len(sides) :])))
             means = {side: (_ratio(f, areas[side]), _ratio(w, areas[side])) for side, (f, w) in each.items()}
-            found |= {f"flux_{side}": scalar.diffusivity * slope for side, (slope, _) in means.items()}
+            figures |= {f"flux_{side}": scalar.diffusivity * slope for side, (slope, _) in means.items()}
             for axis in scalar.axes:
-                found |= self._convection_figures(axis, theta, velocity[axis], scalar.diffusivity, means)
-        return {name + key: value for key, value in found.items()}
+                figures |= self._nusselt_numbers(axis, theta, velocity[axis], scalar.diffusivity, means)
+        return {name + key: value for key, value in figures.items()}
 
-    def _convection_figures(
+    def _nusselt_numbers(
         self,
         axis: int,
         theta: Array,
@@ -300,8 +292,8 @@ class Diagnostics:
         }
 
 
-def _rest(total: float, parts: float) -> float:
-    """Return a sum, 0 if it is a rounding of the parts that cancel in it."""
+def _unless_rounding(total: float, parts: float) -> float:
+    """Return a sum, or 0 if it is only the rounding of the parts that cancel in it."""
     return 0.0 if abs(total) <= ROUNDING * parts else total
 
 
@@ -310,7 +302,7 @@ def _ratio(a: float, b: float) -> float:
 
 
 def summarise(row: Mapping[str, float], between_walls: bool) -> dict[str, Figure]:
-    """Return the figures of a row of the series that are looked at first, with units. No communication."""
+    """Return the most important numbers of a row of the series, with units. No communication."""
     left_out = () if between_walls else BETWEEN_WALLS
     units = {name: unit for name, unit in SUMMARY_UNITS.items() if name in row and name not in left_out}
     for name in row:
@@ -323,13 +315,13 @@ def summarise(row: Mapping[str, float], between_walls: bool) -> dict[str, Figure
 def locate_nonfinite(
     comm: MPI.Comm, grid: ElementGrid, geometry: ElementGeometry, fields: Mapping[str, Array]
 ) -> str | None:
-    """Say where a field [E, n, n, n] is not finite, None if all are everywhere; the same on all ranks. Collective."""
-    found = None
+    """Say where a field [E, n, n, n] is not finite, the same on all ranks; None if all are finite. Collective."""
+    place = None
     for name, values in fields.items():
         bad = np.flatnonzero(~np.isfinite(values))
-        if len(bad) and found is None:
+        if len(bad) and place is None:
             e, k, j, i = np.unravel_index(bad[0], values.shape)
             x, y, z = geometry.coordinates[:, e, k, j, i]
             element = grid.mesh.name_of(grid.positions[e])
-            found = f"{name} at x={x:.6g}, y={y:.6g}, z={z:.6g} in {element}"
-    return next((words for words in comm.allgather(found) if words is not None), None)
+            place = f"{name} at x={x:.6g}, y={y:.6g}, z={z:.6g} in {element}"
+    return next((words for words in comm.allgather(place) if words is not None), None)

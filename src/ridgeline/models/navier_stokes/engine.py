@@ -1,22 +1,29 @@
-"""One time step as named, timed stages on this rank's elements: what the engines of CPUs and GPUs share.
+"""One time step of the method in reference.py, as named and timed stages on this rank's elements.
 
-The method is that of reference.py. An engine holds fields in memory of its own kind, and gives the operators on
-them: `engine_cpu.CpuEngine`, `device.engine_cuda.CudaEngine`.
+`SplittingEngine` is what the engines of CPUs and GPUs share. Each holds its fields in memory of its own kind and
+gives the operators on them: `engine_cpu.CpuEngine`, `device.engine_cuda.CudaEngine`. Read `advance` first.
 
-A step has these stages, with the least passes over memory of each in fields [E, n, n, n] of float64; c = 3 + S
-components. Advection reads velocity and scalars and writes c. Right-hand sides (6 c + c), assembly, pressure
-right-hand side (4) and pressure solve follow. Then come the momentum right-hand side (1 + 3 + 1 + 3), the velocity
-solve and the scalar solves. Axis-aligned elements read no array of the geometry but the inverse of the assembled mass
-matrix and the inverse multiplicity.
+The stages of a step, with the least passes of each over memory, counted in fields [E, n, n, n] of float64, for
+c = 3 + S components:
+
+    advection                      reads velocity and scalars, writes c
+    known side of all equations    6 c + c, then assembly
+    pressure                       right-hand side (4), solve
+    velocity                       right-hand side (1 + 3 + 1 + 3), solve
+    scalars                        solve, one by one
+
+Axis-aligned elements read no array of the geometry but the inverse of the assembled mass matrix and the inverse
+multiplicity.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
@@ -25,27 +32,121 @@ from ridgeline.krylov.operator import InnerProduct, Preconditioner, SolveResult,
 from ridgeline.krylov.projection import Projection
 from ridgeline.models.contract import SolveCount
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries, require_balance
-from ridgeline.models.navier_stokes.convergence import require_converged
-from ridgeline.models.navier_stokes.courant import CourantWatch
-from ridgeline.models.navier_stokes.engine_protocols import CopySums, FlowBoundaries, FlowKernels
-from ridgeline.models.navier_stokes.extrapolation import TIME_LEVELS, StepCoefficients, TimeLevels
-from ridgeline.models.navier_stokes.flow_rate import HeldFlowRate
-from ridgeline.models.navier_stokes.helmholtz import HelmholtzSolve
-from ridgeline.models.navier_stokes.pressure import PressureSolve
+from ridgeline.models.navier_stokes.flow_rate import FlowRateForce
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem
+from ridgeline.models.navier_stokes.solves import (
+    Buffers,
+    ConstrainedValues,
+    DirichletTerms,
+    HelmholtzSolve,
+    PressureSolve,
+    ShiftedOperator,
+    require_converged,
+)
 from ridgeline.models.navier_stokes.step_work import StepWork
+from ridgeline.models.navier_stokes.time_stepping import (
+    TIME_LEVELS,
+    CourantWatch,
+    StepCoefficients,
+    TimeLevels,
+)
 from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+# A field is a NumPy array on the host or a device array on a GPU; Python has no type for both.
+Field = Any
+# Some of this rank's elements: int64 numbers on the host, a range (first, end) of their order on a GPU.
+Part = Any
+
+
+class FlowKernels(Protocol):
+    """Operators on the fields of this rank's elements, each element by itself ("unassembled").
+
+    every: all elements, as a part. Shapes are those of `engine_cpu.ElementKernels`.
+    """
+
+    every: Part
+
+    @property
+    def advection(self) -> Callable[[Field, Field, Field], None]:
+        """Sets its third argument to (v, u.grad f) of the velocity u and fields f."""
+
+    def right_hand_side(
+        self,
+        part: Part,
+        coefficients: tuple[Array, Array],
+        force: Field,
+        fields: Sequence[Field],
+        rates: Sequence[Field],
+        out: Field,
+    ) -> None:
+        """Set a part of out to the known side of the step, with the coefficients (a, b)."""
+
+    def force_divergence(self, force: Field, inverse_mass: Field, out: Field) -> None:
+        """Set out to (grad q, inverse_mass force)."""
+
+    def momentum(self, part: Part, p: Field, force: Field, share: Field, out: Field) -> None:
+        """Set a part of out to share force - mass grad p."""
+
+    def subtract_buoyancy(self, fields: Field, rates: Field) -> None:
+        """Subtract the weak force of the scalars from the rates."""
+
+    def courant(self, velocity: Field) -> float:
+        """Return the largest Courant number over dt among this rank's points."""
+
+    def filter(self, fields: Field) -> None:
+        """Apply the explicit filter in place."""
+
+
+class CopySums(Protocol):
+    """Sums of the copies of points that elements share, within the rank and with other ranks."""
+
+    def sum(self, values: Field, /) -> None:
+        """Replace each copy of a point by the sum of all its copies, in place. Communicates with neighbours."""
+
+
+class FlowBoundaries(Protocol):
+    """The sides of a problem on this rank: `boundary_terms.Boundaries`, `device.boundary_cuda.CudaBoundaries`."""
+
+    pressure_points: NDArray[np.int64]
+
+    @property
+    def velocity(self) -> ConstrainedValues:
+        """The Dirichlet values of the velocity."""
+
+    @property
+    def scalars(self) -> Sequence[ConstrainedValues]:
+        """The Dirichlet values of each scalar."""
+
+    @property
+    def flux(self) -> Callable[[], tuple[float, float]]:
+        """Returns the integrals of n.u and |u| over all Dirichlet sides. Collective."""
+
+    def update(self, time: float) -> None:
+        """Compute the Dirichlet values at a time; steady values are computed only once."""
+
+    def record(self, velocity: Field) -> None:
+        """Keep the vorticity of a new velocity at the sides that need it. Communicates with neighbours."""
+
+    def add_pressure_terms(self, at: StepCoefficients, b: Field) -> None:
+        """Add the surface integrals of the sides to the pressure's weak right-hand side."""
+
+    def add_backflow(self, ahead: Sequence[tuple[float, Field]], right: Field) -> None:
+        """Add the term that keeps an outflow stable where it flows in to the velocity's weak right-hand side."""
+
+    def add_scalar_fluxes(self, time: float, right: Field) -> None:
+        """Add the given fluxes of scalars to the weak right-hand sides."""
+
 
 class SplittingEngine(ABC):
-    """Velocity, pressure and scalars of this rank's elements, and what advances them. Built collectively.
+    """Velocity, pressure and scalars of this rank's elements, and the steps that advance them. Built collectively.
 
-    kernels, gather, inner, boundaries, time_levels and the solves work on fields in the engine's memory; they and
-    `_make_fields` are the engine's to set. host_gather: of fields of the host, for outputs.
+    kernels, gather, inner, boundaries, time_levels and the solves work on fields in the engine's memory. A subclass
+    sets the first four, and then calls `_make_fields` and `_make_solves`. host_gather: sums the copies of points in
+    fields of the host, for outputs.
     """
 
     kernels: FlowKernels
@@ -53,7 +154,7 @@ class SplittingEngine(ABC):
     host_gather: GatherScatter
     inner: VectorPasses
     inverse_mass: Any
-    _workspace: Any
+    _workspace: Buffers
     boundaries: FlowBoundaries
     time_levels: TimeLevels
     pressure: PressureSolve
@@ -74,10 +175,10 @@ class SplittingEngine(ABC):
         self.n_fields = 3 + len(problem.scalars)
         self.time, self.step_index = 0.0, 0
         self.dt = problem.dt  # length of the next step
-        self.solves: dict[str, SolveCount] = {}  # counts alone: memory must not grow with the steps
-        self.last_iterations: dict[str, int] = {}  # of each kind's last solve
+        self.solves: dict[str, SolveCount] = {}  # counts alone, because memory must not grow with the steps
+        self.last_iterations: dict[str, int] = {}  # of the last solve of each kind
         self.counted = StepWork(self.geometry, problem)
-        self.flow_rate: HeldFlowRate | None = None
+        self.flow_rate: FlowRateForce | None = None
         self._watch = CourantWatch(problem.control)
 
     def _host_parts(self) -> tuple[Array, InnerProduct, Boundaries]:
@@ -90,7 +191,7 @@ class SplittingEngine(ABC):
         return assembled, inner, Boundaries(self.comm, self.grid, self.geometry, self.problem)
 
     def _make_solves(self) -> None:
-        """Make the solves, once the fields are there. Collective."""
+        """Make the solves; the fields must exist. Collective."""
         problem, boundaries = self.problem, self.boundaries
         operator = self._operator(1.0, 0.0, boundaries.pressure_points, problem.level_is_free)
         self.pressure = PressureSolve(
@@ -102,21 +203,21 @@ class SplittingEngine(ABC):
             for i, (scalar, dirichlet) in enumerate(zip(problem.scalars, boundaries.scalars))
         ]
 
-    def _helmholtz(self, name: str, dirichlet: Any, diffusivity: float) -> HelmholtzSolve:
+    def _helmholtz(self, name: str, dirichlet: ConstrainedValues, diffusivity: float) -> HelmholtzSolve:
         work = self._workspace
         operator = self._operator(diffusivity, 1.0, dirichlet.points)
         lift = self._lift(operator, dirichlet)
         return HelmholtzSolve(name, operator, dirichlet, lift, self.problem.velocity, work, self.regions)
 
     def _make_fields(self) -> None:
-        """Make the fields, once `inner` is there."""
+        """Make the fields; `inner` must exist."""
         problem, c = self.problem, self.n_fields
         self.time_levels = TimeLevels(problem.time_order, lambda: self._zeros(c))
         self._p = self._zeros()
         self._right, self._vector, self._weak = self._zeros(c), self._zeros(3), self._zeros()
         self._force = self._numbers([*problem.force, *[0.0] * len(problem.scalars)])
         if problem.flow_rate is not None:
-            self.flow_rate = HeldFlowRate(
+            self.flow_rate = FlowRateForce(
                 problem.flow_rate,
                 self.inner,
                 (self._zeros(3), self._zeros()),
@@ -127,25 +228,25 @@ class SplittingEngine(ABC):
     @property
     @abstractmethod
     def fields(self) -> Array:
-        """Velocity and scalars on the host, [3 + S, E, n, n, n]: those themselves, or the latest copy from a GPU."""
+        """Velocity and scalars on the host, [3 + S, E, n, n, n]: the fields themselves, or a copy from the GPU."""
 
     @property
     def u(self) -> Array:
-        """Velocity on the host, [3, E, n, n, n], as `fields`."""
+        """Velocity on the host, [3, E, n, n, n], like `fields`."""
         return self.fields[:3]
 
     @property
     @abstractmethod
     def p(self) -> Array:
-        """Pressure on the host, [E, n, n, n], as `fields`."""
+        """Pressure on the host, [E, n, n, n], like `fields`."""
 
     @abstractmethod
     def host_levels(self) -> Sequence[Array]:
-        """Return the fields of all levels on the host, newest first; what is written there counts after `resume`."""
+        """Return the fields of all levels on the host, newest first; `resume` uses what was written into them."""
 
     @abstractmethod
     def host_space(self, projection: Projection) -> dict[str, Array]:
-        """Return the fields of a projection on the host, by name, as `host_levels`, each [rows, E, n, n, n]."""
+        """Return the fields of a projection on the host by name, each [rows, E, n, n, n], like `host_levels`."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -156,16 +257,16 @@ class SplittingEngine(ABC):
         """Return the bytes of fields and buffers of this rank, by what they are for."""
 
     @abstractmethod
-    def _operator(self, h1: float, h2: float, constrained: Any, nullspace: bool = False) -> Any:
-        """Return h1 K + h2 B with points where the solution is given. Collective."""
+    def _operator(self, h1: float, h2: float, constrained: Any, nullspace: bool = False) -> ShiftedOperator:
+        """Return the operator h1 K + h2 B with the points where the solution is given. Collective."""
 
     @abstractmethod
     def _preconditioner(self, operator: Any) -> Preconditioner | None:
-        """Return that of the pressure, by the settings. Collective."""
+        """Return the preconditioner of the pressure that the settings name. Collective."""
 
     @abstractmethod
-    def _lift(self, operator: Any, dirichlet: Any) -> Any:
-        """Return what subtracts from right-hand sides what Dirichlet values do to them."""
+    def _lift(self, operator: Any, dirichlet: Any) -> DirichletTerms:
+        """Return the terms that Dirichlet values add to the right-hand sides of an operator."""
 
     @abstractmethod
     def _zeros(self, *leading: int) -> Any:
@@ -181,29 +282,29 @@ class SplittingEngine(ABC):
 
     @abstractmethod
     def _average(self, fields: Any) -> None:
-        """Give all copies of a point the mean of them, in fields [c, E, n, n, n]. Neighbours."""
+        """Set all copies of a point to their mean, in fields [c, E, n, n, n]. Communicates with neighbours."""
 
     @abstractmethod
-    def _take_over(self) -> None:
-        """Take over what was written into the host's levels and pressure."""
+    def _load_host(self) -> None:
+        """Copy the host's levels and pressure, which were written into, to the engine's memory."""
 
     @abstractmethod
     def _subtract_sources(self, fields: Any, time: float, rates: Any) -> None:
         """Subtract (v, s - u.G) of the scalars from the weak rates of fields at a time."""
 
     @abstractmethod
-    def _gather_computed(self, weak: Any, compute: Callable[..., None]) -> None:
-        """Let compute(*part) set `weak` on parts of the elements, and sum its copies of points. Neighbours.
+    def _gather_computed(self, weak: Any, compute: Callable[[Part], None]) -> None:
+        """Call compute(part) for parts of the elements, which sets `weak` there, and sum its copies of points.
 
-        part: as operators of `kernels` take it.
+        Communicates with neighbours, while elements without shared points are computed.
         """
 
-    def _sum_computed(self, weak: Any, compute: Callable[..., None], work: tuple[float, float]) -> None:
-        """Do what `_gather_computed` does, and charge it. work: flops and bytes of all elements."""
+    def _sum_computed(self, weak: Any, compute: Callable[[Part], None], work: tuple[float, float]) -> None:
+        """Call `_gather_computed` within regions. work: flops and bytes of all elements."""
 
-        def charged(*part: Any) -> None:
+        def charged(part: Part) -> None:
             with self.regions("other"):
-                compute(*part)
+                compute(part)
 
         self.regions.count("other", *work)
         with self.regions("gather-scatter"):
@@ -214,27 +315,29 @@ class SplittingEngine(ABC):
     ) -> None:
         """Begin at `time` with velocity and scalars [3 + S, E, n, n, n], equal at shared points. Collective.
 
-        history: the same at t - dt and t - 2 dt, as far as known; without it the first steps are of lower order.
-        dt: of the first step, `first_dt` of the fields by default.
-        Raises ConfigError for a start that is not finite, for Dirichlet velocities whose flux has no way out, and
-        what `first_dt` does.
+        history: the fields at t - dt and t - 2 dt, as far as they are known; without them the first steps are of
+        lower order. dt: of the first step, `first_dt` of the fields by default.
+
+        Raises ConfigError for Dirichlet velocities whose net flux cannot leave the domain, and where `first_dt` does.
         """
         self.time, self.step_index = time, 0
         self.dt = self.first_dt(fields) if dt is None else dt
         known = [fields, *history][: self.time_levels.order]
-        for level, found in zip(self.time_levels.fields, known):
-            self._put(found, level)
-            # Jumps between elements would stay for good: no assembled residual sees them.
+        for level, values in zip(self.time_levels.fields, known):
+            self._put(values, level)
+            # Jumps between elements would stay forever, because no assembled residual sees them.
             self._average(level)
         self.time_levels.begin(len(known), time, self.dt)
         self.inner.set_zero(self._p)
         self._refresh()
-        self._refuse_leak()
+        if self.problem.level_is_free:
+            self.boundaries.update(self.time)
+            require_balance(*self.boundaries.flux())
 
     def restart(self, fields: Array) -> None:
-        """Go on at the present time from other velocity and scalars, as `start` does. Collective. Raises as `start`.
+        """Continue at the present time from another velocity and other scalars. Collective. Raises as `start`.
 
-        Where a side gives the value, it stays; a divergence is removed by the pressure of the next step.
+        Values that a side gives are kept. The pressure of the next step removes a divergence.
         """
         step = self.step_index
         self.start(fields, self.time)
@@ -252,11 +355,11 @@ class SplittingEngine(ABC):
         return self.problem.dt if control is None else control.first(self._first_courant_rate(fields[:3]))
 
     def resume(self, shift: float, order: int, force: float) -> None:
-        """Continue from time, step, dt, levels of fields and a pressure that were put in place. Collective.
+        """Continue from a time, step, dt, levels of fields and pressure that the caller has set. Collective.
 
-        shift, order: b_0/dt and order of the last step; force: of the flow rate.
+        shift, order: b_0/dt and order of the last step; force: the force that holds the flow rate.
         """
-        self._take_over()
+        self._load_host()
         self._refresh()
         self.boundaries.update(self.time)
         if shift:
@@ -266,7 +369,7 @@ class SplittingEngine(ABC):
             self.flow_rate.force = force
 
     def _refresh(self) -> None:
-        """Compute what follows from the levels of fields: rates of the past, vorticity at sides. Collective."""
+        """Compute what follows from the levels of fields: past rates and the vorticity at sides. Collective."""
         known = self.time_levels.known
         for back in range(known - 1, 0, -1):
             self._rate(back)
@@ -274,14 +377,8 @@ class SplittingEngine(ABC):
             self.boundaries.record(level[:3])
         self._watch.begin()
 
-    def _refuse_leak(self) -> None:
-        if not self.problem.level_is_free:
-            return
-        self.boundaries.update(self.time)
-        require_balance(*self.boundaries.flux())
-
     def refuse_long_step(self, dt: float) -> None:
-        """Raise DivergedError if the first step from a state, of dt, is beyond stability. Collective."""
+        """Raise DivergedError if the first step from a state, of length dt, is beyond stability. Collective."""
         if not self._watch.begun:
             self._watch.see(
                 self.step_index, self._first_courant_rate(self.time_levels.fields[0][:3]) * dt, dt
@@ -290,8 +387,8 @@ class SplittingEngine(ABC):
     def advance(self, dt: float | None = None) -> None:
         """Advance by one time step, of the engine's dt if none is given. Collective.
 
-        Raises DivergedError if a solve does not converge, or if the Courant number is beyond stability before the
-        step or after it. The state is then not to be kept.
+        Raises DivergedError if a solve does not converge, or if the Courant number is beyond stability before or
+        after the step. The state must then be discarded.
         """
         problem, levels = self.problem, self.time_levels
         dt = self.dt if dt is None else dt
@@ -302,22 +399,28 @@ class SplittingEngine(ABC):
         self.step_index += 1
         levels.step(self.time, dt)
         right = self._right
-        known_side = (at.a, at.b), self._force, levels.fields, levels.rates, right
-        self._sum_computed(
-            right[:3],
-            lambda *part: self.kernels.right_hand_side(*part, *known_side),
-            self.counted.right_hand_side(),
-        )
+
+        def known_side(part: Part) -> None:
+            self.kernels.right_hand_side(part, (at.a, at.b), self._force, levels.fields, levels.rates, right)
+
+        self._sum_computed(right[:3], known_side, self.counted.right_hand_side())
         with self.regions("other"):
             self.boundaries.update(self.time)
             self.boundaries.add_scalar_fluxes(self.time, right)
+
         self._solve_pressure(right[:3], at)
         self._solve_velocity(right[:3], at)
         self._solve_scalars(right, at)
         if self.flow_rate is not None:
             self.flow_rate.correct(at.shift, levels.fields[0][:3], self._p)
         if problem.filter_weight:
-            self._apply_filter(levels.fields[0])
+            with self.regions("other"):
+                self.kernels.filter(levels.fields[0])
+                if not self.grid.mesh.regular:
+                    # Elements of different orientations round differently: make the copies of a point equal.
+                    self._average(levels.fields[0])
+            self._write_dirichlet(levels.fields[0])
+
         with self.regions("other"):
             self.boundaries.record(levels.fields[0][:3])
         rate = self.courant_rate()
@@ -326,9 +429,9 @@ class SplittingEngine(ABC):
             self.dt = problem.control.after(dt, rate)
 
     def _rate(self, back: int) -> None:
-        """Compute the weak rates (v, u.grad f) - (v, s) of the fields `back` levels ago as those of the newest.
+        """Compute the weak rates (v, u.grad f) - (v, s) of the fields `back` levels ago, as the newest rates.
 
-        s: the sources of scalars; of the velocity, their buoyancy.
+        s: the sources of the scalars, and their buoyancy as a source of the velocity.
         """
         fields, rates = self.time_levels.fields[back], self.time_levels.oldest_rate()
         with self.regions("advection", *self.counted.advection()):
@@ -339,7 +442,7 @@ class SplittingEngine(ABC):
                 self.kernels.subtract_buoyancy(fields, rates)
 
     def assemble(self, weak: Any) -> None:
-        """Sum the copies of shared points, in place. Neighbours."""
+        """Sum the copies of shared points, in place. Communicates with neighbours."""
         with self.regions("gather-scatter"):
             self.gather.sum(weak)
 
@@ -350,25 +453,25 @@ class SplittingEngine(ABC):
             self.kernels.force_divergence(right, self.inverse_mass, b)
             self.boundaries.add_pressure_terms(at, b)
         self.assemble(b)
-        self.note("pressure", self.pressure.solve(b, self._p))
+        self.count_solve("pressure", self.pressure.solve(b, self._p))
 
     def _solve_velocity(self, right: Any, at: StepCoefficients) -> None:
         """Set the next level's velocity from the assembled weak right-hand side and the present pressure."""
         weak, levels = self._vector, self.time_levels
         self.velocity.prepare(at.shift, at.order)
 
-        def momentum(*part: Any) -> None:
-            self.kernels.momentum(*part, self._p, right, self.inner.weights, weak)
+        def momentum(part: Part) -> None:
+            self.kernels.momentum(part, self._p, right, self.inner.weights, weak)
 
         if self.problem.sides_of("outflow") or self.velocity.dirichlet.nonzero:
             with self.regions("other", *self.counted.momentum()):
-                momentum(*self.kernels.every)
+                momentum(self.kernels.every)
                 self.boundaries.add_backflow([(c, f[:3]) for c, f in zip(at.a, levels.fields)], weak)
             self.velocity.subtract_dirichlet(weak)
             self.assemble(weak)
-        else:  # nothing is added at sides
+        else:  # the sides add nothing
             self._sum_computed(weak, momentum, self.counted.momentum())
-        self.note("velocity", self.velocity.solve(weak, levels.oldest_fields()[:3]))
+        self.count_solve("velocity", self.velocity.solve(weak, levels.oldest_fields()[:3]))
 
     def _solve_scalars(self, right: Any, at: StepCoefficients) -> None:
         """Set the next level's scalars from the unassembled weak right-hand sides [3 + S, E, n, n, n]."""
@@ -377,42 +480,33 @@ class SplittingEngine(ABC):
             solve.prepare(at.shift, at.order)
             solve.subtract_dirichlet(weak)
             self.assemble(weak)
-            self.note(solve.name, solve.solve(weak, self.time_levels.fields[0][i : i + 1]))
+            self.count_solve(solve.name, solve.solve(weak, self.time_levels.fields[0][i : i + 1]))
 
     def _step_from_rest(self, axis: int, velocity: Any, pressure: Any, known: bool) -> None:
-        """Set velocity and pressure to what the present step makes of a unit force, as `StepFromRest` states."""
+        """Set velocity and pressure to the response of the present step to a unit force, see `StepFromRest`."""
         levels, none = self.time_levels, np.zeros(TIME_LEVELS)
         unit = self._numbers([float(i == axis) for i in range(self.n_fields)])
         self.kernels.right_hand_side(
-            *self.kernels.every, (none, none), unit, levels.fields, levels.rates, self._right
+            self.kernels.every, (none, none), unit, levels.fields, levels.rates, self._right
         )
         force, weak = self._right[:3], self._vector
         self.assemble(force)
         if not known:
             self.kernels.force_divergence(force, self.inverse_mass, self._weak)
             self.assemble(self._weak)
-            require_converged(
-                self.step_index, "pressure", self.pressure.solve(self._weak, pressure, remember=False)
-            )
-        self.kernels.momentum(*self.kernels.every, pressure, force, self.inner.weights, weak)
+            result = self.pressure.solve(self._weak, pressure, remember=False)
+            require_converged(self.step_index, "pressure", result)
+        self.kernels.momentum(self.kernels.every, pressure, force, self.inner.weights, weak)
         self.assemble(weak)
         require_converged(self.step_index, "velocity", self.velocity.solve(weak, velocity, remember=False))
-
-    def _apply_filter(self, fields: Any) -> None:
-        """Take away part of the highest modes; Dirichlet values stay."""
-        with self.regions("other"):
-            self.kernels.filter(fields)
-            if not self.grid.mesh.regular:  # turned elements round differently: copies of a point stay equal
-                self._average(fields)
-        self._write_dirichlet(fields)
 
     def _write_dirichlet(self, fields: Any) -> None:
         self.velocity.dirichlet.write(fields[:3])
         for i, solve in enumerate(self.scalars, start=3):
             solve.dirichlet.write(fields[i : i + 1])
 
-    def note(self, name: str, result: SolveResult) -> None:
-        """Count a solve of a step; raise DivergedError if it did not converge."""
+    def count_solve(self, name: str, result: SolveResult) -> None:
+        """Count a solve of a step. Raises DivergedError if it did not converge."""
         self.solves[name] = self.solves.get(name, SolveCount()).after(result.iterations)
         self.last_iterations[name] = result.iterations
         require_converged(self.step_index, name, result)
@@ -426,7 +520,7 @@ class SplittingEngine(ABC):
             return float(allreduce_max(self.comm, self.kernels.courant(velocity)))
 
     def _first_courant_rate(self, velocity: Any) -> float:
-        """Return the rate before the first step, with what the sides and a flow rate are about to give."""
+        """Return the rate before the first step, with the velocities that sides and a flow rate are about to give."""
         ahead, rate = self._vector, self.problem.flow_rate
         self._put(velocity, ahead)
         self.boundaries.update(self.time)

@@ -1,8 +1,11 @@
-"""What a Navier-Stokes run needs and does, before it runs: no MPI, no fields of the whole mesh.
+"""The memory, output, work and predicted time of a Navier-Stokes run, before it runs: no MPI, no fields.
 
-Work is that of the method with one iteration of each solve: the least that a step can take. Counts are words and
-floating-point operations per stored point, with c = 3 + S fields (velocity and scalars). They assume a cache that
-holds an element but no field (NekBox paper, Sec. 3.1).
+    estimate(case, n_ranks)              decomposition, memory, output, least work, and the sentences of `check`
+    predict(case, place, iterations)     time of a step on a machine, from the work of its parts and the messages
+
+The work is that of the method with one iteration of each solve, which is the least that a step can take. Counts are
+words and floating-point operations per stored point, with c = 3 + S fields (velocity and scalars). They assume a
+cache that holds an element but not a field (NekBox paper, Sec. 3.1).
 """
 
 from __future__ import annotations
@@ -20,31 +23,37 @@ from ridgeline.limits.allocation import Allocation
 from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_latency
 from ridgeline.limits.prediction import Part, Prediction, exchange_kind, optimistic, traffic
 from ridgeline.models.contract import Estimate, Work
-from ridgeline.models.navier_stokes.buoyancy import buoyancy_counts
-from ridgeline.models.navier_stokes.convection import convection_remarks
-from ridgeline.models.navier_stokes.courant import ends_at_once, first_step_remark
-from ridgeline.models.navier_stokes.estimate_courant import first_courant_rate
-from ridgeline.models.navier_stokes.estimate_device import device_memory
-from ridgeline.models.navier_stokes.estimate_mesh import mesh_remarks
-from ridgeline.models.navier_stokes.estimate_wall_units import wall_units
+from ridgeline.models.navier_stokes.check_remarks import (
+    convection_remarks,
+    ends_at_once,
+    first_courant_rate,
+    first_step_remark,
+    mesh_remarks,
+    wall_units,
+)
+from ridgeline.models.navier_stokes.device_memory import device_memory
+from ridgeline.models.navier_stokes.mesh_rules import checked_places
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
-from ridgeline.models.navier_stokes.records.probe_places import checked_places
 from ridgeline.models.navier_stokes.settings import NavierStokesCase
+from ridgeline.models.navier_stokes.step_work import buoyancy_counts
 from ridgeline.parallel.partition import split
 
 DOUBLE, SINGLE = 8, 4
 PRECONDITIONER_LEVELS = 3  # p, an intermediate order, 1
-MOST_ELEMENTS = 200_000  # whose neighbours are looked at one by one; else parts are taken for cubes
+# The largest mesh whose neighbours are looked at one by one. In a larger one, parts count as cubes.
+MOST_ELEMENTS = 200_000
+SHARE = "codes.navier_stokes"  # of the memory bandwidth, in a machine file
+SOLVES = "pressure", "velocity"  # of a step; the iterations of the velocity are those of each scalar too
 
 
 def part_sizes(case: NavierStokesCase, n_ranks: int) -> tuple[ElementGrid, int]:
-    """Return (rank 0's grid, elements of the largest part). DecompositionError for more ranks than elements."""
+    """Return (the grid of rank 0, elements of the largest part). DecompositionError for more ranks than elements."""
     grid = ElementGrid(mesh_of(case), case.grid.order, n_ranks, 0)
     return grid, max(grid.counts())
 
 
 def shared_faces(mesh: Mesh, n_ranks: int) -> tuple[float, float]:
-    """Return (element faces between parts, pairs of parts that share one), over all ranks."""
+    """Return (element faces between parts, pairs of parts that share a face), over all ranks."""
     if n_ranks == 1:
         return 0.0, 0.0
     total = mesh.n_elements
@@ -64,7 +73,7 @@ def shared_faces(mesh: Mesh, n_ranks: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Counts:
-    """Floating-point operations and bytes per stored point of the parts of a step, for a mesh and a case."""
+    """The floating-point operations and bytes per stored point of the parts of a step."""
 
     n: int
     m: int  # points of the advection
@@ -95,24 +104,24 @@ class Counts:
         )
 
     def products(self, n_to: int, n_from: int) -> float:
-        """Return the operations of interpolating an element from n_from^3 to n_to^3 points."""
+        """Return the operations that interpolate an element from n_from^3 to n_to^3 points."""
         return 2.0 * n_from * n_to * (n_from**2 + n_from * n_to + n_to**2)
 
     def operator(self) -> tuple[float, float]:
-        """Return those of h1 K + h2 B: Eq. 6 of the paper, or six factors and the mass on curved elements."""
+        """Return the counts of h1 K + h2 B: Eq. 6 of the paper, or six factors and the mass on curved elements."""
         if self.curved:
             return 12.0 * self.n + 20, 2.0 * DOUBLE + 7 * DOUBLE
         return 6.0 * self.n + 8, 2.0 * DOUBLE
 
     def advection(self) -> tuple[float, float]:
-        """Return those of the dealiased rates: velocity and derivatives to m^3 points, products, and back."""
+        """Return the counts of the dealiased rates: velocity and derivatives to m^3 points, products, and back."""
         n, m, c = self.n, self.m, self.fields
         fine = 3 * c * self.products(m, n) + c * self.products(n, m) + 3 * self.products(m, n)
         flops = 6.0 * n * c + (fine + (5.0 * c + 18) * m**3) / n**3
         return flops, DOUBLE * (2.0 * c + (9 if self.curved else 0))
 
     def pressure_iteration(self) -> tuple[float, float]:
-        """Return those of one iteration of GMRES with the multigrid, whose levels below p are a part of it."""
+        """Return the counts of one iteration of GMRES with the multigrid; its lower levels add a share to level p."""
         flops, moved = self.operator()
         ext = self.n + 2
         schwarz = 12.0 * ext**4 / self.n**3
@@ -120,12 +129,12 @@ class Counts:
         return flops + 1.3 * smooth + 12, moved + self.single * (2 * (2 + 2) + 2.0) + DOUBLE * 7
 
     def conjugate_gradient_iteration(self) -> tuple[float, float]:
-        """Return those of one fused iteration of one component: 3 passes, 8 words (r, d, p, w; p, w, x, r)."""
+        """Return the counts of one fused CG iteration of a component: 3 passes, 8 words (r, d, p, w; p, w, x, r)."""
         flops, moved = self.operator()
         return flops + 12, moved + DOUBLE * 8
 
     def projection(self, vectors: int) -> tuple[float, float]:
-        """Return those of a guess from, and an update of, the last solutions: each is read three times."""
+        """Return the counts of a guess from the last solutions and of their update: each is read three times."""
         return 8.0 * vectors, DOUBLE * 4.0 * vectors
 
     def step(self) -> tuple[float, float]:
@@ -164,7 +173,7 @@ def least_work(case: NavierStokesCase, n_ranks: int) -> Work:
 def words_per_point(case: NavierStokesCase) -> dict[str, float]:
     """Return the words of 8 bytes that a rank keeps per stored point, by what they are for.
 
-    Counted from what the parts allocate. Curved elements keep 9 metrics and 6 factors, 4 words more in the
+    They are counted from what the parts allocate. Curved elements keep 9 metrics and 6 factors, 4 words more in the
     preconditioner, and the metrics again at the points of the advection.
     """
     counts = Counts.of(case)
@@ -185,7 +194,7 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
 
 
 def checkpoint_words(case: NavierStokesCase) -> float:
-    """Return the words per stored point that a checkpoint holds: levels of the fields, pressure, solutions kept."""
+    """Return the words per stored point of a checkpoint: levels of the fields, pressure, the last solutions."""
     counts = Counts.of(case)
     return (
         counts.order * counts.fields
@@ -196,7 +205,7 @@ def checkpoint_words(case: NavierStokesCase) -> float:
 
 
 def spacings(case: NavierStokesCase, mesh: Mesh) -> tuple[float, float, float]:
-    """Return the smallest distances of points along x, y, z of a box before its map, else along r, s, t, about."""
+    """Return the smallest distances of points along x, y, z of a box before its map, otherwise about r, s, t."""
     gap = float(np.diff(gauss_lobatto(case.grid.order + 1)[0]).min()) / 2
     if isinstance(mesh, ElementMesh):
         x, y, z = (gap * float(np.diff(mesh.edges[axis]).min()) for axis in (2, 1, 0))
@@ -205,21 +214,19 @@ def spacings(case: NavierStokesCase, mesh: Mesh) -> tuple[float, float, float]:
     return x, y, z
 
 
-def _smallest(case: NavierStokesCase, mesh: Mesh) -> str:
-    x, y, z = spacings(case, mesh)
-    if not isinstance(mesh, ElementMesh):
-        return f"smallest distance of points: about {min(x, y, z):.3g}"
-    before = " before the map" if mesh.mapping else ""
-    return f"smallest distance of points{before}: x {x:.3g}, y {y:.3g}, z {z:.3g}"
-
-
 def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tuple[str, ...]:
-    """Return what `ridgeline check` says beside the common figures."""
+    """Return the sentences of `ridgeline check` on a case."""
     n = case.grid.order + 1
+    x, y, z = spacings(case, mesh)
+    if isinstance(mesh, ElementMesh):
+        before = " before the map" if mesh.mapping else ""
+        smallest = f"smallest distance of points{before}: x {x:.3g}, y {y:.3g}, z {z:.3g}"
+    else:
+        smallest = f"smallest distance of points: about {min(x, y, z):.3g}"
     stored, unique = mesh.n_elements * n**3, mesh.n_unique((case.grid.order,) * 3)
     words = [
         f"{mesh.n_elements} elements of order {case.grid.order}: {stored} points stored, {unique} unique",
-        _smallest(case, mesh),
+        smallest,
         *mesh_remarks(case, mesh),
         "memory per rank: " + ", ".join(f"{name} {size / 2**20:.4g} MiB" for name, size in needed.items()),
     ]
@@ -236,9 +243,9 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
 
 
 def memory(case: NavierStokesCase, points: int) -> dict[str, float]:
-    """Return the bytes of a rank with so many stored points, by what they are for: in host memory."""
+    """Return the bytes of host memory of a rank with `points` stored points, by what they are for."""
     words = words_per_point(case)
-    if case.run.device == "cuda":  # a copy of the levels, and what inner products and set-up take
+    if case.run.device == "cuda":  # a copy of the levels, and arrays of inner products and of the set-up
         counts = Counts.of(case)
         copies = counts.order * counts.fields + 1.0 + 5.0
         words = {"fields": copies, "geometry": words["geometry"], "statistics": words["statistics"]}
@@ -248,28 +255,28 @@ def memory(case: NavierStokesCase, points: int) -> dict[str, float]:
 def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
     """Return decomposition, memory, output and least work of the case on n_ranks ranks.
 
-    Raises DecompositionError for more ranks than elements. Raises ConfigError for a map that cannot be had or that
-    folds an element, and for probes outside the mesh.
+    Raises DecompositionError for more ranks than elements, and ConfigError for a map that cannot be loaded or that
+    folds an element and for probes outside the mesh.
     """
     plan = estimate_sizes(case, n_ranks)
     most, n, *_ = plan.block
     mesh, model = mesh_of(case), case.model
     first_step = first_courant_rate(case, mesh), model.dt, model.control()
-    said = remarks(case, mesh, memory(case, most * n**3))
+    sentences = remarks(case, mesh, memory(case, most * n**3))
     if ends_at_once(*first_step):
-        return replace(plan, remarks=said, refusals=(first_step_remark(*first_step),))
-    return replace(plan, remarks=(*said, first_step_remark(*first_step)))
+        return replace(plan, remarks=sentences, refusals=(first_step_remark(*first_step),))
+    return replace(plan, remarks=(*sentences, first_step_remark(*first_step)))
 
 
 def estimate_sizes(case: NavierStokesCase, n_ranks: int) -> Estimate:
-    """Return the estimate without its remarks, which look at all points. Raises DecompositionError, ConfigError."""
+    """Return the estimate without remarks, which need all points. Raises DecompositionError, ConfigError."""
     grid, most = part_sizes(case, n_ranks)
     n, mesh, output = grid.n, grid.mesh, case.output
     outputs = output.count(case.run.steps)
     stored = mesh.n_elements * n**3
     written = math.prod(output.uniform) if output.uniform else stored
     size = float(outputs * len(output.variables) * written * DOUBLE)
-    # Fields of an output at one time; and an image's points: places, coordinates, values as sent and received.
+    # The fields of an output; and for the points of an image: places, coordinates, values as sent and received.
     between = DOUBLE * most * n**3 * (len(output.variables) + 2.0)
     if output.uniform and output.every:
         between += DOUBLE * (len(output.variables) + 12.0) * written / n_ranks
@@ -291,12 +298,8 @@ def estimate_sizes(case: NavierStokesCase, n_ranks: int) -> Estimate:
     )
 
 
-SHARE = "codes.navier_stokes"
-SOLVES = "pressure", "velocity"  # of a step; the velocity's are those of each scalar too
-
-
 def predict(case: NavierStokesCase, place: Allocation, iterations: Mapping[str, float]) -> Prediction:
-    """Return the prediction of a case; a solve without a number of iterations takes one, which is the least.
+    """Return the predicted time of a case on a machine. iterations: of each solve, by name; 1 where it is missing.
 
     Raises DecompositionError for more ranks than elements.
     """
@@ -308,7 +311,8 @@ def predict(case: NavierStokesCase, place: Allocation, iterations: Mapping[str, 
     points = most * grid.n**3
     c = counts.fields
     faces, pairs = shared_faces(mesh, ranks)
-    # As the estimate counts them: a field's right-hand side and the divergence; each operator; each smaller level.
+    # Counted as in `least_work`: the right-hand side of each field and the divergence, each operator, each lower
+    # level.
     lower = 2.0 * (PRECONDITIONER_LEVELS - 1)
     words = DOUBLE * (c * (1 + of_velocity) + 1 + of_pressure) + counts.single * lower * of_pressure
     calls = 1 + (1 + len(case.scalar)) * (1 + of_velocity) + (1 + lower) * of_pressure

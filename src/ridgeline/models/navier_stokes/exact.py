@@ -1,7 +1,7 @@
 """Exact solutions of the incompressible Navier-Stokes equations, as plain functions of space and time.
 
-Each factory returns a `Flow`: flow(x, y, z, t) -> (u, v, w, p) with arrays of x's shape, float64. Pressures are known
-up to a constant. All fulfil u_t + (u . grad) u = - grad p + nu lap(u) and div u = 0 with no force.
+Each function returns a `Flow`: flow(x, y, z, t) -> (u, v, w, p) with arrays of x's shape, float64. Pressures are
+known up to a constant. All flows fulfil u_t + (u . grad) u = - grad p + nu lap(u) and div u = 0 without a force.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Flow = Callable[[Array, Array, Array, float], Values]
 
 
 def decay(exponent: float) -> float:
-    """Return exp(exponent), also of times before step 0; what no float holds is cut."""
+    """Return exp(exponent), limited to what a float holds, for times before step 0."""
     return math.exp(min(exponent, 700.0))
 
 
@@ -27,8 +27,8 @@ def uniform(velocity: Sequence[float]) -> Flow:
     u, v, w = velocity
 
     def flow(x: Array, y: Array, z: Array, t: float) -> Values:
-        one = np.ones_like(x)
-        return u * one, v * one, w * one, np.zeros_like(x)
+        ones = np.ones_like(x)
+        return u * ones, v * ones, w * ones, np.zeros_like(x)
 
     return flow
 

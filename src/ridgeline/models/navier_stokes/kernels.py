@@ -1,20 +1,22 @@
-"""Compiled passes of the Navier-Stokes step: each reads what it combines once and writes its result once.
+"""Compiled passes of the Navier-Stokes step and of statistics: each reads its inputs once and writes its result once.
 
-Fields are float64 [c, E, N] with N = n^3 points of an element. Elements whose mass is volume[e] cube[N]
-(axis-aligned) pass both; curved ones pass mass [E, N]; what is not used has no elements. products: GENERATED or
-PLAIN, the code of the small matrix products (`elements.tensor`).
+Fields are float64 [c, E, N] with N = n^3 points of an element. The mass of an axis-aligned element is
+volume[e] cube[N], of which both are passed; that of a curved element is mass [E, N]. The arrays that are not used are
+empty. products: GENERATED or PLAIN, the code of the small matrix products (`elements.tensor`).
 """
 
 from functools import cache
 from typing import Any
 
 import numpy as np
+from numba import float64, int64
 
 from ridgeline.elements.even_odd import ODD, even_odd_parts, even_odd_product, parts_size
 from ridgeline.elements.helmholtz import fill_cube
 from ridgeline.elements.metrics import multiply_three, to_physical, to_reference
 from ridgeline.elements.points import compiled, scratch
 from ridgeline.elements.tensor import along_x
+from ridgeline.jit.kernel import kernel, subroutine
 
 
 @cache
@@ -53,8 +55,8 @@ def make_buoyancy() -> Any:
     """Return kernel(factors, references, scalars, volume, cube, mass, out), which adds to weak rates.
 
     out[i] += mass sum_s factors[i, s] (scalars[s] - references[s]). factors: [3, S]; references: [S]; scalars:
-    [S, E, N]; out: [3, E, N]. One pass: reads the scalars that have a factor
-    (and the mass of curved elements), reads and writes the components that have one.
+    [S, E, N]; out: [3, E, N]. One pass: reads the scalars that have a factor (and the mass of curved elements), reads
+    and writes the components that have one.
     """
 
     @compiled("float64", "r2 r1 r3 r1 r1 r2 w3")
@@ -82,10 +84,10 @@ def make_buoyancy() -> Any:
 def make_face_derivatives() -> Any:
     """Return kernel(elements, places, end_row, derivative, fields, out): derivatives in the reference directions.
 
-    elements: int64 [f], whose faces on one side are meant; places: int64 [4], the face's first point in an element,
-    and three steps from a point to the next. They go across, along the slow and along the fast direction of the face.
-    end_row: [n], the row of the derivative matrix at the face. fields: [c, E, n^3]. out: [c, 3, f, n, n], derivatives
-    across, along the slow, along the fast direction. Reads the elements' points once.
+    elements: int64 [f], the elements of the faces; places: int64 [4], the first point of the face in an element, and
+    the strides from a point to the next across the face, along its slow and along its fast direction. end_row: [n],
+    the row of the derivative matrix at the face. fields: [c, E, n^3]. out: [c, 3, f, n, n], the derivatives across,
+    along the slow and along the fast direction. Reads the points of the elements once.
     """
 
     @compiled("float64", "elements i1 r1 r2 r3 w5")
@@ -202,3 +204,42 @@ def make_momentum(n: int, axis_aligned: bool, products: int) -> Any:
                     out[here + 2 * field + i] = part * f[here + 2 * field + i] - weight * z[i]
 
     return momentum
+
+
+BLOCK = 512  # points of all fields that are worked on at a time: they stay in the first-level cache
+
+
+@subroutine
+def _add(weight, a, out):
+    for i in range(a.size):
+        out[i] += weight * a[i]
+
+
+@subroutine
+def _add_product(weight, a, b, out):
+    for i in range(a.size):
+        out[i] += weight * a[i] * b[i]
+
+
+@kernel(lambda: (float64, *[float64[:, ::1]] * 2, *[int64[::1]] * 2, float64[:, ::1]))
+def add_moments(weight, fields, scalars, first, second, out_sums):
+    """Add weight * field and weight * (product of two fields) to running sums.
+
+    fields : float64 [f, n_points]; scalars : float64 [s, n_points], numbered after them
+    first, second : int64 [m], the numbers of the fields of each product
+    out_sums : float64 [f + s + m, n_points], the fields' sums, then the products'
+
+    Memory: each field read once, each sum read and written once.
+    """
+    n_fields, n_points = fields.shape
+    n_all = n_fields + len(scalars)
+    for low in range(0, n_points, BLOCK):
+        high = min(low + BLOCK, n_points)
+        for i in range(n_all):
+            a = fields[i, low:high] if i < n_fields else scalars[i - n_fields, low:high]
+            _add(weight, a, out_sums[i, low:high])
+        for product in range(len(first)):
+            i, j = first[product], second[product]
+            a = fields[i, low:high] if i < n_fields else scalars[i - n_fields, low:high]
+            b = fields[j, low:high] if j < n_fields else scalars[j - n_fields, low:high]
+            _add_product(weight, a, b, out_sums[n_all + product, low:high])

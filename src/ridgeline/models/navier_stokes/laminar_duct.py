@@ -15,19 +15,20 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-TERMS = 2000  # n = 1, 3, ...: near the walls z = b the rest is below 1e-9 of the maximum, elsewhere nothing
-MODES = 4000  # of the double sums: their terms fall as m^-6 along the axes
+TERMS = (
+    2000  # n = 1, 3, ...: the other terms are below 1e-9 of the maximum near the walls z = b, elsewhere zero
+)
+MODES = 4000  # of the double sums, whose terms fall as m^-6 along the axes
 
 
 @dataclass(frozen=True)
 class DuctFigures:
-    """What a laminar duct of one aspect ratio has: pure numbers."""
+    """The dimensionless numbers of a laminar duct of one aspect ratio."""
 
-    friction: float  # f Re, of the Darcy friction factor
+    friction: float  # f Re, with the Darcy friction factor
     peak: float  # largest over mean velocity
-    nusselt: (
-        float  # h D/k with a uniform heating rate along the duct and one wall temperature in each section
-    )
+    # h D/k with a uniform heating rate along the duct and one wall temperature in each section
+    nusselt: float
 
 
 def _odd(count: int) -> Array:
@@ -43,8 +44,9 @@ def unit_bulk(a: float, b: float) -> float:
 def unit_velocity(y: Array, z: Array, a: float, b: float) -> Array:
     """Return the velocity for G/nu = 1 at points of equal shape, inside the duct; exactly 0 on its walls.
 
-    The parabola (a^2 - y^2)/2 between two walls less the series of what the other two take away, in the direction
-    in which it falls off faster. Points on few distinct y and z, as of a box's mesh, cost a product of two matrices.
+    It is the parabola (a^2 - y^2)/2 between two walls less the series that the other two walls subtract, in the
+    direction in which that falls off faster. Points on few distinct y and z, such as those of the mesh of a box, cost
+    a product of two matrices.
     """
     if a > b:
         y, z, a, b = z, y, b, a
@@ -70,17 +72,17 @@ def unit_velocity(y: Array, z: Array, a: float, b: float) -> Array:
         taken = np.concatenate(
             [(along_y(y[i : i + 1024]) * along_z(z[i : i + 1024])) @ weight for i in range(0, len(y), 1024)]
         )
-    found = a * a * ((1 - y * y) / 2 - taken)
-    found[(np.abs(y) > 1 - 1e-13) | (np.abs(z) > 1 - 1e-13)] = 0.0
-    return np.asarray(found.reshape(shape))
+    velocity = a * a * ((1 - y * y) / 2 - taken)
+    velocity[(np.abs(y) > 1 - 1e-13) | (np.abs(z) > 1 - 1e-13)] = 0.0
+    return np.asarray(velocity.reshape(shape))
 
 
 def figures(ratio: float) -> DuctFigures:
     """Return the figures of a duct of aspect ratio b/a.
 
-    The Nusselt number: let w = sum w_mn sin sin, all sums over odd m and n. The temperature below the wall's is sum
-    w_mn/lambda_mn sin sin. That leaves (sum s/lambda)^2 / (sum s/lambda^3) D^2/4 with s = 16^2/(pi^4 m^2 n^2)/4 and
-    eigenvalues lambda_mn of minus the Laplacian.
+    The Nusselt number: with w = sum w_mn sin sin, all sums over odd m and n, the temperature below that of the wall
+    is sum w_mn/lambda_mn sin sin. This gives (sum s/lambda)^2 / (sum s/lambda^3) D^2/4 with s = 16^2/(pi^4 m^2 n^2)/4
+    and the eigenvalues lambda_mn of minus the Laplacian.
     """
     a, b = 1.0, ratio
     diameter = 4 * a * b / (a + b)

@@ -1,7 +1,7 @@
-"""The Navier-Stokes model: decomposes, owns the engine that holds the flow, and says what the time loop asks.
+"""The Navier-Stokes model: the parts of a run, as the time loop uses them.
 
-The arithmetic is in `engine`, on CPUs and GPUs; settings, initial flows, outputs, figures and checkpoints have their
-own files.
+The steps are those of `engine.SplittingEngine`, on CPUs and GPUs. Settings, initial flows, outputs, diagnostics and
+checkpoints have their own files, whose objects are made in `NavierStokes.setup`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
-from ridgeline.elements.mesh_protocol import Mesh
-from ridgeline.elements.meshes.hexahedra import share_out
+from ridgeline.elements.mesh import ElementGrid
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import (
     Context,
@@ -30,26 +28,28 @@ from ridgeline.models.contract import (
     Variable,
     Work,
 )
-from ridgeline.models.navier_stokes.convection import conduction_axes
 from ridgeline.models.navier_stokes.diagnostics import (
+    DiagnosedScalar,
     Diagnostics,
-    ScalarFigures,
     locate_nonfinite,
     summarise,
 )
 from ridgeline.models.navier_stokes.engine import SplittingEngine
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.estimate import least_work
+from ridgeline.models.navier_stokes.flow_statistics import SAMPLED_STEP, Statistics
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
-from ridgeline.models.navier_stokes.outputs_files import FlowState, nek5000_recorder, statistics_recorder
-from ridgeline.models.navier_stokes.problem import FlowProblem
-from ridgeline.models.navier_stokes.problem_of_case import forget_mesh, mesh_of, problem_of
-from ridgeline.models.navier_stokes.recorders import OutputFields
-from ridgeline.models.navier_stokes.records.forces import SideForces, forces_recorder
-from ridgeline.models.navier_stokes.records.probes import Probes, probes_recorder
-from ridgeline.models.navier_stokes.restart import TIME_STEPS, EngineState, field_names
+from ridgeline.models.navier_stokes.probes import Probes, probes_recorder
+from ridgeline.models.navier_stokes.problem import FlowProblem, FlowState, field_names
+from ridgeline.models.navier_stokes.problem_of_case import own_mesh, problem_of
+from ridgeline.models.navier_stokes.recorders import (
+    OutputFields,
+    nek5000_recorder,
+    statistics_recorder,
+)
+from ridgeline.models.navier_stokes.restart import TIME_STEPS, EngineState
 from ridgeline.models.navier_stokes.settings import UNMAPPED_KINDS, NavierStokesCase
-from ridgeline.models.navier_stokes.statistics.statistics import SAMPLED_STEP, Statistics
+from ridgeline.models.navier_stokes.side_forces import SideForces, forces_recorder
 from ridgeline.parallel.allreduce import kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
 
@@ -57,21 +57,17 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 REGIONS = (
-    "gmres", "cg", "helmholtz", "advection", "schwarz", "transfer", "coarse", "projection", "gather-scatter", "other",
-)  # fmt: skip
-
-
-def own_mesh(case: NavierStokesCase, comm: MPI.Comm) -> Mesh:
-    """Return the mesh: a box whole, of a file this rank's elements alone, which rank 0 sends. Collective.
-
-    Raises DecompositionError for more ranks than elements, ConfigError for a file or a map that cannot be used.
-    """
-    whole = mesh_of(case)
-    if isinstance(whole, ElementMesh):
-        return whole
-    ElementGrid(whole, case.grid.order, comm.size, comm.rank)  # refuses too many ranks on all
-    forget_mesh()
-    return share_out(comm, whole if comm.rank == 0 else None)
+    "gmres",
+    "cg",
+    "helmholtz",
+    "advection",
+    "schwarz",
+    "transfer",
+    "coarse",
+    "projection",
+    "gather-scatter",
+    "other",
+)
 
 
 class NavierStokes(Model):
@@ -85,22 +81,29 @@ class NavierStokes(Model):
     later: ClassVar[tuple[str, ...]] = (TIME_STEPS, SAMPLED_STEP)
 
     def setup(self, case: NavierStokesCase, context: Context) -> None:
-        """Decompose the mesh, compile what set-up runs, allocate fields and plan. Collective.
+        """Decompose the mesh, compile what the set-up runs, allocate the fields and make plans. Collective.
 
         Raises ConfigError for settings that contradict each other on this mesh and for probes outside it,
-        DecompositionError for more ranks than elements. Raises DeviceError if the case asks for a GPU and cannot have
-        one, or for what GPUs have no kernels for.
+        DecompositionError for more ranks than elements, and DeviceError if the case needs a GPU that is missing or
+        something for which GPUs have no kernels.
         """
         super().setup(case, context)
         comm = context.comm
         self._problem: FlowProblem = problem_of(case, case.model.dt or math.nan)
-        self._least = least_work(case, comm.size)  # asks for the whole mesh, of a file too
+        self._least = least_work(case, comm.size)  # needs the whole mesh, which `own_mesh` gives up
         self._grid = ElementGrid(own_mesh(case, comm), case.grid.order, comm.size, comm.rank)
         self._geometry = ElementGeometry(self._grid)
         self._regions = context.regions
-        self._engine = self._make_engine()
+        arguments = comm, self._grid, self._problem, self._regions, self._geometry
+        self._engine: SplittingEngine
+        if context.device == "cuda":
+            from ridgeline.models.navier_stokes.device.engine_cuda import CudaEngine
+
+            self._engine = CudaEngine(*arguments)
+        else:
+            self._engine = CpuEngine(*arguments)
         self._state = EngineState(self._engine)
-        self._figures = self._make_figures()
+        self._diagnostics = self._make_diagnostics()
         self._outputs = OutputFields(
             comm, self._grid, self._geometry, self._engine.host_gather, len(case.scalar), case.output.uniform
         )
@@ -118,16 +121,7 @@ class NavierStokes(Model):
         self._probes = Probes(comm, self._grid, case) if case.has_probes else None
         self._forces = SideForces.of(comm, self._grid, self._geometry, case)
 
-    def _make_engine(self) -> SplittingEngine:
-        context = self._context
-        arguments = context.comm, self._grid, self._problem, self._regions, self._geometry
-        if context.device == "cuda":
-            from ridgeline.models.navier_stokes.device.engine_cuda import CudaEngine
-
-            return CudaEngine(*arguments)
-        return CpuEngine(*arguments)
-
-    def _make_figures(self) -> Diagnostics:
+    def _make_diagnostics(self) -> Diagnostics:
         case, problem = self._case, self._problem
         axis = None
         if problem.flow_rate is not None:
@@ -137,11 +131,11 @@ class NavierStokes(Model):
         elif case.initial.kind in UNMAPPED_KINDS:
             axis = "xyz".index(case.initial.direction)
         scalars = [
-            ScalarFigures(
+            DiagnosedScalar(
                 s.diffusivity,
                 tuple(k for k, v in s.sides.items() if v.kind in ("fixed", "flux")),
                 bool(s.expansion),
-                conduction_axes(case, i),
+                case.conduction_axes(i),
             )
             for i, s in enumerate(problem.scalars)
         ]
@@ -151,7 +145,7 @@ class NavierStokes(Model):
         )
 
     def compile(self) -> None:
-        """Compile, or load from the cache, what `setup` has not."""
+        """Compile, or load from the cache, what `setup` did not need."""
         of_statistics = [] if self._statistics is None else self._statistics.kernels()
         compile_kernels([*kernels_of_sums(np.float64), *of_statistics])
 
@@ -177,18 +171,21 @@ class NavierStokes(Model):
         self._forget_times()
 
     def _forget_times(self) -> None:
-        """Regions and solves are those of the run's steps, not of its start."""
+        """Reset regions and solves, which are those of the run's steps and not of its start."""
         self._regions.reset()
         self._engine.solves.clear()
         self._steps = 0
 
     def state(self) -> Mapping[str, DistributedArray]:
         """Return the levels of the flow, the spaces of past solutions, and the statistics."""
-        found = self._state.arrays()
-        return found if self._statistics is None else {**found, **self._statistics.state()}
+        arrays = self._state.arrays()
+        return arrays if self._statistics is None else {**arrays, **self._statistics.state()}
 
     def restored(self, step: int, time: float) -> None:
-        """Continue from what was read into the arrays of `state`. Collective. Raises as `initialize`."""
+        """Continue from what was read into the arrays of `state`. Collective.
+
+        Raises DivergedError if the next step is beyond stability.
+        """
         self._state.restored()
         self._engine.refuse_long_step(self._engine.dt)
         if self._statistics is not None:
@@ -205,7 +202,6 @@ class NavierStokes(Model):
         return 1
 
     def time(self, step: int) -> float:
-        """Return the time of the present state."""
         return self._engine.time
 
     def _flow(self) -> FlowState:
@@ -215,25 +211,24 @@ class NavierStokes(Model):
     def diagnostics(self) -> dict[str, float]:
         """Return the figures that need no derivative. Collective."""
         engine = self._engine
-        return self._figures.state_figures(engine.u, engine.fields[3:])
+        return self._diagnostics.bulk_quantities(engine.u, engine.fields[3:])
 
     def summary(self) -> Mapping[str, Figure]:
         """Return energy, flow, friction between walls or forces on walls, and scalars. Collective."""
-        found, forces = summarise(self.series(), self._figures.between_walls), self._forces
-        if forces is None and self._figures.walls and not self._figures.between_walls:
-            viscosity, walls = self._problem.viscosity, self._figures.walls
+        figures, forces = summarise(self.series(), self._diagnostics.between_walls), self._forces
+        if forces is None and self._diagnostics.walls and not self._diagnostics.between_walls:
+            viscosity, walls = self._problem.viscosity, self._diagnostics.walls
             forces = SideForces(self._context.comm, self._grid, self._geometry, viscosity, walls)
-        return found if forces is None else found | forces.figures(self._flow())
+        return figures if forces is None else figures | forces.figures(self._flow())
 
     def series(self) -> Mapping[str, float]:
-        """Return a row of the time series. Collective."""
         engine, problem = self._engine, self._problem
         force = np.array(problem.force)
         if engine.flow_rate is not None:
-            force[engine.flow_rate.wanted.axis] += engine.flow_rate.force
+            force[engine.flow_rate.target.axis] += engine.flow_rate.force
         names = ("pressure", engine.velocity.name, *(solve.name for solve in engine.scalars))
         iterations = {name.replace(" ", "_"): float(engine.last_iterations.get(name, 0)) for name in names}
-        return self._figures.series(
+        return self._diagnostics.series(
             engine.u,
             engine.fields[3:],
             engine.time_levels.steps[0] if engine.step_index else 0.0,
@@ -243,7 +238,6 @@ class NavierStokes(Model):
         )
 
     def locate_nonfinite(self) -> str | None:
-        """Say where a field is not finite. Collective."""
         engine = self._engine
         fields = dict(zip(field_names(len(self._problem.scalars)), engine.fields))
         return locate_nonfinite(
@@ -251,11 +245,9 @@ class NavierStokes(Model):
         )
 
     def output_layout(self, names: Sequence[str]) -> list[Variable]:
-        """Return shapes and this rank's blocks of the outputs."""
         return self._outputs.layout(names)
 
     def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
-        """Compute the outputs. Collective."""
         engine = self._engine
         return self._outputs.compute(names, engine.u, engine.p, engine.fields[3:])
 
@@ -269,7 +261,7 @@ class NavierStokes(Model):
         return field_names(len(self._case.scalar))
 
     def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
-        """Replace velocity or scalars and begin again at first order, see `SplittingEngine.restart`. Collective."""
+        """Replace velocity or scalars and continue at first order, see `SplittingEngine.restart`. Collective."""
         engine = self._engine
         whole = np.array(engine.fields)
         for row, name in enumerate(self.settable()):
@@ -278,7 +270,6 @@ class NavierStokes(Model):
         engine.restart(whole)
 
     def recorders(self, case: NavierStokesCase, comm: MPI.Comm) -> list[Recorder]:
-        """Return those of every model, and Nek5000 files, statistics, probes and forces, as the settings ask."""
         return [
             *super().recorders(case, comm),
             *nek5000_recorder(case, comm, self._grid, self._geometry, self._flow),
@@ -288,15 +279,13 @@ class NavierStokes(Model):
         ]
 
     def image_fields(self) -> tuple[str, ...]:
-        """Name the outputs that are images on a uniform grid."""
         return self._outputs.image_fields()
 
     def image_geometry(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return origin and spacing of images, (z, y, x)."""
         return self._outputs.image_geometry()
 
     def work(self) -> Work:
-        """Return the counted work of a step, the mean of this run's, on all ranks; an estimate before. Collective."""
+        """Return the work of a step on all ranks: the mean of this run's steps, or an estimate before. Collective."""
         comm = self._context.comm
         least = self._least
         if not self._steps:
@@ -307,7 +296,6 @@ class NavierStokes(Model):
         return Work(least.points, float(flops), float(moved), least.bytes_exchanged, least.messages)
 
     def regions(self) -> Mapping[str, Region]:
-        """Return seconds and counted work of the parts of this run's steps on this rank."""
         table = self._regions.table
         return {name: table[name] for name in REGIONS}
 
@@ -340,7 +328,7 @@ class NavierStokes(Model):
         }
 
     def figures(self, step: StepTimes) -> Mapping[str, Figure]:
-        """Return time per step and unique point, which is how codes of this kind are compared."""
+        """Return the time per step and unique point, by which codes of this kind are compared."""
         return {"seconds_per_step_and_point": Figure(step.total / self._grid.n_unique, "s")}
 
 

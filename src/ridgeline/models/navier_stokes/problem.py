@@ -1,6 +1,7 @@
-"""What a Navier-Stokes solver solves, in plain values: what settings say, without files, ranks or defaults.
+"""What a Navier-Stokes solver solves, in plain values: a case without its files, ranks and defaults.
 
-Vectors of physics are (x, y, z). A function of space and time takes arrays (x, y, z) of equal shape and the time t.
+`FlowProblem` is shared by the engines and by reference.py, and so are the functions below it. Physical vectors are
+(x, y, z). A function of space and time takes arrays (x, y, z) of equal shape and the time t.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.quadrature import legendre_matrix
-from ridgeline.models.navier_stokes.courant import StepControl
+from ridgeline.models.navier_stokes.time_stepping import StepControl
 
 Array = NDArray[np.float64]
 # (x, y, z, t) -> three components, each a number or an array of x's shape.
@@ -23,16 +24,34 @@ ScalarFunction = Callable[[Array, Array, Array, float], Array | float]
 
 VelocityKind = Literal["wall", "moving-wall", "inflow", "outflow", "symmetry", "periodic"]
 ScalarKind = Literal["fixed", "flux", "adiabatic", "periodic"]
-# Dirichlet sides, the later overwriting the earlier where two meet: a wall is at rest to its edges.
+# Dirichlet sides. Where two meet, the later kind overwrites the earlier one: a wall is at rest up to its edges.
 DIRICHLET: tuple[VelocityKind, ...] = ("inflow", "moving-wall", "wall")
-# Net flux through Dirichlet sides, over that of the same speeds straight through them, which is surely a
-# mistake. Not over the flux in and out: along walls that move, it is rounding itself.
+# The largest net flux through Dirichlet sides, over the flux that the same speeds would carry straight through them;
+# more is surely a mistake. The flux in and out would be a bad measure, because along moving walls it is rounding.
 LEAK = 1e-3
+
+
+VELOCITIES = ("velocity_x", "velocity_y", "velocity_z")
+
+
+def field_names(n_scalars: int) -> tuple[str, ...]:
+    """Return the names of velocity and scalars, in the order of the fields [3 + S, ...] of a time level."""
+    return (*VELOCITIES, *(f"scalar_{i}" for i in range(n_scalars)))
+
+
+@dataclass(frozen=True, eq=False)
+class FlowState:
+    """A flow at one time: velocity [3, E, n, n, n], pressure [E, n, n, n], scalars [s, E, n, n, n], float64."""
+
+    time: float
+    velocity: Array
+    pressure: Array
+    scalars: Array
 
 
 @dataclass(frozen=True)
 class VelocitySide:
-    """What holds at one side of the box. value: the velocity there; None is rest."""
+    """The condition of the velocity at one side. value: the velocity there; None is rest."""
 
     kind: VelocityKind
     value: VectorFunction | None = None
@@ -40,13 +59,13 @@ class VelocitySide:
 
 
 def sides_of(sides: Mapping[str, VelocitySide], *kinds: VelocityKind) -> list[str]:
-    """Return the names of the sides of some kinds, those of one kind together, in the order of the kinds."""
+    """Return the names of the sides of some kinds, in the order of the kinds."""
     return [name for kind in kinds for name, side in sides.items() if side.kind == kind]
 
 
 @dataclass(frozen=True)
 class ScalarSide:
-    """What holds for a scalar at one side. value: of the scalar ("fixed") or of k dT/dn, inwards ("flux")."""
+    """The condition of a scalar at one side. value: of the scalar ("fixed") or of k dT/dn, inwards ("flux")."""
 
     kind: ScalarKind
     value: ScalarFunction | None = None
@@ -57,8 +76,8 @@ class ScalarSide:
 class TransportedScalar:
     """A scalar of the flow: dT/dt + u.grad T = k lap T + source - mean_gradient.u.
 
-    sides: by name, "x_min" ... "z_max". mean_gradient: (x, y, z) of a uniform gradient from which T is the deviation.
-    expansion, reference: of the force -expansion (T - reference) gravity on the flow; 0 is a passive scalar.
+    sides: by name, such as "x_min". mean_gradient: (x, y, z), a uniform gradient; T is the deviation from it.
+    expansion, reference: of the force -expansion (T - reference) gravity on the flow; a passive scalar has 0.
     """
 
     diffusivity: float
@@ -71,7 +90,7 @@ class TransportedScalar:
 
 @dataclass(frozen=True)
 class FlowRate:
-    """A force along one axis (0 = x) that holds the mean velocity there."""
+    """A bulk velocity along one axis (0 = x), which a uniform force keeps."""
 
     axis: int
     bulk_velocity: float
@@ -79,7 +98,7 @@ class FlowRate:
 
 @dataclass(frozen=True)
 class PressureSolver:
-    """How the pressure is solved for. tolerance: of the residual, see `linalg`; projection: vectors kept."""
+    """How the pressure is solved for. tolerance: of the residual; projection: solutions kept for initial guesses."""
 
     solver: Literal["gmres", "cg"] = "gmres"
     tolerance: float = 1e-8
@@ -93,7 +112,7 @@ class PressureSolver:
 
 @dataclass(frozen=True)
 class HelmholtzSolver:
-    """How velocity and scalars are solved for."""
+    """How velocity and scalars are solved for. Fields as in `PressureSolver`."""
 
     tolerance: float = 1e-10
     max_iterations: int = 500
@@ -106,9 +125,9 @@ class FlowProblem:
 
     dt: length of every step, NaN where `control` chooses it.
     dealias_points: Gauss points per direction of the advection term; 0 evaluates it at the Gauss-Lobatto points.
-    filter_weight: share of the highest `filter_modes` modes that each step takes away, quadratically growing
-    with the mode; 0 is none.
     gravity: (x, y, z), of the buoyancy of scalars with an expansion.
+    filter_weight: share of the highest mode that each step removes, see `bubble_filter`; 0 filters nothing.
+    filter_modes: number of modes that are damped.
     products: the code of the small matrix products, see `elements.tensor`.
     overlap: whether messages between neighbours travel while elements are computed.
     """
@@ -131,7 +150,7 @@ class FlowProblem:
     overlap: bool = True
 
     def sides_of(self, *kinds: VelocityKind) -> list[str]:
-        """Return the names of the sides of some kinds, those of one kind together, in the order of the kinds."""
+        """Return the names of the sides of some kinds, in the order of the kinds."""
         return sides_of(self.sides, *kinds)
 
     @property
@@ -139,14 +158,25 @@ class FlowProblem:
         """Whether a scalar acts back on the flow."""
         return any(self.gravity) and any(scalar.expansion for scalar in self.scalars)
 
+    def buoyancy_factors(self) -> tuple[Array, Array]:
+        """Return gravity times expansion, [3, S], and the reference values [S] of the scalars, for the kernels.
+
+        In the approximation of Oberbeck and Boussinesq each scalar T with an expansion beta adds -beta (T - T_0) g to
+        the force; density changes nothing else. This force belongs to the rates of its time level and is extrapolated
+        with them, so that the scheme keeps its order in time. Sources: Boussinesq, Theorie analytique de la chaleur 2
+        (1903) 172; Chandrasekhar, Hydrodynamic and Hydromagnetic Stability, Oxford 1961, Chapter II.
+        """
+        factors = np.outer(self.gravity, [scalar.expansion for scalar in self.scalars])
+        return factors, np.array([scalar.reference for scalar in self.scalars])
+
     @property
     def level_is_free(self) -> bool:
-        """Whether the pressure is known up to a constant only: no side lets the flow out."""
+        """Whether the pressure is only known up to a constant, because no side is an outflow."""
         return not self.sides_of("outflow")
 
 
 def smallest_spacing(coordinates: Array) -> float:
-    """Return the smallest distance of neighbouring points of elements, infinity without elements.
+    """Return the smallest distance between neighbouring points of elements, infinity without elements.
 
     coordinates: x, y, z of the points, [3, e, n, n, n].
     """
@@ -155,22 +185,22 @@ def smallest_spacing(coordinates: Array) -> float:
 
 
 def vorticity_order(order: int, viscosity: float, dt: float, spacing: float) -> int:
-    """Return the order at which the vorticity at Dirichlet sides is extrapolated, in a step dt of an order.
+    """Return the order at which the vorticity at Dirichlet sides is extrapolated, in a step dt of the given order.
 
     Third-order extrapolation is stable only while nu dt is not many times the square of the spacing of the points
-    there. Second-order extrapolation is always stable. It leaves the velocity third order in time, with a larger
-    factor. So the former is taken where nu dt <= spacing^2. Source: Leriche, Perchat, Labrosse, Deville, J. Sci.
-    Comput. 26 (2006) 25.
+    there. Second-order extrapolation is always stable, and leaves the velocity third order in time, with a larger
+    factor. Third order is therefore used where nu dt <= spacing^2. Source: Leriche, Perchat, Labrosse, Deville, J.
+    Sci. Comput. 26 (2006) 25.
     """
     return 2 if order == 3 and viscosity * dt > spacing**2 else order
 
 
 def bubble_filter(points: Array, weight: float, modes: int) -> Array:
-    """Return the matrix [n, n] that takes away the highest modes of a polynomial, leaving its ends alone.
+    """Return the matrix [n, n] that removes part of the highest modes of a polynomial and keeps its end values.
 
-    Modes are P_k - P_{k-2}, which vanish at both ends, and 1 and x. The share taken grows quadratically from the
-    lowest of the `modes` highest to `weight` for the highest. Source: Fischer and Mullen, C. R. Acad. Sci. Paris 332
-    (2001) 265.
+    The modes are P_k - P_{k-2}, which vanish at both ends, and 1 and x. The share that is removed grows quadratically
+    from the lowest of the `modes` highest to `weight` for the highest. Source: Fischer and Mullen, C. R. Acad. Sci.
+    Paris 332 (2001) 265.
     """
     n = len(points)
     legendre = legendre_matrix(points)

@@ -1,4 +1,8 @@
-"""What settings say, as functions: the mesh, the sides of velocity and scalars, and the problem to solve.
+"""From the settings of a case to what is solved: its mesh, the sides of velocity and scalars, and the problem.
+
+    mesh_of(case), own_mesh(case, comm)               the whole mesh; the mesh that a rank keeps during a run
+    velocity_sides(case), scalar_sides(case, number)  the conditions at the sides, formulas as functions
+    problem_of(case, dt)                              the `FlowProblem` of problem.py
 
 Functions of space and time take arrays (x, y, z) of equal shape, float64, and the time t.
 """
@@ -14,9 +18,10 @@ import numpy as np
 
 from ridgeline.config.expressions import Expression, parse
 from ridgeline.elements.mappings import MAPPINGS
-from ridgeline.elements.mesh import ElementMesh
+from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.mesh import Mapping as BoxMapping
-from ridgeline.elements.meshes.hexahedra import HexahedralMesh, build_mesh
+from ridgeline.elements.mesh_protocol import Mesh
+from ridgeline.elements.meshes.hexahedra import HexahedralMesh, build_mesh, share_out
 from ridgeline.io.meshes.read import read_mesh
 from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow
@@ -36,6 +41,10 @@ from ridgeline.runtime.user_code import load_function, user_errors
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mpi4py import MPI
+
+STEADY_KINDS = ("uniform", "kovasznay", "duct", "channel")  # exact solutions that do not change in time
+
 
 @dataclass(frozen=True)
 class FormulaVector:
@@ -45,7 +54,7 @@ class FormulaVector:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> FormulaVector:
-        """Parse three formulas; ExpressionError if one is none."""
+        """Parse three formulas. Raises ExpressionError if one of them is not a formula."""
         u, v, w = (parse(text) for text in texts)
         return cls((u, v, w))
 
@@ -55,7 +64,6 @@ class FormulaVector:
         return all(component.steady for component in self.components)
 
     def __call__(self, x: Array, y: Array, z: Array, t: float) -> Array:
-        """Return the values."""
         return np.stack([component(x, y, z, t) for component in self.components])
 
 
@@ -66,12 +74,11 @@ class FlowVelocity:
     flow: Flow
 
     def __call__(self, x: Array, y: Array, z: Array, t: float) -> Array:
-        """Return the values."""
         return np.stack(self.flow(x, y, z, t)[:3])
 
 
 def box_mapping(case: NavierStokesSettings) -> BoxMapping | None:
-    """Return the map of the case's box, None if there is none; ConfigError if it cannot be had."""
+    """Return the map of the case's box, None without one. ConfigError if it cannot be loaded."""
     grid = case.grid
     if grid.mapping == "none":
         return None
@@ -87,9 +94,11 @@ def box_mapping(case: NavierStokesSettings) -> BoxMapping | None:
     return mapped
 
 
+# Kept, because the rules of the settings, the estimate and the set-up of a run all ask for the mesh. `own_mesh` frees
+# it, when each rank has its part.
 @lru_cache(maxsize=1)
 def _mesh_of_file(path: Path, stamp: tuple[int, int], pairs: tuple[tuple[str, str], ...]) -> HexahedralMesh:
-    """Return the mesh of a file; stamp: its time and size, so that a file that changed is read anew."""
+    """Return the mesh of a file. stamp: time and size of the file, so that a changed file is read again."""
     raw = read_mesh(path)
     missing = [name for pair in pairs for name in pair if name not in raw.sides]
     if missing:
@@ -100,15 +109,10 @@ def _mesh_of_file(path: Path, stamp: tuple[int, int], pairs: tuple[tuple[str, st
     return build_mesh(raw, dict(pairs))
 
 
-def forget_mesh() -> None:
-    """Give the memory of a mesh from a file back, which is kept for those who ask again."""
-    _mesh_of_file.cache_clear()
-
-
 def mesh_of(case: NavierStokesSettings) -> ElementMesh | HexahedralMesh:
-    """Return the mesh of a case, whole: plain data, equal on all ranks.
+    """Return the whole mesh of a case: plain data, equal on all ranks.
 
-    Raises ConfigError for a map that cannot be had, and for a file with a mesh that cannot be used.
+    Raises ConfigError for a map that cannot be loaded, and for a file with a mesh that cannot be used.
     """
     grid = case.grid
     if grid.mesh:
@@ -121,7 +125,7 @@ def mesh_of(case: NavierStokesSettings) -> ElementMesh | HexahedralMesh:
                 f'grid.mesh = "{path}" cannot be read: {error.strerror}; need a mesh file{started}'
             ) from None
         return _mesh_of_file(path, (stat.st_mtime_ns, stat.st_size), case.boundary.periodic_pairs())
-    assert grid.elements is not None  # settings/grid.py
+    assert grid.elements is not None  # case_sections/grid.py
     return ElementMesh.box(
         grid.elements,
         grid.lengths,
@@ -133,43 +137,53 @@ def mesh_of(case: NavierStokesSettings) -> ElementMesh | HexahedralMesh:
     )
 
 
+def own_mesh(case: NavierStokesSettings, comm: MPI.Comm) -> Mesh:
+    """Return the mesh that a rank keeps: a whole box, or its elements of a file, sent by rank 0. Collective.
+
+    Raises DecompositionError for more ranks than elements, ConfigError for a file or a map that cannot be used.
+    """
+    whole = mesh_of(case)
+    if isinstance(whole, ElementMesh):
+        return whole
+    ElementGrid(whole, case.grid.order, comm.size, comm.rank)  # raises on all ranks if there are too many
+    _mesh_of_file.cache_clear()
+    return share_out(comm, whole if comm.rank == 0 else None)
+
+
 def velocity_sides(case: NavierStokesSettings) -> dict[str, VelocitySide]:
     """Return what the flow meets at each side of the mesh, by name."""
-    found = {}
+    sides = {}
     for name in case.side_names():
         side = case.boundary.side(name)
         kind: Any = side.kind
         if case.is_periodic(name):
-            if not case.grid.mesh:  # of a mesh from a file, periodic sides are none
-                found[name] = VelocitySide("periodic")
+            if not case.grid.mesh:  # the periodic sides of a mesh from a file are no sides of it
+                sides[name] = VelocitySide("periodic")
         elif side.value is None or not side.has_value:
-            found[name] = VelocitySide(kind)
+            sides[name] = VelocitySide(kind)
         elif side.value == "exact":
             flow = exact_flow(case)
-            assert flow is not None  # settings.py: "exact" goes with kinds that have one
-            found[name] = VelocitySide(kind, FlowVelocity(flow), case.initial.kind in STEADY_KINDS)
+            assert flow is not None  # settings.py requires a kind that has one for "exact"
+            sides[name] = VelocitySide(kind, FlowVelocity(flow), case.initial.kind in STEADY_KINDS)
         else:
             value = FormulaVector.of(side.value)
-            found[name] = VelocitySide(kind, value, value.steady)
-    return found
-
-
-STEADY_KINDS = ("uniform", "kovasznay", "duct", "channel")
+            sides[name] = VelocitySide(kind, value, value.steady)
+    return sides
 
 
 def scalar_sides(case: NavierStokesSettings, number: int) -> dict[str, ScalarSide]:
     """Return what scalar `number` meets at each side of the mesh, by name."""
-    found = {}
+    sides = {}
     for name in case.side_names():
         kind: Any = case.scalar_kind(number, name)
         if kind == "periodic" and case.grid.mesh:
             continue
         if kind in ("fixed", "flux"):
             value = parse(case.scalar[number].boundary.side(name).value)
-            found[name] = ScalarSide(kind, value, value.steady)
+            sides[name] = ScalarSide(kind, value, value.steady)
         else:
-            found[name] = ScalarSide(kind)
-    return found
+            sides[name] = ScalarSide(kind)
+    return sides
 
 
 def scalar_of(case: NavierStokesSettings, number: int) -> TransportedScalar:
@@ -186,7 +200,7 @@ def scalar_of(case: NavierStokesSettings, number: int) -> TransportedScalar:
 
 
 def dealias_points(case: NavierStokesSettings) -> int:
-    """Return the Gauss points per direction of the advection; 0 for those of the elements."""
+    """Return the Gauss points per direction of the advection; 0 for the points of the elements."""
     chosen = case.model.dealias_order
     if chosen == "none":
         return 0

@@ -1,63 +1,68 @@
-"""The fields of output.variables: at the points of the elements, or as images on a uniform grid.
+"""What a Navier-Stokes run writes: the fields of its data set, Nek5000 field files, and statistics.
 
     fields = OutputFields(comm, grid, geometry, gather_scatter, n_scalars, uniform)    # once, collective
     fields.layout(names) -> [Variable]                                                 # for Model.output_layout
     fields.compute(names, velocity, pressure, scalars) -> {name: DistributedArray}     # for Model.outputs, collective
-    fields.image_fields(), fields.image_geometry()                                     # for the model's like-named
+    nek5000_recorder(case, comm, grid, geometry, flow) -> [Recorder]                   # for Model.recorders
+    statistics_recorder(case, comm, grid, statistics, flow) -> [Recorder]
 
-Names: velocity_x, velocity_y, velocity_z, pressure, scalar_0, ..., vorticity_magnitude |curl u| and q_criterion
-(W:W - S:S)/2, positive in vortices. At the points of the elements an array is [E, n, n, n], elements in the curve
-order. x, y, z, the places of the points, are written with the first output step. With `uniform` = [nz, ny, nx] it is
-an image of that shape in the box around the domain (`sampling.image_lattice`), NaN outside the domain.
+The names of output.variables are velocity_x, velocity_y, velocity_z, pressure, scalar_0, ..., vorticity_magnitude
+|curl u| and q_criterion (W:W - S:S)/2, which is positive in vortices. At the points of the elements an array is
+[E, n, n, n], elements in the order of the curve; x, y, z, the places of the points, are written with the first output
+step. With `uniform` = [nz, ny, nx] it is an image of that shape in the box around the domain
+(`sampling.image_lattice`), NaN outside the domain.
+
+A recorder is returned only if the settings ask for it. `flow` returns the present FlowState when a record is due. The
+time loop opens the files. Probes and forces on sides are in probes.py and side_forces.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
+from ridgeline.io.bp import BPWriter
 from ridgeline.io.bp_blocks import Variable
+from ridgeline.io.nek5000 import Nek5000Writer
+from ridgeline.models.contract import Record, Recorder
 from ridgeline.models.navier_stokes.derivatives import element_chunks, velocity_gradient, vorticity
+from ridgeline.models.navier_stokes.flow_statistics import ELEMENT_DIMS, Statistics
+from ridgeline.models.navier_stokes.problem import VELOCITIES, FlowState, field_names
 from ridgeline.models.navier_stokes.sampling import Sampler, image_lattice
-from ridgeline.models.navier_stokes.statistics.statistics import ELEMENT_DIMS
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.parallel.partition import Triple
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from ridgeline.models.navier_stokes.settings import NavierStokesCase
+
+
 Array = NDArray[np.float64]
-VELOCITIES = ("velocity_x", "velocity_y", "velocity_z")
 DERIVED = ("vorticity_magnitude", "q_criterion")
 PLACES = ("x", "y", "z")
 
 
-class Assembly(Protocol):
-    """What adds the copies of points that elements share: `elements.gather_scatter.GatherScatter`."""
-
-    def sum(self, u: NDArray[Any]) -> None:
-        """Sum the copies of every point of u [E, n, n, n], in place."""
-
-
 def output_names(n_scalars: int) -> tuple[str, ...]:
     """Return the names that output.variables may have."""
-    return (*VELOCITIES, "pressure", *(f"scalar_{i}" for i in range(n_scalars)), *DERIVED)
+    return (*VELOCITIES, "pressure", *field_names(n_scalars)[3:], *DERIVED)
 
 
 class OutputFields:
-    """Computes the outputs of one run. Made collectively; uniform: None for the points of the elements."""
+    """Computes the fields of the data set. Made collectively; uniform: None for the points of the elements."""
 
     def __init__(
         self,
         comm: MPI.Comm,
         grid: ElementGrid,
         geometry: ElementGeometry,
-        gather_scatter: Assembly,
+        gather_scatter: GatherScatter,
         n_scalars: int = 0,
         uniform: Triple | None = None,
     ) -> None:
@@ -68,7 +73,7 @@ class OutputFields:
             self._sampler = Sampler(comm, grid, image_lattice(comm, grid, uniform))
 
     def image_fields(self) -> tuple[str, ...]:
-        """Name the outputs that are images: all, or none."""
+        """Return the names of the outputs that are images: all, or none."""
         return self._names if self._sampler is not None else ()
 
     def image_geometry(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -78,14 +83,14 @@ class OutputFields:
         return self._sampler.lattice.origin, self._sampler.lattice.spacing
 
     def layout(self, names: Sequence[str]) -> list[Variable]:
-        """Return shapes and this rank's blocks of the outputs and, at the points of elements, of their places."""
+        """Return shapes and this rank's blocks of the outputs and, at the points of elements, of x, y, z."""
         if self._sampler is not None:
             places = self._sampler.shape_global, self._sampler.offset_global, self._sampler.shape_local
             return [Variable(name, np.float64, *places) for name in names]
         grid = self._grid
         blocks = grid.shape_global, (grid.first, 0, 0, 0), grid.shape
-        found = [Variable(name, np.float64, *blocks, dims=ELEMENT_DIMS) for name in names]
-        return found + [
+        variables = [Variable(name, np.float64, *blocks, dims=ELEMENT_DIMS) for name in names]
+        return variables + [
             Variable(
                 name, np.float64, *blocks, description=f"place along {name}", dims=ELEMENT_DIMS, once=True
             )
@@ -95,7 +100,7 @@ class OutputFields:
     def compute(
         self, names: Sequence[str], velocity: Array, pressure: Array, scalars: Array
     ) -> dict[str, DistributedArray]:
-        """Return the outputs of a flow, as `layout` says. Collective.
+        """Return the outputs of a flow, with the shapes of `layout`. Collective.
 
         velocity: [3, E, n, n, n]; pressure: [E, n, n, n]; scalars: [s, E, n, n, n]. Fields of the flow at the points
         of the elements are not copied.
@@ -116,11 +121,9 @@ class OutputFields:
             return np.asarray(velocity[VELOCITIES.index(name)])
         if name == "pressure":
             return pressure
-        if name in DERIVED:
-            return self._average(self._derived(name, velocity))
-        return np.asarray(scalars[int(name.removeprefix("scalar_"))])
+        if name not in DERIVED:
+            return np.asarray(scalars[int(name.removeprefix("scalar_"))])
 
-    def _derived(self, name: str, velocity: Array) -> Array:
         field = np.empty(self._grid.shape)
         for chunk in element_chunks(self._grid.n_elements, self._grid.n**3):
             gradient = velocity_gradient(self._geometry, velocity, chunk)
@@ -128,13 +131,142 @@ class OutputFields:
                 field[chunk] = np.sqrt((vorticity(gradient) ** 2).sum(axis=0))
             else:
                 field[chunk] = -0.5 * (gradient * gradient.swapaxes(0, 1)).sum(axis=(0, 1))
-        return field
-
-    def _average(self, field: Array) -> Array:
-        """Give copies of a point the mean of their values, by mass: derivatives jump between elements."""
+        # Derivatives jump between elements: give the copies of a point the mean of their values, by mass.
         mass = self._geometry.mass.copy()
         field *= mass
         self._gather_scatter.sum(field)
         self._gather_scatter.sum(mass)
         field /= mass
         return field
+
+
+def nek5000_recorder(
+    case: NavierStokesCase,
+    comm: MPI.Comm,
+    grid: ElementGrid,
+    geometry: ElementGeometry,
+    flow: Callable[[], FlowState],
+) -> list[Recorder]:
+    """Return the recorder of Nek5000 field files, if the settings ask for it."""
+    output = case.output
+    if not output.nek5000_every:
+        return []
+
+    def begin(_: Mapping[str, Any], keep: int | None) -> Record:
+        writer = Nek5000Writer(
+            comm,
+            output.nek5000,
+            grid,
+            geometry.coordinates,
+            precision=output.nek5000_precision,
+            mesh=output.nek5000_geometry,
+            keep_files=keep,
+        )
+        return _FieldFiles(output.nek5000, writer, flow)
+
+    path = output.nek5000
+    return [Recorder("Nek5000 files", path, output.nek5000_every, begin, plot=f"{path}.nek5000")]
+
+
+class _FieldFiles:
+    """Writes a Nek5000 field file for each recorded step."""
+
+    def __init__(self, path: str, writer: Nek5000Writer, flow: Callable[[], FlowState]) -> None:
+        self.path = path
+        self._writer, self._flow = writer, flow
+
+    @property
+    def count(self) -> int:
+        return self._writer.files
+
+    def write(self, step: int) -> int:
+        now = self._flow()
+        return self._writer.write(step, now.time, now.velocity, now.pressure, now.scalars)
+
+    def close(self) -> None:
+        """Do nothing, because every file is complete."""
+
+
+def statistics_recorder(
+    case: NavierStokesCase,
+    comm: MPI.Comm,
+    grid: ElementGrid,
+    statistics: Statistics | None,
+    flow: Callable[[], FlowState],
+) -> list[Recorder]:
+    """Return the recorder that samples the statistics and writes them when the run ends, if the settings ask for it.
+
+    statistics: made by the model if output.statistics_every > 0, and saved with its state.
+    """
+    output = case.output
+    if not output.statistics_every or statistics is None:
+        return []
+    running = statistics
+
+    def begin(attributes: Mapping[str, Any], _: int | None) -> Record:
+        return _Samples(comm, grid, running, output.statistics, output.homogeneous, attributes, flow)
+
+    return [Recorder("statistics", output.statistics, output.statistics_every, begin)]
+
+
+class _Samples:
+    """Samples the flow at each recorded step, and writes one output step of averages at the end.
+
+    Every run writes the data set from the start, also a resumed one, because the sums are in the checkpoints.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        grid: ElementGrid,
+        statistics: Statistics,
+        path: str,
+        homogeneous: tuple[str, ...],
+        attributes: Mapping[str, Any],
+        flow: Callable[[], FlowState],
+    ) -> None:
+        self.path = path
+        self._statistics, self._homogeneous, self._flow = statistics, homogeneous, flow
+        self._rank = comm.rank
+        variables = [
+            self._variable(name, average.values, average.dims, average.description, grid)
+            for name, average in statistics.averages(homogeneous).items()
+        ]
+        variables += [
+            self._variable("averaging_time", np.zeros(1), ("point",), "model time averaged over", grid),
+            self._variable("samples", np.zeros(1), ("point",), "samples in the averages", grid),
+        ]
+        self._writer = BPWriter(path, comm, variables, attributes, setting="output.statistics")
+
+    def _variable(
+        self, name: str, values: Array, dims: tuple[str, ...], description: str, grid: ElementGrid
+    ) -> Variable:
+        if dims == ELEMENT_DIMS:
+            blocks = grid.shape_global, (grid.first, 0, 0, 0), grid.shape
+        else:
+            blocks = values.shape, (0,) * values.ndim, self._here(values).shape  # type: ignore[assignment]
+        place = dims == ELEMENT_DIMS and name in ("x", "y", "z")
+        return Variable(name, np.float64, *blocks, description=description, dims=dims, once=place)
+
+    def _here(self, values: Array) -> Array:
+        """Return the part of an array that this rank writes: rank 0 the whole, the other ranks nothing."""
+        return values if self._rank == 0 else values[(slice(0),) * values.ndim]
+
+    @property
+    def count(self) -> int:
+        return self._writer.steps
+
+    def write(self, step: int) -> int:
+        now = self._flow()
+        self._statistics.sample(step, now.time, now.velocity, now.pressure, now.scalars)
+        return 0  # written when the run ends
+
+    def close(self) -> None:
+        arrays = {
+            name: average.values if average.dims == ELEMENT_DIMS else self._here(average.values)
+            for name, average in self._statistics.averages(self._homogeneous).items()
+        }
+        amounts = {"averaging_time": self._statistics.seconds, "samples": self._statistics.samples}
+        arrays |= {name: self._here(np.array([float(amount)])) for name, amount in amounts.items()}
+        self._writer.write(self._statistics.step, self._statistics.time, arrays)
+        self._writer.close()

@@ -1,7 +1,8 @@
-"""The whole method in NumPy and SciPy on one rank: the oracle that the engine is held to.
+"""The whole method in NumPy and SciPy on one rank: the oracle for the engines.
 
-Written to be read: dense operators (reference_elements.py), assembled sparse matrices, direct solves.
-Fields are float64 [E, n, n, n] = (element, z, y, x), equal where elements share a point; vectors [3, E, n, n, n].
+Written to be read: `ReferenceSolver` advances the flow, with dense operators on the elements (`Elements`), assembled
+sparse matrices and direct solves (`DirectSolver`). Fields are float64 [E, n, n, n] = (element, z, y, x), equal where
+elements share a point, and vectors [3, E, n, n, n]; "unassembled" is the contribution of each element to a weak form.
 
     du/dt + u.grad u = -grad p + nu lap u + f,   div u = 0,   dT/dt + u.grad T = k lap T + s
     f: the constant force, and -beta (T - T_0) g of each scalar with an expansion beta, at the gravity g
@@ -14,7 +15,7 @@ the coefficients, N = f - u.grad u (dealiased), and F = sum_j a_j N^{n+1-j} - su
 
 <., .> are integrals over Dirichlet sides; the first is the rotational form of the viscous term:
 (grad q, curl w) = <grad q, n x w>, whose parts between elements cancel for the continuous w that curl() returns.
-a' is a, or that of order 2 (`vorticity_order`). Steps may have any lengths (multistep.py).
+a' is a, or that of order 2 (`vorticity_order`). Steps may have any lengths (time_stepping.py).
 Sources: Karniadakis, Israeli and Orszag, J. Comput. Phys. 97 (1991) 414; Tomboulides, Lee and Orszag, J. Sci.
 Comput. 12 (1997) 139; Hadri et al., Eqs. 2-4. Backflow at outflow sides: Bruneau and Fabrie, RAIRO 30 (1996) 815.
 """
@@ -24,10 +25,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import splu
 
-from ridgeline.elements.mesh import ElementGrid, side_axis
-from ridgeline.models.navier_stokes.multistep import backward, extrapolation
+from ridgeline.elements.mesh import ElementGrid, side_axis, side_index
+from ridgeline.elements.quadrature import gauss, gauss_interpolation, gauss_lobatto, gll_derivative
 from ridgeline.models.navier_stokes.problem import (
     DIRICHLET,
     Array,
@@ -36,14 +39,16 @@ from ridgeline.models.navier_stokes.problem import (
     smallest_spacing,
     vorticity_order,
 )
-from ridgeline.models.navier_stokes.reference_elements import DirectSolver, Elements, Flags
+from ridgeline.models.navier_stokes.time_stepping import backward, extrapolation
+
+Flags = NDArray[np.bool_]
 
 
 class ReferenceSolver:
     """Advances velocity u [3, E, n, n, n], pressure p [E, n, n, n] and scalars [S, E, n, n, n] of all elements.
 
-    history: velocity and scalars [3 + S, E, n, n, n] at t - dt and t - 2 dt, to start at full order. Without them the
-    first steps are of first and second order.
+    history: velocity and scalars [3 + S, E, n, n, n] at t - dt and t - 2 dt, to start at full order. Without them,
+    the first steps are of first and second order.
     """
 
     def __init__(
@@ -60,11 +65,11 @@ class ReferenceSolver:
         self.elements, self.problem, self.time = Elements(grid), problem, time
         scalars = np.zeros((0, *grid.shape)) if scalars is None else scalars
         self.fields = [np.concatenate([velocity, scalars]), *(np.array(old) for old in history)]
-        # Weak right-hand sides N of the levels before the present one.
+        # The weak right-hand sides N of the levels before the present one.
         self.rates = [
             self.rate(old, time - back * problem.dt) for back, old in enumerate(self.fields[1:], start=1)
         ]
-        self.steps = [problem.dt] * len(history)  # lengths of those before the present time, newest first
+        self.steps = [problem.dt] * len(history)  # lengths of the last steps, newest first
         self.p = np.zeros(grid.shape)
         self.stiffness = self.elements.stiffness()
         self.mass = sparse.diags(self.gather(self.elements.mass))
@@ -159,11 +164,11 @@ class ReferenceSolver:
         """Return the smallest distance of points in elements at Dirichlet sides."""
         grid = self.elements.grid
         chosen = [grid.side_elements(name) for name in self.problem.sides_of(*DIRICHLET)]
-        found = np.unique(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
-        return smallest_spacing(self.elements.coordinates[:, found])
+        elements = np.unique(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
+        return smallest_spacing(self.elements.coordinates[:, elements])
 
     def _level(self, p: Array) -> Array:
-        """Return the pressure with the mean 0 if only its gradient matters."""
+        """Return the pressure, shifted to the mean 0 if only its gradient matters."""
         elements = self.elements
         if not self.problem.level_is_free:
             return p
@@ -182,7 +187,7 @@ class ReferenceSolver:
         return np.asarray(solved[self.elements.ids])
 
     def _hold_flow_rate(self, new: Array, shift: float) -> None:
-        """Add to velocity and pressure what a uniform force does in this step, as much as the flow rate needs."""
+        """Add the response of this step to a uniform force, as much of it as the flow rate needs."""
         wanted, elements = self.problem.flow_rate, self.elements
         if wanted is None:
             return
@@ -199,7 +204,7 @@ class ReferenceSolver:
         self.p += amount * p
 
     def _backflow(self, ahead: Array) -> Array:
-        """Return <v, min(0, n.u) u> / 2 at outflow sides, which takes away the energy that backflow brings in."""
+        """Return <v, min(0, n.u) u> / 2 at outflow sides, which removes the energy that backflow brings in."""
         elements = self.elements
         total = np.zeros_like(ahead)
         for name in self.problem.sides_of("outflow"):
@@ -221,7 +226,7 @@ class ReferenceSolver:
         return total
 
     def _filter(self, new: Array, dirichlet: Array) -> None:
-        """Take away part of the highest modes, in place; fixed points keep their values."""
+        """Remove part of the highest modes, in place; fixed points keep their values."""
         elements, problem = self.elements, self.problem
         f = bubble_filter(elements.points, problem.filter_weight, problem.filter_modes)
         new[:] = np.einsum("kc,jb,ia,...cba->...kji", f, f, f, new, optimize=True)
@@ -253,9 +258,8 @@ class ReferenceSolver:
         elements, problem = self.elements, self.problem
         values = np.zeros((len(self.fixed), elements.grid.n_unique))
 
-        def put(i: int, name: str, found: Array | float) -> None:
-            ids = elements.ids_at(name)
-            values[i, ids] = found
+        def put(i: int, name: str, given: Array | float) -> None:
+            values[i, elements.ids_at(name)] = given
 
         for name in problem.sides_of(*DIRICHLET):
             at = elements.at(name)
@@ -268,3 +272,138 @@ class ReferenceSolver:
                 if fixed.kind == "fixed" and fixed.value is not None:
                     put(i, name, fixed.value(*elements.at(name), time))
         return values
+
+
+class Elements:
+    """Operators on all elements of a mesh, and their assembled matrices."""
+
+    def __init__(self, grid: ElementGrid) -> None:
+        n = self.n = grid.n
+        self.grid = grid
+        self.points, self.weights = gauss_lobatto(n)
+        self.derivative = gll_derivative(n)
+        self.coordinates = grid.coordinates
+        self.ids = grid.ids
+        tangent = np.stack([self.reference_gradient(c) for c in self.coordinates])  # [x, r, e, z, y, x]
+        self.jacobian = np.linalg.det(np.moveaxis(tangent, (0, 1), (-2, -1)))
+        inverse = np.linalg.inv(np.moveaxis(tangent, (0, 1), (-2, -1)))
+        self.metrics = np.moveaxis(inverse, (-2, -1), (0, 1))  # d r / d x: [r, x, e, z, y, x]
+        self.mass = self.jacobian * np.einsum("k,j,i->kji", *[self.weights] * 3)
+        self.assembled_mass = self.assemble(self.mass)
+        self.volume = float(self.mass.sum())
+
+    def assemble(self, weak: Array) -> Array:
+        """Return weak with the contributions of all elements to a point added, for [..., E, n, n, n]."""
+        total = np.zeros((*weak.shape[:-4], self.grid.n_unique))
+        for index in np.ndindex(weak.shape[:-4]):
+            np.add.at(total[index], self.ids, weak[index])
+        return total[..., self.ids]
+
+    def reference_gradient(self, u: Array) -> Array:
+        """Return d u / d(r, s, t), [3, ..., E, n, n, n]."""
+        d = self.derivative
+        along = ("il,...l->...i", "jl,...li->...ji", "kl,...lji->...kji")
+        return np.stack([np.einsum(how, d, u) for how in along])
+
+    def gradient(self, u: Array) -> Array:
+        """Return d u / d(x, y, z), [3, E, n, n, n]."""
+        return np.asarray(np.einsum("rx...,r...->x...", self.metrics, self.reference_gradient(u)))
+
+    def weak_divergence(self, f: Array, weighted: bool = False) -> Array:
+        """Return (grad q, f) for every q, unassembled. weighted: f already has the weights of the quadrature."""
+        flux = np.einsum("rx...,x...->r...", self.metrics, f) * (1.0 if weighted else self.mass)
+        d = self.derivative
+        along = ("li,...l->...i", "lj,...li->...ji", "lk,...lji->...kji")
+        return np.asarray(sum(np.einsum(how, d, c) for how, c in zip(along, flux)))
+
+    def curl(self, u: Array) -> Array:
+        """Return curl u, [3, E, n, n, n], continuous: the mean over elements, weighted by mass."""
+        g = np.stack([self.gradient(c) for c in u])  # [component, derivative]
+        curl = np.stack([g[2, 1] - g[1, 2], g[0, 2] - g[2, 0], g[1, 0] - g[0, 1]])
+        return self.assemble(curl * self.mass) / self.assembled_mass
+
+    def advection(self, velocity: Array, f: Array, m: int) -> Array:
+        """Return (v, u.grad f), unassembled, integrated on m Gauss points per direction; m = 0: on the points."""
+        flux = np.einsum("rx...,x...->r...", self.metrics * self.jacobian, velocity)
+        if m == 0:
+            cube = np.einsum("k,j,i->kji", *[self.weights] * 3)
+            return np.asarray((flux * self.reference_gradient(f)).sum(0) * cube)
+        to = gauss_interpolation(self.n, m)
+        cube = np.einsum("k,j,i->kji", *[gauss(m)[1]] * 3)
+
+        def fine(u: Array) -> Array:
+            return np.asarray(np.einsum("kc,jb,ia,...cba->...kji", to, to, to, u, optimize=True))
+
+        contravariant = np.einsum("rx...,x...->r...", fine(self.metrics * self.jacobian), fine(velocity))
+        product = (contravariant * fine(self.reference_gradient(f))).sum(0) * cube
+        return np.asarray(np.einsum("kc,jb,ia,...kji->...cba", to, to, to, product, optimize=True))
+
+    def stiffness(self) -> sparse.csr_matrix:
+        """Return the assembled matrix of (grad q, grad u) on the distinct points."""
+        n_elements = self.grid.n_elements
+        eye, d = sparse.identity(self.n), sparse.csr_matrix(self.derivative)
+        cubes = (
+            sparse.kron(eye, sparse.kron(eye, d)),
+            sparse.kron(eye, sparse.kron(d, eye)),
+            sparse.kron(sparse.kron(d, eye), eye),
+        )
+        along = [sparse.kron(sparse.identity(n_elements), cube, format="csr") for cube in cubes]
+        total = 0
+        for x in range(3):
+            gradient = sum(sparse.diags(self.metrics[r, x].ravel()) @ along[r] for r in range(3))
+            total = total + gradient.T @ sparse.diags(self.mass.ravel()) @ gradient
+        q = self.scatter()
+        return sparse.csr_matrix(q.T @ total @ q)
+
+    def scatter(self) -> sparse.csr_matrix:
+        """Return the matrix from values at distinct points to those of the elements."""
+        m = self.ids.size
+        return sparse.csr_matrix((np.ones(m), (np.arange(m), self.ids.ravel())), (m, self.grid.n_unique))
+
+    def normal_area(self, side: str) -> Array:
+        """Return outward normal times area times quadrature weight at a side, [3, f, n, n]."""
+        axis, upper = side_axis(side)
+        chosen = self.grid.side_elements(side)
+        face = (self.metrics * self.jacobian)[(2 - axis, slice(None), *side_index(side))][:, chosen]
+        return np.asarray(face * np.outer(self.weights, self.weights) * (1.0 if upper else -1.0))
+
+    def on_side(self, side: str, faces: Array) -> Array:
+        """Return a field that is `faces` [..., f, n, n] on a side and zero elsewhere, unassembled."""
+        field = np.zeros((*faces.shape[:-3], *self.grid.shape))
+        chosen = np.zeros((*faces.shape[:-3], self.grid.n_elements, self.n, self.n))
+        chosen[..., self.grid.side_elements(side), :, :] = faces
+        field[(..., *side_index(side))] = chosen
+        return field
+
+    def at(self, side: str | None = None) -> tuple[Array, Array, Array]:
+        """Return the coordinates (x, y, z) of all points, or of those of a side."""
+        x, y, z = self.coordinates if side is None else self.face(side, self.coordinates)
+        return x, y, z
+
+    def ids_at(self, side: str) -> NDArray[np.int64]:
+        """Return the numbers of the distinct points on a side, [f, n, n]."""
+        return np.asarray(self.ids[side_index(side)][self.grid.side_elements(side)])
+
+    def face(self, side: str, field: Array) -> Array:
+        """Return the values of a field [..., E, n, n, n] on a side, [..., f, n, n]."""
+        return np.asarray(field[(..., *side_index(side))][..., self.grid.side_elements(side), :, :])
+
+
+class DirectSolver:
+    """Solves A u = b on the free points of an assembled matrix; the fixed ones keep their Dirichlet values.
+
+    singular: A u = 0 for constants; u is then 0 at one point, and b must have the sum 0.
+    """
+
+    def __init__(self, matrix: sparse.csr_matrix, fixed: Flags, singular: bool = False) -> None:
+        free = np.flatnonzero(~fixed)
+        self.free = free[1:] if singular else free
+        self.matrix = matrix
+        self.factors = splu(sparse.csc_matrix(matrix[self.free][:, self.free]))
+
+    def solve(self, b: Array, dirichlet: Array) -> Array:
+        """Return u with A u = b on the free points and u = dirichlet on the others, all [n_unique]."""
+        u = dirichlet.copy()
+        u[self.free] = 0.0
+        u[self.free] = self.factors.solve((b - self.matrix @ u)[self.free])
+        return u

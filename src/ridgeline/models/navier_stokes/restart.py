@@ -1,38 +1,33 @@
-"""The state of an engine as checkpoints hold it: what makes the next step the same bits.
+"""The state of an engine in a checkpoint: everything that the bits of the next step depend on.
 
-    velocity_x ... scalar_S, and with _1, _2 those of the levels before    fields that the scheme needs
-    pressure                                                               of the present
-    pressure_basis_0, ..., velocity_basis_0, ...                           the spaces of past solutions
-    clock, time_steps, pressure_numbers, ...                               small numbers, on rank 0
+    velocity_x ... scalar_S, and with _1, _2 those of earlier levels    the fields that the scheme needs
+    pressure                                                            the present pressure
+    pressure_basis_0, ..., velocity_basis_0, ...                        the spaces of the last solutions
+    clock, time_steps, pressure_numbers, ...                            small numbers, on rank 0
 
-Fields are [E, n, n, n] of all elements in the curve order, of which a rank has a range. Any number of ranks writes
-and reads the same arrays. Rates and vorticities of the past are computed again from the fields, to the same bits.
+Fields are [E, n, n, n] of all elements in the order of the curve, of which a rank has a range, so that any number of
+ranks writes and reads the same arrays. Past rates and vorticities are computed again from the fields, to the same
+bits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from ridgeline.krylov.projection import Projection
 from ridgeline.models.navier_stokes.engine import SplittingEngine
-from ridgeline.models.navier_stokes.multistep import BACKWARD
-from ridgeline.models.navier_stokes.problem import Array
+from ridgeline.models.navier_stokes.problem import Array, field_names
+from ridgeline.models.navier_stokes.time_stepping import BACKWARD
 from ridgeline.parallel.distributed import DistributedArray
 
-TIME_STEPS = "time_steps"  # next step, order of the last, times of the levels, lengths of the steps to them
-COMPONENTS = ("velocity_x", "velocity_y", "velocity_z")
-
-
-def field_names(n_scalars: int) -> tuple[str, ...]:
-    """Return the names of the fields of a level."""
-    return (*COMPONENTS, *(f"scalar_{i}" for i in range(n_scalars)))
+# The next dt, the order of the last step, the times of the levels, the lengths of the steps that led to them.
+TIME_STEPS = "time_steps"
 
 
 class EngineState:
-    """Names the arrays of an engine for a checkpoint, and takes up what was read into them."""
+    """Names the arrays of an engine for a checkpoint, and restores the engine from what was read into them."""
 
     def __init__(self, engine: SplittingEngine) -> None:
         self._engine = engine
@@ -42,21 +37,21 @@ class EngineState:
     def _projections(self) -> dict[str, Projection]:
         engine = self._engine
         solves = {"velocity": engine.velocity, **{s.name.replace(" ", "_"): s for s in engine.scalars}}
-        found = {"pressure": engine.pressure.projection}
-        found |= {name: solve.projection for name, solve in solves.items()}
-        return {name: projection for name, projection in found.items() if projection.depth}
+        projections = {"pressure": engine.pressure.projection}
+        projections |= {name: solve.projection for name, solve in solves.items()}
+        return {name: projection for name, projection in projections.items() if projection.depth}
 
     def _field(self, name: str, local: Array) -> DistributedArray:
         grid = self._engine.grid
         return DistributedArray(name, grid.shape_global, (grid.first, 0, 0, 0), local)
 
     def arrays(self) -> dict[str, DistributedArray]:
-        """Return the state by name. Views, but for the small numbers. No communication."""
+        """Return the state by name: views, except for the small numbers. No communication."""
         engine = self._engine
-        found = [self._field("pressure", engine.p)]
+        arrays = [self._field("pressure", engine.p)]
         for back, level in enumerate(engine.host_levels()):
             suffix = f"_{back}" if back else ""
-            found += [self._field(name + suffix, field) for name, field in zip(self._names, level)]
+            arrays += [self._field(name + suffix, field) for name, field in zip(self._names, level)]
         force = 0.0 if engine.flow_rate is None else engine.flow_rate.force
         clock = [engine.time, engine.step_index, engine.time_levels.known, engine.velocity.shift, force]
         levels = engine.time_levels
@@ -64,47 +59,43 @@ class EngineState:
         self._numbers = {"clock": np.array(clock), TIME_STEPS: np.array(steps)}
         for name, projection in self._projections().items():
             for kind, rows in engine.host_space(projection).items():
-                found += [self._field(f"{name}_{kind}_{i}", row) for i, row in enumerate(rows)]
+                arrays += [self._field(f"{name}_{kind}_{i}", row) for i, row in enumerate(rows)]
             self._numbers[f"{name}_numbers"] = projection.numbers()
         for name, numbers in self._numbers.items():
             here = numbers if engine.comm.rank == 0 else numbers[:0]
-            found.append(DistributedArray(name, numbers.shape, (0,), here))
-        return {array.name: array for array in found}
+            arrays.append(DistributedArray(name, numbers.shape, (0,), here))
+        return {array.name: array for array in arrays}
 
     def restored(self) -> None:
         """Continue from what was read into the arrays that `arrays` last returned. Collective."""
         engine = self._engine
+        levels, control = engine.time_levels, engine.problem.control
         numbers = {name: engine.comm.bcast(array, 0) for name, array in self._numbers.items()}
         time, step, known, shift, force = numbers["clock"].tolist()
         engine.time, engine.step_index = time, int(step)
-        order = self._restore_steps(time, int(step), int(known), shift, numbers[TIME_STEPS].tolist())
-        engine.resume(shift, order, force)
+
+        dt, order, *lists = numbers[TIME_STEPS].tolist()
+        if math.isnan(lists[0]):
+            order, dt = 0.0, self._steps_before(int(step), shift)
+            levels.begin(int(known) if dt else 1, time, dt)
+        else:
+            levels.known, levels.times, levels.steps = (
+                int(known),
+                lists[: levels.order],
+                lists[levels.order :],
+            )
+        if control is not None:
+            engine.dt = control.bounded(dt) if dt else engine.first_dt(engine.fields)
+
+        engine.resume(shift, int(order), force)
         for name, projection in self._projections().items():
             projection.restore(numbers[f"{name}_numbers"])
 
-    def _restore_steps(
-        self, time: float, step: int, known: int, shift: float, stored: Sequence[float]
-    ) -> int:
-        """Take up the lengths of the last steps and of the next one; return the order of the last, 0 if not known.
-
-        shift: b_0/dt of the last step. Collective.
-        """
-        engine = self._engine
-        levels, control = engine.time_levels, engine.problem.control
-        dt, order, *lists = stored
-        if math.isnan(lists[0]):
-            order, dt = 0.0, self._steps_before(step, shift)
-            levels.begin(known if dt else 1, time, dt)
-        else:
-            levels.known, levels.times, levels.steps = known, lists[: levels.order], lists[levels.order :]
-        if control is not None:
-            engine.dt = control.bounded(dt) if dt else engine.first_dt(engine.fields)
-        return int(order)
-
     def _steps_before(self, step: int, shift: float) -> float:
-        """Return the length of all steps of a checkpoint from before `TIME_STEPS`, 0 if b_0/dt does not tell.
+        """Return the length of the steps of a checkpoint that is older than `TIME_STEPS`, 0 if it is not known.
 
-        It does not in the first steps, which may be of lower order, unless the length is this run's own.
+        It follows from b_0/dt, the shift, except in the first steps, which may be of lower order; unless it is the
+        length of this run's own steps.
         """
         dt = self._engine.problem.dt
         if shift in (0.0, *(b[0] / dt for b in BACKWARD)):

@@ -1,18 +1,22 @@
-"""Values of element fields anywhere: on a lattice of points in space, such as the uniform grid of an image.
+"""Values of element fields anywhere in space: on a lattice of points, such as an image, and at single places.
 
     lattice = image_lattice(comm, grid, (nz, ny, nx))     # uniform in space, cell centres; or Lattice(z, y, x)
     sampler = Sampler(comm, grid, lattice)                # plan: collective, once
     sampler.sample(field) -> this rank's planes of z      # [E, n, n, n] -> [nz here, ny, nx], collective
 
-Each rank evaluates its elements' polynomials at the points that lie in them. It sends the values to the ranks that
-own the planes of the image. In axis-aligned elements that is a product with a small matrix along each direction. In
-curved ones the map x(r, s, t) of the element is inverted by Newton's method; points in no element are NaN. A point
-that several elements share gets the value of the first of them in the curve order. So an image does not depend on the
-number of ranks.
+    placed = PlacedPoints(comm, grid, places)             # [m, 3] of (x, y, z); collective, once
+    placed.missing                                        # numbers of the places that lie in no element
+    placed.values([field, ...]) -> [fields, m]            # equal on all ranks; collective
+
+Each rank evaluates the polynomials of its elements at the points that lie in them. In axis-aligned elements that is a
+product with a small matrix along each direction; in curved elements, the map x(r, s, t) is inverted by Newton's
+method. A point that several elements share gets the value of the first of them in the order of the mesh, so that the
+result does not depend on the number of ranks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -20,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.inverse_map import INSIDE, lattice_inside, values_at
+from ridgeline.elements.inverse_map import INSIDE, at_points, lattice_inside, places_inside, values_at
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.quadrature import gauss_lobatto, interpolation_matrix
 from ridgeline.parallel.allreduce import allreduce_max, allreduce_min
@@ -28,6 +32,7 @@ from ridgeline.parallel.partition import Triple, split
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -37,7 +42,7 @@ Integers = NDArray[np.int64]
 class Lattice:
     """Points (z[k], y[j], x[i]) in space: three float64 arrays, ascending, of any spacing.
 
-    depth: (z, y, x), of the cell around a point along a direction that has no other, where there are cells.
+    depth: (z, y, x), size of the cell around a point along a direction with one point, where there are cells.
     """
 
     z: Array
@@ -52,7 +57,7 @@ class Lattice:
 
     @property
     def origin(self) -> tuple[float, float, float]:
-        """Place of point [0, 0, 0], (z, y, x)."""
+        """Position of point [0, 0, 0], (z, y, x)."""
         return float(self.z[0]), float(self.y[0]), float(self.x[0])
 
     @property
@@ -77,7 +82,7 @@ def image_lattice(comm: MPI.Comm, grid: ElementGrid, shape: Triple) -> Lattice:
 
 
 class Sampler:
-    """The plan of one lattice: which points this rank evaluates, where their values go. Made collectively.
+    """The plan of one lattice: the points that this rank evaluates, and the ranks that get them. Made collectively.
 
     shape_global: of the lattice; offset_global, shape_local: of this rank's planes of z.
     """
@@ -95,15 +100,15 @@ class Sampler:
         find = _BoxPoints if grid.mesh.axis_aligned else _CurvedPoints
         self._evaluator = find(grid, lattice)
         places = self._evaluator.places
-        # To each owner the points of its planes, in the order in which they are evaluated.
+        # Each owner of planes is sent their points, in the order in which they are evaluated.
         ends = np.array([(start + size) * ny * nx for start, size in ranges])
         owner = np.searchsorted(ends, places, side="right")
         self._order = np.argsort(owner, kind="stable")
         self._sent = np.bincount(owner, minlength=comm.size).astype(np.int64)
         self._received = np.empty_like(self._sent)
         comm.Alltoall(self._sent, self._received)
-        # Arrivals are in the order of the ranks, and on each of the elements: that is the curve order. Of
-        # several values of a point the first is kept.
+        # Values arrive in the order of the ranks, and from each in that of its elements, which is the order of the
+        # mesh. The first of several values of a point is kept.
         arrived = self._exchange(places[self._order].astype(np.int64)) - first * ny * nx
         self._kept, self._first = np.unique(arrived, return_index=True)
 
@@ -133,7 +138,7 @@ class _BoxPoints:
     """
 
     def __init__(self, grid: ElementGrid, lattice: Lattice) -> None:
-        assert isinstance(grid.mesh, ElementMesh)  # as all that is axis-aligned
+        assert isinstance(grid.mesh, ElementMesh)  # every axis-aligned mesh is a box
         self._n = grid.n
         self._positions = grid.positions
         self._parts = [
@@ -161,19 +166,19 @@ class _BoxPoints:
 
 
 def _intervals(edges: Array, at: Array, n: int) -> list[tuple[Integers, Array]]:
-    """Return, for each interval between edges, the numbers of the points in it and the matrix that evaluates there.
+    """Return, for each interval between edges, the numbers of the points in it and the matrix that evaluates them.
 
     A point on an inner edge belongs to the interval before it.
     """
     slack = INSIDE * (edges[-1] - edges[0])
     inside = (at >= edges[0] - slack) & (at <= edges[-1] + slack)
     interval = np.clip(np.searchsorted(edges, at, side="left") - 1, 0, len(edges) - 2)
-    found = []
+    parts = []
     for e, (low, high) in enumerate(pairwise(edges)):
         numbers = np.flatnonzero(inside & (interval == e))
         xi = np.clip((2.0 * at[numbers] - low - high) / (high - low), -1.0, 1.0)
-        found.append((numbers, interpolation_matrix(gauss_lobatto(n)[0], xi)))
-    return found
+        parts.append((numbers, interpolation_matrix(gauss_lobatto(n)[0], xi)))
+    return parts
 
 
 class _CurvedPoints:
@@ -198,3 +203,36 @@ class _CurvedPoints:
         for u, low, high in zip(field, self._ends, self._ends[1:]):
             values[low:high] = values_at(u, self._reference[:, low:high])
         return values
+
+
+class PlacedPoints:
+    """Places in space, float64 [m, 3] of (x, y, z), equal on all ranks. Made collectively.
+
+    Cost: each rank compares the places with boxes around its elements, and inverts the maps of those near.
+    """
+
+    def __init__(self, comm: MPI.Comm, grid: ElementGrid, places: Array) -> None:
+        self._comm = comm
+        self._count = len(places)
+        inside = list(places_inside(grid.coordinates, places))
+        owner = np.full(len(places), np.inf)
+        for element, numbers, _ in reversed(inside):  # the first element overwrites the others
+            owner[numbers] = grid.first + element
+        first = allreduce_min(comm, owner)
+        self.missing = np.flatnonzero(~np.isfinite(first))
+        self._parts = []
+        points = gauss_lobatto(grid.n)[0]
+        for element, numbers, reference in inside:
+            mine = first[numbers] == grid.first + element
+            basis = [interpolation_matrix(points, xi) for xi in reference[:, mine]]
+            self._parts.append((element, numbers[mine], basis))
+
+    def values(self, fields: Sequence[Array]) -> Array:
+        """Return fields [E, n, n, n] at the places, float64 [fields, m], on all ranks. Collective."""
+        mine = np.zeros((len(fields), self._count))
+        for row, field in zip(mine, fields):
+            for element, numbers, basis in self._parts:
+                row[numbers] = at_points(field[element], basis)
+        total = np.empty_like(mine)
+        self._comm.Allreduce(mine, total)
+        return total

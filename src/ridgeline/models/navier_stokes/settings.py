@@ -1,11 +1,12 @@
-"""Settings of the Navier-Stokes model, and the rules between their sections: sides, scalars, initial flow.
+"""The case of the Navier-Stokes model, and the rules between its sections: sides, scalars, initial flow.
 
-Whatever can be known without MPI is found here; the engine checks the rest on the mesh.
+The sections themselves are in case_sections/. Faults that show without MPI are found here and in mesh_rules.py; the
+engine finds the others on the mesh.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -16,15 +17,16 @@ from ridgeline.config.fields import Problem
 from ridgeline.config.size_law import ALL, GlobalGrid, Settings
 from ridgeline.elements.mesh import SIDES
 from ridgeline.io.meshes.read import mesh_digest
-from ridgeline.models.navier_stokes.case_sections.fluxes import closed_inflows, flux_problems
-from ridgeline.models.navier_stokes.case_sections.formulas import formula_problems
-from ridgeline.models.navier_stokes.case_sections.mesh import mesh_problems, sides_of_file
 from ridgeline.models.navier_stokes.case_sections.sections import EXACT_KINDS, NavierStokesSettings
-from ridgeline.models.navier_stokes.estimate_wall_units import wall_sides
-from ridgeline.models.navier_stokes.initial_channel import walls_across
+from ridgeline.models.navier_stokes.mesh_rules import (
+    closed_inflows,
+    flux_problems,
+    formula_problems,
+    mesh_problems,
+)
 from ridgeline.runtime.errors import ConfigError
 
-# Initial flows that are written for the box as it is.
+# Initial flows that are defined in a box without a map.
 UNMAPPED_KINDS = ("duct", "perturbed-duct", "channel", "perturbed-channel")
 
 
@@ -36,10 +38,7 @@ def _sides(case: NavierStokesSettings) -> Iterator[Problem]:
                 f"boundary.{name}.value",
                 f'an initial.kind that is an exact solution ({", ".join(EXACT_KINDS)}) with value = "exact"',
             )
-    if case.grid.mesh:
-        yield from sides_of_file(case)
-    else:
-        yield from _sides_of_box(case)
+    yield from _sides_of_file(case) if case.grid.mesh else _sides_of_box(case)
 
 
 def _sides_of_box(case: NavierStokesSettings) -> Iterator[Problem]:
@@ -62,6 +61,40 @@ def _sides_of_box(case: NavierStokesSettings) -> Iterator[Problem]:
                 f'"wall", "moving-wall", "inflow", "outflow" or "symmetry" at side {side}, or grid.periodic[{place}] '
                 "= true",
             )
+
+
+def _sides_of_file(case: NavierStokesSettings) -> Iterator[Problem]:
+    """Yield what is wrong with [boundary] without a look at the mesh file: kinds and partners."""
+    boundary = case.boundary
+    for name in boundary.__pydantic_extra__:
+        if boundary.side(name).kind is None:
+            yield Problem(
+                f"boundary.{name}.kind",
+                '"wall", "moving-wall", "inflow", "outflow", "symmetry" or "periodic"',
+            )
+    partners: dict[str, str] = {}
+    for name in boundary.given():
+        partner = boundary.side(name).partner
+        if boundary.side(name).kind != "periodic":
+            continue
+        named_by = [
+            other
+            for other in boundary.given()
+            if name == boundary.side(other).partner and case.is_periodic(other)
+        ]
+        if not partner and not named_by:
+            yield Problem(f"boundary.{name}.partner", "the side with which this one is periodic")
+        elif partner:
+            other = boundary.side(partner)
+            if partner == name or other.kind != "periodic" or other.partner not in ("", name):
+                yield Problem(
+                    f"boundary.{name}.partner",
+                    'another side of kind "periodic", which names this one or none',
+                )
+            elif partners.setdefault(partner, name) != name:
+                yield Problem(
+                    f"boundary.{name}.partner", f"one that is not {partners[partner]}'s partner, too"
+                )
 
 
 def _scalars(case: NavierStokesSettings) -> Iterator[Problem]:
@@ -92,7 +125,7 @@ def _initial(case: NavierStokesSettings) -> Iterator[Problem]:
     along = case.initial.direction
     if "channel" in kind:
         others = [axis for axis in "xyz" if axis != along]
-        if len(walls_across(case)) != 1 or sum(case.grid.periodic["zyx".index(a)] for a in others) != 1:
+        if len(case.walled_directions()) != 1 or sum(case.grid.periodic["zyx".index(a)] for a in others) != 1:
             yield Problem(
                 "initial.direction",
                 'the direction along a channel: kind = "wall" at both sides of one other direction, and the third '
@@ -107,15 +140,15 @@ def _initial(case: NavierStokesSettings) -> Iterator[Problem]:
         )
 
 
-def _parallel(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Say whether two vectors (x, y, z) are parallel but for rounding; zero is so with all."""
-    return float(np.linalg.norm(np.cross(a, b))) <= 1e-12 * float(np.linalg.norm(a) * np.linalg.norm(b))
-
-
 def _buoyancy(case: NavierStokesSettings) -> Iterator[Problem]:
     gravity = case.model.gravity
     for i, scalar in enumerate(case.scalar):
-        if any(gravity) and scalar.expansion and not _parallel(scalar.mean_gradient, gravity):
+        gradient = scalar.mean_gradient
+        if not (any(gravity) and scalar.expansion):
+            continue
+        # Parallel but for rounding; a vector of zeros is parallel to all.
+        lengths = float(np.linalg.norm(gradient) * np.linalg.norm(gravity))
+        if float(np.linalg.norm(np.cross(gradient, gravity))) > 1e-12 * lengths:
             yield Problem(
                 f"scalar.{i}.mean_gradient",
                 "a gradient along model.gravity with an expansion: no pressure balances the buoyancy of another",
@@ -127,7 +160,7 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
     dealias = case.model.dealias_order
     if dealias != "none" and 0 < dealias < least:
         yield Problem("model.dealias_order", f'0, an integer >= grid.order + 1 = {least}, or "none"')
-    if case.model.expected_re_tau is not None and (not wall_sides(case) or not case.is_plain_box):
+    if case.model.expected_re_tau is not None and (not case.wall_sides() or not case.is_plain_box):
         yield Problem(
             "model.expected_re_tau", 'none, or sides of kind "wall" on a box with grid.mapping = "none"'
         )
@@ -160,8 +193,8 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
 def growing_directions(settings: Settings) -> tuple[int, ...]:
     """Return the directions in which a box grows with the ranks of a study: along a duct, not across it.
 
-    They are periodic and have elements of one length, so that a longer box holds the same flow; all three where no
-    direction is so. Raises ConfigError for a mesh from a file, which does not grow.
+    They are the periodic directions with elements of one length, in which a longer box holds the same flow; all three
+    if there is no such direction. Raises ConfigError for a mesh from a file, which does not grow.
     """
     mesh = settings.get("grid.mesh")
     if mesh:
@@ -180,29 +213,28 @@ class NavierStokesCase(NavierStokesSettings):
 
     @cached_property
     def mesh_contents(self) -> str:
-        """What the mesh file held when the settings were checked: a file that changes later makes no other run."""
+        """The digest of the mesh file when the settings were checked; a file that changes later is the same run."""
         return mesh_digest(Path(self.grid.mesh))
 
     def identity(self) -> dict[str, Plain]:
-        """Return the settings that decide the numbers; of a mesh file its contents, wherever it lies."""
-        found = super().identity()
-        return found | {"grid.mesh": f"contents {self.mesh_contents}"} if self.grid.mesh else found
+        """Return the settings that decide the numbers, with the contents of a mesh file instead of its path."""
+        settings = super().identity()
+        return settings | {"grid.mesh": f"contents {self.mesh_contents}"} if self.grid.mesh else settings
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the inflows through which nothing flows."""
         return closed_inflows(self)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules between sections that these values break."""
-        found = list(_sides(self))
-        if self.grid.mesh and not found:
-            found += mesh_problems(self)
-            assert self.mesh_contents  # taken up now, with the mesh
-        if not self.grid.mesh or not found:  # no more is said of sides that the mesh lacks
-            found += [*_scalars(self), *_initial(self), *_buoyancy(self), *_others(self)]
-        yield from found
-        if not found:
-            # These ask for the mesh, and for functions that the settings before make valid.
+        problems = list(_sides(self))
+        if self.grid.mesh and not problems:
+            problems += mesh_problems(self)
+            assert self.mesh_contents  # read now, with the mesh
+        if not self.grid.mesh or not problems:  # one fault is enough for sides that the mesh does not have
+            problems += [*_scalars(self), *_initial(self), *_buoyancy(self), *_others(self)]
+        yield from problems
+        if not problems:
+            # These need the mesh, and functions that the rules above have checked.
             yield from flux_problems(self)
             yield from formula_problems(self)
 

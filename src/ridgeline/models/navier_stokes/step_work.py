@@ -1,16 +1,20 @@
-"""Flops and least bytes of the passes of a Navier-Stokes step on this rank's elements, in closed form."""
+"""The counted work of a step: flops and least bytes of each pass over this rank's elements, in closed form."""
 
 from __future__ import annotations
 
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.models.navier_stokes.buoyancy import buoyancy_counts, buoyancy_factors
 from ridgeline.models.navier_stokes.problem import FlowProblem
 
 WORD = 8.0  # bytes
 
 
+def buoyancy_counts(n_scalars: int, n_components: int) -> tuple[float, float]:
+    """Return (flops, words) per stored point of the buoyancy of n_scalars on n_components of the velocity."""
+    return 4.0 * n_scalars * n_components, n_scalars + 2.0 * n_components if n_scalars else 0.0
+
+
 class StepWork:
-    """Of each pass (flops, bytes): fields are read and written once, curved elements read their geometry."""
+    """(flops, bytes) of each pass: fields are read and written once, curved elements also read their geometry."""
 
     def __init__(self, geometry: ElementGeometry, problem: FlowProblem) -> None:
         self._problem, self._n_elements, self._n = problem, geometry.grid.n_elements, geometry.grid.n
@@ -18,7 +22,7 @@ class StepWork:
         self._points, self._aligned = float(geometry.grid.n_points), geometry.axis_aligned
 
     def _curved(self, words: float) -> float:
-        """Return words per point that curved elements read beside the fields."""
+        """Return the words per point that curved elements read beside the fields, 0 for axis-aligned elements."""
         return 0.0 if self._aligned else words
 
     def advection(self) -> tuple[float, float]:
@@ -52,6 +56,6 @@ class StepWork:
 
     def buoyancy(self) -> tuple[float, float]:
         """Return the work of the force of the scalars on the flow."""
-        used = buoyancy_factors(self._problem)[0] != 0.0
+        used = self._problem.buoyancy_factors()[0] != 0.0
         flops, words = buoyancy_counts(int(used.any(axis=0).sum()), int(used.any(axis=1).sum()))
         return flops * self._points, WORD * (words + self._curved(1)) * self._points

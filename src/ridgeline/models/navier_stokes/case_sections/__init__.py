@@ -1,1 +1,4 @@
-"""Settings of the model by section, and the rules within and between sections."""
+"""The sections of the settings of a Navier-Stokes run, each valid by itself.
+
+Read sections.py first; the rules between sections are in settings.py of the folder above.
+"""

@@ -1,4 +1,4 @@
-"""Settings of what the flow and the scalars meet at the sides of the box, and of the scalars."""
+"""Settings of the sides of the domain, for the flow and for scalars, and of the scalars themselves."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ridgeline.config.fields import ON, Checked, Number, Problem, setting
 
 
 def _as_text(value: Any) -> Any:
-    """Write a number as the formula that it is."""
+    """Return the text of a number, and anything else as it is."""
     return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-# A number or a formula of x, y, z and t, kept as text: expressions.py reads it.
+# A number or a formula of x, y, z and t, kept as text for config/expressions.py.
 Formula = Annotated[
     str, BeforeValidator(_as_text), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})
 ]
 Name = Annotated[str, Field(max_length=100)]
 NAME_RULE = "the name of a side of the mesh"
 Formulas = tuple[Formula, Formula, Formula]
-NOUGHT: tuple[str, str, str] = ("0", "0", "0")
+ZERO: tuple[str, str, str] = ("0", "0", "0")
 
 SideKind = Literal["wall", "moving-wall", "inflow", "outflow", "symmetry", "periodic"]
 ScalarKind = Literal["fixed", "flux", "adiabatic", "periodic"]
@@ -31,7 +31,7 @@ VECTOR_RULE = "three numbers or formulas of x, y, z, t as [x, y, z]"
 
 
 class SideSection(Checked):
-    """What the flow meets at this side of the box."""
+    """The condition of the flow at this side of the domain."""
 
     kind: SideKind | None = setting(
         None,
@@ -41,7 +41,7 @@ class SideSection(Checked):
     )
     partner: Name = setting(
         "",
-        "Side of a mesh from a file with which a periodic side is one, after a translation.",
+        "The other side of a periodic pair, in a mesh from a file: it is the same side after a translation.",
         rule=NAME_RULE,
         needs={"kind": "periodic", "grid.mesh": ON},
     )
@@ -60,7 +60,6 @@ class SideSection(Checked):
         return self.kind in ("moving-wall", "inflow")
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         if self.has_value and self.value is None:
             yield Problem("value", f'{VECTOR_RULE}, or "exact", at kind = "{self.kind}"')
         if self.value is not None and self.value != "exact":
@@ -68,9 +67,9 @@ class SideSection(Checked):
 
 
 class BoundarySection(Checked):
-    """The six sides of the box, each its own table; of a mesh from a file its sides, by their names."""
+    """The six sides of the box, each in its own table, or the sides of a mesh from a file, by their names."""
 
-    # With this setting any further table is a side like x_min.
+    # With this setting, any further table is a side like x_min.
     NAMED_WITH: ClassVar[str] = "grid.mesh"
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, SideSection] = Field(init=False)
@@ -89,7 +88,7 @@ class BoundarySection(Checked):
         )
 
     def periodic_pairs(self) -> tuple[tuple[str, str], ...]:
-        """Return the pairs of periodic sides that name each other, or of which one names the other; each once."""
+        """Return the pairs of periodic sides of which at least one names the other, each pair once."""
         pairs = {
             (min(name, partner), max(name, partner))
             for name in self.given()
@@ -98,13 +97,13 @@ class BoundarySection(Checked):
         return tuple(sorted(pairs))
 
     def side(self, name: str) -> SideSection:
-        """Return what is said of a side; of one that has no table, nothing."""
-        found: SideSection = self.__dict__.get(name) or self.__pydantic_extra__.get(name) or SideSection()
-        return found
+        """Return the section of a side, an empty one if the side has no table."""
+        side: SideSection = self.__dict__.get(name) or self.__pydantic_extra__.get(name) or SideSection()
+        return side
 
 
 class ScalarSideSection(Checked):
-    """What the scalar meets at this side of the box."""
+    """The condition of the scalar at this side of the domain."""
 
     kind: ScalarKind | None = setting(
         None,
@@ -121,12 +120,11 @@ class ScalarSideSection(Checked):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         yield from faults("value", (self.value,))
 
 
 class ScalarBoundarySection(Checked):
-    """The six sides as this scalar sees them; of a mesh from a file its sides, by their names."""
+    """The conditions of the scalar at the six sides of the box, or at the sides of a mesh from a file."""
 
     NAMED_WITH: ClassVar[str] = "grid.mesh"
     model_config = ConfigDict(extra="allow")
@@ -140,11 +138,11 @@ class ScalarBoundarySection(Checked):
     z_max: ScalarSideSection = Field(default_factory=ScalarSideSection)
 
     def side(self, name: str) -> ScalarSideSection:
-        """Return what is said of a side; of one that has no table, nothing."""
-        found: ScalarSideSection = (
+        """Return the section of a side, an empty one if the side has no table."""
+        side: ScalarSideSection = (
             self.__dict__.get(name) or self.__pydantic_extra__.get(name) or ScalarSideSection()
         )
-        return found
+        return side
 
 
 class ScalarSection(Checked):
@@ -169,13 +167,13 @@ class ScalarSection(Checked):
     )
     expansion: Number = setting(
         0.0,
-        "Expansion beta, the density lost per unit of the scalar, relative; negative for salt; 0 is passive.",
+        "Expansion beta: relative loss of density per unit of the scalar; negative for salt, 0 if passive.",
         unit="1/scalar",
         needs={"model.gravity": ON},
     )
     reference: Number = setting(
         0.0,
-        "Scalar at which there is no buoyancy; goes with an expansion.",
+        "Scalar at which there is no buoyancy.",
         unit="scalar",
         needs={"expansion": ON},
     )
@@ -193,6 +191,5 @@ class ScalarSection(Checked):
         return self.source.strip() not in ("0", "0.0")
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         yield from faults("source", (self.source,))
         yield from faults("initial", (self.initial,), steady=True)

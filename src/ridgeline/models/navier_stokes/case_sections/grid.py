@@ -14,7 +14,7 @@ from ridgeline.config.fields import MOST_POINTS, Integer, Number, PathText, Prob
 
 Positive = Annotated[Number, Field(gt=0)]
 Distribution = Literal["uniform", "geometric", "geometric-walls", "sine"]
-MOST_ELEMENTS = 10**6  # along a direction: every rank keeps all their edges
+MOST_ELEMENTS = 10**6  # along a direction, because every rank keeps all their edges
 NAMED_MAPPINGS = ("none", "wavy", "annulus", "periodic-hill")
 
 
@@ -23,8 +23,14 @@ class GridSection(sections.AnyGridSection):
 
     EXTENT: ClassVar[str] = "elements"
     OF_BOX: ClassVar[tuple[str, ...]] = (
-        "elements", "lengths", "origin", "distribution", "distribution_parameter", "mapping", "periodic",
-    )  # fmt: skip
+        "elements",
+        "lengths",
+        "origin",
+        "distribution",
+        "distribution_parameter",
+        "mapping",
+        "periodic",
+    )
 
     elements: Triple | None = setting(
         None,
@@ -57,8 +63,8 @@ class GridSection(sections.AnyGridSection):
     distribution: tuple[Distribution, Distribution, Distribution] = setting(
         ("uniform", "uniform", "uniform"),
         'Lengths of the elements along z, y, x: "uniform"; "geometric", each parameter times the one before it; '
-        '"geometric-walls", so from both ends to the middle; "sine", s -> sin(a s)/sin(a) from the middle to both '
-        "ends with the parameter a, the duct paper's.",
+        '"geometric-walls", the same from both ends to the middle; "sine", s -> sin(a s)/sin(a) from the middle to '
+        "both ends with the parameter a, as in the duct paper.",
         rule='three of "uniform", "geometric", "geometric-walls" and "sine" as [z, y, x]',
     )
     distribution_parameter: tuple[Positive, Positive, Positive] = setting(
@@ -85,7 +91,7 @@ class GridSection(sections.AnyGridSection):
     )
 
     def points(self) -> tuple[int, int, int]:
-        """Return the unique points [nz, ny, nx]; of a mesh from a file those of one element."""
+        """Return the unique points [nz, ny, nx] of a box; for a mesh from a file, those of one element."""
         if self.elements is None:
             n = self.order + 1
             return n, n, n
@@ -93,11 +99,9 @@ class GridSection(sections.AnyGridSection):
         return z, y, x
 
     def words(self, axes: str = " (z y x)") -> str:
-        """Return the unique points of a box, the file of a mesh."""
         return f"of {self.mesh}, elements of order {self.order}" if self.mesh else super().words(axes)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         if self.mesh:
             for key in self.OF_BOX:
                 if getattr(self, key) != type(self).model_fields[key].default:

@@ -1,4 +1,4 @@
-"""Settings of what a Navier-Stokes run writes: fields, series, statistics, probes, forces on sides."""
+"""Settings of the outputs of a Navier-Stokes run: fields, series, statistics, probes, forces on sides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Direction = Literal["x", "y", "z"]
 FIELDS = ("velocity_x", "velocity_y", "velocity_z", "pressure", "vorticity_magnitude", "q_criterion")
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
 PLACE_RULE = "three numbers as [x, y, z]"
-MOST_PROBES = 100_000  # columns of a CSV file, and rows that other programs read
+MOST_PROBES = 100_000  # because they are columns of a CSV file
 
 
 class ProbeSection(Checked):
@@ -45,7 +45,6 @@ class ProbeSection(Checked):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         if (self.to is None) != (self.points == 1):
             yield Problem("points", "an integer >= 2 with to, and 1 without")
 
@@ -94,20 +93,20 @@ class ForcesSection(Checked):
     )
     sides: tuple[str, ...] = setting(
         (),
-        "Sides whose force is recorded; none writes nothing.",
+        "Sides whose force is recorded; with none, nothing is written.",
         rule="a list of sides that are not periodic",
         needs={"every": ON},
     )
     about: tuple[Number, Number, Number] = setting(
         (0.0, 0.0, 0.0),
-        "Point [x, y, z] about which torques are.",
+        "Point [x, y, z] about which torques are computed.",
         unit="length",
         rule=PLACE_RULE,
         needs={"every": ON},
     )
     reference_velocity: Number | None = setting(
         None,
-        "Velocity U of the coefficients F/(U^2 A/2), which are written with reference_area too.",
+        "Velocity U of the coefficients F/(U^2 A/2), which are written if reference_area is set too.",
         unit="length/time",
         rule="a number > 0",
         gt=0,
@@ -123,7 +122,6 @@ class ForcesSection(Checked):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         if len(set(self.sides)) < len(self.sides):
             yield Problem("sides", "a list of sides, each at most once")
         if (self.reference_velocity is None) != (self.reference_area is None):
@@ -203,7 +201,6 @@ class OutputSection(sections.OutputSection):
     forces: ForcesSection = Field(default_factory=ForcesSection)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         known = all(name in FIELDS or re.fullmatch(r"scalar_(0|[1-9]\d*)", name) for name in self.variables)
         if not known or len(set(self.variables)) < len(self.variables):
             yield Problem("variables", VARIABLES_RULE)
@@ -213,7 +210,6 @@ class OutputSection(sections.OutputSection):
             yield Problem("homogeneous", 'a list of "x", "y" and "z", each at most once')
 
     def written(self) -> dict[str, str]:
-        """Return the paths that a run writes to, by their keys."""
         paths = super().written()
         if self.nek5000_every and self.nek5000:
             paths["output.nek5000"] = self.nek5000

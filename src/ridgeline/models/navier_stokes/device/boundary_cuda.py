@@ -1,7 +1,9 @@
 """What the sides of the mesh add to fields in GPU memory: the twins of `navier_stokes.boundary_terms`.
 
-Dirichlet values lie on the device. Surface integrals are the host's: elements at sides travel there and back, once or
-twice a step. They are few of all elements. So sides of all kinds are computed by one code.
+Dirichlet values lie on the device. Surface integrals are computed by the host, so that sides of all kinds have one
+code: the elements at sides, which are few, travel there and back once or twice a step.
+
+The kernels take flat fields, float64, of `stride` points each, and elements, int32, of `cube` points each.
 """
 
 from __future__ import annotations
@@ -15,18 +17,42 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.device.gather_scatter_cuda import field_count
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.jit.cuda_device import flat
+from ridgeline.jit.cuda_device import SIMULATED, flat, fma, kernel, load, store
 from ridgeline.krylov.device.inner_cuda import CudaWorkspace
 from ridgeline.krylov.operator import timed
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries, DirichletValues
-from ridgeline.models.navier_stokes.device.boundary_kernels_cuda import (
-    THREADS,
-    add_elements,
-    take_elements,
-    write_points,
-)
-from ridgeline.models.navier_stokes.extrapolation import StepCoefficients
 from ridgeline.models.navier_stokes.problem import DIRICHLET, Array, FlowProblem
+from ridgeline.models.navier_stokes.time_stepping import StepCoefficients
+
+THREADS = 8 if SIMULATED else 256
+
+
+@kernel(THREADS)
+def write_points(places, values, out):
+    """out[places] = values; places: int64. Launch ceil(places / THREADS) x THREADS."""
+    i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+    if i < places.size:
+        store(out, load(places, i), load(values, i))
+
+
+@kernel(THREADS)
+def take_elements(elements, cube, stride, fields, packed):
+    """packed[c, e] = element elements[e] of field c. Launch (elements, components) x THREADS."""
+    e, c = cuda.blockIdx.x, cuda.blockIdx.y
+    source = c * stride + load(elements, e) * cube
+    target = (c * elements.size + e) * cube
+    for i in range(cuda.threadIdx.x, cube, THREADS):
+        store(packed, target + i, load(fields, source + i))
+
+
+@kernel(THREADS)
+def add_elements(elements, cube, stride, scale, packed, fields):
+    """Element elements[e] of field c += scale packed[c, e]. Launch (elements, components) x THREADS."""
+    e, c = cuda.blockIdx.x, cuda.blockIdx.y
+    target = c * stride + load(elements, e) * cube
+    source = (c * elements.size + e) * cube
+    for i in range(cuda.threadIdx.x, cube, THREADS):
+        store(fields, target + i, fma(scale, load(packed, source + i), load(fields, target + i)))
 
 
 def elements_at_sides(geometry: ElementGeometry, problem: FlowProblem) -> NDArray[np.int64]:
@@ -36,18 +62,18 @@ def elements_at_sides(geometry: ElementGeometry, problem: FlowProblem) -> NDArra
         names |= {
             name for name, side in scalar.sides.items() if side.kind == "flux" and side.value is not None
         }
-    found = [geometry.sides[name].elements for name in sorted(names)]
-    return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+    elements = [geometry.sides[name].elements for name in sorted(names)]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *elements]))
 
 
 class ElementPack:
     """Some elements of up to `components` fields, one behind the other, on the device and in pinned memory.
 
-    elements: int64, of this rank; order: the same, int32, on the device. Memory: their points, twice.
+    elements: numbers of elements of this rank, int64; shape: of a field, [E, n, n, n]. order: the elements on the
+    device, int32. Memory: their points, twice.
     """
 
     def __init__(self, elements: NDArray[np.int64], shape: tuple[int, ...], components: int) -> None:
-        """shape: of a field, [E, n, n, n]."""
         self.elements, self.count, self._shape = elements, elements.size, shape
         self._cube, self._stride = int(np.prod(shape[1:])), int(np.prod(shape))
         if self.count:
@@ -59,14 +85,14 @@ class ElementPack:
             )
 
     def take(self, fields: Any) -> None:
-        """Take the elements of fields [c, E, n, n, n] or [E, n, n, n] on the device."""
+        """Copy the elements of fields [c, E, n, n, n] or [E, n, n, n] of the device into the pack."""
         if self.count:
             take_elements[(self.count, field_count(fields)), THREADS](
                 self.order, self._cube, self._stride, flat(fields), self._packed
             )
 
     def add(self, scale: float, fields: Any) -> None:
-        """Add scale times what was taken to the elements of fields on the device."""
+        """Add scale times the pack to the elements of fields of the device."""
         if self.count:
             add_elements[(self.count, field_count(fields)), THREADS](
                 self.order, self._cube, self._stride, scale, self._packed, flat(fields)
@@ -95,10 +121,9 @@ class ElementPack:
 
 
 class CudaDirichletValues:
-    """`DirichletValues` of the host, with places and values on the device too."""
+    """`DirichletValues` of the host, with places and values on the device too. stride: points of a field."""
 
     def __init__(self, host: DirichletValues, stride: int) -> None:
-        """stride: points of a field."""
         self.host, self.points, self.nonzero, self.steady = host, host.points, host.nonzero, host.steady
         places = [points + c * stride for c, points in enumerate(host.points)]
         self._count = sum(points.size for points in places)
@@ -107,7 +132,7 @@ class CudaDirichletValues:
             self._values = cuda.to_device(np.zeros(self._count))
 
     def refresh(self) -> None:
-        """Take the host's values."""
+        """Copy the values of the host to the device."""
         if self._count:
             self._values.copy_to_device(np.concatenate(self.host.values))
 
@@ -118,19 +143,18 @@ class CudaDirichletValues:
 
 
 class CudaDirichletLift:
-    """What the Dirichlet values do to right-hand sides in GPU memory: the twin of `helmholtz.DirichletLift`.
+    """k K + b_0/dt B applied to the Dirichlet values, in GPU memory: the twin of `solves.DirichletLift`.
 
-    operator: a `CudaElementOperator`; work: of the solve, whose buffers it takes before that begins.
+    operator: a `CudaElementOperator`; work: that of the solve, whose buffers are free before it begins.
     """
 
     def __init__(self, operator: Any, dirichlet: CudaDirichletValues, work: CudaWorkspace) -> None:
         self._operator, self._dirichlet, self._work = operator, dirichlet, work
         elements = dirichlet.host.elements if dirichlet.nonzero else np.empty(0, np.int64)
         self._lifted = ElementPack(elements, operator.grid.shape, len(dirichlet.points))
-        self._shift = 0.0  # of what is there
+        self._shift = 0.0  # b_0/dt for which the pack was computed
 
     def subtract(self, weak: Any) -> None:
-        """Subtract from unassembled right-hand sides [c, E, n, n, n] what the Dirichlet values do to them."""
         if not self._lifted.count:
             return
         operator, shift = self._operator, self._operator.h2
@@ -161,12 +185,11 @@ class CudaBoundaries:
         )
         c = 3 + len(problem.scalars)
         self._near = ElementPack(elements_at_sides(geometry, problem), shape, c)
-        # Of these only elements at sides are ever touched: the others take no memory.
+        # Only the elements at sides are ever touched in these: the others take no memory.
         self._velocity, self._right = np.zeros((3, *shape)), np.zeros((c, *shape))
         self._updated = False
 
     def update(self, time: float) -> None:
-        """Compute the Dirichlet values of a time; steady ones only the first time."""
         self._host.update(time)
         for values in (self.velocity, *self.scalars):
             if not (self._updated and values.steady):
@@ -174,19 +197,16 @@ class CudaBoundaries:
         self._updated = True
 
     def record(self, velocity: Any) -> None:
-        """Note the vorticity of a new velocity at all sides that need it. Neighbours."""
         if self._host.sides:
             self._velocity[:, self._near.elements] = self._near.fetch(velocity)
             self._host.record(self._velocity)
 
     def add_pressure_terms(self, at: StepCoefficients, b: Any) -> None:
-        """Add to the pressure's weak right-hand side [E, n, n, n] what `Boundaries.add_pressure_terms` does."""
         if self._host.sides:
             self._host.add_pressure_terms(at, self._right[0])
             self._near.move(self._right[0], b)
 
     def add_backflow(self, ahead: Sequence[tuple[float, Any]], right: Any) -> None:
-        """Add to weak right-hand sides [3, E, n, n, n] what `Boundaries.add_backflow` does."""
         if not self._problem.sides_of("outflow"):
             return
         elements = self._near.elements
@@ -197,7 +217,6 @@ class CudaBoundaries:
         self._near.move(self._right[:3], right)
 
     def add_scalar_fluxes(self, time: float, right: Any) -> None:
-        """Add to weak right-hand sides [3 + S, E, n, n, n] what `Boundaries.add_scalar_fluxes` does."""
         if self._fluxes:
             self._host.add_scalar_fluxes(time, self._right)
             self._near.move(self._right, right)

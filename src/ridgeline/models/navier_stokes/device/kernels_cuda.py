@@ -1,12 +1,17 @@
 """Passes of the Navier-Stokes step on NVIDIA GPUs: the twins of `navier_stokes.kernels`, unassembled.
 
 A thread block has (n, n, layout.elements) threads, each with a column of n points (`elements.device.tensor_cuda`).
-Arguments common to the kernels, device arrays flat and of float64 unless said: order: int32, elements, of which
-first ... end - 1 are computed. metrics: [E, 9, n, n, n], mass: [E, n, n, n] of curved elements; of axis-aligned ones
-scale [E, 3] and volume [E] stand for them. weights: [n]. tables: `derivative_tables`. Launch blocks(end - first)
-thread blocks, times the number of components where the kernel has an argument for it.
+Launch blocks(end - first) thread blocks, times the number of components where the kernel has an argument for it.
+Arguments common to the kernels are flat device arrays, float64 unless another type is given:
 
-Each process compiles them, because the kernel cache has no key for the device functions in their closures.
+    order               int32, the elements, of which order[first:end] are computed
+    metrics, mass       [E, 9, n, n, n] and [E, n, n, n] of curved elements; scale [E, 3] and volume [E] of
+    axis-aligned
+                        elements
+    weights             [n]
+    tables              `derivative_tables`
+
+Each process compiles these kernels, because the kernel cache has no key for the device functions in their closures.
 """
 
 from __future__ import annotations
@@ -32,10 +37,12 @@ from ridgeline.elements.device.tensor_cuda import (
 )
 from ridgeline.jit.cuda_device import barrier, device_function, fma, kernel, load, store
 
-_REGISTERS = 64  # of a thread, in passes that keep no column
-_MOST_REGISTERS = 168  # where three columns and nine metrics of long columns do not fit in fewer
-_LONG = 14  # points of a column
-_WIDE_REGISTERS, _WIDE = 80, 13  # points from which a layer's addresses do not fit in 64
+# Registers of a thread: in passes that keep no column; for columns of more than _LONG points with metrics, where
+# three columns and nine metrics do not fit in fewer; from _WIDE points on, where the addresses of a layer do not fit
+# in 64.
+_REGISTERS = 64
+_MOST_REGISTERS, _LONG = 168, 14
+_WIDE_REGISTERS, _WIDE = 80, 13
 
 
 @cache
@@ -90,9 +97,9 @@ def make_right_hand_side(n: int, axis_aligned: bool) -> Any:
 def make_linear_sources(n: int, axis_aligned: bool) -> Any:
     """Return kernel(order, first, end, factors, references, fields, mass, weights, out).
 
-    out[i] += mass sum_s factors[i, s] (fields[s] - references[s]): buoyancy, and what mean gradients bring. factors:
-    [c, S]; references: [S]; fields: [S, E, n, n, n]; out: [c, E, n, n, n]. Cost: reads the fields (and the mass of
-    curved elements), reads and writes the components that have a factor.
+    out[i] += mass sum_s factors[i, s] (fields[s] - references[s]): buoyancy, and the sources of mean gradients.
+    factors: [c, S]; references: [S]; fields: [S, E, n, n, n]; out: [c, E, n, n, n]. Cost: reads the fields (and the
+    mass of curved elements), reads and writes the components that have a factor.
     """
     layout = layout_of(n)
     square, cube, elements, mass_at = n * n, n**3, layout.elements, make_mass(n, axis_aligned)
@@ -212,9 +219,9 @@ def make_force_divergence(n: int, axis_aligned: bool) -> Any:
     """Return kernel(order, first, end, f, inverse_mass, metrics, mass, weights, tables, out).
 
     out = (grad q, f inverse_mass): f [3, E, n, n, n] is an assembled weak force, inverse_mass the inverse of the
-    assembled mass matrix. Threads march together from layer to layer; a layer of two components lies in shared
-    memory, the derivative along z goes to the thread's own column. Two pairs of layers: one barrier per layer.
-    Cost: reads 4 words per point (and 10 of curved elements), writes 1.
+    assembled mass matrix. The threads go from layer to layer at the same time. A layer of two components lies in
+    shared memory, and the derivative along z goes to the thread's own column. Two pairs of layers need one barrier
+    per layer. Cost: reads 4 words per point (and 10 of curved elements), writes 1.
     """
     layout = layout_of(n)
     square, cube, elements, layer = n * n, n**3, layout.elements, layout.layer

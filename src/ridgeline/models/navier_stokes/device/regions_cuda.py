@@ -1,4 +1,4 @@
-"""Regions of a step by the clock of a GPU: a solve, and what its operators and sweeps take of it."""
+"""The regions of a step timed by the clock of a GPU: the solves, and their operators and sweeps within them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ridgeline.runtime.timeline import HOST, Span, Timeline
 
 
 class DeviceRegions(Regions):
-    """The regions of a run whose seconds are the device's, between events on a stream.
+    """The regions of a run whose seconds are those of the device, between events on a stream.
 
-    Regions are nested as those of CPUs, and each second belongs to the innermost one. The host waits for nothing at
-    their ends. Seconds count once `collect` has read the events; work and calls count at once.
+    Regions are nested like those of CPUs, and each second belongs to the innermost one. The host does not wait at
+    their ends: seconds count once `collect` has read the events, work and calls count at once.
 
-    of: the regions of the run, which has the table; to forget them is its business. stream: where all work goes.
-    On a timeline a region is the time in which the host put its work on the stream.
+    of: the regions of the run, which own the table and reset it. stream: where all work goes. On a timeline, a region
+    is the time in which the host put its work on the stream.
     """
 
     def __init__(self, of: Regions, stream: Any = 0) -> None:
@@ -36,12 +36,12 @@ class DeviceRegions(Regions):
         region.flops += flops
         region.bytes += bytes
         timeline = self._of.timeline
-        return piece if timeline is None else _noted(piece, name, timeline)
+        return piece if timeline is None else _on_timeline(piece, name, timeline)
 
     def collect(self) -> None:
         """Charge the seconds of all regions that have ended; none may be open. Waits for the device.
 
-        What is open in `of` meanwhile gives these seconds away.
+        The region that is open in `of` meanwhile is not charged for these seconds.
         """
         cuda.synchronize()
         self._clock.collect()
@@ -51,7 +51,7 @@ class DeviceRegions(Regions):
 
 
 @contextmanager
-def _noted(piece: AbstractContextManager[None], name: str, timeline: Timeline) -> Iterator[None]:
+def _on_timeline(piece: AbstractContextManager[None], name: str, timeline: Timeline) -> Iterator[None]:
     begin = time.perf_counter()
     with piece:
         yield

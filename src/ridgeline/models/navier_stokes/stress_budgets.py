@@ -2,15 +2,15 @@
 
     d<u_i'u_j'>/dt = production + turbulent transport + viscous diffusion + pressure terms - dissipation
 
-Production and viscous diffusion follow from means and second moments. What they lack is here, 25 numbers for a point:
+Production and viscous diffusion follow from means and second moments. The other terms need 25 numbers for a point:
 
     uuu, uuv, ...               <u_i'u_j'u_k'>, ten: turbulent transport is minus their divergence
     up, vp, wp                  <u_i'p'>: pressure diffusion
     pressure_strain_xx, ...     <p's_ij'> with s_ij = (du_i/dx_j + du_j/dx_i)/2, six
     dissipation_xx, ...         2 nu <du_i'/dx_k du_j'/dx_k>, six; half their trace is that of the turbulence energy
 
-Derivatives are those of the elements' polynomials and jump between elements. Sources: Mansour, Kim and Moin, J. Fluid
-Mech. 194 (1988) 15, Eq. 1; the square-duct paper counts 27 statistics, and does not say which.
+Derivatives are those of the elements' polynomials and jump between elements. Source: Mansour, Kim and Moin, J. Fluid
+Mech. 194 (1988) 15, Eq. 1. The square-duct paper counts 27 statistics, and does not say which.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.models.navier_stokes.derivatives import element_chunks, physical_gradient, velocity_gradient
+from ridgeline.models.navier_stokes.problem import VELOCITIES
 
 Array = NDArray[np.float64]
 LETTERS, AXES = "uvw", "xyz"
-VELOCITY = ("velocity_x", "velocity_y", "velocity_z")
 TRIPLES = tuple(combinations_with_replacement(range(3), 3))
 PAIRS = tuple(combinations_with_replacement(range(3), 2))
-# Second moments that the budgets ask for: (name, numbers of the means).
+# Second moments that the budgets need: (name, numbers of the means).
 PRESSURE_VELOCITY = [(f"{LETTERS[i]}p", i, 3) for i in range(3)]
 
 
@@ -76,18 +76,18 @@ def gradients(geometry: ElementGeometry, velocity: Array) -> Iterator[tuple[str,
 
 
 def central_terms(fields: Mapping[str, Array], viscosity: float) -> Iterator[tuple[str, Array, str]]:
-    """Yield (name, values, description) of the terms, of deviations from the means.
+    """Yield (name, values, description) of the terms, which are moments of the deviations from the means.
 
-    fields: means, and means of products, over the same times and directions, by the names of the sums and those of
+    fields: means, and means of products, over the same times and directions, by the names of the sums and of
     `gradients`.
     """
-    mean = [fields[name] for name in VELOCITY]
+    mean = [fields[name] for name in VELOCITIES]
     for i, j, k in TRIPLES:
         name = letters((i, j, k))
         values = fields[name] + 2.0 * mean[i] * mean[j] * mean[k]
-        for one, (first, second) in ((i, (j, k)), (j, (i, k)), (k, (i, j))):
-            values = values - mean[one] * fields[letters((first, second))]
-        yield name, values, f"third moment of {', '.join(VELOCITY[axis] for axis in (i, j, k))}"
+        for axis, pair in ((i, (j, k)), (j, (i, k)), (k, (i, j))):
+            values = values - mean[axis] * fields[letters(pair)]
+        yield name, values, f"third moment of {', '.join(VELOCITIES[axis] for axis in (i, j, k))}"
     slope = {(i, j): fields[f"gradient_{i}{j}"] for i in range(3) for j in range(3)}
     for i, j in PAIRS:
         name = f"pressure_strain_{letters((i, j), AXES)}"

@@ -22,7 +22,7 @@ from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.series import SeriesWriter, fingerprint
 from ridgeline.models.contract import Figure, Record, Recorder
 from ridgeline.models.navier_stokes.derivatives import physical_gradient
-from ridgeline.models.navier_stokes.outputs_files import FlowState
+from ridgeline.models.navier_stokes.problem import FlowState
 from ridgeline.models.recorders import WrittenSteps
 from ridgeline.parallel.allreduce import allreduce_sums
 
@@ -50,7 +50,7 @@ class SideForces:
     def of(
         cls, comm: MPI.Comm, grid: ElementGrid, geometry: ElementGeometry, case: NavierStokesSettings
     ) -> SideForces | None:
-        """Return what the settings ask for, None if that is nothing."""
+        """Return the forces that the settings ask for, None without any."""
         section = case.output.forces
         if not (section.every and section.sides):
             return None
@@ -61,12 +61,12 @@ class SideForces:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the numbers of a row, side by side."""
+        """The names of the numbers in a row, side by side."""
         kinds = ["force", "pressure_force", "torque"] + (["coefficient"] if self.dynamic else [])
         return tuple(f"{side}_{kind}_{axis}" for side in self.sides for kind in kinds for axis in "xyz")
 
     def row(self, flow: FlowState) -> dict[str, float]:
-        """Return the numbers of a flow, equal on all ranks, of equal bits for any number of them. Collective."""
+        """Return the forces of a flow, equal on all ranks, with the same bits for any number of ranks. Collective."""
         parts = [part for name in self.sides for part in self._faces(self.geometry.sides[name], flow)]
         n_faces = MOST_FACES * self.grid.n_elements_global
         sums = allreduce_sums(self.comm, parts, n_faces).reshape(len(self.sides), 3, 3)
@@ -76,10 +76,8 @@ class SideForces:
 
     def figures(self, flow: FlowState) -> dict[str, Figure]:
         """Return the forces, and their coefficients, with units. Collective."""
-        row, kinds = (
-            self.row(flow),
-            {"force": "length^4/time^2"} | ({"coefficient": ""} if self.dynamic else {}),
-        )
+        row = self.row(flow)
+        kinds = {"force": "length^4/time^2"} | ({"coefficient": ""} if self.dynamic else {})
         names = (
             (f"{side}_{kind}_{axis}", unit)
             for side in self.sides
@@ -89,7 +87,7 @@ class SideForces:
         return {name: Figure(row[name], unit) for name, unit in names}
 
     def _faces(self, side: Side, flow: FlowState) -> Array:
-        """Return force, its part of the pressure, and torque of each face of a side, [9, f]."""
+        """Return the force, its part that is due to pressure, and the torque on each face of a side, [9, f]."""
         normal = side.normal_area.transpose(1, 0, 2, 3)
         pressure = side.take(flow.pressure) * normal
         strain = np.zeros_like(pressure)  # (grad u + grad u^T) n
@@ -99,20 +97,22 @@ class SideForces:
             strain += gradient * normal[i]
         force = pressure - self.viscosity * strain
         arm = side.take(self.geometry.coordinates) - np.reshape(self.about, (3, 1, 1, 1))
-        found = np.concatenate([force, pressure, np.cross(arm, force, axis=0)])
-        return np.ascontiguousarray(found.sum(axis=(2, 3)))
+        points = np.concatenate([force, pressure, np.cross(arm, force, axis=0)])
+        return np.ascontiguousarray(points.sum(axis=(2, 3)))
 
 
 def forces_recorder(
     case: NavierStokesSettings, comm: MPI.Comm, forces: SideForces | None, flow: Callable[[], FlowState]
 ) -> list[Recorder]:
-    """Return the recorder of forces; nothing where there are none."""
+    """Return the recorder of forces, if there are any."""
     if forces is None:
         return []
-    found, section = forces, case.output.forces
+    recorded, section = forces, case.output.forces
 
     def begin(_: Mapping[str, Any], keep: int | None) -> Record:
-        writer = SeriesWriter(section.path, comm, found.columns, keep_rows=keep, option="output.forces.path")
-        return WrittenSteps(section.path, writer, lambda _: flow().time, lambda: found.row(flow()))
+        writer = SeriesWriter(
+            section.path, comm, recorded.columns, keep_rows=keep, option="output.forces.path"
+        )
+        return WrittenSteps(section.path, writer, lambda _: flow().time, lambda: recorded.row(flow()))
 
     return [Recorder("forces", section.path, section.every, begin, fingerprint=fingerprint)]

@@ -1,8 +1,9 @@
-"""The flow at places, as a CSV file with a row for each recorded step: hot wires of a computed flow.
+"""Probes: the flow at given places, as a CSV file with a row for each recorded step.
 
     step,time,probe_0_velocity_x,probe_0_velocity_y,probe_0_velocity_z,probe_0_pressure,probe_0_scalar_0,probe_1_...
 
-Beside `probes.csv` stands `probes.places.csv` with the places: probe,x,y,z.
+Beside `probes.csv` a run writes `probes.places.csv` with the places: probe,x,y,z. `mesh_rules.checked_places`
+finds places outside the domain before a run.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.place_lists import write_places
 from ridgeline.io.series import SeriesWriter, fingerprint
 from ridgeline.models.contract import Record, Recorder
-from ridgeline.models.navier_stokes.outputs_files import FlowState
-from ridgeline.models.navier_stokes.records.places import PlacedPoints
-from ridgeline.models.navier_stokes.records.probe_places import places_of, refuse_outside
-from ridgeline.models.navier_stokes.restart import field_names
+from ridgeline.models.navier_stokes.mesh_rules import places_of, refuse_outside
+from ridgeline.models.navier_stokes.problem import FlowState, field_names
+from ridgeline.models.navier_stokes.sampling import PlacedPoints
 from ridgeline.models.recorders import WrittenSteps
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
     from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 
+
 Array = NDArray[np.float64]
 
 
 class Probes:
     """The places of a case on this rank's elements. Made collectively.
 
-    Raises ConfigError that names the places outside the domain, all together.
+    Raises ConfigError for places outside the domain.
     """
 
     def __init__(self, comm: MPI.Comm, grid: ElementGrid, case: NavierStokesSettings) -> None:
@@ -51,7 +52,7 @@ class Probes:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the numbers of a row, probe by probe."""
+        """The names of the numbers in a row, probe by probe."""
         return tuple(f"probe_{i}_{name}" for i in range(len(self.places)) for name in self._names)
 
     def row(self, flow: FlowState) -> dict[str, float]:
@@ -63,7 +64,7 @@ class Probes:
 def probes_recorder(
     case: NavierStokesSettings, comm: MPI.Comm, probes: Probes | None, flow: Callable[[], FlowState]
 ) -> list[Recorder]:
-    """Return the recorder of probes; nothing where there are none."""
+    """Return the recorder of probes, if there are any."""
     if probes is None:
         return []
     placed, section = probes, case.output.probes

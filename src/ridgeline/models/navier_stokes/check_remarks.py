@@ -1,0 +1,294 @@
+"""The sentences of `ridgeline check` on a case, without a run: its mesh, first time step, wall units and convection.
+
+    mesh_remarks(case, mesh)              order of the mesh, worst element, flow through the sides
+    first_courant_rate(case, mesh)        Courant number of the flow of step 0, over the time step
+    first_step_remark(rate, dt, control)  what it says of the first step; `ends_at_once`: whether a run refuses that
+    wall_units(case, mesh)                distances of points in wall units, where a friction is expected
+    convection_remarks(case)              Rayleigh and Prandtl numbers between two sides of a box
+
+No function communicates. Meshes that are too large for one machine are looked at in parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.config.expressions import is_number
+from ridgeline.elements.courant import inverse_spacing
+from ridgeline.elements.geometry import ElementGeometry
+from ridgeline.elements.mesh import ElementGrid, ElementMesh, side_axis
+from ridgeline.elements.mesh_protocol import Mesh
+from ridgeline.elements.meshes.checks import worst_element
+from ridgeline.elements.meshes.hexahedra import HexahedralMesh
+from ridgeline.elements.quadrature import gauss_lobatto
+from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
+from ridgeline.models.navier_stokes.exact import Array
+from ridgeline.models.navier_stokes.initial import initial_velocity
+from ridgeline.models.navier_stokes.mesh_rules import TOLERANCE, fluxes_at, times_of
+from ridgeline.models.navier_stokes.problem import DIRICHLET, VelocitySide, sides_of
+from ridgeline.models.navier_stokes.problem_of_case import velocity_sides
+from ridgeline.models.navier_stokes.time_stepping import (
+    DIGITS,
+    ROUNDING,
+    SAFE_COURANT,
+    STABLE_COURANT,
+    StepControl,
+)
+
+MOST_JUDGED = (
+    4096  # elements of a mapped box whose Jacobians are computed; a box may be larger than this machine
+)
+MOST_CHOSEN = (
+    512  # elements whose Courant number is computed; in a larger mesh also some at each side with a value
+)
+GROUP = 64  # elements that are computed at a time
+# Kim, Moin and Moser, J. Fluid Mech. 177 (1987) 133; Moser, Kim and Mansour, Phys. Fluids 11 (1999) 943.
+PUBLISHED = (
+    "direct simulations of channels at Re_tau = 180 had 12 (1987) and 17.7 (1999) along, 7 and 5.9 across, "
+    "0.05 at the wall and 4.4 in the middle (Kim, Moin, Moser, Mansour)"
+)
+
+
+def mesh_remarks(case: NavierStokesSettings, mesh: Mesh) -> Iterator[str]:
+    """Yield sentences on the mesh. Raises ConfigError that names an element whose map folds."""
+    if isinstance(mesh, HexahedralMesh):
+        order = len(mesh.points) - 1
+        if order == 1:
+            yield (
+                "the mesh has order 1: its elements have straight edges, so that a curved wall is a polygon; for "
+                "curved walls write it in Gmsh with Mesh.ElementOrder = 2 or higher, or with curved edges as .re2"
+            )
+        else:
+            yield f"the mesh has order {order}: the edges of its elements are polynomials of this degree"
+        if mesh.counts.mirrored:
+            yield (
+                f"{mesh.counts.mirrored} of {mesh.n_elements} elements of the file are mirror images (left-handed): "
+                "they were turned round"
+            )
+    if not mesh.axis_aligned:
+        of_file = isinstance(mesh, HexahedralMesh)
+        positions = mesh.range(0, mesh.n_elements) if of_file else mesh.spread(MOST_JUDGED)
+        worst = worst_element(mesh, positions, case.grid.order)
+        x, y, z = worst.place
+        some = (
+            "" if len(positions) == mesh.n_elements else f" of {len(positions)} elements that were looked at"
+        )
+        yield (
+            f"worst scaled Jacobian{some}: {worst.scaled:.3g} at x={x:.6g}, y={y:.6g}, z={z:.6g} in {worst.element} "
+            "(1: right angles, 0: flat)"
+        )
+    yield from _fluxes(case, mesh)
+
+
+def _fluxes(case: NavierStokesSettings, mesh: Mesh) -> Iterator[str]:
+    """Yield the flow through each side, at the start and, if it depends on time, at the end."""
+    sides = velocity_sides(case)
+    given = [name for name, side in sides.items() if side.value is not None]
+    outflows = sides_of(sides, "outflow")
+    if not outflows and not sides_of(sides, "inflow"):
+        return
+    times = times_of(case, all(sides[name].steady for name in given))
+    for t in sorted({times[0], times[-1]}):
+        fluxes = fluxes_at(case, mesh, t)
+        through = {
+            name: 0.0 if abs(flux.net) <= TOLERANCE * flux.most else flux.net for name, flux in fluxes.items()
+        }
+        words = [f"{name} {net:.6g}" for name, net in through.items()]
+        words += [f"{name} not integrated, it has too many faces" for name in given if name not in fluxes]
+        if outflows and len(fluxes) == len(given):
+            words.append(f"{' + '.join(outflows)} {0.0 - sum(through.values()):.6g}")
+        closed = [
+            name for name in sides if name not in {*given, *outflows} and sides[name].kind != "periodic"
+        ]
+        words += [f"{name} 0" for name in closed]
+        yield f"volume that leaves through each side per time, at t = {t:g}: {', '.join(words)}"
+        for name in sides_of(sides, "inflow"):
+            if through.get(name, 0.0) > 0:
+                yield (
+                    f"the fluid leaves through the side {name}, which is an inflow, at t = {t:g}: if it should enter "
+                    f"there, change the sign of boundary.{name}.value"
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenElements(ElementGrid):
+    """Any elements of a mesh, as if they were those of a rank. chosen: their positions."""
+
+    chosen: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64))
+
+    @property
+    def n_elements(self) -> int:
+        return len(self.chosen)
+
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        return self.chosen
+
+
+def _groups(mesh: Mesh, sides: Mapping[str, VelocitySide]) -> Iterator[NDArray[np.int64]]:
+    """Yield positions of elements: all, or evenly spread elements and some at each side with a value."""
+    total = mesh.n_elements
+    parts = -(-total // GROUP)
+    for part in np.unique(np.linspace(0, parts - 1, min(parts, MOST_CHOSEN // GROUP)).astype(np.int64)):
+        first = int(part) * GROUP
+        yield mesh.range(first, min(GROUP, total - first))
+    if total <= MOST_CHOSEN:
+        return
+    for name in (name for name, side in sides.items() if side.value is not None):
+        yield mesh.side_positions(name, GROUP)
+
+
+def first_courant_rate(case: NavierStokesSettings, mesh: Mesh) -> float:
+    """Return the largest |u_r|/dr + |u_s|/ds + |u_t|/dt before step 1, 1/time, as the engine computes it.
+
+    It is that of the flow of step 0 with the values of the sides, or that of the bulk velocity of a flow rate if that
+    is larger, over the elements of `_groups`.
+    """
+    sides, forcing = velocity_sides(case), case.model.forcing
+    along = np.zeros(3)
+    if forcing.kind == "flow-rate":
+        along["xyz".index(forcing.direction)] = forcing.bulk_velocity or 0.0
+    largest = 0.0
+    for positions in _groups(mesh, sides):
+        grid = ChosenElements(mesh, case.grid.order, chosen=positions)
+        geometry = ElementGeometry(grid)
+        velocity = initial_velocity(case, *grid.coordinates)
+        _write_dirichlet(velocity, geometry, sides)
+        for u in (velocity, np.broadcast_to(along[:, None, None, None, None], velocity.shape)):
+            largest = max(largest, _rate(geometry, u))
+    return largest
+
+
+def _write_dirichlet(velocity: Array, geometry: ElementGeometry, sides: Mapping[str, VelocitySide]) -> None:
+    """Put the Dirichlet velocities at time 0 into a field [3, e, n, n, n]."""
+    grid = geometry.grid
+    for name in sides_of(sides, "symmetry"):
+        across = int(np.argmax(np.abs(geometry.sides[name].normal_area).sum(axis=(0, 2, 3))))
+        velocity[across].reshape(-1)[grid.side_points([name])] = 0.0
+    for name in sides_of(sides, *DIRICHLET):
+        places, value = grid.side_points([name]), sides[name].value
+        x, y, z = grid.coordinates.reshape(3, -1)[:, places]
+        velocity.reshape(3, -1)[:, places] = 0.0 if value is None else np.asarray(value(x, y, z, 0.0))
+
+
+def _rate(geometry: ElementGeometry, u: Array) -> float:
+    inverse = inverse_spacing(gauss_lobatto(geometry.grid.n)[0])
+    rate = np.zeros(u.shape[1:])
+    for axis in range(3):
+        if geometry.axis_aligned:
+            across = u[axis] * geometry.scale[:, axis, None, None, None]
+        else:
+            across = (u.swapaxes(0, 1) * geometry.metrics[:, 3 * axis : 3 * axis + 3]).sum(axis=1)
+        shape = [1, 1, 1, 1]
+        shape[3 - axis] = len(inverse)
+        rate += np.abs(across) * inverse.reshape(shape)
+    return float(rate.max())
+
+
+def advice(number: float, dt: float) -> str:
+    """Return the advice on the Courant number of step 0 with a fixed dt, "" if it is safe."""
+    if number <= SAFE_COURANT * (1.0 + ROUNDING):
+        return ""
+    longest = dt * SAFE_COURANT / number
+    unit = 10.0 ** (math.floor(math.log10(longest)) - DIGITS + 1)
+    safe = f"model.dt <= {math.floor(longest / unit) * unit:.{DIGITS}g}"
+    if number > STABLE_COURANT:
+        return f", beyond stability ({STABLE_COURANT:g}), a run ends at once: need {safe}"
+    return f", more than most flows stand ({SAFE_COURANT:g}): try {safe}"
+
+
+def first_step_remark(rate: float, dt: float | None, control: StepControl | None) -> str:
+    """Return the sentence of `ridgeline check` on the first step. rate: Courant number over dt, 1/time."""
+    if control is None:
+        assert dt is not None  # settings/sections.py: either dt or courant
+        return f"Courant number of step 0: {rate * dt:.3g}{advice(rate * dt, dt)}"
+    if rate == 0.0 and control.longest == math.inf:
+        return "time step of step 0: none, as the fluid is at rest and a run ends at once: need model.dt_max"
+    dt = control.first(rate)
+    number = rate * dt
+    words = f"time step of step 0: {dt:.3g}, with the Courant number {number:.3g}"
+    key = "model.dt_min" if dt == control.shortest else "model.courant"
+    if number > STABLE_COURANT:
+        return f"{words}, beyond stability ({STABLE_COURANT:g}), a run ends at once: need a smaller {key}"
+    judged = number if dt in (control.shortest, control.longest) else control.courant
+    if judged > SAFE_COURANT * (1.0 + ROUNDING):
+        return f"{words}, more than most flows stand ({SAFE_COURANT:g}): try a smaller {key}"
+    return words
+
+
+def ends_at_once(rate: float, dt: float | None, control: StepControl | None) -> bool:
+    """Say whether a run refuses its first step. Arguments as in `first_step_remark`."""
+    if control is None:
+        assert dt is not None
+        return rate * dt > STABLE_COURANT
+    if rate == 0.0 and control.longest == math.inf:
+        return True
+    return rate * control.first(rate) > STABLE_COURANT
+
+
+def friction(case: NavierStokesSettings) -> tuple[float, float] | None:
+    """Return the (Re_tau, u_tau) that are expected in a box with walls, None if they are not known.
+
+    They follow from model.expected_re_tau, or from the balance of a given force and the friction at the walls,
+    u_tau^2 = F V/A. The length h of Re_tau is that of the time series: half a gap, or half the side of a square duct.
+    """
+    walls, model = case.wall_sides(), case.model
+    if not walls or not case.is_plain_box:
+        return None
+    volume = math.prod(case.grid.lengths)
+    area = sum(volume / case.grid.lengths[side_axis(side)[0]] for side in walls)
+    half = volume / area * (1.0 if len({side[0] for side in walls}) == 1 else 2.0)
+    if model.expected_re_tau is not None:
+        return model.expected_re_tau, model.expected_re_tau * model.viscosity / half
+    if model.forcing.kind != "force" or not any(model.forcing.value):
+        return None
+    speed = math.sqrt(max(map(abs, model.forcing.value)) * volume / area)
+    return speed * half / model.viscosity, speed
+
+
+def wall_units(case: NavierStokesSettings, mesh: Mesh) -> tuple[str, ...]:
+    """Return a sentence on the distances of points along x, y, z over nu/u_tau, if a friction is expected."""
+    expected = friction(case)
+    if expected is None or not isinstance(mesh, ElementMesh):
+        return ()
+    re_tau, speed = expected
+    walls = {side[0] for side in case.wall_sides()}
+    unit = case.model.viscosity / speed
+    gaps = np.diff(gauss_lobatto(case.grid.order + 1)[0]) / 2.0
+    words = []
+    for axis in "xyz":
+        edges = mesh.edges["zyx".index(axis)]
+        distances = np.outer(np.diff(edges), gaps).reshape(-1) / unit
+        if axis in walls:
+            at_walls = min(distances[0], distances[-1])
+            words.append(f"Delta {axis}+ {at_walls:.3g} at the wall, {distances.max():.3g} at most")
+        else:
+            words.append(f"Delta {axis}+ {distances.mean():.3g} on average, {distances.max():.3g} at most")
+    return (f"wall units of Re_tau = {re_tau:.4g}, u_tau = {speed:.4g}: {'; '.join(words)}; {PUBLISHED}",)
+
+
+def convection_remarks(case: NavierStokesSettings) -> Iterator[str]:
+    """Yield a sentence on each pair of sides with two values of a scalar: Ra = |g beta dT| L^3/(nu k)."""
+    gravity = math.hypot(*case.model.gravity)
+    for number, scalar in enumerate(case.scalar):
+        for axis in case.conduction_axes(number):
+            sides = [f"{'xyz'[axis]}_{end}" for end in ("min", "max")]
+            values = [getattr(scalar.boundary, side).value for side in sides]
+            if not all(is_number(value) for value in values):
+                continue
+            length = case.grid.lengths[2 - axis]
+            pull = gravity * abs(scalar.expansion * (float(values[1]) - float(values[0])))
+            if not pull:
+                continue
+            rayleigh = pull * length**3 / (case.model.viscosity * scalar.diffusivity)
+            fall = math.sqrt(length / pull)
+            steps = f", {fall / case.model.dt:.3g} steps" if case.model.dt else ""
+            yield (
+                f"scalar {number} between {sides[0]} and {sides[1]}: Rayleigh number {rayleigh:.6g}, Prandtl number "
+                f"{case.model.viscosity / scalar.diffusivity:.4g}; free-fall time {fall:.3g}{steps}"
+            )

@@ -1,0 +1,252 @@
+"""The scheme in time: its coefficients for steps of any lengths, its time levels, and how long a step may be.
+
+With x_j the time from level j to the new one (x_1 = dt, x_2 = dt + the step before, ...), the polynomials of Lagrange
+through j = 1 ... k levels, and through the new one too, give
+
+    u^{n+1} ~ sum_j a_j u^{n+1-j},                 a_j = prod_{m != j} x_m / (x_m - x_j)
+    du/dt   ~ sum_{j >= 0} b_j u^{n+1-j} / dt,     b_0 = sum_m dt / x_m,   b_j = -a_j dt / x_j
+
+For equal steps these are the constants below, to the bit. Backward differences stay zero-stable while no step is
+longer than the one before it by a certain factor, which is 1 + sqrt(2) at order 2 and (1 + sqrt(5))/2 at order 3
+(tests compute both). Source: Hairer, Norsett, Wanner, "Solving Ordinary Differential Equations I", 1993, Sec. III.5.
+
+The Courant number of the flow is looked at before the first step and after each step. It chooses the length of the
+next step (`StepControl`), and it ends a run whose steps are too long (`CourantWatch`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.runtime.errors import ConfigError, DivergedError
+
+Array = NDArray[np.float64]
+
+# The coefficients of equal steps: b_0, b_1, ... and a_1, a_2, ... of orders 1, 2, 3.
+BACKWARD = ((1.0, -1.0), (3 / 2, -2.0, 1 / 2), (11 / 6, -3.0, 3 / 2, -1 / 3))
+EXTRAPOLATION = ((1.0,), (2.0, -1.0), (3.0, -3.0, 1.0))
+TIME_LEVELS = 3  # that the kernel of the known side takes; the coefficients of levels beyond the order are 0
+MOST_CHANGE = 1.5  # of the length of a step over that of the one before it: below the limit of order 3
+
+STABLE_COURANT = 1.0  # beyond it, third-order extrapolation of the advection grows on any flow
+SAFE_COURANT = 0.5  # stable on most flows
+# The largest growth of the Courant number of a resolved flow in one step. Where fluid moves by less than the distance
+# of two points, between which its velocity changes by less than itself, |dt u.grad u| <= Courant number |u| <= |u|.
+GROWTH = 2.0
+BAND = 0.2  # share of model.courant by which the Courant number may differ from it before the step changes
+ROUNDING = 1e-9  # relative, of a Courant number
+DIGITS = 3  # of the length of a step, so that velocities that differ by rounding choose the same step
+
+
+def extrapolation(steps: Sequence[float]) -> tuple[float, ...]:
+    """Return a_1, ..., a_k. steps: lengths of the new step and of the k - 1 before it, newest first, > 0."""
+    if _equal(steps):
+        return EXTRAPOLATION[len(steps) - 1]
+    x = _times(steps)
+    return tuple(
+        math.prod(other / (other - mine) for m, other in enumerate(x) if m != j) for j, mine in enumerate(x)
+    )
+
+
+def backward(steps: Sequence[float]) -> tuple[float, ...]:
+    """Return b_0, b_1, ..., b_k. steps: as for `extrapolation`."""
+    if _equal(steps):
+        return BACKWARD[len(steps) - 1]
+    x, dt = _times(steps), steps[0]
+    return (sum(dt / each for each in x), *(-a * dt / each for a, each in zip(extrapolation(steps), x)))
+
+
+def _equal(steps: Sequence[float]) -> bool:
+    return all(step == steps[0] for step in steps)
+
+
+def _times(steps: Sequence[float]) -> list[float]:
+    return [sum(steps[: k + 1]) for k in range(len(steps))]
+
+
+@dataclass(frozen=True)
+class StepCoefficients:
+    """The coefficients of one step.
+
+    steps: lengths of this step and of those before it that the order takes, newest first; shift: b_0 / dt;
+    a: extrapolation, b: b_1 / dt, ..., both float64 [TIME_LEVELS], latest level first.
+    """
+
+    steps: tuple[float, ...]
+    shift: float
+    a: Array
+    b: Array
+
+    @classmethod
+    def of(cls, steps: Sequence[float]) -> StepCoefficients:
+        """Return the coefficients of BDF and extrapolation of the order len(steps)."""
+        order, dt = len(steps), steps[0]
+        first, *others = backward(steps)
+        a, b = np.zeros(TIME_LEVELS), np.zeros(TIME_LEVELS)
+        a[:order] = extrapolation(steps)
+        b[:order] = np.array(others) / dt
+        return cls(tuple(steps), first / dt, a, b)
+
+    @property
+    def order(self) -> int:
+        """Order of the step."""
+        return len(self.steps)
+
+
+class TimeLevels:
+    """Fields [c, E, n, n, n] (velocity, then scalars) and their weak rates N at the latest time levels, newest first.
+
+    make: returns new memory for the fields of a level, on the host or on a GPU, all zero. known: how many levels of
+    fields hold a solution; the order of the next step is at most that. times: of the levels; steps: lengths of the
+    steps that led to them; both are NaN where they are not known.
+    Memory: 2 order fields of c components.
+    """
+
+    def __init__(self, order: int, make: Callable[[], Any]) -> None:
+        self.order, self.known = order, 0
+        self.times, self.steps = [math.nan] * order, [math.nan] * order
+        self.fields = [make() for _ in range(order)]
+        self.rates = [make() for _ in range(order)]
+
+    def begin(self, known: int, time: float, dt: float) -> None:
+        """Set the number of known levels, the newest of them at `time`, and their times as steps of dt make them."""
+        self.known = known
+        self.times = [time - back * dt for back in range(self.order)]
+        self.steps = [dt] * self.order
+
+    def coefficients(self, dt: float) -> StepCoefficients:
+        """Return the coefficients of the next step, of length dt."""
+        order = min(self.order, self.known)
+        return StepCoefficients.of([dt, *self.steps[: order - 1]])
+
+    def step(self, time: float, dt: float) -> None:
+        """Record a step of dt that leads to `time`; its fields are those that `oldest_fields` returns next."""
+        self.times = [time, *self.times[:-1]]
+        self.steps = [dt, *self.steps[:-1]]
+
+    def oldest_rate(self) -> Any:
+        """Make the buffer of the oldest rates that of the newest level, and return it to be filled."""
+        self.rates.insert(0, self.rates.pop())
+        return self.rates[0]
+
+    def oldest_fields(self) -> Any:
+        """Make the buffer of the oldest fields that of a new level, and return it to be filled."""
+        self.fields.insert(0, self.fields.pop())
+        self.known = min(self.known + 1, self.order)
+        return self.fields[0]
+
+
+def levels_of_kernel(levels: Sequence[Any]) -> list[Any]:
+    """Return TIME_LEVELS levels for the kernel of the known side; the newest stands for those that do not exist."""
+    return [*levels, *[levels[0]] * TIME_LEVELS][:TIME_LEVELS]
+
+
+@dataclass(frozen=True)
+class StepControl:
+    """Chooses the length of each step by the Courant number of the flow.
+
+    A step is kept while its Courant number is within BAND of the one asked for, because the operators, their
+    diagonals and the response to a held flow rate must be computed anew for another length.
+
+    courant: the Courant number asked for; shortest, longest: bounds of the step, time; change: largest factor by
+    which a step is longer or shorter than the one before it.
+    """
+
+    courant: float
+    shortest: float = 0.0
+    longest: float = math.inf
+    change: float = 1.25
+
+    def first(self, rate: float) -> float:
+        """Return the length of the first step. rate: Courant number of the flow over the length of the step, 1/time.
+
+        Raises ConfigError for a flow at rest without a longest step.
+        """
+        if rate == 0.0 and self.longest == math.inf:
+            raise ConfigError(
+                f"model.courant = {self.courant:g} gives no first time step, as the fluid is at rest and no side "
+                "moves it yet; set model.dt_max, the longest step, too"
+            )
+        return self.bounded(self._wanted(rate))
+
+    def after(self, dt: float, rate: float) -> float:
+        """Return the step that follows one of dt, after which the flow has the Courant number rate dt."""
+        kept = abs(rate * dt - self.courant) <= BAND * self.courant
+        if kept and self.bounded(dt) == dt:
+            return dt
+        return self.bounded(min(max(self._wanted(rate), dt / self.change), dt * self.change))
+
+    def bounded(self, dt: float) -> float:
+        """Return a step within the bounds."""
+        return min(max(dt, self.shortest), self.longest)
+
+    def _wanted(self, rate: float) -> float:
+        return float(f"{self.courant / rate:.{DIGITS}g}") if rate else math.inf
+
+
+class CourantWatch:
+    """Follows the Courant number from step to step, and ends a run whose steps are too long.
+
+    It remembers the last step whose flow was sane: the Courant number, for steps of equal length, had at most doubled
+    in that step. The first step of a run may change the flow by any amount, because a wall, an inflow or a force may
+    start at once. control: what chooses the steps, None where they are fixed.
+    """
+
+    def __init__(self, control: StepControl | None = None) -> None:
+        self._control = control
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all steps."""
+        self._seen = 0
+        self._last = 0.0  # Courant number over the step
+        self._sane = (0, 0.0)
+
+    @property
+    def begun(self) -> bool:
+        """Whether a step has been seen."""
+        return self._seen > 0
+
+    def see(self, step: int, number: float, dt: float) -> None:
+        """Record the Courant number after a step of dt, or before the first step, which will be of dt.
+
+        Raises DivergedError if it is beyond stability, or not finite.
+        """
+        judged = self._seen > 1
+        if math.isfinite(number) and (number <= GROWTH * self._last * dt or not judged):
+            self._sane = (step, number)
+        self._seen += 1
+        self._last = number / dt
+        if not number <= STABLE_COURANT:
+            raise DivergedError(self._words(step, number, dt))
+
+    def _words(self, step: int, number: float, dt: float) -> str:
+        sane, before = self._sane
+        finding = (
+            f"has the Courant number {number:.3g}" if math.isfinite(number) else "left no finite velocity"
+        )
+        reason = f"for {SAFE_COURANT:g} there"
+        blew_up = ""
+        if sane < step:
+            reason = blew_up = (
+                f"as the flow blew up after step {sane}, the last whose Courant number had at most doubled "
+                f"({before:.3g})"
+            )
+        if self._control is None:
+            most = dt * SAFE_COURANT / max(before, STABLE_COURANT)
+            return (
+                f"model.dt = {dt:g} {finding} at step {step}; need at most {STABLE_COURANT:g}: set model.dt <= "
+                f"{most:.3g}, {reason}"
+            )
+        keys = "model.dt_min" if dt <= self._control.shortest else "model.courant or model.dt_max"
+        courant = self._control.courant
+        return (
+            f"the time step {dt:g}, by model.courant = {courant:g}, {finding} at step {step}; need at most "
+            f"{STABLE_COURANT:g}: set a smaller {keys}, {blew_up or 'as the flow became fast within few steps'}"
+        )
