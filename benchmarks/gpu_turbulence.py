@@ -20,7 +20,7 @@ from harness.table import Row
 from ridgeline.runtime.devices import DeviceInfo, simulated
 
 if TYPE_CHECKING:
-    from ridgeline.models.turbulence.device.fusion import Passes
+    from ridgeline.models.turbulence.device.device_estimate import Passes
 
 DEFAULT_SECONDS = 0.3  # of one timed round
 LEAST_SHARE, MOST_TIME = ">= 0.85", "<= 1.25"

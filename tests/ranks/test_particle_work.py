@@ -3,8 +3,8 @@
 import pytest
 
 from ridgeline.models import create
-from ridgeline.models.turbulence.fluid_particles.work import particle_messages
 from ridgeline.models.turbulence.settings import TurbulenceCase
+from ridgeline.models.turbulence.step_work import particle_messages
 from ridgeline.runtime.context import Context
 from spectral_toys import process_grids
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ridgeline.sparse import transfer
 from ridgeline.sparse.levels import dependency_levels, level_order
 from ridgeline.sparse.runs import Runs, make_triangles
-from ridgeline.sparse.select import chosen_rows, external_rows, has_external, upper_blocks
+from ridgeline.sparse.transfer import external_rows, extract_rows, has_external, upper_blocks
 
 EXTERNAL = 40
 
@@ -56,7 +56,7 @@ def close(a: NDArray, b: NDArray) -> bool:
 def test_residual_at_coarse_points(case: Case) -> None:
     n, rng = case.n, np.random.default_rng(4)
     fine = rng.choice(n, n // 4, replace=False).astype(np.int32)
-    rows, columns = chosen_rows(fine, case.lower), case.lower.slot_columns
+    rows, columns = extract_rows(fine, case.lower), case.lower.slot_columns
     r, half, x = rng.uniform(-1, 1, (3, n))
     points = rng.permutation(fine.size).astype(np.int32)
     expected = np.zeros(fine.size)

@@ -1,1 +1,4 @@
-"""Sparse matrices in rows: dependency levels, runs, sweeps, their halo."""
+"""Sparse matrices in rows: distributed matrices, their halo, and fast Gauss-Seidel sweeps with threads.
+
+Read first: `distributed` (matrices of solvers) and `halo` (vectors); `runs` and `sweeps` are HPCG's fast path.
+"""

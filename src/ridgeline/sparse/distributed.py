@@ -1,7 +1,7 @@
-"""Sparse matrices whose rows lie on the ranks: assembled from entries, multiplied, and joined on every rank.
+"""Sparse matrices whose rows are spread over the ranks: assembled from entries, multiplied, gathered on every rank.
 
-For set-up, in float64, by SciPy on each rank. No rank holds more than its rows, the rows of others that these meet,
-and 8 bytes a rank for each numbering.
+They serve the set-up of solvers, in float64, and use SciPy on each rank. A rank holds only its own rows, in a triple
+product also the rows of other ranks that they refer to, and 8 bytes per rank for each numbering.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Numbers = NDArray[np.int64]
 
 
 class Numbering:
-    """Consecutive global numbers, of which each rank of `comm` has some: offsets[r] ... offsets[r + 1] - 1.
+    """Consecutive global numbers; rank r of `comm` owns offsets[r] ... offsets[r + 1] - 1.
 
-    comm: MPI.COMM_SELF where every rank has all. Collective.
+    Creating one is collective: an allgather of 8 bytes. comm is MPI.COMM_SELF where every rank owns all numbers.
     """
 
     def __init__(self, comm: MPI.Comm, count: int) -> None:
@@ -38,19 +38,23 @@ class Numbering:
 
     @property
     def counts(self) -> Numbers:
-        """How many numbers each rank has."""
+        """How many numbers each rank owns."""
         return np.diff(self.offsets)
 
     def whole(self) -> Numbering:
-        """Return the numbering by which every rank has all of these."""
+        """Return the numbering in which every rank owns all of these numbers."""
         return Numbering(MPI.COMM_SELF, self.total)
 
 
 class DistributedMatrix:
-    """This rank's rows of a sparse matrix, and where the values lie that they meet. Collective over columns.comm.
+    """This rank's rows of a sparse matrix, and the plan to fetch external values. Collective over columns.comm.
 
-    rows, columns: their numberings. local: CSR, float64 [rows.count, columns.count + external ones]. numbers: int64,
-    the global number of each local column: the rank's own, then external ones by owner. plan: of their exchange.
+    Attributes
+    ----------
+    rows, columns : numberings of rows and columns
+    local : CSR, float64 [rows.count, columns.count + external columns]
+    numbers : int64, the global number of each local column: the rank's own first, then external ones by owner
+    plan : exchange of the values at external columns
     """
 
     def __init__(
@@ -66,12 +70,12 @@ class DistributedMatrix:
         self._vector: HaloVector | None = None
 
     def entries(self) -> tuple[Numbers, Numbers, Array]:
-        """Return (row, column, value) of this rank's entries, by global numbers, row by row."""
+        """Return (row, column, value) of this rank's entries, row by row, with global numbers."""
         per_row = np.diff(self.local.indptr)
         return np.repeat(self.rows.own, per_row), self.numbers[self.local.indices], self.local.data
 
     def with_external(self, own: NDArray[Any]) -> Array:
-        """Return the values at all local columns from those at the rank's own. Communication: neighbours."""
+        """Return the values at all local columns, given those at the rank's own. Communication: neighbours."""
         if self._vector is None:
             self._vector = HaloVector(self.columns.comm, self.plan)
         self._vector.owned[:] = own
@@ -83,18 +87,18 @@ class DistributedMatrix:
         return np.asarray(self.local @ self.with_external(own))
 
     def finish(self) -> None:
-        """Let go of the requests that `with_external` keeps. Local."""
+        """Free the MPI requests that `with_external` keeps. No communication."""
         if self._vector is not None:
             self._vector.free()
         self._vector = None
 
     def on(self, columns: Numbering) -> DistributedMatrix:
-        """Return the matrix with the columns owned as another numbering of them says. Collective over its comm."""
+        """Return the same matrix with its columns owned as in another numbering. Collective over columns.comm."""
         indptr = self.local.indptr.astype(np.int64)
         return DistributedMatrix(self.rows, columns, indptr, self.entries()[1], self.local.data)
 
     def joined(self) -> DistributedMatrix:
-        """Return the square matrix with all of its rows on every rank. Collective."""
+        """Return the square matrix with all of its rows on every rank. Collective: an allgather of all entries."""
         row, column, value = (np.concatenate(part) for part in zip(*self.rows.comm.allgather(self.entries())))
         whole = self.rows.whole()
         return assemble(whole, whole, row, column, value)
@@ -103,9 +107,10 @@ class DistributedMatrix:
 def assemble(
     rows: Numbering, columns: Numbering, row: Numbers, column: Numbers, value: Array
 ) -> DistributedMatrix:
-    """Return the matrix of entries that any rank may give, by global numbers; equal places are added up. Collective.
+    """Return the matrix of the entries of all ranks. Collective.
 
-    Communication: 24 bytes an entry of another rank's row, to its owner.
+    row, column, value: entries by global numbers, of any rows; entries at the same place are added up.
+    Communication: 24 bytes for each entry of a row that another rank owns, sent to that rank.
     """
     owner = np.searchsorted(rows.offsets, row, side="right") - 1
     order = np.argsort(owner, kind="stable")
@@ -122,17 +127,26 @@ def assemble(
 
 
 def transpose(matrix: DistributedMatrix) -> DistributedMatrix:
-    """Return the transposed matrix, its rows with the owners of the columns. Collective."""
+    """Return the transposed matrix, whose rows the owners of the columns have. Collective."""
     row, column, value = matrix.entries()
     return assemble(matrix.columns, matrix.rows, column, row, value)
 
 
 def triple_product(a: DistributedMatrix, p: DistributedMatrix) -> DistributedMatrix:
-    """Return P^T A P, its rows with the owners of P's columns. Collective.
+    """Return P^T A P, whose rows the owners of P's columns have. Collective.
 
-    Communication: the rows of P that A's external columns name, and the entries of other ranks' rows of the result.
+    Communication: the rows of P at A's external columns, and the entries of the result's rows that other ranks own.
     """
-    lengths, columns, values = _external_rows(a, p)
+    # Fetch the rows of P at A's external columns, in the order of these columns.
+    comm, plan = a.columns.comm, a.plan
+    requested = p.local[plan.send_index]
+    n_rows, n_entries = np.zeros(comm.size, np.int64), np.zeros(comm.size, np.int64)
+    n_rows[plan.neighbours] = np.diff(plan.send_starts)
+    n_entries[plan.neighbours] = np.diff(requested.indptr[plan.send_starts])
+    lengths, _ = exchange_counted(comm, np.diff(requested.indptr).astype(np.int64), n_rows)
+    columns, _ = exchange_counted(comm, p.numbers[requested.indices], n_entries)
+    values, _ = exchange_counted(comm, np.asarray(requested.data), n_entries)
+
     own = p.entries()
     indptr = np.concatenate([p.local.indptr, p.local.indptr[-1] + np.cumsum(lengths)])
     numbers, place = np.unique(np.concatenate([own[1], columns]), return_inverse=True)
@@ -141,16 +155,3 @@ def triple_product(a: DistributedMatrix, p: DistributedMatrix) -> DistributedMat
     )
     product = (every[: a.rows.count].T @ (a.local @ every)).tocoo()
     return assemble(p.columns, p.columns, numbers[product.row], numbers[product.col], product.data)
-
-
-def _external_rows(a: DistributedMatrix, p: DistributedMatrix) -> tuple[Numbers, Numbers, Array]:
-    """Return (lengths, columns, values) of the rows of P at A's external columns, in their order. Collective."""
-    comm, plan = a.columns.comm, a.plan
-    wanted = p.local[plan.send_index]
-    rows, entries = np.zeros(comm.size, np.int64), np.zeros(comm.size, np.int64)
-    rows[plan.neighbours] = np.diff(plan.send_starts)
-    entries[plan.neighbours] = np.diff(wanted.indptr[plan.send_starts])
-    lengths, _ = exchange_counted(comm, np.diff(wanted.indptr).astype(np.int64), rows)
-    columns, _ = exchange_counted(comm, p.numbers[wanted.indices], entries)
-    values, _ = exchange_counted(comm, np.asarray(wanted.data), entries)
-    return lengths, columns, values

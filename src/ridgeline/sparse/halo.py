@@ -1,7 +1,11 @@
-"""The halo of a distributed sparse matrix: which rows of x other ranks need, found from the matrix alone.
+"""The halo of a distributed sparse matrix: which rows of x other ranks need, derived from the matrix alone.
 
-Owners of external columns are found by a rendezvous. The global numbers are cut into one block a rank. Each rank
-tells the ranks of the blocks which runs of numbers it owns. Then it asks them who owns its external columns.
+A rank finds the owners of its external columns by a rendezvous. The global numbers are cut into one block for each
+rank, the block's home. Each rank sends the home ranks the runs of consecutive numbers that it owns, and then asks
+them for the owners of its external columns.
+
+The local number of a global one is looked up in a hash table with open addressing: int32 [2^k], -1 where a slot is
+free, at most half full. A slot holds a place in an array of numbers, with which a look-up compares.
 """
 
 from __future__ import annotations
@@ -12,26 +16,36 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numba import int32, int64
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.exchange import exchange_counted
-from ridgeline.sparse import number_table
 from ridgeline.sparse.rows import gather
 
 Indices = NDArray[np.int32]
 Numbers = NDArray[np.int64]
 
+# 2**64 / golden ratio: spreads groups of consecutive numbers over the table.
+_HASH = np.uint64(0x9E3779B97F4A7C15)
+# Numbers that differ in the last 4 bits alone share a cache line.
+_BITS = 4
+
 
 @dataclass(frozen=True)
 class SparseHaloPlan:
-    """Lists of one rank. Local columns: owned 0 ... n_owned - 1, external n_owned ... n_owned + n_external - 1.
+    """What one rank sends and receives in an exchange of the halo.
 
-    neighbours: other ranks, ascending; send_starts [k + 1]: where each neighbour's part of send_index begins;
-    send_index: int32, owned local numbers, what each neighbour wants in the order it wants it;
-    receive_starts [k + 1]: where each neighbour's external columns begin. They stand by neighbour, by ascending
-    global number within each.
+    Local columns 0 ... n_owned - 1 are the rank's own rows; n_owned ... n_owned + n_external - 1 are external.
+    External columns are sorted by the rank that owns them, and by global number within each rank.
+
+    Attributes
+    ----------
+    neighbours : ranks to exchange with, ascending
+    send_starts : int64 [k + 1], where each neighbour's part of send_index begins
+    send_index : int32, local numbers of the owned rows that each neighbour needs, in its order
+    receive_starts : int64 [k + 1], where each neighbour's external columns begin
     """
 
     n_owned: int
@@ -42,30 +56,38 @@ class SparseHaloPlan:
     receive_starts: Numbers
 
     def renumbered(self, new_number: Indices) -> SparseHaloPlan:
-        """Return the plan after owned row i has become new_number[i]; external columns stay."""
+        """Return the plan for a matrix whose owned row i has become new_number[i]; external columns stay."""
         return replace(self, send_index=new_number[self.send_index].astype(np.int32))
 
 
 class HaloPlanner:
-    """Finds the local number of every column, part by part, and then the plan. Collective over comm.
+    """Computes the local number of every column, part by part, and then the plan. Collective over comm.
 
-    For a matrix whose global column numbers are never in memory all at once; `plan_sparse_halo` is for others.
-    rows_global: int64 [n], the number of each owned row, in any order. Raises ValueError on all ranks if one is there
-    twice.
+    It serves matrices whose global column numbers are never in memory all at once; `plan_sparse_halo` is simpler.
+
+    Parameters
+    ----------
+    rows_global : int64 [n], the global number of each owned row, in any order
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if a rank has a row twice, or more rows than 32-bit lists hold.
     """
 
     def __init__(self, comm: MPI.Comm, rows_global: Numbers) -> None:
         self._comm, self._rows = comm, rows_global
         self._located = 0  # columns so far
-        self._places: list[Numbers] = []  # of the external ones among these
+        # Places of the external ones among these columns, and their global numbers.
+        self._places: list[Numbers] = []
         self._numbers: list[Numbers] = []
         with errors_on_all_ranks(comm):
             if rows_global.size > np.iinfo(np.int32).max // 2:
                 raise ValueError(
                     f"{rows_global.size} rows on one rank are more than 32-bit lists hold; use more ranks"
                 )
-            self._table = number_table.empty_table(rows_global.size)
-            twice = number_table.fill_table(rows_global, self._table)
+            self._table = empty_table(rows_global.size)
+            twice = fill_table(rows_global, self._table)
             if twice >= 0:
                 raise ValueError(
                     f"row {rows_global[twice]} is there twice on rank {comm.rank}; number rows once"
@@ -74,47 +96,55 @@ class HaloPlanner:
     def locate(self, indptr: Numbers, columns_global: Numbers, columns: Indices) -> None:
         """Set columns, int32, to the local numbers of the next rows' columns, -1 where external. No communication.
 
-        indptr: int64 [rows of the part + 1], its first number may be any; columns_global: int64, as many as columns.
+        indptr: int64 [rows of this part + 1], which need not begin at 0; columns_global: int64, as long as columns.
         """
-        if number_table.look_up_rows(indptr, columns_global, self._rows, self._table, columns):
+        if look_up_rows(indptr, columns_global, self._rows, self._table, columns):
             external = np.flatnonzero(columns < 0)
             self._places.append(self._located + external)
             self._numbers.append(columns_global[external])
         self._located += columns.size
 
     def plan(self, columns: Indices) -> SparseHaloPlan:
-        """Return the plan, and number the external ones in columns, int32: those of all parts, in order. Collective.
+        """Return the plan, and set the local numbers of external columns. Collective.
 
-        Raises ValueError on all ranks if a row has two owners, a column none, or a number is negative.
-        Communication: 16 bytes per stretch of consecutive row numbers, 24 bytes per external column.
+        columns: int32, what `locate` has set, the parts one after the other.
+
+        Raises ValueError on all ranks if a row has two owners, if a column has none, or if a number is negative.
+        Communication: 16 bytes for each run of consecutive row numbers, and 24 bytes for each external column.
         """
         comm, n = self._comm, self._rows.size
         numbers = np.concatenate([np.zeros(0, np.int64), *self._numbers])
-        found, which = np.empty(numbers.size, np.int64), np.empty(numbers.size, np.int32)
-        count = number_table.find_distinct(numbers, number_table.empty_table(numbers.size), found, which)
-        external = found[:count]
+        distinct, which = np.empty(numbers.size, np.int64), np.empty(numbers.size, np.int32)
+        count = find_distinct(numbers, empty_table(numbers.size), distinct, which)
+        external = distinct[:count]
         owner = _owners(comm, self._rows, external)
         order = np.lexsort((external, owner))
         local = np.empty(count, np.int32)
         local[order] = n + np.arange(count, dtype=np.int32)
         if count:
             columns[np.concatenate(self._places)] = local[which]
-        wanted = np.bincount(owner, minlength=comm.size)
-        asked, given = exchange_counted(comm, external[order], wanted)
-        send_index = np.empty(asked.size, np.int32)
-        number_table.look_up(asked, self._rows, self._table, send_index)
-        neighbours = np.flatnonzero(wanted + given)
+        n_received = np.bincount(owner, minlength=comm.size)
+        requested, n_sent = exchange_counted(comm, external[order], n_received)
+        send_index = np.empty(requested.size, np.int32)
+        look_up(requested, self._rows, self._table, send_index)
+        neighbours = np.flatnonzero(n_received + n_sent)
         return SparseHaloPlan(
-            n, count, neighbours.tolist(), _starts(given[neighbours]), send_index, _starts(wanted[neighbours])
+            n_owned=n,
+            n_external=count,
+            neighbours=neighbours.tolist(),
+            send_starts=_starts(n_sent[neighbours]),
+            send_index=send_index,
+            receive_starts=_starts(n_received[neighbours]),
         )
 
 
 def plan_sparse_halo(
     comm: MPI.Comm, rows_global: Numbers, indptr: Numbers, columns_global: Numbers
 ) -> tuple[SparseHaloPlan, Indices]:
-    """Return the plan and the local number of every column, int32 [non-zeros]. Collective over comm.
+    """Return the plan of a matrix and the local number of every column, int32 [non-zeros]. Collective over comm.
 
-    indptr [n + 1], columns_global [non-zeros]: the owned rows. The rest is as `HaloPlanner` says.
+    rows_global [n], indptr [n + 1] and columns_global [non-zeros] describe the owned rows, int64. Errors and
+    communication are those of `HaloPlanner`.
     """
     planner = HaloPlanner(comm, rows_global)
     columns = np.empty(columns_global.size, np.int32)
@@ -127,24 +157,28 @@ def _starts(counts: NDArray[np.integer]) -> Numbers:
 
 
 def _owners(comm: MPI.Comm, rows_global: Numbers, external: Numbers) -> Numbers:
-    """Return the rank that owns each number of `external` (distinct). Collective."""
+    """Return the rank that owns each number of `external`, which are distinct: the rendezvous. Collective."""
     numbers = np.concatenate([rows_global, external])
     most = np.array([numbers.max(initial=0), -numbers.min(initial=0)])
     comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
     if most[1] > 0:
         raise ValueError(f"a row or column has the number {-most[1]}; numbers are >= 0")
     block = int(most[0]) // comm.size + 1
-    first, count = _stretches(rows_global, block)
+
+    # Runs of owned numbers go to their home ranks.
+    first, count = _runs_by_block(rows_global, block)
     home = first // block
     by_home = np.argsort(home, kind="stable")
-    stretches = np.stack([first, first + count], axis=1)[by_home].reshape(-1)
-    known, come = exchange_counted(comm, stretches, 2 * np.bincount(home, minlength=comm.size))
-    order = np.argsort(known[::2], kind="stable")
-    starts, ends = known[::2][order], known[1::2][order]
-    ranks = np.repeat(np.arange(comm.size), come // 2)[order]
+    runs = np.stack([first, first + count], axis=1)[by_home].reshape(-1)
+    registered, n_registered = exchange_counted(comm, runs, 2 * np.bincount(home, minlength=comm.size))
+    order = np.argsort(registered[::2], kind="stable")
+    starts, ends = registered[::2][order], registered[1::2][order]
+    ranks = np.repeat(np.arange(comm.size), n_registered // 2)[order]
+
+    # External numbers go there too; each home rank answers with the owners.
     by_number = np.argsort(external, kind="stable")
-    sent = np.bincount(external // block, minlength=comm.size)
-    queries, asked = exchange_counted(comm, external[by_number], sent)
+    n_asked = np.bincount(external // block, minlength=comm.size)
+    queries, n_answered = exchange_counted(comm, external[by_number], n_asked)
     place = np.searchsorted(starts, queries, side="right") - 1
     inside = place >= 0
     inside[inside] = queries[inside] < ends[place[inside]]
@@ -158,14 +192,14 @@ def _owners(comm: MPI.Comm, rows_global: Numbers, external: Numbers) -> Numbers:
                 f"column {queries[~inside][0]} has no owner; every column must be a row of a rank"
             )
     answers = np.empty(external.size, np.int64)
-    comm.Alltoallv([ranks[place], asked], [answers, sent])
+    comm.Alltoallv([ranks[place], n_answered], [answers, n_asked])
     owner = np.empty(external.size, np.int64)
     owner[by_number] = answers
     return owner
 
 
-def _stretches(rows_global: Numbers, block: int) -> tuple[Numbers, Numbers]:
-    """Return (first, count) of stretches of consecutive numbers, cut at the multiples of block."""
+def _runs_by_block(rows_global: Numbers, block: int) -> tuple[Numbers, Numbers]:
+    """Return (first, count) of runs of consecutive numbers, cut at the multiples of block."""
     last = np.append(np.flatnonzero(np.diff(rows_global) != 1), rows_global.size - 1)[: rows_global.size]
     first = np.concatenate([[0], last[:-1] + 1])[: last.size]
     start, end = rows_global[first], rows_global[last] + 1
@@ -183,10 +217,14 @@ def _free_all(requests: list[MPI.Prequest]) -> None:
 
 
 class HaloVector:
-    """A distributed vector with room for the neighbours' rows that a matrix needs.
+    """A distributed vector with space for the external rows that a matrix needs.
 
-    values: float64 or float32 [n_owned + n_external], zeros at first; owned: view of the first part. Messages are
-    received straight into the second part. All vectors share one tag: all ranks start them in one order.
+    All vectors of a communicator use one message tag, so every rank must start their exchanges in the same order.
+
+    Attributes
+    ----------
+    values : float64 or float32 [n_owned + n_external], zeros at first; messages are received into its second part
+    owned : view of the first n_owned values
     """
 
     def __init__(self, comm: MPI.Comm, plan: SparseHaloPlan, dtype: DTypeLike = np.float64) -> None:
@@ -214,9 +252,9 @@ class HaloVector:
         return self._all
 
     def start(self) -> None:
-        """Send what the neighbours need; until `finish`, do not touch the external part.
+        """Start an exchange with the neighbours and return at once; the external part is undefined until `finish`.
 
-        The owned part may be changed at once: messages are packed. Communication: neighbours; does not wait.
+        The owned part may be changed at once, because messages are packed.
         """
         requests = self._make_requests() if self._all is None else self._all
         if not requests:
@@ -229,12 +267,12 @@ class HaloVector:
             MPI.Prequest.Startall(self._sends)
 
     def finish(self) -> None:
-        """Wait for the neighbours' rows of a started exchange."""
+        """Wait until the external part has arrived and all messages have left."""
         if self._all:
             MPI.Request.Waitall(self._all)
 
     def exchange(self) -> None:
-        """Fill the external part: `start` and `finish`."""
+        """Fill the external part: `start`, then `finish`."""
         self.start()
         self.finish()
 
@@ -244,12 +282,100 @@ class HaloVector:
         return self._message.nbytes
 
     def free(self) -> None:
-        """Free the requests, as the end of the vector does. Values stay; another exchange makes requests anew."""
+        """Free the persistent MPI requests. The values stay, and another exchange makes new requests.
+
+        The garbage collector does the same for a vector that is no longer used.
+        """
         if self._release is not None:
             self._release()
         self._sends, self._receives, self._all = [], [], None
 
 
+def empty_table(count: int) -> np.ndarray:
+    """Return an empty hash table for `count` numbers."""
+    return np.full(1 << max(_BITS, (2 * count - 1).bit_length()), -1, np.int32)
+
+
+@subroutine
+def _shift(table):
+    """Return the right shift that turns a hash of 64 bits into the number of one of the table's groups of slots."""
+    shift = 64
+    while (1 << (64 - shift + _BITS)) < table.size:
+        shift -= 1
+    return shift
+
+
+@subroutine
+def _slot(number, shift, numbers, table):
+    """Return the slot where a number is, or the free slot where it would be put."""
+    group = 0
+    if shift < 64:
+        group = np.int64(((np.uint64(number) >> np.uint64(_BITS)) * _HASH) >> np.uint64(shift))
+    slot = (group << _BITS) + (number & ((1 << _BITS) - 1))
+    while table[slot] >= 0 and numbers[table[slot]] != number:
+        slot = (slot + 1) & (table.size - 1)
+    return slot
+
+
+@kernel(lambda: (int64[::1], int32[::1]))
+def fill_table(numbers, table):
+    """Enter all numbers into an empty table; return the place of one that occurs twice, or -1."""
+    shift = _shift(table)
+    for place in range(numbers.size):
+        slot = _slot(numbers[place], shift, numbers, table)
+        if table[slot] >= 0:
+            return place
+        table[slot] = place
+    return -1
+
+
+@kernel(lambda: (int64[::1], int64[::1], int32[::1], int32[::1]))
+def look_up(wanted, numbers, table, places):
+    """Set places[i] to the place of wanted[i] among the numbers of a table, or to -1."""
+    shift = _shift(table)
+    for i in range(wanted.size):
+        places[i] = table[_slot(wanted[i], shift, numbers, table)]
+
+
+@kernel(lambda: (int64[::1], int64[::1], int64[::1], int32[::1], int32[::1]))
+def look_up_rows(indptr, wanted, numbers, table, places):
+    """Do as `look_up` for rows of numbers; return how many are missing. wanted and places begin at entry indptr[0].
+
+    Successive rows often have numbers that are one higher, at places that are one higher. That place is tried first;
+    the number there is always compared.
+    """
+    shift, missing = _shift(table), 0
+    before, width = 0, 0
+    for row in range(indptr.size - 1):
+        start, end = indptr[row] - indptr[0], indptr[row + 1] - indptr[0]
+        for p in range(start, end):
+            place = places[before + p - start] + 1 if p - start < width else 0
+            if place >= numbers.size or numbers[place] != wanted[p]:
+                place = table[_slot(wanted[p], shift, numbers, table)]
+                missing += place < 0
+            places[p] = place
+        before, width = start, end - start
+    return missing
+
+
+@kernel(lambda: (int64[::1], int32[::1], int64[::1], int32[::1]))
+def find_distinct(numbers, table, distinct, which):
+    """Set distinct[k] to the k-th distinct number, in order of appearance, and which[m] to the k of number m.
+
+    Returns how many distinct numbers there are.
+    """
+    shift, count = _shift(table), 0
+    for m in range(numbers.size):
+        slot = _slot(numbers[m], shift, distinct, table)
+        if table[slot] < 0:
+            table[slot] = count
+            distinct[count] = numbers[m]
+            count += 1
+        which[m] = table[slot]
+    return count
+
+
 def kernels(dtype: DTypeLike = np.float64) -> list[Specialisation]:
-    """Return the kernels that plan a halo and send vectors of float64, or of another dtype."""
-    return [*number_table.kernels(), *specialise([gather], dtype, np.int32)]
+    """Return the kernels that plan a halo and exchange vectors of dtype."""
+    of_tables = specialise([fill_table, look_up, look_up_rows, find_distinct])
+    return [*of_tables, *specialise([gather], dtype, np.int32)]

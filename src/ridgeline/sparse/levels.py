@@ -1,12 +1,13 @@
-"""The order in which Gauss-Seidel may update rows at the same time: levels of dependency of a sparse matrix.
+"""Dependency levels of a sparse matrix: which rows Gauss-Seidel may update at the same time.
 
 Two rows that share an entry, in either direction, must be updated in the order of their numbers. Level 0 holds the
-rows that wait for none; a row of level k waits for one of level k - 1. Rows of one level share no entry, so their
-order is free. A sweep level after level gives the result of a sweep in the order of the rows, to rounding.
+rows that depend on none; a row of level k depends on one of level k - 1. Rows of one level share no entry, so their
+order is free. A sweep level by level gives the result of a sweep in the order of the rows, to rounding.
 
-Levels of the whole matrix are few and wide, which threads need. But the vector entries that a level reads were
-written several levels ago. The matrix that has streamed by since has flushed them from the caches. So one thread
-takes blocks of successive rows one after the other, by level inside each block: `block_rows` finds their size.
+Levels of the whole matrix are few and wide, as threads need them. But the vector entries that a level reads were
+written several levels before, and the matrix that was read since then has flushed them from the caches. A single
+thread therefore takes one block of successive rows after the other, and orders the rows by level inside each block;
+`block_rows` chooses the size of the blocks.
 
 Source: Anderson and Saad, "Solving sparse triangular linear systems on parallel computers", Int. J. High Speed
 Computing 1 (1989) 73-95 (level scheduling).
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise
 
-LEAST_BLOCK = 8192  # rows; below, the rows of a level are too few to overlap
+LEAST_BLOCK = 8192  # rows; in smaller blocks a level has too few rows for their updates to overlap
 WHOLE = np.iinfo(np.int32).max  # rows of a block that holds any matrix
 SAMPLES = 4096  # rows that `block_rows` looks at
 
@@ -29,9 +30,9 @@ SAMPLES = 4096  # rows that `block_rows` looks at
 def block_rows(indptr, columns):
     """Return how many successive rows one thread should order by level at a time.
 
-    It is a multiple of the distance at which most rows have the middle of their farthest columns. These are the
-    columns more than half as far as the farthest. It is the first of LEAST_BLOCK or more: on a grid, whole planes.
-    Looks at SAMPLES rows.
+    The far columns of a row are those more than half as far away as its farthest. Each of SAMPLES rows votes for the
+    mean distance of its far columns. The block is the first multiple of the distance with most votes that has
+    LEAST_BLOCK rows or more. On a grid that is a number of whole planes.
     """
     n = indptr.size - 1
     votes = np.zeros(n + 1, np.int64)
@@ -56,9 +57,9 @@ def block_rows(indptr, columns):
 def dependency_levels(indptr, columns, block=WHOLE):
     """Return the level of every row, int32 [n], the first being 0.
 
-    indptr: int64 [n + 1]; columns: int32 [nnz], those of n and more (external ones) are left out. The pattern need
-    not be symmetric: an entry (i, j) orders rows i and j wherever it is stored. block: rows of a block; the levels of
-    one begin above those of the block before. WHOLE: levels of the whole matrix.
+    indptr: int64 [n + 1]; columns: int32 [nnz], of which external ones (n and above) are ignored. The pattern need
+    not be symmetric: an entry (i, j) orders rows i and j wherever it is stored. block: rows of a block, whose levels
+    begin above those of the previous block; WHOLE makes levels of the whole matrix.
     """
     n = indptr.size - 1
     levels = np.zeros(n, np.int32)
@@ -98,10 +99,15 @@ def _sort_by_level(levels, level_rows, order, new_number):
 
 
 def level_order(levels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return (order, new_number, level_rows): rows by level, within a level by number (a counting sort).
+    """Sort rows by level, and by number within a level (a counting sort).
 
-    levels: int32 [n]. order: int32 [n], the old row of each new one; new_number: int32 [n], its inverse;
-    level_rows: int32 [n_levels + 1], the first new row of each level.
+    levels: int32 [n], of `dependency_levels`.
+
+    Returns
+    -------
+    order : int32 [n], the old row of each new row
+    new_number : int32 [n], the inverse of order
+    level_rows : int32 [n_levels + 1], the first new row of each level
     """
     n_levels = int(levels.max(initial=-1)) + 1
     order, new_number = np.empty(levels.size, np.int32), np.empty(levels.size, np.int32)

@@ -1,4 +1,4 @@
-"""Compiled loops over sparse rows and index lists: compressed sparse rows (indptr, indices, data), serial."""
+"""Serial kernels on compressed sparse rows (indptr, indices, data), index lists and vectors."""
 
 from numba import boolean, float64, int32, int64
 
@@ -15,7 +15,7 @@ def scatter_add(index, values, out):
 
 @kernel(lambda T, index=int64: (index[::1], T[::1], T[::1]))
 def gather(index, values, out):
-    """out[p] = values[index[p]]; zero where index[p] < 0. All 1-D."""
+    """Set out[p] = values[index[p]], and zero where index[p] < 0. All 1-D."""
     zero = values[0] * 0
     for p in range(index.size):
         out[p] = values[index[p]] if index[p] >= 0 else zero
@@ -23,7 +23,7 @@ def gather(index, values, out):
 
 @kernel(lambda T: (int64[::1], int32[::1], *[T[::1]] * 3))
 def multiply(indptr, indices, data, x, out):
-    """out = A x. Reads every non-zero and its column once; 2 flops each."""
+    """Set out = A x. Cost: reads every non-zero and its column once; 2 flops each."""
     for row in range(indptr.size - 1):
         total = data[0] * 0
         for p in range(indptr[row], indptr[row + 1]):
@@ -33,7 +33,7 @@ def multiply(indptr, indices, data, x, out):
 
 @kernel(lambda T: (int64[::1], int32[::1], *[T[::1]] * 3))
 def multiply_add(indptr, indices, data, x, out):
-    """out += A x."""
+    """Add A x to out."""
     for row in range(indptr.size - 1):
         total = data[0] * 0
         for p in range(indptr[row], indptr[row + 1]):
@@ -43,7 +43,7 @@ def multiply_add(indptr, indices, data, x, out):
 
 @kernel(lambda T: (int64[::1], int32[::1], *[T[::1]] * 4))
 def residual(indptr, indices, data, b, x, out):
-    """out = b - A x."""
+    """Set out = b - A x."""
     for row in range(indptr.size - 1):
         total = b[row]
         for p in range(indptr[row], indptr[row + 1]):
@@ -53,7 +53,7 @@ def residual(indptr, indices, data, b, x, out):
 
 @kernel(lambda T: (*[T[::1]] * 5, boolean))
 def chebyshev_start(inverse_diagonal, scale, r, direction, x, fresh):
-    """direction = scale D^-1 r; x = direction if fresh else x + direction. scale: array [1]."""
+    """Set direction = scale D^-1 r, and x = direction if fresh, otherwise x + direction. scale: array [1]."""
     for row in range(direction.size):
         direction[row] = scale[0] * inverse_diagonal[row] * r[row]
         x[row] = direction[row] if fresh else x[row] + direction[row]
@@ -72,14 +72,14 @@ def chebyshev_step(indptr, indices, data, inverse_diagonal, factors, b, x, r, di
 
 @kernel(lambda T: (T[::1], T[::1]))
 def add(direction, x):
-    """x += direction, over the length of direction."""
+    """Add direction to x, over the length of direction."""
     for row in range(direction.size):
         x[row] += direction[row]
 
 
 @kernel(lambda T: (T[::1], T[::1]))
 def dot(x, y):
-    """Return x.y, added up from the first to the last."""
+    """Return x.y, summed from the first element to the last."""
     total = 0.0
     for i in range(x.size):
         total += x[i] * y[i]
@@ -88,16 +88,16 @@ def dot(x, y):
 
 @kernel(lambda T: (T[::1], float64, T[::1], T[::1]))
 def add_scaled(x, beta, y, out):
-    """out = x + beta y; out may be x or y."""
+    """Set out = x + beta y; out may be x or y."""
     for i in range(out.size):
         out[i] = x[i] + beta * y[i]
 
 
 @kernel(lambda T: (int64[::1], int32[::1], T[::1], int64[::1], T[::1], T[::1]))
 def symmetric_gauss_seidel(indptr, indices, data, diagonal, r, x):
-    """One forward and one backward Gauss-Seidel sweep on A x = r, rows in their order. diagonal: places in data.
+    """Make a forward and a backward Gauss-Seidel sweep on A x = r, in the order of the rows.
 
-    x may be longer than the rows: what lies behind them is read as it is.
+    diagonal: int64 [n], places of the diagonal in data. x may be longer than n: its other values are only read.
     """
     n = indptr.size - 1
     for step in range(2 * n):
@@ -111,13 +111,13 @@ def symmetric_gauss_seidel(indptr, indices, data, diagonal, r, x):
 
 @kernel(lambda T: (int32[::1], *[T[::1]] * 3))
 def restrict_residual(index, r, ax, coarse):
-    """coarse[c] = r[index[c]] - ax[index[c]]."""
+    """Set coarse[c] = r[index[c]] - ax[index[c]]."""
     for c in range(index.size):
         coarse[c] = r[index[c]] - ax[index[c]]
 
 
 @kernel(lambda T: (int32[::1], T[::1], T[::1]))
 def prolong_add(index, coarse, x):
-    """x[index[c]] += coarse[c]."""
+    """Add coarse[c] to x[index[c]]."""
     for c in range(index.size):
         x[index[c]] += coarse[c]

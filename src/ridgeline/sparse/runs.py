@@ -1,16 +1,16 @@
-"""Storage of a triangle of a sparse matrix by runs: rows in a row whose columns move on by one from row to row.
+"""Storage of a triangle of a sparse matrix by runs: successive rows whose columns each move on by one per row.
 
-Rows are in an order by dependency level (`sparse.levels`). Where a discretisation on a grid is behind the matrix, the
-neighbours of successive rows of a level are mostly successive too. Such rows form a run: one column list serves all
-of them, and a product loads vectors of x where compressed rows gather. Nothing is assumed: runs are found by
-comparing column lists, and a matrix without any has runs of one row, slower, and correct. A row that lacks a few
-columns of the run, as at the sides of a box, stays in it with zeros in their place. So the entries of x there must
-be finite. It always lies inside the rank's own rows.
+Rows are ordered by dependency level (`sparse.levels`). If the matrix comes from a grid, the neighbours of successive
+rows of a level are mostly successive too. Such rows form a run: they share one column list, and a product loads
+vectors of x where compressed rows would gather. Nothing is assumed about the matrix. Runs are found by comparing
+column lists; a matrix without any has runs of one row, which are slower and still correct. A row that lacks a few
+columns of its run, as rows at the sides of a box do, stays in the run and stores zeros for them. The entries of x at
+these columns, which are always rows of this rank, must therefore be finite.
 
-Values lie run by run, in chunks of WIDTH rows (the last chunk of a run may be narrower). Within a chunk they lie slot
-by slot. Value s of row l of a chunk of w rows is number s w + l of the chunk. Runs begin at whole cache lines. So a
-non-zero costs the 8 bytes of its value; its column is shared. The runs of an upper triangle lie last run first. So a
-backward sweep reads on in memory as a forward sweep does in a lower triangle.
+Values are stored run by run, in chunks of WIDTH rows (the last chunk of a run may be narrower), and within a chunk
+slot by slot: value s of row l of a chunk of w rows is number s w + l of the chunk. Every run begins at a cache line.
+A non-zero costs the 8 bytes of its value, as its column is shared. An upper triangle stores its last run first, so
+that a backward sweep reads memory in ascending order, as a forward sweep does in a lower triangle.
 
 Source: the idea of ELLPACK by slices (Monakov, Lokhmotov and Avetisyan, HiPEAC 2010). Columns are implied as in
 storage by diagonals (Saad, "Iterative Methods for Sparse Linear Systems", Sec. 3.4).
@@ -26,11 +26,11 @@ from ridgeline.jit.kernel import Specialisation, kernel, specialise
 from ridgeline.runtime.aligned import aligned_empty
 
 WIDTH = 8  # rows of a chunk: one vector of 64 bytes
-SPARE = 8  # a run may hold one zero in so many values: a break costs as much as some dozen of them
+SPARE = 8  # a run may hold one zero in 8 values: to begin another run costs as much as some dozen zeros
 
 
 class Runs(NamedTuple):
-    """A strict triangle by runs. Row and column numbers are new ones, by level."""
+    """A strict triangle stored by runs. Row and column numbers are those of the order by level."""
 
     run_rows: NDArray[Any]  # int32 [n_runs + 1], first row
     run_slots: NDArray[Any]  # int32 [n_runs + 1], first slot
@@ -40,7 +40,7 @@ class Runs(NamedTuple):
     level_runs: NDArray[Any]  # int32 [n_levels + 1], first run of each level
 
 
-# As kernels know them: compressed sparse rows (indptr, columns, values), and `Runs`.
+# Numba's types of compressed sparse rows (indptr, columns, values) and of `Runs`.
 CSR = types.Tuple((int64[::1], int32[::1], float64[::1]))
 RUNS = types.NamedTuple((int32[::1], int32[::1], int32[::1], int64[::1], float64[::1], int32[::1]), Runs)
 
@@ -120,8 +120,8 @@ def _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values):
 def _fill_runs(csr, order, new_number, run_shifts, shifts, lower, upper, slot_of):
     """Set slot_columns and values of both triangles. slot_of: int32 [2 n], scratch: slot by shift.
 
-    Both at once, for the matrix comes from memory and the rows of a run stay in cache. Indices are made unsigned, as
-    in `sparse.transfer`.
+    Both triangles are filled in one pass, because the matrix comes from memory and the rows of a run stay in cache.
+    Indices are made unsigned for the reason that `sparse.transfer` gives.
     """
     indptr, columns, values = csr
     n = order.size
@@ -160,21 +160,6 @@ def _fill_runs(csr, order, new_number, run_shifts, shifts, lower, upper, slot_of
             at_upper += width * n_upper
 
 
-def _empty_triangle(
-    run_rows: NDArray[Any],
-    level_runs: NDArray[Any],
-    run_shifts: NDArray[Any],
-    shifts: NDArray[Any],
-    upper: bool,
-) -> Runs:
-    run_slots, run_values = np.empty(run_rows.size, np.int32), np.empty(run_rows.size - 1, np.int64)
-    n_values = _place_runs(run_rows, run_shifts, shifts, upper, run_slots, run_values)
-    slot_columns = np.empty(run_slots[-1], np.int32)
-    return Runs(
-        run_rows, run_slots, slot_columns, run_values, aligned_empty(n_values, np.float64), level_runs
-    )
-
-
 def make_triangles(
     indptr: NDArray[Any],
     columns: NDArray[Any],
@@ -183,10 +168,13 @@ def make_triangles(
     new_number: NDArray[Any],
     level_rows: NDArray[Any],
 ) -> tuple[Runs, Runs]:
-    """Return the strict lower and upper triangle (in the new order) of a matrix by rows; both share their runs.
+    """Return the strict lower and upper triangle, in the new order, of a matrix in rows; both have the same runs.
 
-    indptr: int64 [n + 1]; columns: int32 [nnz], those of n and more (external) are left out, as is the diagonal;
-    values: float64 [nnz]; rows and columns in the old order. order, new_number, level_rows: of `level_order`.
+    Parameters
+    ----------
+    indptr, columns, values : int64 [n + 1], int32 [nnz] and float64 [nnz], rows and columns in the old order; the
+        diagonal and external columns (n and above) are left out
+    order, new_number, level_rows : of `level_order`
     """
     n = order.size
     csr = (indptr, columns, values)
@@ -195,17 +183,22 @@ def make_triangles(
     scratch = np.zeros(2 * n, np.int32)
     n_runs = _find_runs(csr, order, new_number, level_rows, run_rows, level_runs, run_shifts, shifts, scratch)
     run_rows = run_rows[: n_runs + 1].copy()
-    lower, upper = (
-        _empty_triangle(run_rows, level_runs, run_shifts, shifts, is_upper) for is_upper in (False, True)
-    )
+    triangles = []
+    for is_upper in (False, True):
+        run_slots, run_values = np.empty(n_runs + 1, np.int32), np.empty(n_runs, np.int64)
+        n_values = _place_runs(run_rows, run_shifts, shifts, is_upper, run_slots, run_values)
+        slot_columns = np.empty(run_slots[-1], np.int32)
+        stored = aligned_empty(n_values, np.float64)
+        triangles.append(Runs(run_rows, run_slots, slot_columns, run_values, stored, level_runs))
+    lower, upper = triangles
     _fill_runs(csr, order, new_number, run_shifts, shifts, lower, upper, scratch)
     return lower, upper
 
 
 def deal_runs(runs: Runs, n_threads: int) -> NDArray[Any]:
-    """Return bounds, int32 [n_levels, n_threads + 1]: thread t has runs bounds[k, t] to bounds[k, t + 1] of level k.
+    """Share the runs of each level among threads: thread t has runs bounds[k, t] ... bounds[k, t + 1] - 1 of level k.
 
-    Every level is dealt by rows, as evenly as whole runs allow.
+    Returns bounds, int32 [n_levels, n_threads + 1]. The rows of a level are shared as evenly as whole runs allow.
     """
     bounds = np.empty((runs.level_runs.size - 1, n_threads + 1), np.int32)
     _deal(runs.run_rows, runs.level_runs, bounds)
@@ -227,5 +220,6 @@ def _deal(run_rows, level_runs, bounds):
 
 
 def kernels(threads: int) -> list[Specialisation]:
-    """Return the kernels that make triangles for this many threads."""
-    return specialise([_find_runs, _place_runs, _fill_runs, *([_deal] if threads > 1 else [])])
+    """Return the kernels that make triangles, and that share them among threads if there are several."""
+    sharing = [_deal] if threads > 1 else []
+    return specialise([_find_runs, _place_runs, _fill_runs, *sharing])

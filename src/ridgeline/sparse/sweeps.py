@@ -1,20 +1,161 @@
 """Gauss-Seidel sweeps and products with a matrix A = L + D + U whose triangles are stored by runs.
 
-Rows are in an order by dependency level (`sparse.levels.level_order`). L and U are `sparse.runs.Runs` that share
-their runs (`sparse.runs.make_triangles`). Vectors are float64, in that order, at least [n]; external columns behind
-it are neither read nor written. x must be finite, since runs multiply some of it by stored zeros. Each function is
-one pass: it reads every value of a triangle once. Serial.
+Rows are ordered by dependency level (`sparse.levels.level_order`). L and U are `sparse.runs.Runs` with the same runs
+(`sparse.runs.make_triangles`). Vectors are float64 in that order, at least [n]; external values behind the first n
+are neither read nor written. x must be finite, since runs multiply some of it by stored zeros. Each kernel is one
+pass, which reads every value of a triangle once. Serial; `sparse.sweeps_threaded` has the same passes by threads.
 
 Symmetric Gauss-Seidel on A x = r is `forward_zero` (from x = 0) or `forward` (from any x), then `backward`. A sweep
-leaves the half-product D x + U x. So the forward sweep need not read U, nor the backward sweep L.
+leaves the half-product D x + U x, so that the next forward sweep need not read U, nor the backward sweep L.
+
+The loop over one run is generated as vector code by `RunLoop`.
 """
 
+from llvmlite import ir
 from numba import float64, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
-from ridgeline.sparse.run_loop import RunLoop
-from ridgeline.sparse.runs import RUNS
+from ridgeline.jit.llvm import F64, I32, I64, Lanes, Vector, data_pointer, prefetch
+from ridgeline.sparse.runs import RUNS, WIDTH, Runs
+
+UNROLL = 4  # slots of one trip of the loop over slots
+SUMS = 2  # independent sums to which slots are added in turn, so that additions overlap
+# Rows by which a backward sweep prefetches vectors: the hardware follows the ascending rows of a run, not the
+# descending order of the runs.
+BEHIND = 256
+# Values by which the triangle is prefetched into L2: beyond the page, where the hardware's prefetcher stops.
+AHEAD = 4096
+
+
+class RunLoop:
+    """Emits a loop over the chunks of one run; the last chunk is masked, so that nothing beyond the run is touched.
+
+    It is used inside the codegen of an intrinsic. names: the intrinsic's arguments in order, among them `run` (the
+    number of the run) and `x`; arguments that are Runs (`lower`, `upper`) or arrays are then called by name.
+    backward: whether runs are taken from the last to the first, the order in which an upper triangle is stored.
+    """
+
+    def __init__(self, context, builder, signature, args, names, backward=False):
+        self.builder = builder
+        self.lanes = Lanes(builder, F64, WIDTH)
+        self._runs, self._vectors = {}, {}
+        self._backward = backward
+        for n, (name, kind) in enumerate(zip(names, signature.args, strict=True)):
+            if isinstance(kind, types.NamedTuple):
+                self._runs[name] = {
+                    field: context.make_array(part)(
+                        context, builder, builder.extract_value(args[n], place)
+                    ).data
+                    for place, (field, part) in enumerate(zip(Runs._fields, kind.types, strict=True))
+                }
+            elif isinstance(kind, types.Array):
+                self._vectors[name] = data_pointer(context, builder, signature, args, n)
+            else:
+                self._run = args[n]
+        self._positions = {
+            name: cgutils.alloca_once_value(builder, self._number(name, "run_values")) for name in self._runs
+        }
+        self._mask = None
+        self._total = cgutils.alloca_once_value(builder, self.lanes.constant(0.0).value)
+
+    def _number(self, name: str, field: str, next_run: bool = False) -> ir.Value:
+        """Return element `run` (or the next) of a field as a 64-bit value."""
+        place = self.builder.add(self._run, ir.Constant(I64, 1)) if next_run else self._run
+        value = self.builder.load(self.builder.gep(self._runs[name][field], [place]))
+        return self.builder.sext(value, I64) if value.type == I32 else value
+
+    def load(self, name: str) -> Vector:
+        """Load the rows of the chunk from a vector."""
+        self._fetch(name)
+        return self._load(self._vectors[name], self._row)
+
+    def _fetch(self, name: str) -> None:
+        if self._backward:
+            place = self.builder.sub(self._row, ir.Constant(I64, BEHIND))
+            prefetch(self.builder, self._vectors[name], place, locality=2)
+
+    def _load(self, pointer: ir.Value, index: ir.Value) -> Vector:
+        if self._mask is None:
+            return self.lanes.load(pointer, index)
+        return self.lanes.load_masked(self._mask, pointer, index)
+
+    def store(self, value: Vector, name: str) -> None:
+        """Store the rows of the chunk to a vector."""
+        self._fetch(name)
+        if self._mask is None:
+            value.store(self._vectors[name], self._row)
+        else:
+            value.store_masked(self._mask, self._vectors[name], self._row)
+
+    def add_product(self, a: Vector, b: Vector) -> None:
+        """Add a b of the rows of the chunk to what `run` returns."""
+        total = self.lanes.vector(self.builder.load(self._total))
+        self.builder.store(self.lanes.fma(a, b, total).value, self._total)
+
+    def sum(self, start: Vector, *triangles: str, subtract: bool = False) -> Vector:
+        """Return start plus (or minus) the product of the triangles' rows in the chunk with x."""
+        builder, lanes = self.builder, self.lanes
+        sums = [cgutils.alloca_once(builder, lanes.type) for _ in range(SUMS)]
+        for n, place in enumerate(sums):
+            builder.store((start if n == 0 else lanes.constant(0.0)).value, place)
+        for name in triangles:
+            self._add_triangle(name, sums, subtract)
+        parts = [lanes.vector(builder.load(place)) for place in sums]
+        while len(parts) > 1:
+            parts = [a + b for a, b in zip(parts[::2], parts[1::2])] + parts[len(parts) // 2 * 2 :]
+        return parts[0]
+
+    def _add_triangle(self, name: str, sums: list[Vector], subtract: bool) -> None:
+        """Add the slots of a chunk, UNROLL in each iteration, and advance the position in the values."""
+        builder, arrays, position = self.builder, self._runs[name], self._positions[name]
+        slot, end = self._number(name, "run_slots"), self._number(name, "run_slots", True)
+        shift = builder.sub(self._row, self._first)
+        ahead = AHEAD if self._backward or name == "lower" else -AHEAD
+
+        def add(slot, place, total):
+            column = builder.load(builder.gep(arrays["slot_columns"], [slot]))
+            x = self._load(self._vectors["x"], builder.add(builder.sext(column, I64), shift))
+            a = self._load(arrays["values"], place)
+            prefetch(builder, arrays["values"], builder.add(place, ir.Constant(I64, ahead)), locality=2)
+            old = self.lanes.vector(builder.load(total))
+            builder.store(self.lanes.fma(-a if subtract else a, x, old).value, total)
+
+        def trip(slot, count):
+            place = builder.load(position)
+            for n in range(count):
+                add(builder.add(slot, ir.Constant(I64, n)), place, sums[n % SUMS])
+                place = builder.add(place, self._width)
+            builder.store(place, position)
+
+        whole = builder.sub(end, builder.and_(builder.sub(end, slot), ir.Constant(I64, UNROLL - 1)))
+        with cgutils.for_range_slice(builder, slot, whole, ir.Constant(I64, UNROLL)) as (first, _):
+            trip(first, UNROLL)
+        with cgutils.for_range_slice(builder, whole, end, ir.Constant(I64, 1)) as (first, _):
+            trip(first, 1)
+
+    def run(self, body):
+        """Emit body() for each chunk; return the sum over the run of what `add_product` was given, float64."""
+        builder, width = self.builder, ir.Constant(I64, WIDTH)
+        name = next(iter(self._runs))
+        self._first, end = self._number(name, "run_rows"), self._number(name, "run_rows", True)
+        rest = builder.and_(builder.sub(end, self._first), ir.Constant(I64, WIDTH - 1))
+        whole = builder.sub(end, rest)
+        with cgutils.for_range_slice(builder, self._first, whole, width) as (row, _):
+            self._row, self._width = row, width
+            body()
+        with builder.if_then(builder.icmp_signed("!=", rest, ir.Constant(I64, 0))):
+            places = Lanes(builder, I64, WIDTH)
+            self._mask = places.iota(ir.Constant(I64, 0)).less(places.splat(rest))
+            self._row, self._width = whole, rest
+            body()
+            self._mask = None
+        total = builder.load(self._total)
+        lanes = [builder.extract_element(total, ir.Constant(I32, n)) for n in range(WIDTH)]
+        while len(lanes) > 1:
+            lanes = [builder.fadd(a, b) for a, b in zip(lanes[::2], lanes[1::2])]
+        return lanes[0]
 
 
 @intrinsic
@@ -106,48 +247,51 @@ def _multiply_run(typing, lower, upper, run, diagonal, x, y):
 
 @subroutine
 def forward_zero_runs(lower, first, end, r, inverse_diagonal, x, half_product):
-    """Do runs first to end - 1 of `forward_zero`."""
+    """Make `forward_zero` for runs first ... end - 1."""
     for run in range(first, end):
         _forward_zero_run(lower, run, r, inverse_diagonal, x, half_product)
 
 
 @subroutine
 def forward_runs(lower, first, end, r, half_product, inverse_diagonal, x):
-    """Do runs first to end - 1 of `forward`."""
+    """Make `forward` for runs first ... end - 1."""
     for run in range(first, end):
         _forward_run(lower, run, r, half_product, inverse_diagonal, x)
 
 
 @subroutine
 def backward_runs(upper, first, end, half_product, inverse_diagonal, x):
-    """Do runs end - 1 down to first of `backward`."""
+    """Make `backward` for runs end - 1 down to first."""
     for run in range(end - 1, first - 1, -1):
         _backward_run(upper, run, half_product, inverse_diagonal, x)
 
 
 @subroutine
 def backward_dot_runs(upper, first, end, half_product, inverse_diagonal, x, r, sums):
-    """Do `backward_runs` and set sums[run] to the sum of r x over the rows of each run."""
+    """Make `backward_runs`, and set sums[run] to the sum of r x over the rows of each run."""
     for run in range(end - 1, first - 1, -1):
         sums[run] = _backward_dot_run(upper, run, half_product, inverse_diagonal, x, r)
 
 
 @subroutine
 def multiply_runs(lower, upper, first, end, diagonal, x, y, sums):
-    """Do runs first to end - 1 of `multiply_dot` and set sums[run] to the sum of x y over the rows of each."""
+    """Make `multiply_dot` for runs first ... end - 1, and set sums[run] to the sum of x y over the rows of each."""
     for run in range(first, end):
         sums[run] = _multiply_run(lower, upper, run, diagonal, x, y)
 
 
 @kernel(lambda: (RUNS, *[float64[::1]] * 4))
 def forward_zero(lower, r, inverse_diagonal, x, half_product):
-    """Solve (D + L) x = r and keep half_product = r - L x: a forward sweep from x = 0, whatever (finite) x holds."""
+    """Solve (D + L) x = r and set half_product = r - L x: a forward sweep from x = 0.
+
+    x may hold any finite values on entry.
+    """
     forward_zero_runs(lower, 0, lower.run_rows.size - 1, r, inverse_diagonal, x, half_product)
 
 
 @kernel(lambda: (RUNS, *[float64[::1]] * 4))
 def forward(lower, r, half_product, inverse_diagonal, x):
-    """Sweep forward from any x: x_i += (new - half_i) / D_i, half_i = new with new = r_i - (L x)_i.
+    """Sweep forward from any x: with new = r_i - (L x)_i, x_i += (new - half_i) / D_i and half_i = new.
 
     half_product must hold D x + U x on entry.
     """
@@ -162,7 +306,7 @@ def backward(upper, half_product, inverse_diagonal, x):
 
 @kernel(lambda: (RUNS, *[float64[::1]] * 4))
 def backward_dot(upper, half_product, inverse_diagonal, x, r):
-    """Do `backward` and return the sum of r x over the rows."""
+    """Make `backward` and return the sum of r x over the rows."""
     total = 0.0
     for run in range(upper.run_rows.size - 2, -1, -1):
         total += _backward_dot_run(upper, run, half_product, inverse_diagonal, x, r)

@@ -1,10 +1,10 @@
-"""The passes of `sparse.sweeps` by several threads, under the same names: the same bits for any number of threads.
+"""The passes of `sparse.sweeps` shared by several threads, under the same names and with the same bits.
 
-Each takes a `Team` first. Within a level the runs are dealt to threads by rows; a barrier divides the levels, inside
-one parallel region per pass. The order of rows should be by levels of the whole matrix (`sparse.levels.WHOLE`), which
-are few and wide. A thread that waits long yields its core, for ranks and threads may outnumber cores.
+Every pass takes a `Team` first, and is one parallel region. The runs of a level are shared among the threads by rows,
+and a barrier separates the levels. Rows should be ordered by levels of the whole matrix (`sparse.levels.WHOLE`),
+which are few and wide. A thread that waits long yields its core, because ranks and threads may outnumber the cores.
 
-All need as many Numba threads, running at once, as the team has: `make_team` sees to it that there are.
+The passes need as many Numba threads running at the same time as the team has; `make_team` checks that.
 """
 
 from typing import Any, NamedTuple
@@ -26,31 +26,31 @@ from ridgeline.sparse.sweeps import (
     multiply_runs,
 )
 
-_LINE = 8  # int64 of a cache line: each thread's count lies in one of its own
-_SPINS = 2000  # looks at another thread's count before the core is yielded
+_LINE = 8  # int64 in a cache line; every thread's count has its own line
+_SPINS = 2000  # reads of another thread's count before the core is yielded
 _FOREVER = np.iinfo(np.int64).max
-_MEETING_YIELDS = 1_000_000  # yields within which the threads of a team must have met
+_MEETING_YIELDS = 1_000_000  # yields after which the threads of a team count as not running at the same time
 
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
 
 class Team(NamedTuple):
-    """What threads share during a pass over one matrix."""
+    """The data that threads share during a pass over one matrix."""
 
     bounds: NDArray[Any]  # int32 [n_levels, n_threads + 1], of `deal_runs`
-    shares: NDArray[Any]  # int32 [n_threads + 1], runs of each thread where no order is needed
+    shares: NDArray[Any]  # int32 [n_threads + 1], runs of each thread in passes without levels
     counts: NDArray[Any]  # int64 [n_threads, 8], barriers that each thread has reached
-    sums: NDArray[Any]  # float64 [n_runs], the part of a sum that each run adds
+    sums: NDArray[Any]  # float64 [n_runs], each run's part of a sum
 
 
-TEAM = types.NamedTuple((int32[:, ::1], int32[::1], int64[:, ::1], float64[::1]), Team)  # as kernels know it
+TEAM = types.NamedTuple((int32[:, ::1], int32[::1], int64[:, ::1], float64[::1]), Team)
 
 
 def make_team(runs: Runs, n_threads: int) -> Team:
-    """Deal the runs of a matrix (one of its triangles) to n_threads threads.
+    """Share the runs of a matrix (of one of its triangles) among n_threads threads.
 
-    Raises ConfigError if Numba does not run that many at the same time. Either fewer are set
-    (`numba.set_num_threads`), or its threading layer takes the parts of a loop one after the other.
+    Raises ConfigError if Numba does not run that many threads at the same time: because fewer are set
+    (`numba.set_num_threads`), or because its threading layer runs the parts of a loop one after the other.
     """
     n_runs = runs.run_rows.size - 1
     whole = runs._replace(level_runs=np.array([0, n_runs], np.int32))
@@ -70,7 +70,7 @@ def make_team(runs: Runs, n_threads: int) -> Team:
 
 @subroutine
 def _wait(counts, thread, max_yields=_FOREVER):
-    """Wait until every thread has come here as often; return whether they have, after `max_yields` yields at most."""
+    """Wait until every thread has reached this barrier; return False if one has not after `max_yields` yields."""
     flat = counts.reshape(-1)
     reached = flat[thread * _LINE] + 1
     store_release(flat, thread * _LINE, reached)
@@ -87,7 +87,7 @@ def _wait(counts, thread, max_yields=_FOREVER):
 
 @kernel(lambda: (TEAM,), parallel=True, nogil=True)
 def _meet(team):
-    """Return whether all threads of the team have been in a parallel region at the same time."""
+    """Return whether all threads of the team were in a parallel region at the same time."""
     met = np.zeros(team.counts.shape[0], np.bool_)
     for thread in prange(team.counts.shape[0]):
         met[thread] = _wait(team.counts, thread, _MEETING_YIELDS)
@@ -104,7 +104,7 @@ def _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half_product
 
 @kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 4), parallel=True, nogil=True)
 def forward_zero(team, lower, r, inverse_diagonal, x, half_product):
-    """Do as `sparse.sweeps.forward_zero`."""
+    """Make the pass `sparse.sweeps.forward_zero`."""
     for thread in prange(team.counts.shape[0]):
         _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half_product)
 
@@ -119,7 +119,7 @@ def _forward_part(thread, team, lower, r, half_product, inverse_diagonal, x):
 
 @kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 4), parallel=True, nogil=True)
 def forward(team, lower, r, half_product, inverse_diagonal, x):
-    """Do as `sparse.sweeps.forward`."""
+    """Make the pass `sparse.sweeps.forward`."""
     for thread in prange(team.counts.shape[0]):
         _forward_part(thread, team, lower, r, half_product, inverse_diagonal, x)
 
@@ -134,7 +134,7 @@ def _backward_part(thread, team, upper, half_product, inverse_diagonal, x):
 
 @kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 3), parallel=True, nogil=True)
 def backward(team, upper, half_product, inverse_diagonal, x):
-    """Do as `sparse.sweeps.backward`."""
+    """Make the pass `sparse.sweeps.backward`."""
     for thread in prange(team.counts.shape[0]):
         _backward_part(thread, team, upper, half_product, inverse_diagonal, x)
 
@@ -149,7 +149,7 @@ def _backward_dot_part(thread, team, upper, half_product, inverse_diagonal, x, r
 
 @kernel(lambda: (TEAM, RUNS, *[float64[::1]] * 4), parallel=True, nogil=True)
 def backward_dot(team, upper, half_product, inverse_diagonal, x, r):
-    """Do as `sparse.sweeps.backward_dot`."""
+    """Make the pass `sparse.sweeps.backward_dot`."""
     for thread in prange(team.counts.shape[0]):
         _backward_dot_part(thread, team, upper, half_product, inverse_diagonal, x, r)
     total = 0.0
@@ -160,7 +160,7 @@ def backward_dot(team, upper, half_product, inverse_diagonal, x, r):
 
 @kernel(lambda: (TEAM, RUNS, RUNS, *[float64[::1]] * 3), parallel=True, nogil=True)
 def multiply_dot(team, lower, upper, diagonal, x, y):
-    """Do as `sparse.sweeps.multiply_dot`."""
+    """Make the pass `sparse.sweeps.multiply_dot`."""
     for thread in prange(team.counts.shape[0]):
         first, end = team.shares[thread], team.shares[thread + 1]
         multiply_runs(lower, upper, first, end, diagonal, x, y, team.sums)

@@ -9,8 +9,8 @@ from mpi4py import MPI
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models.turbulence.device import engine_cuda, products_cuda
+from ridgeline.models.turbulence.device.device_estimate import FusedPasses
 from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
-from ridgeline.models.turbulence.device.fusion import Fused
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, LinearForcing
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.devices import DeviceInfo
@@ -237,7 +237,7 @@ def test_a_short_run_leaves_passes_apart_where_nobody_timed_them(monkeypatch, tm
 def test_trying_passes_leaves_fields_alone() -> None:
     engine = make_cuda_engine(FlowParameters(0.02), shape=(8, 4, 10))
     before = engine.fields.copy()
-    for fused in (Fused(True, False), Fused(False, False)):
+    for fused in (FusedPasses(True, False), FusedPasses(False, False)):
         engine.products._try(fused)
         assert engine.products.fused == fused
     np.testing.assert_array_equal(engine.fields, before)

@@ -7,8 +7,8 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 
 from ridgeline.fourier.device.layout import DeviceLayout
 from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.models.turbulence.device.memory import device_bytes, exchange_groups
-from ridgeline.models.turbulence.device.point_sums_cuda import MOST_BINS
+from ridgeline.models.turbulence.device.device_estimate import device_bytes, exchange_groups
+from ridgeline.models.turbulence.device.kernels_diagnostics_cuda import MOST_BINS
 from ridgeline.models.turbulence.estimate import estimate, paper_bound
 from ridgeline.models.turbulence.gradients import BIN_EDGES
 from ridgeline.models.turbulence.pressure import DEVIATIONS

@@ -7,7 +7,7 @@ import pytest
 
 from ridgeline.fourier.shells import Shells
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.models.turbulence import mode_sums, point_sums
+from ridgeline.models.turbulence import kernels_diagnostics
 from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters, kernels_of_diagnostics
 from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.problem import FlowParameters
@@ -181,7 +181,9 @@ def test_averages_have_the_same_bits_however_the_lines_are_cut(modes):
     whole, halves = np.empty((14, lines.n_lines)), np.empty((14, lines.n_lines))
     shells = np.zeros((3, 60))
     arguments = modes.unit[1], 0.7
-    mode_sums.sum_modes(fields, lines.start, modes.kz, modes.kx, modes.line_weight, *arguments, whole, shells)
+    kernels_diagnostics.sum_modes(
+        fields, lines.start, modes.kz, modes.kx, modes.line_weight, *arguments, whole, shells
+    )
     cut = lines.n_lines // 3
     for first, end in ((0, cut), (cut, lines.n_lines)):
         part = slice(first, end)
@@ -189,7 +191,7 @@ def test_averages_have_the_same_bits_however_the_lines_are_cut(modes):
         mine = np.ascontiguousarray(fields[:, lines.start[first] : lines.start[end]])
         of_lines = np.empty((14, end - first))
         per_line = modes.kz[part], modes.kx[part], modes.line_weight[part]
-        mode_sums.sum_modes(mine, start, *per_line, *arguments, of_lines, shells)
+        kernels_diagnostics.sum_modes(mine, start, *per_line, *arguments, of_lines, shells)
         halves[:, part] = of_lines
     np.testing.assert_array_equal(halves, whole)
 
@@ -268,7 +270,12 @@ def test_place_of_a_bad_mode(modes):
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_everything_is_compiled_beforehand(dtype):
     compile_kernels(kernels_of_diagnostics(dtype))
-    kernels = [k for m in (mode_sums, point_sums) for k in vars(m).values() if hasattr(k, "signatures")]
+    kernels = [
+        k
+        for m in (kernels_diagnostics, kernels_diagnostics)
+        for k in vars(m).values()
+        if hasattr(k, "signatures")
+    ]
     before = {k.__name__: len(k.signatures) for k in kernels}
     assert len(before) == 13
     modes = make_modes((8, 8, 8), CUBE, "phase-shift")

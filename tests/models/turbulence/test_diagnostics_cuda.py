@@ -11,8 +11,8 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated, uses_atomics
-from ridgeline.models.turbulence.device import mode_sums_cuda as of_modes
-from ridgeline.models.turbulence.device import point_sums_cuda as of_points
+from ridgeline.models.turbulence.device import kernels_diagnostics_cuda as of_modes
+from ridgeline.models.turbulence.device import kernels_diagnostics_cuda as of_points
 
 pytestmark = pytest.mark.gpu
 

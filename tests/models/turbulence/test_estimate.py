@@ -13,13 +13,8 @@ from ridgeline.fourier.sizes import Share, exchanged, messages
 from ridgeline.models.turbulence.estimate import estimate, paper_bound, process_grid
 from ridgeline.models.turbulence.restart import field_sizes
 from ridgeline.models.turbulence.settings import TurbulenceCase
-from ridgeline.models.turbulence.spectral_work import (
-    Variables,
-    flops,
-    least_memory_traffic,
-    wave_flops,
-)
 from ridgeline.models.turbulence.stages import SCHEMES
+from ridgeline.models.turbulence.step_work import Variables, flops, least_memory_traffic, wave_flops
 from ridgeline.runtime.errors import DecompositionError
 
 GRIDS = [((24, 32, 20), (1, 1)), ((24, 32, 20), (1, 3)), ((24, 32, 20), (3, 2)), ((16, 18, 20), (4, 1))]
@@ -114,8 +109,8 @@ def test_waves_are_counted_where_there_are_some(scheme: str, factors: int, turns
     assert waves.flops - plain.flops == pytest.approx(n_modes * (factors * 50 + turns * 100))
     assert waves.bytes_memory - plain.bytes_memory == pytest.approx(written * 4 * n_modes * 16)
     substeps = SCHEMES[scheme].substeps
-    assert sum(bool(substep.turned) for substep in substeps) == factors
-    assert sum(bool(substep.turned) + len(substep.turned) for substep in substeps) == turns
+    assert sum(bool(substep.with_waves) for substep in substeps) == factors
+    assert sum(bool(substep.with_waves) + len(substep.with_waves) for substep in substeps) == turns
     assert wave_flops(Truncation((16, 16, 16), "none"), scheme, 0) == 0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ridgeline.fourier.shells import Shells
-from ridgeline.models.turbulence import point_sums
+from ridgeline.models.turbulence import kernels_diagnostics
 from ridgeline.models.turbulence.diagnostics import Diagnostics
 from ridgeline.models.turbulence.gradients import BIN_EDGES, gradient_statistics
 from ridgeline.models.turbulence.passes import HostPasses
@@ -74,13 +74,13 @@ def test_gradient_statistics(modes):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_octaves_are_cut_into_equal_bins(dtype):
-    edges = point_sums.octave_edges(-2, 3, 2)
+    edges = kernels_diagnostics.octave_edges(-2, 3, 2)
     assert edges[:9].tolist() == [0.25, 0.3125, 0.375, 0.4375, 0.5, 0.625, 0.75, 0.875, 1.0]
     assert (len(edges), edges[-1]) == (21, 8.0)
     inside = np.exp(np.random.default_rng(2).normal(0, 1.5, 500))
     values = np.concatenate([inside, edges, [0.0, 1e-30, 1e30, np.inf]]).astype(dtype).reshape(35, 15)
     counts = np.ones(22, np.int64)
-    point_sums.count_octaves(4 * values, 0.25, -2, 2, counts)
+    kernels_diagnostics.count_octaves(4 * values, 0.25, -2, 2, counts)
     where = np.digitize(values.astype(float), edges)
     assert (counts - 1).tolist() == np.bincount(where.ravel(), minlength=22).tolist()
     assert counts[0] > 3, "some lie below"
@@ -91,7 +91,7 @@ def test_octaves_are_cut_into_equal_bins(dtype):
 def test_powers_of_rows_are_summed_in_double_precision(dtype):
     rows = np.random.default_rng(3).normal(1, 1, (7, 50)).astype(dtype)
     sums = np.empty((4, 7))
-    point_sums.sum_powers(rows, sums)
+    kernels_diagnostics.sum_powers(rows, sums)
     for p in range(4):
         np.testing.assert_allclose(sums[p], (rows.astype(float) ** (p + 1)).sum(1), rtol=1e-14)
 

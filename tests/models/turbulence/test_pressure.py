@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ridgeline.fourier.shells import Shells
-from ridgeline.models.turbulence import point_sums
+from ridgeline.models.turbulence import kernels_diagnostics
 from ridgeline.models.turbulence.diagnostics import Diagnostics
 from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.pressure import (
@@ -157,7 +157,7 @@ def test_values_are_counted_in_bins_of_one_width(dtype):
     inside = np.random.default_rng(2).normal(0.2, 0.5, 500)
     values = np.concatenate([inside, edges, [0.0, -0.0, -1e30, 1e30, -np.inf, np.inf]]).astype(dtype)
     counts = np.ones(10, np.int64)
-    point_sums.count_evenly(values.reshape(5, -1), 4.0, 3, counts)
+    kernels_diagnostics.count_evenly(values.reshape(5, -1), 4.0, 3, counts)
     where = np.digitize(values.astype(float), edges)
     assert (counts - 1).tolist() == np.bincount(where, minlength=10).tolist()
     assert counts[0] > 3, "some lie below"

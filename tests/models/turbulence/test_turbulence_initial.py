@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.fourier.shells import Shells
-from ridgeline.models.turbulence import initial, spectra_models
+from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.reference import Wavenumbers, from_ragged
 from ridgeline.models.turbulence.settings import TurbulenceCase
@@ -107,7 +107,7 @@ def test_spectrum_drawn_is_the_one_asked_for_in_every_shell(spectrum, dealias, l
     energies = initial.shell_energies(case, modes, 2.5)
     k = shells.wavenumbers
     filled = energies > 0
-    asked = spectra_models.of_case(case.initial, k[filled], modes)
+    asked = initial.initial_spectrum(case.initial, k[filled], modes)
     np.testing.assert_allclose(energies[filled] / energies[filled][0], asked / asked[0], rtol=1e-14)
     assert k[filled][0] == shells.width
     assert k[filled][-1] + 1.5 * shells.width > largest_sphere(modes)
@@ -213,26 +213,26 @@ def test_a_spectrum_without_energy_on_the_grid_is_refused():
 
 def test_comte_bellot_corrsin_is_its_table():
     k = np.array([0.2, 1.0, 20.0])
-    np.testing.assert_allclose(spectra_models.comte_bellot_corrsin(k, 42), [129, 270, 0.8], rtol=1e-13)
-    np.testing.assert_allclose(spectra_models.comte_bellot_corrsin(k[1:2], 171), [39.4], rtol=1e-13)
-    between = spectra_models.comte_bellot_corrsin(np.array([math.sqrt(8.0)]), 98)
+    np.testing.assert_allclose(initial.comte_bellot_corrsin(k, 42), [129, 270, 0.8], rtol=1e-13)
+    np.testing.assert_allclose(initial.comte_bellot_corrsin(k[1:2], 171), [39.4], rtol=1e-13)
+    between = initial.comte_bellot_corrsin(np.array([math.sqrt(8.0)]), 98)
     assert 23.1 < between[0] < 28.6
-    low, high = spectra_models.comte_bellot_corrsin(np.array([0.1, 25.0]), 42)
+    low, high = initial.comte_bellot_corrsin(np.array([0.1, 25.0]), 42)
     assert low == pytest.approx(129 * (230 / 129) ** (math.log(0.5) / math.log(1.25)), rel=1e-12)
     assert high == pytest.approx(0.8 * (0.8 / 1.34) ** (math.log(1.25) / math.log(20 / 17.5)), rel=1e-12)
     fine = np.geomspace(0.2, 20, 4001)
-    variance = 2 / 3 * np.trapezoid(spectra_models.comte_bellot_corrsin(fine, 42), fine)
+    variance = 2 / 3 * np.trapezoid(initial.comte_bellot_corrsin(fine, 42), fine)
     assert math.sqrt(variance) == pytest.approx(22.2, rel=0.05)  # u' that the paper gives, cm/s
 
 
 def test_von_karman_pao_has_its_maximum_and_its_inertial_range():
     k = np.geomspace(1e-2, 1e4, 20001)
-    no_cut_off = spectra_models.von_karman_pao(k, 3.0, 0.0)
+    no_cut_off = initial.von_karman_pao(k, 3.0, 0.0)
     assert k[no_cut_off.argmax()] == pytest.approx(3.0, rel=1e-3)
     slope = np.gradient(np.log(no_cut_off), np.log(k))
     assert slope[0] == pytest.approx(4, abs=1e-3)
     assert slope[-1] == pytest.approx(-5 / 3, abs=1e-3)
-    cut = spectra_models.von_karman_pao(np.array([100.0]), 3.0, 0.01) / spectra_models.von_karman_pao(
+    cut = initial.von_karman_pao(np.array([100.0]), 3.0, 0.01) / initial.von_karman_pao(
         np.array([100.0]), 3.0, 0.0
     )
     assert cut[0] == pytest.approx(math.exp(-2.25))

@@ -11,11 +11,7 @@ from ridgeline.config.machine_file import MachineFile, MachineSection
 from ridgeline.limits.allocation import Allocation
 from ridgeline.models import case_class, estimate
 from ridgeline.models.prediction import predict_case
-from ridgeline.models.turbulence.fluid_particles.work import (
-    particle_messages,
-    point_flops,
-    point_traffic,
-)
+from ridgeline.models.turbulence.step_work import particle_messages, point_flops, point_traffic
 from ridgeline.study.prediction import find_machine
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "turbulence_particles" / "settings.toml"

@@ -27,7 +27,7 @@ from ridgeline.bench.hpcg.problem import HpcgLevel
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.jit.numba_threads import check_threads, numba_threads
 from ridgeline.runtime.regions import Regions
-from ridgeline.sparse import levels, runs, select
+from ridgeline.sparse import levels, runs, transfer
 from ridgeline.sparse.halo import HaloVector
 from ridgeline.sparse.rows import add_scaled
 from ridgeline.sparse.transfer import add_boundary
@@ -214,5 +214,5 @@ class OptimisedImplementation:
 
 def kernels(threads: int) -> list[Specialisation]:
     """Return the kernels of the optimised implementation on this many threads, those of its building included."""
-    optimisation = [*levels.kernels(), *runs.kernels(threads), *select.kernels()]
+    optimisation = [*levels.kernels(), *runs.kernels(threads), *transfer.selection_kernels()]
     return [*optimisation, *multigrid.kernels(threads), *specialise([add_scaled], np.float64)]

@@ -23,8 +23,15 @@ from ridgeline.bench.hpcg.problem import HpcgLevel
 from ridgeline.sparse.halo import SparseHaloPlan
 from ridgeline.sparse.levels import WHOLE, block_rows, dependency_levels, level_order
 from ridgeline.sparse.runs import Runs, make_triangles
-from ridgeline.sparse.select import chosen_rows, external_rows, has_external, upper_blocks
-from ridgeline.sparse.transfer import RunRows, SparseBlocks, SparseRows
+from ridgeline.sparse.transfer import (
+    RunRows,
+    SparseBlocks,
+    SparseRows,
+    external_rows,
+    extract_rows,
+    has_external,
+    upper_blocks,
+)
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int32]
@@ -157,7 +164,7 @@ def optimise(level: HpcgLevel, n_threads: int = 1) -> OptimisedLevel:
         sent = sent[coarse_number[sent] >= 0]
         rows = np.flatnonzero(coarse_number >= 0).astype(np.int32)
         transfer = Transfer(
-            lower=chosen_rows(rows, lower),
+            lower=extract_rows(rows, lower),
             points=coarse_number[rows],
             boundary=external_rows(natural_fine, external, matrix.csr),
             upper=upper_blocks(upper, coarse_number),

@@ -7,7 +7,7 @@ enstrophy Z = <w.w> / 2 and viscosity nu (Pope, Turbulent Flows, 2000, Secs. 5.3
     kolmogorov_scale  eta = (nu^3 / eps)^(1/4)       reynolds_taylor     R_lambda = u' lambda / nu
     integral_scale    L = pi / (2 u'^2) sum E / k    eddy_turnover_time  L / u'
 
-A figure is 0 where it has no meaning, in a fluid at rest or without viscosity. So none is NaN unless a field is not
+A figure that has no meaning, in a fluid at rest or without viscosity, is 0. Figures are NaN only if a field is not
 finite.
 """
 
@@ -25,16 +25,15 @@ from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.shells import Shells
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.contract import Figure, Profile
-from ridgeline.models.turbulence import mode_sums, point_sums
+from ridgeline.models.turbulence import kernels_diagnostics
 from ridgeline.models.turbulence.gradients import (
     AXES,
     BIN_EDGES,
     GradientStatistics,
     gradient_statistics,
 )
-from ridgeline.models.turbulence.mode_sums import first_nonfinite
+from ridgeline.models.turbulence.kernels_diagnostics import first_nonfinite, offsets_along
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
-from ridgeline.models.turbulence.point_sums import offsets_along
 from ridgeline.models.turbulence.pressure import (
     DEVIATIONS,
     PressureStatistics,
@@ -44,8 +43,7 @@ from ridgeline.models.turbulence.pressure import (
 )
 from ridgeline.models.turbulence.problem import NO_WAVES, FlowParameters, Waves
 from ridgeline.models.turbulence.recorders import state_names
-from ridgeline.models.turbulence.spectra import Sums, largest_sphere, sum_over_modes
-from ridgeline.models.turbulence.statistics.increments import structure_functions
+from ridgeline.models.turbulence.spectra import Sums, largest_sphere, structure_functions, sum_over_modes
 from ridgeline.parallel.allreduce import kernels_of_sums
 
 if TYPE_CHECKING:
@@ -65,7 +63,7 @@ SUMMARY_UNITS = {
 
 @dataclass(frozen=True)
 class ScalarParameters:
-    """A passive scalar, as far as its figures go.
+    """The parameters of a scalar that its figures need.
 
     diffusivity: nu / Schmidt number; mean_gradient: (G_x, G_y, G_z) of the mean scalar.
     """
@@ -75,7 +73,7 @@ class ScalarParameters:
 
 
 def scalar_parameters(flow: FlowParameters) -> list[ScalarParameters]:
-    """Return what the figures need of a flow's scalars; buoyancy over N has the mean gradient (0, 0, N)."""
+    """Return the parameters of a flow's scalars; buoyancy over N has the mean gradient (0, 0, N)."""
     gradients = list(flow.mean_gradients)
     if flow.waves.stratified:
         gradients[0] = 0.0, 0.0, flow.waves.brunt_vaisala
@@ -86,8 +84,8 @@ def scalar_parameters(flow: FlowParameters) -> list[ScalarParameters]:
 class Diagnostics:
     """Computes the figures of spectral fields. All methods are collective over comm unless they say otherwise.
 
-    passes: over the fields, where the engine holds them; scalars: in the order of the fields; waves: of rotation and
-    stratification, which the pressure has a part of.
+    passes: over the fields where the engine holds them; scalars: in the order of the fields; waves: of rotation and
+    stratification, for the pressure.
     """
 
     comm: MPI.Comm
@@ -99,18 +97,18 @@ class Diagnostics:
     def series(self, fields: Fields, dt: float) -> dict[str, float]:
         """Return one row of the time series, equal on all ranks; its columns are the same in every row.
 
-        fields: 3 + S; dt: size of the last time step (0 before the first). Columns:
-        `flow_figures`, dt, courant, `gradient_figures`, `pressure_figures`, `scalar_figures`.
-        Cost: 9 transforms for the gradients; 9, or 18 with phase shifts, and 1 for the pressure.
+        fields: 3 + S; dt: length of the last time step, 0 before the first. The columns are those of `flow_figures`,
+        dt, courant, and those of `gradient_figures`, `pressure_figures` and `scalar_figures`. Cost: 9 transforms for
+        the gradients; for the pressure 9, or 18 with phase shifts, and another one.
         """
         sums = sum_over_modes(self.comm, fields, self.passes)
         gradients = gradient_statistics(self.comm, fields[:3], self.passes)
-        found = products(self.comm, fields, self.passes, self.waves)
-        pressure = pressure_statistics(self.comm, found.pressure, self.passes)
+        of_products = products(self.comm, fields, self.passes, self.waves)
+        pressure = pressure_statistics(self.comm, of_products.pressure, self.passes)
         return {
             **flow_figures(sums, self.viscosity, self.passes.modes),
             "dt": dt,
-            "courant": dt * found.courant_rate,
+            "courant": dt * of_products.courant_rate,
             **gradient_figures(gradients),
             **pressure_figures(pressure),
             **self._scalar_figures(sums),
@@ -130,31 +128,33 @@ class Diagnostics:
     def profiles(self, fields: Fields) -> dict[str, Profile]:
         """Return spectra over shells of wavenumber and densities over bins, float64, equal on all ranks.
 
-        Over "k": energy_spectrum E, dissipation_spectrum D = nu k^2 |u|^2 and transfer_spectrum T, with
-        dE/dt = T - D in decaying flow; pressure_spectrum of (p/rho)^2; scalar_0_spectrum, ... of theta^2. The sum
-        over a spectrum times the spacing of k is the average over the box. energy_flux is minus the sum of T up to k.
-        Over "separation", along x: longitudinal_structure_2, _3, _4 and transverse_structure_2, _4 (`increments`).
-        Over "ratio", eps / <eps> or Omega / <Omega> at the geometric middle of a bin: dissipation_density,
-        enstrophy_density, and the bins' ratio_width. Over "deviation", p / p' in the middle of a bin of 1/8:
-        pressure_density.
-        Cost: 9 transforms for the densities of gradients; 9, or 18 with phase shifts, for transfer and pressure;
-        1 for the density of the pressure. Structure functions take 3.
+        - Over "k": energy_spectrum E, dissipation_spectrum D = nu k^2 |u|^2 and transfer_spectrum T, with
+          dE/dt = T - D in decaying flow; energy_flux, which is minus the sum of T up to k; pressure_spectrum of
+          (p/rho)^2; scalar_0_spectrum, ... of theta^2. The sum over a spectrum times the spacing of k is the average
+          over the box.
+        - Over "separation", along x: longitudinal_structure_2, _3, _4 and transverse_structure_2, _4 (`spectra`).
+        - Over "ratio", which is eps / <eps> or Omega / <Omega> at the geometric middle of a bin: dissipation_density,
+          enstrophy_density, and the width of the bins, ratio_width.
+        - Over "deviation", which is p / p' in the middle of a bin of 1/8: pressure_density.
+
+        Cost: 9 transforms for the densities of gradients; 9, or 18 with phase shifts, for transfer and pressure; 1
+        for the density of the pressure; 3 for the structure functions.
         """
         sums = sum_over_modes(self.comm, fields, self.passes)
         gradients = gradient_statistics(self.comm, fields[:3], self.passes)
-        found = products(self.comm, fields, self.passes, self.waves)
-        pressure = pressure_statistics(self.comm, found.pressure, self.passes)
-        of_pressure = pressure_spectrum(self.comm, found.pressure, self.passes)
+        of_products = products(self.comm, fields, self.passes, self.waves)
+        pressure = pressure_statistics(self.comm, of_products.pressure, self.passes)
+        of_pressure = pressure_spectrum(self.comm, of_products.pressure, self.passes)
         over_k = {
             "k": (Shells(self.passes.modes).wavenumbers, "middle of the shell of wavenumbers"),
             "energy_spectrum": (sums.energy_spectrum, "E(k), its integral is the kinetic energy"),
             "dissipation_spectrum": (self.viscosity * sums.gradient_spectrum, "2 nu k^2 E(k)"),
             "transfer_spectrum": (
-                found.transfer_spectrum,
+                of_products.transfer_spectrum,
                 "energy that nonlinear terms bring to k, per time",
             ),
             "energy_flux": (
-                -np.cumsum(found.transfer_spectrum) * Shells(self.passes.modes).width,
+                -np.cumsum(of_products.transfer_spectrum) * Shells(self.passes.modes).width,
                 "energy that nonlinear terms take from the modes up to k, per time",
             ),
             "pressure_spectrum": (of_pressure, "its integral is the variance of p/rho"),
@@ -171,36 +171,34 @@ class Diagnostics:
             "deviation": (DEVIATIONS, "value over its root mean square, middle of the bin"),
             "pressure_density": (pressure.density, "probability density"),
         }
+        structure = structure_functions(self.comm, fields[:3], self.passes)
+        over_separation = {"separation": (structure.separation, "distance along x")}
+        for p, values in zip((2, 3, 4), structure.longitudinal):
+            words = f"mean power {p} of the increment of u_x"
+            over_separation[f"longitudinal_structure_{p}"] = values, words
+        for p, values in zip((2, 4), structure.transverse):
+            words = f"mean power {p} of the increments of u_y and u_z"
+            over_separation[f"transverse_structure_{p}"] = values, words
         return {
             name: Profile(values, (axis,), description=text)
             for axis, curves in (
                 ("k", over_k),
-                ("separation", self._over_separation(fields)),
+                ("separation", over_separation),
                 ("ratio", over_ratio),
                 ("deviation", over_deviation),
             )
             for name, (values, text) in curves.items()
         }
 
-    def _over_separation(self, fields: Fields) -> dict[str, tuple[NDArray[np.float64], str]]:
-        """Return structure functions with their descriptions, as `profiles` has them. Collective."""
-        found = structure_functions(self.comm, fields[:3], self.passes)
-        curves = {"separation": (found.separation, "distance along x")}
-        for p, values in zip((2, 3, 4), found.longitudinal):
-            curves[f"longitudinal_structure_{p}"] = values, f"mean power {p} of the increment of u_x"
-        for p, values in zip((2, 4), found.transverse):
-            curves[f"transverse_structure_{p}"] = values, f"mean power {p} of the increments of u_y and u_z"
-        return curves
-
     def averaged_numbers(self) -> int:
-        """Return how many numbers the curves over "k" and "separation" of `profiles` have. No communication."""
+        """Return how many numbers all curves over "k" and "separation" of `profiles` have. No communication."""
         n_separations = len(offsets_along(self.passes.modes.shape[2]))
         return (5 + len(self.scalars)) * Shells(self.passes.modes).n_shells + 5 * n_separations
 
     def locate_nonfinite(self, fields: NDArray[Any]) -> str | None:
-        """Say which field and mode is not finite first, in canonical order; None if all are finite.
+        """Return the first field and mode, in canonical order, that is not finite; None if all are finite.
 
-        "velocity_y at mode j = (z 3, y -2, x 0)": j are the mode's numbers, its wavenumber 2 pi j / length.
+        The text is "velocity_y at mode j = (z 3, y -2, x 0)"; the wavenumber of mode j is 2 pi j / length.
         """
         lines = self.passes.modes.lines
         mine: tuple[int, int, tuple[int, int, int]] | None = None
@@ -214,19 +212,19 @@ class Diagnostics:
                 mode = int(lines.jz[line]), jy, int(lines.jx[line])
                 mine = number, int(lines.start_global[line]) + inside, mode
                 break
-        found = [each for each in self.comm.allgather(mine) if each is not None]
-        if not found:
+        of_ranks = [each for each in self.comm.allgather(mine) if each is not None]
+        if not of_ranks:
             return None
-        number, _, (jz, jy, jx) = min(found)
+        number, _, (jz, jy, jx) = min(of_ranks)
         return f"{state_names(len(fields) - 3)[number]} at mode j = (z {jz}, y {jy}, x {jx})"
 
 
 def flow_figures(sums: Sums, viscosity: float, modes: Modes) -> dict[str, float]:
-    """Return the figures of the velocity field (see the module) that are sums over modes. No communication.
+    """Return the figures of the velocity field that follow from sums over modes. No communication.
 
-    energy, dissipation, enstrophy; helicity <u.w>; energy_x, energy_y, energy_z: <u_x^2> / 2 and so on, of the
-    fluctuations; u_rms: u'; the scales; k_max_eta: k_max (`largest_sphere`) times eta; divergence: the root mean
-    square of div u over that of the velocity gradient.
+    They are energy, dissipation, enstrophy, helicity <u.w>, energy_x, energy_y, energy_z (<u_x^2> / 2 and so on, of
+    the fluctuations), u_rms = u', the scales of the module's docstring, k_max_eta = k_max (`largest_sphere`) times
+    eta, and divergence, the root mean square of div u over that of the velocity gradient.
     """
     flow = sums.flow
     enstrophy = flow["enstrophy"]
@@ -269,8 +267,8 @@ def pressure_figures(pressure: PressureStatistics) -> dict[str, float]:
 def scalar_figures(sums: Mapping[str, float], scalar: ScalarParameters, prefix: str = "") -> dict[str, float]:
     """Return variance <theta^2>, its dissipation 2 D <|grad theta|^2> and its production -2 G.<u theta>.
 
-    Of the fluctuations: the mean of theta, which never changes, is left out. d variance / dt = production -
-    dissipation. Units: those of theta squared, per second for the last two.
+    They are those of the fluctuations; the mean of theta, which never changes, is left out.
+    d variance / dt = production - dissipation. Units: theta^2, and theta^2/time for the last two.
     """
     flux = sum(g * sums[f"flux_{axis}"] for g, axis in zip(scalar.mean_gradient, AXES))
     return {
@@ -280,38 +278,35 @@ def scalar_figures(sums: Mapping[str, float], scalar: ScalarParameters, prefix: 
     }
 
 
-def summarise(found: Mapping[str, float]) -> dict[str, Figure]:
-    """Return the figures of a flow that are looked at first, with units. No communication.
-
-    found: as `Diagnostics.mode_figures` returns it.
-    """
-    units = SUMMARY_UNITS | {name: "scalar^2" for name in found if name.endswith("_variance")}
-    return {name: Figure(found[name], unit) for name, unit in units.items()}
+def summarise(figures: Mapping[str, float]) -> dict[str, Figure]:
+    """Return the most important figures of a flow, with units. figures: of `Diagnostics.mode_figures`."""
+    units = SUMMARY_UNITS | {name: "scalar^2" for name in figures if name.endswith("_variance")}
+    return {name: Figure(figures[name], unit) for name, unit in units.items()}
 
 
 def _ratio(a: float, b: float) -> float:
-    """Return a / b; 0 where b is 0."""
+    """Return a / b, or 0 if b is 0."""
     return a / b if b else 0.0
 
 
 def kernels_of_diagnostics(dtype: DTypeLike) -> list[Specialisation]:
     """Return the kernels of diagnostics and derived outputs without waves. dtype: complex, of the spectral fields."""
     of_modes = [
-        mode_sums.sum_modes,
-        mode_sums.combine_derivatives,
-        mode_sums.shift_modes,
-        mode_sums.add_stress,
-        mode_sums.add_spectrum,
-        mode_sums.first_nonfinite,
+        kernels_diagnostics.sum_modes,
+        kernels_diagnostics.combine_derivatives,
+        kernels_diagnostics.shift_modes,
+        kernels_diagnostics.add_stress,
+        kernels_diagnostics.add_spectrum,
+        kernels_diagnostics.first_nonfinite,
     ]
     of_points = [
-        point_sums.sum_powers,
-        point_sums.count_octaves,
-        point_sums.count_evenly,
-        point_sums.add_squares,
-        point_sums.add_magnitudes,
-        point_sums.multiply,
-        point_sums.add_increments,
+        kernels_diagnostics.sum_powers,
+        kernels_diagnostics.count_octaves,
+        kernels_diagnostics.count_evenly,
+        kernels_diagnostics.add_squares,
+        kernels_diagnostics.add_magnitudes,
+        kernels_diagnostics.multiply,
+        kernels_diagnostics.add_increments,
     ]
     real = np.zeros(0, dtype).real.dtype
     return [*specialise(of_modes, dtype), *specialise(of_points, real), *kernels_of_sums(np.float64)]

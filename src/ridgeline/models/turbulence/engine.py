@@ -1,4 +1,4 @@
-"""What turbulence asks of the engine that holds its fields, and which engine a case gets."""
+"""The interface of the engines that hold and advance the fields, and the choice of one for a case."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.turbulence.estimate import passes_are_timed
 from ridgeline.models.turbulence.forcing import Forcing
-from ridgeline.models.turbulence.passes import Fields, FlowPasses
+from ridgeline.models.turbulence.passes import Fields, FieldTransform, FlowPasses
 from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.parallel.choices import Trial
 from ridgeline.parallel.communicator import in_turn_per_node
 
 if TYPE_CHECKING:
@@ -24,11 +25,26 @@ if TYPE_CHECKING:
     from ridgeline.models.turbulence.settings import TurbulenceCase
 
 
+class EngineTransform(FieldTransform, Protocol):
+    """The transform of an engine, as the model uses it: for fields that the host holds."""
+
+    real: np.dtype[Any]
+    complex: np.dtype[Any]
+
+    def trials(self) -> Mapping[str, Trial]:
+        """Return the timings by which methods of exchanges and transforms were chosen, by name."""
+
+    def free(self) -> None:
+        """Free communicators and shared memory. Collective."""
+
+
 class FlowEngine(Protocol):
-    """Holds velocity and scalars of one rank on a device and advances them: see `engine_cpu.CpuEngine`."""
+    """Holds velocity and scalars of one rank on a device, and advances them.
+
+    `engine_cpu.CpuEngine` describes the attributes.
+    """
 
     modes: Modes
-    transform: Any  # of fields that the host holds: to_physical, to_spectral, real, complex, trials, free
     forcing: Forcing
     time: float
     step_index: int
@@ -39,63 +55,80 @@ class FlowEngine(Protocol):
     flow: FlowParameters
 
     @property
+    def transform(self) -> EngineTransform:
+        """The transform of fields that the host holds."""
+
+    @property
     def fields(self) -> NDArray[Any]:
-        """The modes on the host, complex [3 + S, n_modes]: those themselves, or the latest copy from a GPU."""
+        """The modes on the host, complex [3 + S, n_modes]: on GPUs a copy that is brought up to date."""
 
     @property
     def passes(self) -> FlowPasses:
-        """The passes of diagnostics over `stored`."""
+        """The passes of diagnostics, over `stored`."""
 
     @property
     def stored(self) -> Fields:
-        """The fields where the engine holds them, 3 + S, for `passes`; nothing is copied."""
+        """The 3 + S fields where the engine holds them, for `passes`; nothing is copied."""
 
     @property
     def workspace(self) -> NDArray[Any] | None:
-        """Host memory that is free between two steps, if there is some."""
+        """Host memory that is free between two steps, if the engine has any."""
 
     @property
     def next_shift(self) -> NDArray[np.float64]:
-        """The displacement of the next step's first grid, fractions of the box, (x, y, z)."""
+        """The displacement of the next step's first grid, (x, y, z), as fractions of the box."""
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds in `advance`, by what for."""
+        """Seconds in `advance`, by `COLUMNS` of `problem`."""
 
     def compile(self) -> None:
         """Compile or load the kernels of steps. No communication."""
 
     def commit(self) -> None:
-        """Take over what was written into `fields`. No communication."""
+        """Make what was written into `fields` the state of the engine. No communication."""
 
     def advance(
         self, dt: float | None = None, courant: float = 0.5, velocity: RowOperation | None = None
     ) -> float:
-        """Make one step and return its length. Collective."""
+        """Make one step of length dt, or of Courant number `courant` if dt is None; return its length. Collective.
+
+        velocity: an operation that sets `RowBlock.inverse` to the velocity on the grid of `next_shift`, if the caller
+        has it there already. It saves three transforms. Only on CPUs, and without scalars.
+
+        Raises ConfigError for a Courant number where the fluid is at rest.
+        """
 
     def forced_velocity(self) -> NDArray[Any]:
         """Return the velocity of the modes that are forced, complex [3, n_forced]. No communication."""
 
     def keep_stages(self) -> None:
-        """Keep the velocities of substeps from now on."""
+        """Keep the velocities of all substeps but the first of every step from now on, see `stages`."""
 
     def stages(self) -> list[tuple[NDArray[Any], NDArray[np.float64]]]:
-        """Return the velocities of the last step's substeps, if they are kept."""
+        """Return the velocities of the last step's substeps 2, 3, ..., if they are kept.
+
+        Each is complex [3, n_modes] on a displaced grid, with its displacement, (x, y, z), fractions of the box.
+        """
 
     def exchanged(self) -> dict[str, tuple[float, float]]:
-        """Return the bytes that this rank hands over in a step, and those of a message, by exchange."""
+        """Return, for "row" and "column", the bytes of a step's exchanges on this rank, and those of a message.
+
+        The first number is P2P x R of Eq. (13), which counts blocks that stay on the rank. Both are 0 for exchanges
+        that send nothing: those of one rank, and in shared memory.
+        """
 
     def memory(self) -> Mapping[str, float]:
-        """Return the bytes held, by what they are for."""
+        """Return the bytes that the engine holds on its device, by purpose."""
 
     def describe(self) -> dict[str, str]:
-        """Return the methods in words."""
+        """Return the chosen methods in words, by what they are methods of."""
 
 
 def make_engine(case: TurbulenceCase, context: Context, grid: PencilGrid, flow: FlowParameters) -> FlowEngine:
     """Return the engine of a case on the device of the context. Collective.
 
-    Raises DeviceError if the case asks for a GPU and cannot have one, or for what GPUs cannot do.
+    Raises DeviceError if the case asks for a GPU and there is none, or for something that GPUs cannot do.
     """
     arguments = grid, case.grid.lengths, context.comm, case.run.precision, flow
     if context.device == "cuda":

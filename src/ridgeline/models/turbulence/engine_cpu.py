@@ -1,9 +1,12 @@
 """Turbulence on CPU cores: the modes of one rank, advanced by passes over lines and planes that fit caches.
 
-A Runge-Kutta substep is a pass over planes and a pass over lines. The first goes to physical space, forms products
-and goes back. The second has the nonlinear term, advances, and sends the next stage velocity on its way. Stage
-velocities are never stored, nor is anything in physical space. Source: Yeung et al. (GESTS), Sec. 3; Rogallo, NASA
-TM-81315 (1981).
+A Runge-Kutta substep is a pass over planes and a pass over lines of modes. The pass over planes transforms to
+physical space, forms products (`kernels.multiply`) and transforms back. The pass over lines forms the nonlinear term,
+advances the stored modes (`kernels_lines.advance_lines`) and sends the velocity of the next stage on its way to the
+planes. Neither stage velocities nor anything in physical space is ever stored as a whole. The transforms between
+lines and planes are `fourier.transform.FourierTransform`; it calls the operations that this file passes to it.
+
+Source: Yeung et al. (GESTS), Sec. 3; Rogallo, NASA TM-81315 (1981).
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class CpuEngine:
-    """Holds and advances velocity and scalars of one rank. Built collectively.
+    """Holds and advances velocity and scalars of one rank. Creating it is collective.
 
     Parameters
     ----------
@@ -63,11 +66,11 @@ class CpuEngine:
     Attributes
     ----------
     fields : complex [3 + S, n_modes], u_x, u_y, u_z and scalars, in the order of `modes.lines`
-    time, step_index : where the fields are
-    last_dt, last_courant_rate : length of the last step, and the bracket of Eq. (8) at its begin, 1/time
+    time, step_index : time of the fields, and the number of steps made
+    last_dt, last_courant_rate : length of the last step, and the bracket of Eq. (8) at its beginning, 1/time
     seconds : spent in `advance` since `reset_timings`, by `COLUMNS` of `problem`
-    under_way : seconds of wall time that "row" and "column" exchanges of all steps so far were under way
-    forcing : set after construction, or none
+    under_way : seconds of wall time during which "row" and "column" exchanges of all steps so far were under way
+    forcing : no force, until it is replaced
     """
 
     def __init__(
@@ -126,47 +129,37 @@ class CpuEngine:
 
     @property
     def workspace(self) -> NDArray[Any] | None:
-        """The exchange buffer, which is free between two steps, unless other ranks may read it."""
+        """The exchange buffer, which is free between two steps; None if other ranks may read it."""
         return self.transform.column.workspace
 
     def compile(self) -> None:
-        """Compile or load the kernels of steps, and of the pressure of waves."""
+        """Compile or load the kernels of steps, and of the pressure of waves. No communication."""
         of_waves = kernels_of_waves(self._real) if self.flow.waves else []
         compile_kernels([*self.kernels(self._real), *of_waves])
 
     @staticmethod
     def kernels(dtype: DTypeLike) -> list[Specialisation]:
-        """Return the kernels of engines without waves: compile them before an engine is made."""
-        called = [load_lines, multiply, pack_combined, advance_lines]
-        return [*kernels_of_transforms(dtype), *specialise(called, dtype)]
+        """Return the kernels of engines without waves, which must be compiled before an engine is created."""
+        of_steps = [load_lines, multiply, pack_combined, advance_lines]
+        return [*kernels_of_transforms(dtype), *specialise(of_steps, dtype)]
 
     @property
     def stored(self) -> NDArray[Any]:
-        """The fields themselves."""
         return self.fields
 
     def forced_velocity(self) -> NDArray[Any]:
-        """Return the velocity of the modes that are forced, complex [3, n_forced]."""
         return np.asarray(self.fields[:N_VELOCITY, self.forcing.indices])
 
     def commit(self) -> None:
-        """Take over what was written into `fields`: at once, as they are on the host."""
+        """Do nothing: what is written into `fields` counts at once."""
 
     @property
     def next_shift(self) -> NDArray[np.float64]:
-        """The displacement of the next step's first grid, fractions of the box, (x, y, z)."""
         return shift_of_step(self.modes, self.flow.seed, self.step_index)
 
     def advance(
         self, dt: float | None = None, courant: float = 0.5, velocity: RowOperation | None = None
     ) -> float:
-        """Make one step of length dt, or of that whose Courant number is `courant`; return its length. Collective.
-
-        velocity: sets `RowBlock.inverse` to the velocity on the grid of `next_shift`, for who has it there already:
-        three transforms fewer. Only without scalars.
-
-        Raises ConfigError for a Courant number where the fluid is at rest.
-        """
         begin, before = perf_counter(), self.transform.under_way
         n_substeps = len(self._scheme.substeps)
         if self._shifted:
@@ -179,8 +172,14 @@ class CpuEngine:
         self.last_courant_rate = float(allreduce_max(self.comm, self._rates.max()))
         self.last_dt = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
         self.forcing.begin_step(self.step_index, self.last_dt)
-        self._find_forced()
-        self._set_factors(self.forcing.factor_rate, self._scheme.fraction * self.last_dt)
+        self._order_forced_modes()
+
+        # With waves their factor includes the decay of what they couple, and the force A u.
+        waves, time = self.flow.waves, self._scheme.fraction * self.last_dt
+        self._tables.decay(0.0 if waves else self.forcing.factor_rate, time)
+        if waves:
+            self._terms = wave_terms(self.flow, self.forcing.factor_rate, time)
+
         for number in range(n_substeps):
             self._advance(number)
             if number + 1 < n_substeps:
@@ -193,15 +192,8 @@ class CpuEngine:
         self._elapsed += perf_counter() - begin
         return self.last_dt
 
-    def _set_factors(self, linear_rate: float, time: float) -> None:
-        """Set the integrating factors over a time; with waves theirs has the decay of what they couple."""
-        waves = self.flow.waves
-        self._tables.decay(0.0 if waves else linear_rate, time)
-        if waves:
-            self._terms = wave_terms(self.flow, linear_rate, time)
-
     def _load(self) -> None:
-        """Send the fields, on the first displaced grid, towards physical space."""
+        """Send the fields, displaced to the step's first grid, towards physical space."""
         fields, start, tables = self.fields.view(self._real), self.modes.lines.start, self._tables
         of_line, along = tables.of_line[1], tables.along[1]
 
@@ -211,9 +203,10 @@ class CpuEngine:
         self.transform.lines(load, 0, self._counts[0])
 
     def _form_products(self, rated: bool, velocity: RowOperation | None = None) -> None:
-        """Form products in physical space and bring them, combined, back to lines; rated: note the largest rate.
+        """Form products in physical space and bring their combinations back to lines.
 
-        velocity: where what is multiplied comes from, if not from lines.
+        rated: whether to note the largest rate of all points, the bracket of Eq. (8). velocity: sets the velocity to
+        multiply, if it does not come from lines.
         """
         n_in, n_mid, n_out = self._counts
         nx, n_scalars, rates = self.modes.shape[2], self.n_scalars, self._rates
@@ -231,14 +224,24 @@ class CpuEngine:
 
         def pack(planes: Planes, first: int, n: int) -> None:
             pack_combined(
-                planes.real, start, runs, step, first, n, self._kx, self._kz, self._gradients, scale,
-                self._scratch[planes.index], arena,
-            )  # fmt: skip
+                planes.real,
+                start,
+                runs,
+                step,
+                first,
+                n,
+                self._kx,
+                self._kz,
+                self._gradients,
+                scale,
+                self._scratch[planes.index],
+                arena,
+            )
 
         self.transform.planes(products, pack, n_in if velocity is None else 0, n_mid, n_out)
 
     def _advance(self, number: int) -> None:
-        """Form the rate of substep `number` on lines, advance what is stored, and send the next stage off."""
+        """Form the rate of substep `number` on lines, advance the stored modes, and send the next stage off."""
         n_in, _, n_out = self._counts
         substeps, tables = self._scheme.substeps, self._tables
         substep, last = substeps[number], number == len(substeps) - 1
@@ -250,15 +253,28 @@ class CpuEngine:
         scale, start = self._real.type(self.transform.scale), self.modes.lines.start
         stage = self._stages[number] if number < len(self._stages) else self._stages[:0]
         one, ny, modes = self._real.type(1), self.modes.shape[1], self.modes
-        turned = [arrays[name] for name in substep.turned] if self.flow.waves else []
-        first, second = (*turned, now[:0], now[:0])[:2]
+        of_waves = [arrays[name] for name in substep.with_waves] if self.flow.waves else []
+        first, second = (*of_waves, now[:0], now[:0])[:2]
 
         def advance(tile: Tile, line: int, n: int) -> None:
             advance_lines(
-                tile.real, line, n, start, of_line, along, self._shifted, last, coefficients, scale,
-                *self._forced, self._forced_values, now, base, kept,
-            )  # fmt: skip
-            if turned:
+                tile.real,
+                line,
+                n,
+                start,
+                of_line,
+                along,
+                self._shifted,
+                last,
+                coefficients,
+                scale,
+                *self._forced,
+                self._forced_values,
+                now,
+                base,
+                kept,
+            )
+            if of_waves:
                 turn_lines(
                     tile.real,
                     line,
@@ -278,19 +294,14 @@ class CpuEngine:
         self.transform.lines(advance, n_out, 0 if last else n_in)
 
     def keep_stages(self) -> None:
-        """Keep the velocities of all substeps but the first one of every step from now on, see `stages`."""
         n_stages = len(self._scheme.substeps) - 1
         self._stages = aligned_empty((n_stages, N_VELOCITY, self.modes.n_modes), self.transform.complex)
 
     def stages(self) -> list[tuple[NDArray[Any], NDArray[np.float64]]]:
-        """Return the velocities of the last step's substeps 2, 3, ..., if they are kept.
-
-        Each: complex [3, n_modes] on a displaced grid, and its displacement, fractions of the box, (x, y, z).
-        """
         return [(stage, self._grids[1 - number % 2]) for number, stage in enumerate(self._stages)]
 
-    def _find_forced(self) -> None:
-        """Order the forced modes by lines, as `advance_lines` wants them."""
+    def _order_forced_modes(self) -> None:
+        """Order the forced modes and their force by lines, as `advance_lines` takes them."""
         indices, lines, ny = self.forcing.indices, self.modes.lines, self.modes.shape[1]
         if len(indices) == 0:
             return
@@ -306,25 +317,20 @@ class CpuEngine:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds in `advance` since `reset_timings`, by `COLUMNS` of `problem`."""
         parts = {name: seconds - self._before[name] for name, seconds in self.transform.timings.items()}
         return {**parts, "other": self._elapsed - sum(parts.values())}
 
     def reset_timings(self) -> None:
-        """Begin to count `seconds` anew."""
+        """Reset `seconds` to zero."""
         self.transform.reset_timings()
         self._before = self.transform.timings
         self._elapsed = 0.0
 
     def exchanged(self) -> dict[str, tuple[float, float]]:
-        """Return, for "row" and "column", what this rank hands over in a step (Eq. 13: P2P x R) and a message. Bytes.
-
-        Own blocks count; exchanges of one rank with itself, or in shared memory, which sends nothing, do not.
-        """
         n_in, n_mid, n_out = self._counts
         n_substeps = len(self._scheme.substeps)
         row, column = self.transform.row, self.transform.column
-        found = {"row": (0.0, 0.0), "column": (0.0, 0.0)}
+        volumes = {"row": (0.0, 0.0), "column": (0.0, 0.0)}
         exchanges = [("column", column, n_out, n_substeps)]
         if isinstance(row, RowExchange):
             n_groups = -(-self.transform.grid.y_range[1] // row.n_planes)
@@ -333,21 +339,19 @@ class CpuEngine:
             messages = transpose.forward.messages(n_back) + transpose.inverse.messages(n_in)
             sent = transpose.forward.bytes_sent(n_back) + transpose.inverse.bytes_sent(n_in)
             held = transpose.forward.bytes_held(n_back) + transpose.inverse.bytes_held(n_in)
-            found[name] = (float(n * held), sent / messages) if messages else (0.0, 0.0)
-        return found
+            volumes[name] = (float(n * held), sent / messages) if messages else (0.0, 0.0)
+        return volumes
 
     def describe(self) -> dict[str, str]:
-        """Return the methods in words."""
         return self.transform.describe()
 
     def memory(self) -> dict[str, int]:
-        """Return the bytes that this rank holds, by what they are for."""
         arrays = (self._kx, self._kz, *self._scratch, *self._forced)
         stored = self.fields.nbytes + self._sum.nbytes + self._stages.nbytes
-        found = {"fields": stored, **self.transform.memory()}
-        found["work"] += sum(array.nbytes for array in arrays) + self._tables.n_bytes
+        by_purpose = {"fields": stored, **self.transform.memory()}
+        by_purpose["work"] += sum(array.nbytes for array in arrays) + self._tables.n_bytes
         lines = self.modes.lines
-        found["modes"] = sum(
+        by_purpose["modes"] = sum(
             a.nbytes for a in (lines.jx, lines.jz, lines.most, lines.start, lines.start_global)
         )
-        return found
+        return by_purpose

@@ -1,6 +1,8 @@
-"""What a turbulence run needs and does, before it runs: no MPI, no allocation of fields.
+"""What a turbulence run needs, and how long a step takes on a machine, before it runs.
 
-Memory is counted as the engine allocates it; the work of a step is that of `spectral_work` and of fluid particles.
+`estimate` counts memory as the engine allocates it, output, and the least work of a step (`step_work`), without MPI
+and without allocating fields. `predict` divides the work of a step by the rates of a machine file: the prediction
+behind `ridgeline predict`.
 """
 
 from __future__ import annotations
@@ -25,28 +27,29 @@ from ridgeline.limits.allocation import Allocation, MissingMetric, between
 from ridgeline.limits.exchange_costs import RankGroup, all_to_all, host_copies, neighbours, without_latency
 from ridgeline.limits.prediction import Kind, Part, Prediction, exchange_kind, optimistic, traffic
 from ridgeline.models.contract import Estimate, Work
-from ridgeline.models.turbulence.device import fusion
-from ridgeline.models.turbulence.device.memory import device_bytes, host_bytes
-from ridgeline.models.turbulence.fluid_particles.estimate import (
-    checkpoint_bytes_of_particles,
-    output_bytes_of_particles,
-    particle_memory,
+from ridgeline.models.turbulence.device.device_estimate import (
+    check_passes,
+    device_bytes,
+    host_bytes,
+    passes_remark,
+    possible_fusion,
 )
-from ridgeline.models.turbulence.fluid_particles.work import (
+from ridgeline.models.turbulence.settings import TurbulenceCase
+from ridgeline.models.turbulence.step_work import (
+    SUBSTEPS,
+    Variables,
+    checkpoint_bytes_of_particles,
     field_traffic,
     fields_loaded,
+    flops,
+    least_memory_traffic,
+    output_bytes_of_particles,
+    particle_memory,
     particle_messages,
+    particle_remark,
     particle_work,
     point_flops,
     point_traffic,
-    remark,
-)
-from ridgeline.models.turbulence.settings import TurbulenceCase
-from ridgeline.models.turbulence.spectral_work import (
-    SUBSTEPS,
-    Variables,
-    flops,
-    least_memory_traffic,
     wave_flops,
     wave_traffic,
 )
@@ -54,14 +57,20 @@ from ridgeline.parallel.partition import Triple
 from ridgeline.runtime.errors import DecompositionError
 
 COPIES = {"rk2": 1, "rk4": 2}  # of the fields: RK4 keeps their sum beside them
-RANKS_PER_NODE = 8  # taken for the shape of pencils where nobody knows the nodes: the paper's
-# Of a GPU in a run that times passes apart and fused: some minutes. To compile both takes most of one, once a size.
+RANKS_PER_NODE = 8  # the paper's, which shapes pencils where the nodes are not known
+# A run on GPUs times fused and separate passes if each GPU moves this many bytes, which takes some minutes. Compiling
+# both takes most of a minute, once for each size.
 BYTES_TIMED = 4e14
-PAPER_VARIABLES = 8.5  # of Eq. 9, with 2 Q more
+PAPER_VARIABLES = 8.5  # of Eq. 9, which adds 2 Q
+MOST_COUNTED = 512  # points in a direction, and ranks, up to which modes are counted one by one
+INTERPOLATION = "codes.interpolation"  # key of the machine file
 
 
 def process_grid(case: TurbulenceCase, n_ranks: int, ranks_per_node: int = RANKS_PER_NODE) -> ProcessGrid:
-    """Return (P_r, P_c) of the case; DecompositionError if it does not fit the ranks, or leaves one without data."""
+    """Return (P_r, P_c) of the case.
+
+    Raises DecompositionError if the grid does not fit the number of ranks, or leaves a rank without data.
+    """
     truncation = Truncation(case.grid.shape, case.model.dealias)
     return choose_process_grid(
         truncation, n_ranks, case.grid.decomposition, ranks_per_node, case.grid.process_grid
@@ -80,25 +89,28 @@ def least_work(case: TurbulenceCase, grid: ProcessGrid) -> Work:
     n_coupled = case.waves.n_coupled
     moved += itemsize * wave_traffic(truncation, case.model.scheme, n_coupled)
     calls = messages(grid, rows, columns, case.batch)
-    more = particle_work(case, truncation, grid, share)
+    of_particles = particle_work(case, truncation, grid, share)
     return Work(
         points=math.prod(case.grid.shape),
         flops=substeps * flops(truncation, variables)
         + wave_flops(truncation, case.model.scheme, n_coupled)
-        + more.flops,
-        bytes_memory=moved + more.bytes_memory,
-        bytes_exchanged=substeps * itemsize * float(row + column) + more.bytes_exchanged,
-        messages=float(substeps * calls) + more.messages,
+        + of_particles.flops,
+        bytes_memory=moved + of_particles.bytes_memory,
+        bytes_exchanged=substeps * itemsize * float(row + column) + of_particles.bytes_exchanged,
+        messages=float(substeps * calls) + of_particles.messages,
     )
 
 
 def paper_bound(shape: Triple, n_ranks: int, batch: int, itemsize: int) -> float:
-    """Return the bytes per rank of Eq. 9: (8 + 2 Q + 0.5) complex numbers of itemsize for each of N^3/2P modes."""
+    """Return the bytes per rank of the paper's Eq. 9: (8.5 + 2 Q) complex numbers for each of N^3/2P modes.
+
+    batch: Q, the variables of an all-to-all; itemsize: bytes of a complex number.
+    """
     return (PAPER_VARIABLES + 2 * batch) * math.prod(shape) / (2 * n_ranks) * itemsize
 
 
 def table_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int) -> float:
-    """Return the bytes of wavenumbers, phases, integrating factors and rows of work along them."""
+    """Return the bytes of wavenumbers, phases, integrating factors and scratch rows. itemsize: of complex numbers."""
     nz, ny, _ = grid.shape
     n_lines, n_columns, workers = grid.lines.n_lines, len(grid.columns_of(grid.row)), case.run.threads
     n_scalars = len(case.scalar)
@@ -108,10 +120,10 @@ def table_bytes(case: TurbulenceCase, grid: PencilGrid, itemsize: int) -> float:
 
 
 def memory(case: TurbulenceCase, grid: ProcessGrid) -> dict[str, float]:
-    """Return the bytes of the rank that needs most, by what they are for: in host memory.
+    """Return the bytes in host memory of the rank that needs most, by purpose.
 
-    Exchange buffers are those of "alltoallv"; "shared" needs less, others up to a buffer of Q variables more. Beside
-    a GPU they are those of messages through the host.
+    Exchange buffers are those of the method "alltoallv"; "shared" needs less, and others up to a buffer of Q
+    variables more. On GPUs they are those of messages through the host.
     """
     if case.run.device == "cuda":
         layout, real = _device_layout(case, grid), np.dtype(case.run.precision).itemsize
@@ -123,7 +135,7 @@ def memory(case: TurbulenceCase, grid: ProcessGrid) -> dict[str, float]:
 
 
 def device_memory(case: TurbulenceCase, grid: ProcessGrid) -> dict[str, float]:
-    """Return the bytes on the GPU of the rank that needs most, without what cuFFT works in; none without a GPU."""
+    """Return the bytes on the GPU of the rank that needs most, without cuFFT's work area; empty on CPUs."""
     if case.run.device == "cpu":
         return {}
     real = np.dtype(case.run.precision).itemsize
@@ -139,7 +151,7 @@ def _device_layout(case: TurbulenceCase, grid: ProcessGrid) -> DeviceLayout:
 def rank_memory(
     case: TurbulenceCase, grid: ProcessGrid, rank: int, share: Share, layout: Layout = "strided"
 ) -> dict[str, float]:
-    """Return the bytes of one rank, by what they are for. layout: of planes, which a run chooses by measuring."""
+    """Return the bytes of one rank, by purpose. layout: of planes, which a run chooses by timing both."""
     pencils = PencilGrid(case.grid.shape, case.model.dealias, grid, rank)
     itemsize = 2 * np.dtype(case.run.precision).itemsize
     n_modes = int(share.modes[pencils.row, pencils.column])
@@ -154,9 +166,9 @@ def rank_memory(
 
 
 def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
-    """Return the bytes that a rank takes beside `memory` while it makes outputs, a row, spectra or a checkpoint.
+    """Return the bytes that a rank takes beside `memory` during an output, a row of the series, or a checkpoint.
 
-    Counted in fields at the points and in modes, as diagnostics, pressure, output_fields and restart hold them.
+    They are counted in fields of points and of modes, as diagnostics, outputs and checkpoints hold them.
     """
     share = Share.of(Truncation(case.grid.shape, case.model.dealias), grid)
     real = np.dtype(case.run.precision).itemsize
@@ -164,11 +176,10 @@ def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
     modes = 2 * real * int(share.modes.max())
     output = case.output
     products, gradients = 4 * points + 4 * modes, 4 * points + modes
-    peaks = [
-        (len(case.scalar) + 3) * modes
-    ]  # a checkpoint: of a signal or the wall-clock limit, if of no other
+    # A checkpoint, which a signal or the wall-clock limit may ask for even if the settings do not.
+    peaks = [(len(case.scalar) + 3) * modes]
     if output.series_every or output.spectra_every:
-        # Moments and density of the pressure: its modes and its points beside the products that it comes from.
+        # Moments and density of the pressure hold its modes and points beside the products.
         peaks.append(products + points + modes)
     if output.every:
         last = products if "pressure" in output.variables else gradients
@@ -178,45 +189,40 @@ def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
 
 
 def passes_are_timed(case: TurbulenceCase, grid: ProcessGrid) -> bool:
-    """Say whether a run on GPUs is long enough to time both ways of passes over memory, if it may choose."""
+    """Return whether a run on GPUs is long enough to time fused and separate passes over memory."""
     return case.run.steps * least_work(case, grid).bytes_memory >= BYTES_TIMED * grid[0] * grid[1]
 
 
-def _fused(case: TurbulenceCase, grid: ProcessGrid) -> fusion.Fused:
-    """Return which passes over memory GPUs can fuse; DeviceError if the case asks for them in vain."""
-    shape = case.grid.shape
-    fused = fusion.possible(shape, grid, case.run.precision, len(case.scalar))
-    fusion.check_passes(case.model.fft.on_gpus, shape, fused)
-    return fused
-
-
-def _messages(case: TurbulenceCase) -> str:
-    """Return which way messages between GPUs go, in words."""
-    any_way = f"the fastest of {', '.join(WAY_WORDS.values())} that a run finds"
-    way = WAY_WORDS.get(case.model.transpose.between_gpus, any_way)
-    return f"messages between GPUs go by {way}, those of the column exchange with Q = {case.batch} variables"
-
-
 def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -> tuple[str, ...]:
-    """Return what `ridgeline check` says beside the common figures."""
+    """Return the sentences that `ridgeline check` prints beside the common figures.
+
+    needed: memory by purpose. Raises DeviceError if the case asks for fused passes on GPUs and none can be fused.
+    """
     truncation = Truncation(case.grid.shape, case.model.dealias)
     itemsize = 2 * np.dtype(case.run.precision).itemsize
     bound = paper_bound(case.grid.shape, grid[0] * grid[1], case.batch, itemsize)
     parts = ", ".join(f"{name} {size / 2**20:.4g} MiB" for name, size in needed.items())
     words = [f"memory per rank: {parts}"]
     if case.run.device == "cuda":
+        passes, shape = case.model.fft.on_gpus, case.grid.shape
+        fused = possible_fusion(shape, grid, case.run.precision, len(case.scalar))
+        check_passes(passes, shape, fused)
         words.append("what cuFFT works in comes on top of the memory of each GPU")
-        words.append(fusion.remark(case.model.fft.on_gpus, _fused(case, grid), passes_are_timed(case, grid)))
+        words.append(passes_remark(passes, fused, passes_are_timed(case, grid)))
         if grid[0] * grid[1] > 1:
-            words.append(_messages(case))
+            any_way = f"the fastest of {', '.join(WAY_WORDS.values())} that a run finds"
+            way = WAY_WORDS.get(case.model.transpose.between_gpus, any_way)
+            words.append(
+                f"messages between GPUs go by {way}, those of the column exchange with Q = {case.batch} variables"
+            )
     if not case.scalar and case.model.scheme == "rk2":
         words.append(f"the paper's Eq. 9 allows {bound / 2**20:.4g} MiB per rank")
     lines = truncation.n_lines / (case.grid.shape[0] * (case.grid.shape[2] // 2 + 1))
     words.append(
         f"{100 * (1 - lines):.3g} % of the lines have no retained mode: they are neither moved nor transformed in y"
     )
-    if said := remark(case, grid):
-        words.append(said)
+    if of_particles := particle_remark(case, grid):
+        words.append(of_particles)
     if case.particles.every and case.particles.count:
         words.append(f"the particles' data set takes {output_bytes_of_particles(case) / 2**20:.4g} MiB")
     return tuple(words)
@@ -250,17 +256,19 @@ def estimate(case: TurbulenceCase, n_ranks: int) -> Estimate:
     )
 
 
-MOST_COUNTED = 512  # points in a direction, and ranks, up to which modes are counted one by one
-INTERPOLATION = "codes.interpolation"
-
-
 @dataclass(frozen=True)
 class SpectralStep:
-    """What the ranks do in a step. shape: (N_z, N_y, N_x); grid: (P_r, P_c); itemsize: bytes of a real number.
+    """The transforms and exchanges of a step, and the times that they take on a machine.
 
-    columns, lines: shares of (k_x) and of (k_x, k_z) that have a retained mode: 1 where all are moved, as in GESTS.
-    batch: variables of one call of the column exchange, Q. further: fields that go to physical space in a step beside
-    those of the substeps, as fluid particles need them.
+    Attributes
+    ----------
+    shape : (N_z, N_y, N_x)
+    grid : (P_r, P_c)
+    itemsize : bytes of a real number
+    batch : Q, the variables of one call of the column exchange
+    columns, lines : shares of the k_x, and of the (k_x, k_z), that have a retained mode; 1 where all are moved, as
+        in GESTS
+    further : fields that go to physical space in a step beside those of the substeps, as for fluid particles
     """
 
     shape: tuple[int, int, int]
@@ -280,12 +288,12 @@ class SpectralStep:
 
     @property
     def row_variables(self) -> int:
-        """Variables through the row exchange, and through transforms in x and z, in a step: V + D."""
+        """Variables through the row exchange and the transforms in x and z, in a step: V + D in each substep."""
         return self.substeps * sum(self.variables.counts.of_rows) + self.further
 
     @property
     def column_variables(self) -> int:
-        """Variables through the column exchange, and through transforms in y, in a step: V + L."""
+        """Variables through the column exchange and the transforms in y, in a step: V + L in each substep."""
         return self.substeps * sum(self.variables.counts.of_columns) + self.further
 
     @property
@@ -296,7 +304,7 @@ class SpectralStep:
 
     @property
     def row_volume(self) -> float:
-        """Bytes of a rank through the row exchange in a step; none where a rank has whole planes."""
+        """Bytes of a rank through the row exchange in a step; 0 where a rank has whole planes."""
         return self.row_variables * self.columns * self.volume if self.grid[0] > 1 else 0.0
 
     @property
@@ -305,7 +313,7 @@ class SpectralStep:
         return self.column_variables * self.lines * self.volume
 
     def transforms(self, place: Allocation) -> float:
-        """Return seconds of all transforms, at the machine's rates for their lengths. Raises FigureAbsent."""
+        """Return the seconds of all transforms, at the machine's rates for their lengths. Raises MissingMetric."""
         nz, ny, nx = self.shape
         x = self.row_variables * self.volume / rate(place, nx, "contiguous")
         z = self.row_variables * self.columns * self.volume / rate(place, nz, "strided")
@@ -313,43 +321,47 @@ class SpectralStep:
         return 2 * (x + y + z)
 
     def packing(self, place: Allocation) -> float:
-        """Return seconds of packing and unpacking: each reads and writes what is exchanged. Raises FigureAbsent."""
+        """Return the seconds of packing and unpacking, each of which reads and writes the exchanged bytes.
+
+        Raises MissingMetric.
+        """
         place.figure("codes.copies")
         return traffic(place, 4 * (self.row_volume + self.column_volume), "codes.copies")
 
     def other(self, place: Allocation) -> float:
-        """Return seconds of products, derivatives and time stepping. Raises FigureAbsent."""
+        """Return the seconds of products, derivatives and time stepping. Raises MissingMetric."""
         passes = place.figure("codes.other_passes") * self.substeps * self.variables.fields / (2 * 3)
         return passes * self.volume / place.bandwidth()
 
     def row_exchange(self, place: Allocation) -> float:
-        """Return seconds of the exchanges between P_r consecutive ranks. Raises FigureAbsent."""
+        """Return the seconds of the exchanges between P_r consecutive ranks. Raises MissingMetric."""
         return all_to_all(place, RankGroup(self.grid[0]), self.row_volume, self.row_variables)
 
     def column_exchange(self, place: Allocation) -> float:
-        """Return seconds of the exchanges between P_c ranks, P_r apart. Raises FigureAbsent."""
+        """Return the seconds of the exchanges between P_c ranks whose numbers differ by P_r. Raises MissingMetric."""
         group = RankGroup(self.grid[1], self.grid[0])
         return all_to_all(place, group, self.column_volume, self.column_calls)
 
 
 def rate(place: Allocation, length: int, kind: str) -> float:
-    """Return the B/s that transforms of a length read and write on a rank. kind: "strided" or "contiguous".
+    """Return the bytes per second that transforms of a length read and write on a rank.
 
-    Linear in the logarithm of the length between those of the machine file. Raises FigureAbsent.
+    kind: "strided" or "contiguous". The rate is interpolated between the lengths of the machine file, linearly in the
+    logarithm of the length. Raises MissingMetric if the file has no rate of the kind.
     """
     rows = [row for row in place.machine.transform if getattr(row, kind) is not None]
     if not rows:
         raise MissingMetric("transform")
-    found = between([row.length.value for row in rows], [getattr(row, kind).value for row in rows], length)
+    of_one = between([row.length.value for row in rows], [getattr(row, kind).value for row in rows], length)
     per_node = place.figure("device.count") if place.on_devices else 1.0
-    return found * per_node / place.ranks_per_node
+    return of_one * per_node / place.ranks_per_node
 
 
 def spectral_parts(step: SpectralStep, place: Allocation, whole: float | None = None) -> tuple[Part, ...]:
     """Return the parts of a step, on one rank.
 
-    whole: bytes of memory traffic of its computation, for machines without rates of transforms. Their file has one
-    share of the bandwidth for all of it, codes.turbulence.
+    whole: bytes of memory traffic of all computation. It is used for machine files without rates of transforms, which
+    have one share of the bandwidth for all computation, codes.turbulence.
     """
     if whole is not None and not place.machine.transform:
         parts = [
@@ -373,9 +385,10 @@ def spectral_parts(step: SpectralStep, place: Allocation, whole: float | None = 
 
 
 def large_process_grid(case: TurbulenceCase, place: Allocation) -> ProcessGrid:
-    """Return (P_r, P_c) of a case whose modes are too many to count: the smallest P_r that fits and divides a node's
+    """Return (P_r, P_c) of a case that has too many modes to count them.
 
-    ranks, 1 for slabs. Raises DecompositionError if none fits.
+    P_r is the smallest number that fits, preferably one that divides the ranks of a node; it is 1 for slabs. Raises
+    DecompositionError if no grid fits.
     """
     nz, ny, _ = case.grid.shape
     chosen = case.grid.process_grid
@@ -396,9 +409,9 @@ def large_process_grid(case: TurbulenceCase, place: Allocation) -> ProcessGrid:
 def wave_parts(
     case: TurbulenceCase, place: Allocation, truncation: Truncation, share: float
 ) -> tuple[Part, ...]:
-    """Return the part of a step that is the factor of rotation and stratification; none without them.
+    """Return the part of a step that rotation and stratification add, or none without them.
 
-    share: of the truncation's modes that a rank has, in the grid of the case.
+    share: modes of a rank over those of the truncation, which may be of a smaller grid.
     """
     if not case.waves:
         return ()
@@ -412,9 +425,10 @@ def wave_parts(
 def particle_parts(
     case: TurbulenceCase, place: Allocation, grid: ProcessGrid, n_modes: float
 ) -> tuple[Part, ...]:
-    """Return the parts of particles, on one rank of those among which they are spread evenly; none without them.
+    """Return the parts of a step that fluid particles add on one rank, or none without them.
 
-    n_modes: of a field, on all ranks. What migrates is the most that can (`particle_messages`).
+    The particles are taken to be spread evenly. n_modes: of a field, on all ranks. The bytes of migration are the
+    most that are possible (`particle_messages`).
     """
     if not case.particles.count:
         return ()
@@ -434,26 +448,11 @@ def particle_parts(
     )
 
 
-def bounds_of_particles(case: TurbulenceCase, place: Allocation) -> tuple[str, ...]:
-    """Return why the time of particles is a lower bound, a sentence each."""
-    if not case.particles.count:
-        return ()
-    bounds = [*optimistic(place, INTERPOLATION)]
-    if case.particles.interpolation == "fourier" and place.ranks > 1:
-        bounds.append('the exchange of all modes for particles.interpolation = "fourier" is not predicted')
-    return tuple(bounds)
-
-
-def notes_of_particles(case: TurbulenceCase, place: Allocation) -> tuple[str, ...]:
-    """Return the notes on the time of particles."""
-    return without_latency(place) if case.particles.count else ()
-
-
 def predict(case: TurbulenceCase, place: Allocation, iterations: Mapping[str, float]) -> Prediction:
-    """Return the prediction of a case. Raises DecompositionError for ranks that do not fit it.
+    """Return the prediction of a case. Raises DecompositionError if the grid does not fit the ranks.
 
-    Beyond 512 points in a direction, shares of retained modes are those of a smaller grid of the same proportions.
-    Beyond 512 points or 512 ranks, the memory is that of Eq. 9.
+    Beyond 512 points in a direction, the shares of retained modes are those of a smaller grid of the same
+    proportions. Beyond 512 points or 512 ranks, the memory is that of the paper's Eq. 9.
     """
     shape, itemsize = case.grid.shape, np.dtype(case.run.precision).itemsize
     variables, substeps = Variables(len(case.scalar)), SUBSTEPS[case.model.scheme]
@@ -488,7 +487,14 @@ def predict(case: TurbulenceCase, place: Allocation, iterations: Mapping[str, fl
     moved = least_memory_traffic(truncation, grid[0] > 1, variables, case.model.scheme)
     moved += field_traffic(case, truncation, grid[0] > 1)
     waves = wave_parts(case, place, truncation, share)
-    bounds = () if place.machine.transform else optimistic(place, "codes.turbulence")
+    bounds = list(() if place.machine.transform else optimistic(place, "codes.turbulence"))
+    if case.particles.count:
+        bounds += optimistic(place, INTERPOLATION)
+        if case.particles.interpolation == "fourier" and place.ranks > 1:
+            bounds.append(
+                'the exchange of all modes for particles.interpolation = "fourier" is not predicted'
+            )
+        notes += without_latency(place)
     particles = particle_parts(case, place, grid, share * place.ranks * truncation.n_modes)
     return Prediction(
         case=f"turbulence, {' x '.join(map(str, shape))} points",
@@ -498,6 +504,6 @@ def predict(case: TurbulenceCase, place: Allocation, iterations: Mapping[str, fl
         memory_per_rank=memory,
         output_bytes=output + output_bytes_of_particles(case),
         process_grid=grid,
-        bounds=bounds + bounds_of_particles(case, place),
-        notes=notes + notes_of_particles(case, place),
+        bounds=tuple(bounds),
+        notes=notes,
     )

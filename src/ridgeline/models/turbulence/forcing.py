@@ -1,14 +1,15 @@
-"""What keeps turbulence alive: the force f of Eq. (5), in Fourier space, solenoidal.
+"""The force f of Eq. (5), which keeps turbulence alive: solenoidal, in Fourier space.
 
-Every kind answers the same questions, so that an engine need not know which it has:
+All kinds of forcing have the same interface, so that an engine need not know which it has:
 
-- `factor_rate`: A of a force A u, which the integrating factor takes as exp((A - nu k^2) dt); else 0;
-- `indices`, `values`: modes of this rank that get a force f_hat, and the force. It is constant over a step, and it is
-  added to the nonlinear term in every substep. `begin_step` sets it;
-- `end_step`: what is done to the stored velocity after a step; `hold` does it to the modes `touched`, wherever the
-  others are;
-- `injection`: power, energy per time; `state`, `restored`: what a checkpoint must hold; `fits`: whether that of
-  another run's checkpoint, perhaps of another grid, can be continued.
+- `factor_rate`: A of a force A u, which the integrating factor includes as exp((A - nu k^2) dt), or 0;
+- `indices`, `values`: the modes of this rank on which a force f_hat acts, and the force. `begin_step` sets it; it is
+  constant over a step and is added to the nonlinear term in every substep;
+- `end_step`: changes the stored velocity after a step; `hold` does the same to a copy of the modes `touched`, for an
+  engine that stores its fields elsewhere;
+- `injection`: the power, energy per time;
+- `state`, `restored`: the arrays that a checkpoint holds; `settings_of_state`, `fits`: whether the state of another
+  run's checkpoint, perhaps of another grid, can be continued.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
     from ridgeline.models.turbulence.settings import TurbulenceCase
 
 Fields = NDArray[Any]  # complex [3 + S, n_modes], velocity x, y, z first
-RADIUS_SLACK = 1 + 1e-12  # so that |k| = sqrt(6) is within a radius of sqrt(6), however it was rounded
+RADIUS_SLACK = 1 + 1e-12  # |k| = sqrt(6) is within a radius of sqrt(6), however either was rounded
+_BEFORE_THE_FIRST_STEP = 0xFFFFFFFF  # step number of the draw that starts the processes, which no run reaches
 
 
 def make_forcing(case: TurbulenceCase, modes: Modes, comm: MPI.Comm) -> Forcing:
-    """Return the forcing that the settings ask for.
+    """Return the forcing of the settings.
 
     Raises ConfigError if no retained mode lies within forcing.shell_radius.
     """
@@ -58,11 +60,16 @@ def make_forcing(case: TurbulenceCase, modes: Modes, comm: MPI.Comm) -> Forcing:
 
 
 class Forcing:
-    """No force; the base of the others.
+    """No force; the base class of the others.
 
-    modes: of this rank; comm: all ranks. indices: int64 [n_forced], places of the forced modes among this rank's;
-    values: complex128 [3, n_forced], f_hat of the current step; touched: int64 [n], places of the modes that are
-    changed after a step. seed: of its random numbers, None if it draws none.
+    Attributes
+    ----------
+    modes : of this rank
+    comm : all ranks
+    indices : int64 [n_forced], places of the forced modes among this rank's modes
+    values : complex128 [3, n_forced], f_hat of the current step
+    touched : int64 [n], places of the modes that are changed after a step
+    seed : of its random numbers, None if it draws none
     """
 
     factor_rate = 0.0
@@ -75,16 +82,16 @@ class Forcing:
         self.touched: NDArray[np.int64] = np.empty(0, np.int64)
 
     def start(self, fields: Fields) -> None:
-        """Take the initial state of a new run; not called for a resumed one. Collective."""
+        """Note the initial state of a new run; not called for a resumed run. Collective."""
 
     def begin_step(self, step: int, dt: float) -> None:
         """Set `values` for the step number `step` (from 0) of length dt. No communication."""
 
     def end_step(self, fields: Fields) -> None:
         """Change the velocity after the step. Collective."""
-        held = fields[:3, self.touched]
-        self.hold(held)
-        fields[:3, self.touched] = held
+        velocity = fields[:3, self.touched]
+        self.hold(velocity)
+        fields[:3, self.touched] = velocity
 
     def hold(self, velocity: NDArray[Any]) -> None:
         """Change the velocity of the modes `touched`, [3, n], after the step. Collective."""
@@ -97,34 +104,34 @@ class Forcing:
         return 0.0
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """Return the small arrays, equal on all ranks, that a run needs to go on as if never stopped."""
+        """Return the small arrays, equal on all ranks, that a checkpoint needs to continue the forcing."""
         return {}
 
     def restored(self, state: dict[str, NDArray[np.float64]]) -> None:
-        """Take back what `state` gave. Raises CheckpointError if it is of another forcing."""
+        """Continue from the arrays of `state`. Raises CheckpointError if they are of another forcing."""
 
     def settings_of_state(self) -> dict[str, object]:
-        """Return the settings that another run must have had so that its `state` is a past of this forcing.
+        """Return the settings that another run must have had for this forcing to continue its `state`.
 
-        Empty for a forcing that needs no past because it follows from the present flow.
+        They are empty for a forcing without a past, which follows from the present flow.
         """
         return {}
 
     def fits(self, truncation: Truncation) -> bool:
-        """Say whether a grid of another truncation, of the same box, has the same forced modes."""
+        """Return whether a grid with another truncation, in the same box, has the same forced modes."""
         return True
 
 
 def _restore(target: NDArray[np.float64], state: dict[str, NDArray[np.float64]], name: str) -> None:
-    """Set target to an array of a checkpoint. Raises CheckpointError if it is not there or of another shape."""
-    found = state.get(name)
-    if found is None or found.shape != target.shape:
-        what = "none" if found is None else f"one of shape {list(found.shape)}"
+    """Set target to an array of a checkpoint. Raises CheckpointError if it is missing or has another shape."""
+    stored = state.get(name)
+    if stored is None or stored.shape != target.shape:
+        what = "none" if stored is None else f"one of shape {list(stored.shape)}"
         raise CheckpointError(
             f"the forcing needs an array {name} of shape {list(target.shape)}, the checkpoint has {what}; "
             "resume with the forcing settings of that run"
         )
-    target[...] = found
+    target[...] = stored
 
 
 class LinearForcing(Forcing):
@@ -135,12 +142,11 @@ class LinearForcing(Forcing):
         self.factor_rate = coefficient
 
     def injection(self, velocity: NDArray[Any], energy: float) -> float:
-        """Return 2 A E, E = <u.u> / 2."""
         return 2.0 * self.factor_rate * energy
 
 
 class EswaranPope(Forcing):
-    """Every mode 0 < |k| <= radius follows its own Ornstein-Uhlenbeck process b(k); f_hat = (1 - k k/k^2) b.
+    """Each mode 0 < |k| <= radius has its own Ornstein-Uhlenbeck process b(k), and f_hat = (1 - k k/k^2) b.
 
         db = -b dt/T + sqrt(2 sigma^2/T) dW   in the real and in the imaginary part of each component,
 
@@ -148,10 +154,10 @@ class EswaranPope(Forcing):
 
         b' = b exp(-dt/T) + sigma sqrt(1 - exp(-2 dt/T)) (xi + i xi'),
 
-    xi normal, drawn by (seed, step, mode): exact in the statistics at the ends of steps. b is stationary from the
-    start. Source: Eswaran and Pope, Comput. Fluids 16 (1988) 257.
+    where xi is normal and drawn by (seed, step, mode). The statistics at the ends of steps are exact, and b is
+    stationary from the start. Source: Eswaran and Pope, Comput. Fluids 16 (1988) 257.
 
-    All ranks advance the processes of all forced modes, some ten or hundred: nothing is communicated.
+    All ranks advance the processes of all forced modes, some tens or hundreds, so that nothing is communicated.
     """
 
     def __init__(
@@ -168,7 +174,7 @@ class EswaranPope(Forcing):
             )
         k = self.key[:, ::-1].T * np.array(modes.unit[::-1])[:, np.newaxis]  # x, y, z
         self._unit_vector = k / np.sqrt((k * k).sum(0))
-        # b of -k of the modes with j_x = 0 is the conjugate of b of k, which comes first of the two here.
+        # The second of two modes k and -k with j_x = 0 is the conjugate of the first.
         jz, jy, jx = self.key.T
         self._mirrored = mirrored(jz, jy, jx)
         self._drawn_by = np.where(self._mirrored[:, np.newaxis], -self.key, self.key)
@@ -180,7 +186,7 @@ class EswaranPope(Forcing):
 
     @property
     def n_modes(self) -> int:
-        """N_F: forced modes of both signs of j_x."""
+        """N_F, the number of forced modes with both signs of j_x."""
         return int(np.where(self.key[:, 2] > 0, 2, 1).sum())
 
     def _draw(self, step: int) -> NDArray[np.complex128]:
@@ -196,31 +202,29 @@ class EswaranPope(Forcing):
         self.values[...] = force[:, self._forced_here]
 
     def begin_step(self, step: int, dt: float) -> None:
-        """Advance the processes by dt and set `values`, which hold over the step."""
         decay = math.exp(-dt / self.correlation_time)
         kick = self.sigma * math.sqrt(-math.expm1(-2 * dt / self.correlation_time))
         self.process = decay * self.process + kick * self._draw(step)
         self._project()
 
     def injection(self, velocity: NDArray[Any], energy: float) -> float:
-        """Return sum_k Re(f_hat* . u_hat) with the force of the latest step."""
+        # sum_k Re(f_hat* . u_hat) with the force of the latest step
         weight = np.where(self.key[self._forced_here, 2] > 0, 2.0, 1.0)
         power = weight * (self.values.conj() * velocity).sum(0).real
         return float(allreduce_sums(self.comm, [power], len(self.key))[0])
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """Return b of the forced modes in the order of `key`, real and imaginary parts: [2, 3, n]."""
+        """Return b of the forced modes in the order of `key`, real and imaginary parts, [2, 3, n]."""
         return {"forcing_process": np.stack([self.process.real, self.process.imag])}
 
     def restored(self, state: dict[str, NDArray[np.float64]]) -> None:
-        """Take back b."""
         parts = np.empty((2, *self.process.shape))
         _restore(parts, state, "forcing_process")
         self.process = parts[0] + 1j * parts[1]
         self._project()
 
     def settings_of_state(self) -> dict[str, object]:
-        """Return what makes the processes the ones that they are, but for their seed."""
+        """Return the settings of the processes, without their seed."""
         return {
             "forcing.kind": "eswaran-pope",
             "forcing.amplitude": self.sigma,
@@ -229,20 +233,16 @@ class EswaranPope(Forcing):
         }
 
     def fits(self, truncation: Truncation) -> bool:
-        """Say whether both grids retain the same modes within the radius."""
         theirs = forced_modes(truncation, self.modes.unit, self._radius)
         return np.array_equal(self.key, theirs)
 
 
-_BEFORE_THE_FIRST_STEP = 0xFFFFFFFF  # the step whose numbers start the processes; no run gets so far
-
-
 class FrozenShells(Forcing):
-    """The energy of each shell up to a radius is kept: its modes are multiplied by a real factor after each step.
+    """The energy of each shell up to a radius is kept, by multiplying its modes by a real factor after each step.
 
-    Shells n with 0 < n dk <= radius, those of the energy spectrum (spectra.py); what is kept is what `start` found.
-    Source: the idea of holding the energy of the largest scales, as in Lamorgese, Caughey and Pope, Phys. Fluids 17
-    (2005) 015106.
+    The shells are those n of the energy spectrum (spectra.py) with 0 < n dk <= radius; their energies are those at
+    `start`. Source: the idea of holding the energy of the largest scales, as in Lamorgese, Caughey and Pope, Phys.
+    Fluids 17 (2005) 015106.
     """
 
     def __init__(self, modes: Modes, comm: MPI.Comm, radius: float) -> None:
@@ -279,32 +279,28 @@ class FrozenShells(Forcing):
         return allreduce_sums(self.comm, squares, self._n_global)
 
     def start(self, fields: Fields) -> None:
-        """Keep the energies of these fields from now on."""
         self.kept = self.energies(fields)
 
     def begin_step(self, step: int, dt: float) -> None:
-        """Note the length of the step, for the power."""
         self._dt = dt
 
     def hold(self, velocity: NDArray[Any]) -> None:
-        """Give each shell its energy back; one that has none, or had none at the start, stays as it is."""
-        found = self._energies_of(velocity)
-        scaled = (found > 0) & (self.kept > 0)
-        for shell, scale, ratio in zip(self._shells, scaled, self.kept / np.where(scaled, found, 1.0)):
+        """Restore the energy of each shell; a shell without energy, now or at the start, does not change."""
+        energies = self._energies_of(velocity)
+        scaled = (energies > 0) & (self.kept > 0)
+        for shell, scale, ratio in zip(self._shells, scaled, self.kept / np.where(scaled, energies, 1.0)):
             if scale:
                 velocity[:, shell] *= velocity.real.dtype.type(math.sqrt(ratio))
-        self._gained = float((self.kept - found)[scaled].sum())
+        self._gained = float((self.kept - energies)[scaled].sum())
 
     def injection(self, velocity: NDArray[Any], energy: float) -> float:
-        """Return the energy that the latest `end_step` gave, per time; 0 before the first."""
+        # The energy that the latest `end_step` added, per time; 0 before the first step.
         return self._gained / self._dt if self._dt > 0 else 0.0
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """Return the energies that are kept."""
         return {"forcing_energies": self.kept}
 
     def restored(self, state: dict[str, NDArray[np.float64]]) -> None:
-        """Take back the energies."""
         _restore(self.kept, state, "forcing_energies")
 
 
@@ -333,14 +329,14 @@ def forced_modes(
 
 
 def _places(modes: Modes, key: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the places of those modes of `key` that this rank owns, and which of `key` they are."""
+    """Return the places of the modes of `key` that this rank owns, and their rows in `key`."""
     lines = modes.lines
     near = np.flatnonzero((np.abs(lines.jz) <= np.abs(key[:, 0]).max()) & (lines.jx <= key[:, 2].max()))
     of_line = {(int(lines.jz[i]), int(lines.jx[i])): int(i) for i in near}
-    found = [
+    owned = [
         (int(lines.start[line]) + (jy if jy >= 0 else jy + 2 * int(lines.most[line]) + 1), i)
         for i, (jz, jy, jx) in enumerate(key.tolist())
         if (line := of_line.get((jz, jx))) is not None
     ]
-    places = np.array(found, np.int64).reshape(-1, 2)
+    places = np.array(owned, np.int64).reshape(-1, 2)
     return places[:, 0].copy(), places[:, 1].copy()

@@ -4,7 +4,7 @@ With s_ij = (du_i/dx_j + du_j/dx_i) / 2 and w = curl u, the dissipation rate and
 
     eps = 2 nu s_ij s_ij,   Omega = w_i w_i                                         (paper, Eq. 10).
 
-One component after the other passes through physical space, so that a few fields of memory do.
+The components are transformed to physical space one after the other, so that memory for a few fields suffices.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.models.turbulence.kernels_diagnostics import octave_edges
 from ridgeline.models.turbulence.passes import Fields, FlowPasses, Points
-from ridgeline.models.turbulence.point_sums import octave_edges
 from ridgeline.models.turbulence.spectra import sum_over_ranks
 from ridgeline.parallel.allreduce import allreduce_sums
 
@@ -27,19 +27,24 @@ if TYPE_CHECKING:
 
 AXES = "xyz"
 STRAIN = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # i, j of s_ij; the longitudinal ones first
-# Bins of the densities of eps / <eps> and Omega / <Omega>: wide enough for the extremes of the largest runs.
-# 2^BIN_BITS bins in each octave from 2^LOWEST_OCTAVE to 2^-LOWEST_OCTAVE: 1e-6 to 1e6.
+# Bins of the densities of eps / <eps> and Omega / <Omega>: 2^BIN_BITS bins in each octave from 2^LOWEST_OCTAVE to
+# 2^-LOWEST_OCTAVE, that is 1e-6 to 1e6, which holds the extremes of the largest runs.
 LOWEST_OCTAVE, BIN_BITS = -20, 3
 BIN_EDGES = octave_edges(LOWEST_OCTAVE, -LOWEST_OCTAVE, BIN_BITS)
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """One positive quantity x over the whole box, relative to its mean.
+    """The distribution of a positive quantity x over the whole box, relative to its mean.
 
-    mean: <x>; moments: <x^p> / <x>^p for p = 2, 3, 4; density: probability density of x / <x> in the bins
-    between `BIN_EDGES`, float64 [n_bins]; outside: fraction of points below and above all bins.
-    All are 0 where x is 0 everywhere, and NaN where x is not finite.
+    All values are 0 if x is 0 everywhere, and NaN if x is not finite.
+
+    Attributes
+    ----------
+    mean : <x>
+    moments : <x^p> / <x>^p for p = 2, 3, 4
+    density : probability density of x / <x> in the bins between `BIN_EDGES`, float64 [n_bins]
+    outside : fractions of points below and above all bins
     """
 
     mean: float
@@ -52,9 +57,11 @@ class Distribution:
 class GradientStatistics:
     """Statistics of the velocity gradients.
 
-    skewness, flatness: <g^3> / <g^2>^(3/2) and <g^4> / <g^2>^2 of the longitudinal gradients g = du_i/dx_i (no
-    sum). Averages are over the three directions and the box together. Both are 0 where the gradient is 0 everywhere.
-    dissipation, enstrophy: of s_ij s_ij and w_i w_i, which eps / <eps> and Omega / <Omega> are alike.
+    Attributes
+    ----------
+    skewness, flatness : <g^3> / <g^2>^(3/2) and <g^4> / <g^2>^2 of the longitudinal gradients g = du_i/dx_i (no sum),
+        averaged over the box and the three directions; 0 if the gradient is 0 everywhere
+    dissipation, enstrophy : distributions of s_ij s_ij and w_i w_i, which are those of eps and Omega
     """
 
     skewness: float
@@ -66,8 +73,8 @@ class GradientStatistics:
 def gradient_statistics(comm: MPI.Comm, velocity: Fields, passes: FlowPasses) -> GradientStatistics:
     """Return the statistics of the velocity gradients, equal on all ranks. Collective.
 
-    velocity: three fields. Cost: nine inverse transforms; memory: one complex and two real fields more than a
-    transform has. Communication: the transforms, and some Allreduces of at most 2 KiB.
+    velocity: three fields. Cost: nine inverse transforms; memory for one complex and two real fields beside a
+    transform's own. Communication: the transforms, and some allreduces of at most 2 KiB.
     """
     powers = []
     squares: Points | None = None
@@ -83,13 +90,13 @@ def gradient_statistics(comm: MPI.Comm, velocity: Fields, passes: FlowPasses) ->
 
 
 def strains(velocity: Fields, passes: FlowPasses) -> Iterator[Points]:
-    """Yield s_ij in physical space in the order of `STRAIN`, each good until the next. Collective."""
+    """Yield s_ij in physical space in the order of `STRAIN`; each is valid until the next. Collective."""
     for i, j in STRAIN:
         yield passes.derivative_points(velocity, (i, j, 0.5), (j, i, 0.5))
 
 
 def vorticities(velocity: Fields, passes: FlowPasses) -> Iterator[Points]:
-    """Yield w_x, w_y, w_z in physical space, each good until the next. Collective."""
+    """Yield w_x, w_y, w_z in physical space; each is valid until the next. Collective."""
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
         yield passes.derivative_points(velocity, (k, j, 1.0), (j, k, -1.0))
@@ -130,16 +137,16 @@ def distribution(comm: MPI.Comm, values: Points, passes: FlowPasses) -> Distribu
 
 
 def mean_powers(comm: MPI.Comm, values: Points, passes: FlowPasses) -> NDArray[np.float64]:
-    """Return <x>, <x^2>, <x^3>, <x^4> over all points of all ranks, float64 [4], equal bits however they are cut.
+    """Return <x>, <x^2>, <x^3>, <x^4> over the points of all ranks, float64 [4]. Collective.
 
-    values: at this rank's points. Collective.
+    values: at this rank's points. The result has the same bits however the box is cut.
     """
     shape = passes.modes.shape
     return allreduce_sums(comm, list(passes.row_powers(values)), math.prod(shape[:2])) / math.prod(shape)
 
 
 def shape_factors(powers: NDArray[np.float64]) -> tuple[float, float]:
-    """Return skewness and flatness about zero of mean powers 1 to 4; 0 where the second is 0."""
+    """Return skewness and flatness about zero, from the mean powers 1 to 4; 0 if the second power is 0."""
     if powers[1] == 0.0:
         return 0.0, 0.0
     return float(powers[2] / powers[1] ** 1.5), float(powers[3] / powers[1] ** 2)

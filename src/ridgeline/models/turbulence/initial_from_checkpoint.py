@@ -1,7 +1,7 @@
 """The modes of a checkpoint, padded or truncated to another grid.
 
-Every rank reads an equal share of the checkpoint's canonical order, in batches of bounded size. It sends the modes
-that two grids have in common to their owners. Every byte is read once, whatever the decomposition.
+Every rank reads an equal share of the checkpoint, in the canonical order of modes and in batches of bounded size, and
+sends the modes that both grids have to their owners. Every byte is read once, whatever the decomposition.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ridgeline.models.turbulence.fluid_particles.tracers import PREFIX
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.restart import VELOCITY_Y, field_sizes
 from ridgeline.models.turbulence.solenoidal import recover_y, sum_of_squares
-from ridgeline.models.turbulence.statistics.averages import CURVES
+from ridgeline.models.turbulence.time_averages import CURVES
 from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
@@ -42,14 +42,14 @@ from ridgeline.runtime.errors import CheckpointError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-BATCH = 1 << 20  # modes that a rank reads at a time, at least; or an eighth of its own
+BATCH = 1 << 20  # modes that a rank reads at a time; an eighth of its own modes if these are more
 
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint and the modes in it; lines are numbered in canonical order."""
+    """A checkpoint and its modes; lines are numbered in canonical order."""
 
     path: Path
     manifest: Manifest
@@ -64,12 +64,12 @@ class Source:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the fields."""
+        """Type of the fields."""
         return np.dtype(self.manifest.fields["velocity_x"][0])
 
     @cached_property
     def places(self) -> Integers:
-        """Of each line, its place in the truncation's table, flat: int64 [n_lines]."""
+        """Place of each line in the truncation's table, flat: int64 [n_lines]."""
         return np.flatnonzero(self.truncation.table >= 0)
 
     @cached_property
@@ -79,7 +79,7 @@ class Source:
 
     @cached_property
     def start(self) -> Integers:
-        """Position of each line's first mode, and their number: int64 [n_lines + 1]."""
+        """Position of each line's first mode, and the number of all modes: int64 [n_lines + 1]."""
         return np.concatenate([[0], np.cumsum(2 * self.most + 1)])
 
     def waves(self, first: int, end: int) -> tuple[Integers, Integers]:
@@ -100,10 +100,9 @@ def read_checkpoint(
     """Set velocity and scalars from a checkpoint, and the forcing's past; see `fill_from_file`. Collective.
 
     Returns warnings, and a sentence that says where the state is from. Memory beside the fields: 5 + S numbers
-    for each of max(BATCH, an eighth of a rank's modes) modes, and five int64 per line of the checkpoint.
+    for each mode of a batch, and five int64 for each line of the checkpoint.
     """
-    in_words = explained(f"cannot read initial.path = {path}", comm)
-    with in_words:
+    with explained(f"cannot read initial.path = {path}", comm):
         candidates = broadcast_decision(comm, lambda: _candidates(path, step))
     refused: list[str] = []
     for candidate in candidates:
@@ -115,31 +114,41 @@ def read_checkpoint(
             refused.append(f"checkpoint {candidate} was refused: {error}")
             continue
         warnings, sentence = _remarks(fields, source, modes, comm, total)
-        return [*refused, *warnings, *of_forcing, *_left_out(source)], sentence
+
+        # A new run does not take over what the run of the checkpoint had gathered otherwise.
+        names, gathered = source.manifest.fields, []
+        if any(name.startswith(PREFIX) for name in names):
+            gathered.append("fluid particles")
+        if CURVES in names:
+            gathered.append("averages of spectra")
+        if gathered:
+            what = f"the {' and '.join(gathered)} of checkpoint {source.path}"
+            of_forcing.append(f"{what} are not taken over: this run begins its own")
+        return [*refused, *warnings, *of_forcing], sentence
     raise CheckpointError(
         f"no usable checkpoint at initial.path = {path}: {'; '.join(refused)}; name another one"
     )
 
 
 def _candidates(path: Path, step: int | None) -> list[Path]:
-    """Return the checkpoints that `path` means, in the order to try them.
+    """Return the checkpoints at `path` in the order in which they are tried.
 
     Raises CheckpointError if none is of `step`.
     """
-    named = (path / MANIFEST).exists() or (step_of(path) is not None and path.is_dir())
-    found = [path] if named else find_checkpoints(path)
-    wanted = found if step is None else [p for p in found if step_of(p) == step]
-    if not wanted:
-        steps = ", ".join(str(step_of(p)) for p in found[:8])
+    is_checkpoint = (path / MANIFEST).exists() or (step_of(path) is not None and path.is_dir())
+    checkpoints = [path] if is_checkpoint else find_checkpoints(path)
+    candidates = checkpoints if step is None else [p for p in checkpoints if step_of(p) == step]
+    if not candidates:
+        steps = ", ".join(str(step_of(p)) for p in checkpoints[:8])
         raise CheckpointError(
             f"initial.path = {path} has no checkpoint of initial.step = {step}; it has {steps}; leave "
             f"initial.step out to take the newest"
         )
-    return wanted
+    return candidates
 
 
 def _open(path: Path, modes: Modes, n_scalars: int) -> Source:
-    """Read what a checkpoint is. Raises CheckpointError if it cannot be the initial state of this run."""
+    """Open a checkpoint. Raises CheckpointError if it cannot be the initial state of this run."""
     manifest = read_manifest(path)
     settings = manifest.settings
     model = settings.get("run.model", "unknown")
@@ -154,8 +163,8 @@ def _open(path: Path, modes: Modes, n_scalars: int) -> Source:
         sizes = {name: (n,) for name, n in field_sizes(truncation, in_file).items()}
     except (KeyError, TypeError, ValueError):
         sizes = {}
-    found = {name: shape for name, (dtype, shape) in manifest.fields.items() if np.dtype(dtype).kind == "c"}
-    if not sizes or not sizes.items() <= found.items():
+    stored = {name: shape for name, (dtype, shape) in manifest.fields.items() if np.dtype(dtype).kind == "c"}
+    if not sizes or not sizes.items() <= stored.items():
         raise CheckpointError(
             f"checkpoint {path} does not hold the modes of the grid in its settings: it may be of another version "
             f"of Ridgeline; set initial.path to another one"
@@ -169,7 +178,7 @@ def _open(path: Path, modes: Modes, n_scalars: int) -> Source:
 
 
 def _common(modes: Modes, source: Source) -> tuple[Integers, Integers, Integers]:
-    """Return the runs of modes that this rank shares with the source: (position there, length, place here)."""
+    """Return the runs of modes that this rank and the source both have: (position there, length, place here)."""
     lines = modes.lines
     there = source.truncation.most_y(lines.jz, lines.jx)
     shared = there >= 0
@@ -190,7 +199,7 @@ def _common(modes: Modes, source: Source) -> tuple[Integers, Integers, Integers]
 
 
 def _batches(source: Source, n_ranks: int, most: int) -> Iterator[Integers]:
-    """Yield the lines [first, end) that each rank reads at a time, about `most` modes: int64 [n_ranks, 2]."""
+    """Yield, batch by batch, the lines [first, end) that each rank reads, about `most` modes: int64 [n_ranks, 2]."""
     bounds = equal_ranges(source.truncation.n_modes, n_ranks)
     n_batches = -(-int(np.diff(bounds).max()) // most)
     for batch in range(n_batches):
@@ -251,54 +260,42 @@ def _energy(source: Source, part: NDArray[Any], first: int, end: int) -> float:
 
 
 def _continue_forcing(forcing: Forcing, source: Source, comm: MPI.Comm) -> list[str]:
-    """Give the forcing its past from the checkpoint, if that is one of it; return what must be said. Collective."""
-    needed, state = forcing.settings_of_state(), forcing.state()
-    if not needed:
+    """Restore the state of the forcing from the checkpoint, if it fits; return warnings. Collective."""
+    required, state = forcing.settings_of_state(), forcing.state()
+    if not required:
         return []
     settings, fields = source.manifest.settings, source.manifest.fields
     other = [
         f"{key} was {settings.get(key)!r} in the run of the checkpoint and is {value!r} here"
-        for key, value in needed.items()
+        for key, value in required.items()
         if settings.get(key) != value
     ]
     if not other and not (forcing.fits(source.truncation) and state.keys() <= fields.keys()):
         other = ["the grid of the checkpoint has other forced modes"]
     if other:
-        said = [f"the random processes of the forcing begin anew: {', and '.join(other)}"]
+        warnings = [f"the random processes of the forcing begin anew: {', and '.join(other)}"]
     else:
         arrays = {name: DistributedArray(name, a.shape, (0,) * a.ndim, a) for name, a in state.items()}
         with errors_on_all_ranks(comm), explained(f"cannot read checkpoint {source.path}", comm):
             if comm.rank == 0:
                 read_parts(source.path, source.manifest, arrays)
         forcing.restored({name: comm.bcast(array, 0) for name, array in state.items()})
-        said = []
+        warnings = []
     if settings.get("run.seed") == forcing.seed:
-        said.append(
+        warnings.append(
             f"the forcing draws the random numbers that the run of the checkpoint drew from its step 0 on, because "
             f"both have run.seed = {forcing.seed}; set another run.seed if the two runs are to be independent"
         )
-    return said
-
-
-def _left_out(source: Source) -> list[str]:
-    """Say what else the checkpoint's run had gathered, which a new run does not take over."""
-    names = source.manifest.fields
-    found = []
-    if any(name.startswith(PREFIX) for name in names):
-        found.append("fluid particles")
-    if CURVES in names:
-        found.append("averages of spectra")
-    if not found:
-        return []
-    return [
-        f"the {' and '.join(found)} of checkpoint {source.path} are not taken over: this run begins its own"
-    ]
+    return warnings
 
 
 def _remarks(
     fields: NDArray[Any], source: Source, modes: Modes, comm: MPI.Comm, total: float
 ) -> tuple[list[str], str]:
-    """Return warnings about what was padded, left out or missing, and where the state is from. Collective."""
+    """Return warnings about padded, left out and missing modes and scalars, and where the state is from. Collective.
+
+    total: kinetic energy of the checkpoint.
+    """
     mine = 0.5 * sum(sum_of_squares(modes.lines.most, modes.line_weight, values) for values in fields[:3])
     kept = comm.allreduce(mine)
     n_common = comm.allreduce(int(_common(modes, source)[1].sum()))

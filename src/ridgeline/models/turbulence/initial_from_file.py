@@ -1,11 +1,14 @@
 """Initial states from files: a checkpoint of any grid and precision, or the velocity of a BP data set.
 
-Fields that the file lacks start as the caller set them. One sentence, on rank 0, says what was padded or left out.
+Checkpoints are read by `initial_from_checkpoint`, data sets in this file. Fields that a file lacks keep the values
+that the caller has set. Rank 0 logs a sentence that says where the state is from and what was padded or left out.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import warnings as python_warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +17,25 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.io.bp_reader import BPReader
+from ridgeline.io.initial_field import output_step, read_block
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.initial_from_checkpoint import read_checkpoint
-from ridgeline.models.turbulence.initial_from_data_set import ForwardTransform, read_data_set
+from ridgeline.models.turbulence.passes import FieldTransform
 from ridgeline.models.turbulence.restart import kernels_of_state
 from ridgeline.models.turbulence.solenoidal import project, sum_of_squares
 from ridgeline.models.turbulence.start_file import is_checkpoint
-from ridgeline.parallel.allreduce import broadcast_decision
+from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks, raise_on_all_ranks
+from ridgeline.runtime.errors import OutputError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+
 log = logging.getLogger(__name__)
+VELOCITY = ("velocity_x", "velocity_y", "velocity_z")
+NEGLIGIBLE = 1e-6  # of the kinetic energy: the rounding errors of float32 and of its transforms
 
 
 def fill_from_file(
@@ -34,29 +43,34 @@ def fill_from_file(
     path: str | Path,
     grid: PencilGrid,
     modes: Modes,
-    transform: ForwardTransform,
+    transform: FieldTransform,
     comm: MPI.Comm,
     step: int | None,
     forcing: Forcing,
 ) -> None:
     """Set velocity and scalars from a file, and the past of the forcing. Collective.
 
+    A checkpoint may be of another grid, truncation, precision or number of ranks, but must be of a box of the same
+    lengths. Modes that it lacks become zero; modes that this grid lacks are left out. A data set must be of the same
+    grid; its velocity is truncated and projected to zero divergence.
+
     Parameters
     ----------
-    fields : complex [3 + S, n_modes], overwritten: u_x, u_y, u_z and the scalars that the file has. A scalar that
-        it does not have is left as it is
-    path : a checkpoint, a directory of checkpoints (the newest usable one is taken), or a BP data set
-    step : of which step; None takes the last one
-    forcing : of this run; its random processes continue from a checkpoint whose run had the same ones, and begin anew
-        otherwise, with a warning
+    fields : complex [3 + S, n_modes]; u_x, u_y, u_z and the scalars that the file has are overwritten
+    path : a checkpoint, a directory of checkpoints (the newest usable one is read), or a BP data set
+    step : the step to read; None reads the last one
+    forcing : of this run; its random processes continue from a checkpoint whose run had the same ones, and otherwise
+        begin anew, with a warning
 
-    A checkpoint may be of another grid, truncation, precision or rank count, in a box of the same lengths. Modes that
-    it lacks become zero; modes that this grid lacks are left out. A data set is of the same grid; its velocity is
-    truncated and projected to zero divergence.
-
-    Raises, on all ranks: ConfigError if nothing of the kind is at `path`; CheckpointError if the checkpoint is
-    damaged, of another model or box; OutputError if the data set is damaged, of another grid, lacks a velocity
-    component or the step, or is not finite.
+    Raises
+    ------
+    ConfigError
+        On all ranks, if `path` is neither a checkpoint nor a data set.
+    CheckpointError
+        On all ranks, if the checkpoint is damaged, or of another model or box.
+    OutputError
+        On all ranks, if the data set is damaged, of another grid, not finite, or lacks a velocity component or the
+        step.
     """
     path = Path(path)
     if broadcast_decision(comm, lambda: is_checkpoint(path)):
@@ -72,9 +86,127 @@ def fill_from_file(
             log.info("%s", sentence)
 
 
+def read_data_set(
+    fields: NDArray[Any],
+    path: Path,
+    grid: PencilGrid,
+    modes: Modes,
+    transform: FieldTransform,
+    comm: MPI.Comm,
+    step: int | None,
+) -> tuple[list[str], str]:
+    """Set velocity and scalars from a BP data set; see `fill_from_file`. Collective.
+
+    Every rank reads its block. Returns warnings, and a sentence that says where the state is from and what was
+    removed. Memory beside the fields: one block, or two if the data set has another precision.
+    """
+    # Rank 0 opens it first, so that a wrong path is reported once; then all ranks do.
+    broadcast_decision(comm, lambda: _open(path, modes, len(fields) - 3, step).close())
+    with errors_on_all_ranks(comm):
+        reader = _open(path, modes, len(fields) - 3, step, isolated=False)
+    try:
+        names = [*VELOCITY, *_scalars(reader, len(fields) - 3)]
+        output = output_step(reader, step)
+        number = int(reader.scalars["step"][output]) if "step" in reader.scalars else output
+        energy = 0.0
+        physical = np.empty((1, *grid.block), fields.real.dtype)
+        for place, name in enumerate(names):
+            with errors_on_all_ranks(comm):
+                read_block(reader, name, output, grid.offset, physical[0])
+                if place < 3:
+                    squares = float(sum(np.square(plane, dtype=np.float64).sum() for plane in physical[0]))
+                    energy += 0.5 * squares / math.prod(grid.shape)
+            problem = None
+            if not np.isfinite(physical).all():
+                problem = OutputError(
+                    f"{name} of the data set {path} holds NaN or infinity at step {number}; take another initial.step"
+                )
+            raise_on_all_ranks(comm, problem)
+            transform.to_spectral(physical, out=fields[place : place + 1])
+    finally:
+        reader.close()
+    return _project(fields, path, number, names, modes, comm, energy)
+
+
+def _open(
+    path: Path, modes: Modes, n_scalars: int, step: int | None, isolated: bool | None = None
+) -> BPReader:
+    """Open a data set. Raises OutputError if it cannot be the initial state of this run. isolated: of BPReader."""
+    with python_warnings.catch_warnings():
+        python_warnings.simplefilter("ignore")  # variables that the reader leaves out are not needed here
+        reader = BPReader(path, isolated=isolated)
+    try:
+        for name in (*VELOCITY, *_scalars(reader, n_scalars)):
+            if name not in reader.arrays:
+                raise OutputError(
+                    f"the data set {path} has no {name}, only {', '.join(sorted(reader.arrays))}; an initial "
+                    f"state needs {', '.join(VELOCITY)}: write them by output.variables"
+                )
+            array = reader.arrays[name]
+            if array.shape != modes.shape or array.dtype.kind != "f":
+                raise OutputError(
+                    f"{name} of the data set {path} has shape {list(array.shape)} and dtype {array.dtype}, "
+                    f"grid.shape = {list(modes.shape)}; use the grid of the data set, or a checkpoint, which "
+                    f"may be of another grid"
+                )
+        # A spacing of 1, the default, does not tell the lengths of the box.
+        spacing = np.asarray(reader.attributes.get("Fides_Spacing", (1, 1, 1)), float)[::-1]
+        mine = np.array(modes.lengths) / modes.shape
+        if (spacing != 1).any() and not np.allclose(spacing, mine, rtol=1e-9, atol=0):
+            lengths = [float(length) for length in spacing * modes.shape]
+            raise OutputError(
+                f"the data set {reader.path} is of another box: its spacing makes grid.lengths = {lengths}, this run "
+                f"has {list(modes.lengths)}; set grid.lengths to those of the data set"
+            )
+        output_step(reader, step)
+    except OutputError:
+        reader.close()
+        raise
+    return reader
+
+
+def _scalars(reader: BPReader, n_scalars: int) -> list[str]:
+    """Return the names of the first n_scalars scalars, up to the first that the data set lacks."""
+    names = [f"scalar_{i}" for i in range(n_scalars)]
+    return names[: next((i for i, name in enumerate(names) if name not in reader.arrays), n_scalars)]
+
+
+def _project(
+    fields: NDArray[Any],
+    path: Path,
+    step: int,
+    names: list[str],
+    modes: Modes,
+    comm: MPI.Comm,
+    energy: float,
+) -> tuple[list[str], str]:
+    """Project the velocity to zero divergence; return warnings and the sentence. energy: of this rank's block."""
+    sums = np.zeros(3)
+    lines = modes.lines
+    project(lines.most, modes.kx, modes.kz, modes.unit[1], modes.line_weight, *fields[:3], sums)
+    of_ranks = comm.allgather((energy, *(0.5 * sums)))
+    total, modes_energy, removed, divergence = map(sum, zip(*of_ranks))
+    left_out = max(total - modes_energy, 0.0)
+    name = f"data set {path} (step {step})"
+    sentence = (
+        f"the initial state is from {name} of kinetic energy {total:.6g}, of which {left_out:.3g} in modes that "
+        f"are not retained, and {removed:.3g} in the part with divergence (rms {math.sqrt(2 * divergence):.3g}), "
+        f"are taken out"
+    )
+    warnings = []
+    if left_out + removed > NEGLIGIBLE * total:
+        warnings.append(sentence)
+        sentence = ""
+    n_scalars = len(fields) - 3
+    if len(names) - 3 < n_scalars:
+        missing = ", ".join(f"scalar_{i}" for i in range(len(names) - 3, n_scalars))
+        warnings.append(f"{name} has no {missing}: starting as [[scalar]] says")
+    return warnings, sentence
+
+
 def kernels_of_files(dtype: DTypeLike) -> list[Specialisation]:
-    """Return the kernels that `fill_from_file` calls for complex fields of dtype, whatever the file holds."""
-    found = specialise([project], dtype)
+    """Return the kernels that `fill_from_file` may call for complex fields of dtype, whatever the file holds."""
+    kernels = specialise([project], dtype)
     for stored in (np.complex64, np.complex128):
-        found += [*kernels_of_state(dtype, stored), *specialise([sum_of_squares], stored)]
-    return found
+        kernels += [*kernels_of_state(dtype, stored), *specialise([sum_of_squares], stored)]
+    return kernels

@@ -1,7 +1,7 @@
-"""Products in physical space and their way to planes: the nonlinear terms that Rogallo's formulation needs.
+"""Products in physical space, and their combinations on planes: the nonlinear terms of Rogallo's formulation.
 
 With T = u u - u_y u_y I, whose yy component is zero, five products are transformed in x and z, and four combinations
-in y (paper, Sec. 3.1; T and A are this project's):
+in y (paper, Sec. 3.1; the notation T and A is ours):
 
     A_x = k_x T_xx + k_z T_xz,    T_xy,    A_z = k_x T_xz + k_z T_zz,    T_yz;
 
@@ -16,16 +16,17 @@ from numba.extending import intrinsic
 from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import I64, Lanes, VectorLoop
 
-N_VELOCITY, N_PRODUCTS, N_COMBINED = 3, 5, 4  # variables without scalars; each scalar adds 1, 3 and 2
+# Variables without scalars; each scalar adds 1, 3 and 2 to these numbers.
+N_VELOCITY, N_PRODUCTS, N_COMBINED = 3, 5, 4
 XX, ZZ, XY, XZ, YZ = range(5)
-RATES = 16  # numbers that rates are kept in: as many as the widest register has
+RATES = 16  # running maxima of the rate: one for each lane of the widest register
 
 
 @intrinsic(prefer_literal=True)
 def _multiply_rows(typing, rated, velocity, at, step, per_cell, lanes, products, out, out_step, count):
-    """Form the products of `count` points at velocity[at ...] at products[out ...]; steps between variables.
+    """Set products[out ...] to the products of `count` points at velocity[at ...].
 
-    rated is a literal; lanes: a register of rates to raise.
+    step, out_step: from one variable to the next; rated: literal, whether to raise the running maxima in lanes.
     """
     if not isinstance(rated, types.BooleanLiteral):
         return None
@@ -44,8 +45,8 @@ def _multiply_rows(typing, rated, velocity, at, step, per_cell, lanes, products,
         def body(i):
             u, v, w = (loop.load("velocity", place("at", i, "step", n)) for n in range(3))
             square = v * v
-            found = {XX: u * u - square, ZZ: w * w - square, XY: u * v, XZ: u * w, YZ: v * w}
-            for variable, product in found.items():
+            of_point = {XX: u * u - square, ZZ: w * w - square, XY: u * v, XZ: u * w, YZ: v * w}
+            for variable, product in of_point.items():
                 loop.store(product, "products", place("out", i, "out_step", variable))
             if rates:
                 fma = loop.lanes.fma
@@ -68,8 +69,8 @@ def multiply(velocity, n_pairs, nx, n_scalars, per_cell, out_rates, out_products
     ----------
     velocity : (3 + S, >= n_pairs, >= 2 nx) real, u_x, u_y, u_z and scalars at points in any order
     per_cell : (3,) 1/dx, 1/dy, 1/dz, or empty
-    out_rates : (16,) real, if per_cell is given: numbers whose maximum is raised to the largest |u_x|/dx + |u_y|/dy
-        + |u_z|/dz of the block, the bracket of Eq. (8); NaN does not count
+    out_rates : (16,) real, running maxima, raised if per_cell is given: their maximum is then at least the largest
+        |u_x|/dx + |u_y|/dy + |u_z|/dz of the block, the bracket of Eq. (8); NaN is ignored
     out_products : (5 + 3 S, >= n_pairs, >= 2 nx) real: T_xx, T_zz, T_xy, T_xz, T_yz, and F_x, F_y, F_z of each scalar
 
     Cost: 9 + 3 S operations a point, 6 more for the rate.
@@ -92,7 +93,7 @@ def multiply(velocity, n_pairs, nx, n_scalars, per_cell, out_rates, out_products
 
 @subroutine(nogil=True)
 def _combine(a, b, ka, kb, step, length, out):
-    """Set out = ka a + kb b. ka : (2 length,) each factor twice; kb : scalar; step : of a and b, in reals."""
+    """Set out = ka a + kb b. ka : (2 length,), each factor twice; kb : scalar; step : of a and b, in reals."""
     if step == 2:
         for i in range(2 * length):
             out[i] = ka[i] * a[i] + kb * b[i]
@@ -114,7 +115,7 @@ def _copy(a, step, length, out):
 
 @subroutine(nogil=True)
 def _add_gradient(arena, start, place, length, gradient, scale, out):
-    """Add -i scale G . u to out, where arena still holds the modes of u that came in."""
+    """Add -i scale G . u to out. arena still has the modes of u that came in."""
     for c in range(3):
         begin = 2 * (start[c] + place)
         factor = scale * gradient[c]
@@ -129,9 +130,9 @@ def _add_gradient(arena, start, place, length, gradient, scale, out):
 def _combine_run(typing, planes, at, step, stride, kx, column, kz, arena, x, xy, z, yz, count):
     """Write A_x, T_xy, A_z and T_yz of a run of modes to arena[x ...], [xy ...], [z ...], [yz ...]; real indices.
 
-    planes[at ...] is T_xx, the others follow at `step`; stride: 1 where the run's modes lie side by side, so that the
-    code takes a register at a time. Else it takes one mode at a time, `stride` modes from the next. kx[column ...] is
-    the first wavenumber.
+    planes[at ...] is T_xx, and the other products follow at distances of `step`. kx[column ...] is the first
+    wavenumber. stride: distance of the run's modes. If it is 1, the code handles a register of modes at a time,
+    otherwise one mode at a time.
     """
     arguments = planes, at, step, stride, kx, column, kz, arena, x, xy, z, yz, count
     names = "planes", "at", "step", "stride", "kx", "column", "kz", "arena", "x", "xy", "z", "yz", "count"
@@ -194,9 +195,9 @@ def pack_combined(planes, start, runs, step, first_row, n_planes, kx, kz, gradie
     start, runs, step, first_row : as for `pack_planes`
     kx : (2 n_columns,) each wavenumber twice; kz : (n_z,)
     gradients : (S, 3) mean gradients G of the scalars
-    scale : what the products are larger by than the velocity that came in
+    scale : factor by which products are larger than the velocity that came in, from unscaled transforms
     scratch : (2 n_columns,) real, overwritten
-    arena : real view; read (u as it came in, if there are gradients) and written: A_x, T_xy, A_z, T_yz, and
+    arena : real view; read if there are gradients (u as it came in), and written: A_x, T_xy, A_z, T_yz, and
         k_x F_x + k_z F_z - i G . u and F_y of each scalar
 
     Cost: reads 5 + 3 S and writes 4 + 2 S numbers per mode.
@@ -208,7 +209,7 @@ def pack_combined(planes, start, runs, step, first_row, n_planes, kx, kz, gradie
             segment, place, length = runs[r, 0], runs[r, 1], runs[r, 3]
             begin, z, column = 2 * runs[r, 2], kz[runs[r, 4]], 2 * runs[r, 5]
             x = kx[column : column + 2 * length]
-            # The arena's pieces of u and of what goes out share places: u is used first.
+            # The pieces of u and those that are written share places in the arena: u is used first.
             for s in range(gradients.shape[0]):
                 out = scratch[: 2 * length]
                 _combine(
@@ -220,7 +221,17 @@ def pack_combined(planes, start, runs, step, first_row, n_planes, kx, kz, gradie
                 first = 2 * (start[5 + 2 * s, row, segment] + place)
                 _copy(planes[6 + 3 * s, p, begin:], 2 * step, length, arena[first : first + 2 * length])
             _combine_run(
-                flat, p * size + begin, planes.shape[1] * size, step, kx, column, z, arena,
-                2 * (start[0, row, segment] + place), 2 * (start[1, row, segment] + place),
-                2 * (start[2, row, segment] + place), 2 * (start[3, row, segment] + place), 2 * length,
-            )  # fmt: skip
+                flat,
+                p * size + begin,
+                planes.shape[1] * size,
+                step,
+                kx,
+                column,
+                z,
+                arena,
+                2 * (start[0, row, segment] + place),
+                2 * (start[1, row, segment] + place),
+                2 * (start[2, row, segment] + place),
+                2 * (start[3, row, segment] + place),
+                2 * length,
+            )

@@ -1,12 +1,13 @@
 """The nonlinear term and the Runge-Kutta substep on lines of modes along y, in one pass through vector registers.
 
-Complex numbers are passed as real arrays, real and imaginary parts alternating; factors along y are tables that have
-each number twice. A tile is real [variable, line, 2 N_y + pitch]; a line's modes j_y = 0 ... most lie at its begin,
-those of -most ... -1 at its end, as in an FFT's output. The integrating factor exp(r(k) dt) is a factor of the line
-times one of j_y. So is the phase exp(i k.d) of a grid displaced by d. Hence no exponential is computed per mode.
+Complex numbers are passed as real arrays, real and imaginary parts alternating; tables of factors along y have each
+number twice. A tile is real [variable, line, 2 N_y + pitch]. The modes j_y = 0 ... most of a line are at its
+beginning and -most ... -1 at its end, as in the output of an FFT. The integrating factor exp(r(k) dt) is the product
+of a factor of the line and a factor of j_y, and so is the phase exp(i k.d) of a grid displaced by d. Therefore no
+exponential is computed for a mode.
 
-Rows of the table along y, all [2 N_y]: see ALONG; entries of the table of lines: see OF_LINE. With e the integrating
-factor and N the rate of a substep,
+ALONG names the rows of the table along y, which are [2 N_y] each, and OF_LINE the columns of the table of lines. With
+e the integrating factor and N the rate of a substep,
 
     stage = f_0(e) now + f_1(e) N,    kept = f_2(e) base + f_3(e) N,    f_i(e) = c_i0 + c_i1 e + c_i2 e^2.
 """
@@ -23,9 +24,9 @@ from ridgeline.fourier.row_pairs_llvm import alternating, swapped
 from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import I64, Vector, VectorLoop
 
-# UNDO: real part of the phase of the grid on which the rate was formed, its imaginary part follows; NEXT: of that of
-# the following stage; DECAY: integrating factor of the velocity, those of scalars follow; FLAT: k_x^2 + k_z^2, tiny
-# where it is zero, so that the mean divides nothing by something.
+# UNDO: real part of the phase of the grid on which the rate was formed; the imaginary part follows. NEXT: the same
+# for the grid of the next stage. DECAY: integrating factor of the velocity; those of scalars follow. FLAT: k_x^2 +
+# k_z^2, or a tiny number where that is zero, so that the mean divides zero by a number > 0.
 ALONG = KY, UNDO_ALONG, NEXT_ALONG, DECAY_ALONG = 0, 1, 3, 5
 OF_LINE = KX, KZ, FLAT, UNDO, NEXT, DECAY = 0, 1, 2, 3, 5, 7
 
@@ -60,13 +61,13 @@ class _Phase:
         return fma(self.re, re, -(self.im * im)), fma(self.im, re, self.re * im)
 
 
-def _turned(vector, re, im):
-    """Return (re + i im) times complex numbers; im holds each imaginary part times (-1, 1)."""
+def _times(vector, re, im):
+    """Return complex numbers times (re + i im); im has each imaginary part times (-1, 1)."""
     return vector.lanes.fma(re, vector, im * swapped(vector))
 
 
 class _Substep:
-    """Emits stage and kept from what the rate is but for phase and scale; shifted, last: Python flags."""
+    """Emits `stage` and `kept` from a rate without its phase and scale; shifted and last are Python flags."""
 
     def __init__(self, half, shifted, last):
         self.half, self.last = half, last
@@ -77,7 +78,7 @@ class _Substep:
         self.plus_minus = alternating(half.lanes, 1.0, -1.0)
 
     def begin(self, i):
-        """Compute what the fields of a vector share."""
+        """Compute the factors that the fields of a vector share."""
         half, fma = self.half, self.half.lanes.fma
         e = self.decay * half.load("along", half.at("decay_along", i))
         self.factors = [fma(fma(c[2], e, c[1]), e, c[0]) for c in self.coefficients]
@@ -90,24 +91,24 @@ class _Substep:
             self.displaced = re, -(im * self.plus_minus)
 
     def finish(self, rate, i, field):
-        """Advance a field by i times its rate, displaced and not scaled, in a vector."""
+        """Advance a vector of a field by i times its rate, which is displaced and not scaled."""
         half, f, fma = self.half, self.factors, self.half.lanes.fma
         if self.undo is None:
             rate = swapped(rate) * (self.plus_minus * self.scale)
         else:
-            rate = _turned(rate, *self.undone)
+            rate = _times(rate, *self.undone)
         place = half.at("place", i, "field_step", field)
         kept = fma(f[2], half.load("base", place), f[3] * rate)
         if not self.last:
             stage = fma(f[0], half.load("now", place), f[1] * rate)
             if self.next is not None:
-                stage = _turned(stage, *self.displaced)
+                stage = _times(stage, *self.displaced)
             half.store(stage, "tile", half.at("stage", i, "tile_step", field))
         half.store(kept, "kept", place)
 
 
 def _velocity(half, substep):
-    """Return what to emit for a vector of the velocity's modes: m_l = k_m T_lm, projected."""
+    """Return a function that emits the substep of a vector of the velocity's modes: m_l = k_m T_lm, projected."""
     kx, kz, flat = (half.splat("line", n) for n in (KX, KZ, FLAT))
     fma, one = half.lanes.fma, half.lanes.constant(1.0)
 
@@ -125,7 +126,7 @@ def _velocity(half, substep):
 
 
 def _scalar(half, substep):
-    """Return what to emit for a vector of a scalar's modes: k_m F_m, of which k_x F_x + k_z F_z comes."""
+    """Return a function that emits the substep of a vector of a scalar's modes: (k_x F_x + k_z F_z) + k_y F_y."""
 
     def body(i):
         substep.begin(i)
@@ -136,7 +137,7 @@ def _scalar(half, substep):
 
 
 class _Arrays(NamedTuple):
-    """Flat views: of the tile, of the table along y, and of what is stored."""
+    """Flat views: of the tile, of the table along y, and of stored fields."""
 
     tile: Any
     along: Any
@@ -146,7 +147,7 @@ class _Arrays(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """Reals from one variable of the tile, one row of the table along y, one stored field to the next."""
+    """Strides in reals: of variables of the tile, of rows of the table along y, of stored fields."""
 
     tile_step: Any
     along_step: Any
@@ -154,10 +155,10 @@ class _Steps(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where one half of a line begins, and its length; all count reals.
+    """Where one half of a line begins, and its length; all counted in reals.
 
-    back, stage: of what came back and of the next stage, in the tile; y: in a row of `along`; decay_along: in
-    `along`; place: in field 0 of now, base and kept; count: how many.
+    back, stage: places of the products and of the next stage in the tile; y: place in a row of `along`; decay_along:
+    place of the integrating factor in `along`; place: in field 0 of now, base and kept; count: length.
     """
 
     back: Any
@@ -173,20 +174,21 @@ _KINDS = tuple(product((True, False), repeat=3))
 
 @intrinsic
 def _advance_half(typing, kind, arrays, steps, place, line, decay, coefficients, scale):
-    """Advance velocity or one scalar on one half of a line. kind: (velocity, shifted, last), each has its own loop.
+    """Advance the velocity or one scalar on one half of a line.
 
-    arrays, steps, place: _Arrays, _Steps, _Place; line: factors of the line; decay: that of the field.
+    kind: (velocity, shifted, last), of which each combination has its own loop; arrays, steps, place: _Arrays,
+    _Steps, _Place; line: factors of the line; decay: integrating factor of the field.
     """
     names = ("kind", "arrays", "steps", "place", "line", "decay", "coefficients", "scale")
 
     def codegen(context, builder, signature, args):
         flags = cgutils.unpack_tuple(builder, args[0])
         for velocity, shifted, last in _KINDS:
-            wanted = [
+            matches = [
                 flag if is_set else builder.not_(flag)
                 for flag, is_set in zip(flags, (velocity, shifted, last))
             ]
-            with builder.if_then(builder.and_(builder.and_(wanted[0], wanted[1]), wanted[2])):
+            with builder.if_then(builder.and_(builder.and_(matches[0], matches[1]), matches[2])):
                 half = _Half(context, builder, signature, args, names, line.dtype)
                 substep = _Substep(half, shifted, last)
                 half.run((_velocity if velocity else _scalar)(half, substep))
@@ -199,11 +201,22 @@ def _advance_half(typing, kind, arrays, steps, place, line, decay, coefficients,
 def _displace_half(
     typing, tile, stage, tile_step, along, y, along_step, line, now, place, field_step, n, count
 ):
-    """Set n fields of one half of a line in a tile to `now` times the next phase; indices as `_advance_half`."""
+    """Set n fields of one half of a line in a tile to `now` times the next phase; indices as in `_advance_half`."""
     arguments = tile, stage, tile_step, along, y, along_step, line, now, place, field_step, n, count
     names = (
-        "tile", "stage", "tile_step", "along", "y", "along_step", "line", "now", "place", "field_step", "n", "count",
-    )  # fmt: skip
+        "tile",
+        "stage",
+        "tile_step",
+        "along",
+        "y",
+        "along_step",
+        "line",
+        "now",
+        "place",
+        "field_step",
+        "n",
+        "count",
+    )
 
     def codegen(context, builder, signature, args):
         half = _Half(context, builder, signature, args, names, along.dtype)
@@ -216,7 +229,7 @@ def _displace_half(
             with cgutils.for_range(builder, half.values["n"]) as loop:
                 source = builder.add(half.at("place", i), builder.mul(half.values["field_step"], loop.index))
                 target = builder.add(half.at("stage", i), builder.mul(half.values["tile_step"], loop.index))
-                half.store(_turned(half.load("now", source), re, im), "tile", target)
+                half.store(_times(half.load("now", source), re, im), "tile", target)
 
         half.run(body)
         return context.get_dummy_value()
@@ -228,7 +241,7 @@ def _displace_half(
     lambda T: (T[:, ::1], int64, int64, int64[::1], T[:, ::1], T[:, ::1], boolean, T[:, :, ::1]), nogil=True
 )
 def load_lines(fields, first_line, n_lines, start, of_line, along, shifted, out_tile):
-    """Fill a tile with fields on the displaced grid of the next stage, zeros where no mode is retained.
+    """Fill a tile with fields on the displaced grid of the next stage, and with zeros where no mode is retained.
 
     Parameters
     ----------
@@ -249,9 +262,19 @@ def load_lines(fields, first_line, n_lines, start, of_line, along, shifted, out_
             y, place, n = (0, begin, most + 1) if half == 0 else (n_y - most, begin + most + 1, most)
             if shifted:
                 _displace_half(
-                    numbers, l * pitch + 2 * y, tile_step, table, 2 * y, 2 * n_y, of_line[line], source,
-                    2 * place, field_step, n_fields, 2 * n,
-                )  # fmt: skip
+                    numbers,
+                    l * pitch + 2 * y,
+                    tile_step,
+                    table,
+                    2 * y,
+                    2 * n_y,
+                    of_line[line],
+                    source,
+                    2 * place,
+                    field_step,
+                    n_fields,
+                    2 * n,
+                )
             else:
                 for v in range(n_fields):
                     out_tile[v, l, 2 * y : 2 * (y + n)] = fields[v, 2 * place : 2 * (place + n)]
@@ -260,9 +283,7 @@ def load_lines(fields, first_line, n_lines, start, of_line, along, shifted, out_
 
 
 @subroutine(nogil=True)
-def _add_force(
-    tile, l, last, values, first, end, places, begin, most, of_line, along, coefficients, kept
-):  # fmt: skip
+def _add_force(tile, l, last, values, first, end, places, begin, most, of_line, along, coefficients, kept):
     """Add the force on modes first ... end - 1 of `places` to kept and to the next stage, as part of the rate."""
     n_y = along.shape[1] // 2
     for i in range(first, end):
@@ -302,21 +323,36 @@ def _add_force(
     nogil=True,
 )
 def advance_lines(
-    tile, first_line, n_lines, start, of_line, along, shifted, last, coefficients, scale, forced_begin,
-    forced_places, forced_values, now, base, kept,
-):  # fmt: skip
-    """Turn what came back of the products into the next stage, and advance what is stored, in place.
+    tile,
+    first_line,
+    n_lines,
+    start,
+    of_line,
+    along,
+    shifted,
+    last,
+    coefficients,
+    scale,
+    forced_begin,
+    forced_places,
+    forced_values,
+    now,
+    base,
+    kept,
+):
+    """Turn the transformed products into the next stage, and advance the stored fields, in place.
 
     Parameters
     ----------
-    tile : (>= 4 + 2 S, >= n_lines, >= 2 n_y) real view, transformed in y: see `kernels`. It is replaced by 3 + S
-        fields of the next stage, displaced for it, zeros where no mode is retained; it is undefined if `last`
+    tile : (>= 4 + 2 S, >= n_lines, >= 2 n_y) real view, combinations transformed in y: see `kernels`. They are
+        replaced by the 3 + S fields of the next stage, displaced for it, and zeros where no mode is retained; they
+        are undefined if `last`
     start : (lines of the rank + 1,) int64
     of_line : (lines of the rank, 8 + S), along : (6 + S, 2 n_y): tables, see OF_LINE and ALONG
     shifted : whether grids are displaced; last : whether no stage follows
-    coefficients : (12,) c_00, c_01, c_02, c_10, ... of stage and kept, see the module; scale : of the transforms
-    forced_begin : (lines of the rank + 1,) int64, begins of each line's forced modes; forced_places : (n_forced,)
-        their places 0 ... n_y - 1; forced_values : (3, 2 n_forced) the force on each, part of the rate
+    coefficients : (12,) c_00, c_01, c_02, c_10, ... of the module's docstring; scale : of the transforms
+    forced_begin : (lines of the rank + 1,) int64, where the forced modes of each line begin; forced_places :
+        (n_forced,) their places 0 ... n_y - 1; forced_values : (3, 2 n_forced) the force, which is part of the rate
     now, base, kept : (3 + S, 2 n_modes) real views, some of them the same array
 
     Cost: reads `now` and `base` and writes `kept` once, one division and about 100 + 35 S operations a mode.
@@ -336,7 +372,7 @@ def advance_lines(
         for half in range(2):
             y, mode, n = (0, begin, most + 1) if half == 0 else (n_y - most, begin + most + 1, most)
             for s in range(-1, n_scalars):
-                # Scalar s comes back as variables 4 + 2 s and 5 + 2 s and goes as 3 + s, which were used before.
+                # Scalar s comes back as variables 4 + 2 s and 5 + 2 s. It leaves as 3 + s, which is no longer needed.
                 back, field = (0, 0) if s < 0 else (4 + 2 * s, 3 + s)
                 place = _Place(
                     l * pitch + 2 * y + back * tile_step,
@@ -351,9 +387,20 @@ def advance_lines(
                     kind, arrays, steps, place, factors, factors[DECAY + 1 + s], coefficients, scale
                 )
         _add_force(
-            tile, l, last, forced_values, forced_begin[line], forced_begin[line + 1], forced_places, begin, most,
-            factors, along, coefficients, kept,
-        )  # fmt: skip
+            tile,
+            l,
+            last,
+            forced_values,
+            forced_begin[line],
+            forced_begin[line + 1],
+            forced_places,
+            begin,
+            most,
+            factors,
+            along,
+            coefficients,
+            kept,
+        )
         if not last:
             for v in range(3 + n_scalars):
                 tile[v, l, 2 * (most + 1) : 2 * (n_y - most)] = 0

@@ -1,14 +1,14 @@
-"""What the products u_i u_j of a velocity field give: the pressure and its statistics, and the transfer spectrum.
+"""The products u_i u_j of a velocity field: the pressure and its statistics, and the transfer spectrum.
 
     p/rho = -k_i k_j / k^2 of the modes of u_i u_j                                  (paper, Eq. 11),
     T(k) = sum of Re(u_j* (-i k_i u_i u_j)) over a shell,   dE(k)/dt = T(k) - 2 nu k^2 E(k) + forcing.
 
-With waves the pressure has a part that is linear in velocity and buoyancy (waves.py).
+With waves the pressure has another part, which is linear in velocity and buoyancy (waves.py).
 
-With the truncation of phase shifting the products are averages of two evaluations. One is on the grid, the other on
-the grid displaced by half a cell in all directions. Products that alias in one or three directions cancel, and those
-that alias in two lie outside the truncation. So the result is free of aliasing (Patterson and Orszag, Phys. Fluids 14
-(1971) 2538). With the 2/3 rule one evaluation is free of it, and `none` asks for none of it.
+With phase shifts the products are averages of two evaluations, one on the grid and one on the grid displaced by
+half a cell in all directions. Products that alias in one or three directions cancel, and those that alias in two
+lie outside the truncation, so that the result is free of aliasing (Patterson and Orszag, Phys. Fluids 14 (1971)
+2538). With the 2/3 rule one evaluation is free of aliasing, and with model.dealias = "none" aliasing is left in.
 """
 
 from __future__ import annotations
@@ -30,20 +30,23 @@ from ridgeline.parallel.allreduce import allreduce_max
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-# Bins of the density of p / p': wide enough for the cores of the strongest vortices, where p is lowest.
+# Bins of the density of p / p', which reach to the cores of the strongest vortices, where p is lowest; DEVIATIONS are
+# their middles.
 FARTHEST, BINS_PER_RMS = 64, 8
-DEVIATIONS = (np.arange(2 * FARTHEST * BINS_PER_RMS) + 0.5) / BINS_PER_RMS - FARTHEST  # their middles
+DEVIATIONS = (np.arange(2 * FARTHEST * BINS_PER_RMS) + 0.5) / BINS_PER_RMS - FARTHEST
 
 
 @dataclass(frozen=True)
 class Products:
-    """What the products of velocities give.
+    """Quantities that follow from the products of velocities.
 
-    pressure: modes of p/rho, zero at k = 0, good until the next `products`.
-    transfer_spectrum: T(k_n) per unit of wavenumber, float64 [n_shells], equal on all ranks; its sum is zero to
-    rounding where products are free of aliasing.
-    courant_rate: maximum over all points of |u|/dx + |v|/dy + |w|/dz, in 1/s; the Courant number is the time step
-    times this (paper, Eq. 8).
+    Attributes
+    ----------
+    pressure : modes of p/rho, zero at k = 0; valid until the next call of `products`
+    transfer_spectrum : T(k_n) per unit of wavenumber, float64 [n_shells], equal on all ranks; its sum is zero to
+        rounding if the products are free of aliasing
+    courant_rate : maximum over all points of |u|/dx + |v|/dy + |w|/dz, 1/time; the Courant number is the time step
+        times this (paper, Eq. 8)
     """
 
     pressure: Field
@@ -55,9 +58,13 @@ class Products:
 class PressureStatistics:
     """Statistics of p/rho, whose mean is zero, over all points of the grid (paper, Sec. 3.2).
 
-    variance: <p^2> = p'^2; skewness, flatness: <p^3> / p'^3 and <p^4> / p'^4; density: probability density of
-    p / p' in bins of 1 / BINS_PER_RMS around `DEVIATIONS`, float64 [n_bins]. All but the variance are 0 where the
-    pressure is 0 everywhere; all are NaN where it is not finite.
+    All but the variance are 0 if the pressure is 0 everywhere; all are NaN if it is not finite.
+
+    Attributes
+    ----------
+    variance : <p^2> = p'^2
+    skewness, flatness : <p^3> / p'^3 and <p^4> / p'^4
+    density : probability density of p / p' in bins of width 1 / BINS_PER_RMS around `DEVIATIONS`, float64 [n_bins]
     """
 
     variance: float
@@ -85,7 +92,7 @@ def pressure_statistics(comm: MPI.Comm, pressure: Field, passes: FlowPasses) -> 
 def pressure_spectrum(comm: MPI.Comm, pressure: Field, passes: FlowPasses) -> NDArray[np.float64]:
     """Return the spectrum of modes of p/rho, float64 [n_shells], equal on all ranks. Collective, no transform.
 
-    |p_k|^2 summed over a shell and divided by its width: the sum of the spectrum times the width is the variance.
+    It is |p_k|^2 summed over a shell and divided by its width, so that its integral is the variance.
     """
     return sum_over_ranks(comm, passes.spectrum(pressure)) / Shells(passes.modes).width
 
@@ -93,8 +100,9 @@ def pressure_spectrum(comm: MPI.Comm, pressure: Field, passes: FlowPasses) -> ND
 def products(comm: MPI.Comm, fields: Fields, passes: FlowPasses, waves: Waves = NO_WAVES) -> Products:
     """Return pressure, transfer spectrum and Courant rate of a velocity field. Collective.
 
-    fields: 3 + S, the velocity solenoidal; waves: of rotation and stratification. Cost: 3 inverse and 6 forward
-    transforms, twice with phase shifts; memory: four real and three complex fields more than a transform has.
+    fields: 3 + S, with a solenoidal velocity; waves: of rotation and stratification. Cost: 3 inverse and 6 forward
+    transforms, twice as many with phase shifts; memory for four real and three complex fields beside a transform's
+    own.
     """
     modes, velocity = passes.modes, fields[:3]
     rate = 0.0

@@ -1,4 +1,4 @@
-"""What turbulence draws random numbers for (fourier/random_numbers.py), and the phase shift of a step."""
+"""The purposes of random numbers in turbulence (fourier/random_numbers.py), and the phase shift of a step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ridgeline.parallel.partition import Triple
 
 
 class Purpose(IntEnum):
-    """What numbers are drawn for; scalar n draws for INITIAL_SCALAR + n."""
+    """The purpose of a random number, which is part of its key; scalar n draws for INITIAL_SCALAR + n."""
 
     PHASE_SHIFT = 1
     INITIAL_VELOCITY = 2
@@ -23,14 +23,14 @@ class Purpose(IntEnum):
 
 
 def phase_shift(seed: int, step: int, shape: Triple) -> NDArray[np.float64]:
-    """Return by how much step `step` displaces its grid, float64 [3]: (x, y, z) as fractions of the box.
+    """Return the random displacement of a step's first grid, float64 [3], (x, y, z) as fractions of the box.
 
-    Uniform within one cell of a grid of `shape` (N_z, N_y, N_x); substeps add half a cell in turn.
+    It is uniform within one cell of the grid. shape: (N_z, N_y, N_x). Every second substep adds half a cell.
     """
     cells = np.array(shape[::-1], np.float64)
     return np.asarray(uniform(seed, Purpose.PHASE_SHIFT, step, 0, 0, 0, 3) / cells)
 
 
 def shift_of_step(modes: Modes, seed: int, step: int) -> NDArray[np.float64]:
-    """Return by how much step `step` displaces the first grid of these modes, as `phase_shift`; 0 without shifts."""
+    """Return the `phase_shift` of a step for these modes, which is 0 if they are not dealiased by phase shifts."""
     return phase_shift(seed, step, modes.shape) if modes.dealias == "phase-shift" else np.zeros(3)

@@ -1,13 +1,26 @@
-"""Fields in physical space by name: what `output.variables` may list."""
+"""What a turbulence run writes: fields in physical space by name, and the data set of fluid particles.
+
+`output_names` are the fields that the setting output.variables may list. Positions of particles are written along
+their paths, without jumps at the sides of the box, and in the order of identities.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.config.check import did_you_mean
+from ridgeline.io.bp_sums import fingerprint
+from ridgeline.io.particle_output import ParticleWriter
+from ridgeline.models.contract import Record, Recorder
+from ridgeline.models.recorders import WrittenSteps
+from ridgeline.models.turbulence.engine import FlowEngine
+from ridgeline.models.turbulence.fluid_particles.fields import VECTOR, sampled_fields
+from ridgeline.models.turbulence.fluid_particles.samples import ParticleSamples
+from ridgeline.models.turbulence.fluid_particles.tracers import Tracers
 from ridgeline.models.turbulence.gradients import enstrophy_field, strain_square_field
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.models.turbulence.pressure import products
@@ -16,6 +29,7 @@ from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
 
 VELOCITY = ("velocity_x", "velocity_y", "velocity_z")
 DERIVED = ("vorticity_magnitude", "dissipation", "pressure")
@@ -36,10 +50,16 @@ def output_field(
 ) -> NDArray[Any]:
     """Return a field at this rank's points, real [z, y, x] in the precision of the run. Collective.
 
-    name: velocity_x, velocity_y, velocity_z; vorticity_magnitude |curl u|; dissipation 2 nu s_ij s_ij (paper,
-    Eq. 10); pressure p/rho (Eq. 11), of zero mean; scalar_0, scalar_1, ...
-    fields: 3 + S.
-    Raises ConfigError for another name.
+    Parameters
+    ----------
+    name : velocity_x, velocity_y, velocity_z; vorticity_magnitude |curl u|; dissipation 2 nu s_ij s_ij (paper,
+        Eq. 10); pressure p/rho (Eq. 11), whose mean is zero; scalar_0, scalar_1, ...
+    fields : modes of the 3 + S fields, as `passes` takes them
+
+    Raises
+    ------
+    ConfigError
+        If there is no field of that name.
     """
     advanced = state_names(len(fields) - 3)
     if name in advanced:
@@ -60,3 +80,33 @@ def output_field(
     raise ConfigError(
         f"output.variables names '{name}'; a run can write {', '.join(known)}{did_you_mean(name, known)}"
     )
+
+
+def particle_recorder(
+    comm: MPI.Comm, tracers: Tracers, samples: ParticleSamples, engine: FlowEngine
+) -> Recorder:
+    """Return the recorder that writes particles every `particles.every` steps, which must not be 0.
+
+    Each output has the positions, the velocities and what the setting particles.sample lists. engine: of the flow,
+    whose present state is sampled when an output is due.
+    """
+    settings = tracers.settings
+
+    def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
+        sampled = sampled_fields(settings.sample, engine.n_scalars)
+        fields = {"position": VECTOR, "velocity": VECTOR, **sampled}
+        writer = ParticleWriter(
+            settings.path, comm, tracers.ranges, fields, attributes, keep_steps=keep, setting="particles.path"
+        )
+
+        def present() -> dict[str, NDArray[Any]]:
+            values = samples.sample(settings.sample, engine.fields, engine.forcing)
+            return {
+                "position": tracers.paths(),
+                "velocity": tracers.ranges.gather(tracers.particles, "velocity"),
+                **{name: tracers.in_order(value, sampled[name]) for name, value in values.items()},
+            }
+
+        return WrittenSteps(settings.path, writer, lambda _: engine.time, present)
+
+    return Recorder("particles", settings.path, settings.every, begin, fingerprint=fingerprint)

@@ -1,17 +1,17 @@
-"""The Navier-Stokes equations by np.fft on whole arrays: the oracle that the engines are held to.
+"""The Navier-Stokes equations by np.fft on whole arrays: the oracle with which the engines are compared.
 
-Written to be read: complex transforms of every field, all six products u_l u_m, all modes stored, nothing pruned,
-fused or distributed. Fields are complex128 [3 + S, N_z, N_y, N_x] in the order of np.fft: u_x, u_y, u_z, then S
-scalars; f(x) = sum_k f_hat(k) exp(i k.x). Wavenumbers and all other vectors have the order x, y, z.
+It is written to be read: complex transforms of every field, all six products u_l u_m, all modes stored, and nothing
+pruned, fused or distributed. Fields are complex128 [3 + S, N_z, N_y, N_x] in the order of np.fft: u_x, u_y, u_z,
+then S scalars; f(x) = sum_k f_hat(k) exp(i k.x). Wavenumbers and all other vectors have the order x, y, z.
 
     d u_j / dt     = -i k_m P_jl (u_l u_m)^ - nu k^2 u_j + f_j        (Yeung et al., Eqs. 6 and 7)
     d theta / dt   = -i k_m (u_m theta)^ - G_m u_m - (nu / Sc) k^2 theta
 
-In a rotating frame d u_j / dt has - P_jl (2 Omega x u)_l, too. With stratification it has P_jz N theta, and the first
-scalar has - N u_z.
+In a rotating frame d u_j / dt also has - P_jl (2 Omega x u)_l. With stratification it has P_jz N theta, and the
+rate of the first scalar has - N u_z.
 
-Advanced by the rate N of everything but the terms that are linear with constant factors (viscosity, linear forcing,
-waves), which E = exp(L dt) takes exactly: RK2 and RK4 with integrating factor (Rogallo, NASA TM-81315, 1981).
+Terms that are linear with constant factors (viscosity, linear forcing, waves) are integrated exactly by E = exp(L
+dt); RK2 and RK4 with this integrating factor integrate the rate N of all others (Rogallo, NASA TM-81315, 1981).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Wavenumbers:
         return np.asarray(np.fft.fftn(values, axes=(1, 2, 3)) / points * self.phase(-shift) * self.keep)
 
     def project(self, vector: Complex) -> Complex:
-        """Return P vector, P_jl = delta_jl - k_j k_l / k^2; the mean stays."""
+        """Return P vector, P_jl = delta_jl - k_j k_l / k^2; the mean does not change."""
         along = (self.k * vector).sum(0) / np.where(self.k2 > 0, self.k2, 1)
         return np.asarray(vector - self.k * along)
 
@@ -124,7 +124,7 @@ def wave_operator(box: Wavenumbers, waves: Waves) -> Real:
 def exponential(matrices: Real) -> Real:
     """Return exp of matrices [..., n, n]: the Taylor series of a fraction 2^-m of them, squared m times.
 
-    SciPy's takes them one by one, each with threads, which is many times slower.
+    SciPy's function computes them one by one, each with threads, which is many times slower.
     """
     halvings = max(math.ceil(math.log2(max(float(np.abs(matrices).max()), 1e-300))) + 2, 0)
     part = matrices / 2**halvings
@@ -140,7 +140,7 @@ def exponential(matrices: Real) -> Real:
 def propagator(
     box: Wavenumbers, flow: FlowParameters, linear_rate: float, dt: float
 ) -> Callable[[Complex], Complex]:
-    """Return what multiplies fields by E = exp(L dt), L all linear terms."""
+    """Return a function that multiplies fields by E = exp(L dt), where L are all linear terms."""
     rates = decay_rates(box, flow, linear_rate)
     n = flow.waves.n_coupled
     if not n:
@@ -165,9 +165,9 @@ def step(
 ) -> Complex:
     """Return the fields after one step dt.
 
-    shift: displacement of the grid of the odd substeps, as fractions of the box (x, y, z). The grid of the even ones
-    is half a cell farther in all three directions. So errors of aliasing in one or in three directions change sign.
-    None: no shifts. force: [3, N_z, N_y, N_x], constant over the step. linear_rate: A of a force A u.
+    shift: displacement of the grid of the odd substeps, (x, y, z) as fractions of the box; None: no shifts. The grid
+    of the even substeps is half a cell farther in all three directions, so that errors of aliasing in one or in three
+    directions change sign. force: [3, N_z, N_y, N_x], constant over the step. linear_rate: A of a force A u.
     """
     half_cell = np.array([0.5 / n for n in reversed(box.shape)])
     odd, even = (np.zeros(3),) * 2 if shift is None else (shift, shift + half_cell)
@@ -192,8 +192,8 @@ def step(
 def from_ragged(ragged: NDArray[np.complexfloating], lines: Lines, shape: tuple[int, int, int]) -> Complex:
     """Return whole arrays [n, N_z, N_y, N_x] of spectral fields [n, n_modes] on `lines`.
 
-    Modes of j_x > 0 give those of -j_x by conjugate symmetry. Of lines of one rank among several, the modes of
-    the others are zero: add up the arrays.
+    Modes of j_x > 0 give those of -j_x by conjugate symmetry. Modes of lines that other ranks own are zero, so that
+    the sum of the arrays of all ranks is the whole.
     """
     whole = np.zeros((len(ragged), *shape), np.complex128)
     jz, jy, jx = lines.expand()
@@ -212,8 +212,9 @@ def to_ragged(fields: Complex, lines: Lines) -> Complex:
 class ReferenceSolver:
     """Steps whole arrays as an engine steps the modes of its rank.
 
-    modes: all modes of the grid, of one rank. fields: spectral fields [3 + S, n_modes] to start from; `whole` has
-    them as whole arrays. `forcing` is one of forcing.py.
+    modes : all modes of the grid, on one rank
+    fields : spectral fields [3 + S, n_modes] to start from; the attribute `whole` has them as whole arrays
+    forcing : one of those in forcing.py
     """
 
     def __init__(
@@ -234,7 +235,7 @@ class ReferenceSolver:
         return to_ragged(self.whole, self.modes.lines)
 
     def advance(self, dt: float | None = None, courant: float = 0.5) -> float:
-        """Make one step of dt, or of that whose Courant number is `courant`; return its length."""
+        """Make one step of length dt, or of Courant number `courant` if dt is None; return its length."""
         shift = np.zeros(3)
         if self.modes.dealias == "phase-shift":
             shift = phase_shift(self.flow.seed, self.step_index, self.modes.shape)

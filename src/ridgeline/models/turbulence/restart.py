@@ -1,13 +1,13 @@
-"""The state of a turbulence run as checkpoints hold it: in Fourier space, whatever process grid computed it.
+"""The state of a turbulence run as checkpoints hold it: in Fourier space, independent of the process grid.
 
-A checkpoint holds the retained modes only, in the canonical order of fourier/pencil.py, as 1-D arrays of which
-rank p has the p-th of equal ranges:
+A checkpoint holds only the retained modes, in the canonical order of fourier/pencil.py, as 1-D arrays of which rank p
+has the p-th of equal ranges:
 
     velocity_x, velocity_z    every mode
-    velocity_y_ky0            the modes with k_y = 0, one for each line: elsewhere it follows from continuity
+    velocity_y_ky0            the modes with k_y = 0, one for each line; the others follow from continuity
     scalar_0, scalar_1, ...   every mode
 
-so that any process grid of as many ranks writes the same data files, and any number of ranks reads them.
+All process grids of the same number of ranks write the same data files, and any number of ranks reads them.
 Source: Yeung et al. (GESTS), Sec. 3.2 and Eq. 12.
 """
 
@@ -38,7 +38,7 @@ Fields = Sequence[Field] | NDArray[Any]  # rows of one array, or arrays
 
 
 def field_sizes(truncation: Truncation, n_scalars: int) -> dict[str, int]:
-    """Return the fields of a checkpoint by name, and how many complex numbers each has."""
+    """Return the number of complex numbers of each field of a checkpoint, by name."""
     n_modes = truncation.n_modes
     sizes = {"velocity_x": n_modes, VELOCITY_Y: truncation.n_lines, "velocity_z": n_modes}
     return sizes | {f"scalar_{i}": n_modes for i in range(n_scalars)}
@@ -47,7 +47,7 @@ def field_sizes(truncation: Truncation, n_scalars: int) -> dict[str, int]:
 def recover(modes: Modes, velocity: Fields) -> None:
     """Set u_y from u_x and u_z by continuity (Eq. 12) wherever k_y != 0. velocity: u_x, u_y, u_z [n_modes].
 
-    Rounding of u_x and u_z comes back in u_y, enlarged by up to (|k_x| + |k_z|) / |k_y|.
+    Rounding errors of u_x and u_z enter u_y, enlarged by up to (|k_x| + |k_z|) / |k_y|.
     """
     ux, uy, uz = velocity
     recover_y(modes.lines.most, modes.kx, modes.kz, modes.unit[1], ux, uz, uy)
@@ -55,7 +55,7 @@ def recover(modes: Modes, velocity: Fields) -> None:
 
 @dataclass(frozen=True)
 class _FieldMove:
-    """Moves one kind of field."""
+    """The plan by which one kind of field is moved between an engine and a checkpoint."""
 
     redistribution: Redistribution
     bounds: NDArray[np.int64]
@@ -63,7 +63,7 @@ class _FieldMove:
 
 
 class SpectralState:
-    """Turns the fields of an engine into what a checkpoint holds and back. Made collectively.
+    """Converts the fields of an engine to the arrays of a checkpoint and back. Creating it is collective.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ class SpectralState:
     comm : all ranks of the grid, numbered as grid.rank is
     dtype : complex64 or complex128, of the engine's fields
     n_scalars : passive scalars S
-    workspace : contiguous array of dtype, free to be overwritten between `pack` or `arrays` and `release` (the
-        engine's exchange buffer between two steps). What does not fit into it is allocated
+    workspace : contiguous array of dtype that may be overwritten between `pack` or `arrays` and `release`, such as
+        the engine's exchange buffer between two steps; whatever does not fit into it is allocated
 
-    Memory, only between `pack` or `arrays` and `release`, is 2 + S complex numbers per mode and one per line for the
-    arrays. With P_r > 1 there is one more per mode, reused by all fields, to order what comes from other ranks. That
-    is at most one more copy of the engine's fields. The plan stays, 40 bytes a line.
+    Memory, only between `pack` or `arrays` and `release`: 2 + S complex numbers a mode and one a line for the arrays,
+    and with P_r > 1 another one a mode, reused for all fields, to order what comes from other ranks. That is at most
+    one more copy of the engine's fields. The plan stays, 40 bytes a line.
     """
 
     def __init__(
@@ -99,7 +99,9 @@ class SpectralState:
         lines, truncation = self._modes.lines, grid.truncation
         self._sizes = field_sizes(truncation, n_scalars)
         self._whole = self._plan(lines.start_global, np.diff(lines.start), truncation.n_modes)
-        numbers = _line_numbers(truncation, lines.jz, lines.jx)
+        # Places of this rank's lines in the canonical order of lines.
+        retained = np.cumsum(truncation.table >= 0).reshape(truncation.table.shape) - 1
+        numbers = np.asarray(retained[lines.jz % truncation.shape[0], lines.jx], np.int64)
         self._lines = self._plan(numbers, np.ones_like(numbers), truncation.n_lines)
 
     def _plan(self, start: NDArray[np.int64], count: NDArray[np.int64], n: int) -> _FieldMove:
@@ -114,9 +116,9 @@ class SpectralState:
         return self._lines if name == VELOCITY_Y else self._whole
 
     def arrays(self) -> dict[str, DistributedArray]:
-        """Return this rank's part of every field: as the last `pack` left it, or undefined, to be read into.
+        """Return this rank's part of every field: values of the last `pack`, or undefined, to be read into.
 
-        1-D, complex, one range of the canonical order per rank; valid until `release`.
+        They are 1-D complex, one range of the canonical order for each rank, and valid until `release`.
         """
         if self._arrays is None:
             self._arrays = {}
@@ -131,8 +133,8 @@ class SpectralState:
         """Fill the arrays from the engine's fields and return them. Collective.
 
         fields: [3 + S, n_modes], u_x, u_y, u_z, then scalars; rows contiguous. Their u_y is REPLACED by the one that
-        continuity gives from u_x and u_z, with which a run that resumes begins. So the run that goes on and the run
-        that resumes have the same bits.
+        continuity gives from u_x and u_z, with which a resumed run begins. The run that continues and the run that
+        resumes therefore have the same bits.
         """
         recover(self._modes, fields[:3])
         arrays = self.arrays()
@@ -149,7 +151,7 @@ class SpectralState:
         return arrays
 
     def unpack(self, fields: Fields) -> None:
-        """Fill the engine's fields from the arrays, which stay as they are. Collective. fields: as for `pack`."""
+        """Fill the engine's fields from the arrays, which do not change. Collective. fields: as for `pack`."""
         arrays = self.arrays()
         scratch, used = self._scratch()
         for name, field in self._rows(fields):
@@ -164,7 +166,7 @@ class SpectralState:
         self._used = used
 
     def release(self) -> None:
-        """Give the arrays' memory back: what `arrays` returned may no longer be used."""
+        """Free the memory of the arrays; what `arrays` has returned may no longer be used."""
         self._arrays = None
         self._used = 0
 
@@ -174,12 +176,12 @@ class SpectralState:
         return list(zip(self._sizes, fields))
 
     def _scratch(self) -> tuple[Field, int]:
-        """Return room for one exchange, and how much of the workspace is in use without it."""
+        """Return scratch space for one exchange, and how much of the workspace is in use without it."""
         used = self._used
         return self._take(self._n_scratch()), used
 
     def _take(self, n: int) -> Field:
-        """Return n numbers: of the workspace, if they fit, else newly allocated."""
+        """Return space for n numbers, in the workspace if they fit, otherwise newly allocated."""
         if self._workspace is not None and self._used + n <= self._workspace.size:
             self._used += n
             return self._workspace[self._used - n : self._used]
@@ -189,13 +191,7 @@ class SpectralState:
 def kernels_of_state(dtype: DTypeLike, stored: DTypeLike | None = None) -> list[Specialisation]:
     """Return the kernels of a `SpectralState` of complex numbers of dtype.
 
-    stored: dtype of numbers that are read from a file and become dtype; None is dtype.
+    stored: dtype of the numbers in a file, which are converted to dtype; None stands for dtype.
     """
     stored = stored or dtype
     return [*specialise([recover_y, gather_runs], stored), *specialise([scatter_runs], stored, dtype)]
-
-
-def _line_numbers(truncation: Truncation, jz: NDArray[np.int64], jx: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the places of retained lines (jz, jx) in the canonical order of lines."""
-    numbers = np.cumsum(truncation.table >= 0).reshape(truncation.table.shape) - 1
-    return np.asarray(numbers[jz % truncation.shape[0], jx], np.int64)

@@ -15,15 +15,19 @@ from ridgeline.config import sections
 from ridgeline.config.case import AnyCase, Plain
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Truth, setting
 from ridgeline.config.size_law import GlobalGrid
-from ridgeline.models.turbulence.fluid_particles.config import ParticlesSection
 from ridgeline.models.turbulence.problem import Waves
 
 Positive = Annotated[Number, Field(gt=0)]
-# A direction: every rank keeps a table of all lines of modes; the largest run known.
-MOST_POINTS_ALONG = 2**15
-BATCH = {"cpu": 4, "cuda": 1}  # variables of an all-to-all, if no number is asked for
-MOST_SHELLS = 10**6  # of spectra, which every rank holds; their width is the smallest wavenumber of the box
 Vector = tuple[Number, Number, Number]
+Sample = Literal["gradient", "acceleration", "scalars", "dissipation", "enstrophy"]
+Interpolation = Literal["spline", "trilinear", "fourier"]
+# Points in a direction, as in the largest run known. Every rank keeps a table of all lines of modes.
+MOST_POINTS_ALONG = 2**15
+BATCH = {"cpu": 4, "cuda": 1}  # variables of an all-to-all for model.transpose_variables = "auto"
+MOST_SHELLS = (
+    10**6
+)  # of spectra, which every rank holds; a shell is as wide as the smallest wavenumber of the box
+GROUPS = {"uniform": 1, "lattice": 1, "pairs": 2, "tetrads": 4}  # particles of a group
 
 FIELDS = ("velocity_x", "velocity_y", "velocity_z", "vorticity_magnitude", "dissipation", "pressure")
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
@@ -57,12 +61,11 @@ class GridSection(sections.PencilGridSection):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         if any(n % 2 or not 4 <= n <= MOST_POINTS_ALONG for n in self.shape):
             rule = f"even numbers >= 4 and <= {MOST_POINTS_ALONG} in every direction"
             yield Problem("shape", rule + ": this model has no flows of two dimensions" * (1 in self.shape))
         yield from super().problems()
-        # The largest |k| of the grid over the smallest wavenumber of the box: max L sqrt(sum (N / 2 L)^2).
+        # The largest |k| of the grid over the smallest wavenumber of the box is max L sqrt(sum (N / 2 L)^2).
         shells = max(self.lengths) * math.hypot(*(n / (2 * l) for n, l in zip(self.shape, self.lengths)))
         if shells > MOST_SHELLS:
             yield Problem(
@@ -127,7 +130,6 @@ class ModelSection(Checked):
     fft: sections.DeviceFftSection = Field(default_factory=sections.DeviceFftSection)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         if self.viscosity == 0 and not self.inviscid:
             yield Problem("viscosity", "a number > 0 (0 only with model.inviscid = true)")
         if self.viscosity > 0 and self.inviscid:
@@ -245,7 +247,6 @@ class InitialSection(Checked):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         if self.kind == "file" and not self.path:
             yield Problem("path", 'a path with initial.kind = "file"')
 
@@ -291,7 +292,6 @@ class ForcingSection(Checked):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         needed = {"eswaran-pope": ("amplitude", "correlation_time"), "linear": ("coefficient",)}
         for key in needed.get(self.kind, ()):
             if getattr(self, key) is None:
@@ -318,6 +318,71 @@ class ScalarSection(Checked):
         unit="scalar^2",
         ge=0,
     )
+
+
+class ParticlesSection(Checked):
+    """Fluid particles, which move with the velocity where they are: dx/dt = u(x, t). None unless count is set."""
+
+    count: Integer = setting(0, "How many particles there are; 0: none.", unit="particles", ge=0)
+    placement: Literal["uniform", "lattice", "pairs", "tetrads"] = setting(
+        "uniform",
+        'Where they start: "uniform" at random in the box; "lattice" on one of equal distances in each direction; '
+        '"pairs" at random, the second at separation from the first in a random direction; "tetrads" as the '
+        "corners of regular tetrahedra with edges of that length.",
+        needs={"count": ON},
+    )
+    separation: Number | None = setting(
+        None,
+        "Distance of the particles of a pair or a tetrad.",
+        unit="length",
+        rule="a number > 0",
+        gt=0,
+        needs={"placement": ("pairs", "tetrads")},
+    )
+    seed: Integer | None = setting(
+        None,
+        "Seed of the places; not set: run.seed.",
+        rule="an integer >= 0",
+        ge=0,
+        needs={"placement": ("uniform", "pairs", "tetrads")},
+    )
+    interpolation: Interpolation = setting(
+        "spline",
+        'How the velocity at a particle is found: "spline" by cubic B-splines, of order 4; "trilinear", of order 2; '
+        '"fourier" by summing all modes, exact and slow, for tests.',
+        needs={"count": ON},
+    )
+    sample: tuple[Sample, ...] = setting(
+        (),
+        "What is written beside positions and velocities.",
+        rule="a list of gradient, acceleration, scalars, dissipation and enstrophy, each at most once",
+        needs={"every": ON},
+    )
+    every: Integer = setting(
+        0,
+        "Steps between outputs of the particles, step 0 included; 0 writes none.",
+        unit="steps",
+        ge=0,
+        needs={"count": ON},
+    )
+    path: PathText = setting(
+        "particles.bp",
+        "ADIOS2 BP5 data set of the particles to write.",
+        rule="a path",
+        min_length=1,
+        needs={"every": ON},
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        group = GROUPS[self.placement]
+        if self.count % group:
+            yield Problem("count", f'a multiple of {group} with particles.placement = "{self.placement}"')
+        if self.placement == "lattice" and round(self.count ** (1 / 3)) ** 3 != self.count:
+            yield Problem("count", 'the cube of an integer with particles.placement = "lattice"')
+        if group > 1 and self.separation is None:
+            yield Problem("separation", f'a number > 0 with particles.placement = "{self.placement}"')
+        if len(set(self.sample)) < len(self.sample):
+            yield Problem("sample", "a list that names nothing twice")
 
 
 class OutputSection(sections.OutputSection):
@@ -351,21 +416,19 @@ class OutputSection(sections.OutputSection):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         known = all(name in FIELDS or re.fullmatch(r"scalar_(0|[1-9]\d*)", name) for name in self.variables)
         if not known or len(set(self.variables)) < len(self.variables):
             yield Problem("variables", VARIABLES_RULE)
 
     def written(self) -> dict[str, str]:
-        """Return the paths that a run writes to, by their keys."""
         return super().written() | ({"output.spectra": self.spectra} if self.spectra_every else {})
 
 
 class TurbulenceCase(AnyCase):
     """Settings of one run of the turbulence model."""
 
-    # A run may go on with another time step or scheme, but not as another flow or with other modes, of which its
-    # outputs could not go on either: initial.kind = "file" begins from a checkpoint of another grid.
+    # A resumed run may have another time step or scheme, but neither another flow nor other modes, with which its
+    # outputs could not continue. initial.kind = "file" starts a new run from a checkpoint of another grid.
     PHYSICS: ClassVar[tuple[str, ...]] = (
         "run.model",
         "run.precision",
@@ -411,13 +474,12 @@ class TurbulenceCase(AnyCase):
     output: OutputSection = Field(default_factory=OutputSection)
 
     def written(self) -> dict[str, str]:
-        """Return the paths that a run writes to, by their keys."""
         particles = self.particles
         more = {"particles.path": particles.path} if particles.count and particles.every else {}
         return super().written() | more
 
     def identity(self) -> dict[str, Plain]:
-        """Return the settings that decide the numbers; of no particles none, as before there were any."""
+        # Without particles their settings are left out, as in checkpoints from before there were particles.
         return {
             k: v
             for k, v in super().identity().items()
@@ -426,22 +488,15 @@ class TurbulenceCase(AnyCase):
 
     @property
     def batch(self) -> int:
-        """Variables Q that one all-to-all moves."""
-        asked = self.model.transpose_variables
-        return asked if asked != "auto" else BATCH[self.run.device]
-
-    def _problems_of_devices(self) -> Iterator[Problem]:
-        """Yield what this case asks of GPUs that have no kernels for it."""
-        if self.run.device == "cpu":
-            return
-        if self.particles.count:
-            rule = '"cpu" with particles.count > 0: GPUs have no kernels for that yet'
-            yield Problem("run.device", rule)
+        """Q, the variables that one all-to-all moves."""
+        number = self.model.transpose_variables
+        return number if number != "auto" else BATCH[self.run.device]
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules between sections that these values break."""
         yield from self._problems_of_waves()
-        yield from self._problems_of_devices()
+        if self.run.device != "cpu" and self.particles.count:
+            rule = '"cpu" with particles.count > 0: GPUs have no kernels for that yet'
+            yield Problem("run.device", rule)
         if "scalars" in self.particles.sample and not self.scalar:
             yield Problem("particles.sample", "no scalars, as the case has no [[scalar]]")
         most = len(self.scalar) - 1
@@ -454,7 +509,7 @@ class TurbulenceCase(AnyCase):
                 "model.inviscid", "false in a case with [[scalar]]: diffusivity is viscosity/schmidt"
             )
         if self.initial.kind == "file":
-            # A run that begins anew sets aside what is at these paths, also before a resume reads it again.
+            # A new run moves away whatever is at these paths, which would include the file that it starts from.
             moved = self.written()
             if not self.checkpoint.every:
                 del moved["checkpoint.path"]
@@ -465,7 +520,7 @@ class TurbulenceCase(AnyCase):
                     yield Problem(key, rule)
 
     def check_files(self) -> None:
-        """Raise ConfigError if initial.path names nothing that a flow can start from."""
+        """Raise ConfigError if there is nothing at initial.path that a flow can start from."""
         from ridgeline.models.turbulence.start_file import is_checkpoint
 
         if self.initial.kind == "file":
@@ -473,10 +528,11 @@ class TurbulenceCase(AnyCase):
 
     @property
     def waves(self) -> Waves:
-        """What makes waves."""
+        """Rotation and stratification."""
         return Waves(self.model.rotation, self.model.brunt_vaisala)
 
     def _problems_of_waves(self) -> Iterator[Problem]:
+        """Yield the rules of rotation and stratification that these values break."""
         stratified, rotating = self.waves.stratified, any(self.model.rotation)
         if stratified and not self.scalar:
             rule = "0 in a case without [[scalar]]: the first one is the buoyancy over model.brunt_vaisala"

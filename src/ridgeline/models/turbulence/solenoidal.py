@@ -1,7 +1,8 @@
-"""Fields of Fourier modes without divergence: k_x u_x + k_y u_y + k_z u_z = 0 in every mode.
+"""Kernels that make fields of Fourier modes solenoidal: k_x u_x + k_y u_y + k_z u_z = 0 in every mode.
 
-Modes are stored line by line (k_x, k_z fixed), in a line j_y = 0 ... most, -most ... -1 with k_y = j_y unit_y.
-Arithmetic is float64 whatever the precision of the fields, each mode by itself: the same bits on every rank.
+Modes are stored line by line (of fixed k_x, k_z), in a line j_y = 0 ... most, -most ... -1 with k_y = j_y unit_y.
+Arithmetic is float64 whatever the precision of the fields, and each mode is independent of the others, so that
+results have the same bits on every rank.
 """
 
 import numpy as np
@@ -12,7 +13,7 @@ from ridgeline.jit.kernel import kernel
 
 @kernel(lambda T: (int64[::1], float64[::1], float64[::1], float64, *[T[::1]] * 3), nogil=True)
 def recover_y(most, kx, kz, unit_y, ux, uz, out_uy):
-    """Set u_y = -(k_x u_x + k_z u_z) / k_y wherever j_y != 0; modes with j_y = 0 are left alone.
+    """Set u_y = -(k_x u_x + k_z u_z) / k_y wherever j_y != 0; modes with j_y = 0 do not change.
 
     most : (n_lines,) int64; kx, kz : (n_lines,) float64; ux, uz, out_uy : (n_modes,) complex
     Source: Yeung et al. (GESTS), Eq. 12. Cost: reads two fields and writes one; 2 divisions a mode.
@@ -36,10 +37,11 @@ def recover_y(most, kx, kz, unit_y, ux, uz, out_uy):
     nogil=True,
 )
 def project(most, kx, kz, unit_y, weight, ux, uy, uz, out_sums):
-    """Take the part along k out of every mode: u -> u - k (k.u) / k^2; the mode k = 0 is left alone.
+    """Remove the part along k from every mode: u -> u - k (k.u) / k^2; the mode k = 0 does not change.
 
     most : (n_lines,) int64; kx, kz, weight : (n_lines,) float64; ux, uy, uz : (n_modes,) complex, overwritten
-    out_sums : (3,) float64: sum of weight |u|^2 before, of what is taken out, and of weight |k.u|^2 before
+    out_sums : (3,) float64: sums of weight |u|^2 before, of weight |u|^2 of what is removed, and of weight |k.u|^2
+        before
     """
     before, removed, divergence = 0.0, 0.0, 0.0
     first = 0

@@ -1,7 +1,17 @@
-"""Sums over all modes: energy, enstrophy and their like, and spectra over spherical shells of wavenumber.
+"""Two-point statistics: sums over modes, spectra over shells of wavenumber, and structure functions.
 
-A spectrum is the sum of each shell (fourier/shells.py) divided by its width dk, so that sum_n E(k_n) dk is the
-energy, in any box.
+A spectrum is the sum over each shell (fourier/shells.py) divided by its width dk, so that sum_n E(k_n) dk is the
+energy in a box of any lengths.
+
+Structure functions are moments of velocity differences over a separation along x. With
+d_i = u_i(x + r, y, z) - u_i(x, y, z), < > over all points and p = 2, 3, 4,
+
+    longitudinal S_p(r) = <d_x^p>,        transverse S_p(r) = <d_y^p + d_z^p> / 2   (p = 2, 4).
+
+Every rank has whole lines along x, so that only sums are communicated. Lines along y and z would have to be
+transposed, and say the same in an isotropic flow. S_2 is exact, namely the sum over all modes of
+2 |u_i|^2 (1 - cos k_x r). Powers 3 and 4 have an error of sampling, as those of velocity gradients do. Source: Pope,
+Turbulent Flows (2000), Sec. 6.2.
 """
 
 from __future__ import annotations
@@ -16,23 +26,30 @@ from numpy.typing import NDArray
 
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.shells import Shells
-from ridgeline.models.turbulence.mode_sums import FLOW_SUMS, SCALAR_SUMS
+from ridgeline.models.turbulence.kernels_diagnostics import FLOW_SUMS, SCALAR_SUMS, offsets_along
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.parallel.allreduce import allreduce_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+
 DEALIAS_RADIUS = {"phase-shift": math.sqrt(2) / 3, "two-thirds": 1 / 3, "none": 1 / 2}  # of N
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Averages over the box that are sums over modes (models.turbulence.mode_sums names them), and spectra.
+    """Averages over the box that are sums over modes, and spectra.
 
-    flow: values of `FLOW_SUMS` by name; scalars: of `SCALAR_SUMS`, for each scalar.
-    energy_spectrum: E(k_n); gradient_spectrum: of k^2 |u|^2, 2 nu Omega = nu times its sum; scalar_spectra:
-    <theta theta> of each scalar, [S, n_shells]. Spectra are float64 [n_shells], per unit of wavenumber.
+    Spectra are float64 [n_shells], per unit of wavenumber.
+
+    Attributes
+    ----------
+    flow : values of `kernels_diagnostics.FLOW_SUMS` by name
+    scalars : values of `SCALAR_SUMS` by name, for each scalar
+    energy_spectrum : E(k_n)
+    gradient_spectrum : of k^2 |u|^2; nu times its integral is the dissipation
+    scalar_spectra : of theta^2 of each scalar, [S, n_shells]
     """
 
     flow: Mapping[str, float]
@@ -43,7 +60,7 @@ class Sums:
 
     @property
     def energy(self) -> float:
-        """<u.u> / 2, the mean flow included."""
+        """<u.u> / 2, with the mean flow."""
         return self.fluctuation_energy + self.flow["mean_energy"]
 
     @property
@@ -56,9 +73,9 @@ def sum_over_modes(comm: MPI.Comm, fields: Fields, passes: FlowPasses) -> Sums:
     """Return the sums over the modes of all ranks, equal on all ranks. Collective.
 
     fields: 3 + S, velocity x, y, z and scalars.
-    Box averages have the same bits on any number of ranks that hold the same fields. A line is never cut, and its
-    sums are added independently of their order. Spectra agree to rounding (float64). NaN where a field is not finite.
-    Communication: two Allreduces of some hundred bytes, one of n_shells (2 + S) numbers.
+    Box averages have the same bits on any number of ranks: a line belongs to one rank, and the sums of lines are
+    added independently of their order. Spectra agree to rounding (float64). All are NaN where a field is not
+    finite. Communication: two allreduces of some hundred bytes, and one of n_shells (2 + S) numbers.
     """
     n_flow, n_each = len(FLOW_SUMS), len(SCALAR_SUMS)
     of_lines, of_shells = passes.sum_modes(fields)
@@ -82,10 +99,37 @@ def sum_over_ranks(comm: MPI.Comm, mine: NDArray[Any]) -> NDArray[Any]:
 
 
 def largest_sphere(modes: Modes) -> float:
-    """Return k_max: the radius of the largest sphere of wavenumbers that is retained whole.
+    """Return k_max, the radius of the largest sphere of wavenumbers that is wholly retained.
 
-    sqrt(2) N / 3 (paper, Sec. 3.1) or N / 3 times the smallest wavenumber of the direction where that is least;
-    N / 2 without dealiasing.
+    It is sqrt(2) N / 3 with phase shifts (paper, Sec. 3.1), N / 3 with the 2/3 rule and N / 2 without dealiasing,
+    times the smallest wavenumber of a direction; the direction with the least product counts.
     """
     radius = DEALIAS_RADIUS[modes.dealias]
     return radius * min(n * unit for n, unit in zip(modes.shape, modes.unit))
+
+
+@dataclass(frozen=True)
+class StructureFunctions:
+    """Moments by separation, float64 [n] each, equal on all ranks.
+
+    separation: r; longitudinal: S_2, S_3, S_4; transverse: S_2, S_4.
+    """
+
+    separation: NDArray[np.float64]
+    longitudinal: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+    transverse: tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def structure_functions(comm: MPI.Comm, velocity: Fields, passes: FlowPasses) -> StructureFunctions:
+    """Return the structure functions of a velocity field, which is three fields. Collective.
+
+    Cost: 3 inverse transforms, one after the other, and some 2 log2(N_x) passes over their points.
+    """
+    modes = passes.modes
+    nx = modes.shape[2]
+    offsets = offsets_along(nx)
+    separation = np.multiply(offsets, modes.lengths[2] / nx, dtype=np.float64)
+    sums = np.stack([passes.increments(passes.to_points(component), offsets) for component in velocity])
+    along, *across = sum_over_ranks(comm, sums) / math.prod(modes.shape)
+    second, _, fourth = (across[0] + across[1]) / 2
+    return StructureFunctions(separation, (along[0], along[1], along[2]), (second, fourth))

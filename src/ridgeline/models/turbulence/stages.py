@@ -31,21 +31,21 @@ from ridgeline.runtime.errors import ConfigError
 
 @dataclass(frozen=True)
 class Substep:
-    """One substep: with e the integrating factor of `fraction` dt and N the substep's rate,
+    """One substep. With e the integrating factor over `fraction` dt and N the rate of the substep,
 
-    stage = e^powers[0] now + dt weights[0] e^powers[1] N,     now the state at the step's beginning,
-    kept = e^powers[2] base + dt weights[1] e^powers[3] N,
+        stage = e^powers[0] now + dt weights[0] e^powers[1] N,     now the state at the step's beginning,
+        kept = e^powers[2] base + dt weights[1] e^powers[3] N,
 
-    where base and kept are the state, or the sum that RK4 adds up beside it. turned: what of these is multiplied
-    after that, with the stage, by the integrating factor of waves over `fraction` dt. This factor need not commute
-    with e: it multiplies whole results, and what is stored lies at the time of the stage.
+    where base and kept are the state, or the sum that RK4 accumulates beside it. with_waves: which of the stored
+    fields are then multiplied, with the stage, by the integrating factor of waves over `fraction` dt. That factor
+    need not commute with e, because it multiplies whole results, and the stored fields are at the time of the stage.
     """
 
     powers: tuple[int, int, int, int]
     weights: tuple[float, float]
     base: Literal["state", "sum"]
     kept: Literal["state", "sum"]
-    turned: tuple[Literal["state", "sum"], ...] = ()
+    with_waves: tuple[Literal["state", "sum"], ...] = ()
 
     def coefficients(self, dt: float, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return the coefficients [12] of `kernels_lines.advance_lines`."""
@@ -58,14 +58,17 @@ class Substep:
 
 @dataclass(frozen=True)
 class Scheme:
-    """A Runge-Kutta scheme with integrating factor. fraction: of dt, which e is taken over; fields: copies stored."""
+    """A Runge-Kutta scheme with integrating factor.
+
+    fraction: of dt, the time of the integrating factor; copies: of the fields, which are stored.
+    """
 
     fraction: float
     substeps: tuple[Substep, ...]
     copies: int
 
 
-# RK2 keeps E(u + dt/2 N1) in place of u, to which dt/2 N2 is all that comes: three fields do (paper, Sec. 3.2).
+# RK2 stores E(u + dt/2 N1) in place of u, and only dt/2 N2 is added to it: three fields suffice (paper, Sec. 3.2).
 RK2 = Scheme(
     1.0,
     (
@@ -88,15 +91,20 @@ SCHEMES = {"rk2": RK2, "rk4": RK4}
 
 
 class StepTables:
-    """Tables of the lines and along y that `kernels_lines` works with, for odd and for even substeps.
+    """Tables of the lines and along y that `kernels_lines` uses, for odd and for even substeps.
 
-    of_line: real [n_lines, 8 + S]; along: real [6 + S, 2 N_y], each number twice. There are two of each: entry 0 goes
-    from the first to the second of a step's two displaced grids, entry 1 back. Everything is a product of factors of
-    k_x, k_z and k_y, so that exponentials are computed for each of these alone.
+    Every factor is a product of factors of k_x, k_z and k_y, so that exponentials are computed for each of these
+    alone.
+
+    diffusivities : of velocity and scalars; 0 for fields whose decay is in the factor of waves
+
+    Attributes
+    ----------
+    of_line, along : two real tables [n_lines, 8 + S], and two [6 + S, 2 N_y] with each number twice; entry 0 goes
+        from the first to the second of a step's two displaced grids, entry 1 back
     """
 
     def __init__(self, modes: Modes, diffusivities: Sequence[float], dtype: np.dtype[Any]) -> None:
-        """diffusivities: of velocity and scalars; 0 for those of which another factor takes the decay."""
         self._modes, self._dtype = modes, dtype
         self._diffusivities = diffusivities
         lines, (nz, ny, _) = modes.lines, modes.shape
@@ -105,7 +113,7 @@ class StepTables:
         self._decayed = (math.nan, math.nan)
         n = len(self._diffusivities)
         waves = np.stack([modes.kx, modes.kz, modes.kx**2 + modes.kz**2], axis=1)
-        # Of the mean's line tiny instead of zero: the inverse is finite, and what it multiplies is zero.
+        # Tiny instead of zero in the line of the mean: its inverse is finite, and multiplies zero.
         waves[:, 2] = np.maximum(waves[:, 2], float(np.finfo(dtype).tiny) * 2**20)
         self.of_line = [np.zeros((lines.n_lines, DECAY + n), dtype) for _ in range(2)]
         self.along = [np.zeros((DECAY_ALONG + n, 2 * ny), dtype) for _ in range(2)]
@@ -114,7 +122,7 @@ class StepTables:
             along[KY] = np.repeat(modes.unit[1] * self._jy, 2)
 
     def displace(self, shifts: Sequence[NDArray[np.float64]]) -> None:
-        """Set the phases exp(i k.d) of two grids displaced by d: fractions of the box, (x, y, z)."""
+        """Set the phases exp(i k.d) of two grids displaced by d, (x, y, z) as fractions of the box."""
         lines = self._modes.lines
         for number, shift in enumerate(shifts):
             in_x, in_y, in_z = (
@@ -129,7 +137,7 @@ class StepTables:
                 rows[row], rows[row + 1] = along.real, along.imag
 
     def decay(self, linear_rate: float, dt: float) -> None:
-        """Set the integrating factors over dt: of velocity, with a force A u of rate A, and of each scalar."""
+        """Set the integrating factors over dt of the velocity, with a force A u of rate A, and of each scalar."""
         if self._decayed == (linear_rate, dt):
             return
         self._decayed = linear_rate, dt
@@ -148,7 +156,7 @@ class StepTables:
 
     @property
     def n_bytes(self) -> int:
-        """Memory held."""
+        """Bytes of the tables."""
         return sum(table.nbytes for table in (*self.of_line, *self.along))
 
 
@@ -159,7 +167,7 @@ def displaced_grids(shift: NDArray[np.float64], modes: Modes) -> list[NDArray[np
 
 
 def courant_dt(courant: float, rate: float, step_index: int) -> float:
-    """Return the length of a step of a Courant number. rate: the largest of all points, Courant number over time.
+    """Return the length of a step with a Courant number. rate: the bracket of Eq. (8), the largest of all points.
 
     Raises ConfigError where the fluid is at rest.
     """

@@ -1,4 +1,4 @@
-"""What a run of turbulence starts from, if it does from a file: what can be said of it without MPI."""
+"""The kind of file that a run starts from, a checkpoint or a data set. It needs no MPI."""
 
 from pathlib import Path
 
@@ -8,16 +8,19 @@ from ridgeline.runtime.errors import ConfigError
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Say whether `path` is a checkpoint or holds some, rather than a data set. Raises ConfigError if neither."""
+    """Return True for a checkpoint or a directory of checkpoints, and False for a data set.
+
+    Raises ConfigError if `path` is neither.
+    """
     try:
         if (path / MANIFEST).exists() or (step_of(path) is not None and path.is_dir()):
             return True
         if (path / INDEX).exists():
             return False
-        found, what = bool(find_checkpoints(path)), describe(path)
+        checkpoints, what = find_checkpoints(path), describe(path)
     except OSError as error:
         raise ConfigError(f"cannot read initial.path = {path}: {error.strerror}; may you read it?") from error
-    if not found:
+    if not checkpoints:
         raise ConfigError(
             f"initial.path = {path} is {what}; need a checkpoint such as checkpoints/checkpoint_00000100, the "
             f"directory above it, or a BP data set with velocity_x, velocity_y and velocity_z"

@@ -5,10 +5,11 @@ e = k / |k|, h = e_z - e e_z.e and c = 2 Omega.e, the linear terms of a mode k w
 
     u' = a u - c e x u + N theta h,        theta' = b theta - N h.u,        a = A - nu k^2,  b = -kappa k^2.
 
-Where a = b they are a damped rotation of (u, theta) with frequency sqrt(c^2 + N^2 |h|^2). Its axis is (N t, c),
-t = e_z x e: the mode in geostrophic balance, which stays (Rodrigues' formula). Without rotation u along t decays
-alone, and (u along h, theta) is an oscillator damped in both parts. Both factors are in closed form; there is none as
-short for c != 0, N != 0 and a != b, which settings refuse. The mean k = 0 is balanced by a mean pressure gradient.
+Where a = b they are a damped rotation of (u, theta) with frequency sqrt(c^2 + N^2 |h|^2) about the axis (N t, c),
+t = e_z x e, which is the mode in geostrophic balance and does not turn (Rodrigues' formula). Without rotation u along
+t only decays, and (u along h, theta) is an oscillator with damping of both parts. Both factors have closed forms. The
+case c != 0, N != 0 and a != b has none that is as short; the settings refuse it. The mean k = 0 is balanced by a mean
+pressure gradient.
 
 Source: Greenspan, The Theory of Rotating Fluids (1968); Bartello, J. Atmos. Sci. 52 (1995) 4410, Sec. 2.
 """
@@ -24,26 +25,26 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.models.turbulence.problem import FlowParameters, Waves
 
-# Of `terms`: 2 Omega_x, 2 Omega_y, 2 Omega_z, N, A, nu, kappa of the first scalar, and the time of the factor.
+# The numbers in `terms`: 2 Omega_x, 2 Omega_y, 2 Omega_z, N, A, nu, kappa of the first scalar, time of the factor.
 N_TERMS = 8
 
 
 def wave_terms(flow: FlowParameters, linear_rate: float, time: float) -> NDArray[np.float64]:
-    """Return what `turn_lines` takes of a flow, float64 [8]. linear_rate: A of a force A u; time: of the factor."""
+    """Return the terms of a flow, float64 [N_TERMS]. linear_rate: A of a force A u; time: of the factor."""
     kappa = flow.diffusivities[1] if flow.waves.stratified else 0.0
     return np.array([*pressure_terms(flow.waves), linear_rate, flow.viscosity, kappa, time])
 
 
 def pressure_terms(waves: Waves) -> NDArray[np.float64]:
-    """Return the first four of the terms, which `add_wave_pressure` takes."""
+    """Return the first four of the terms, as `add_wave_pressure` takes them."""
     return np.array([*(2.0 * part for part in waves.rotation), waves.brunt_vaisala])
 
 
-def factors_of_mode(x, y, z, terms):
-    """Return e = k / |k| and the nine factors of a mode k = (x, y, z), for `turned`.
+def wave_factors(x, y, z, terms):
+    """Return e = k / |k| and the nine factors of a mode k = (x, y, z), for `apply_factors`.
 
-    They multiply u, e x u, t t.u, t theta, h h.u, h theta, theta, h.u and t.u. terms : see N_TERMS. Plain functions
-    of float64, as this one, `turned` and `wave_push`, are compiled into kernels of CPUs and of GPUs.
+    The factors multiply u, e x u, t t.u, t theta, h h.u, h theta, theta, h.u and t.u. terms : see N_TERMS. This
+    function, `apply_factors` and `wave_push` are plain functions of float64, compiled into kernels of CPUs and GPUs.
     """
     square = x * x + y * y + z * z
     frequency, time = terms[3], terms[7]
@@ -68,7 +69,7 @@ def factors_of_mode(x, y, z, terms):
             root = math.sqrt(-size)
             even, odd = both * math.cosh(root * time), both * math.sinh(root * time) / root
         else:
-            # The same, where a hyperbolic sine may overflow and `both` vanish.
+            # The same, for arguments whose hyperbolic sine may overflow while `both` underflows.
             root = math.sqrt(-size)
             slow, fast = math.exp((middle + root) * time), math.exp((middle - root) * time)
             even, odd = 0.5 * (slow + fast), 0.5 * (slow - fast) / root
@@ -97,8 +98,8 @@ def factors_of_mode(x, y, z, terms):
     )
 
 
-def turned(x, y, z, theta, e, factors):
-    """Return parts of u = (x, y, z) and theta, all real or all imaginary, multiplied by `factors_of_mode`."""
+def apply_factors(x, y, z, theta, e, factors):
+    """Return u = (x, y, z) and theta, all real or all imaginary parts, multiplied by the factors of a mode."""
     ex, ey, ez = e
     hx, hy, hz = -ex * ez, -ey * ez, ex * ex + ey * ey
     level, upright = ex * y - ey * x, hx * x + hy * y + hz * z
@@ -119,14 +120,16 @@ def wave_push(x, y, z, terms, u, v, w, theta):
     return p * u + q * v + r * w - terms[3] * z * theta
 
 
-_factors_of_mode, _turned, _wave_push = map(subroutine(nogil=True), (factors_of_mode, turned, wave_push))
+_wave_factors, _apply_factors, _wave_push = map(
+    subroutine(nogil=True), (wave_factors, apply_factors, wave_push)
+)
 
 
 @subroutine(nogil=True)
 def _turn(fields, m, e, factors):
-    """Multiply parts m, real or imaginary, of u and theta by the factors. fields : (3 or 4, n)."""
+    """Multiply numbers m of u and theta, real or imaginary parts, by the factors. fields : (3 or 4, n)."""
     theta = np.float64(fields[3, m]) if fields.shape[0] > 3 else 0.0
-    x, y, z, theta = _turned(
+    x, y, z, theta = _apply_factors(
         np.float64(fields[0, m]), np.float64(fields[1, m]), np.float64(fields[2, m]), theta, e, factors
     )
     fields[0, m], fields[1, m], fields[2, m] = x, y, z
@@ -154,7 +157,7 @@ def turn_lines(tile, first_line, n_lines, n_y, start, kz, kx, unit_y, terms, fir
     ----------
     tile : (>= 3 or 4, >= n_lines, >= 2 n_y) real view: modes j_y of a line at j_y modulo n_y
     start : (lines of the rank + 1,) int64; kz, kx : (lines of the rank,) float64; unit_y : 2 pi / L_y
-    terms : (N_TERMS,) float64, see there; with N > 0 the first scalar is turned too
+    terms : (N_TERMS,) float64; with N > 0 the first scalar is multiplied as well
     first, second : (3 + S, 2 n_modes) real views, or (0, 0) for none
 
     Cost: two trigonometric functions and an exponential a mode, and some 35 operations for each complex vector.
@@ -168,7 +171,7 @@ def turn_lines(tile, first_line, n_lines, n_y, start, kz, kx, unit_y, terms, fir
         stage = tile[:n, l]
         for place in range(count):
             j = place if place <= most else place - count
-            e, factors = _factors_of_mode(kx[line], unit_y * j, kz[line], terms)
+            e, factors = _wave_factors(kx[line], unit_y * j, kz[line], terms)
             for part in range(2):
                 _turn(stage, 2 * (j if j >= 0 else j + n_y) + part, e, factors)
                 for stored in (first, second):
@@ -178,7 +181,7 @@ def turn_lines(tile, first_line, n_lines, n_y, start, kz, kx, unit_y, terms, fir
 
 @kernel(lambda T: (T[:, ::1], int64[::1], *[float64[::1]] * 2, float64, float64[::1], T[::1]), nogil=True)
 def add_wave_pressure(fields, start, kz, kx, unit_y, terms, out_pressure):
-    """Add what rotation and buoyancy give to the pressure: i (k.(2 Omega x u) - N k_z theta) / k^2.
+    """Add the part of rotation and buoyancy to the pressure: i (k.(2 Omega x u) - N k_z theta) / k^2.
 
     fields : (3 + S, n_modes) complex; out_pressure : (n_modes,) complex; the others are those of `turn_lines`
     """
@@ -191,12 +194,12 @@ def add_wave_pressure(fields, start, kz, kx, unit_y, terms, out_pressure):
             y = unit_y * (place if 2 * place < count else place - count)
             square = x * x + y * y + z * z
             if square > 0.0:
-                theta = fields[3 if terms[3] > 0.0 else 0, m]  # N = 0 multiplies the other
+                theta = fields[3 if terms[3] > 0.0 else 0, m]  # without a scalar N = 0 multiplies u_x
                 push = _wave_push(x, y, z, terms, fields[0, m], fields[1, m], fields[2, m], theta)
                 out_pressure[m] += complex(-push.imag / square, push.real / square)
 
 
 def kernels_of_waves(dtype: DTypeLike) -> list[Specialisation]:
-    """Return the kernels that flows with waves call beside the others. dtype: of physical fields."""
+    """Return the kernels that only flows with waves need. dtype: of physical fields."""
     of_modes = specialise([add_wave_pressure], np.result_type(dtype, np.complex64))
     return [*specialise([turn_lines], dtype), *of_modes]

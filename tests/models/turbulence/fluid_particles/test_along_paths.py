@@ -5,8 +5,8 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.models.turbulence.fluid_particles.along_paths import correlation
 from ridgeline.models.turbulence.fluid_particles.interpolation import kernels_of_points
+from ridgeline.models.turbulence.fluid_particles.lagrangian import correlation
 
 RNG = np.random.default_rng(2)
 

@@ -11,8 +11,13 @@ from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.models.turbulence.fluid_particles.interpolation import kernels_of_points, point_values
-from ridgeline.models.turbulence.fluid_particles.line_factors import derivative, displacement, unchanged
+from ridgeline.models.turbulence.fluid_particles.interpolation import (
+    derivative,
+    displacement,
+    kernels_of_points,
+    point_values,
+    unchanged,
+)
 from ridgeline.runtime.regions import Regions
 
 LENGTHS = (3.0, 2 * math.pi, 5.0)

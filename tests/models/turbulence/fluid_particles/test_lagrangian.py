@@ -11,7 +11,6 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.models.turbulence.fluid_particles.config import ParticlesSection
 from ridgeline.models.turbulence.fluid_particles.interpolation import kernels_of_points
 from ridgeline.models.turbulence.fluid_particles.lagrangian import (
     acceleration_density,
@@ -19,6 +18,7 @@ from ridgeline.models.turbulence.fluid_particles.lagrangian import (
     sampled_figures,
 )
 from ridgeline.models.turbulence.pressure import BINS_PER_RMS, DEVIATIONS
+from ridgeline.models.turbulence.settings import ParticlesSection
 
 RNG = np.random.default_rng(1)
 

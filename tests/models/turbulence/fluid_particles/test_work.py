@@ -13,8 +13,8 @@ from ridgeline.fourier.ghost_planes import GhostPlanes, ghosts_of_others, padded
 from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.fourier.sizes import Share, exchanged
 from ridgeline.models.turbulence.estimate import estimate, least_work
-from ridgeline.models.turbulence.fluid_particles.work import particle_messages, particle_work
 from ridgeline.models.turbulence.settings import TurbulenceCase
+from ridgeline.models.turbulence.step_work import particle_messages, particle_work
 
 GRIDS = [(1, 1), (1, 2), (1, 5), (3, 2), (4, 1), (2, 2)]
 SHAPE = (12, 10, 16)
@@ -156,6 +156,6 @@ def test_check_says_the_messages() -> None:
 
 
 def test_planning_needs_no_mpi() -> None:
-    code = "import sys, ridgeline.models.turbulence.fluid_particles.work; print('mpi4py' in sys.modules)"
+    code = "import sys, ridgeline.models.turbulence.step_work; print('mpi4py' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout == "False\n"

@@ -1,1 +1,4 @@
-"""The GPU engine of turbulence: what the device holds, its kernels, its memory."""
+"""Turbulence on NVIDIA GPUs: the engine, its kernels, diagnostics on the device, and estimates that need no device.
+
+Read first: `engine_cuda`, then `products_cuda` and `kernels_cuda`.
+"""

@@ -1,8 +1,10 @@
 """Turbulence on one NVIDIA GPU per rank: fields, transforms and substeps stay in device memory.
 
-The twin of `engine_cpu.CpuEngine`, with the same schemes, tables and numbers. A substep brings velocity and scalars
-from lines to points, forms products, brings their combinations back to lines, and advances what is stored. The host
-has one copy of the fields, for input and checkpoints: `fields` and `commit` keep it up to date.
+It is the counterpart of `engine_cpu.CpuEngine`, with the same schemes, tables and numbers. A substep brings velocity
+and scalars from lines to points, forms products, brings their combinations back to lines (`products_cuda`), and
+advances the stored fields (`kernels_cuda.make_advance`). The host has one copy of the fields, for input and
+checkpoints; `fields` and `commit` keep it up to date. The transforms are those of `fourier.device.slabs_cuda`.
+
 Source: Yeung et al. (GESTS), Secs. 2 and 3; Rogallo, NASA TM-81315 (1981).
 """
 
@@ -15,7 +17,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.fourier.device.kernels_cuda import line_launch
+from ridgeline.fourier.device.kernels_cuda import gather_modes, line_launch, scatter_modes
 from ridgeline.fourier.device.layout import DeviceLayout
 from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
 from ridgeline.fourier.device.transform_cuda import DeviceTransform
@@ -23,15 +25,14 @@ from ridgeline.fourier.device.ways import ExchangeMethod
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.rows import RowOperation
-from ridgeline.models.turbulence.device.axis_tables import AxisTables
-from ridgeline.models.turbulence.device.forced_modes import ForcedModes
+from ridgeline.models.turbulence.device.device_estimate import buffer_counts, device_bytes, exchange_groups
 from ridgeline.models.turbulence.device.kernels_cuda import (
     PHASES,
+    AxisTables,
     make_advance,
     make_force,
     make_load,
 )
-from ridgeline.models.turbulence.device.memory import buffer_counts, device_bytes, exchange_groups
 from ridgeline.models.turbulence.device.passes_cuda import CudaPasses
 from ridgeline.models.turbulence.device.products_cuda import DeviceProducts
 from ridgeline.models.turbulence.device.waves_cuda import DeviceWaves
@@ -48,11 +49,14 @@ if TYPE_CHECKING:
 
 
 class CudaEngine:
-    """Holds and advances velocity and scalars of one rank on its GPU. Built collectively.
+    """Holds and advances velocity and scalars of one rank on its GPU. Creating it is collective.
 
-    Parameters and attributes are those of `engine_cpu.CpuEngine`; `transform` is the device's, for fields that the
-    host holds. batch: Q, variables of a message of the column exchange; way: that messages go. `workspace`: none.
-    Raises DeviceError if this rank has no GPU, and, with the sum, if the GPU's memory is too small.
+    Parameters and attributes are those of `engine_cpu.CpuEngine`, and further
+
+    batch : Q, the variables of a message of the column exchange
+    exchange : how messages between GPUs are sent
+
+    Raises DeviceError if this rank has no GPU, or if the memory of the GPU is too small.
     """
 
     workspace = None
@@ -65,7 +69,7 @@ class CudaEngine:
         dtype: DTypeLike,
         flow: FlowParameters,
         batch: int = 1,
-        way: ExchangeMethod = "auto",
+        exchange: ExchangeMethod = "auto",
     ) -> None:
         self.flow, self.comm, self.n_scalars = flow, comm, len(flow.schmidt)
         self._scheme = SCHEMES[flow.scheme]
@@ -77,7 +81,7 @@ class CudaEngine:
         self._batch = batch if counts.messages else 1
         self._inward, self._outward = exchange_groups(self.n_scalars, self._batch)
         groups = self._inward + self._outward
-        self.slabs = DeviceSlabs(grid, comm, dtype, counts, groups, way)
+        self.slabs = DeviceSlabs(grid, comm, dtype, counts, groups, exchange)
         self._memory = device_bytes(
             layout, self._real.itemsize, self.n_scalars, self._scheme.copies, self._batch
         )
@@ -91,7 +95,14 @@ class CudaEngine:
         self.under_way = {"row": 0.0, "column": 0.0}
         self._shifted = self.modes.dealias == "phase-shift"
         self._allocate()
-        self._choose_kernels()
+        kind: Any = self._real.type  # hashable
+        self._load_lines = make_load(kind, self._shifted)
+        self._advance_lines = {
+            (last, summed): make_advance(kind, self.n_scalars, self._shifted, last, summed)
+            for last in (False, True)
+            for summed in (False, True)
+        }
+        self._add_force = {last: make_force(kind, self._shifted, last) for last in (False, True)}
         self.reset_timings()
 
     def _allocate(self) -> None:
@@ -107,7 +118,7 @@ class CudaEngine:
         self._host_is_present = True
         lines, nz = self.modes.lines, self.modes.shape[0]
         of_line = np.zeros((3, slabs.layout.n_lines), np.int32)
-        of_line[2] = -1  # what no line of this rank is has no modes
+        of_line[2] = -1  # places beyond the lines of this rank have no modes
         of_line[:, : lines.n_lines] = lines.jx, lines.jz % nz, lines.most
         self._of_line = cuda.to_device(of_line.ravel())
         layout, ny = slabs.layout, self.modes.shape[1]
@@ -124,19 +135,8 @@ class CudaEngine:
             slabs, self.transform, self.modes, self._tables, self._of_line, self.n_scalars
         )
 
-    def _choose_kernels(self) -> None:
-        kind: Any = self._real.type  # hashable
-        n_scalars, shifted = self.n_scalars, self._shifted
-        self._load_lines = make_load(kind, shifted)
-        self._advance_lines = {
-            (last, summed): make_advance(kind, n_scalars, shifted, last, summed)
-            for last in (False, True)
-            for summed in (False, True)
-        }
-        self._add_force = {last: make_force(kind, shifted, last) for last in (False, True)}
-
     def compile(self) -> None:
-        """Compile or load the kernels by running them on nothing."""
+        """Compile or load the kernels by launching them on nothing. No communication."""
         slabs, real = self.slabs, self._real.type
         nothing = 0, 1, 1, 1, 1
         common = nothing, self._of_line, *self._tables.device, PHASES, (real(0),) * 12
@@ -157,7 +157,7 @@ class CudaEngine:
     def fields(self) -> NDArray[Any]:
         """The host's copy, complex [3 + S, n_modes] in the order of `modes.lines`, brought up to date.
 
-        What is written into it counts after `commit`.
+        Values that are written into it become the state with `commit`.
         """
         if not self._host_is_present:
             for v, field in enumerate(self._host):
@@ -166,18 +166,16 @@ class CudaEngine:
         return self._host
 
     def commit(self) -> None:
-        """Take over what was written into `fields`. No communication."""
         for v, field in enumerate(self._host):
             self.transform.put(field, self._field(v), self.slabs.layout.rows)
         self._host_is_present = True
 
     @property
     def stored(self) -> tuple[Any, ...]:
-        """The fields on the device, 3 + S, [rows, line] each."""
+        """The 3 + S fields on the device, flat arrays [rows, line]."""
         return tuple(self._field(v) for v in range(self._n_in))
 
     def forced_velocity(self) -> NDArray[Any]:
-        """Return the velocity of the modes that are forced, complex [3, n_forced]."""
         return self._forced.velocity(self.forcing.indices, self._state)
 
     def _field(self, v: int) -> Any:
@@ -188,7 +186,6 @@ class CudaEngine:
 
     @property
     def next_shift(self) -> NDArray[np.float64]:
-        """The displacement of the next step's first grid, fractions of the box, (x, y, z)."""
         return shift_of_step(self.modes, self.flow.seed, self.step_index)
 
     def advance(
@@ -225,7 +222,7 @@ class CudaEngine:
         return self.last_dt
 
     def _load(self) -> None:
-        """Set lines to the fields on the first displaced grid."""
+        """Set lines to the fields, displaced to the step's first grid."""
         self._load_lines[self._line_launch()](
             self._state,
             self._n_in,
@@ -237,7 +234,7 @@ class CudaEngine:
         )
 
     def _advance(self, number: int) -> None:
-        """Form the rate of substep `number` on lines, advance what is stored, and set the next stage."""
+        """Form the rate of substep `number` on lines, advance the stored fields, and set the next stage."""
         substeps, slabs = self._scheme.substeps, self.slabs
         substep, last = substeps[number], number == len(substeps) - 1
         arrays = {"state": self._state, "sum": self._sum}
@@ -253,24 +250,23 @@ class CudaEngine:
             self._add_force[last][*line_launch(forced.n, 1), slabs.stream](
                 forced.places, forced.values, forced.n, *common, slabs.all_lines, kept
             )
-        self._waves.turn(self._line_launch(), slabs.all_lines, [arrays[name] for name in substep.turned])
+        self._waves.turn(self._line_launch(), slabs.all_lines, [arrays[name] for name in substep.with_waves])
 
     def keep_stages(self) -> None:
         """Raise DeviceError: only fluid particles ask for stages."""
         raise DeviceError("GPUs do not follow fluid particles; run with --device cpu")
 
     def stages(self) -> list[tuple[NDArray[Any], NDArray[np.float64]]]:
-        """Return none: stages are not kept."""
         return []
 
     def _in_exchanges(self) -> dict[str, float]:
         """Return the host's seconds in exchanges so far, by "row" and "column"."""
-        found = {"row": self.slabs.row, "column": self.slabs.column}
-        return {name: 0.0 if exchange is None else exchange.seconds for name, exchange in found.items()}
+        exchanges = {"row": self.slabs.row, "column": self.slabs.column}
+        return {name: 0.0 if exchange is None else exchange.seconds for name, exchange in exchanges.items()}
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds in `advance` since `reset_timings`, by `COLUMNS`: the device's, and the host's in exchanges."""
+        """Seconds in `advance` since `reset_timings`, by `COLUMNS`: of the device, and of the host in exchanges."""
         clock, exchanges = self.slabs.clock.seconds, self._in_exchanges()
         parts = {"fft": clock["fft"], "pack": clock["pack"]}
         for name, seconds in exchanges.items():
@@ -278,33 +274,30 @@ class CudaEngine:
         return {**parts, "other": max(self._elapsed - sum(parts.values()), 0.0)}
 
     def reset_timings(self) -> None:
-        """Begin to count `seconds` anew."""
+        """Reset `seconds` to zero."""
         self.slabs.clock.reset()
         self._exchanged_before = self._in_exchanges()
         self._elapsed = 0.0
 
     def exchanged(self) -> dict[str, tuple[float, float]]:
-        """Return what this rank hands over in a step, and a message, in bytes: see `CpuEngine.exchanged`."""
         n, slabs = len(self._scheme.substeps), self.slabs
         columns = len(self._inward) + len(self._outward), self._n_in, self._n_out
         rows = self._n_in + slabs.counts.planes, self._n_in, slabs.counts.planes
-        found = {"row": (0.0, 0.0), "column": (0.0, 0.0)}
+        volumes = {"row": (0.0, 0.0), "column": (0.0, 0.0)}
         for name, exchange, (calls, there, back) in (
             ("row", slabs.row, rows),
             ("column", slabs.column, columns),
         ):
             if exchange is not None:
-                one, other = (exchange.bytes_held(side) for side in exchange.sides)
-                held = there * one + back * other
-                found[name] = float(n * held), held / (exchange.size * calls)
-        return found
+                of_inward, of_outward = (exchange.bytes_held(side) for side in exchange.sides)
+                held = there * of_inward + back * of_outward
+                volumes[name] = float(n * held), held / (exchange.size * calls)
+        return volumes
 
     def memory(self) -> dict[str, float]:
-        """Return the bytes on this rank's device, by what they are for."""
         return dict(self._memory)
 
     def describe(self) -> dict[str, str]:
-        """Return the methods in words."""
         slabs = self.slabs
         column = "none on one rank" if slabs.row is None else "none in one column"
         if slabs.column is not None:
@@ -317,3 +310,90 @@ class CudaEngine:
             **row,
             "diagnostics and outputs": "on the device",
         }
+
+
+class ForcedModes:
+    """The few modes that a forcing acts on, copied between the host, which computes the force, and the device.
+
+    Device arrays are allocated when the number of these modes changes.
+
+    modes : of this rank; layout : of its fields; real : dtype of the run; stream : of all copies
+
+    Attributes
+    ----------
+    n : modes with a force
+    places : device int32 (2, n), line and place of j_y
+    values : device (3, n) complex as reals, the force
+    """
+
+    def __init__(self, modes: Modes, layout: DeviceLayout, real: np.dtype[Any], stream: Any) -> None:
+        self._modes, self._layout, self._stream = modes, layout, stream
+        self._complex = np.result_type(real, np.complex64)
+        self._real = real
+        self.n = 0
+        self.places: Any = None
+        self.values: Any = None
+        self._touched: NDArray[np.int64] = np.empty(0, np.int64)
+        self._at: Any = None
+        self._scratch: Any = None
+
+    def compile(self, fields: Any) -> None:
+        """Compile or load the kernels by launching them on nothing. No communication."""
+        nothing = cuda.to_device(np.zeros(1, np.int64))
+        for kernel in (gather_modes, scatter_modes):
+            kernel[1, 1, self._stream](fields, 0, 0, nothing, 0, fields)
+
+    def _lines_and_y(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return line and j_y of modes, given their places in a field of the host."""
+        lines = self._modes.lines
+        line = np.searchsorted(lines.start, indices, side="right") - 1
+        inside = indices - lines.start[line]
+        most = lines.most[line]
+        return line, np.where(inside <= most, inside, inside - 2 * most - 1)
+
+    def begin_step(self, forcing: Forcing) -> None:
+        """Copy the force, which is constant during the step, to the device. No communication."""
+        values = np.ascontiguousarray(forcing.values.astype(self._complex)).view(self._real).ravel()
+        if len(forcing.indices) != self.n:
+            self.n = len(forcing.indices)
+            line, jy = self._lines_and_y(forcing.indices)
+            places = np.stack([line, jy % self._modes.shape[1]]).astype(np.int32)
+            self.places, self.values = cuda.to_device(places.ravel()), cuda.to_device(values)
+        elif self.n:
+            self.values.copy_to_device(values, stream=self._stream)
+
+    def velocity(self, indices: NDArray[np.int64], fields: Any) -> NDArray[Any]:
+        """Return the velocity of modes, complex [3, n], given their places in a field of the host."""
+        velocity = np.empty((N_VELOCITY, len(indices)), self._complex)
+        if len(indices):
+            scratch = cuda.device_array(2 * velocity.size, self._real)
+            self._gather(fields, self._places(indices), len(indices), scratch, velocity)
+        return velocity
+
+    def _places(self, indices: NDArray[np.int64]) -> Any:
+        """Return the places of modes in a field of the device, int64 [n], as a device array."""
+        line, jy = self._lines_and_y(indices)
+        return cuda.to_device(jy % self._layout.rows * self._layout.n_lines + line)
+
+    def _gather(self, fields: Any, places: Any, n: int, scratch: Any, out: NDArray[Any]) -> None:
+        """Copy the velocity of n modes through `scratch`, on the device, to the host."""
+        launch = (*line_launch(n, 1), self._stream)
+        gather_modes[launch](fields, self._layout.field_numbers, N_VELOCITY, places, n, scratch)
+        self._stream.synchronize()
+        scratch.copy_to_host(out.view(self._real).ravel())
+
+    def end_step(self, forcing: Forcing, fields: Any) -> None:
+        """Let the forcing change the velocity of the modes `touched`. Collective."""
+        n = len(forcing.touched)
+        if n != len(self._touched):
+            self._touched = forcing.touched
+            self._at = self._places(self._touched)
+            self._scratch = cuda.device_array(2 * N_VELOCITY * n, self._real)
+        velocity = np.empty((N_VELOCITY, n), self._complex)
+        if n:
+            self._gather(fields, self._at, n, self._scratch, velocity)
+        forcing.hold(velocity)
+        if n:
+            self._scratch.copy_to_device(velocity.view(self._real).ravel(), stream=self._stream)
+            launch = (*line_launch(n, 1), self._stream)
+            scatter_modes[launch](self._scratch, self._layout.field_numbers, N_VELOCITY, self._at, n, fields)

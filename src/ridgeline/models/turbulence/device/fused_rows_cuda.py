@@ -1,11 +1,13 @@
 """Transforms in x and products at points in one pass over rows, for slabs on NVIDIA GPUs.
 
-A thread block has two rows of modes in x at the same time. It transforms a + i b as one complex row. Its real and
-imaginary parts then are both rows at points. Products of real parts, and of imaginary ones, are the products of both.
-So points stay in registers: rows of velocity and scalars are read once, rows of products are written once.
+A thread block handles two rows of modes in x, a and b, and transforms a + i b as one complex row. The real and the
+imaginary parts of the result are the two rows at points. Products of the real parts, and of the imaginary parts, are
+the products of both rows. Points therefore stay in registers and shared memory: rows of velocity and scalars are read
+once, and rows of products are written once.
 
-Threads hold modes j, and n - j belongs to others. On the way in both read a mode. On the way out the upper half goes
-through shared memory. Arrays are planes [variable, z, y, x] as of `fourier.device.slabs_cuda`.
+A thread has modes j, while n - j belongs to another thread. When rows are read, both threads read the mode; before
+rows are written, the upper half is exchanged through shared memory. Arrays are planes [variable, z, y, x] as in
+`fourier.device.slabs_cuda`.
 
 Source: Press et al., Numerical Recipes, Sec. 12.3 (two real functions at once); products as in `kernels_cuda`.
 """
@@ -38,14 +40,17 @@ from ridgeline.jit.cuda_device import (
     store,
     store_pair,
 )
-from ridgeline.models.turbulence.device.fusion import product_shape
+from ridgeline.models.turbulence.device.device_estimate import product_shape
 from ridgeline.models.turbulence.device.kernels_cuda import larger, largest_of_threads
 from ridgeline.models.turbulence.kernels import N_PRODUCTS, XX, XY, XZ, YZ, ZZ
 
 
 @cache
 def _make_fetch(plan: BlockTransform) -> Any:
-    """Return fetch(planes, t, at, pitch, n_columns): a + i b of the rows at `at`, -1 for none, and `pitch` later."""
+    """Return fetch(planes, t, at, pitch, n_columns), which loads a + i b of the rows at `at` and `pitch` later.
+
+    at is -1 where there are no rows.
+    """
     half, n = plan.held // 2, plan.n
 
     def one(m: int) -> Any:
@@ -60,7 +65,7 @@ def _make_fetch(plan: BlockTransform) -> Any:
             a, b = (zero, zero), (zero, zero)
             if at >= 0 and j < n_columns:
                 a, b = load_pair(planes, at + j), load_pair(planes, at + pitch + j)
-            if m == 0 and j == 0:  # a real row's mean is real: what rounding left would reach the other row
+            if m == 0 and j == 0:  # the mean is real: its imaginary rounding error would enter the other row
                 a, b = (a[0], zero), (b[0], zero)
             if m >= half:
                 return ((a[0] + b[1], b[0] - a[1]),)
@@ -81,7 +86,7 @@ def _join_of_five(parts: list[Any]) -> Any:
 
 @cache
 def _make_keep(plan: BlockTransform, spread: int) -> Any:
-    """Return keep(x, shared, place, _), which stores what a thread holds for itself, `spread` numbers apart."""
+    """Return keep(x, shared, place, _), which stores the numbers of a thread for itself, `spread` numbers apart."""
 
     def one(m: int, part: int) -> Any:
         ahead = (2 * m + part) * spread
@@ -97,7 +102,7 @@ def _make_keep(plan: BlockTransform, spread: int) -> Any:
 
 @device_function
 def _value(shared, place, w, is_w):
-    """Return a pair that a thread kept, or w if `is_w`."""
+    """Return a pair that a thread has stored, or w if `is_w`."""
     if is_w:
         return w
     return load(shared, place[0]), load(shared, place[1])
@@ -105,9 +110,9 @@ def _value(shared, place, w, is_w):
 
 @cache
 def _make_products(plan: BlockTransform, spread: int) -> Any:
-    """Return products(shared, w, sources): real parts times real parts, and imaginary ones likewise.
+    """Return products(shared, w, sources): real parts times real parts, and imaginary times imaginary parts.
 
-    sources : where the factors are kept, -1 for w, and where a third is whose squares are subtracted, -1 for none
+    sources : places of both factors, -1 for w, and of a third row whose squares are subtracted, -1 for none
     """
 
     def one(m: int) -> Any:
@@ -131,9 +136,9 @@ def _make_products(plan: BlockTransform, spread: int) -> Any:
 
 @cache
 def _make_rate(plan: BlockTransform, spread: int) -> Any:
-    """Return rate(shared, w, place, per_cell, largest): the largest of it and |u| a + |v| b + |w| c of all parts.
+    """Return rate(shared, w, place, per_cell, largest): the maximum of largest and |u| a + |v| b + |w| c.
 
-    u is kept at `place`, v behind it.
+    per_cell: (a, b, c). u is stored at `place`, and v behind it.
     """
     kept = 2 * plan.held * spread
 
@@ -164,11 +169,11 @@ def _make_rate(plan: BlockTransform, spread: int) -> Any:
 
 @cache
 def _make_store(plan: BlockTransform, dtype: Any) -> Any:
-    """Return put(x, planes, t, rows, n_columns, column, shared), which stores the modes of both rows that x is of.
+    """Return put(x, planes, t, rows, n_columns, column, shared), which stores the modes of the two rows in x.
 
-    rows : where the first begins, -1 for none, and how much later the second
+    rows : place of the first row, -1 for none, and distance of the second
 
-    All threads of the thread block call it.
+    All threads of a thread block must call it.
     """
     half, n = plan.held // 2, plan.n
     held = tuple(range(0, n, plan.threads))
@@ -212,8 +217,8 @@ def _make_split(plan: BlockTransform, m: int, dtype: Any) -> Any:
     half: Any = np.dtype(dtype).type(0.5)
 
     @device_function
-    def store_mode(found, planes, place, rows):
-        x, re, im = found
+    def store_mode(modes, planes, place, rows):
+        x, re, im = modes
         t, n_columns = place
         at, pitch = rows
         j = t + first
@@ -231,10 +236,9 @@ def make_row_products(n: int, dtype: Any, n_scalars: int, rated: bool) -> Any:
     out_rates, planes).
 
     counts : of fields and of products, 3 + S and 5 + 3 S; factors : `product_factors`, flat
-
-    planes : complex [variables, n_rows, pitch] as reals, `variable` complex numbers from one to the next. n_rows is
-        even. Rows of modes of u_x, u_y, u_z and scalars are replaced by those of products, not scaled. In order:
-        T_xx, T_zz, T_xy, T_xz, T_yz, and F of each scalar. From j_x = n_columns on, modes count as zero
+    planes : complex [variables, n_rows, pitch] as reals, `variable` complex numbers from one to the next; n_rows is
+        even. Rows of modes of u_x, u_y, u_z and scalars are replaced by those of the products, unscaled, in the order
+        T_xx, T_zz, T_xy, T_xz, T_yz, and F of each scalar. Modes from j_x = n_columns on count as zero
     per_cell, out_rates : see `kernels_cuda.make_multiply`; twiddles : of n points
     Launch: `product_shape`. Cost: reads 3 + S and writes 5 + 3 S rows.
     """
@@ -294,7 +298,7 @@ def make_row_products(n: int, dtype: Any, n_scalars: int, rated: bool) -> Any:
 
 
 def product_factors(n_scalars: int) -> NDArray[np.int32]:
-    """Return where both factors of each product are kept, in the order of planes: u 0, v 1, scalars 2 ..., w -1."""
+    """Return the places of both factors of each product, in the order of planes: u 0, v 1, scalars 2 ..., w -1."""
     u, v, w = 0, 1, -1
     of_flow = {XX: (u, u), ZZ: (w, w), XY: (u, v), XZ: (u, w), YZ: (v, w)}
     pairs = [of_flow[product] for product in range(N_PRODUCTS)]
@@ -304,5 +308,5 @@ def product_factors(n_scalars: int) -> NDArray[np.int32]:
 
 @device_function
 def _after(at, ahead):
-    """Return where a row of another variable begins; -1 for none."""
+    """Return the place of a row of another variable, `ahead` further; -1 where there is no row."""
     return at + ahead if at >= 0 else at

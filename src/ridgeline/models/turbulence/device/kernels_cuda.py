@@ -1,25 +1,29 @@
 """Turbulence on NVIDIA GPUs: products in physical space, and the Runge-Kutta substep on lines of modes.
 
-The twin of `kernels` and `kernels_lines`, for arrays of `fourier.slabs_cuda`: complex numbers are pairs of reals in
-flat device arrays. *Lines* are [variable, y, line]; *fields* hold the rows j_y = 0 ... most, -most ... -1 of lines,
-[field, row, line]. So a warp's threads, which lie along lines, read and write whole sectors, and no place of a field
-is read that has no mode.
+They are the counterparts of `kernels` and `kernels_lines`, for the arrays of `fourier.device.slabs_cuda`: complex
+numbers are pairs of reals in flat device arrays. *Lines* are [variable, y, line]; *fields* hold the rows j_y = 0 ...
+most, -most ... -1 of lines, [field, row, line]. The threads of a warp lie along lines. They read and write whole
+sectors of memory, and skip places of a field that have no mode.
 
-A factor of a mode is a product of three: of its j_x, j_z and j_y. They are rows of three small tables [row, number],
-see ROWS. Thus a thread computes what belongs to its line once, and marches over y. With e the integrating
-factor and N the rate of a substep,
+A factor of a mode is a product of three factors, of its j_x, j_z and j_y. These are rows of three small tables [row,
+number], see ROWS and `AxisTables`. A thread computes the factors of its line once, and then moves along y. With e the
+integrating factor and N the rate of a substep,
 
     stage = f_0(e) now + f_1(e) N,    kept = f_2(e) base + f_3(e) N,    f_i(e) = c_i0 + c_i1 e + c_i2 e^2.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numba import cuda
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.fourier.device.kernels_cuda import LINE_THREADS
+from ridgeline.fourier.modes import Modes, mode_numbers
 from ridgeline.jit.cuda_device import (
     SIMULATED,
     barrier,
@@ -32,23 +36,23 @@ from ridgeline.jit.cuda_device import (
 )
 from ridgeline.models.turbulence.kernels import N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 
-# K: wavenumber; PHASES: real parts of the phases of both displaced grids, imaginary parts follow; DECAY: integrating
-# factor of the velocity, those of scalars follow.
+# K: wavenumber. PHASES: real parts of the phases of both displaced grids; the imaginary parts follow. DECAY: the
+# integrating factor of the velocity; those of scalars follow.
 ROWS = K, PHASES, DECAY = 0, (1, 3), 5
 
 PRODUCT_THREADS = 4 if SIMULATED else 128
-PRODUCT_BLOCKS = 2 if SIMULATED else 4096  # at most; each leaves one rate
+PRODUCT_BLOCKS = 2 if SIMULATED else 4096  # the most thread blocks; each writes one rate
 
 
 @device_function
 def larger(largest, rate):
-    """Return the larger number; a rate that is NaN does not count."""
+    """Return the larger number; a rate that is NaN is ignored."""
     return rate if rate > largest else largest
 
 
 @device_function
 def largest_of_threads(scratch, thread, threads, value):
-    """Return the largest value of a thread block to its first thread. scratch: shared, a number for each thread."""
+    """Return the largest value of a thread block to its first thread. scratch: shared, a number per thread."""
     store(scratch, thread, value)
     left = threads
     while left > 1:
@@ -68,7 +72,7 @@ def make_multiply(dtype: DTypeLike, n_scalars: int, rated: bool) -> Any:
     planes : real [variables, n_rows, pitch], `variable` reals from one to the next. Each row's first nx numbers are
         used. u_x, u_y, u_z and scalars are replaced by T_xx, T_zz, T_xy, T_xz, T_yz, and F of each scalar
     per_cell : 1/dx, 1/dy, 1/dz; out_rates : one for each thread block: the largest |u_x|/dx + |u_y|/dy + |u_z|/dz
-        that it met if `rated`, the bracket of Eq. (8). NaN does not count
+        of its points if `rated`, the bracket of Eq. (8); NaN is ignored
     Cost: reads 3 + S and writes 5 + 3 S numbers a point.
     """
     real = np.dtype(dtype).type
@@ -128,9 +132,10 @@ def times(a_re, a_im, b_re, b_im):
 def line_of(of_line, n_lines, line):
     """Return column, place of j_z and largest |j_y| of a line."""
     return (
-        np.int64(load(of_line, line)), np.int64(load(of_line, n_lines + line)),
+        np.int64(load(of_line, line)),
+        np.int64(load(of_line, n_lines + line)),
         np.int64(load(of_line, 2 * n_lines + line)),
-    )  # fmt: skip
+    )
 
 
 @device_function
@@ -143,8 +148,8 @@ def _factor(c, first, e):
 def make_load(dtype: DTypeLike, shifted: bool) -> Any:
     """Return the kernel load_lines(fields, n_fields, sizes, of_line, x, y, z, following, out_lines).
 
-    It sets lines to fields, zero where no mode is retained. If `shifted`, they are on the grid displaced by phases in
-    row `following` of the tables. sizes, of_line, x, y, z: as of `make_advance`. Launch: `line_launch`.
+    It sets lines to fields, and to zero where no mode is retained. If `shifted`, the lines are displaced by the
+    phases in row `following` of the tables. sizes, of_line, x, y, z: those of `make_advance`. Launch: `line_launch`.
     """
     zero = np.dtype(dtype).type(0)
 
@@ -186,9 +191,9 @@ def _clear(lines, at, variable, n, zero):
 
 @device_function
 def _finish(re, im, e, c, undo, following, now, base, kept, place, lines, at, kind):
-    """Advance one field of a mode by -i times a rate, displaced and not scaled; undo has the scale.
+    """Advance one field of a mode by -i times a rate, which is displaced and not scaled; undo contains the scale.
 
-    kind: shifted, last, summed of `make_advance`, constants for the compiler.
+    kind: shifted, last and summed of `make_advance`, which are constants for the compiler.
     """
     shifted, last, summed = kind
     re, im = im * undo[0] - re * undo[1], -(re * undo[0] + im * undo[1])
@@ -208,17 +213,17 @@ def _finish(re, im, e, c, undo, following, now, base, kept, place, lines, at, ki
 
 @cache
 def make_advance(dtype: DTypeLike, n_scalars: int, shifted: bool, last: bool, summed: bool) -> Any:
-    """Return the kernel of one substep, which turns what came back of the products into the next stage, in place:
+    """Return the kernel of one substep, which turns the transformed products into the next stage, in place:
 
         advance(sizes, of_line, x, y, z, phases, c, scale, lines, now, base, kept)
 
     sizes : (lines of the rank, N_y, rows of a field, columns, N_z)
     of_line : (3, lines) int32: column, place of j_z, largest |j_y|; x, y, z : tables, see ROWS
-    phases : rows of the tables, of the grid of the rate and of that of the next stage
-    c : 12 coefficients c_00, c_01, ... of the module; scale : of the transforms
-    lines : 4 + 2 S variables transformed in y (see `kernels`). They are replaced by 3 + S of the next stage,
-        displaced for it, and zero where no mode is retained; undefined if `last`
-    now, base, kept : fields [3 + S, rows, lines]; base is now unless `summed`, kept may be either
+    phases : rows of the tables with the phases of the rate's grid and of the next stage's
+    c : the 12 coefficients c_00, c_01, ... of the module's docstring; scale : of the transforms
+    lines : 4 + 2 S variables transformed in y (see `kernels`). They are replaced by the 3 + S variables of the next
+        stage, displaced for it, and by zero where no mode is retained; they are undefined if `last`
+    now, base, kept : fields [3 + S, rows, lines]; base is now unless `summed`, and kept may be either
 
     Launch: `line_launch`. Cost: reads 4 + 2 S, now and base once, writes 3 + S and kept once. Source: Eqs. (6), (7).
     """
@@ -235,7 +240,7 @@ def make_advance(dtype: DTypeLike, n_scalars: int, shifted: bool, last: bool, su
             return
         column, place, most = line_of(of_line, n_lines, line)
         kx, kz = load(x, column), load(z, place)
-        flat = max(kx * kx + kz * kz, tiny)  # so that the mean divides nothing by something
+        flat = max(kx * kx + kz * kz, tiny)  # the mean then divides zero by a number > 0
         u_re, u_im, n_re, n_im = scale, zero, one, zero
         if shifted:
             u_re, u_im = phase_of(x, z, phases[0], column, n_columns, place, nz)
@@ -287,23 +292,56 @@ def make_advance(dtype: DTypeLike, n_scalars: int, shifted: bool, last: bool, su
                 kind,
             )
             _finish(
-                my_re - ky * k_re, my_im - ky * k_im, e, c, undo, following, now, base, kept, mode + field,
-                lines, at + variable, kind,
-            )  # fmt: skip
+                my_re - ky * k_re,
+                my_im - ky * k_im,
+                e,
+                c,
+                undo,
+                following,
+                now,
+                base,
+                kept,
+                mode + field,
+                lines,
+                at + variable,
+                kind,
+            )
             _finish(
-                mz_re - kz * k_re, mz_im - kz * k_im, e, c, undo, following, now, base, kept, mode + 2 * field,
-                lines, at + 2 * variable, kind,
-            )  # fmt: skip
-            # Scalar s comes back as variables 4 + 2 s and 5 + 2 s and goes as 3 + s, which were used before.
+                mz_re - kz * k_re,
+                mz_im - kz * k_im,
+                e,
+                c,
+                undo,
+                following,
+                now,
+                base,
+                kept,
+                mode + 2 * field,
+                lines,
+                at + 2 * variable,
+                kind,
+            )
+            # Scalar s comes back as variables 4 + 2 s and 5 + 2 s. It leaves as 3 + s, which is no longer needed.
             for s in range(n_scalars):
                 f_re, f_im = load_pair(lines, at + (4 + 2 * s) * variable)
                 y_re, y_im = load_pair(lines, at + (5 + 2 * s) * variable)
                 row = DECAY + 1 + s
                 e = load(x, row * n_columns + column) * load(z, row * nz + place) * load(y, row * ny + iy)
                 _finish(
-                    f_re + ky * y_re, f_im + ky * y_im, e, c, undo, following, now, base, kept,
-                    mode + (3 + s) * field, lines, at + (3 + s) * variable, kind,
-                )  # fmt: skip
+                    f_re + ky * y_re,
+                    f_im + ky * y_im,
+                    e,
+                    c,
+                    undo,
+                    following,
+                    now,
+                    base,
+                    kept,
+                    mode + (3 + s) * field,
+                    lines,
+                    at + (3 + s) * variable,
+                    kind,
+                )
 
     return advance
 
@@ -312,10 +350,11 @@ def make_advance(dtype: DTypeLike, n_scalars: int, shifted: bool, last: bool, su
 def make_force(dtype: DTypeLike, shifted: bool, last: bool) -> Any:
     """Return the kernel add_force(modes, values, n, sizes, of_line, x, y, z, phases, c, lines, kept).
 
-    modes : (2, n) int32 line and place of j_y of the forced modes, a thread each
-    values : (3, n) complex as reals, part of the rate
+    modes : (2, n) int32, line and place of j_y of the forced modes; there is a thread for each
+    values : (3, n) complex as reals, the force, which is part of the rate
 
-    It adds the force to kept and, unless `last`, to the next stage, after `advance`, whose arguments the others are.
+    It is launched after `advance`, whose arguments the others are. It adds the force to kept and, unless `last`, to
+    the next stage.
     """
     one, zero = np.dtype(dtype).type(1), np.dtype(dtype).type(0)
 
@@ -347,3 +386,57 @@ def make_force(dtype: DTypeLike, shifted: bool, last: bool) -> Any:
                 store_pair(lines, at, old_re + re, old_im + im)
 
     return add_force
+
+
+class AxisTables:
+    """Factors of modes along x, y and z: wavenumbers, phases of displaced grids, integrating factors.
+
+    The counterpart of `stages.StepTables`: exp(r(k) dt) and exp(i k.d) are products of a factor of each j. Here the
+    kernels multiply the factors, so that a step computes and copies only a few numbers for each j. They are computed
+    in float64 and stored in the precision of the run. Phases are 1 until they are set.
+
+    modes : of this rank; diffusivities : of velocity and scalars; real : dtype of the run; stream : of all copies
+
+    Attributes
+    ----------
+    device : flat tables [row, j] of x, y and z on the device
+    k : wavenumbers of x, y and z, float64
+    """
+
+    def __init__(
+        self, modes: Modes, diffusivities: Sequence[float], real: np.dtype[Any], stream: Any
+    ) -> None:
+        (nz, ny, _), (unit_z, unit_y, unit_x) = modes.shape, modes.unit
+        self._diffusivities, self._stream = diffusivities, stream
+        self._j = np.arange(modes.truncation.n_columns), mode_numbers(ny), mode_numbers(nz)
+        self.k = tuple(unit * j for unit, j in zip((unit_x, unit_y, unit_z), self._j))
+        self._host = [np.zeros((DECAY + len(diffusivities), len(j)), real) for j in self._j]
+        for table, k in zip(self._host, self.k):
+            table[K] = k
+            table[PHASES[0]] = table[PHASES[1]] = 1
+        self.device = [cuda.to_device(table.ravel()) for table in self._host]
+
+    @property
+    def n_columns(self) -> int:
+        """How many j_x there are."""
+        return len(self._j[0])
+
+    def displace(self, shifts: Sequence[NDArray[np.float64]]) -> None:
+        """Set the phases exp(i k.d) of two grids displaced by d, (x, y, z) as fractions of the box."""
+        for row, shift in zip(PHASES, shifts):
+            for table, part, j in zip(self._host, shift, self._j):
+                phase = np.exp(2j * np.pi * part * j)
+                table[row], table[row + 1] = phase.real, phase.imag
+        self._send()
+
+    def decay(self, linear_rate: float, dt: float) -> None:
+        """Set the integrating factors over dt of the velocity, with a force A u of rate A, and of each scalar."""
+        for n, diffusivity in enumerate(self._diffusivities):
+            for number, (table, k) in enumerate(zip(self._host, self.k)):
+                growth = linear_rate if n == number == 0 else 0.0
+                table[DECAY + n] = np.exp((growth - diffusivity * k * k) * dt)
+        self._send()
+
+    def _send(self) -> None:
+        for table, target in zip(self._host, self.device):
+            target.copy_to_device(table.ravel(), stream=self._stream)

@@ -1,9 +1,9 @@
-"""Diagnostics of fields that stay in GPU memory: the twin of `passes.HostPasses`.
+"""Diagnostics of fields that stay in GPU memory: the counterpart of `passes.HostPasses`.
 
-One field after the other passes through the first variable of the engine's buffers, which are free between steps. The
-other planes keep points: a sum of squares in the second, or the velocity in the second to the fourth. The second and
-third lines keep the pressure and the transfer of each mode, as fields. What goes to the host are sums of lines and
-rows, spectra and counts.
+Fields are transformed one after the other in the first variable of the engine's buffers, which are free between
+steps. Other planes hold points: the second a sum of squares, or the second to the fourth the velocity. The second and
+third lines hold the pressure and the transfer of each mode, as fields. Only sums of lines and rows, spectra and
+counts are copied to the host.
 """
 
 from __future__ import annotations
@@ -20,55 +20,57 @@ from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
 from ridgeline.fourier.device.transform_cuda import DeviceTransform
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.shells import Shells
-from ridgeline.models.turbulence.device.axis_tables import AxisTables
-from ridgeline.models.turbulence.device.kernels_cuda import PHASES, make_load
-from ridgeline.models.turbulence.device.memory import INCREMENT_PARTS, sum_numbers
-from ridgeline.models.turbulence.device.mode_sums_cuda import (
+from ridgeline.models.turbulence.device.device_estimate import INCREMENT_PARTS, sum_numbers
+from ridgeline.models.turbulence.device.kernels_cuda import PHASES, AxisTables, make_load
+from ridgeline.models.turbulence.device.kernels_diagnostics_cuda import (
+    MOST_BINS,
+    MOST_BLOCKS,
     REAL_PART,
     SHELL_THREADS,
     SQUARE,
-    THREE_SQUARES,
-    combine_derivatives,
-    make_add_stress,
-    sum_flow_lines,
-    sum_scalar_lines,
-    sum_shells,
-)
-from ridgeline.models.turbulence.device.point_sums_cuda import (
-    MOST_BINS,
-    MOST_BLOCKS,
     THREADS,
+    THREE_SQUARES,
     add_squares,
+    combine_derivatives,
     count_evenly,
     count_octaves,
     largest_rate,
+    make_add_stress,
     multiply_points,
+    sum_flow_lines,
     sum_increments,
     sum_powers,
+    sum_scalar_lines,
+    sum_shells,
 )
 from ridgeline.models.turbulence.device.waves_cuda import add_wave_pressure, pressure_arguments
-from ridgeline.models.turbulence.mode_sums import FLOW_SUMS, SCALAR_SUMS
+from ridgeline.models.turbulence.kernels_diagnostics import FLOW_SUMS, POWERS, SCALAR_SUMS, offsets_along
 from ridgeline.models.turbulence.passes import Counts, Derivative, StressSums, Sums
-from ridgeline.models.turbulence.point_sums import POWERS, offsets_along
 from ridgeline.models.turbulence.problem import Waves
 
 DeviceArray = Any
-_ORDER = 1, 2, 3  # variables whose planes keep u, v, w
-_PRESSURE, _TRANSFER = 1, 2  # variables whose lines keep these
+_VELOCITY_PLANES = 1, 2, 3  # variables whose planes hold u, v, w
+_PRESSURE, _TRANSFER = 1, 2  # variables whose lines hold these
 
 
 class CudaPasses:
     """`FlowPasses` of fields [rows, line] and points in planes, both flat device arrays.
 
-    slabs, transform, tables : of the engine, whose buffers lose their content; modes : of this rank
-    of_line : of `make_advance`; n_scalars : S. The host waits for all numbers that are returned to it.
-    Phases of displaced grids in `tables` are set; a step sets its own.
+    The passes overwrite the engine's buffers and the phases of displaced grids in its tables; a step sets its own.
+    The host waits for the numbers that are returned to it.
+
+    slabs, transform, tables : of the engine; modes : of this rank; of_line : of `make_advance`; n_scalars : S
     """
 
     def __init__(
-        self, slabs: DeviceSlabs, transform: DeviceTransform, modes: Modes, tables: AxisTables,
-        of_line: DeviceArray, n_scalars: int,
-    ) -> None:  # fmt: skip
+        self,
+        slabs: DeviceSlabs,
+        transform: DeviceTransform,
+        modes: Modes,
+        tables: AxisTables,
+        of_line: DeviceArray,
+        n_scalars: int,
+    ) -> None:
         self.modes = modes
         self._slabs, self._transform, self._tables, self._of_line = slabs, transform, tables, of_line
         self._real, self._shells, self._fresh = transform.real.type, Shells(modes), True
@@ -85,7 +87,7 @@ class CudaPasses:
         self._add_stress = {shifted: make_add_stress(kind, shifted) for shifted in (False, True)}
 
     def compile(self, field: DeviceArray) -> None:
-        """Compile or load the kernels by running them on nothing; field: of which nothing is read."""
+        """Compile or load the kernels by launching them on nothing. field: any device array of the run's dtype."""
         real, nothing = self._real, (0, 1, 1, 1, 1)
         lines = nothing, self._of_line, *self._tables.device
         three, axis, stream = [field] * 3, (real(0),) * 3, self._slabs.stream
@@ -108,30 +110,29 @@ class CudaPasses:
         count_evenly[of_points](field, 0, 0, 0, 1.0, 1, self._counts)
 
     def _read(self, array: DeviceArray, n: int) -> NDArray[Any]:
-        """Return the first n numbers of a device array, when they are there."""
+        """Return the first n numbers of a device array, after all kernels in the stream have ended."""
         stream = self._slabs.stream
-        found = array[:n].copy_to_host(stream=stream)
+        values = array[:n].copy_to_host(stream=stream)
         stream.synchronize()
         self._slabs.collect()
-        return np.asarray(found)
+        return np.asarray(values)
 
     @property
     def _along_lines(self) -> tuple[Any, ...]:
-        """The launch of kernels whose threads march over all y of a line's part."""
+        """The launch of kernels whose threads move along y."""
         return *line_launch(self._slabs.layout.n_lines, self.modes.shape[1]), self._slabs.stream
 
     @property
     def _over_rows(self) -> tuple[Any, ...]:
-        """The launch of kernels whose thread blocks take some rows of points each."""
+        """The launch of kernels over rows of points, some rows for each thread block."""
         return max(1, min(self._n_rows, MOST_BLOCKS)), THREADS, self._slabs.stream
 
     @property
     def _of_lines(self) -> tuple[Any, ...]:
-        """What kernels on lines take of the modes."""
+        """Arguments of kernels on lines that describe the modes."""
         return self._sizes, self._of_line, *self._tables.device
 
     def sum_modes(self, fields: Sequence[DeviceArray]) -> tuple[Sums, Sums]:
-        """Return sums over lines and over shells. One thread sums a line, a thread block a shell."""
         n_lines, n_flow, n_each = self._slabs.layout.n_lines, len(FLOW_SUMS), len(SCALAR_SUMS)
         velocity, scalars = fields[:3], fields[3:]
         waves = self._sizes, self.modes.unit, self._of_line
@@ -146,19 +147,17 @@ class CudaPasses:
         return of_lines[:, : self.modes.lines.n_lines], np.stack(of_shells)
 
     def _sum_shells(self, kind: int, fields: Sequence[DeviceArray]) -> Sums:
-        """Return sums of a value, and of k^2 times it, over shells: [2, n_shells]. fields: three, see the kernel."""
+        """Return sums over shells of a value and of k^2 times it, [2, n_shells]. kind, fields: of the kernel."""
         n, width = self._shells.n_shells, self._shells.width
         launch = n, SHELL_THREADS, self._slabs.stream
         sum_shells[launch](self._sizes, self.modes.unit, self._of_line, width, kind, *fields, self._of_shells)
         return self._read(self._of_shells, 2 * n).reshape(2, n)
 
     def spectrum(self, field: DeviceArray) -> Sums:
-        """Return the sums of |field|^2 over shells."""
-        found: Sums = self._sum_shells(SQUARE, [field] * 3)[0]
-        return found
+        of_shells: Sums = self._sum_shells(SQUARE, [field] * 3)[0]
+        return of_shells
 
     def to_points(self, field: DeviceArray) -> DeviceArray:
-        """Return the values of a field, in the first planes."""
         return self._points_of(field, shifted=False)
 
     def _points_of(self, field: DeviceArray, shifted: bool) -> DeviceArray:
@@ -169,7 +168,6 @@ class CudaPasses:
     def derivative_points(
         self, velocity: Sequence[DeviceArray], first: Derivative, second: Derivative
     ) -> DeviceArray:
-        """Return the values of a sum of two derivatives, in the first planes."""
         (i, axis_i, scale_i), (j, axis_j, scale_j) = first, second
         factors = self._along(axis_i, scale_i), self._along(axis_j, scale_j)
         combine_derivatives[self._along_lines](
@@ -186,14 +184,12 @@ class CudaPasses:
         return self._n_rows * self._pitch
 
     def add_squares(self, points: DeviceArray, scale: float, total: DeviceArray | None) -> DeviceArray:
-        """Return total + scale points^2, in the second planes."""
-        out = self._slabs.planes(_ORDER[0])
+        out = self._slabs.planes(_VELOCITY_PLANES[0])
         fresh = 1 if total is None else 0
         add_squares[self._over_rows](points, self._real(scale), fresh, self._all_pairs, out)
         return out
 
     def row_powers(self, points: DeviceArray) -> Sums:
-        """Return sums of powers over each row."""
         n = self._n_rows
         sum_powers[n, THREADS, self._slabs.stream](points, self._pairs, self._pitch, self._sums)
         return self._read(self._sums, POWERS * n).reshape(POWERS, n)
@@ -201,11 +197,9 @@ class CudaPasses:
     def count_octaves(
         self, points: DeviceArray, inverse_unit: float, lowest: int, bits: int, n: int
     ) -> Counts:
-        """Return counts in bins that are nearly equal in the logarithm."""
         return self._count(count_octaves, points, (inverse_unit, lowest, bits, n), n)
 
     def count_evenly(self, points: DeviceArray, inverse_width: float, middle: int) -> Counts:
-        """Return counts in bins of one width."""
         return self._count(count_evenly, points, (inverse_width, middle), 2 * middle + 2)
 
     def _count(self, kernel: Any, points: DeviceArray, how: tuple[Any, ...], n: int) -> Counts:
@@ -216,7 +210,7 @@ class CudaPasses:
         return self._read(self._counts, n)
 
     def increments(self, points: DeviceArray, offsets: NDArray[np.int64]) -> Sums:
-        """Return sums of powers of increments; offsets: those of `offsets_along`."""
+        # `offsets` are those of `offsets_along`, which the device has already.
         n, nx = len(offsets), self.modes.shape[2]
         launch = (n, INCREMENT_PARTS), THREADS, self._slabs.stream
         sum_increments[launch](points, nx, 2 * self._pitch, self._n_rows, self._offsets, self._sums)
@@ -224,17 +218,15 @@ class CudaPasses:
         return np.asarray(parts.reshape(3, n, INCREMENT_PARTS).sum(axis=-1))
 
     def velocity_points(self, velocity: Sequence[DeviceArray], cells: float) -> list[DeviceArray]:
-        """Return u, v, w at the points of a displaced grid, in the second to the fourth planes."""
         if cells:
             shift = np.array([cells / n for n in reversed(self.modes.shape)])
             self._tables.displace([shift, shift])
-        found = [self._slabs.planes(variable) for variable in _ORDER]
-        for component, points in zip(velocity, found):
+        planes = [self._slabs.planes(variable) for variable in _VELOCITY_PLANES]
+        for component, points in zip(velocity, planes):
             points.copy_to_device(self._points_of(component, bool(cells)), stream=self._slabs.stream)
-        return found
+        return planes
 
     def largest_rate(self, points: Sequence[DeviceArray]) -> float:
-        """Return the maximum of |u|/dx + |v|/dy + |w|/dz."""
         shape, lengths = self.modes.shape[::-1], self.modes.lengths[::-1]
         per_cell = tuple(self._real(n / length) for n, length in zip(shape, lengths))
         launch = self._over_rows
@@ -242,16 +234,19 @@ class CudaPasses:
         return float(self._read(self._rates, launch[0]).max())
 
     def begin_stresses(self, velocity: Sequence[DeviceArray]) -> StressSums:
-        """Return empty sums: fields in the second and third lines."""
         self._fresh = True
         size = 2 * self._slabs.layout.field_numbers
-        return StressSums(*(self._slabs.lines(each)[:size] for each in (_PRESSURE, _TRANSFER)))
+        return StressSums(self._slabs.lines(_PRESSURE)[:size], self._slabs.lines(_TRANSFER)[:size])
 
     def add_stress(
-        self, points: Sequence[DeviceArray], pair: tuple[int, int], cells: float, share: float,
-        velocity: Sequence[DeviceArray], sums: StressSums,
-    ) -> None:  # fmt: skip
-        """Add share of what u_i u_j gives to pressure and transfer."""
+        self,
+        points: Sequence[DeviceArray],
+        pair: tuple[int, int],
+        cells: float,
+        share: float,
+        velocity: Sequence[DeviceArray],
+        sums: StressSums,
+    ) -> None:
         i, j = pair
         real = self._real
         multiply_points[self._over_rows](points[i], points[j], self._all_pairs, self._slabs.planes(0))
@@ -265,17 +260,14 @@ class CudaPasses:
         self._fresh = False
 
     def add_wave_pressure(self, fields: Sequence[DeviceArray], waves: Waves, sums: StressSums) -> None:
-        """Add what rotation and buoyancy give to the pressure."""
-        taken, terms = pressure_arguments(fields, waves, self._real)
-        add_wave_pressure[self._along_lines](*taken, *self._of_lines, terms, sums.pressure)
+        arguments, terms = pressure_arguments(fields, waves, self._real)
+        add_wave_pressure[self._along_lines](*arguments, *self._of_lines, terms, sums.pressure)
 
     def transfer(self, sums: StressSums) -> Sums:
-        """Return the sums of the transfer over shells."""
-        found: Sums = self._sum_shells(REAL_PART, [sums.transfer] * 3)[0]
-        return found
+        of_shells: Sums = self._sum_shells(REAL_PART, [sums.transfer] * 3)[0]
+        return of_shells
 
     def to_host(self, points: DeviceArray) -> NDArray[Any]:
-        """Return the values, copied through pinned memory."""
         values = np.empty(self._slabs.grid.block, self._transform.real)
         self._transform.take_points(points, values)
         self._slabs.collect()

@@ -1,8 +1,9 @@
-"""From lines of a stage to lines of what its products combine to, on NVIDIA GPUs: the nonlinear part of a substep.
+"""The nonlinear part of a substep on NVIDIA GPUs: from lines of a stage to lines of the combined products.
 
-Passes over memory are apart or fused. Apart, cuFFT transforms, and kernels pack and multiply. Fused, transforms in z
-pack in the same pass (`fourier.device.fused_cuda`), and those in x of slabs multiply in theirs (`fused_rows_cuda`).
-Results differ by rounding. Pencils exchange rows between both, so that their transforms in x stay cuFFT's.
+The passes over memory are separate or fused. When they are separate, cuFFT transforms, and kernels pack and multiply.
+When they are fused, transforms in z pack in the same pass (`fourier.device.fused_cuda`), and with slabs transforms in
+x form the products in the same pass (`fused_rows_cuda`). The results differ by rounding. Pencils exchange rows
+between the transforms in z and x, which therefore stay separate in x.
 """
 
 from __future__ import annotations
@@ -20,8 +21,14 @@ from ridgeline.fourier.device.in_z_cuda import Table
 from ridgeline.fourier.device.kernels_cuda import add_turned_sum
 from ridgeline.fourier.device.layout import VariableBatch
 from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
+from ridgeline.models.turbulence.device.device_estimate import (
+    FusedPasses,
+    Passes,
+    check_passes,
+    possible_fusion,
+    product_shape,
+)
 from ridgeline.models.turbulence.device.fused_rows_cuda import make_row_products, product_factors
-from ridgeline.models.turbulence.device.fusion import Fused, Passes, check_passes, possible, product_shape
 from ridgeline.models.turbulence.device.kernels_cuda import PRODUCT_BLOCKS, PRODUCT_THREADS, make_multiply
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 from ridgeline.parallel.allreduce import allreduce_max
@@ -33,19 +40,26 @@ _SUBSTEPS = 2  # of a timed call
 
 
 class DeviceProducts:
-    """Forms products of velocity and scalars at points, and their combinations on lines; passes begin apart.
+    """Forms products of velocity and scalars at points, and their combinations on lines.
 
     slabs : allocated; k : wavenumbers of x and z, float64; lengths : of the box, (z, y, x)
-    mean_gradients : of each scalar, (x, y, z); inward, outward : batches there and back, see `memory`
+    mean_gradients : of each scalar, (x, y, z); inward, outward : batches there and back, of `exchange_groups`
 
-    Attributes: fused: which passes are.
+    Attributes
+    ----------
+    fused : which passes are fused, none at first
     """
 
     def __init__(
-        self, slabs: DeviceSlabs, dtype: np.dtype[Any], k: tuple[NDArray[Any], NDArray[Any]],
-        lengths: Sequence[float], mean_gradients: Sequence[Sequence[float]],
-        inward: list[VariableBatch], outward: list[VariableBatch],
-    ) -> None:  # fmt: skip
+        self,
+        slabs: DeviceSlabs,
+        dtype: np.dtype[Any],
+        k: tuple[NDArray[Any], NDArray[Any]],
+        lengths: Sequence[float],
+        mean_gradients: Sequence[Sequence[float]],
+        inward: list[VariableBatch],
+        outward: list[VariableBatch],
+    ) -> None:
         self._slabs, self._real, self._gradients = slabs, dtype, mean_gradients
         self._inward, self._outward = inward, outward
         self._shape: tuple[int, int, int] = slabs.grid.shape
@@ -57,22 +71,22 @@ class DeviceProducts:
         kx[: len(columns)] = k[0][columns]
         self._k = cuda.to_device(kx), cuda.to_device(k[1].astype(dtype))
         n_scalars = len(mean_gradients)
-        # Products of which k_x first + k_z second goes to lines, or the first alone: see `kernels`.
+        # Products whose combination k_x first + k_z second goes to lines, or the first alone: see `kernels`.
         self._sums: list[tuple[int, int | None]] = [(XX, XZ), (XY, None), (XZ, ZZ), (YZ, None)]
         for flux in range(N_PRODUCTS, N_PRODUCTS + 3 * n_scalars, 3):
             self._sums += [(flux, flux + 2), (flux + 1, None)]
         self._apart = {rated: make_multiply(real, n_scalars, rated) for rated in (True, False)}
-        self.fused = Fused(False, False)
-        self._in_rows: dict[bool, Any] = {}  # kernels that transform in x too, if they are taken
-        self._compiled: set[Fused] = set()  # of those that were tried
+        self.fused = FusedPasses(False, False)
+        self._in_rows: dict[bool, Any] = {}  # kernels that also transform in x, if passes in x are fused
+        self._compiled: set[FusedPasses] = set()  # candidates of `choose` whose kernels are compiled
 
-    def possible(self) -> Fused:
+    def possible(self) -> FusedPasses:
         """Return which passes can be fused."""
         grid = self._slabs.grid
-        return possible(self._shape, grid.process_grid, self._real, len(self._gradients))
+        return possible_fusion(self._shape, grid.process_grid, self._real, len(self._gradients))
 
-    def take(self, fused: Fused) -> None:
-        """Fuse passes, or leave them apart. Raises ValueError for what is not `possible`. No communication."""
+    def take(self, fused: FusedPasses) -> None:
+        """Fuse passes, or leave them apart. Raises ValueError for what is not `possible_fusion`. No communication."""
         self._slabs.fuse_in_z(fused.in_z)
         self.fused, self._in_rows = fused, {}
         if fused.in_x:
@@ -83,11 +97,11 @@ class DeviceProducts:
             self._twiddles = cuda.to_device(twiddle_factors(nx, kind))
 
     def choose(self, passes: Passes, device: str, timed: bool = True) -> None:
-        """Take passes as asked, with "auto" the faster ones, timed now or in an earlier run. Collective.
+        """Use the passes of the setting; with "auto" those that were faster, now or in an earlier run. Collective.
 
-        device: its name; timed: whether a run is worth timing them, which compiles both. If not, they stay apart
-        where no earlier run has timed them, as on simulated devices. What lines and planes hold is lost.
-        Raises DeviceError on all ranks if "fused" is asked for and nothing can be.
+        device: its name; timed: whether this run is long enough to time both, which compiles both. If it is not, and
+        no earlier run has timed them, the passes stay separate; they also do on simulated devices. The contents of
+        lines and planes are lost. Raises DeviceError on all ranks if "fused" is set and no pass can be fused.
         """
         fused, slabs = self.possible(), self._slabs
         check_passes(passes, self._shape, fused)
@@ -95,7 +109,7 @@ class DeviceProducts:
             self.take(fused)
         if passes != "auto" or simulated() or not any(fused):
             return
-        ways = {"apart": Fused(False, False), "fused": fused}
+        choices = {"apart": FusedPasses(False, False), "fused": fused}
         grid = slabs.grid
         key = (
             f"{device}; passes of turbulence {grid.shape} {grid.dealias} {self._real}; "
@@ -103,13 +117,13 @@ class DeviceProducts:
         )
         if not timed and recall(key, slabs.comm) is None:
             return
-        candidates = {name: partial(self._try, way) for name, way in ways.items()}
+        candidates = {name: partial(self._try, passes_of) for name, passes_of in choices.items()}
         trial = choose(candidates, key, slabs.comm)
         slabs.trials["passes on GPUs"] = trial
-        self.take(ways[trial.taken])
+        self.take(choices[trial.taken])
 
-    def _try(self, fused: Fused) -> Mapping[str, float]:
-        """Make the passes of some substeps, with fields that are zero, and wait for the device. Collective."""
+    def _try(self, fused: FusedPasses) -> Mapping[str, float]:
+        """Make the passes of some substeps, and wait for the device. Collective."""
         self.take(fused)
         if fused not in self._compiled:
             in_turn_per_node(self._slabs.comm, self.compile)
@@ -121,7 +135,7 @@ class DeviceProducts:
         return {}
 
     def compile(self) -> None:
-        """Compile or load the kernels by running them on nothing."""
+        """Compile or load the kernels by launching them on nothing."""
         slabs = self._slabs
         for rated in (True, False):
             self._multiply(rated, 0)
@@ -134,7 +148,7 @@ class DeviceProducts:
     def form(self, rated: bool) -> float:
         """Bring lines to products, at points or as modes in x; return the largest rate of all ranks if `rated`.
 
-        The rate is the bracket of Eq. (8). Collective. What lines hold is lost.
+        The rate is the bracket of Eq. (8). The contents of the lines are lost. Collective.
         """
         slabs, layout = self._slabs, self._slabs.layout
         slabs.to_points(self._inward, in_x=not self._in_rows)
@@ -145,14 +159,19 @@ class DeviceProducts:
         return float(allreduce_max(slabs.comm, self._rates.copy_to_host()[:n_blocks].max()))
 
     def _multiply(self, rated: bool, n_rows: int) -> int:
-        """Put products of some rows on the stream; return how many rates they leave."""
+        """Launch the products of some rows; return how many rates they write."""
         slabs, layout, nx = self._slabs, self._slabs.layout, self._shape[2]
         if not self._in_rows:
             n_blocks = max(1, min(n_rows, PRODUCT_BLOCKS))
             self._apart[rated][n_blocks, PRODUCT_THREADS, slabs.stream](
-                nx, 2 * layout.pitch, n_rows, 2 * layout.plane_numbers, self._per_cell, self._rates,
+                nx,
+                2 * layout.pitch,
+                n_rows,
+                2 * layout.plane_numbers,
+                self._per_cell,
+                self._rates,
                 slabs.all_planes,
-            )  # fmt: skip
+            )
             return n_blocks
         shape = product_shape(nx, self._real, len(self._gradients))
         assert shape is not None, "its kernel was made"
@@ -160,22 +179,30 @@ class DeviceProducts:
         counts = N_VELOCITY + len(self._gradients), N_PRODUCTS + 3 * len(self._gradients)
         with slabs.clock("fft"):
             self._in_rows[rated][n_blocks, threads, slabs.stream](
-                counts, slabs.grid.truncation.n_columns, layout.pitch, n_rows, layout.plane_numbers,
-                self._per_cell, self._twiddles, self._factors, self._rates, slabs.all_planes,
-            )  # fmt: skip
+                counts,
+                slabs.grid.truncation.n_columns,
+                layout.pitch,
+                n_rows,
+                layout.plane_numbers,
+                self._per_cell,
+                self._twiddles,
+                self._factors,
+                self._rates,
+                slabs.all_planes,
+            )
         return n_blocks
 
     def combine(self) -> None:
-        """Bring products to lines, combined. Neighbours: all ranks."""
+        """Bring the combinations of the products to lines. Collective."""
         slabs = self._slabs
-        done: set[int] = set()
+        transformed: set[int] = set()
 
         def fill(out: int, target: Any, table: Table) -> None:
             first, second = self._sums[out]
             for variable in (first, second):
-                if variable is not None and variable not in done:
+                if variable is not None and variable not in transformed:
                     slabs.to_planes(variable, in_x=not self._in_rows)
-                    done.add(variable)
+                    transformed.add(variable)
             if second is None:
                 slabs.z.collect(first, table, target)
                 return
@@ -183,12 +210,12 @@ class DeviceProducts:
             if out >= N_COMBINED:
                 self._add_gradient((out - N_COMBINED) // 2, table, target)
 
-        # Scalars first: their mean gradients take the velocity that is still among the pieces.
+        # Scalars first, since their mean gradients read the velocity that is still in the pieces.
         slabs.leave_points([*range(N_PRODUCTS, slabs.counts.planes), *range(N_PRODUCTS)])
         slabs.to_lines(self._outward, fill)
 
     def _add_gradient(self, scalar: int, table: Table, target: Any) -> None:
-        """Add -i G . u, of the velocity that came in, as large as products are after the transforms."""
+        """Add -i G . u of the velocity that came in, in the scale of the products after the transforms."""
         gradient = self._gradients[scalar]
         if any(gradient):
             nz, _, nx = self._shape

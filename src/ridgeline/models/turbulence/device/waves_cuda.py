@@ -1,9 +1,9 @@
-"""Waves of rotation and stratification on NVIDIA GPUs: the twin of `waves.turn_lines` and `waves.add_wave_pressure`.
+"""Waves of rotation and stratification on NVIDIA GPUs: the counterpart of the kernels in `waves`.
 
 The formulas are those of `waves`. Arrays are those of `kernels_cuda`: flat, complex numbers as pairs of reals,
-*lines* [variable, y, line] and *fields* [field, row, line]. Factors are computed in float64 in both precisions, as on
-CPUs. Phases of waves grow with the step, and rounding errors of a wavenumber with them. So the kernel of a float32
-flow holds float64, too. A displaced grid multiplies all fields of a mode by one phase, which commutes with factors.
+*lines* [variable, y, line] and *fields* [field, row, line]. The factors are computed in float64 also in float32
+flows, as on CPUs, because the phases of waves grow with the step, and with them the rounding errors of wavenumbers.
+A displaced grid multiplies all fields of a mode by one phase, which commutes with the factors.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ridgeline.fourier.modes import Modes
 from ridgeline.jit.cuda_device import device_function, kernel, load, load_pair, store_pair
 from ridgeline.models.turbulence import waves as physics
 from ridgeline.models.turbulence.device.kernels_cuda import line_of
-from ridgeline.models.turbulence.device.mode_sums_cuda import flat_waves, mode_of
+from ridgeline.models.turbulence.device.kernels_diagnostics_cuda import flat_waves, mode_of
 from ridgeline.models.turbulence.problem import FlowParameters, Waves
 from ridgeline.models.turbulence.stages import SCHEMES
 
 DeviceArray = Any
 Launch = tuple[Any, ...]
-BLOCKS = 4  # of `turn_lines` that fit on a multiprocessor
+BLOCKS = 4  # thread blocks of `turn_lines` on a multiprocessor
 
-_factors_of_mode = device_function(physics.factors_of_mode)
-_turned = device_function(physics.turned)
+_wave_factors = device_function(physics.wave_factors)
+_apply_factors = device_function(physics.apply_factors)
 _wave_push = device_function(physics.wave_push)
 
 
@@ -44,8 +44,8 @@ def _turn(fields, at, step, stratified, e, factors):
     t_re = t_im = 0.0
     if stratified:
         t_re, t_im = mode_of(fields, at + 3 * step)
-    x_re, y_re, z_re, t_re = _turned(x_re, y_re, z_re, t_re, e, factors)
-    x_im, y_im, z_im, t_im = _turned(x_im, y_im, z_im, t_im, e, factors)
+    x_re, y_re, z_re, t_re = _apply_factors(x_re, y_re, z_re, t_re, e, factors)
+    x_im, y_im, z_im, t_im = _apply_factors(x_im, y_im, z_im, t_im, e, factors)
     store_pair(fields, at, real(x_re), real(x_im))
     store_pair(fields, at + step, real(y_re), real(y_im))
     store_pair(fields, at + 2 * step, real(z_re), real(z_im))
@@ -55,17 +55,16 @@ def _turn(fields, at, step, stratified, e, factors):
 
 @cache
 def make_turn(stratified: bool, n_stored: int) -> Any:
-    """Return the kernel that multiplies a stage and what is stored by the factor of waves and viscosity, in place:
+    """Return the kernel that multiplies a stage and stored fields by the factor of waves and viscosity, in place:
 
         turn_lines(sizes, units, of_line, terms, lines, first, second)
 
-    sizes, of_line, lines : as of `make_advance`, after it and the force; units : smallest k_z, k_y, k_x, float64
-    terms : 8 float64, see `waves.N_TERMS`; the fourth, N, is taken for 0 unless `stratified`
-    first, second : fields; `n_stored`, 1 or 2, of them are turned
+    sizes, of_line, lines : those of `make_advance`, after it and the force; units : smallest k_z, k_y, k_x, float64
+    terms : 8 float64, see `waves.N_TERMS`; the fourth, N, counts as 0 unless `stratified`
+    first, second : fields, of which `n_stored`, 1 or 2, are multiplied
 
-    Launch: `line_launch`. Cost: reads and writes each retained mode of 3 or 4 fields once, in lines and in what is
-    stored. A mode takes two trigonometric functions and an exponential, each vector some 35 operations.
-    Source: those of `waves`.
+    Launch: `line_launch`. Cost: reads and writes each retained mode of 3 or 4 fields once, in lines and in stored
+    fields; two trigonometric functions and an exponential a mode, and some 35 operations for each vector.
     """
 
     @kernel(LINE_THREADS, BLOCKS)
@@ -81,7 +80,7 @@ def make_turn(stratified: bool, n_stored: int) -> Any:
             jy = iy if 2 * iy < ny else iy - ny
             if abs(jy) > most:
                 continue
-            e, factors = _factors_of_mode(kx, units[1] * jy, kz, of_mode)
+            e, factors = _wave_factors(kx, units[1] * jy, kz, of_mode)
             mode = (jy if jy >= 0 else rows + jy) * n_lines + line
             _turn(lines, iy * n_lines + line, ny * n_lines, stratified, e, factors)
             _turn(first, mode, rows * n_lines, stratified, e, factors)
@@ -93,10 +92,10 @@ def make_turn(stratified: bool, n_stored: int) -> Any:
 
 @kernel(LINE_THREADS, 8)
 def add_wave_pressure(u, v, w, theta, sizes, of_line, x, y, z, terms, pressure):
-    """Add what rotation and buoyancy give to a pressure: i (k.(2 Omega x u) - N k_z theta) / k^2.
+    """Add the part of rotation and buoyancy to a pressure: i (k.(2 Omega x u) - N k_z theta) / k^2.
 
-    u, v, w, theta, pressure : fields; terms : four reals of `waves.pressure_terms`, of which N = 0 takes any theta
-    sizes, of_line, x, y, z : as of `make_advance`
+    u, v, w, theta, pressure : fields; with N = 0 theta may be any field
+    terms : four reals, of `waves.pressure_terms`; sizes, of_line, x, y, z : those of `make_advance`
 
     Launch: `line_launch`. Cost: reads five fields, writes one.
     """
@@ -124,14 +123,14 @@ def add_wave_pressure(u, v, w, theta, sizes, of_line, x, y, z, terms, pressure):
 
 
 def pressure_arguments(fields: Sequence[DeviceArray], waves: Waves, dtype: DTypeLike) -> tuple[Any, Any]:
-    """Return the fields and the terms that `add_wave_pressure` takes. dtype: of reals of the run."""
+    """Return the fields and the terms for `add_wave_pressure`. dtype: of reals of the run."""
     theta = fields[3] if waves.stratified else fields[0]
     real = np.dtype(dtype).type
     return (*fields[:3], theta), tuple(real(term) for term in physics.pressure_terms(waves))
 
 
 class DeviceWaves:
-    """The factor of waves of one engine. A flow without waves compiles and launches nothing here.
+    """The factor of waves of one engine. A flow without waves compiles and launches no kernel.
 
     flow : of the engine; modes : of this rank; sizes, of_line : of `make_advance`; stream : of launches
     """
@@ -142,11 +141,11 @@ class DeviceWaves:
         self._flow, self._units, self._stream = flow, modes.unit, stream
         self._sizes, self._of_line = sizes, of_line
         self._terms = (0.0,) * physics.N_TERMS
-        counts = {len(substep.turned) for substep in SCHEMES[flow.scheme].substeps if flow.waves}
+        counts = {len(substep.with_waves) for substep in SCHEMES[flow.scheme].substeps if flow.waves}
         self._turn = {n: make_turn(flow.waves.stratified, n) for n in counts if n}
 
     def compile(self, field: DeviceArray, tables: Sequence[DeviceArray]) -> None:
-        """Compile or load the kernels by running them on nothing; tables: x, y and z of `make_advance`."""
+        """Compile or load the kernels by launching them on nothing; tables: x, y and z of `make_advance`."""
         if not self._flow.waves:
             return
         nothing, one = (0, 1, 1, 1, 1), (1, 1, self._stream)
@@ -156,14 +155,14 @@ class DeviceWaves:
         add_wave_pressure[one](*fields, nothing, self._of_line, *tables, terms, field)
 
     def begin_step(self, linear_rate: float, time: float) -> float:
-        """Take the factor over `time`, with a force A u of rate A; return the rate that is left to the tables."""
+        """Set the factor over `time`, with a force A u of rate A; return the rate that the tables must include."""
         if not self._flow.waves:
             return linear_rate
         self._terms = tuple(physics.wave_terms(self._flow, linear_rate, time).tolist())
         return 0.0
 
     def turn(self, launch: Launch, lines: DeviceArray, stored: Sequence[DeviceArray]) -> None:
-        """Multiply the stage in lines, and the states that are stored, by the factor: none after some substeps."""
+        """Multiply the stage in lines and the stored fields by the factor; without stored fields do nothing."""
         if self._turn and stored:
             common = self._sizes, self._units, self._of_line, self._terms
             self._turn[len(stored)][launch](*common, lines, stored[0], stored[-1])

@@ -1,4 +1,4 @@
-"""What a fluid particle carries. Plain declarations, which estimates read without MPI."""
+"""The fields that fluid particles carry, sample and keep in checkpoints: declarations that need no MPI."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from ridgeline.particles.particles import ParticleField
 
 VECTOR = ParticleField(np.float64, 3)
 NUMBER = ParticleField(np.float64)
-# In checkpoints, beside the identity: position in the box, how often it went around, and velocities now and at first.
+# In checkpoints, beside the identity: position in the box, how often the particle has crossed it, and the velocities
+# now and at step 0.
 MOVING = {"position": VECTOR, "image": ParticleField(np.int32, 3), "velocity": VECTOR}
 SAVED = {**MOVING, "start_velocity": VECTOR}
-# Beside identity and position: within a step also the stage velocity before, and the sum of RK4.
+# Beside identity and position. Within a step: the velocity of the previous stage, and the sum of RK4.
 CARRIED = {"image": MOVING["image"], "velocity": VECTOR, "before": VECTOR, "sum": VECTOR}
-# Kept of step 0 beside these, for correlations along paths.
-MET = {"dissipation": NUMBER, "enstrophy": NUMBER}
-N_LOADED = 3  # fields that are in physical space at a time
+# Sampled at step 0 and kept in checkpoints, for correlations along paths.
+SAMPLED_AT_START = {"dissipation": NUMBER, "enstrophy": NUMBER}
+N_LOADED = 3  # fields that are brought to physical space together
 
 
 def sampled_fields(names: Sequence[str], n_scalars: int) -> dict[str, ParticleField]:
-    """Return what is written of each particle, beside position and velocity, by name of the array.
+    """Return the fields that are written of each particle beside position and velocity, by name of the array.
 
-    names: of particles.sample.
+    names: entries of the setting particles.sample.
     """
     known = {
         "gradient": {"velocity_gradient": ParticleField(np.float64, 9)},

@@ -1,12 +1,14 @@
 """Fields of modes at the places of particles: through a grid with ghosts, or by exact Fourier sums.
 
-Both kinds are loaded with fields, and then asked for values at positions in this rank's box. The value at a position
-depends on no rank but in the last bits of the transforms, which are the same on any process grid.
+Both kinds load fields of modes and then return values at positions in this rank's box. A value does not depend on the
+decomposition, except through the rounding of the transforms. Fields may be multiplied by factors of their modes, such
+as i k for a derivative; `LineFactors` are these factors as products of factors along directions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -14,12 +16,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.fourier.ghost_planes import GhostPlanes, padded_shape
 from ridgeline.fourier.lines import Tile
+from ridgeline.fourier.modes import Modes, mode_numbers
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.rows import RowBlock, RowOperation
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.pencil_boxes import boxes_of
-from ridgeline.models.turbulence.fluid_particles.config import Interpolation
 from ridgeline.models.turbulence.fluid_particles.kernels_points import (
     add_two,
     correct,
@@ -29,14 +31,9 @@ from ridgeline.models.turbulence.fluid_particles.kernels_points import (
     sum_fourier,
     values_of_splines,
 )
-from ridgeline.models.turbulence.fluid_particles.line_factors import (
-    LineFactors,
-    displacement,
-    spline_filter,
-    unchanged,
-)
 from ridgeline.models.turbulence.fluid_particles.stencil_llvm import BATCH, COMPONENTS, POINTS
-from ridgeline.models.turbulence.point_sums import count_evenly
+from ridgeline.models.turbulence.kernels_diagnostics import count_evenly
+from ridgeline.models.turbulence.settings import Interpolation
 from ridgeline.parallel.allreduce import kernels_of_sums
 from ridgeline.particles.boxes import kernels_of_boxes
 from ridgeline.particles.curve import morton_keys
@@ -46,10 +43,60 @@ from ridgeline.runtime.regions import Regions
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-Operand = tuple[NDArray[Any], LineFactors]  # a field, complex [n_modes], and what it is multiplied by
+
+@dataclass(frozen=True, eq=False)
+class LineFactors:
+    """Factors of modes: of_line [n_lines] times along [N_y], which has the order j_y = 0, 1, ..., -1; complex."""
+
+    of_line: NDArray[Any]
+    along: NDArray[Any]
+
+    def __mul__(self, other: LineFactors) -> LineFactors:
+        return LineFactors(self.of_line * other.of_line, self.along * other.along)
+
+    def applied(self, field: NDArray[Any], modes: Modes) -> NDArray[Any]:
+        """Return the modes of a field, [n_modes], times their factors."""
+        _, jy, _ = modes.lines.expand()
+        counts = np.diff(modes.lines.start)
+        return np.asarray(field * np.repeat(self.of_line, counts) * self.along[jy])
+
+
+def unchanged(modes: Modes) -> LineFactors:
+    """Return factors that are 1."""
+    return LineFactors(np.ones(modes.lines.n_lines, complex), np.ones(modes.shape[1], complex))
+
+
+def spline_filter(modes: Modes) -> LineFactors:
+    """Return factors that turn the modes of values at the grid into those of cubic B-spline coefficients."""
+    nz, ny, nx = modes.shape
+    lines = modes.lines
+
+    def response(j: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+        return np.asarray((2.0 + np.cos(2 * np.pi * j / n)) / 3.0)
+
+    of_line = 1.0 / (response(lines.jx, nx) * response(lines.jz, nz))
+    return LineFactors(of_line.astype(complex), (1.0 / response(mode_numbers(ny), ny)).astype(complex))
+
+
+def derivative(modes: Modes, axis: int) -> LineFactors:
+    """Return i k along an axis; axis 0 is x."""
+    same = unchanged(modes)
+    if axis == 1:
+        return LineFactors(same.of_line, 1j * modes.unit[1] * mode_numbers(modes.shape[1]))
+    return LineFactors(1j * (modes.kx if axis == 0 else modes.kz), same.along)
+
+
+def displacement(modes: Modes, shift: NDArray[np.float64]) -> LineFactors:
+    """Return exp(-2 pi i shift.j), which undoes a displacement of the grid by `shift`, fractions of the box."""
+    x, y, z = -2j * np.pi * shift
+    lines = modes.lines
+    return LineFactors(np.exp(x * lines.jx + z * lines.jz), np.exp(y * mode_numbers(modes.shape[1])))
+
+
+Operand = tuple[NDArray[Any], LineFactors]  # a field, complex [n_modes], and its factors
 Floats = NDArray[np.float64]
 NOWHERE = np.zeros(3)
-PIECES = 4  # that a thread takes of its particles: others may finish what is left
+PIECES = 4  # pieces of each thread's particles; threads that are done take pieces of others
 
 
 class PointValues(Protocol):
@@ -58,36 +105,36 @@ class PointValues(Protocol):
     regions: Regions
 
     def load(self, fields: Sequence[Operand], shift: Floats = NOWHERE) -> None:
-        """Take three fields or fewer. Collective. Seconds are charged to "spline transform" and "ghost planes".
+        """Load one to three fields. Collective. Seconds are charged to "spline transform" and "ghost planes".
 
-        shift: displacement of the grid that is used, if any, less than a cell: fractions of the box, (x, y, z).
+        shift: displacement of the grid to interpolate from, less than a cell, (x, y, z) as fractions of the box.
         """
 
     def rows(self) -> RowOperation | None:
-        """Return what sets rows of the displaced grid to the three loaded fields at points; None: nothing does."""
+        """Return an operation that sets rows of the displaced grid to the three loaded fields, or None."""
 
     def at(self, position: Floats, out: Floats) -> None:
-        """Set out[v, i], float64 [3, n], to field v at position [3, n] (x, y, z) i. No communication.
+        """Set out[v, i], float64 [3, n], to field v at position i of position, [3, n] (x, y, z). No communication.
 
-        Positions are in this rank's box, or a cell beyond. What was not loaded is undefined.
+        Positions are in this rank's box, or up to a cell beyond. Rows of fields that are not loaded are undefined.
         """
 
     def correct(self, half: float, position: Floats, velocity: Floats, image: NDArray[np.int32]) -> int:
-        """Make x += half (u(x) - v) of positions in this rank's box, and v = u(x). No communication.
+        """Add half (u(x) - v) to positions x in this rank's box, then set v = u(x). No communication.
 
-        u: what is loaded, three components. Positions [3, n] are brought back into the periodic box, which image
-        counts. Returns how many came farther than a cell beyond this rank's box: their velocities mean nothing.
+        u: the three loaded components. Positions [3, n] are brought back into the periodic box, and image counts how
+        often. Returns how many came farther than a cell beyond this rank's box; their velocities are undefined.
         """
 
     @property
     def n_bytes(self) -> int:
-        """Memory held."""
+        """Bytes held."""
 
 
 def point_values(
     kind: Interpolation, transform: FourierTransform, comm: MPI.Comm, regions: Regions
 ) -> PointValues:
-    """Return the interpolation of a kind. transform: between two steps its exchange buffer is free. Collective."""
+    """Return the interpolation of a kind. transform: the flow's, whose buffer is free between steps. Collective."""
     if kind == "fourier":
         return FourierSums(transform.grid, transform, comm, regions)
     return GridValues(transform, comm, kind, regions)
@@ -123,13 +170,13 @@ class GridValues:
 
     @property
     def n_bytes(self) -> int:
-        """Memory held."""
         return self._values.nbytes + self._ghosts.n_bytes
 
     def load(self, fields: Sequence[Operand], shift: Floats = NOWHERE) -> None:
-        """Transform fields to this rank's padded block. Collective. Cost: an inverse transform each."""
-        together, modes = self._transform.n_in, self._transform.modes
-        size = together if len(fields) == together else 1
+        # Cost: an inverse transform for each field.
+        transform, modes = self._transform, self._transform.modes
+        # A transform takes one field, or as many as the flow has.
+        size = transform.n_in if len(fields) == transform.n_in else 1
         with self.regions("spline transform"):
             self._geometry[4] = shift * self._geometry[1]
             ours = displacement(modes, -shift) * self._filter if shift.any() else self._filter
@@ -140,7 +187,7 @@ class GridValues:
             self._ghosts.fill(self._values)
 
     def rows(self) -> RowOperation | None:
-        """See `PointValues`. Only of splines: their values cost less than another transform."""
+        # Only of splines, whose values at the points cost less than another transform.
         n_z = self._transform.grid.block[0]
 
         def values(rows: RowBlock, y: int, first: int, n: int) -> None:
@@ -149,7 +196,7 @@ class GridValues:
         return None if self._linear else values
 
     def _transform_to(self, fields: Sequence[Operand], component: int) -> None:
-        """Transform fields, one or as many as the transform takes together, to components. Collective."""
+        """Transform fields to components of the padded block, from `component` on. Collective."""
         transform, complex_type = self._transform, self._transform.complex
         start, nz, ny = transform.modes.lines.start, transform.grid.block[0], transform.grid.shape[1]
         scaled = [
@@ -168,13 +215,10 @@ class GridValues:
         transform.planes(keep, None, len(fields), 0, 0)
 
     def at(self, position: Floats, out: Floats) -> None:
-        """See `PointValues`. Threads share the particles."""
-
         def work(worker: int, piece: slice) -> None:
-            interpolate(
-                *(row[piece] for row in position), self._values, self._geometry, self._linear,
-                *self._scratch[worker], *(row[piece] for row in out),
-            )  # fmt: skip
+            x, y, z = position[:, piece]
+            u, v, w = out[:, piece]
+            interpolate(x, y, z, self._values, self._geometry, self._linear, *self._scratch[worker], u, v, w)
 
         self._run(position.shape[1], work)
 
@@ -183,10 +227,23 @@ class GridValues:
         away = [0] * len(self._scratch)
 
         def work(worker: int, piece: slice) -> None:
+            x, y, z = position[:, piece]
+            u, v, w = velocity[:, piece]
             away[worker] += correct(
-                *(row[piece] for row in (*position, *velocity)), half, self._values, self._geometry, self._linear,
-                *self._scratch[worker], self._lengths, *(row[piece] for row in image),
-            )  # fmt: skip
+                x,
+                y,
+                z,
+                u,
+                v,
+                w,
+                half,
+                self._values,
+                self._geometry,
+                self._linear,
+                *self._scratch[worker],
+                self._lengths,
+                *image[:, piece],
+            )
 
         self._run(position.shape[1], work)
         return sum(away)
@@ -197,7 +254,7 @@ class GridValues:
 
 
 class FourierSums:
-    """Sums all modes at every particle: the oracle of the others. Every rank holds the modes of all."""
+    """Sums all modes at every particle: the oracle of the others. Every rank has the modes of all ranks."""
 
     def __init__(
         self, grid: PencilGrid, transform: FourierTransform, comm: MPI.Comm, regions: Regions
@@ -208,13 +265,13 @@ class FourierSums:
         shares = [grid.lines_of_rank(rank % rows, rank // rows) for rank in range(rows * columns)]
         self._counts = [share.n_modes for share in shares]
         first = np.concatenate([share.start_global for share in shares])
-        self._order = np.argsort(first)  # the canonical order of lines, whatever rank has them
+        self._order = np.argsort(first)  # the canonical order of the lines of all ranks
         jx, jz, most = (
             np.concatenate([getattr(share, name) for share in shares])[self._order]
             for name in ("jx", "jz", "most")
         )
         self._lines = jx, jz, most, np.ascontiguousarray(first[self._order])
-        # Where the modes of the canonical order lie in those of all ranks one after the other.
+        # Places of the modes, in canonical order, among the modes of all ranks one after the other.
         lengths = np.concatenate([np.diff(share.start) for share in shares])
         begins = np.cumsum(lengths) - lengths
         self._source = np.concatenate(
@@ -227,38 +284,34 @@ class FourierSums:
 
     @property
     def n_bytes(self) -> int:
-        """Memory held."""
         return self._all.nbytes + self._source.nbytes + sum(line.nbytes for line in self._lines)
 
     def rows(self) -> RowOperation | None:
-        """See `PointValues`."""
         return None
 
     def load(self, fields: Sequence[Operand], shift: Floats = NOWHERE) -> None:
-        """Give the modes of all ranks to all: there is no grid. Collective."""
+        # There is no grid to displace: all ranks get the modes of all.
         self._all = np.empty((len(fields), len(self._source)), complex)
         for (field, factors), row in zip(fields, self._all):
             mine = factors.applied(field, self._modes).astype(complex)
-            everything = np.empty(sum(self._counts), complex)
-            self._comm.Allgatherv(mine, [everything, self._counts])
-            np.take(everything, self._source, out=row)
+            of_ranks = np.empty(sum(self._counts), complex)
+            self._comm.Allgatherv(mine, [of_ranks, self._counts])
+            np.take(of_ranks, self._source, out=row)
 
     def at(self, position: Floats, out: Floats) -> None:
-        """See `PointValues`."""
         sum_fourier(*position, self._unit, *self._lines, self._all, *self._work, out)
 
     def correct(self, half: float, position: Floats, velocity: Floats, image: NDArray[np.int32]) -> int:
-        """See `PointValues`."""
-        found = np.empty_like(position)
-        self.at(position, found)
-        position += half * (found - velocity)
+        new = np.empty_like(position)
+        self.at(position, new)
+        position += half * (new - velocity)
         self._boxes.settle(position, self._comm.rank, image)
         self.at(position, velocity)
         return 0
 
 
 def kernels_of_points(dtype: DTypeLike) -> list[Specialisation]:
-    """Return the kernels of particles in fields of dtype, float32 or float64."""
+    """Return the kernels of fluid particles in fields of dtype, float32 or float64."""
     complex_type = np.result_type(dtype, np.complex64)
     return [
         *specialise([load_scaled], complex_type),

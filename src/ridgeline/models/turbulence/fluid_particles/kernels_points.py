@@ -1,8 +1,8 @@
-"""The kernels that interpolate fields at particles: cubic B-splines, trilinear, and exact Fourier sums.
+"""Kernels that interpolate fields at particles: by cubic B-splines, trilinearly, and by exact Fourier sums.
 
 A cubic B-spline through values u_i of a periodic grid has coefficients c_i with u_i = (c_(i-1) + 4 c_i + c_(i+1))/6.
-In Fourier space that is a division by (2 + cos(2 pi j / N)) / 3 in each direction. Source: Yeung and Pope, J. Comput.
-Phys. 79 (1988) 373, whose splines these are; the division is the transform of their tridiagonal systems.
+In Fourier space c_i follows from u_i by a division by (2 + cos(2 pi j / N)) / 3 in each direction. Source: Yeung and
+Pope, J. Comput. Phys. 79 (1988) 373, whose splines these are; the division solves their tridiagonal systems.
 """
 
 import math
@@ -27,7 +27,7 @@ OF_POSITIONS = [float64[::1]] * 3
 
 @kernel(lambda C: (C[::1], int64[::1], *[int64] * 3, C[::1], C[::1], C[:, ::1]), nogil=True)
 def load_scaled(modes, start, first_line, n_lines, n_y, of_line, along, out_lines):
-    """Spread modes times of_line[line] along[j_y] over lines, zeros where no mode is retained.
+    """Set lines to modes times of_line[line] along[j_y], and to zero where no mode is retained.
 
     modes : (n_modes,), of which line i has start[i] ... start[i + 1] - 1; of_line : (all lines,); along : (n_y,) in
     the order j_y = 0, 1, ..., -1; out_lines : (>= n_lines, >= n_y)
@@ -45,10 +45,10 @@ def load_scaled(modes, start, first_line, n_lines, n_y, of_line, along, out_line
 
 @kernel(lambda T: (T[:, :, ::1], *[int64] * 5, T[:, :, :, ::1]), nogil=True)
 def pad_rows(pairs, component, plane, first_row, n_rows, n_z, out_padded):
-    """Set rows of a padded block from pairs in physical space, with the ghosts in x.
+    """Set rows of a padded block, with their ghosts in x, from pairs of rows in physical space.
 
     pairs : (m, >= (n_rows + 1) // 2, 2 n_x or more) real view; its variables become the components from `component`
-    on. Row r is that of z = r mod n_z, y = plane + r div n_z.
+    on. Row r has z = r mod n_z and y = plane + r div n_z.
     out_padded : see `fourier.ghost_planes`
     """
     n_x = out_padded.shape[2] - PADDING
@@ -67,9 +67,9 @@ def pad_rows(pairs, component, plane, first_row, n_rows, n_z, out_padded):
 
 @subroutine(inline="always")
 def _weights(t, linear):
-    """Return the weights of the points -1, 0, 1 and 2 from a cell's first, for a place t of the cell after it.
+    """Return the weights of the points -1, 0, 1 and 2 of a cell, for a place t between its points 0 and 1.
 
-    linear : those of the trilinear interpolant, and else of a cubic B-spline.
+    They are those of the trilinear interpolant if linear, otherwise those of a cubic B-spline.
     """
     s = 1.0 - t
     a, d = s * s * s, t * t * t
@@ -80,9 +80,9 @@ def _weights(t, linear):
 
 @subroutine(inline="always")
 def _local_cell(place, cells, first, block):
-    """Return the cell of a place in units of cells, counted from the first of this rank's block.
+    """Return the cell of a place, both counted in cells, relative to the first cell of this rank's block.
 
-    It is between -BEHIND and block - 1 + BEYOND, if one of its periodic images is.
+    If one of the periodic images of the cell lies between -BEHIND and block - 1 + BEYOND, that one is returned.
     """
     cell = np.floor(place) - first
     cell = cell + cells if cell < -BEHIND else cell
@@ -93,9 +93,10 @@ def _local_cell(place, cells, first, block):
 def _prepare(x, y, z, geometry, pitch_y, pitch_z, linear, at, weights):
     """Set weights and places of the stencils of at most BATCH positions; return how many are not near the block.
 
-    at : (BATCH,) place of the stencil's first point, 0 for what is not near; weights : (3 POINTS, BATCH), x, y, z
+    at : (BATCH,) place of the stencil's first point, 0 for positions that are not near; weights : (3 POINTS, BATCH),
+    x, y, z
     """
-    # Plain rows and scalars, without wrapping indices: the compiler takes a vector of particles at a time.
+    # Plain rows and scalars, without index wrap-around, so that the compiler vectorises over particles.
     scale_x, scale_y, scale_z = geometry[0, 0], geometry[0, 1], geometry[0, 2]
     cells_x, cells_y, cells_z = geometry[1, 0], geometry[1, 1], geometry[1, 2]
     first_x, first_y, first_z = geometry[2, 0], geometry[2, 1], geometry[2, 2]
@@ -111,9 +112,13 @@ def _prepare(x, y, z, geometry, pitch_y, pitch_z, linear, at, weights):
         b = _local_cell(py, cells_y, first_y, block_y)
         c = _local_cell(pz, cells_z, first_z, block_z)
         near = (
-            (a >= -BEHIND) & (b >= -BEHIND) & (c >= -BEHIND)
-            & (a < block_x + BEYOND) & (b < block_y + BEYOND) & (c < block_z + BEYOND)
-        )  # fmt: skip
+            (a >= -BEHIND)
+            & (b >= -BEHIND)
+            & (c >= -BEHIND)
+            & (a < block_x + BEYOND)
+            & (b < block_y + BEYOND)
+            & (c < block_z + BEYOND)
+        )
         place = (c + BEHIND) * pitch_z + (b + BEHIND) * pitch_y + (a + BEHIND) * COMPONENTS
         at[i] = int64(place if near else 0.0)
         away += 0 if near else 1
@@ -132,10 +137,10 @@ def interpolate(x, y, z, values, geometry, linear, at, weights, out_u, out_v, ou
 
     x, y, z : (n,) float64, in this rank's block or a cell beyond, also as periodic images; values : coefficients of
     the splines, or values, as a padded block; geometry : (5, 3) float64, see below; linear : whether trilinear;
-    at : (BATCH,) int64 and weights : (3 POINTS, BATCH) float64, overwritten; out : (n,) float64. The geometry has, of
-    x, y and z, points per length, points of the grid, and offset and points of this rank's block. Its last row is the
+    at : (BATCH,) int64 and weights : (3 POINTS, BATCH) float64, overwritten; out : (n,) float64. The rows of geometry
+    are, for x, y and z: points per length, points of the grid, offset and points of this rank's block, and the
     displacement of the grid in cells, 0 to 1.
-    Returns how many positions are not there: their values mean nothing. Cost: 64 products for each value.
+    Returns how many positions are farther away; their values are undefined. Cost: 64 products for each value.
     """
     pitch_y = values.shape[2] * values.shape[3]
     pitch_z = values.shape[1] * pitch_y
@@ -152,14 +157,16 @@ def interpolate(x, y, z, values, geometry, linear, at, weights, out_u, out_v, ou
 
 
 @kernel(
-    lambda T: (*[float64[::1]] * 6, float64, T[:, :, :, ::1], *OF_GRID, float64[::1], *[int32[::1]] * 3), nogil=True
-)  # fmt: skip
+    lambda T: (*[float64[::1]] * 6, float64, T[:, :, :, ::1], *OF_GRID, float64[::1], *[int32[::1]] * 3),
+    nogil=True,
+)
 def correct(x, y, z, u, v, w, half, values, geometry, linear, at, weights, lengths, out_i, out_j, out_k):
-    """Correct positions as Heun's scheme does, and set velocities to those where the particles are then.
+    """Correct positions as Heun's scheme does, and set velocities to those at the corrected positions.
 
-    x += half (u_new(x) - u), half of a step, brought back into the periodic box of `lengths` (3,), from 0 on; then
-    u = u_new(x). out_i, out_j, out_k : (n,) int32, count by how many lengths. The others are as in `interpolate`.
-    Returns how many particles come farther from this rank's block than a cell: their velocities mean nothing.
+    half (u_new(x) - u), with half of a step, is added to x, which is brought back into the periodic box from 0 to
+    `lengths` (3,); then u = u_new(x). out_i, out_j, out_k : (n,) int32, to which the crossed lengths are added. The
+    other arguments are those of `interpolate`. Returns how many particles move farther than a cell from this rank's
+    block; their velocities are undefined.
     """
     pitch_y = values.shape[2] * values.shape[3]
     pitch_z = values.shape[1] * pitch_y
@@ -199,13 +206,13 @@ def _turns(angle, out):
 @kernel(
     lambda C: (*OF_POSITIONS, float64[::1], *[int64[::1]] * 4, C[:, ::1], *[C[::1]] * 3, float64[:, ::1]),
     nogil=True,
-)  # fmt: skip
+)
 def sum_fourier(x, y, z, unit, jx, jz, most, start, modes, turns_x, turns_y, turns_z, out):
     """Set out[v, i] to the sum of all modes of field v at position i, exact to rounding.
 
     unit : (3,) smallest wavenumbers, x, y, z; jx, jz, most, start : of all lines of all ranks; modes : (m, n_modes);
-    turns_x, turns_y, turns_z : work, as long as the largest |j| of a direction and one more. Cost: one product for
-    each mode of each particle.
+    turns_x, turns_y, turns_z : scratch, one longer than the largest |j| of a direction. Cost: one product for each
+    mode of each particle.
     """
     for i in range(x.shape[0]):
         _turns(x[i] * unit[0], turns_x)
@@ -227,11 +234,11 @@ def sum_fourier(x, y, z, unit, jx, jz, most, start, modes, turns_x, turns_y, tur
 
 @kernel(lambda T: (T[:, :, :, ::1], *[int64] * 4, T[::1], T[:, :, ::1]), nogil=True)
 def values_of_splines(coefficients, plane, first_row, n_rows, n_z, scratch, out_pairs):
-    """Set pairs of rows in physical space to the values of splines at the points: the reverse of the spline's filter.
+    """Set pairs of rows in physical space to the values of splines at the points, the inverse of the spline filter.
 
-    coefficients : padded block with its ghosts; rows as in `pad_rows`, an odd last one with zero; scratch : (3 (n_x +
-    6),), overwritten; out_pairs : (>= 3, >= (n_rows + 1) // 2, 2 n_x or more). In each direction a value is
-    (c_(i-1) + 4 c_i + c_(i+1)) / 6.
+    coefficients : padded block with its ghosts; rows as in `pad_rows`, where an odd last row is paired with zeros;
+    scratch : (3 (n_x + 6),), overwritten; out_pairs : (>= 3, >= (n_rows + 1) // 2, 2 n_x or more). In each direction
+    a value is (c_(i-1) + 4 c_i + c_(i+1)) / 6.
     """
     n_y, n_x = coefficients.shape[1], coefficients.shape[2] - PADDING
     pitch = coefficients.shape[2] * COMPONENTS
@@ -268,6 +275,6 @@ def values_of_splines(coefficients, plane, first_row, n_rows, n_z, scratch, out_
 
 @kernel(lambda: (float64[::1], float64, float64[::1], float64, float64[::1]), nogil=True)
 def add_two(out_x, a, first, b, second):
-    """Set out_x += a first + b second. (n,) float64 each."""
+    """Add a first + b second to out_x. (n,) float64 each."""
     for i in range(out_x.shape[0]):
         out_x[i] += a * first[i] + b * second[i]

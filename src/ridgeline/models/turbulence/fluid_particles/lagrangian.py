@@ -1,4 +1,4 @@
-"""Statistics over fluid particles: correlation in time, dispersion of one, two and four, and of what they meet.
+"""Lagrangian statistics: correlations in time, dispersion of one, two and four particles, moments of samples.
 
 With x and v of a particle now, x_0 and v_0 at step 0, averaged over all particles, pairs or tetrads:
 
@@ -11,8 +11,14 @@ With x and v of a particle now, x_0 and v_0 at step 0, averaged over all particl
     tetrad_radius            <R^2>, R^2 = sum over corners of |x_i - x_mean|^2 / 4
     tetrad_volume            <|V|>
 
-Of what is sampled there are moments over particles. They are mean and <eps^2>/<eps>^2 of the dissipation, the same of
-the enstrophy, and <a.a>/3 and the flatness of a component of the acceleration. Sums have the same bits on any ranks.
+Quantities that are sampled at the particles have moments over them: the mean and <eps^2>/<eps>^2 of the dissipation,
+the same of the enstrophy, and <a.a>/3 and the flatness of a component of the acceleration. Dissipation and enstrophy
+also have correlations in time along the paths. With q of a particle now and q_0 at step 0,
+
+    particle_dissipation_correlation    <q' q_0'> / sqrt(<q' q'> <q_0' q_0'>),    q' = q - <q>.
+
+Sums have the same bits on any number of ranks. Source of the correlations: Yeung and Pope, J. Fluid Mech. 207 (1989)
+531.
 """
 
 from __future__ import annotations
@@ -24,22 +30,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.models.turbulence.fluid_particles.config import GROUPS
-from ridgeline.models.turbulence.fluid_particles.tracers import Tracers
-from ridgeline.models.turbulence.point_sums import count_evenly
+from ridgeline.models.turbulence.fluid_particles.fields import NUMBER, SAMPLED_AT_START
+from ridgeline.models.turbulence.fluid_particles.tracers import PREFIX, Tracers
+from ridgeline.models.turbulence.kernels_diagnostics import count_evenly
 from ridgeline.models.turbulence.pressure import BINS_PER_RMS, DEVIATIONS, FARTHEST
+from ridgeline.models.turbulence.settings import GROUPS
 from ridgeline.parallel.allreduce import allreduce_sums
+from ridgeline.parallel.distributed import DistributedArray
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
 
 Floats = NDArray[np.float64]
 
 
 def means(comm: MPI.Comm, values: Mapping[str, Floats], n_global: int) -> dict[str, float]:
-    """Return the average of each array over all ranks, the same bits however they are spread. Collective.
+    """Return the average of each array over all ranks, with the same bits however the ranks share it. Collective.
 
-    n_global: numbers in an array on all ranks.
+    n_global: numbers in an array, all ranks together.
     """
     sums = allreduce_sums(comm, list(values.values()), n_global)
     return {name: float(total) / n_global for name, total in zip(values, sums)}
@@ -48,11 +57,11 @@ def means(comm: MPI.Comm, values: Mapping[str, Floats], n_global: int) -> dict[s
 def lagrangian_figures(comm: MPI.Comm, tracers: Tracers) -> dict[str, float]:
     """Return the figures of positions and velocities, equal on all ranks. Collective.
 
-    Cost: positions and velocities go to the ranks that have their identities; no transform.
+    Communication: positions and velocities go to the ranks that have the identities of the particles.
     """
     place, velocity = tracers.paths(), tracers.ranges.gather(tracers.particles, "velocity")
     moved, first = place - tracers.start_place, tracers.start_velocity
-    found = means(
+    mean = means(
         comm,
         {
             "energy": _dot(velocity, velocity),
@@ -64,16 +73,16 @@ def lagrangian_figures(comm: MPI.Comm, tracers: Tracers) -> dict[str, float]:
         tracers.ranges.n_global,
     )
     figures = {
-        "particle_energy": found["energy"] / 2,
-        "particle_displacement": found["displacement"],
-        "particle_structure": found["structure"] / 3,
-        "particle_correlation": _ratio(found["correlation"], math.sqrt(found["energy"] * found["start"])),
+        "particle_energy": mean["energy"] / 2,
+        "particle_displacement": mean["displacement"],
+        "particle_structure": mean["structure"] / 3,
+        "particle_correlation": _ratio(mean["correlation"], math.sqrt(mean["energy"] * mean["start"])),
     }
     return figures | _group_figures(comm, tracers, place)
 
 
 def _group_figures(comm: MPI.Comm, tracers: Tracers, place: Floats) -> dict[str, float]:
-    """Return the figures of pairs or tetrads. place: [3, n] in the order of identities, of whole groups."""
+    """Return the figures of pairs or tetrads. place: [3, n] in the order of identities, whole groups on a rank."""
     placement = tracers.settings.placement
     n_groups = tracers.ranges.n_global // GROUPS[placement]
     if placement == "pairs":
@@ -91,18 +100,18 @@ def _group_figures(comm: MPI.Comm, tracers: Tracers, place: Floats) -> dict[str,
     return {}
 
 
-def sampled_figures(comm: MPI.Comm, found: Mapping[str, Floats], n_global: int) -> dict[str, float]:
-    """Return the figures of what was sampled: dissipation, enstrophy and acceleration, if they were. Collective.
+def sampled_figures(comm: MPI.Comm, samples: Mapping[str, Floats], n_global: int) -> dict[str, float]:
+    """Return the moments of dissipation, enstrophy and acceleration, of those that were sampled. Collective.
 
-    found: as `ParticleSamples.sample` returns it; n_global: particles of all ranks.
+    samples: of `ParticleSamples.sample`; n_global: particles of all ranks.
     """
     figures: dict[str, float] = {}
-    for name in (each for each in ("dissipation", "enstrophy") if each in found):
-        powers = means(comm, {"one": found[name], "two": found[name] ** 2}, n_global)
+    for name in (each for each in ("dissipation", "enstrophy") if each in samples):
+        powers = means(comm, {"one": samples[name], "two": samples[name] ** 2}, n_global)
         figures[f"particle_{name}"] = powers["one"]
         figures[f"particle_{name}_moment_2"] = _ratio(powers["two"], powers["one"] ** 2)
-    if "acceleration" in found:
-        squares = np.ascontiguousarray(found["acceleration"]) ** 2
+    if "acceleration" in samples:
+        squares = np.ascontiguousarray(samples["acceleration"]) ** 2
         powers = means(comm, {"two": squares, "four": squares**2}, 3 * n_global)
         figures["particle_acceleration"] = powers["two"]
         figures["particle_acceleration_flatness"] = _ratio(powers["four"], powers["two"] ** 2)
@@ -112,8 +121,8 @@ def sampled_figures(comm: MPI.Comm, found: Mapping[str, Floats], n_global: int) 
 def acceleration_density(comm: MPI.Comm, acceleration: Floats, n_global: int) -> Floats:
     """Return the probability density of a component of the acceleration over its root mean square. Collective.
 
-    acceleration: [3, n] of this rank's particles; in bins of 1 / BINS_PER_RMS around `pressure.DEVIATIONS`. All is 0
-    where there is no acceleration, and NaN where it is not finite.
+    acceleration: [3, n] of this rank's particles. Bins are 1 / BINS_PER_RMS wide, around `pressure.DEVIATIONS`. The
+    density is 0 if all accelerations are 0, and NaN if one is not finite.
     """
     rms = math.sqrt(means(comm, {"two": acceleration**2}, 3 * n_global)["two"])
     if rms == 0.0 or not math.isfinite(rms):
@@ -125,11 +134,60 @@ def acceleration_density(comm: MPI.Comm, acceleration: Floats, n_global: int) ->
     return np.asarray(total[1:-1] * (BINS_PER_RMS / (3.0 * n_global)))
 
 
+class StartSamples:
+    """Dissipation and enstrophy that every particle met at step 0, in the order of identities: part of checkpoints.
+
+    They are kept whatever the settings sample, so that a resumed run may ask for more.
+    """
+
+    def __init__(self, tracers: Tracers) -> None:
+        self._tracers = tracers
+        self._arrays = tracers.ranges.arrays(SAMPLED_AT_START, f"{PREFIX}start_")
+
+    def keep(self, samples: Mapping[str, Floats]) -> None:
+        """Keep the samples of step 0, [n] of this rank's particles for each name of SAMPLED_AT_START. Collective."""
+        for name in SAMPLED_AT_START:
+            self._values(name)[...] = self._tracers.in_order(samples[name], NUMBER)
+
+    def _values(self, name: str) -> Floats:
+        """Return the samples of step 0, [n] of this rank's identities."""
+        return self._arrays[f"{PREFIX}start_{name}"].local
+
+    def state(self) -> Mapping[str, DistributedArray]:
+        """Return the arrays that a checkpoint holds, and that a resumed run reads into."""
+        return self._arrays
+
+    def n_bytes(self) -> int:
+        """Return the bytes that this rank holds."""
+        return sum(array.local.nbytes for array in self._arrays.values())
+
+    def correlations(self, comm: MPI.Comm, samples: Mapping[str, Floats]) -> dict[str, float]:
+        """Return the correlations between step 0 and now, of the quantities that are in `samples`. Collective."""
+        figures = {}
+        for name in (each for each in SAMPLED_AT_START if each in samples):
+            now = self._tracers.in_order(samples[name], NUMBER)
+            figures[f"particle_{name}_correlation"] = correlation(
+                comm, now, self._values(name), self._tracers.ranges.n_global
+            )
+        return figures
+
+
+def correlation(comm: MPI.Comm, now: Floats, first: Floats, n_global: int) -> float:
+    """Return the correlation of two fields of all particles, [n] of this rank's identities. Collective.
+
+    It has the same bits on any number of ranks, and is 0 if one of the fields has no variance.
+    """
+    centre = means(comm, {"now": now, "first": first}, n_global)
+    a, b = now - centre["now"], first - centre["first"]
+    moments = means(comm, {"both": a * b, "now": a * a, "first": b * b}, n_global)
+    return _ratio(moments["both"], math.sqrt(moments["now"] * moments["first"]))
+
+
 def _dot(a: Floats, b: Floats) -> Floats:
     """Return the products of vectors [3, n], [n]."""
     return np.asarray((a * b).sum(axis=0))
 
 
 def _ratio(a: float, b: float) -> float:
-    """Return a / b; 0 where b is 0."""
+    """Return a / b, or 0 if b is 0."""
     return a / b if b else 0.0

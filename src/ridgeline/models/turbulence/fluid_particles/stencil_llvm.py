@@ -1,7 +1,7 @@
-"""The sum over the 4 x 4 x 4 points around a place, of three components that lie side by side, as vector code.
+"""Vector code for the weighted sum over the 4 x 4 x 4 points around a place, of three adjacent components.
 
-A row of four points is 12 consecutive numbers: one vector of eight and one of four. Their lanes meet the weights in y
-and z first, which all of a row share, and those in x at the end.
+A row of four points is 12 consecutive numbers, a vector of eight and a vector of four. They are first multiplied by
+the weights in y and z, which all points of a row share, and at the end by those in x.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ridgeline.runtime.aligned import CACHE_LINE
 
 POINTS = 4  # of the stencil, in each direction
 COMPONENTS = 3
-BATCH = 128  # particles whose weights are made together: they stay in the first-level cache
-AHEAD = 8  # particles: how long before its turn the points of a particle are asked for
+BATCH = 128  # particles whose weights are computed together, and stay in the first-level cache
+AHEAD = 8  # particles by which the prefetch of points is ahead
 
 
 @intrinsic
@@ -27,7 +27,7 @@ def stencil_sum(typing, values, at, pitch_y, pitch_z, weights, i):
     """Return the three sums of wz[k] wy[j] wx[l] values[at + k pitch_z + j pitch_y + 3 l + component]; float64.
 
     values : (n,) float32 or float64, contiguous; at, pitch_y, pitch_z : int64; weights : (3 POINTS, BATCH) float64,
-    contiguous, of which column i has wx, wy and wz. Rounds alike on every machine that has fused multiply-adds.
+    contiguous, whose column i has wx, wy and wz. Rounding is the same on every machine with fused multiply-adds.
     """
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
@@ -48,10 +48,10 @@ def stencil_sum(typing, values, at, pitch_y, pitch_z, weights, i):
             index = args[1]
             for pitch, times in ((args[3], k), (args[2], j)):
                 index = builder.add(index, builder.mul(pitch, ir.Constant(pitch.type, times)))
-            found = [each.load(pointer, sum_of(index, first)) for each, first in zip(stored, (0, 8))]
+            numbers = [each.load(pointer, sum_of(index, first)) for each, first in zip(stored, (0, 8))]
             if stored[0].type == lanes[0].type:
-                return found
-            return [each.vector(builder.fpext(part.value, each.type)) for each, part in zip(lanes, found)]
+                return numbers
+            return [each.vector(builder.fpext(part.value, each.type)) for each, part in zip(lanes, numbers)]
 
         def add(weight: ir.Value, parts: list[Vector], to: list[Vector]) -> list[Vector]:
             return [each.fma(each.splat(weight), part, old) for each, part, old in zip(lanes, parts, to)]
@@ -72,7 +72,7 @@ def stencil_sum(typing, values, at, pitch_y, pitch_z, weights, i):
 
 @intrinsic
 def fetch_stencil(typing, values, at, pitch_y, pitch_z):
-    """Ask for the cache lines that `stencil_sum` will load, which the hardware cannot guess: rows are far apart."""
+    """Prefetch the cache lines that `stencil_sum` will load, whose rows are too far apart for the hardware."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         pointer = data_pointer(context, builder, signature, args, 0)
@@ -98,10 +98,10 @@ def _by_component(total: list[Vector], weights: list[ir.Value]) -> list[ir.Value
     widened = builder.shuffle_vector(
         total[1].value, undefined, constant(ir.VectorType(I32, 8), [*range(4), *range(4)])
     )
-    found = four.constant(0.0)
+    sums = four.constant(0.0)
     for point, weight in enumerate(weights):
         first = COMPONENTS * point
         picks = constant(ir.VectorType(I32, 4), [first, first + 1, first + 2, first])
         part = four.vector(builder.shuffle_vector(total[0].value, widened, picks))
-        found = four.fma(four.splat(weight), part, found)
-    return [builder.extract_element(found.value, ir.Constant(I32, n)) for n in range(COMPONENTS)]
+        sums = four.fma(four.splat(weight), part, sums)
+    return [builder.extract_element(sums.value, ir.Constant(I32, n)) for n in range(COMPONENTS)]

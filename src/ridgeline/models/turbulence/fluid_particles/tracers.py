@@ -1,12 +1,15 @@
-"""Fluid particles: they move with the velocity where they are, in the substeps of the solver's Runge-Kutta scheme.
+"""Fluid particles, which move with the velocity at their place in the substeps of the flow's Runge-Kutta scheme.
 
 With u_n the flow at the beginning of a step and u_(n+1) at its end,
 
     RK2 (Heun)  x* = x + dt u_n(x),   x_(n+1) = x + dt/2 (u_n(x) + u_(n+1)(x*)),
     RK4         the classical scheme with the velocities of the solver's own stages,
 
-so that particles and flow are one system, advanced by one scheme. Every move is a sum of increments, after which
-each particle goes to the rank that has the points around it. Source: Yeung and Pope, J. Comput. Phys. 79 (1988) 373.
+so that particles and flow are one system, advanced by one scheme. Every move is a sum of increments, after which each
+particle migrates to the rank that has the points around it. Source: Yeung and Pope, J. Comput. Phys. 79 (1988) 373.
+
+The start of a particle is a function of seed and identity, on any number of ranks. Random numbers are drawn for each
+particle, each pair (identities 2 g and 2 g + 1) or each tetrad (4 g ... 4 g + 3).
 """
 
 from __future__ import annotations
@@ -17,15 +20,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.fourier.random_numbers import normal, uniform
 from ridgeline.fourier.rows import RowOperation
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.models.pencil_boxes import boxes_of
-from ridgeline.models.turbulence.fluid_particles.config import GROUPS, ParticlesSection
 from ridgeline.models.turbulence.fluid_particles.fields import CARRIED, MOVING, N_LOADED, SAVED
-from ridgeline.models.turbulence.fluid_particles.interpolation import NOWHERE, Floats, Operand, point_values
+from ridgeline.models.turbulence.fluid_particles.interpolation import (
+    NOWHERE,
+    Floats,
+    LineFactors,
+    Operand,
+    point_values,
+    unchanged,
+)
 from ridgeline.models.turbulence.fluid_particles.kernels_points import add_two
-from ridgeline.models.turbulence.fluid_particles.line_factors import LineFactors, unchanged
-from ridgeline.models.turbulence.fluid_particles.seeding import start_positions
+from ridgeline.models.turbulence.random_numbers import Purpose
+from ridgeline.models.turbulence.settings import GROUPS, ParticlesSection
 from ridgeline.parallel.distributed import DistributedArray
 from ridgeline.particles.by_identity import IdentityRanges
 from ridgeline.particles.curve import sort_along_curve
@@ -36,25 +46,28 @@ from ridgeline.runtime.regions import Regions
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+
 Fields = NDArray[Any]  # complex [3 + S, n_modes]
 
 PREFIX = "particles_"  # of the arrays of a checkpoint
-# What particles take time for.
+# Parts of the time that particles take.
 PARTS = ("spline transform", "ghost planes", "interpolate", "migrate", "sort")
-SORT_EVERY = 32  # steps: a particle goes a few cells meanwhile
-SORTED_CELLS = (32, 4, 4)  # x, y, z: their coefficients fit a first-level cache, and rows of them are long
+SORT_EVERY = 32  # steps, in which a particle moves a few cells
+SORTED_CELLS = (32, 4, 4)  # (x, y, z) of a block whose coefficients fit a first-level cache, in long rows
+# Corners of a regular tetrahedron around the origin whose edges have length 1: [corner, axis].
+CORNERS = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]) / np.sqrt(8.0)
 
 
 class Tracers:
-    """The fluid particles of this rank. Built collectively; every method is collective.
+    """The fluid particles of this rank. Creating it, and every method, is collective.
 
     settings, seed: of the case; transform: the engine's, whose exchange buffer is free between steps; comm: all
-    ranks, numbered as transform.grid.rank is.
+    ranks, numbered as transform.grid.rank.
 
     Attributes
     ----------
     particles : with position (in the box), image and velocity
-    ranges : this rank's identities, of whole pairs and tetrads
+    ranges : this rank's identities, which are whole pairs and tetrads
     start_place, start_velocity : of step 0, float64 [3, n] in the order of this rank's identities
     regions : seconds of `PARTS`
     """
@@ -69,7 +82,7 @@ class Tracers:
         self.regions = Regions()
         self._values = point_values(settings.interpolation, transform, comm, self.regions)
         self._same = unchanged(self._modes)
-        self._taken = False
+        self._loaded = False
         self.ranges = IdentityRanges(comm, settings.count, GROUPS[settings.placement])
         self.particles = Particles(CARRIED)
         self._migration: Migration | None = None
@@ -79,7 +92,7 @@ class Tracers:
         self._cell = np.array(cell[::-1]) * SORTED_CELLS
 
     def start(self, fields: Fields, shift: Floats = NOWHERE) -> None:
-        """Place all particles of a new run; fields, shift: see `advance`, of step 0. Raises ParticleError."""
+        """Place all particles of a new run. fields, shift: as for `advance`, of step 0. Raises ParticleError."""
         nothing = np.zeros((3, self.ranges.n))
         self._find_start()
         self.particles.n = 0
@@ -93,7 +106,7 @@ class Tracers:
         self._begin()
         self._migrate(0)
         self._sort()
-        self._take(fields, shift)
+        self._load(fields, shift)
         self._interpolate("velocity")
         self.start_velocity = self.ranges.gather(self.particles, "velocity")
         self.regions.reset()
@@ -115,69 +128,75 @@ class Tracers:
         step: int,
         shift: Floats = NOWHERE,
     ) -> None:
-        """Move all particles over a step that the flow has made; `velocity` is then that of the new flow.
+        """Move all particles over a step that the flow has made, and set their velocities to those of the new flow.
 
-        fields: the flow at the step's end; stages: velocities of the solver's substeps 2, 3 and 4 with what puts
-        them back on the grid (RK4), none for RK2; dt: of the step; step: that it ends at, for messages; shift: of
-        the grid on which the flow's next step wants its velocity, fractions of the box, (x, y, z).
-        Raises ParticleError if a particle is not finite.
+        Parameters
+        ----------
+        fields : the flow at the end of the step
+        stages : RK4: velocities of the flow's substeps 2, 3 and 4, with factors that undo the displacement of their
+            grids; RK2: none
+        dt : length of the step
+        step : number of the step at its end, for messages
+        shift : displacement of the grid on which the flow's next step needs its velocity, (x, y, z), fractions of the
+            box
+
+        Raises
+        ------
+        ParticleError
+            If a particle is not finite.
         """
         if stages:
-            self._classical(stages, dt, step)
-            self._take(fields, shift)
+            # Each stage starts from the beginning of the step: the increment of the previous one is undone.
+            self._keep("sum")
+            self._move(dt / 2, "velocity", 0.0, "velocity", step)
+            for (stage, factors), ahead, behind, weight in zip(
+                stages, (dt / 2, dt, 0.0), (dt / 2, dt / 2, dt), (2.0, 2.0, 1.0), strict=True
+            ):
+                self._keep("before")
+                self._values.load([(field, factors) for field in stage])
+                self._interpolate("velocity")
+                total = self.particles["sum"]
+                total += weight * self.particles["velocity"]
+                if ahead:
+                    self._move(ahead, "velocity", -behind, "before", step)
+                else:
+                    self._move(dt / 6, "sum", -behind, "before", step)
+            self._load(fields, shift)
             self._interpolate("velocity")
         else:
-            self._take(fields, shift)
+            self._load(fields, shift)
             self._move(dt, "velocity", 0.0, "velocity", step)
             self._correct(dt / 2, step)
         if step % SORT_EVERY == 0:
             self._sort()
 
-    def _take(self, fields: Fields, shift: Floats) -> None:
+    def _load(self, fields: Fields, shift: Floats) -> None:
         """Load the velocity of the flow on a displaced grid."""
         self._values.load([(field, self._same) for field in fields[:3]], shift)
-        self._taken = True
+        self._loaded = True
 
     def velocity_rows(self, fields: Fields, shift: Floats) -> RowOperation | None:
-        """Return what sets rows to the velocity on a displaced grid, without a transform; None: no such way.
+        """Return an operation that sets rows to the velocity on a displaced grid without a transform, or None.
 
-        fields, shift: as last given to `start` or `advance`; loaded anew after `values`, `state` or `restored`.
+        fields, shift: those of the last `start` or `advance`; loaded again after `values`, `state` or `restored`.
         """
         rows = self._values.rows()
-        if rows is not None and not self._taken:
-            self._take(fields, shift)
+        if rows is not None and not self._loaded:
+            self._load(fields, shift)
         return rows
 
-    def _classical(self, stages: Sequence[tuple[Fields, LineFactors]], dt: float, step: int) -> None:
-        """Move over a step of RK4; the flow at its end is not loaded yet."""
-        self._keep("sum")
-        self._move(dt / 2, "velocity", 0.0, "velocity", step)
-        # Each stage begins at the step's begin: what the one before added is taken back.
-        for (stage, factors), ahead, behind, weight in zip(
-            stages, (dt / 2, dt, 0.0), (dt / 2, dt / 2, dt), (2.0, 2.0, 1.0), strict=True
-        ):
-            self._keep("before")
-            self._values.load([(field, factors) for field in stage])
-            self._interpolate("velocity")
-            total = self.particles["sum"]
-            total += weight * self.particles["velocity"]
-            if ahead:
-                self._move(ahead, "velocity", -behind, "before", step)
-            else:
-                self._move(dt / 6, "sum", -behind, "before", step)
-
     def _correct(self, half: float, step: int) -> None:
-        """Correct what Heun's scheme predicted, and take the velocities there."""
+        """Correct the positions that Heun's scheme predicted, and set the velocities there."""
         particles = self.particles
         with self.regions("interpolate"):
             away = self._values.correct(half, particles.position, particles["velocity"], particles["image"])
-        # There are ghosts for corrections of a cell: whoever was moved farther needs the points of another rank.
+        # Ghost planes reach a cell. A particle that was moved farther needs the points of another rank.
         if self._comm.allreduce(away):
             self._migrate(step)
             self._interpolate("velocity")
 
     def _interpolate(self, name: str) -> None:
-        """Set a field of the particles, of 3 components, to what is loaded."""
+        """Set a field of the particles, of 3 components, to the loaded fields at the particles."""
         with self.regions("interpolate"):
             self._values.at(self.particles.position, self.particles[name])
 
@@ -189,8 +208,8 @@ class Tracers:
         """Add a first + b second to positions, and send particles to their owners."""
         with self.regions("interpolate"):
             rows = (self.particles[name] for name in ("position", first, second))
-            for position, one, other in zip(*rows, strict=True):
-                add_two(position, a, one, b, other)
+            for position, first_row, second_row in zip(*rows, strict=True):
+                add_two(position, a, first_row, b, second_row)
         self._migrate(step)
 
     def _migrate(self, step: int) -> None:
@@ -207,16 +226,15 @@ class Tracers:
         out = np.empty((-(-len(fields) // N_LOADED) * N_LOADED, self.particles.n))
         for first in range(0, len(fields), N_LOADED):
             part = slice(first, first + N_LOADED)
-            self._taken = False
+            self._loaded = False
             self._values.load(fields[part])
             self._values.at(self.particles.position, out[part])
         return out[: len(fields)]
 
     def state(self) -> dict[str, DistributedArray]:
-        """Return what a checkpoint holds, in the order of identities; undefined before `start` or `restored`."""
-        self._taken = (
-            False  # with a checkpoint the flow's modes change in their last bits, as a resumed run reads them
-        )
+        """Return the arrays of a checkpoint, in the order of identities; undefined before `start` or `restored`."""
+        # A checkpoint changes the last bits of the flow's modes, to those that a resumed run reads.
+        self._loaded = False
         arrays = self.ranges.arrays(SAVED, PREFIX)
         if self._migration is not None:
             for name in MOVING:
@@ -226,28 +244,68 @@ class Tracers:
         return arrays
 
     def restored(self) -> None:
-        """Continue with what was read into the arrays of `state`."""
+        """Continue from what was read into the arrays of `state`."""
         read = {name: self._restoring[PREFIX + name].local for name in SAVED}
         self.start_velocity = read.pop("start_velocity")
         self._find_start()
         self.ranges.scatter(read, self.boxes, self.particles)
         self._restoring = {}
-        self._taken = False
+        self._loaded = False
         self._begin()
         self._sort()
         self.regions.reset()
 
     def memory(self) -> dict[str, int]:
-        """Return the bytes that this rank holds, by what they are for."""
+        """Return the bytes that this rank holds, by purpose."""
         started = self.start_place.nbytes + self.start_velocity.nbytes
         return {"particles": self.particles.n_bytes + started, "points of particles": self._values.n_bytes}
 
     def paths(self) -> NDArray[np.float64]:
-        """Return positions along paths without jumps, [3, n] in the order of this rank's identities."""
+        """Return positions along the paths, without jumps at the box's sides, [3, n] in the order of identities."""
         box = np.array(self.lengths[::-1])[:, np.newaxis]
         position, image = (self.ranges.gather(self.particles, name) for name in ("position", "image"))
         return np.asarray(position + image * box)
 
     def in_order(self, values: NDArray[np.float64], field: ParticleField) -> NDArray[np.float64]:
-        """Return values of this rank's particles, [n] or [components, n], in the order of its identities."""
+        """Return values of particles, [n] or [components, n] of this rank's, for the identities of this rank."""
         return self.ranges.send(self.particles.identity, values, np.empty(field.shape(self.ranges.n)))
+
+
+def start_positions(
+    settings: ParticlesSection, seed: int, lengths: tuple[float, float, float], identity: NDArray[np.int64]
+) -> Floats:
+    """Return the positions of particles at step 0, float64 [3, n], x, y, z, which may lie outside of the box.
+
+    seed: of the run, for particles without a seed; lengths: (L_z, L_y, L_x); identity: int64 [n]. No communication.
+    """
+    seed = seed if settings.seed is None else settings.seed
+    box = np.array(lengths[::-1])[:, np.newaxis]
+    if settings.placement == "lattice":
+        edge = round(settings.count ** (1 / 3))
+        numbers = np.stack([identity % edge, identity // edge % edge, identity // edge**2])
+        return np.asarray((numbers + 0.5) * (box / edge))
+    size = GROUPS[settings.placement]
+    group, member = identity // size, identity % size
+    place: Floats = uniform(seed, Purpose.PARTICLES, 0, 0, group >> 32, group, 3) * box
+    if size > 1:
+        assert settings.separation is not None  # the settings' own check
+        place += settings.separation * _place_in_group(seed, size, group, member)
+    return place
+
+
+def _place_in_group(seed: int, size: int, group: NDArray[np.int64], member: NDArray[np.int64]) -> Floats:
+    """Return the place of each member relative to its group's place, for edges of length 1: float64 [3, n]."""
+    drawn = normal(seed, Purpose.PARTICLES, 1, 0, group >> 32, group, 2)
+    four = np.concatenate([drawn.real, drawn.imag])
+    if size == 2:
+        direction = four[:3] / np.linalg.norm(four[:3], axis=0)
+        return np.where(member == 1, direction, 0.0)
+    a, b, c, d = four / np.linalg.norm(four, axis=0)
+    turn = np.array(
+        [
+            [a * a + b * b - c * c - d * d, 2 * (b * c - a * d), 2 * (b * d + a * c)],
+            [2 * (b * c + a * d), a * a - b * b + c * c - d * d, 2 * (c * d - a * b)],
+            [2 * (b * d - a * c), 2 * (c * d + a * b), a * a - b * b - c * c + d * d],
+        ]
+    )
+    return np.asarray(np.einsum("ijn,nj->in", turn, CORNERS[member]))

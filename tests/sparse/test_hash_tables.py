@@ -1,9 +1,9 @@
-"""Hash tables of global numbers: consecutive, scattered, clashing and huge ones."""
+"""Hash tables from global numbers to local ones."""
 
 import numpy as np
 import pytest
 
-from ridgeline.sparse import number_table
+from ridgeline.sparse import halo
 
 RNG = np.random.default_rng(5)
 NUMBERS = {
@@ -19,35 +19,35 @@ NUMBERS = {
 @pytest.mark.parametrize("name", list(NUMBERS))
 def test_every_number_is_found_and_no_other(name: str) -> None:
     numbers = NUMBERS[name].astype(np.int64)
-    table = number_table.empty_table(numbers.size)
+    table = halo.empty_table(numbers.size)
     assert table.size >= 2 * numbers.size
-    assert number_table.fill_table(numbers, table) == -1
+    assert halo.fill_table(numbers, table) == -1
     order = RNG.permutation(numbers.size)
     others = np.setdiff1d(np.concatenate([numbers + 1, np.arange(40)]), numbers)
     wanted = np.concatenate([numbers[order], others])
     places = np.empty(wanted.size, np.int32)
-    number_table.look_up(wanted, numbers, table, places)
+    halo.look_up(wanted, numbers, table, places)
     expected = np.concatenate([order, np.full(others.size, -1)])
     np.testing.assert_array_equal(places, expected)
     # In rows of all lengths, with successors that are one higher and with ones that are not.
     indptr = np.append(0, np.cumsum(np.arange(wanted.size) % 5))
     indptr = np.append(indptr[indptr < wanted.size], wanted.size)
     places[:] = -7
-    assert number_table.look_up_rows(indptr, wanted, numbers, table, places) == others.size
+    assert halo.look_up_rows(indptr, wanted, numbers, table, places) == others.size
     np.testing.assert_array_equal(places, expected)
     # The same, had the rows begun elsewhere.
     places[:] = -7
-    assert number_table.look_up_rows(indptr + 11, wanted, numbers, table, places) == others.size
+    assert halo.look_up_rows(indptr + 11, wanted, numbers, table, places) == others.size
     np.testing.assert_array_equal(places, expected)
 
 
 def test_a_number_twice_is_told() -> None:
-    assert number_table.fill_table(np.array([5, 9, 5, 9]), number_table.empty_table(4)) == 2
+    assert halo.fill_table(np.array([5, 9, 5, 9]), halo.empty_table(4)) == 2
 
 
 def test_distinct_numbers_are_found_in_their_order() -> None:
     numbers = np.array([7, 2**62, 7, 8, 2**62])
     which, distinct = np.empty(5, np.int32), np.empty(5, np.int64)
-    assert number_table.find_distinct(numbers, number_table.empty_table(5), distinct, which) == 3
+    assert halo.find_distinct(numbers, halo.empty_table(5), distinct, which) == 3
     np.testing.assert_array_equal(distinct[:3], [7, 2**62, 8])
     np.testing.assert_array_equal(which, [0, 1, 0, 2, 1])

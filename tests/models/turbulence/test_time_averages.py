@@ -8,7 +8,7 @@ import pytest
 from ridgeline.models.contract import Profile
 from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters
 from ridgeline.models.turbulence.passes import HostPasses
-from ridgeline.models.turbulence.statistics.averages import TimeAverages
+from ridgeline.models.turbulence.time_averages import TimeAverages
 from ridgeline.runtime.errors import CheckpointError
 from whole_box import COMM, WholeTransform, make_modes, random_velocity
 
@@ -35,15 +35,15 @@ def test_uneven_times_weigh_by_their_length():
     value, duration = mean(averages)
     assert math.isnan(value)
     assert duration == 0
-    averages.take(5, 0.5, at(100.0))  # before the first step that counts
-    averages.take(10, 1.0, at(2.0))
+    averages.add(5, 0.5, at(100.0))  # before the first step that counts
+    averages.add(10, 1.0, at(2.0))
     assert mean(averages) == (2.0, 0.0)
-    averages.take(10, 1.0, at(2.0))  # asked for twice
-    averages.take(12, 1.5, at(50.0))  # is not written
-    averages.take(15, 2.0, at(4.0))
-    averages.take(20, 5.0, at(6.0))
+    averages.add(10, 1.0, at(2.0))  # asked for twice
+    averages.add(12, 1.5, at(50.0))  # is not written
+    averages.add(15, 2.0, at(4.0))
+    averages.add(20, 5.0, at(6.0))
     assert mean(averages) == pytest.approx(((3.0 + 3 * 5.0) / 4, 4.0))
-    averages.forget()
+    averages.reset()
     assert math.isnan(mean(averages)[0])
 
 
@@ -51,22 +51,22 @@ def test_a_checkpoint_carries_the_average_to_the_bit():
     times = np.cumsum([0.1, 0.3, 0.2, 0.7, 0.1])
     whole, first, second = (TimeAverages(0, 1, 3) for _ in range(3))
     for step, time in enumerate(times):
-        whole.take(step, time, at(math.sin(time)))
+        whole.add(step, time, at(math.sin(time)))
     for step, time in enumerate(times[:3]):
-        first.take(step, time, at(math.sin(time)))
+        first.add(step, time, at(math.sin(time)))
     second.restored({name: array.copy() for name, array in first.state().items()})
     for step, time in enumerate(times[2:], 2):
-        second.take(step, time, at(math.sin(time)))
+        second.add(step, time, at(math.sin(time)))
     assert mean(second) == mean(whole)
 
 
 def test_a_later_begin_forgets_what_came_before_it():
     first, second = TimeAverages(0, 1, 3), TimeAverages(2, 1, 3)
-    first.take(0, 0.0, at(9.0))
-    first.take(1, 1.0, at(9.0))
+    first.add(0, 0.0, at(9.0))
+    first.add(1, 1.0, at(9.0))
     second.restored(first.state())
     assert math.isnan(mean(second)[0])
-    second.take(2, 2.0, at(1.0))
+    second.add(2, 2.0, at(1.0))
     assert mean(second) == (1.0, 0.0)
 
 
@@ -83,7 +83,7 @@ def test_as_many_numbers_are_averaged_as_are_said(n_scalars):
     diagnostics = Diagnostics(COMM, HostPasses(modes, WholeTransform(modes)), 0.1, scalars)
     profiles = diagnostics.profiles(random_velocity(modes, n_scalars=n_scalars))
     averages = TimeAverages(0, 1, diagnostics.averaged_numbers())
-    averages.take(0, 0.0, profiles)
+    averages.add(0, 0.0, profiles)
     for name, profile in averages.profiles(profiles).items():
         if name != "averaged_time":
             np.testing.assert_array_equal(profile.values, profiles[name.removeprefix("mean_")].values)

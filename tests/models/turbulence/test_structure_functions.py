@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from ridgeline.models.turbulence.kernels_diagnostics import offsets_along
 from ridgeline.models.turbulence.passes import HostPasses
-from ridgeline.models.turbulence.point_sums import offsets_along
-from ridgeline.models.turbulence.statistics.increments import structure_functions
+from ridgeline.models.turbulence.spectra import structure_functions
 from whole_box import COMM, WholeTransform, make_modes, random_velocity, taylor_green
 from whole_box import points as points_of
 

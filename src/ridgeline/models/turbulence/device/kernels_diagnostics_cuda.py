@@ -1,8 +1,14 @@
-"""Sums over modes on NVIDIA GPUs, derivatives, and what products give: the twins of `mode_sums`.
+"""Kernels of diagnostics on NVIDIA GPUs, over modes and over points: the counterparts of `kernels_diagnostics`.
 
-Fields are flat device arrays [rows, line] of pairs of reals, lines [y, line], both as in `kernels_cuda`, which says
-what sizes, of_line, x, y and z are. Sums are float64 whatever the precision of fields; nothing is added atomically.
-units : smallest wavenumbers along z, y, x, float64, of which sums make wavenumbers as the host does.
+Modes. Fields are flat device arrays [rows, line] of pairs of reals, and lines are [y, line], both as in
+`kernels_cuda`, which also describes the arguments sizes, of_line, x, y and z. units: smallest wavenumbers along z, y,
+x, float64, from which sums compute wavenumbers as the host does. No sum over modes is added atomically.
+
+Points. They are flat device arrays of n_rows rows along x, each `pitch` pairs of reals long, of which the first
+n_pairs are points. The sums of a row do not depend on how the other directions are cut. Counts are integers, whose
+sum has no order, and are added atomically.
+
+Sums are float64 whatever the precision of the arrays.
 """
 
 import math
@@ -20,8 +26,12 @@ from ridgeline.jit.cuda_sums import sum_threads
 from ridgeline.models.turbulence.device.kernels_cuda import line_of, phase_of, times
 
 SHELL_THREADS = 4 if SIMULATED else 512
-_TWO = 2 * SHELL_THREADS
-REAL_PART, SQUARE, THREE_SQUARES = 0, 1, 3  # what `sum_shells` sums
+REAL_PART, SQUARE, THREE_SQUARES = 0, 1, 3  # values that `sum_shells` can sum
+THREADS = 4 if SIMULATED else 128  # of kernels over points; at least four, which write four sums
+BLOCKS = 8  # thread blocks on a multiprocessor, which allow 64 registers for a thread
+MOST_BLOCKS = 2 if SIMULATED else 4096
+MOST_BINS = 2048
+_TWO, _THREE, _FOUR = 2 * SHELL_THREADS, 3 * THREADS, 4 * THREADS
 
 
 @device_function
@@ -41,7 +51,7 @@ def mode_of(field, at):
 
 @kernel(LINE_THREADS, 4)
 def sum_flow_lines(sizes, units, of_line, u, v, w, out_sums):
-    """Set out_sums [9, n_lines] to what `FLOW_SUMS` names, of each line: a thread each, in the host's order."""
+    """Set out_sums [9, n_lines] to the `FLOW_SUMS` of each line. A thread sums a line, in the host's order."""
     n_lines, _, rows, _, nz = sizes
     line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if line >= n_lines:
@@ -87,7 +97,7 @@ def sum_flow_lines(sizes, units, of_line, u, v, w, out_sums):
 
 @kernel(LINE_THREADS, 4)
 def sum_scalar_lines(sizes, units, of_line, u, v, w, scalar, out_sums):
-    """Set out_sums [5, n_lines] to what `SCALAR_SUMS` names, of each line."""
+    """Set out_sums [5, n_lines] to the `SCALAR_SUMS` of each line. A thread sums a line, in the host's order."""
     n_lines, _, rows, _, nz = sizes
     line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if line >= n_lines:
@@ -119,7 +129,7 @@ def sum_scalar_lines(sizes, units, of_line, u, v, w, scalar, out_sums):
 
 @device_function
 def _value(kind, a, b, c, at):
-    """Return what `sum_shells` sums of a mode."""
+    """Return the value of a mode that `sum_shells` sums."""
     re, im = mode_of(a, at)
     if kind == REAL_PART:
         return re
@@ -136,9 +146,11 @@ def _value(kind, a, b, c, at):
 def sum_shells(sizes, units, of_line, shell_width, kind, a, b, c, out_shells):
     """Set out_shells [2, n_shells] to sums over shells of a value and of k^2 times it; a thread block for each shell.
 
-    kind : REAL_PART of a, SQUARE of a, or THREE_SQUARES, of a, b and c together; shells : see `fourier.shells`
+    kind : REAL_PART of a, SQUARE of a, or THREE_SQUARES, the sum of those of a, b and c; shells : see
+    `fourier.shells`
 
-    In a line the modes of a shell are a run of |j_y|. A thread finds it in its lines, so that each mode is read once.
+    In a line the modes of a shell are a run of |j_y|. A thread locates the run in each of its lines, so that every
+    mode is read once.
     """
     scratch = cuda.shared.array(_TWO, np.float64)
     n_lines, _, rows, _, nz = sizes
@@ -148,7 +160,7 @@ def sum_shells(sizes, units, of_line, shell_width, kind, a, b, c, out_shells):
     for line in range(thread, n_lines, SHELL_THREADS):
         x, z, most, weight = flat_waves(of_line, n_lines, nz, units, line)
         flat = x * x + z * z
-        # From a j_y below the run on: the last word has the formula by which hosts tell the shell.
+        # Start at a j_y below the run. The host's formula decides whether a mode belongs to the shell.
         j = max(int(math.sqrt(max(inner * inner - flat, 0.0)) / unit_y) - 1, 0)
         found = shell
         while j <= most and found <= shell:
@@ -170,9 +182,11 @@ def sum_shells(sizes, units, of_line, shell_width, kind, a, b, c, out_shells):
 
 @kernel(LINE_THREADS, 8)
 def combine_derivatives(a, b, of_a, of_b, sizes, of_line, x, y, z, out_lines):
-    """Set lines to i ((of_a . k) a + (of_b . k) b), zero where no mode is retained. Launch: `line_launch`.
+    """Set lines to i ((of_a . k) a + (of_b . k) b), and to zero where no mode is retained.
 
-    a, b : fields; of_a, of_b : three reals along x, y, z. Cost: reads each field once, writes lines once.
+    a, b : fields; of_a, of_b : three reals along x, y, z
+
+    Launch: `line_launch`. Cost: reads each field once, writes lines once.
     """
     n_lines, ny, rows, _, _ = sizes
     line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
@@ -196,15 +210,16 @@ def combine_derivatives(a, b, of_a, of_b, sizes, of_line, x, y, z, out_lines):
 
 @cache
 def make_add_stress(dtype: DTypeLike, shifted: bool) -> Any:
-    """Return the kernel that adds what u_i u_j (and u_j u_i) gives to the pressure and to the transfer:
+    """Return the kernel that adds the contributions of u_i u_j and u_j u_i to the pressure and to the transfer:
 
         add_stress(
             lines, sizes, of_line, x, y, z, row, of_i, of_j, second, scale, fresh, u_i, u_j, pressure, transfer
         )
 
-    lines : of u_i u_j, on the grid displaced by the phases in `row` of the tables if `shifted`; scale : real, of them
-    of_i, of_j : three reals, 1 at the axis and 0 elsewhere; second : real, 0 if i = j and else 1, for u_j u_i
-    fresh : 1 if pressure and transfer begin with this product
+    lines : of u_i u_j, displaced by the phases in `row` of the tables if `shifted`; scale : real, of the lines
+    of_i, of_j : three reals, 1 for the axis and 0 for the others
+    second : real, 0 if i = j and 1 otherwise, the weight of u_j u_i
+    fresh : 1 if this is the first product, before which pressure and transfer are undefined
     pressure, transfer : fields, added to: -k_i k_j / k^2 times the stress, and the real Re(u_j* (-i k_i stress))
 
     Launch: `line_launch`. Cost: reads the lines and four fields, writes two.
@@ -249,3 +264,152 @@ def make_add_stress(dtype: DTypeLike, shifted: bool) -> Any:
             store_pair(transfer, at, old + work, zero)
 
     return add_stress
+
+
+@kernel(THREADS, BLOCKS)
+def sum_powers(points, n_pairs, pitch, out_sums):
+    """Set out_sums [4, n_rows] to the sums of x, x^2, x^3 and x^4 over each row. A thread block sums a row."""
+    scratch = cuda.shared.array(_FOUR, np.float64)
+    row, thread = cuda.blockIdx.x, cuda.threadIdx.x
+    first = second = third = fourth = 0.0
+    for i in range(thread, n_pairs, THREADS):
+        for value in load_pair(points, row * pitch + i):
+            x = np.float64(value)
+            square = x * x
+            first += x
+            second += square
+            third += square * x
+            fourth += square * square
+    store(scratch, thread, first)
+    store(scratch, THREADS + thread, second)
+    store(scratch, 2 * THREADS + thread, third)
+    store(scratch, 3 * THREADS + thread, fourth)
+    sum_threads(scratch, 4, thread, THREADS)
+    if thread < 4:
+        store(out_sums, thread * cuda.gridDim.x + row, load(scratch, thread * THREADS))
+
+
+@kernel(THREADS, BLOCKS)
+def sum_increments(points, n, pitch, n_rows, offsets, out_sums):
+    """Set out_sums [3, n_offsets, n_parts] to the sums of powers 2, 3, 4 of row[i + offset] - row[i], rows periodic.
+
+    n, pitch : counted in reals here; offsets : (n_offsets,) int64. Launch (n_offsets, n_parts) thread blocks; a part
+    has every n_parts-th row.
+    """
+    scratch = cuda.shared.array(_THREE, np.float64)
+    thread, part, n_parts = cuda.threadIdx.x, cuda.blockIdx.y, cuda.gridDim.y
+    offset = load(offsets, cuda.blockIdx.x)
+    second = third = fourth = 0.0
+    for row in range(part, n_rows, n_parts):
+        for i in range(thread, n, THREADS):
+            other = i + offset
+            other = other - n if other >= n else other
+            step = np.float64(load(points, row * pitch + other)) - np.float64(load(points, row * pitch + i))
+            square = step * step
+            second += square
+            third += square * step
+            fourth += square * square
+    store(scratch, thread, second)
+    store(scratch, THREADS + thread, third)
+    store(scratch, 2 * THREADS + thread, fourth)
+    sum_threads(scratch, 3, thread, THREADS)
+    if thread < 3:
+        place = (thread * cuda.gridDim.x + cuda.blockIdx.x) * n_parts + part
+        store(out_sums, place, load(scratch, thread * THREADS))
+
+
+@kernel(THREADS, BLOCKS)
+def add_squares(points, scale, fresh, n, out):
+    """Add scale points^2 to out, n pairs; with fresh = 1 set out to it."""
+    zero = out.dtype.type(0)
+    for i in range(cuda.blockIdx.x * THREADS + cuda.threadIdx.x, n, cuda.gridDim.x * THREADS):
+        a, b = load_pair(points, i)
+        old_a, old_b = zero, zero
+        if fresh == 0:
+            old_a, old_b = load_pair(out, i)
+        store_pair(out, i, old_a + scale * a * a, old_b + scale * b * b)
+
+
+@kernel(THREADS, BLOCKS)
+def multiply_points(a, b, n, out):
+    """Set out = a b, n pairs."""
+    for i in range(cuda.blockIdx.x * THREADS + cuda.threadIdx.x, n, cuda.gridDim.x * THREADS):
+        a0, a1 = load_pair(a, i)
+        b0, b1 = load_pair(b, i)
+        store_pair(out, i, a0 * b0, a1 * b1)
+
+
+@device_function
+def _largest(a, b):
+    """Return the larger number, or NaN if one of them is."""
+    return a if a >= b or math.isnan(a) else b
+
+
+@kernel(THREADS, BLOCKS)
+def largest_rate(u, v, w, per_cell, n_pairs, pitch, n_rows, out_rates):
+    """Set out_rates, one for each thread block, to its largest |u| a + |v| b + |w| c; (a, b, c) is per_cell."""
+    of_threads = cuda.shared.array(THREADS, np.float64)
+    a, b, c = per_cell
+    thread, largest = cuda.threadIdx.x, u.dtype.type(0)
+    for row in range(cuda.blockIdx.x, n_rows, cuda.gridDim.x):
+        for i in range(thread, n_pairs, THREADS):
+            u0, u1 = load_pair(u, row * pitch + i)
+            v0, v1 = load_pair(v, row * pitch + i)
+            w0, w1 = load_pair(w, row * pitch + i)
+            largest = _largest(largest, a * abs(u0) + b * abs(v0) + c * abs(w0))
+            largest = _largest(largest, a * abs(u1) + b * abs(v1) + c * abs(w1))
+    of_threads[thread] = largest
+    half = THREADS // 2
+    while half > 0:
+        cuda.syncthreads()
+        if thread < half:
+            of_threads[thread] = _largest(of_threads[thread], of_threads[thread + half])
+        half //= 2
+    if thread == 0:
+        out_rates[cuda.blockIdx.x] = of_threads[0]
+
+
+@device_function
+def _begin_counts(counts, n):
+    """Set the counts of the thread block to zero."""
+    for place in range(cuda.threadIdx.x, n, THREADS):
+        counts[place] = 0
+    cuda.syncthreads()
+
+
+@device_function
+def _add_counts(counts, n, out_counts):
+    """Add the counts of the thread block to those of all blocks."""
+    cuda.syncthreads()
+    for place in range(cuda.threadIdx.x, n, THREADS):
+        if counts[place] > 0:
+            cuda.atomic.add(out_counts, place, np.int64(counts[place]))
+
+
+@kernel(THREADS, BLOCKS)
+def count_octaves(points, n_pairs, pitch, n_rows, inverse_unit, lowest, bits, n, out_counts):
+    """Add the counts of `kernels_diagnostics.count_octaves` to out_counts, (n,) int64; n <= MOST_BINS."""
+    counts = cuda.shared.array(MOST_BINS, np.int32)
+    _begin_counts(counts, n)
+    drop, first = 52 - bits, (1023 + lowest) << bits
+    for row in range(cuda.blockIdx.x, n_rows, cuda.gridDim.x):
+        for i in range(cuda.threadIdx.x, n_pairs, THREADS):
+            for value in load_pair(points, row * pitch + i):
+                place = ((np.float64(value) * inverse_unit).view(np.int64) >> drop) - first + 1
+                cuda.atomic.add(counts, min(max(place, 0), n - 1), 1)
+    _add_counts(counts, n, out_counts)
+
+
+@kernel(THREADS, BLOCKS)
+def count_evenly(points, n_pairs, pitch, n_rows, inverse_width, middle, out_counts):
+    """Add the counts of `kernels_diagnostics.count_evenly` to out_counts, (2 middle + 2 <= MOST_BINS,) int64."""
+    counts = cuda.shared.array(MOST_BINS, np.int32)
+    last = 2 * middle + 1
+    _begin_counts(counts, last + 1)
+    for row in range(cuda.blockIdx.x, n_rows, cuda.gridDim.x):
+        for i in range(cuda.threadIdx.x, n_pairs, THREADS):
+            for value in load_pair(points, row * pitch + i):
+                number = min(max(np.float64(value) * inverse_width, -middle - 1.0), 1.0 * last)
+                place = math.floor(number) + middle + 1
+                cuda.atomic.add(counts, min(place, last), 1)
+    _add_counts(counts, last + 1, out_counts)

@@ -1,14 +1,16 @@
-"""Sums over Fourier modes, line by line and shell by shell, and local operators on them.
+"""Kernels of diagnostics on CPUs: sums over modes and over points, histograms, and local operators.
 
-Modes come as in `fourier.modes`: a field is (n_modes,), line i has the places start[i] ... start[i + 1] - 1, its
-j_y run 0 ... most, -most ... -1. Whatever the precision of the fields, sums are float64. The sums of a line do
-not depend on which rank owns it.
+Modes are stored as in `fourier.modes`: a field is (n_modes,), and line i has the places start[i] ... start[i + 1] -
+1, whose j_y are 0 ... most, -most ... -1. Points are contiguous float32 or float64, seen as rows (n_rows, n) of
+whole grid lines in x. All sums and powers are float64 whatever the precision of the fields. The sums of a line of
+modes and of a row of points do not depend on how the box is cut among the ranks.
 """
 
 import math
 
 import numpy as np
 from numba import complex128, float64, int64
+from numpy.typing import NDArray
 
 from ridgeline.fourier.shells import HALF
 from ridgeline.jit.kernel import kernel
@@ -48,7 +50,7 @@ def sum_modes(fields, start, kz, kx, weight, unit_y, shell_width, out_sums, out_
     out_sums : (9 + 5 S, n_lines) float64, overwritten
     out_shells : (2 + S, n_shells) float64, added to: |u|^2 / 2, k^2 |u|^2 and |theta|^2 of each scalar
 
-    Cost: reads each field once; a line is read again for each scalar, from cache.
+    Cost: reads each field once from memory; a line is read again from cache for each scalar.
     """
     n_scalars = fields.shape[0] - 3
     for line in range(len(kz)):
@@ -129,7 +131,7 @@ def sum_modes(fields, start, kz, kx, weight, unit_y, shell_width, out_sums, out_
 def combine_derivatives(a, axis_a, scale_a, b, axis_b, scale_b, start, kz, kx, unit_y, out):
     """Set out = i (scale_a k[axis_a] a + scale_b k[axis_b] b): a sum of two derivatives.
 
-    a, b, out : (n_modes,) complex of one dtype, out apart from both; axis 0, 1, 2 is x, y, z; scales float64.
+    a, b, out : (n_modes,) complex of one dtype; out must be neither a nor b; axis 0, 1, 2 is x, y, z; scales float64
     """
     for line in range(len(kz)):
         first = start[line]
@@ -185,18 +187,18 @@ def shift_modes(field, phase_y, phase_flat, start, out):
 def add_stress(
     stress, i, j, scale, velocity, start, kz, kx, weight, unit_y, shell_width, out_pressure, out_shells
 ):
-    """Add what the product u_i u_j (and u_j u_i) gives to the pressure and to the transfer spectrum.
+    """Add the contributions of the products u_i u_j and u_j u_i to the pressure and to the transfer spectrum.
 
     Parameters
     ----------
     stress : (n_modes,) complex, the modes of u_i u_j; i <= j : 0, 1, 2 is x, y, z
-    scale : float64, 1 / how many evaluations are averaged
+    scale : float64, 1 over the number of evaluations that are averaged
     velocity : (3, n_modes) complex
     out_pressure : (n_modes,) complex, added to: -k_i k_j / k^2 times stress, both orders (paper, Eq. 11)
     out_shells : (n_shells,) float64, added to: Re(u_j* (-i k_i stress)), both orders
 
-    The other arguments are those of `sum_modes`. The transfer leaves out the projection of the nonlinear term. u is
-    solenoidal, so the gradient part does no work on it in any mode.
+    The other arguments are those of `sum_modes`. The nonlinear term need not be projected for the transfer, because u
+    is solenoidal and the gradient part does no work on it in any mode.
     """
     both = 2.0 if i != j else 1.0
     for line in range(len(kz)):
@@ -245,3 +247,118 @@ def first_nonfinite(field):
         if not (math.isfinite(field[m].real) and math.isfinite(field[m].imag)):
             return m
     return -1
+
+
+POWERS = 4
+
+
+@kernel(lambda T: (T[:, ::1], float64[:, ::1]), nogil=True)
+def sum_powers(rows, out_sums):
+    """Set out_sums[p - 1, row] to the sum of x^p over each row, p = 1 ... 4. out_sums : (4, n_rows) float64."""
+    for row in range(rows.shape[0]):
+        first = second = third = fourth = 0.0
+        for x in rows[row]:
+            value = np.float64(x)
+            square = value * value
+            first += value
+            second += square
+            third += square * value
+            fourth += square * square
+        out_sums[0, row] = first
+        out_sums[1, row] = second
+        out_sums[2, row] = third
+        out_sums[3, row] = fourth
+
+
+def octave_edges(lowest: int, highest: int, bits: int) -> NDArray[np.float64]:
+    """Return the edges of the bins of `count_octaves`: 2^bits in each octave from 2^lowest to 2^highest."""
+    steps = np.arange((highest - lowest) << bits)
+    edges = np.ldexp(1.0 + (steps & ((1 << bits) - 1)) / (1 << bits), lowest + (steps >> bits))
+    return np.append(edges, 2.0**highest)
+
+
+@kernel(lambda T: (T[:, ::1], float64, int64, int64, int64[::1]), nogil=True)
+def count_octaves(rows, inverse_unit, lowest, bits, out_counts):
+    """Count x times inverse_unit in the bins of `octave_edges`, which are nearly equal in the logarithm.
+
+    rows : (n_rows, n) values >= 0; inverse_unit : float64 > 0; lowest : exponent of the first octave
+    out_counts : (n_bins + 2,) int64, added to: below the first bin, the bins, at or above the last edge
+
+    The exponent and the leading bits of a float64 are the number of its bin, so that no logarithm is needed and no
+    edge is rounded.
+    """
+    drop = 52 - bits
+    first = (1023 + lowest) << bits
+    last = len(out_counts) - 1
+    for row in range(rows.shape[0]):
+        for x in rows[row]:
+            place = (np.float64(np.float64(x) * inverse_unit).view(np.int64) >> drop) - first + 1
+            out_counts[min(max(place, 0), last)] += 1
+
+
+@kernel(lambda T: (T[:, ::1], float64, int64, int64[::1]), nogil=True)
+def count_evenly(rows, inverse_width, middle, out_counts):
+    """Count values of either sign in bins of one width; an edge lies at zero, and belongs to the bin above it.
+
+    rows : (n_rows, n) finite; inverse_width : float64, 1 / width; middle : bins below zero
+    out_counts : (n_bins + 2,) int64, added to: below the first bin, the bins, at or above the last edge
+    """
+    last = len(out_counts) - 1
+    for row in range(rows.shape[0]):
+        for x in rows[row]:
+            place = (
+                math.floor(min(max(np.float64(x) * inverse_width, -middle - 1.0), 1.0 * last)) + middle + 1
+            )
+            out_counts[min(place, last)] += 1
+
+
+@kernel(lambda T: (T[:, ::1], int64[::1], float64[:, ::1]), nogil=True)
+def add_increments(rows, offsets, out_sums):
+    """Add powers 2, 3, 4 of row[i + offset] - row[i] of all rows, which are periodic.
+
+    rows : (n_rows, n) real; offsets : (n_offsets,) int64, 1 ... n; out_sums : (3, n_offsets) float64, added to
+    """
+    n = rows.shape[1]
+    for row in range(rows.shape[0]):
+        for o in range(len(offsets)):
+            offset = offsets[o]
+            second = third = fourth = 0.0
+            for part in range(2):
+                first, end, other = (0, n - offset, offset) if part == 0 else (n - offset, n, offset - n)
+                for i in range(first, end):
+                    step = np.float64(rows[row, i + other]) - np.float64(rows[row, i])
+                    square = step * step
+                    second += square
+                    third += square * step
+                    fourth += square * square
+            out_sums[0, o] += second
+            out_sums[1, o] += third
+            out_sums[2, o] += fourth
+
+
+@kernel(lambda T: (T[::1], T, T[::1]), nogil=True)
+def add_squares(values, scale, out):
+    """Add scale values^2 to out. (n,) each, one dtype; scale of that dtype."""
+    for i in range(len(values)):
+        out[i] += scale * values[i] * values[i]
+
+
+@kernel(lambda T: (T[::1], T, T[::1]), nogil=True)
+def add_magnitudes(values, scale, out):
+    """Add scale |values| to out. (n,) each, one dtype; scale of that dtype."""
+    for i in range(len(values)):
+        out[i] += scale * abs(values[i])
+
+
+@kernel(lambda T: (T[::1], T[::1], T[::1]), nogil=True)
+def multiply(a, b, out):
+    """Set out = a * b. (n,) each, one dtype."""
+    for i in range(len(out)):
+        out[i] = a[i] * b[i]
+
+
+def offsets_along(n: int) -> NDArray[np.int64]:
+    """Return separations in grid cells, int64, ascending: 2^m and 3 2^m up to n / 2, and n / 2 itself."""
+    powers = 2 ** np.arange(n.bit_length())
+    every = np.unique(np.concatenate([powers, 3 * powers, [n // 2]]))
+    return every[every <= n // 2].astype(np.int64)
