@@ -24,8 +24,8 @@ from typing import Any
 from harness.table import Row, show
 from ridgeline.runtime.devices import describe_devices, simulated
 from ridgeline.runtime.errors import DeviceError
+from ridgeline.runtime.machine import cores_available
 from ridgeline.runtime.mpiexec import find_mpiexec
-from ridgeline.runtime.threads import cores_available
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = Path("build", "gpu")

@@ -20,7 +20,7 @@ from harness.device import measure_on_device
 from harness.ranks import JobFailed
 from harness.table import Row
 from ridgeline.runtime.devices import DeviceInfo, describe_devices
-from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.machine import cores_available
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 STEPS = {"gray_scott": 400, "taylor_green": 40, "taylor_green_elements": 60}

@@ -43,8 +43,7 @@ def main() -> None:
     from ridgeline.models.gray_scott.physics import coefficients
     from ridgeline.parallel.communicator import ends_job_on_error
     from ridgeline.runtime.context import Context
-    from ridgeline.runtime.regions import Regions
-    from ridgeline.runtime.timeline import Timeline, hidden_share
+    from ridgeline.runtime.regions import Regions, Timeline, hidden_share
     from ridgeline.simulation.trace import write_trace
 
     comm = MPI.COMM_WORLD

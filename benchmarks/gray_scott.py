@@ -15,7 +15,7 @@ from pathlib import Path
 from harness.machine import describe
 from harness.table import Row, markdown, show, write_json
 from ridgeline.parallel.job import prepare_rank
-from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.machine import cores_available
 
 NAMES = ("stream", "fraction", "noise", "size", "c", "packing", "ranks", "start", "gpu")
 

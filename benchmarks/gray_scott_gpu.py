@@ -29,7 +29,7 @@ def gpu(settings: Settings) -> Iterator[Row]:
     """Effective bandwidth as the Frontier paper counts it (Eqs. 4-5), over measured device copy bandwidth."""
     from mpi4py import MPI
 
-    from ridgeline.limits.device.copy_cuda import measure_device_copy
+    from ridgeline.limits.limits_cuda import measure_device_copy
     from ridgeline.models import create
     from ridgeline.models.contract import StepTimes
     from ridgeline.models.gray_scott.settings import GrayScottCase

@@ -11,8 +11,7 @@ from gray_scott_sweep import NOISE, STREAM_BYTES, Settings
 from harness.table import Row
 from harness.timing import interleave
 from ridgeline.blocks.block import Block, BlockArray
-from ridgeline.blocks.halo_pack import HostPacker
-from ridgeline.blocks.halo_plan import HaloPlan
+from ridgeline.blocks.halo import HaloPlan, HostPacker
 from ridgeline.jit import vector
 from ridgeline.limits.stream import StreamArrays
 from ridgeline.runtime.aligned import CACHE_LINE

@@ -23,7 +23,7 @@ from ridgeline.bench.hpcg.plain_c import PlainC, PlainCUnavailable
 from ridgeline.bench.hpcg.problem import generate_problem, level_sizes
 from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferenceImplementation
-from ridgeline.jit.numba_threads import numba_threads
+from ridgeline.jit.kernel import numba_threads
 from ridgeline.limits.stream import StreamArrays, measure_stream
 from ridgeline.parallel.communicator import ends_job_on_error
 from ridgeline.sparse.runs import Runs

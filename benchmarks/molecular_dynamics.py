@@ -18,7 +18,7 @@ from harness.peer import peer_python
 from harness.ranks import JobFailed, run_job
 from harness.table import Row, markdown, show, write_json
 from harness.timing import Timings
-from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.machine import cores_available
 
 DIGITS = 10
 

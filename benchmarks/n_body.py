@@ -17,7 +17,7 @@ from harness.machine import describe
 from harness.ranks import JobFailed, run_job
 from harness.table import Row, markdown, show, write_json
 from harness.timing import Timings
-from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.machine import cores_available
 
 STATES = {"early": 0, "late": 22}  # steps of the 24 from redshift 49 to today that are taken first
 UNIT = "M particle-substeps/s"

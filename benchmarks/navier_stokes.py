@@ -18,7 +18,7 @@ from harness.ranks import JobFailed, run_job
 from harness.table import Row, columns_markdown, markdown, show, write_json
 from harness.timing import Timings
 from ridgeline.parallel.job import prepare_rank
-from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.machine import cores_available
 
 JOB = str(Path(__file__).with_name("navier_stokes_job.py"))
 PASSIVE, BUOYANT = "p=7 passive scalar", "p=7 buoyant scalar"

@@ -17,8 +17,8 @@ from predict_rows import (
     with_figures,
 )
 from ridgeline.config.machine_file import MachineFile
-from ridgeline.limits.allocation import Allocation
 from ridgeline.limits.exchange_costs import RankGroup
+from ridgeline.limits.prediction import Allocation
 
 CONSTANTS = (
     "codes.other_passes",

@@ -19,13 +19,12 @@ from harness.table import Row
 from predict_rows import with_figures
 from ridgeline.config.load import load_case
 from ridgeline.config.machine_file import MachineFile, MachineSection
-from ridgeline.limits.allocation import Allocation
 from ridgeline.limits.peak import measure_peak_here
-from ridgeline.limits.prediction import Prediction
+from ridgeline.limits.prediction import Allocation, Prediction
 from ridgeline.limits.stream import measure_stream
 from ridgeline.models import case_class
 from ridgeline.models.prediction import predict_case
-from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.machine import cores_available
 from ridgeline.study.prediction import machine_here, predict_benchmark
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

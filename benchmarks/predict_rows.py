@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ridgeline.config.machine_file import MachineFile, Quantity
-from ridgeline.limits.allocation import Allocation
 from ridgeline.limits.exchange_costs import host_copies
-from ridgeline.limits.prediction import Prediction
+from ridgeline.limits.prediction import Allocation, Prediction
 from ridgeline.models.gray_scott.estimate import effective_bytes
 from ridgeline.models.turbulence.estimate import SpectralStep, spectral_parts
 

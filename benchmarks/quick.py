@@ -32,8 +32,7 @@ from ridgeline.io.previous import to_json, write_text
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import RidgelineError
-from ridgeline.runtime.machine import cpu_name
-from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.machine import cores_available, cpu_name
 
 REPEATS = 3
 LIMITS = "limits"

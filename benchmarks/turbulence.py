@@ -16,7 +16,7 @@ from harness.machine import describe
 from harness.peer import peer_python
 from harness.table import Row, columns_markdown, markdown, show, write_json
 from ridgeline.parallel.job import prepare_rank
-from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.machine import cores_available
 
 NAMES = {
     "fft": "RK2 step over its FFTs alone",

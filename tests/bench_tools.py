@@ -7,7 +7,7 @@ from typing import Any
 from ridgeline.bench.benchmark import BenchmarkOptions
 from ridgeline.bench.registry import find_benchmark
 from ridgeline.bench.result import Result
-from ridgeline.runtime.progress import silent
+from ridgeline.runtime.console import silent
 
 
 def options_for(name: str, **given: Any) -> BenchmarkOptions:

@@ -63,7 +63,7 @@ ALLOWED_IMPORTERS = {
     "PIL": ("analysis/", "io/picture.py"),
     "xarray": ("analysis/", "io/"),
     "jinja2": ("validate/report/",),
-    "platformdirs": ("runtime/private_folder.py",),
+    "platformdirs": ("runtime/user_cache.py",),
     "typer": ("cli/",),
 }
 # Class names that every model gives its own: the parts of its anatomy.

@@ -30,7 +30,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-from ridgeline.runtime.private_folder import private_folder
+from ridgeline.runtime.user_cache import private_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE = 1  # part of the key of the cache: raise it when what is built changes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ridgeline.bench.benchmark import Benchmark
 from ridgeline.bench.registry import available
-from ridgeline.runtime.options import Option
+from ridgeline.runtime.declared_options import Option
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 WIDTH = 117

@@ -43,7 +43,7 @@ def measure_on_device(
     except DeviceError as error:
         print(f"no device: {error}")
         return
-    from ridgeline.limits.device.copy_cuda import measure_device_copy
+    from ridgeline.limits.limits_cuda import measure_device_copy
 
     copy = measure_device_copy()
     rows = [Row("device copy bandwidth", copy / 1e9, unit="GB/s", note=str(device))]

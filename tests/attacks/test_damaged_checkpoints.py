@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from attack_cases import CASES
 from ridgeline.io.checkpoint import load, read_manifest
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
 
 KINDS = ("bit", "zeros", "cut", "grow", "swap", "delete", "of another step")

@@ -31,7 +31,7 @@ from ridgeline.io.place_lists import read_places, write_places
 from ridgeline.io.series import SeriesWriter, read_series
 from ridgeline.jit import kernel_cache
 from ridgeline.jit.kernel_cache import keep_kernels, kernel_folder
-from ridgeline.parallel.choices import choose
+from ridgeline.parallel.autotuner import choose
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.locks import PathLock

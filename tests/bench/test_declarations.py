@@ -14,8 +14,8 @@ from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.pairs.pairs_options import OneWayOptions
 from ridgeline.bench.registry import available, find_benchmark
 from ridgeline.cli.bench import OUTPUTS
+from ridgeline.runtime.declared_options import OptionSpec, options_of
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.options import OptionSpec, options_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = list(available().values())

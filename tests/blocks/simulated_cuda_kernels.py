@@ -1,4 +1,4 @@
-"""Tests of GPU building blocks in numba-cuda's simulator; test_cuda_pack.py runs this file."""
+"""Tests of GPU building blocks in numba-cuda's simulator; test_halo_cuda_kernels.py runs this file."""
 
 import math
 
@@ -8,7 +8,7 @@ import pytest
 from numba import cuda
 from numba.extending import intrinsic
 
-from ridgeline.blocks import cuda_pack, pack
+from ridgeline.blocks import box_copies, halo_cuda
 from ridgeline.jit.cuda_device import SIMULATED, fma, wide_product
 from ridgeline.jit.cuda_random import SCALE, device_key, philox_words, significant_bits, unscaled_uniform
 from ridgeline.jit.random import PHILOX_7, PHILOX_10, uniform_reference
@@ -88,10 +88,10 @@ def test_boxes_are_copied_as_on_the_cpu(dtype) -> None:
         np.uint64,
     )
     expected, found = np.zeros(3000, dtype), cuda.to_device(np.zeros(3000, dtype))
-    pack.copy_boxes(source, expected, table)
-    grid, block = cuda_pack.launch_shape(table)
+    box_copies.copy_boxes(source, expected, table)
+    grid, block = halo_cuda.launch_shape(table)
     assert grid[1] == len(table)
-    cuda_pack.copy_boxes[grid, block](cuda.to_device(source), found, cuda.to_device(table))
+    halo_cuda.copy_boxes[grid, block](cuda.to_device(source), found, cuda.to_device(table))
     np.testing.assert_array_equal(found.copy_to_host(), expected)
     assert np.count_nonzero(expected) == 2 * 3 * 4 + 4 * 5 + 4 * 9
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeline.blocks.block import Block, BlockArray
-from ridgeline.blocks.halo_pack import HostPacker
-from ridgeline.blocks.halo_plan import HaloPlan
+from ridgeline.blocks.halo import HaloPlan, HostPacker
 
 
 def pack_all(shape, grid, n_threads: int, dtype, ghost: int) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +42,7 @@ def pack_all(shape, grid, n_threads: int, dtype, ghost: int) -> tuple[np.ndarray
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("grid", "ghost"), [((2, 1, 1), 1), ((1, 2, 2), 2), ((2, 2, 2), 3)])
 def test_threads_pack_the_same_messages(grid, ghost, dtype, monkeypatch) -> None:
-    monkeypatch.setattr("ridgeline.blocks.halo_pack.THREADED_BYTES", 0)
+    monkeypatch.setattr("ridgeline.blocks.box_copies.THREADED_BYTES", 0)
     shape = (20, 21, 22)
     one = pack_all(shape, grid, 1, dtype, ghost)
     for n_threads in (2, 3):

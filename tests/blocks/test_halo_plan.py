@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from ridgeline.blocks.block import Block, all_directions
-from ridgeline.blocks.halo_plan import Box, HaloPlan
+from ridgeline.blocks.block import Block, Box, all_directions
+from ridgeline.blocks.halo import HaloPlan
 from ridgeline.runtime.aligned import CACHE_LINE
 
 SHAPE = (11, 13, 17)

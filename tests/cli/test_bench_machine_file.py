@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ridgeline.config.machine_file import read_machine_file
-from ridgeline.runtime.machine import own_cpus
+from ridgeline.runtime.machine import usable_cores
 from ridgeline.runtime.node_topology import read_sysfs
 
 
@@ -25,7 +25,7 @@ def test_the_file_is_written_and_read(ridgeline):
 
 
 def test_a_part_of_a_node_is_refused(ridgeline):
-    cores = read_sysfs().only(own_cpus()).n_cores
+    cores = read_sysfs().only(usable_cores()).n_cores
     if cores == 1:
         pytest.skip("one rank is the whole node")
     done = ridgeline("bench", "machine-file")

@@ -11,9 +11,8 @@ from pydantic.fields import FieldInfo
 from ridgeline.config.case import AnyCase
 from ridgeline.config.check import Origin
 from ridgeline.config.fields import Checked, needs_of
-from ridgeline.config.load import check_document, load_case
+from ridgeline.config.load import check_document, load_case, put_all
 from ridgeline.config.needs import idle_settings
-from ridgeline.config.overrides import put_all
 from ridgeline.config.schema import ANY, fields_of, sections_of
 from ridgeline.models import available, case_class
 

@@ -14,7 +14,7 @@ import pytest
 
 from ridgeline.fourier import fft
 from ridgeline.fourier.fft_wisdom import load_wisdom, save_wisdom, wisdom_folder
-from ridgeline.parallel.choices import choices_file
+from ridgeline.parallel.autotuner import choices_file
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
 
@@ -122,7 +122,7 @@ def test_a_full_disk_is_a_remark(monkeypatch: pytest.MonkeyPatch, remarks: pytes
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ridgeline.runtime.kept_files.replace_file", full)
+    monkeypatch.setattr("ridgeline.runtime.user_cache.replace_file", full)
     make(24)
     save_wisdom()
     assert "cannot keep what was measured" in remarks.text

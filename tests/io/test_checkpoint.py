@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 from ridgeline.io import checkpoint_write
 from ridgeline.io.checkpoint import CheckpointStore, find_checkpoints, load, read_manifest
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
 
 SHAPE = (5, 6, 7)
@@ -306,7 +306,7 @@ CRASH = """
     from pathlib import Path
     import numpy as np
     from mpi4py import MPI
-    from ridgeline.parallel.distributed import DistributedArray
+    from ridgeline.parallel.partition import DistributedArray
     from ridgeline.io import checkpoint, checkpoint_write
     from ridgeline.io.checkpoint import CheckpointStore
 

@@ -131,7 +131,7 @@ def test_an_edit_compiles_what_depends_on_it_again_and_nothing_else(toy: Path, t
 
 
 def test_a_closure_holds_what_a_file_imports_and_the_versions_of_libraries(toy: Path, monkeypatch) -> None:
-    monkeypatch.setattr(kernel_cache, "_BEGAN", float("inf"))
+    monkeypatch.setattr(kernel_cache, "_PROCESS_START", float("inf"))
     monkeypatch.syspath_prepend(str(toy.parent))
     (toy / "late.py").write_text("half = 0.5\n")
     edit(
@@ -155,7 +155,7 @@ def test_a_closure_holds_what_a_file_imports_and_the_versions_of_libraries(toy: 
     inside = closure_of("toy.sub")
     assert inside is not None
     assert {"toy", "toy.sub", "toy.physics", "toy.constants", "toy.late"} <= set(inside)
-    # kernel.py imports the cache itself, which puts nothing into a kernel and is therefore left out.
+    # kernel.py imports the cache and errors, which put nothing into a kernel and are therefore left out.
     assert {name for name in found if name.startswith("ridgeline")} == {"ridgeline.jit.kernel"}
 
 
@@ -273,7 +273,7 @@ def test_code_without_a_module_counts_by_its_text_and_is_not_kept_by_itself(cach
 
 
 def test_a_file_that_changed_since_the_process_began_keeps_no_kernel(cache, monkeypatch) -> None:
-    monkeypatch.setattr(kernel_cache, "_BEGAN", 0.0)
+    monkeypatch.setattr(kernel_cache, "_PROCESS_START", 0.0)
     for function in (kernel_cache._source, kernel_cache._closure_digest, kernel_cache._file_of):
         function.cache_clear()
     assert [hits(), hits()] == [0, 0]
@@ -285,7 +285,7 @@ def test_a_file_that_changed_since_the_process_began_keeps_no_kernel(cache, monk
     for function in (kernel_cache._source, kernel_cache._closure_digest, kernel_cache._file_of):
         function.cache_clear()
     monkeypatch.undo()
-    assert Path(__file__).stat().st_mtime_ns < kernel_cache._BEGAN < time.time_ns()
+    assert Path(__file__).stat().st_mtime_ns < kernel_cache._PROCESS_START < time.time_ns()
 
 
 def test_what_is_remembered_of_a_file_holds_for_its_time_and_size_alone(toy, monkeypatch) -> None:
@@ -295,7 +295,7 @@ def test_what_is_remembered_of_a_file_holds_for_its_time_and_size_alone(toy, mon
         assert source is not None
         return source.imports
 
-    monkeypatch.setattr(kernel_cache, "_BEGAN", float("inf"))
+    monkeypatch.setattr(kernel_cache, "_PROCESS_START", float("inf"))
     remembered: dict = {}
     monkeypatch.setattr(kernel_cache, "_remembered", lambda: remembered)
     before, facts = imports(), (toy / "terms.py").stat()

@@ -11,9 +11,8 @@ from ridgeline.bench.memory.memory_options import PeakOptions, StreamOptions
 from ridgeline.bench.memory.peak import measure_peak
 from ridgeline.bench.memory.stream_result import measure_rates
 from ridgeline.jit.cuda_device import SIMULATED
-from ridgeline.limits.device import copy_cuda, peak_cuda
-from ridgeline.limits.device.copy_cuda import measure_device_copy
-from ridgeline.limits.device.peak_cuda import SIMULATED_ROUNDS, DeviceMultiplyAdds
+from ridgeline.limits import limits_cuda
+from ridgeline.limits.limits_cuda import SIMULATED_PEAK_ROUNDS, DeviceMultiplyAdds, measure_device_copy
 from ridgeline.runtime.errors import VerificationError
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
@@ -22,7 +21,7 @@ assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 100])
 def test_copy_takes_every_item(n) -> None:
     source, target = cuda.to_device(np.arange(1.0, n + 1)), cuda.to_device(np.zeros(n + 1))
-    copy_cuda.copy[copy_cuda.grid_of(n), copy_cuda.THREADS](source, target)
+    limits_cuda.copy[limits_cuda.grid_of(n), limits_cuda.COPY_THREADS](source, target)
     np.testing.assert_array_equal(target.copy_to_host(), [*range(1, n + 1), 0])
 
 
@@ -34,10 +33,10 @@ def test_copy_bandwidth_is_a_number() -> None:
 def test_multiply_adds_count_their_steps(dtype) -> None:
     work = DeviceMultiplyAdds(dtype)
     work.check()
-    steps = SIMULATED_ROUNDS * peak_cuda.UNROLL
+    steps = SIMULATED_PEAK_ROUNDS * limits_cuda.UNROLL
     sums = work._out.copy_to_host()
-    assert sums[1] == sum(1 + chain + steps for chain in range(peak_cuda.CHAINS))
-    assert work.operations == 2 * peak_cuda.CHAINS * steps * sums.size
+    assert sums[1] == sum(1 + chain + steps for chain in range(limits_cuda.CHAINS))
+    assert work.operations == 2 * limits_cuda.CHAINS * steps * sums.size
     work._out[0] = sums[0] + 1
     with pytest.raises(VerificationError, match=f"1 of {sums.size} threads of the GPU"):
         work.check()

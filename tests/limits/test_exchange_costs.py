@@ -9,7 +9,6 @@ from ridgeline.config.machine_file import (
     MachineSection,
     Quantity,
 )
-from ridgeline.limits.allocation import Allocation, MissingMetric, between
 from ridgeline.limits.exchange_costs import (
     RankGroup,
     all_to_all,
@@ -18,6 +17,7 @@ from ridgeline.limits.exchange_costs import (
     neighbours,
     sum_over_ranks,
 )
+from ridgeline.limits.prediction import Allocation, MissingMetric, between
 
 BARE = MachineFile(machine=MachineSection(name="toy"))
 NODE = with_figures(BARE, {"links.between_ranks": 10.0, "links.latency": 0.5})

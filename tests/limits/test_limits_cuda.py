@@ -9,8 +9,7 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated
-from ridgeline.limits.device.copy_cuda import copy
-from ridgeline.limits.device.peak_cuda import multiply_add
+from ridgeline.limits.limits_cuda import copy, multiply_add
 
 pytestmark = pytest.mark.gpu
 

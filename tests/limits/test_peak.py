@@ -7,7 +7,7 @@ import pytest
 from numba import njit
 
 from ridgeline.jit.llvm import host_features
-from ridgeline.limits import peak, peak_kernels
+from ridgeline.limits import peak
 from ridgeline.limits.peak import MultiplyAdds, best_total, measure_peak_here
 from ridgeline.runtime.errors import VerificationError
 
@@ -17,36 +17,36 @@ DTYPES = [np.float64, np.float32]
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_lane_counts_its_steps(dtype):
     for n_threads in (1, 3):
-        start, increment = peak_kernels.starting_values(dtype, n_threads)
-        assert start.shape == (n_threads, peak_kernels.chains() * peak_kernels.lanes_of(dtype))
+        start, increment = peak.starting_values(dtype, n_threads)
+        assert start.shape == (n_threads, peak.chains() * peak.lanes_of(dtype))
         assert np.unique(start).size == start.size
         for steps in (0, 1, 1001):
             out = np.full_like(start, -1)
-            peak_kernels.multiply_add(start, 1, increment, steps, out)
-            lanes = np.tile(increment, peak_kernels.chains())
+            peak.multiply_add(start, 1, increment, steps, out)
+            lanes = np.tile(increment, peak.chains())
             np.testing.assert_array_equal(out, start + steps * lanes)  # whole numbers: exact in any order
-            np.testing.assert_array_equal(out, peak_kernels.expected_values(start, increment, steps))
+            np.testing.assert_array_equal(out, peak.expected_values(start, increment, steps))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_whole_call_stays_exact(dtype):
-    start, increment = peak_kernels.starting_values(dtype, 64)
-    last = start.max().astype(np.int64) + peak_kernels.STEPS * int(increment.max())
+    start, increment = peak.starting_values(dtype, 64)
+    last = start.max().astype(np.int64) + peak.STEPS * int(increment.max())
     assert last < 2 ** (np.finfo(dtype).nmant + 1)
 
 
 def test_the_product_is_rounded_with_the_sum():
-    start, increment = peak_kernels.starting_values(np.float64, 1)
+    start, increment = peak.starting_values(np.float64, 1)
     eps = np.finfo(np.float64).eps
     start[:], increment[:], out = 1 + eps, -1, np.empty_like(start)
-    peak_kernels.multiply_add(start, 1 - eps, increment, 1, out)
+    peak.multiply_add(start, 1 - eps, increment, 1, out)
     np.testing.assert_array_equal(out, -(eps**2))  # rounded twice it would be 0
 
 
 def test_operations_of_a_call():
-    lanes = peak_kernels.lanes_of(np.float32)
-    assert lanes == 2 * peak_kernels.lanes_of(np.float64)
-    assert peak_kernels.operations(np.float32, 10, 3) == 2 * peak_kernels.chains() * lanes * 10 * 3
+    lanes = peak.lanes_of(np.float32)
+    assert lanes == 2 * peak.lanes_of(np.float64)
+    assert peak.operations(np.float32, 10, 3) == 2 * peak.chains() * lanes * 10 * 3
 
 
 @pytest.mark.parametrize(("dtype", "suffix"), [(np.float64, "pd"), (np.float32, "ps")])
@@ -56,18 +56,18 @@ def test_the_loop_is_fused_multiply_adds_on_registers(dtype, suffix):
 
     @njit
     def one_thread(start, factor, increment, steps, out):
-        peak_kernels._run_chains(start, factor, increment, steps, out, 0)
+        peak._run_chains(start, factor, increment, steps, out, 0)
 
-    start, increment = peak_kernels.starting_values(dtype, 1)
+    start, increment = peak.starting_values(dtype, 1)
     one_thread(start[0], dtype(1), increment, 1, np.empty_like(start[0]))
     texts = one_thread.inspect_asm(one_thread.signatures[0])
     fused = re.findall(rf"^\s*vfn?madd\d+{suffix}\s+(.*)$", texts, re.MULTILINE)
-    assert len(fused) >= peak_kernels.chains()
+    assert len(fused) >= peak.chains()
     assert not [operands for operands in fused if "(" in operands], "operands from memory"
 
 
 def test_bad_arrays_are_refused():
-    start, increment = peak_kernels.starting_values(np.float64, 2)
+    start, increment = peak.starting_values(np.float64, 2)
     for arguments in (
         (start[:1], increment, np.empty_like(start)),
         (start, increment[:1], np.empty_like(start)),
@@ -75,7 +75,7 @@ def test_bad_arrays_are_refused():
         (start.astype(int), increment.astype(int), start.astype(int)),
     ):
         with pytest.raises(ValueError, match=r"float64|is needed"):
-            peak_kernels.multiply_add(arguments[0], 1, arguments[1], 1, arguments[2])
+            peak.multiply_add(arguments[0], 1, arguments[1], 1, arguments[2])
 
 
 class Clock:

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ridgeline.parallel.fixed_point import FOLDS, SIGN_BIT, fold_sums, largest_bits
+from ridgeline.parallel.allreduce import FOLDS, SIGN_BIT, fold_sums, largest_bits
 
 LAYOUT = tuple(np.uint64(n) for n in (40, 10, 3, 4, 7))  # pitches, extents
 

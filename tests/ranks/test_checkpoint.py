@@ -10,7 +10,7 @@ import pytest
 from ridgeline.blocks.block import Block, BlockArray, choose_process_grid
 from ridgeline.io import checkpoint_write
 from ridgeline.io.checkpoint import CheckpointStore, find_checkpoints, load, read_manifest
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
 
 QUICK_RANKS = (3,)

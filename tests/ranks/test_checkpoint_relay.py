@@ -7,7 +7,7 @@ import pytest
 
 from ridgeline.io import checkpoint
 from ridgeline.io.checkpoint import CheckpointStore
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
 
 QUICK_RANKS = (3,)

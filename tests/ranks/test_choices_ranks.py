@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ridgeline.parallel import choices as module
-from ridgeline.parallel.choices import Trial, choose, recall
+from ridgeline.parallel import autotuner as module
+from ridgeline.parallel.autotuner import TuningResult, choose, recall
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 60
@@ -37,7 +37,7 @@ def test_the_slowest_rank_counts(comm, monkeypatch: pytest.MonkeyPatch) -> None:
     last = comm.rank == comm.size - 1
     ways = {"even": clock.candidate(1.0), "slow on one": clock.candidate(1.5 if last else 0.1)}
     seconds = {"even": {"total": 1.0, "fft": 0.75}, "slow on one": {"total": 1.5, "fft": 1.125}}
-    assert choose(ways, "key", comm) == Trial(
+    assert choose(ways, "key", comm) == TuningResult(
         "even", {name: pytest.approx(parts) for name, parts in seconds.items()}
     )
     known = recall("key", comm)

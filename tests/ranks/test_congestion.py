@@ -14,7 +14,7 @@ from ridgeline.bench.congestion.background import (
 from ridgeline.bench.congestion.congestion_options import DEFAULT_KINDS
 from ridgeline.bench.congestion.figures import summarise
 from ridgeline.bench.congestion.network_tests import TESTS
-from ridgeline.parallel.sleeping_wait import wait_asleep
+from ridgeline.parallel.communicator import wait_asleep
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 FEW = {"seconds": 0.2, "rings": 2, "iterations": 3}

@@ -19,17 +19,15 @@ if not config.ENABLE_CUDASIM:
 
 from ridgeline.blocks.block import BlockArray
 from ridgeline.blocks.cartesian import decompose
-from ridgeline.blocks.halo import HaloExchange
+from ridgeline.blocks.halo import HaloExchange, HaloPlan
 from ridgeline.blocks.halo_cuda import CudaPacker
-from ridgeline.blocks.halo_plan import HaloPlan
 from ridgeline.jit.random import PHILOX_7
 from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.context import Context
-from ridgeline.runtime.regions import Regions
-from ridgeline.runtime.timeline import HOST, Timeline
+from ridgeline.runtime.regions import HOST, Regions, Timeline
 
 ENVIRONMENT = {"NUMBA_ENABLE_CUDASIM": "1"}
 SHAPE = (5, 7, 6)

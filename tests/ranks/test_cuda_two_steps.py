@@ -29,7 +29,7 @@ from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.estimate import FIELDS, estimate
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.settings import GrayScottCase
-from ridgeline.parallel.choices import Trial
+from ridgeline.parallel.autotuner import TuningResult
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import ConfigError, DeviceError
@@ -197,7 +197,7 @@ def test_a_long_run_takes_the_faster_one(comm, monkeypatch, tmp_path, faster) ->
         assert (f"in {grid} through" in key) == (comm.size > 1)
         for call in (*candidates.values(), *candidates.values()):
             assert call() == {}
-        return Trial(list(candidates)[faster - 1], {})
+        return TuningResult(list(candidates)[faster - 1], {})
 
     monkeypatch.setattr(launch_choice, "choose", choose)
     grid = GRIDS[-1]

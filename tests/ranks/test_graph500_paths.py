@@ -17,7 +17,7 @@ from ridgeline.bench.graph500.graph500_memory import path_bytes
 from ridgeline.bench.graph500.graph500_options import SEEDS, Graph500Options
 from ridgeline.bench.graph500.shortest_paths import PathGraph, PathSearch, shortest_paths
 from ridgeline.bench.graph500.validation import validate_sssp
-from ridgeline.runtime.progress import silent
+from ridgeline.runtime.console import silent
 
 RANKS = (1, 2, 3, 4)
 QUICK_RANKS = (3,)

@@ -9,7 +9,7 @@ from ridgeline.models.gray_scott import estimate, sweep_choice
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
 from ridgeline.models.gray_scott.settings import GrayScottCase
-from ridgeline.parallel import choices
+from ridgeline.parallel import autotuner
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.context import Context
 
@@ -137,7 +137,7 @@ def test_what_ranks_time_together_changes_no_bit_and_is_the_same_on_all(
     for name, value in (("CELLS_TIMED", 0), ("CELL_STEPS_TIMED", 1)):
         monkeypatch.setattr(estimate, name, value)
     monkeypatch.setattr(sweep_choice, "CELLS_PER_CALL", 1)
-    monkeypatch.setattr(choices, "SECONDS", 0.0)
+    monkeypatch.setattr(autotuner, "SECONDS", 0.0)
     monkeypatch.setattr(sweep_choice, "busiest_share", lambda comm, since: 0.0)
     case = make_case(shape, boundary, process_grid=(comm.size, 1, 1), sweep="auto")
     for source in ("as timed now", "as timed in an earlier run"):

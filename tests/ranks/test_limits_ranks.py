@@ -3,8 +3,8 @@
 import json
 
 from decay_model import Decay, decay_case, run
-from ridgeline.limits import caches, messages
-from ridgeline.limits.caches import measure_caches
+from ridgeline.limits import messages, stream
+from ridgeline.limits.stream import measure_caches
 from ridgeline.runtime.context import Context
 from ridgeline.simulation import limits, remembered
 from ridgeline.simulation.meters import Meters
@@ -72,9 +72,9 @@ def test_the_rate_of_messages_counts_all_ranks(comm, monkeypatch):
 def test_caches_of_a_node_are_shared_by_its_ranks(comm, monkeypatch):
     MiB = 2**20
     levels = {1: {"0": 2**15}, 2: {f"{comm.rank}": MiB}, 3: {"all": 4 * MiB}}
-    monkeypatch.setattr(caches, "caches_by_level", lambda cpus: levels)
+    monkeypatch.setattr(stream, "caches_by_level", lambda cpus: levels)
     sizes = []
-    monkeypatch.setattr(caches, "_best_rate", lambda comm, n_bytes, *rest: sizes.append(n_bytes) or 7.0)
+    monkeypatch.setattr(stream, "_best_rate", lambda comm, n_bytes, *rest: sizes.append(n_bytes) or 7.0)
     found = measure_caches(comm, 1, "float64")
     assert [(cache.level, cache.capacity, cache.rate) for cache in found] == [
         (2, comm.size * MiB, 7.0),

@@ -10,9 +10,9 @@ from ridgeline.bench.machine import measure
 from ridgeline.bench.machine.machine_options import MachineFileOptions
 from ridgeline.bench.machine.measure import half_width, measure_machine, write_file
 from ridgeline.config.machine_file import read_machine_file
-from ridgeline.limits.caches import CacheRate
+from ridgeline.limits.stream import CacheRate
+from ridgeline.runtime.console import silent
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.progress import silent
 
 RANKS = (1, 2, 3)
 SMALL = {"repeats": 3, "sizes": (8, 64), "seconds": 1e-4}

@@ -11,7 +11,7 @@ from ridgeline.bench import node_memory
 from ridgeline.bench.node_memory import memory_per_rank, require_memory
 from ridgeline.parallel import layout
 from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
-from ridgeline.parallel.layout import crowding, node_cores, place_on_node
+from ridgeline.parallel.layout import node_cores, oversubscription_warning, place_on_node
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.signals import SignalCatcher, StopRequest
 
@@ -68,11 +68,11 @@ def test_cores_of_a_node_are_those_of_all_its_ranks_together(comm, monkeypatch):
     """A launcher binds each rank to a core, as srun --cpu-bind=cores and Open MPI do; or all to one."""
     place = place_on_node(comm)
     monkeypatch.setattr(layout, "usable_cores", lambda: {place.local_rank})
-    assert (node_cores(comm), crowding(comm, 1)) == (place.ranks, None)
-    assert "oversubscribed" in str(crowding(comm, 2))
+    assert (node_cores(comm), oversubscription_warning(comm, 1)) == (place.ranks, None)
+    assert "oversubscribed" in str(oversubscription_warning(comm, 2))
     monkeypatch.setattr(layout, "usable_cores", lambda: {7})
     assert node_cores(comm) == 1
-    assert (crowding(comm, 1) is None) == (comm.size == 1)
+    assert (oversubscription_warning(comm, 1) is None) == (comm.size == 1)
 
 
 def test_memory_that_one_node_lacks_is_refused_on_all_ranks(comm, monkeypatch):

@@ -11,8 +11,8 @@ from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.checkpoint import CheckpointStore
+from ridgeline.jit.contiguous_runs import gather_runs, scatter_runs
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.jit.runs import gather_runs, scatter_runs
 from ridgeline.models.turbulence import initial_from_checkpoint
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.initial_from_file import fill_from_file, kernels_of_files

@@ -13,7 +13,7 @@ from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import EswaranPope
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.restart import SpectralState
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from spectral_toys import part, process_grids, random_fields
 
 RANKS = (1, 2, 3, 4)

@@ -236,7 +236,7 @@ def test_gpu_aware_mpi_is_asked_for_or_decided_by_the_user(monkeypatch):
     monkeypatch.delenv(devices.MPI_SWITCH, raising=False)
 
     def answers(functions):
-        monkeypatch.setattr(parallel_devices, "_mpi_symbols", lambda: SimpleNamespace(**functions))
+        monkeypatch.setattr(parallel_devices.ctypes, "CDLL", lambda path: SimpleNamespace(**functions))
 
     answers({"MPIX_Query_cuda_support": lambda: 1})
     assert mpi_takes_device_buffers()

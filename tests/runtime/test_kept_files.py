@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ridgeline.runtime import kept_files as module
-from ridgeline.runtime.kept_files import open_kept, read_kept, read_kept_table, write_kept
+from ridgeline.runtime import user_cache as module
+from ridgeline.runtime.user_cache import open_kept, read_kept, read_kept_table, write_kept
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ridgeline.runtime import memory
+from ridgeline.runtime import machine
 
 GiB = 2**30
 MEMINFO = "MemTotal:       99999999 kB\nMemFree: 1 kB\nMemAvailable:   4194304 kB\n"
@@ -21,8 +21,8 @@ def tree(root, files):
 
 def test_memory_of_a_machine_without_control_groups(tmp_path):
     root = tree(tmp_path, {"proc/meminfo": MEMINFO})
-    assert memory.node_memory_available(root) == 4 * GiB
-    assert memory.memory_bytes(root) == resource.getpagesize() * memory.os.sysconf("SC_PHYS_PAGES")
+    assert machine.node_memory_available(root) == 4 * GiB
+    assert machine.memory_bytes(root) == resource.getpagesize() * machine.os.sysconf("SC_PHYS_PAGES")
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -45,8 +45,8 @@ def test_the_tightest_control_group_counts_and_its_cache_is_free(tmp_path, versi
         f"{job}/memory.stat": f"anon 5\n{names[2]}inactive_file {GiB // 4}\n",
     }
     root = tree(tmp_path, files)
-    assert memory.node_memory_available(root) == GiB + GiB // 4
-    assert memory.memory_bytes(root) == 2 * GiB
+    assert machine.node_memory_available(root) == GiB + GiB // 4
+    assert machine.memory_bytes(root) == 2 * GiB
 
 
 @pytest.mark.parametrize(
@@ -64,20 +64,20 @@ def test_the_limit_of_a_job_counts_where_no_control_group_keeps_it(tmp_path, mon
     root = tree(tmp_path, {"proc/meminfo": MEMINFO})
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert memory.node_memory_available(root) == limit
-    assert memory.memory_bytes(root) == limit or limit == 4 * GiB
+    assert machine.node_memory_available(root) == limit
+    assert machine.memory_bytes(root) == limit or limit == 4 * GiB
 
 
 def test_nothing_readable_is_no_limit(tmp_path):
-    assert memory.node_memory_available(tmp_path) == memory.memory_bytes(tmp_path) > 0
+    assert machine.node_memory_available(tmp_path) == machine.memory_bytes(tmp_path) > 0
 
 
 def test_a_limit_of_the_process_is_seen():
     code = (
-        "import resource; from ridgeline.runtime import memory\n"
-        "before = memory.process_memory_available()\n"
+        "import resource; from ridgeline.runtime import machine\n"
+        "before = machine.process_memory_available()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))\n"
-        "print(before == memory.UNLIMITED, memory.process_memory_available(), memory.memory_available())"
+        "print(before == machine.UNLIMITED, machine.process_memory_available(), machine.memory_available())"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     unlimited, left, available = ran.stdout.split()

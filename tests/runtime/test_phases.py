@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from ridgeline.runtime import progress
-from ridgeline.runtime.progress import Phases, silent
+from ridgeline.runtime import console
+from ridgeline.runtime.console import Phases, silent
 
 
 class Clock:
@@ -28,7 +28,7 @@ class Stream(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(console, "time", clock)
     return clock
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ridgeline.runtime import private_folder as module
+from ridgeline.runtime import user_cache as module
 from ridgeline.runtime.errors import OutputError
-from ridgeline.runtime.private_folder import cache_root, private_folder
+from ridgeline.runtime.user_cache import cache_root, private_folder
 
 OWN = f"ridgeline-{os.geteuid()}"
 
@@ -135,7 +135,7 @@ def test_a_link_is_followed_once(places) -> None:
 
 
 def test_the_folder_that_is_not_kept_is_gone_at_the_end(places) -> None:
-    code = "from ridgeline.runtime.private_folder import private_folder; print(private_folder('c'))"
+    code = "from ridgeline.runtime.user_cache import private_folder; print(private_folder('c'))"
     environ = {**os.environ, "RIDGELINE_CACHE_DIR": "/dev/null/cache", "TMPDIR": str(places / "temp")}
     (places / "temp" / OWN).write_text("")
     done = subprocess.run(

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ridgeline.parallel.lost_ranks import _visible
+from ridgeline.parallel.communicator import _ranks_in_space
 from ridgeline.runtime.process_watch import ProcessWatch, process_space
 
 WAITING = [sys.executable, "-c", "input()"]
@@ -64,6 +64,6 @@ def test_a_process_that_is_gone_is_noticed_at_once(process):
 
 def test_a_rank_in_another_container_is_not_taken_for_a_process_of_this_one():
     """Its number means another process here, or none: the job would be ended at once."""
-    assert _visible([(7, "a", 0), (7, "b", 1), (9, "a", 2)], "a") == {7: 0, 9: 2}
-    assert _visible([(7, "", 0), (8, "", 1)], "") == {}
+    assert _ranks_in_space([(7, "a", 0), (7, "b", 1), (9, "a", 2)], "a") == {7: 0, 9: 2}
+    assert _ranks_in_space([(7, "", 0), (8, "", 1)], "") == {}
     assert str(process_space()).count("pid:[") == 1

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from ridgeline.runtime import rank_limits
+from ridgeline.runtime import launcher
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.rank_limits import OVERSUBSCRIBE, RANK_BYTES, check_ranks, nodes_of_job
-from ridgeline.runtime.threads import oversubscription
+from ridgeline.runtime.launcher import OVERSUBSCRIBE, RANK_BYTES, check_ranks, nodes_of_job
+from ridgeline.runtime.machine import oversubscription
 
 
 @pytest.fixture
@@ -15,8 +15,8 @@ def machine(monkeypatch):
     """Give the machine some cores and some memory."""
 
     def make(cores, memory=10**15):
-        monkeypatch.setattr(rank_limits, "cores_available", lambda: cores)
-        monkeypatch.setattr(rank_limits, "node_memory_available", lambda: memory)
+        monkeypatch.setattr(launcher, "cores_available", lambda: cores)
+        monkeypatch.setattr(launcher, "node_memory_available", lambda: memory)
 
     return make
 

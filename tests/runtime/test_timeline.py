@@ -2,8 +2,7 @@
 
 import pytest
 
-from ridgeline.runtime.regions import Regions
-from ridgeline.runtime.timeline import HOST, Span, Timeline, hidden_share, trace_events
+from ridgeline.runtime.regions import HOST, Regions, Span, Timeline, hidden_share, trace_events
 
 
 def test_regions_note_every_entry_while_there_is_a_timeline() -> None:

@@ -114,6 +114,6 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(folder, monkeypa
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ridgeline.runtime.kept_files.replace_file", full)
+    monkeypatch.setattr("ridgeline.runtime.user_cache.replace_file", full)
     assert ask(1.0).rates == {"rate": 1.0}
     assert ask(2.0).rates == {"rate": 2.0}

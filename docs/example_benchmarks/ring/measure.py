@@ -8,8 +8,8 @@ from ridgeline.bench.ring.ring_options import RingOptions
 
 from ridgeline.bench.result import MICROSECONDS, SIZE, Plot, Result
 from ridgeline.parallel.payload import check, content
+from ridgeline.runtime.console import Phases
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.progress import Phases
 
 
 def measure_ring(comm: MPI.Comm, options: RingOptions, progress: Phases) -> Result:

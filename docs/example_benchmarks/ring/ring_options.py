@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.runtime.options import OptionSpec
+from ridgeline.runtime.declared_options import OptionSpec
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from ridgeline.runtime.options import DeclaredOptions, OptionSpec, options_of
+from ridgeline.runtime.declared_options import DeclaredOptions, OptionSpec, options_of
 
 
 @dataclass(frozen=True)

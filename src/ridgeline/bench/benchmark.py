@@ -14,7 +14,7 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.runtime.options import DeclaredOptions, Option, options_of
+from ridgeline.runtime.declared_options import DeclaredOptions, Option, options_of
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.files import read_regular
 from ridgeline.runtime.machine import cpu_name
-from ridgeline.runtime.private_folder import private_folder
+from ridgeline.runtime.user_cache import private_folder
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -96,8 +96,7 @@ def _build_on_node(
     comm: MPI.Comm, source: Path, mpi: bool, optional: Sequence[tuple[str, ...]]
 ) -> tuple[Path | None, str]:
     """Build on one rank of each node while the others sleep. Collective."""
-    from ridgeline.parallel.communicator import node_communicator
-    from ridgeline.parallel.sleeping_wait import sleeping_barrier
+    from ridgeline.parallel.communicator import node_communicator, sleeping_barrier
 
     with node_communicator(comm) as node:
         built = _build(source, mpi, optional) if node.rank == 0 else None

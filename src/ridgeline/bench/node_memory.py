@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ridgeline.parallel.communicator import node_communicator
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.memory import memory_available
+from ridgeline.runtime.machine import memory_available
 
 if TYPE_CHECKING:
     from mpi4py import MPI

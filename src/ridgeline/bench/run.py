@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.io.previous import check_file, to_json, write_text
 from ridgeline.parallel.job import job
-from ridgeline.parallel.layout import busiest_share, crowding
-from ridgeline.runtime.console import plain_console
+from ridgeline.parallel.layout import busiest_share, oversubscription_warning
+from ridgeline.runtime.console import Phases, plain_console
 from ridgeline.runtime.errors import VerificationError
 from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.node_load import read_load
-from ridgeline.runtime.progress import Phases
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -62,7 +61,7 @@ def run_benchmark(
         before = read_load()
         with Phases(benchmark.name, comm.rank == 0) as progress:
             result = benchmark.measure(comm, options, progress=progress, **_memory(comm, options))
-        crowded = crowding(comm, threads)
+        crowded = oversubscription_warning(comm, threads)
         if crowded is not None:
             result.notes.append(crowded)
         facts = result.to_dict() | {"machine": describe_machine().to_dict()}

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from ridgeline.bench.benchmark import BenchmarkOptions
 from ridgeline.bench.repetitions import MAX_SIZE
-from ridgeline.runtime.options import OptionSpec
+from ridgeline.runtime.declared_options import OptionSpec
 
 SIZES = OptionSpec("Message sizes, powers of two in between.", unit="B", minimum=0, metavar="FIRST LAST")
 

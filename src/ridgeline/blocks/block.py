@@ -1,8 +1,8 @@
 """Cartesian blocks: which rank owns which cells of a [z, y, x] grid, and how it stores them.
 
-Vocabulary: a block's *owned* cells are the ones it computes; *ghost* cells around them hold copies of
-neighbours' cells (or boundary values). *Global* indices count cells of the whole grid, *local* ones owned
-cells of one block from 0. All triples are in the order (z, y, x).
+Vocabulary: the *owned* cells of a block are those that it computes; *ghost* cells around them hold copies of
+neighbours' cells, or boundary values. *Global* indices count cells of the whole grid, *local* ones the owned cells of
+one block from 0. All triples are in the order (z, y, x).
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ PAGE = 4096  # bytes; strides that are multiples of it collide in the caches
 
 
 def exchange_cost(shape_global: Triple, process_grid: Triple) -> float:
-    """Return the cells that an inner block of mean size sends per ghost layer, as time weighs them.
+    """Return the cells that an inner block of mean size sends per ghost layer, weighted by the time that they take.
 
-    Faces across x count four times: each of their cells costs a cache line to pack and one to unpack.
+    Faces across x count four times, because each of their cells costs a cache line to pack and one to unpack.
     """
     local = [n / p for n, p in zip(shape_global, process_grid)]
     volume = local[0] * local[1] * local[2]
@@ -30,9 +30,9 @@ def exchange_cost(shape_global: Triple, process_grid: Triple) -> float:
 
 
 def choose_process_grid(shape_global: Triple, n_ranks: int, ghost: int = 1) -> Triple:
-    """Return the process grid with the least `exchange_cost`; ties go to the one that cuts z first.
+    """Return the process grid with the least `exchange_cost`; of equal ones, the one that cuts z first.
 
-    In a direction that is cut, every block keeps at least `ghost` cells, which its neighbour will ask for.
+    In a direction that is cut, every block keeps at least `ghost` cells, which its neighbour needs.
     Raises DecompositionError if no process grid of n_ranks fits.
     """
     fitting = [
@@ -70,8 +70,8 @@ def check_process_grid(shape_global: Triple, process_grid: Triple, n_ranks: int)
 class Block:
     """The block of one rank: plain data, no communicator.
 
-    coords is the rank's place in process_grid; ranks are numbered with x fastest (row-major), as
-    MPI_Cart_create without reordering does.
+    coords is the rank's place in process_grid. Ranks are numbered with x fastest (row-major), as by MPI_Cart_create
+    without reordering.
     """
 
     shape_global: Triple
@@ -127,11 +127,11 @@ class Block:
 class BlockArray:
     """One field on one block: owned cells with `ghost` layers, rows aligned for vectors.
 
-    Cell (k, j, i), local, ghosts from -ghost, lies at flat[origin + k * plane_pitch + j * row_pitch + i].
+    Cell (k, j, i), local, with ghosts from -ghost on, lies at flat[origin + k * plane_pitch + j * row_pitch + i].
     Every owned row starts on a cache line. The right ghosts of a row and the left ghosts of the next share a cache
-    line. So ghosts cost one more line per row and not two.
+    line, so ghosts cost one more line per row and not two.
 
-    Two views, no copies: `ghosted` (nz+2g, ny+2g, nx+2g) and `owned` (nz, ny, nx), dtype as given.
+    Two views without copies: `ghosted` (nz+2g, ny+2g, nx+2g) and `owned` (nz, ny, nx), of the given dtype.
     """
 
     block: Block
@@ -152,13 +152,13 @@ class BlockArray:
 
     @classmethod
     def bytes_of(cls, block: Block, dtype: DTypeLike) -> int:
-        """Return the bytes that `allocate` takes for a field of `dtype`, with ghosts and padding."""
+        """Return the bytes that `allocate` needs for a field of `dtype`, with ghosts and padding."""
         itemsize = np.dtype(dtype).itemsize
         return cls._layout(block, itemsize)[3] * itemsize + CACHE_LINE
 
     @classmethod
     def row_pitch_of(cls, block: Block, dtype: DTypeLike) -> int:
-        """Return the numbers from a row to the next of a field of `dtype`, as `allocate` lays it out."""
+        """Return the distance between two rows of a field of `dtype` as `allocate` lays it out, in numbers."""
         return cls._layout(block, np.dtype(dtype).itemsize)[0]
 
     @staticmethod
@@ -172,7 +172,7 @@ class BlockArray:
         plane_pitch = row_pitch * (ny + 2 * g)
         plane_pitch += line * (plane_pitch * itemsize % PAGE == 0)
         lead = -(-g // line) * line
-        # One more line behind: the last row's vector of right neighbours may read a whole vector.
+        # One more line at the end, because the last row's vector of right neighbours may read a whole vector.
         return row_pitch, plane_pitch, lead, lead + (nz + 2 * g) * plane_pitch + 2 * line
 
     def _view(self, ghost: int) -> NDArray[np.generic]:
@@ -194,6 +194,44 @@ class BlockArray:
     def owned(self) -> NDArray[np.generic]:
         """Owned cells, a view of shape (nz, ny, nx)."""
         return self._view(0)
+
+
+@dataclass(frozen=True)
+class Box:
+    """Cells `start` <= (z, y, x) < `start + shape`, local indices (ghosts are negative or past the owned)."""
+
+    start: Triple
+    shape: Triple
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return self.shape[0] * self.shape[1] * self.shape[2]
+
+
+@dataclass(frozen=True)
+class BoxRows:
+    """Where the rows of a box of cells lie in a flat array, in items: the first row, and the pitches."""
+
+    start: int
+    plane: int
+    row: int
+
+    @classmethod
+    def of_field(cls, field: BlockArray, box: Box) -> "BoxRows":
+        """Return the place of a box of a field's cells."""
+        z, y, x = box.start
+        start = field.origin + z * field.plane_pitch + y * field.row_pitch + x
+        return cls(start, field.plane_pitch, field.row_pitch)
+
+    @classmethod
+    def of_buffer(cls, offset: int, box: Box) -> "BoxRows":
+        """Return the place of a box whose cells lie one after the other from `offset` on."""
+        return cls(offset, box.shape[1] * box.shape[2], box.shape[2])
+
+    def at(self, z: int, y: int) -> list[int]:
+        """Return [start, plane pitch, row pitch] of the box that begins at row (z, y) of this one."""
+        return [self.start + z * self.plane + y * self.row, self.plane, self.row]
 
 
 def all_directions() -> list[Triple]:

@@ -18,11 +18,11 @@ def decompose(
 ) -> tuple[MPI.Cartcomm, Block]:
     """Lay the ranks of `comm` over the grid; return the Cartesian communicator and this rank's block.
 
-    "auto" takes the cheapest of all factorizations of comm.size (blocks.block.choose_process_grid). Ranks are
-    not reordered: the rank in the returned communicator is the rank in `comm`, x fastest. So a launcher that fills
-    nodes one after the other keeps neighbours in x on one node.
+    "auto" chooses the cheapest of all factorizations of comm.size (blocks.block.choose_process_grid). Ranks are not
+    reordered: the rank in the returned communicator is the rank in `comm`, x fastest. A launcher that fills nodes one
+    after the other therefore keeps neighbours in x on one node.
 
-    Communication: collective over comm; every rank passes the same arguments, so an error is raised by all.
+    Collective over comm. Every rank passes the same arguments, so an error is raised on all ranks.
     Raises DecompositionError if the process grid does not fit the ranks, the grid or the ghost layers.
     """
     if not isinstance(comm, MPI.Intracomm):
@@ -38,10 +38,10 @@ def decompose(
 def check_ghost(
     shape_global: Triple, process_grid: Triple, periodic: tuple[bool, bool, bool], ghost: int
 ) -> None:
-    """Raise DecompositionError if a block is thinner than the ghost layers that its neighbours take from it.
+    """Raise DecompositionError if a block is thinner than the ghost layers that its neighbours need from it.
 
-    The exchange takes ghosts from direct neighbours only, hence also from the block itself where a periodic
-    direction is not cut.
+    The exchange fills ghosts from direct neighbours only, and thus from the block itself where a periodic direction
+    is not cut.
     """
     for axis, n, p, wraps in zip("zyx", shape_global, process_grid, periodic):
         thinnest = n // p

@@ -22,7 +22,7 @@ from ridgeline.cli.validate import validate
 from ridgeline.runtime.environment import prepare_process
 from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
 from ridgeline.runtime.launcher import end_with_launcher, may_print
-from ridgeline.runtime.threads import limit_pools
+from ridgeline.runtime.machine import limit_pools
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of a command line; Typer has no name for it
 

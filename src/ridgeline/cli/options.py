@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from ridgeline.runtime.declared_options import Option
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.options import Option
-from ridgeline.runtime.rank_limits import OVERSUBSCRIBE
+from ridgeline.runtime.launcher import OVERSUBSCRIBE
 from ridgeline.runtime.user_code import NO_PYTHON
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import typer
 
 from ridgeline.analysis.options import PictureOptions
 from ridgeline.cli.options import with_options
-from ridgeline.runtime.options import options_of
+from ridgeline.runtime.declared_options import options_of
 
 
 @with_options(options_of(PictureOptions), PictureOptions)

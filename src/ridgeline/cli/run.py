@@ -17,7 +17,7 @@ from ridgeline.cli.options import (
     Threads,
     with_options,
 )
-from ridgeline.runtime.options import options_of
+from ridgeline.runtime.declared_options import options_of
 from ridgeline.runtime.signals import hold_stop_signals
 from ridgeline.simulation.options import RunOptions
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ridgeline.cli.options import NoPython, Oversubscribe, with_options
-from ridgeline.runtime.options import options_of
+from ridgeline.runtime.declared_options import options_of
 from ridgeline.study.study_options import StudyOptions, SubmitOptions
 
 study = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ridgeline.cli.options import CasePath, NoPython, Oversubscribe, Ranks, with_options
-from ridgeline.runtime.options import options_of
+from ridgeline.runtime.declared_options import options_of
 from ridgeline.runtime.signals import hold_stop_signals
 from ridgeline.study.study_options import SweepOptions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from ridgeline.cli.options import Debug, Oversubscribe, Ranks, with_options
-from ridgeline.runtime.options import options_of
+from ridgeline.runtime.declared_options import options_of
 from ridgeline.validate.validation_options import ValidationOptions
 
 

@@ -1,4 +1,4 @@
-"""A case: all settings of one run, checked, frozen, and able to say what it is in plain values."""
+"""A case: all settings of one run, checked and frozen, with their plain values for files and comparisons."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,19 +18,21 @@ Plain = str | int | float | bool | list[Any]
 class AnyCase(Checked):
     """Settings of one run. A model's case derives from this and adds its own sections."""
 
-    # Keys ("section.key") and whole tables ("section", "section.table") that decide the numbers a run computes...
+    # Keys ("section.key") and whole tables ("section", "section.table") that decide the numbers that a run
+    # computes...
     PHYSICS: ClassVar[tuple[str, ...]] = (
         "run.model",
         "run.precision",
         "run.seed",
         "grid.shape",
     )
-    # ...except these, which only decide how fast.
+    # ...except these, which only decide how fast it is.
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = ()
-    # Settings that came later, with the values that mean what was before. An identity lacks those that have these
-    # values, so that checkpoints of before go on. "scalar.*.key" is the key of every such section.
+    # Settings that were added later, with the values that mean the earlier behaviour. An identity omits settings with
+    # these values, so that a run can continue from checkpoints of earlier versions. "scalar.*.key" is the key of
+    # every such section.
     LATER: ClassVar[Mapping[str, Plain]] = {}
-    # Keys and tables that decide the initial state alone, "scalar.*.key" as above: they cannot change in a run.
+    # Keys and tables that only decide the initial state, "scalar.*.key" as above: a run cannot change them.
     START: ClassVar[tuple[str, ...]] = ("initial",)
     # How the grid follows from the number of ranks in a scaling study.
     SIZE_LAW: ClassVar[SizeLaw] = GlobalGrid("grid.shape")
@@ -54,26 +56,26 @@ class AnyCase(Checked):
         yield from overlaps(self.written() | {REPORT: self.report_path()})
 
     def remarks(self) -> Iterator[str]:
-        """Yield what people should know of these values: `ridgeline check` and the header of a run say it."""
+        """Yield what people should know about these values; `ridgeline check` and the header of a run print it."""
         yield from ()
 
     def doubts(self) -> Iterator[tuple[str, str]]:
-        """Yield (key, sentence) for values that a run can use and that are hardly meant: warnings."""
+        """Yield (key, sentence), a warning for each value that a run can use but that is hardly intended."""
         yield from ()
 
     def check_files(self) -> None:
-        """Raise what is wrong with the files that a run starts from, if it begins anew. One process looks."""
+        """Raise an error for files that a new run cannot start from. Called in one process."""
         return
 
     def settled(self, identity: Mapping[str, Plain] | None = None) -> Self:
-        """Return the case with those settings chosen that are left to the run: what it writes says them.
+        """Return the case with values for the settings that are left to the run, as its output states them.
 
-        identity: of the checkpoint that it continues from; None if it starts anew.
+        identity: that of the checkpoint from which it continues; None if it is a new run.
         """
         return self
 
     def flatten(self) -> dict[str, Plain]:
-        """Return every setting as "section.key" -> number, text, truth value or list; "none" where unset.
+        """Return every setting by its key "section.key": number, text, truth value or list; "none" where unset.
 
         Tables inside a section and repeated sections lengthen the key: "model.fft.effort", "scalar.0.schmidt".
         """
@@ -81,11 +83,11 @@ class AnyCase(Checked):
 
     @classmethod
     def is_of_start(cls, key: str) -> bool:
-        """Say whether a setting decides the initial state alone."""
+        """Say whether a setting only decides the initial state."""
         return _within(_of_every(key), cls.START)
 
     def identity(self) -> dict[str, Plain]:
-        """Return the settings that decide the numbers: equal for two runs that may continue each other.
+        """Return the settings that decide the numbers; they are equal for two runs that may continue each other.
 
         Steps, paths, ranks, threads and devices are not among them.
         """
@@ -98,9 +100,9 @@ class AnyCase(Checked):
 
 
 def overlaps(paths: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield a problem for each path that is another one or lies in it. paths: by their keys; links are followed.
+    """Yield a problem for each path that equals another one or lies in it. paths: by their keys; links are followed.
 
-    Of two paths the inner one is at fault, unless the outer one is the folder that the run starts in or holds it.
+    The inner one of two paths is at fault, unless the outer one is the folder in which the run starts, or holds it.
     """
     real = {key: os.path.realpath(path) for key, path in paths.items()}
     here = os.path.realpath(".")
@@ -121,7 +123,7 @@ def overlaps(paths: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, Plain]]:
-    """Yield (key, value) of all settings in a value that `model_dump` made."""
+    """Yield (key, value) of all settings in a result of `model_dump`."""
     if isinstance(value, dict):
         inside: Iterable[tuple[Any, Any]] = value.items()
     elif isinstance(value, list) and value and isinstance(value[0], dict):

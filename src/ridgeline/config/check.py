@@ -1,7 +1,7 @@
-"""Checking a table of settings against its schema, and the sentences that say what is wrong.
+"""Checking a document of settings against its schema, and the sentences that say what is wrong.
 
-Every fault is found in one go. A sentence names the key, the place it was written at, the value, what is
-allowed, and the nearest valid key.
+All faults are reported at once. A sentence names the key, the place where it was written, the value, what is allowed,
+and the nearest valid key.
 """
 
 from collections import Counter
@@ -29,26 +29,26 @@ from ridgeline.runtime.errors import ConfigError
 
 Table = Mapping[str, Any]
 MOST_DEPTH = 20  # of tables and lists in a settings file
-MOST_FAULTS, MOST_LETTERS = 100, 2000  # that are shown, and of one of them
-ALIKE = 0.6  # how like a word must be to be meant: difflib's ratio
-ALIKE_ELSEWHERE = 0.8  # in another table
+MOST_FAULTS, MOST_LETTERS = 100, 2000  # faults that are shown, and letters of each
+ALIKE = 0.6  # how similar a word must be to be suggested: difflib's ratio
+ALIKE_ELSEWHERE = 0.8  # the same for a key of another table
 Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """How the user wrote a setting: the key's name there, and the place, such as "settings.toml:4"."""
+    """How the user wrote a setting: its name, and the place, such as "settings.toml:4"."""
 
     name: str
     place: str
 
 
-# From "section.key" (or "section", or "" for the whole file) to where the user wrote it.
+# From "section.key" (or "section", or "" for the whole file) to the place where the user wrote it.
 Locate = Callable[[str], Origin]
 
 
 def refuse_form(path: Path, document: Any) -> None:
-    """Raise ConfigError for tables and lists inside each other deeper than any settings are, and half characters."""
+    """Raise ConfigError for tables and lists that are nested too deep, and for halves of surrogate pairs in texts."""
     level, depth = [document], 0
     while level:
         if depth > MOST_DEPTH:
@@ -67,7 +67,7 @@ def refuse_form(path: Path, document: Any) -> None:
 
 
 def all_faults(sentences: list[str]) -> ConfigError:
-    """Return the error that says what is wrong, a line each: of many faults the first, of long lines the start."""
+    """Return the error with a line for each fault; many faults and long lines are cut."""
     first = sentences[:MOST_FAULTS]
     shown = [text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 3]}..." for text in first]
     more = len(sentences) - len(shown)
@@ -75,23 +75,24 @@ def all_faults(sentences: list[str]) -> ConfigError:
 
 
 def nearest(word: str, known: Sequence[str], alike: float = ALIKE) -> str | None:
-    """Return the known word that is most like `word`, whatever its case, or None."""
-    word = word[:100]  # longer ones are like nothing
+    """Return the known word that is most similar to `word`, ignoring case, or None."""
+    word = word[:100]  # longer words resemble no known one
     lower = {candidate.lower(): candidate for candidate in reversed(known)}
-    found = get_close_matches(word.lower(), lower, n=1, cutoff=alike)
-    return lower[found[0]] if found else None
+    matches = get_close_matches(word.lower(), lower, n=1, cutoff=alike)
+    return lower[matches[0]] if matches else None
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """Return the end of a sentence that suggests the known word most like `word`, "" if there is none."""
+    """Return the end of a sentence that suggests the known word most similar to `word`, "" if there is none."""
     near = nearest(word, known)
     return f"; did you mean {near}?" if near else ""
 
 
 def nearest_key(section: str, key: str, keys: list[str]) -> str | None:
-    """Return the valid key of the schema most like section.key, or None.
+    """Return the valid key of the schema that is most similar to section.key, or None.
 
-    Its own section comes first. Elsewhere a key must be more alike, and in one section only: `path` is in most.
+    Keys of the same section come first. A key of another section must be more similar, and be in that section only,
+    because keys such as `path` are in most sections.
     """
     prefix = f"{section}."
     inside = [name.removeprefix(prefix) for name in keys if section and name.startswith(prefix)]
@@ -105,22 +106,22 @@ def nearest_key(section: str, key: str, keys: list[str]) -> str | None:
 def broken_fields(
     error: ValidationError, fields: Mapping[str, FieldInfo], table: Table, locate: Locate
 ) -> Iterator[tuple[str, str]]:
-    """Yield (key, sentence) for every field that pydantic refused, once each. fields: by key of the schema."""
-    found: dict[str, list[str]] = {}
+    """Yield (key, sentence) once for every field that pydantic refused. fields: by key of the schema."""
+    rules_by_key: dict[str, list[str]] = {}
     for fault in error.errors(include_url=False):
         path = [str(part) for part in fault["loc"]]
         if fault["type"] == CROSS_FIELD:
             rules = [(".".join([*path, p.key]), p.rule) for p in fault["ctx"]["problems"]]
         else:
-            # What follows a setting's own key tells the item or the alternative of its type.
+            # The parts of the path after a setting's key name an item, or an alternative of its type.
             starts = (".".join(path[: n + 1]) for n in range(len(path)))
             key = next(start for start in starts if in_schema(start) in fields)
             rules = [(key, rule_of(fields[in_schema(key)])), (key, general_rule(fault))]
         for key, rule in rules:
-            found.setdefault(key, []).append(rule)
-    for key, rules_of_key in found.items():
+            rules_by_key.setdefault(key, []).append(rule)
+    for key, rules_of_key in rules_by_key.items():
         origin = locate(key)
-        # The first rule, and what other faults of the same value add to it: the alternatives of its type have some.
+        # The first rule, with the addition of another fault of the same value, as alternatives of its type have.
         rule = rules_of_key[0] + next((more for more in rules_of_key[1:] if more.startswith(",")), "")
         yield key, f"{origin.name} in {origin.place}: {got(table, key, fields[in_schema(key)])}; need {rule}."
 
@@ -147,7 +148,7 @@ def got(table: Table, key: str, field: FieldInfo) -> str:
 
 @dataclass
 class _Sorter:
-    """Separates what a schema knows of a document from what it does not, and says what is wrong with the rest."""
+    """Separates the part of a document that the schema knows from the rest, and says what is wrong with the rest."""
 
     sections: dict[str, Section]  # by key of the schema
     keys: list[str]  # of all settings, of the schema
@@ -161,7 +162,8 @@ class _Sorter:
         prefix = f"{path}." if path else ""
         known: dict[str, Any] = {}
         for key, value in table.items():
-            section = self._section(schema, key)
+            name = f"{schema}.{key}" if schema else key
+            section = self.sections.get(name) or self.sections.get(f"{name}.{ANY}")
             if section is not None:
                 known[key] = self._enter(section, value, f"{prefix}{key}")
             elif path and key in settings_of(self.sections[schema].table):
@@ -175,10 +177,6 @@ class _Sorter:
             if parent == schema and key not in known:
                 known[key] = [] if section.repeated else self.sort({}, section.name)
         return known
-
-    def _section(self, schema: str, key: str) -> Section | None:
-        name = f"{schema}.{key}" if schema else key
-        return self.sections.get(name) or self.sections.get(f"{name}.{ANY}")
 
     def _enter(self, section: Section, value: Any, path: str) -> Any:
         """Return the known part of a value that should be a table, or a list of them."""
@@ -194,7 +192,9 @@ class _Sorter:
         return [] if section.repeated else self.sort({}, path)
 
     def _unknown_key(self, section: str, path: str, key: str, value: Any) -> None:
-        if len(self.sentences) >= MOST_FAULTS:  # counted only: looking for what was meant takes its time
+        if (
+            len(self.sentences) >= MOST_FAULTS
+        ):  # only counted, because the search for a similar key takes time
             self.sentences.append("")
             return
         origin = self.locate(path)

@@ -13,7 +13,7 @@ class Row(NamedTuple):
     """One setting, in words."""
 
     section: str  # header as in TOML
-    key: str  # whole, as --set takes it; N stands for the number of a repeated section, from 0
+    key: str  # complete, as for --set; N stands for the number of a repeated section, from 0
     type: str
     unit: str  # "" for pure numbers and words
     default: str  # as in TOML; "required" if there is none, "not set" for off

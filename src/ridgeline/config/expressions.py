@@ -1,8 +1,8 @@
 """Formulas in settings: safe arithmetic of x, y, z and t.
 
 A formula is Python's arithmetic (+ - * / ** %, comparisons, `a if c else b`, and / or / not) of numbers, the
-coordinates x, y, z, the time t, the constants pi and e, and the functions in FUNCTIONS. It is parsed once, every node
-of its syntax tree is checked against these lists, and nothing else of Python can be reached.
+coordinates x, y, z, the time t, the constants pi and e, and the functions in FUNCTIONS. It is parsed once, and every
+node of its syntax tree is checked against these lists, so that a formula cannot reach anything else of Python.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TOKEN = re.compile(rf"(?P<number>{_NUMBER})|(?P<name>\w+)|(?P<sign>\S)")
 
 
 def _number(truth: Any) -> Any:
-    """Return 1.0 where it is true and 0.0 elsewhere: NumPy adds truths by `or`, and refuses to subtract them."""
+    """Return 1.0 for true and 0.0 for false, because NumPy adds booleans by `or` and refuses to subtract them."""
     return np.multiply(truth, 1.0)
 
 
@@ -79,8 +79,8 @@ def _fail(node: ast.AST, why: str) -> ExpressionError:
 
 
 def _refuse_other_notation(text: str) -> None:
-    """Raise ExpressionError for a power that is written as ^, and for a product without *, as people write them."""
-    ends_factor = False  # whether what comes before may be the left side of a product
+    """Raise ExpressionError for a power that is written as ^, and for a product without *."""
+    ends_factor = False  # whether the text before may be the left side of a product
     for token in _TOKEN.finditer(text):
         word, at = token.group(), token.start() + 1
         if word == "^":
@@ -93,37 +93,19 @@ def _refuse_other_notation(text: str) -> None:
         ends_factor = word == ")" or token.lastgroup == "number" or word in VARIABLES or word in CONSTANTS
 
 
-def _check_number(node: ast.Constant) -> None:
-    value = node.value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _fail(node, f"{ast.unparse(node)} is no number")
-    if not abs(value) <= MOST:
-        raise _fail(node, f"a number above {MOST:g}")
-
-
-def _check_name(node: ast.Name, variables: Sequence[str]) -> None:
-    name = node.id
-    if name not in variables and name not in CONSTANTS:
-        known = ", ".join((*variables, *CONSTANTS))
-        use = "a function without its arguments" if name in FUNCTIONS else f"unknown, use {known}"
-        raise _fail(node, f"{name} is {use}")
-
-
-def _check_call(node: ast.Call, name: str) -> None:
-    if name not in FUNCTIONS:
-        raise _fail(node, f"{name} is no function, use {', '.join(FUNCTIONS)}")
-    need = ARGUMENTS.get(name, 1)
-    if len(node.args) != need:
-        raise _fail(node, f"{name} takes {need} argument{'s' * (need > 1)}, not {len(node.args)},")
-
-
-def _children(node: ast.expr, variables: Sequence[str]) -> Iterator[ast.expr]:
-    """Yield the operands of a node; ExpressionError if it is nothing that a formula may hold."""
+def _operands(node: ast.expr, variables: Sequence[str]) -> Iterator[ast.expr]:
+    """Yield the operands of a node. Raises ExpressionError if a formula may not hold such a node."""
     match node:
-        case ast.Constant():
-            _check_number(node)
-        case ast.Name():
-            _check_name(node, variables)
+        case ast.Constant(value=value):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise _fail(node, f"{ast.unparse(node)} is no number")
+            if not abs(value) <= MOST:
+                raise _fail(node, f"a number above {MOST:g}")
+        case ast.Name(id=name):
+            if name not in variables and name not in CONSTANTS:
+                known = ", ".join((*variables, *CONSTANTS))
+                use = "a function without its arguments" if name in FUNCTIONS else f"unknown, use {known}"
+                raise _fail(node, f"{name} is {use}")
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             yield from (left, right)
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
@@ -137,14 +119,18 @@ def _children(node: ast.expr, variables: Sequence[str]) -> Iterator[ast.expr]:
         case ast.IfExp(test=test, body=body, orelse=orelse):
             yield from (test, body, orelse)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
-            _check_call(node, name)
+            if name not in FUNCTIONS:
+                raise _fail(node, f"{name} is no function, use {', '.join(FUNCTIONS)}")
+            need = ARGUMENTS.get(name, 1)
+            if len(arguments) != need:
+                raise _fail(node, f"{name} takes {need} argument{'s' * (need > 1)}, not {len(arguments)},")
             yield from arguments
         case _:
             raise _fail(node, f"{ast.unparse(node)!r} is no arithmetic")
 
 
 def _check(tree: ast.expr, variables: Sequence[str]) -> frozenset[str]:
-    """Return the variables of a formula; ExpressionError for what it may not hold."""
+    """Return the variables of a formula. Raises ExpressionError if it holds something that it may not."""
     level, names, count, depth = [tree], set(), 0, 0
     while level:
         count, depth = count + len(level), depth + 1
@@ -153,12 +139,12 @@ def _check(tree: ast.expr, variables: Sequence[str]) -> frozenset[str]:
         if depth > MOST_DEPTH:
             raise ExpressionError(f"more than {MOST_DEPTH} terms in each other")
         names |= {node.id for node in level if isinstance(node, ast.Name)}
-        level = [child for node in level for child in _children(node, variables)]
+        level = [child for node in level for child in _operands(node, variables)]
     return frozenset(names & set(VARIABLES))
 
 
 def _evaluate(node: ast.expr, values: dict[str, Any]) -> Any:
-    """Return the value of a checked node. Both branches of a condition are computed: they act on whole arrays."""
+    """Return the value of a checked node. Both branches of a condition are computed: they are arrays."""
     match node:
         case ast.Constant(value=value):
             return float(value)  # type: ignore[arg-type]
@@ -180,9 +166,9 @@ def _evaluate(node: ast.expr, values: dict[str, Any]) -> Any:
                 result = np.logical_and(result, _COMPARE[type(relation)](a, b))
             return _number(result)
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            return np.where(*(_evaluate(item, values) for item in (test, body, orelse)))
+            return np.where(_evaluate(test, values), _evaluate(body, values), _evaluate(orelse, values))
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            return FUNCTIONS[name](*(_evaluate(item, values) for item in arguments))
+            return FUNCTIONS[name](*[_evaluate(item, values) for item in arguments])
     raise AssertionError(ast.dump(node))
 
 
@@ -200,15 +186,15 @@ class Expression:
         return "t" not in self.variables
 
     def __call__(self, x: Array, y: Array, z: Array, t: float) -> Array:
-        """Return the values at points of any equal shape, float64, at time t; not finite where it has none."""
+        """Return the values at points of any shape, float64, at time t; not finite where the formula is undefined."""
         values = {"x": x, "y": y, "z": z, "t": t, **CONSTANTS}
         with np.errstate(all="ignore"):
-            found = np.asarray(_evaluate(self.tree, values), np.float64)
-        return np.broadcast_to(found, np.shape(x)).astype(np.float64)
+            result = np.asarray(_evaluate(self.tree, values), np.float64)
+        return np.broadcast_to(result, np.shape(x)).astype(np.float64)
 
 
 def parse(text: str, variables: Sequence[str] = VARIABLES) -> Expression:
-    """Return the formula that a text spells; ExpressionError names what is wrong with it and the character.
+    """Return the formula of a text. Raises ExpressionError, which names the fault and the character.
 
     variables: those of x, y, z, t that it may hold.
     """
@@ -218,7 +204,7 @@ def parse(text: str, variables: Sequence[str] = VARIABLES) -> Expression:
     _refuse_other_notation(stripped)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Python, on what is refused below
+            warnings.simplefilter("ignore")  # Python warns about syntax that is refused below
             tree = ast.parse(stripped, mode="eval").body
         return Expression(stripped, tree, _check(tree, variables))
     except SyntaxError as error:
@@ -238,16 +224,16 @@ def is_number(text: str) -> bool:
 
 
 def constant(text: str) -> float:
-    """Return what a formula without variables comes to; nan for what is none."""
-    nought = np.zeros(1)
+    """Return the value of a formula without variables; nan if the text is not one."""
+    zero = np.zeros(1)
     try:
-        return float(parse(text, ())(nought, nought, nought, 0.0)[0])
+        return float(parse(text, ())(zero, zero, zero, 0.0)[0])
     except ExpressionError:
         return math.nan
 
 
 def faults(key: str, texts: Sequence[str], steady: bool = False) -> Iterator[Problem]:
-    """Yield what is wrong with the formulas of a setting. steady: whether they may not depend on time."""
+    """Yield the faults of the formulas of a setting. steady: whether they must not depend on time."""
     variables = VARIABLES[:3] if steady else VARIABLES
     for text in texts:
         try:

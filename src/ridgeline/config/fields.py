@@ -1,4 +1,4 @@
-"""What a setting is made of: value, unit, range and words, stated once for checks, help and documents."""
+"""The fields of settings: type, unit, range and description, stated once for checks, help and documents."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class Checked(BaseModel):
         yield from ()
 
     def all_problems(self) -> Iterator[Problem]:
-        """Yield `problems` and, in groups that know more, what holds for every kind of them."""
+        """Yield `problems`, and in subclasses also the broken rules that hold for every model."""
         yield from self.problems()
 
     @model_validator(mode="after")
@@ -45,9 +45,9 @@ class Checked(BaseModel):
         return self
 
 
-# What no setting exceeds unless its field says so. Counts: MPI and the counters of random numbers have 32 bits.
+# The bounds of all settings unless a field has others. Counts: MPI and the counters of random numbers have 32 bits.
 # Numbers: float32 holds the largest and the smallest, and float64 their tenth powers. Names: with what is added to
-# them they stay within the 4096 and 255 bytes that file systems take.
+# them they stay within the 4096 and 255 bytes that file systems allow.
 MOST_COUNT = 2**31 - 1
 MOST, LEAST = 1e30, 1e-30
 MOST_PATH, MOST_NAME = 4000, 200
@@ -58,7 +58,7 @@ _LARGE = f"at most {MOST:g} in size, and 0 or at least {LEAST:g}"
 _LONG = f"of at most {MOST_PATH} bytes, {MOST_NAME} between slashes, without NUL"
 
 
-def _sized(value: float) -> float:
+def _number_in_range(value: float) -> float:
     if value != 0 and not LEAST <= abs(value) <= MOST:
         raise PydanticCustomError(_GENERAL, "{text}", {"text": _LARGE})
     return value
@@ -81,16 +81,16 @@ def _path(value: str) -> str:
     return value
 
 
-# Text is no number, 1.0 is no integer, true is neither, and NaN is no number either.
+# Strict types: a text is not a number, 1.0 is not an integer, true is neither, and NaN is not accepted.
 Integer = Annotated[int, Strict(), AfterValidator(_counted)]
-Number = Annotated[float, Strict(), AllowInfNan(False), AfterValidator(_sized)]
+Number = Annotated[float, Strict(), AllowInfNan(False), AfterValidator(_number_in_range)]
 Truth = Annotated[bool, Strict()]
 Count = Annotated[int, Strict(), Field(ge=1), AfterValidator(_counted)]
 Triple = tuple[Count, Count, Count]
 PathText = Annotated[str, AfterValidator(_path)]
 
 
-# What other keys must be for a key to have an effect: their allowed values by key, all of them; see needs.py.
+# The values that other keys must have for a key to have an effect, by key; all must hold. See needs.py.
 Needs = Mapping[str, Any]
 ON: tuple[Any, ...] = ()  # any value that is not 0, false, "none" or empty
 
@@ -106,14 +106,18 @@ def setting(
 ) -> Any:
     """Return the pydantic field of one setting; `...` as default makes it required.
 
-    unit is "" for pure numbers and words. rule says what is allowed where types and bounds do not. needs: what other
-    keys must be for this one to have an effect, {"kind": ("box", "patches")}; of several mappings, one must hold.
+    unit : "" for pure numbers and words
+    rule : what is allowed, where types and bounds do not say it
+    needs : the values that other keys must have for this one to have an effect, {"kind": ("box", "patches")}; one of
+        several mappings must hold
     """
-    ways = needs if isinstance(needs, tuple) else (needs,)
-    plain = [{k: list(v) if isinstance(v, tuple) else [v] for k, v in way.items()} for way in ways]
-    extra: dict[str, Any] = (
-        {"unit": unit} | ({"rule": rule} if rule else {}) | ({"needs": plain} if plain else {})
-    )
+    conditions = needs if isinstance(needs, tuple) else (needs,)
+    plain = [{k: list(v) if isinstance(v, tuple) else [v] for k, v in each.items()} for each in conditions]
+    extra: dict[str, Any] = {"unit": unit}
+    if rule:
+        extra["rule"] = rule
+    if plain:
+        extra["needs"] = plain
     return Field(default, description=description, json_schema_extra=extra, **bounds)
 
 
@@ -134,14 +138,14 @@ def extra_of(field: FieldInfo, name: str) -> str:
 
 
 def needs_of(field: FieldInfo) -> list[dict[str, list[Any]]]:
-    """Return what a field made by `setting` needs: the conditions of which one must hold, [] if there are none."""
+    """Return the conditions of a field made by `setting`, of which one must hold; [] if there are none."""
     extra = field.json_schema_extra
-    found: Any = extra.get("needs", []) if isinstance(extra, dict) else []
-    return list(found)
+    needs: Any = extra.get("needs", []) if isinstance(extra, dict) else []
+    return list(needs)
 
 
 def toml(value: Any, most: int = 60) -> str:
-    """Write a value as TOML does; whatever is longer than `most` characters is cut."""
+    """Write a value as TOML does, cut to `most` characters."""
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, str):
@@ -177,7 +181,7 @@ def bounds_of(field: FieldInfo) -> str:
 
 
 def general_rule(fault: ErrorDetails) -> str:
-    """Return the rule of all settings that a fault of pydantic breaks, as more words after "need"; "" if none."""
+    """Return the general rule that a fault of pydantic breaks, as an addition after "need"; "" if there is none."""
     context = fault.get("ctx", {})
     if fault["type"] == _GENERAL:
         return f", {context['text']}"
@@ -188,7 +192,7 @@ def general_rule(fault: ErrorDetails) -> str:
     ):
         return f", {_LARGE}"
     most = context.get("max_length", 0)
-    if most < 100:  # a rule of the setting's own, which says it
+    if most < 100:  # the setting's own rule states it
         return ""
     return f", of at most {most} {'characters' if fault['type'] == 'string_too_long' else 'items'}"
 
@@ -200,7 +204,7 @@ def rule_of(field: FieldInfo) -> str:
 
 
 def _noun(annotation: Any) -> str:
-    """Say what values a type has, as it follows the word "need"; bounds on items are a `rule`'s to say."""
+    """Say which values a type has, as it follows the word "need"; bounds on items are stated by a `rule`."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _noun(args[0])

@@ -1,10 +1,10 @@
-"""JSON settings of GrayScott.jl (and of ADIOS2-Examples' gray-scott, which shares them), taken as they are.
+"""JSON settings of GrayScott.jl, and of ADIOS2-Examples' gray-scott, which has the same, read without changes.
 
-Keys, types and defaults are those of GrayScott.jl's `Settings`. As in both codes, unknown keys are left out, and so
-are bad values of keys that another key switches off. A warning names each, and another one the differences: the
-boundary of GrayScott.jl is not periodic, and its ghosts beyond the grid are never written. It seeds 13^3 cells where
+Keys, types and defaults are those of GrayScott.jl's `Settings`. As in both codes, unknown keys are ignored, and so
+are bad values of keys that another key switches off; a warning names each. Another warning names the differences: the
+boundary of GrayScott.jl is not periodic, its ghosts beyond the grid are never written, and it seeds 13^3 cells where
 ADIOS2-Examples seeds 12^3. Runs here are periodic and seed 12^3 cells, as ADIOS2-Examples does. Outputs begin at step
-`plotgap`, as in both.
+`plotgap`, as in both codes.
 """
 
 import json
@@ -21,7 +21,7 @@ from ridgeline.runtime.errors import ConfigError
 
 
 def _whole(value: Any) -> Any:
-    """Take 64.0 for 64, as Julia does when it stores a number in an integer."""
+    """Turn 64.0 into 64, as Julia does when it stores a number in an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -49,7 +49,7 @@ class JuliaSettings(Checked):
     precision: Literal["Float64", "Float32"] = setting("Float64", "run.precision")
 
 
-# Taken by GrayScott.jl or one of its versions and forks; they choose a library, a mesh schema or a device.
+# Keys of GrayScott.jl or of its versions and forks without a meaning here: they choose a library, a mesh or a device.
 MEANINGLESS = (
     "adios_config",
     "adios_memory_selection",
@@ -68,7 +68,7 @@ SWITCHES = {
     "restart_input": "restart",
 }
 
-# Where a fault that only shows in the translation was written.
+# The key of GrayScott.jl for each of our keys, for faults that are only found in the translation.
 _WRITTEN_AS = {
     "grid.shape": "L",
     "run.steps": "steps",
@@ -114,12 +114,6 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     return settings
 
 
-def _unknown(origin: Origin) -> str:
-    near = nearest(origin.name, [*JuliaSettings.model_fields, *MEANINGLESS])
-    hint = f" Did you mean '{near}'?" if near else ""
-    return f"{origin.place}: unknown key {toml(origin.name)}, left out.{hint}"
-
-
 def _is_valid(key: str, value: Any) -> bool:
     try:
         JuliaSettings.model_validate({key: value})
@@ -142,7 +136,11 @@ def translate(path: Path, text: str) -> Translation:
     fields = JuliaSettings.model_fields
     known = {key: value for key, value in written.items() if key in fields}
     unknown = [key for key in written if key not in fields and key not in MEANINGLESS]
-    warnings = [_unknown(locate(key)) for key in unknown[:MOST_FAULTS]]
+    warnings = []
+    for origin in map(locate, unknown[:MOST_FAULTS]):
+        near = nearest(origin.name, [*fields, *MEANINGLESS])
+        hint = f" Did you mean '{near}'?" if near else ""
+        warnings.append(f"{origin.place}: unknown key {toml(origin.name)}, left out.{hint}")
     if len(unknown) > MOST_FAULTS:
         warnings.append(f"{path}: {len(unknown) - MOST_FAULTS} more unknown keys, left out.")
     for key, switch in SWITCHES.items():

@@ -1,26 +1,32 @@
-"""From a settings file and `--set` overrides to a checked case."""
+"""From a settings file and `--set` overrides to a checked case.
+
+An override `--set section.key=value` replaces a setting of the file. Its key may go into a table of a section
+(`model.fft.effort`) or into a repeated section by number (`scalar.0.schmidt`). Without a value, `model.dt=`, it takes
+a key out of the file.
+"""
 
 import math
 import re
 import stat
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ridgeline.config import julia
 from ridgeline.config.case import AnyCase
-from ridgeline.config.check import Locate, Origin, check_case, nearest, refuse_form
+from ridgeline.config.check import Locate, Origin, all_faults, check_case, nearest, refuse_form
 from ridgeline.config.fields import toml
 from ridgeline.config.needs import idle_settings
-from ridgeline.config.overrides import OVERRIDE, apply_overrides
-from ridgeline.config.schema import sections_of, settings_of
+from ridgeline.config.schema import is_index, sections_of, settings_of
 from ridgeline.config.toml_lines import key_lines, line_of
 from ridgeline.runtime.errors import ConfigError
 
 MOST_BYTES = 2**20  # of a settings file
 NEED_LINES = "need lines key = value"
+OVERRIDE = "--set"
+NOTHING = object()  # the value of an override that takes a key out
 CaseClassOf = Callable[[str], type[AnyCase]]
 
 
@@ -35,7 +41,7 @@ class LoadedCase:
 
 
 def read_text(path: Path) -> str:
-    """Return a settings file's text; ConfigError if there is none to read, or more than settings can be."""
+    """Return the text of a settings file. Raises ConfigError if it cannot be read, or is too large for settings."""
     try:
         if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
             raise ConfigError(
@@ -45,7 +51,7 @@ def read_text(path: Path) -> str:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise ConfigError(f"{path}: has more than {MOST_BYTES // 1024} KiB; need a settings file.")
-        return content.decode("utf-8-sig")  # Windows editors begin a file with a byte order mark
+        return content.decode("utf-8-sig")  # editors on Windows begin a file with a byte order mark
     except FileNotFoundError:
         near = nearest(
             path.name, sorted(p.name for p in path.parent.glob("*") if p.suffix in (".toml", ".json"))
@@ -71,8 +77,8 @@ def read_text(path: Path) -> str:
 
 
 def _needed(line: str) -> str:
-    """Say what a line needs to be valid TOML: the number that arithmetic comes to, or quotes around a word."""
-    from ridgeline.config.expressions import constant  # NumPy, which other settings load without
+    """Say what a line needs to be valid TOML: the value of arithmetic as a number, or quotes around a word."""
+    from ridgeline.config.expressions import constant  # imports NumPy, without which settings can be loaded
 
     key, _, value = (part.strip() for part in line.partition("#")[0].partition("="))
     if not re.fullmatch(r"[\w.-]+", key) or not value:
@@ -85,7 +91,7 @@ def _needed(line: str) -> str:
 
 
 def parse_toml(path: Path, text: str) -> dict[str, Any]:
-    """Return the tables of a TOML text; ConfigError with its line if it is none."""
+    """Return the tables of a TOML text. Raises ConfigError with the line if it is not valid TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -100,15 +106,113 @@ def parse_toml(path: Path, text: str) -> dict[str, Any]:
         ) from None
 
 
-def _shared_part(document: dict[str, Any]) -> dict[str, Any]:
-    """Return what can be checked while the model is unknown: models add sections, and keys to the shared ones."""
-    part = {section.key: document[section.key] for section in sections_of(AnyCase) if section.key in document}
-    for section in sections_of(AnyCase):
-        table = part.get(section.key)
-        if isinstance(table, dict) and section.key in ("grid", "output"):
-            known = settings_of(section.table)
-            part[section.key] = {key: value for key, value in table.items() if key in known}
-    return part
+def parse_value(text: str) -> Any:
+    """Return the TOML value that `text` spells, or the text itself if it is a bare word or path.
+
+    Raises ValueError for text that begins as a TOML list, table or string and does not end as one.
+    """
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except RecursionError:
+        raise ValueError(text) from None
+    except ValueError:  # TOMLDecodeError is one, and an integer of too many digits
+        if text[:1] in "[{\"'":
+            raise ValueError(text) from None
+        return text
+    return parsed["value"] if set(parsed) == {"value"} else text
+
+
+def _enter(container: dict[str, Any] | list[Any], part: str, before: str, following: str) -> Any:
+    """Return the value of a container at one part of a key; create a table or a list if there is none.
+
+    before: the key so far. following: the next part, whose form says what to create. Raises ValueError with the
+    reason if the part does not fit the container.
+    """
+    if isinstance(container, dict):
+        return container.setdefault(part, [] if is_index(following) else {})
+    count = len(container)
+    if not is_index(part) or int(part) > count:
+        there = f"[[{before}]] are counted from 0, and there {'is' if count == 1 else 'are'} {count}"
+        raise ValueError(f"{there}; need a number from 0 to {count}, {count} for a new one")
+    if int(part) == count:
+        container.append({})
+    return container[int(part)]
+
+
+def _put(document: dict[str, Any], parts: list[str], value: Any) -> bool:
+    """Set a key of a document, or take it out; return False if its section is not a table.
+
+    Raises ValueError with the reason if the key cannot be set otherwise.
+    """
+    container: Any = document
+    for depth, part in enumerate(parts[:-1]):
+        container = _enter(container, part, ".".join(parts[:depth]), parts[depth + 1])
+        so_far = ".".join(parts[: depth + 1])
+        if isinstance(container, dict):
+            continue
+        if isinstance(container, list) and all(isinstance(item, dict) for item in container):
+            if depth + 2 < len(parts):
+                continue
+            raise ValueError(
+                f"need the key of a setting in one of [[{so_far}]], such as {so_far}.0.key=value"
+            )
+        if depth == 0:
+            return False
+        raise ValueError(f"{so_far} is {toml(container)}; need the key of a setting")
+    if value is NOTHING:
+        if parts[-1] not in container:
+            raise ValueError(f"nothing sets {'.'.join(parts)}; need a value, or a key that is set")
+        del container[parts[-1]]
+    else:
+        container[parts[-1]] = value
+    return True
+
+
+def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> set[str]:
+    """Set "section.key=value" in a document of sections and return the keys set. The last of equal keys wins.
+
+    "section.key=" takes the key out, so that its default applies.
+
+    Raises ConfigError with one sentence for each override that is not of that form.
+    """
+    sentences, keys = [], set()
+    for override in overrides:
+        match = re.fullmatch(r"\s*([\w-]+(?:\.[\w-]+)+)\s*=\s*(.*?)\s*", override, re.DOTALL)
+        if match is None:
+            sentences.append(f"{OVERRIDE} {override}: need section.key=value, such as run.steps=100.")
+            continue
+        key, text = match.groups()
+        try:
+            value = parse_value(text) if text else NOTHING
+        except ValueError:
+            sentences.append(f"{OVERRIDE} {override}: got {text}; need a TOML value, quoted for the shell.")
+            continue
+        try:
+            if _put(document, key.split("."), value):
+                keys.add(key)
+        except ValueError as error:
+            sentences.append(f"{OVERRIDE} {override}: {error}.")
+    if sentences:
+        raise all_faults(sentences)
+    return keys
+
+
+def put_all(document: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Set keys ("section.key") of a document of sections.
+
+    Raises ConfigError with a sentence for each key that cannot be set.
+    """
+    sentences = []
+    for key, value in values.items():
+        try:
+            if re.fullmatch(r"[\w-]+(?:\.[\w-]+)+", str(key)) is None or not _put(
+                document, key.split("."), value
+            ):
+                raise ValueError("need the key of a setting, such as run.steps")
+        except ValueError as error:
+            sentences.append(f"{key}: {error}.")
+    if sentences:
+        raise all_faults(sentences)
 
 
 def load_case(path: str | Path, case_class_of: CaseClassOf, overrides: Sequence[str] = ()) -> LoadedCase:
@@ -154,7 +258,7 @@ def load_case(path: str | Path, case_class_of: CaseClassOf, overrides: Sequence[
 
 
 def warnings_of(case: AnyCase, locate: Locate) -> Iterator[str]:
-    """Yield a sentence for each value of a checked case that has no effect or is hardly meant."""
+    """Yield a sentence for each value of a checked case that has no effect or is hardly intended."""
     yield from idle_settings(case, locate)
     for key, sentence in case.doubts():
         origin = locate(key)
@@ -162,9 +266,9 @@ def warnings_of(case: AnyCase, locate: Locate) -> Iterator[str]:
 
 
 def check_document(document: dict[str, Any], case_class_of: CaseClassOf, locate: Locate) -> AnyCase:
-    """Return the checked settings of a document of sections, of the model that its run.model names.
+    """Return the checked case of a document of sections, for the model that its run.model names.
 
-    locate: from a key to where the user wrote it, for the sentences.
+    locate: from a key to the place where the user wrote it, for the sentences.
 
     Raises ConfigError, whose message has one line for each fault.
     """
@@ -178,7 +282,15 @@ def check_document(document: dict[str, Any], case_class_of: CaseClassOf, locate:
         except ConfigError as error:
             unknown_model = f"run.model in {locate('run.model').place}: {error}"
     if case_class is AnyCase:
-        document = _shared_part(document)
+        # Check only what does not depend on the model: models add sections, and keys to the shared ones.
+        shared = sections_of(AnyCase)
+        part = {section.key: document[section.key] for section in shared if section.key in document}
+        for section in shared:
+            table = part.get(section.key)
+            if isinstance(table, dict) and section.key in ("grid", "output"):
+                known = settings_of(section.table)
+                part[section.key] = {key: value for key, value in table.items() if key in known}
+        document = part
     try:
         case = check_case(case_class, document, locate)
     except ConfigError as error:

@@ -1,7 +1,7 @@
-"""What a machine file holds: the figures of one machine, each with its unit and its source.
+"""Machine files: the figures of one machine, each with its unit and its source.
 
-A figure is written as { value = 25, unit = "GB/s", source = "where it stands" }. What nobody stated or measured is
-not in the file: it is never guessed, and a prediction that needs it says so. Rates are of one direction.
+A figure is written as { value = 25, unit = "GB/s", source = "where it stands" }. A figure that nobody has stated or
+measured is not in the file: it is never guessed, and a prediction that needs it names it. Rates are of one direction.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ class Quantity(NamedTuple):
 
 
 Table = Mapping[str, Quantity | str | Sequence[str]]
-MachineDocument = Mapping[
-    str, Table | Sequence[Table]
-]  # a machine file's tables by name, repeated ones as a list
+# The tables of a machine file by name, repeated ones as a list.
+MachineDocument = Mapping[str, Table | Sequence[Table]]
 
 
 def _quantity(unit: str) -> BeforeValidator:
-    """Return the validator of a figure of a unit: from its table in the file to a Quantity in SI units."""
+    """Return the validator of figures of a unit, which turns the table in the file into a Quantity in SI units."""
     scales = units_of(unit)
 
     def read(given: Any) -> Any:
@@ -59,24 +58,21 @@ def _quantity(unit: str) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-def _rule(unit: str) -> str:
-    units = f", unit = {choices(units_of(unit))}" if unit else ""
-    return f'a figure: {{ value = NUMBER >= 0{units}, source = "where it stands" }}'
-
-
 Bytes = Annotated[Quantity | None, _quantity("B")]
 Rate = Annotated[Quantity | None, _quantity("B/s")]
 Flops = Annotated[Quantity | None, _quantity("FLOP/s")]
 Seconds = Annotated[Quantity | None, _quantity("s")]
 Ratio = Annotated[Quantity | None, _quantity("")]
-GivenBytes = Annotated[Quantity, _quantity("B")]  # of tables that mean nothing without it
+GivenBytes = Annotated[Quantity, _quantity("B")]  # required: its table is meaningless without it
 GivenRate = Annotated[Quantity, _quantity("B/s")]
 GivenRatio = Annotated[Quantity, _quantity("")]
 
 
 def figure(description: str, unit: str, *, required: bool = False) -> Any:
     """Return the field of a figure. unit: "B", "B/s", "FLOP/s", "s", or "" for a pure number."""
-    return setting(... if required else None, description, unit=unit, rule=_rule(unit))
+    units = f", unit = {choices(units_of(unit))}" if unit else ""
+    rule = f'a figure: {{ value = NUMBER >= 0{units}, source = "where it stands" }}'
+    return setting(... if required else None, description, unit=unit, rule=rule)
 
 
 def text(description: str, default: Any = "") -> Any:
@@ -257,7 +253,7 @@ def check_machine(path: Path, content: str) -> MachineFile:
 def machine_text(document: MachineDocument) -> str:
     """Return the text of a machine file, in SI units. document: its tables by name, repeated ones as a list.
 
-    Raises ConfigError as a file with that text does.
+    Raises ConfigError if a file with that text would be wrong.
     """
     parts = []
     for name, content in document.items():
@@ -266,7 +262,8 @@ def machine_text(document: MachineDocument) -> str:
         for table in tables:
             lines = [header]
             section = MachineFile.model_fields[name].annotation if name in MachineFile.model_fields else None
-            fields = settings_of(found[0]) if (found := table_of(section)) else {}
+            table_class = table_of(section)
+            fields = settings_of(table_class[0]) if table_class else {}
             for key, value in table.items():
                 unit = extra_of(fields[key], "unit") if key in fields else ""
                 lines.append(f"{key} = {_value_text(value, unit)}")

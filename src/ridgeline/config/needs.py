@@ -1,13 +1,13 @@
-"""Which settings another one switches off.
+"""Settings that have no effect because another setting switches them off.
 
-A key states in the schema what it needs to have an effect: `setting(..., needs={"kind": ("box", "patches")})`. A key
-without a dot is of the same table, others are whole, with N for the number of any repeated table; a key that ends in
-N is the table itself. Every condition must hold; of several mappings one must. Values are those that the other key
-may have, and `ON` is any that is not 0, false, "none" or empty.
+A field of the schema states what it needs to have an effect: `setting(..., needs={"kind": ("box", "patches")})`. A
+key without a dot is in the same table. Other keys are complete, with N for the number of any repeated table; a key
+that ends in N is the table itself. All conditions of a mapping must hold, and one of several mappings. The values are
+those that the other key may have; `ON` is any value that is not 0, false, "none" or empty.
 
-A setting whose needs are not met does nothing, and `idle_settings` says so: a warning, since the value is that of
-another run. A request that lacks a part of itself, such as a forcing without its amplitude, is an error and the
-business of `Checked.problems`.
+A setting whose needs are not met does nothing, and `idle_settings` warns about it. It is not an error, because the
+setting may be meant for another run of the same file. A request that is incomplete, such as a forcing without its
+amplitude, is an error, which `Checked.problems` reports.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ridgeline.config.schema import ANY, fields_of, in_schema
 
 
 class _Switch(NamedTuple):
-    """What switches a setting off, and what it needs, in words."""
+    """The present state that switches a setting off, and the state that it needs, in words."""
 
-    found: str
+    present: str
     needed: str
 
 
@@ -40,7 +40,7 @@ def idle_settings(case: BaseModel, locate: Locate) -> Iterator[str]:
         if switch is not None:
             origin = locate(path + name)
             yield (
-                f"{origin.name} in {origin.place}: got {toml(value)}, which has no effect with {switch.found}; it "
+                f"{origin.name} in {origin.place}: got {toml(value)}, which has no effect with {switch.present}; it "
                 f"needs {switch.needed}"
             )
 
@@ -66,7 +66,10 @@ def _words(fields: Mapping[str, FieldInfo], key: str, values: list[Any]) -> str:
 
 def _given(table: BaseModel, path: str) -> Iterator[tuple[BaseModel, str, str]]:
     """Yield (table, its key with a dot behind, name) of every setting that was given."""
-    for name, value in table:  # a side of a mesh may be called as a method of its table is
+    for (
+        name,
+        value,
+    ) in table:  # not by getattr, because a side of a mesh may have the name of a method of its table
         if isinstance(value, BaseModel):
             yield from _given(value, f"{path}{name}.")
         elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
@@ -81,15 +84,19 @@ def _switched_off(
 ) -> _Switch | None:
     """Return what keeps a field from having an effect, None if nothing does.
 
-    prefix: of the keys of its table; seen: keys on the way here. A key that is switched off cannot switch others on.
+    prefix: of the keys of its table. seen: keys that led here. A key that is switched off cannot switch others on.
     """
-    found: dict[str, None] = {}
+    all_unmet: dict[str, None] = {}
     deeper: _Switch | None = None
     for needs in needs_of(field):
         keys = {_whole(prefix, name): values for name, values in needs.items()}
-        unmet = {key: None for key, values in keys.items() if not _is_met(case, key, values)}
+        unmet: dict[str, None] = {}
+        for key, values in keys.items():
+            present = _values(case, key.split("."))
+            if not any(_is_among(value, values) if values else _is_on(value) for value in present):
+                unmet[key] = None
         if unmet:
-            found |= unmet
+            all_unmet |= unmet
             continue
         behind = [
             _switched_off(case, fields, f"{key.rpartition('.')[0]}.", fields[in_schema(key)], (*seen, key))
@@ -99,22 +106,17 @@ def _switched_off(
         if not any(behind):
             return None
         deeper = next(filter(None, behind))
-    if deeper is not None or not found:
+    if deeper is not None or not all_unmet:
         return deeper
-    return _Switch(" and ".join(_state(case, key) for key in found), needs_words(fields, prefix, field))
-
-
-def _is_met(case: BaseModel, key: str, values: list[Any]) -> bool:
-    have = _values(case, key.split("."))
-    return any(_is_among(value, values) if values else _is_on(value) for value in have)
+    return _Switch(" and ".join(_state(case, key) for key in all_unmet), needs_words(fields, prefix, field))
 
 
 def _state(case: BaseModel, key: str) -> str:
-    """Say what a case has at a key: the first of repeated tables."""
-    have = next(_values(case, key.split(".")), ...)
-    if have is ...:
+    """Say which value a case has at a key, in the first of repeated tables."""
+    value = next(_values(case, key.split(".")), ...)
+    if value is ...:
         return f"no [[{key.partition(f'.{ANY}')[0]}]]"
-    return f"{key} not set" if have is None else f"{key} = {toml(have)}"
+    return f"{key} not set" if value is None else f"{key} = {toml(value)}"
 
 
 def _whole(prefix: str, key: str) -> str:
@@ -122,7 +124,7 @@ def _whole(prefix: str, key: str) -> str:
 
 
 def _values(value: Any, path: list[str]) -> Iterator[Any]:
-    """Yield the values of a case at a key: of each repeated table where the key has N."""
+    """Yield the values of a case at a key, of each repeated table where the key has N."""
     if not path:
         yield value
     elif path[0] == ANY:
@@ -135,7 +137,7 @@ def _values(value: Any, path: list[str]) -> Iterator[Any]:
 
 
 def _is_on(value: Any) -> bool:
-    """Say whether a value is another than 0, false, "none" and empty; a list is if an item is."""
+    """Say whether a value differs from 0, false, "none" and empty; a list does if an item does."""
     return any(map(_is_on, value)) if isinstance(value, tuple) else value not in (None, 0, "", "0", "none")
 
 

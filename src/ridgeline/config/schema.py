@@ -1,7 +1,7 @@
-"""The tables of a case and the settings in them: [section], [section.table] inside one, [[section]] repeated.
+"""The tables of a case and the settings in them: [section], [section.table] in a section, [[section]] repeated.
 
-A setting has a dotted *key*. That of a repeated section carries the number of its table, `scalar.0.schmidt`;
-the schema itself says `scalar.N.schmidt`.
+A setting has a dotted *key*. In a repeated section it holds the number of its table, `scalar.0.schmidt`; in the
+schema it is `scalar.N.schmidt`.
 """
 
 import re
@@ -37,7 +37,7 @@ class Section:
 
 
 def table_of(annotation: Any) -> tuple[type[BaseModel], bool] | None:
-    """Return (class, whether repeated) of a field that is a table or a tuple of tables; None of a setting."""
+    """Return (class, whether repeated) of a field that is a table or a tuple of tables; None for a setting."""
     if get_origin(annotation) is tuple:
         item = get_args(annotation)[0]
         return (item, True) if isinstance(item, type) and issubclass(item, BaseModel) else None
@@ -49,26 +49,26 @@ def table_of(annotation: Any) -> tuple[type[BaseModel], bool] | None:
 def _inside(table: type[BaseModel], prefix: str) -> Iterator[Section]:
     """Yield the tables among a table's fields, each before those inside it."""
     for name, field in table.model_fields.items():
-        found = table_of(field.annotation)
-        if found is None:
+        inside = table_of(field.annotation)
+        if inside is None:
             continue
-        inner, repeated = found
+        inner, repeated = inside
         key = f"{prefix}{name}.{ANY}" if repeated else f"{prefix}{name}"
         yield Section(key, inner, repeated)
         yield from _inside(inner, f"{key}.")
 
 
 def sections_of(case_class: type[BaseModel]) -> list[Section]:
-    """Return a case's tables in the order in which they are shown: [output] and [checkpoint] are the last."""
-    found = list(_inside(case_class, ""))
-    return sorted(found, key=lambda section: section.key.split(".")[0] in ("output", "checkpoint"))
+    """Return a case's tables in the order in which they are shown: [output] and [checkpoint] come last."""
+    sections = _inside(case_class, "")
+    return sorted(sections, key=lambda section: section.key.split(".")[0] in ("output", "checkpoint"))
 
 
 def named_sections(case_class: type[BaseModel], document: Mapping[str, Any]) -> list[Section]:
-    """Return the tables of a document whose names it chooses: those inside a table with NAMED_WITH, a setting's key.
+    """Return the tables of a document whose names the document chooses.
 
-    Only if the document gives that setting a value. A name in one such table is known in all of them, where it is
-    like the first table that is a field there.
+    They are inside tables with NAMED_WITH, the key of a setting, if the document sets that setting. A name in one
+    such table is known in all of them, where its table has the class of the first table among the fields.
     """
     homes = {
         section.key: next(table for field in section.table.model_fields.values() if (table := _table(field)))
@@ -92,8 +92,8 @@ def named_sections(case_class: type[BaseModel], document: Mapping[str, Any]) -> 
 
 
 def _table(field: FieldInfo) -> type[BaseModel] | None:
-    found = table_of(field.annotation)
-    return found[0] if found else None
+    table = table_of(field.annotation)
+    return table[0] if table else None
 
 
 def _at(document: Any, path: Sequence[str]) -> Any:
@@ -115,7 +115,7 @@ def _tables_at(document: Any, path: Sequence[str]) -> Iterator[Mapping[str, Any]
 
 
 def settings_of(table: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields of a table that are no tables."""
+    """Return the fields of a table that are settings and not tables."""
     return {name: field for name, field in table.model_fields.items() if table_of(field.annotation) is None}
 
 

@@ -1,6 +1,6 @@
-"""The sections that every model's settings have: [run], [grid], [output], [checkpoint].
+"""The sections that the settings of every model have: [run], [grid], [output], [checkpoint].
 
-A model takes them from here and narrows what is its own (its name, its output variables).
+A model derives its sections from these and narrows what is specific to it, such as its name and its output variables.
 """
 
 import math
@@ -85,7 +85,7 @@ class RunSection(Checked):
     check_memory: Truth = setting(
         True,
         "Whether a run that needs more memory than is free is refused before it takes any. The need is the estimate "
-        "of `ridgeline check`; false lets a run try that knows better.",
+        "of `ridgeline check`; false starts the run anyway.",
     )
     check_every: Integer = setting(
         100,
@@ -96,9 +96,9 @@ class RunSection(Checked):
 
 
 class AnyGridSection(Checked):
-    """The grid of any model: what all of them can say of it.
+    """The grid of any model, with what every grid provides.
 
-    Not abstract: where a case names a model that there is not, its other sections are checked with this one.
+    It is not abstract, because a case whose model is unknown is checked with this section.
     """
 
     # The key of the grid's three sizes, and the number whose multiples they are.
@@ -106,15 +106,15 @@ class AnyGridSection(Checked):
     MULTIPLE: ClassVar[int] = 1
 
     def points(self) -> tuple[int, int, int]:
-        """Return the points [nz, ny, nx] that reports hold."""
+        """Return the numbers of points [nz, ny, nx], as in reports."""
         raise NotImplementedError
 
     def words(self, axes: str = " (z y x)") -> str:
-        """Return the size of the grid as people read it. axes: behind the numbers of a box."""
+        """Return the size of the grid for people. axes: the text after the numbers of a box."""
         return " x ".join(map(str, self.points())) + axes
 
     def shrunk(self, share: float) -> Self:
-        """Return about this share of the grid, in (0, 1]: the same form, directions of 4 or fewer as they are."""
+        """Return a grid of the same form with about this share, in (0, 1], of its points; directions up to 4 stay."""
         sizes = getattr(self, self.EXTENT)
         factor = share ** (1 / max(1, sum(n > 4 for n in sizes)))
         smaller = tuple(max(min(n, 4), int(n * factor) // self.MULTIPLE * self.MULTIPLE) for n in sizes)
@@ -132,12 +132,10 @@ class GridSection(AnyGridSection):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         if math.prod(self.shape) > MOST_POINTS:
             yield Problem("shape", "three integers >= 1 whose product is at most 2^53")
 
     def points(self) -> tuple[int, int, int]:
-        """Return the shape."""
         return self.shape
 
 
@@ -176,7 +174,6 @@ class PencilGridSection(GridSection):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         yield from super().problems()
         if self.decomposition == "slabs" and self.process_grid != "auto" and self.process_grid[0] != 1:
             yield Problem(
@@ -268,7 +265,7 @@ class OutputSection(Checked):
         return steps // self.every + self.initial if self.every else 0
 
     def written(self) -> dict[str, str]:
-        """Return the paths that a run writes to, by their keys; a model with more outputs adds its own."""
+        """Return the paths that a run writes to, by their keys; a model with more outputs adds their paths."""
         paths = {"output.path": self.path} if self.every else {}
         return paths | ({"output.series": self.series} if self.series_every else {})
 

@@ -1,9 +1,9 @@
 """Size laws: how the size of a problem follows from the number of ranks in a scaling study.
 
-A model declares its law beside its case (`AnyCase.SIZE_LAW`), a benchmark in its declaration (`Scaling.law`). The
-size that a user gives is that of the fewest ranks of the study. Weak scaling keeps the points of a rank, strong
-scaling keeps the points of all ranks. A law works on plain settings (of a case, by key) or options (of a benchmark,
-by name).
+A model declares its law in its case (`AnyCase.SIZE_LAW`), a benchmark in its declaration (`Scaling.law`). The size
+that a user gives is that for the smallest number of ranks of the study. Weak scaling keeps the number of points of a
+rank, strong scaling keeps the number of points of all ranks. A law works on plain settings (of a case, by key) or
+options (of a benchmark, by name).
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from ridgeline.runtime.errors import ConfigError
 
 Settings = Mapping[str, Any]
 ALL = (0, 1, 2)
-MOST_OFF = 0.08  # by which the points of a rank may change where a cube has no better edge
+MOST_OFF = 0.08  # relative change of the points of a rank that is accepted where a cube has no better edge
 
 
 class SizeLaw(ABC):
     """How a size follows from a number of ranks. No communication."""
 
-    # Whether the work of a point grows as log2 N, N^3 being all points: Fourier transforms (GESTS paper, Sec. 4.2).
+    # Whether the work per point grows as log2 N where N^3 is the number of all points, as that of Fourier transforms
+    # does (GESTS paper, Sec. 4.2).
     logarithmic: bool = False
 
     @property
@@ -34,25 +35,31 @@ class SizeLaw(ABC):
 
     @abstractmethod
     def weak(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
-        """Return the settings that change so that the points of a rank stay, from `first` ranks to `ranks`.
+        """Return the settings that change from `first` to `ranks` ranks so that the points of a rank stay the same.
 
-        Raises ConfigError if no size does it, with what would fit.
+        Raises ConfigError, which says what would fit, if there is no such size.
         """
 
     @abstractmethod
     def strong(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
-        """Return the settings that change so that the points of all ranks stay. Raises ConfigError likewise."""
+        """Return the settings that change so that the points of all ranks stay the same. Raises ConfigError too."""
 
 
 @dataclass(frozen=True)
 class GlobalGrid(SizeLaw):
     """A grid of all ranks: weak scaling multiplies its directions, strong scaling keeps it.
 
-    extent: key of its sizes [z, y, x]; lengths: key of the edges of its box, which grow in proportion, so that
-    resolution and time step stay (None: a box without edges); multiple: what sizes must be multiples of;
-    directions: those that grow, of settings; count: key of a number that grows as the points do, such as that of
-    particles in the box (None: there is none). One prime factor of the growth after the other goes to the direction
-    that is shortest then, z before y before x. So doubling the ranks three times doubles all three.
+    Each prime factor of the growth, one after the other, multiplies the direction that is then the shortest, z before
+    y before x. Doubling the ranks three times therefore doubles all three directions.
+
+    Parameters
+    ----------
+    extent : key of its sizes [z, y, x]
+    lengths : key of the edges of its box, which grow in proportion, so that resolution and time step stay the same;
+        None for a box without edges
+    multiple : the number of which sizes must be multiples
+    directions : the directions that grow, as a function of the settings
+    count : key of a number that grows as the points do, such as that of particles in the box; None if there is none
     """
 
     extent: str
@@ -64,7 +71,6 @@ class GlobalGrid(SizeLaw):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The extent."""
         return (self.extent,)
 
     def weak(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
@@ -101,17 +107,22 @@ class GlobalGrid(SizeLaw):
         return {self.count: int(grown)}
 
     def strong(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
-        """Return nothing: the grid is that of all ranks."""
+        """Return no changes, because the grid is that of all ranks."""
         return {}
 
 
 @dataclass(frozen=True)
 class Cube(SizeLaw):
-    """A cube that stays one: weak scaling multiplies its edge by the cube root of the growth.
+    """A cube that stays a cube: weak scaling multiplies its edge by the cube root of the growth, as an even number.
 
-    extent: key of its sizes [n, n, n], even numbers; length: key of its edge, which grows in proportion; count: key
-    of a further number along an edge, even too, or "none". Where the cube root is no such number the nearest is
-    taken. Eight times the ranks double all, and twice the ranks make 64 cells 80: a rank keeps nearly its points.
+    Eight times the ranks double everything. Twice the ranks turn 64 cells into 80, so that a rank nearly keeps its
+    number of points.
+
+    Parameters
+    ----------
+    extent : key of its sizes [n, n, n], even numbers
+    length : key of its edge, which grows in proportion
+    count : key of another number along an edge, also even, or "none"
     """
 
     extent: str
@@ -121,7 +132,6 @@ class Cube(SizeLaw):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The extent."""
         return (self.extent,)
 
     def weak(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
@@ -145,7 +155,7 @@ class Cube(SizeLaw):
         return changes
 
     def strong(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
-        """Return nothing: the cube is that of all ranks."""
+        """Return no changes, because the cube is that of all ranks."""
         return {}
 
 
@@ -169,34 +179,33 @@ def multiplied(
 
 
 def prime_factors(number: int) -> list[int]:
-    """Return the prime factors, the largest first, repeated ones as often as they divide."""
-    found = []
+    """Return the prime factors, the largest first, each as often as it divides."""
+    factors = []
     prime = 2
     while number > 1:
         while number % prime == 0:
-            found.append(prime)
+            factors.append(prime)
             number //= prime
         prime += 1
-    return found[::-1]
+    return factors[::-1]
 
 
 @dataclass(frozen=True)
 class CountPerRank(SizeLaw):
-    """A number that each rank has: weak scaling keeps it, strong scaling divides it. option: its name."""
+    """A number for each rank: weak scaling keeps it, strong scaling divides it. option: its name."""
 
     option: str
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The option."""
         return (self.option,)
 
     def weak(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
-        """Return nothing: the number is that of a rank."""
+        """Return no changes, because the number is that of a rank."""
         return {}
 
     def strong(self, settings: Settings, first: int, ranks: int) -> dict[str, Any]:
-        """Return what each of `ranks` has of the numbers of `first` ranks."""
+        """Return the number for each of `ranks` ranks, of which `first` ranks have the given one."""
         each = settings[self.option]
         share, rest = divmod(each * first, ranks)
         if rest or not share:

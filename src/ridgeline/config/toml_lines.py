@@ -1,8 +1,8 @@
-"""Where in a TOML text each key stands, which tomllib does not tell."""
+"""The line of each key in a TOML text, which tomllib does not report."""
 
 import re
 
-# No character has two ways to match, so that the time grows with the line and not with its square.
+# No character can match in two ways, so the time is linear in the length of a line.
 _HEADER = re.compile(r"\s*(\[\[?)([^\]]+)\]")
 _ASSIGNMENT = re.compile(r"""((?:[A-Za-z0-9_.\s-]|"[^"]*"|'[^']*')+)=(.*)""", re.DOTALL)
 _TOKEN = re.compile(r'''"""|\'\'\'|"(?:\\.|[^"\\])*"|'[^']*'|#.*|[\[\]{}]''')
@@ -36,20 +36,20 @@ def _scan(text: str, depth: int, quote: str) -> tuple[int, str]:
 
 
 def _numbered(name: str, counts: dict[str, int]) -> str:
-    """Return a table's name with the number of the last of each repeated table that it is or lies in."""
-    found = ""
+    """Return a table's name with the number of the last table at each repeated one that it is or lies in."""
+    numbered = ""
     for part in name.split("."):
-        found = f"{found}.{part}" if found else part
-        if found in counts:
-            found = f"{found}.{counts[found]}"
-    return found
+        numbered = f"{numbered}.{part}" if numbered else part
+        if numbered in counts:
+            numbered = f"{numbered}.{counts[numbered]}"
+    return numbered
 
 
 def key_lines(text: str) -> dict[str, int]:
     """Return the line, from 1, of every table "a" and key "a.b" of a valid TOML text.
 
-    Tables of an array [[a]] are "a.0", "a.1" and so on, and "a" is the line of the first. Keys inside inline
-    tables are not told apart: they stand on the line of their table.
+    Tables of an array [[a]] are "a.0", "a.1" and so on, and "a" has the line of the first. Keys inside inline tables
+    are not distinguished; `line_of` returns the line of their table.
     """
     lines: dict[str, int] = {}
     counts: dict[str, int] = {}

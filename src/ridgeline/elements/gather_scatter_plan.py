@@ -13,7 +13,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.parallel.allreduce import errors_on_all_ranks
-from ridgeline.parallel.exchange import exchange_counted
+from ridgeline.parallel.counted_exchange import exchange_counted
 
 Indices = NDArray[np.int32]
 Numbers = NDArray[np.int64]

@@ -16,9 +16,8 @@ import re
 from pathlib import Path
 
 from ridgeline.fourier.fft import describe, export_wisdom, import_wisdom
-from ridgeline.runtime.kept_files import read_kept, remark_damage, write_kept
 from ridgeline.runtime.machine import cpu_name
-from ridgeline.runtime.private_folder import private_folder
+from ridgeline.runtime.user_cache import private_folder, read_kept, remark_damage, write_kept
 
 
 def wisdom_folder() -> Path:

@@ -39,7 +39,7 @@ from ridgeline.fourier.row_pairs import block_from_pairs, pairs_from_block
 from ridgeline.fourier.rows import RowBlock, RowOperation, RowStage, rows_per_block
 from ridgeline.fourier.tuning import Layout, TransformTuning
 from ridgeline.fourier.workers import Clock, Workers
-from ridgeline.parallel.choices import Trial, choose
+from ridgeline.parallel.autotuner import TuningResult, choose
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class FourierTransform:
             f"planes {self.grid.shape} {self.grid.dealias} {self.complex} {self.grid.process_grid} "
             f"{n_in} {n_mid} {n_out}{' shared' * isinstance(self.row, SharedRows)} {fft_library()}"
         )
-        self._trial: Trial | None = None
+        self._trial: TuningResult | None = None
         self._use(next(iter(candidates.values())))
         if len(candidates) > 1:
             ways = {str(name): partial(trial, stage) for name, stage in candidates.items()}
@@ -369,7 +369,7 @@ class FourierTransform:
         exchanges = {name: each.describe() for name, each in self._exchanges().items()}
         return {"transforms in z": self.layout if self._trial is None else self._trial.words(), **exchanges}
 
-    def trials(self) -> dict[str, Trial]:
+    def trials(self) -> dict[str, TuningResult]:
         """Return what was timed to take the fastest, by the names of `describe`; in z, one piece of planes."""
         exchanges = {
             name: each.trial for name, each in self._exchanges().items() if isinstance(each, Transpose)

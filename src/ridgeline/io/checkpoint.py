@@ -40,7 +40,7 @@ from ridgeline.io.checkpoint_load import Loaded, load
 from ridgeline.io.checkpoint_write import check_tiling, commit, sync_directory, write_group_file
 from ridgeline.io.file_errors import explain, explained
 from ridgeline.parallel.allreduce import allreduce_max, broadcast_decision, errors_on_all_ranks
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

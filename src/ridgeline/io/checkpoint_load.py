@@ -33,7 +33,7 @@ from ridgeline.io.checkpoint_format import (
 )
 from ridgeline.io.file_errors import explained
 from ridgeline.parallel.allreduce import allreduce_max, broadcast_decision, errors_on_all_ranks
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from ridgeline.io.checkpoint_format import (
     encode_table,
 )
 from ridgeline.parallel.allreduce import raise_on_all_ranks
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import CheckpointError, RidgelineError
 
 if TYPE_CHECKING:

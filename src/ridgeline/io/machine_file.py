@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ridgeline.config.machine_file import MachineDocument, machine_text
 from ridgeline.io.previous import GENERATOR, write_text
-from ridgeline.runtime.private_folder import private_folder
+from ridgeline.runtime.user_cache import private_folder
 
 
 def machine_name(host: str) -> str:

@@ -1,4 +1,4 @@
-"""Loads and stores of one 64-bit integer that order what other threads see, inside compiled code.
+"""Atomic loads and stores of one 64-bit integer, with acquire and release order, for compiled code.
 
 Reference: LLVM Language Reference Manual, "Atomic Memory Ordering Constraints" (acquire, release).
 """
@@ -30,7 +30,7 @@ def _check(array: Any, index: Any) -> bool:
 
 @intrinsic
 def load_acquire(typing, array, index):
-    """Return array[index], int64 [n]: what was written before the store that is seen is seen after this."""
+    """Return array[index], int64 [n]; all that was written before the store whose value it reads is then visible."""
     if not _check(array, index):
         return None
 
@@ -42,7 +42,7 @@ def load_acquire(typing, array, index):
 
 @intrinsic
 def store_release(typing, array, index, value):
-    """Set array[index] = value, int64 [n]: who sees it by `load_acquire` sees all that was written before."""
+    """Set array[index] = value, int64 [n]; what was written before is visible to a `load_acquire` that reads it."""
     if not _check(array, index):
         return None
 

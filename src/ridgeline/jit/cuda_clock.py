@@ -1,4 +1,4 @@
-"""How long a device works at what: events beside the work on a stream, read when the stream is through."""
+"""How long a device spends on each piece of work: events on its stream, read when the stream has finished."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ridgeline.runtime.devices import simulated
 
 
 class _Piece(NamedTuple):
-    """Work on a stream that was begun and ended: its name, that of the piece around it, and its two events."""
+    """A finished piece of work on a stream: its name, that of the piece around it, and its two events."""
 
     name: str
     around: str | None
@@ -24,14 +24,15 @@ class _Piece(NamedTuple):
 class DeviceClock:
     """Adds up the device's seconds between the begin and the end of pieces of work on one stream.
 
-    Pieces may be nested; each second belongs to the innermost one, as of `runtime.regions`. While the stream waits,
-    as for the host, time passes too. A piece takes two events, which are used again once they have been read.
+    Pieces may be nested; each second belongs to the innermost one, as in `runtime.regions`. Time in which the stream
+    waits, for the host or another stream, counts too. A piece takes two events, which are reused once they have been
+    read.
 
-    seconds: by name, of what `collect` has read. Simulated devices take no time.
+    seconds: by name, what `collect` has read so far. Simulated devices take no time.
     """
 
     def __init__(self, stream: Any, names: Iterable[str] = ()) -> None:
-        """names: those that `seconds` has from the beginning; others come with their first piece."""
+        """Start with 0 seconds for `names`; other names are added with their first piece."""
         self._stream = stream
         self.seconds: dict[str, float] = defaultdict(float, dict.fromkeys(names, 0.0))
         self._free: list[tuple[Any, Any]] = []
@@ -40,7 +41,7 @@ class DeviceClock:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Time what is put on the stream meanwhile."""
+        """Time the work that the block puts on the stream."""
         begin, end = self._free.pop() if self._free else (cuda.event(), cuda.event())
         around = self._open[-1] if self._open else None
         begin.record(self._stream)
@@ -53,7 +54,7 @@ class DeviceClock:
             self._timed.append(_Piece(name, around, begin, end))
 
     def collect(self) -> None:
-        """Read what was timed; the stream must have been synchronised since, and no piece be open."""
+        """Read the timed pieces. The stream must have been synchronised since, and no piece may be open."""
         for name, around, begin, end in self._timed:
             if not simulated():
                 seconds = begin.elapsed_time(end) / 1000  # milliseconds
@@ -64,6 +65,6 @@ class DeviceClock:
         self._timed.clear()
 
     def reset(self) -> None:
-        """Begin to count anew."""
+        """Set all seconds to 0."""
         for name in self.seconds:
             self.seconds[name] = 0.0

@@ -1,10 +1,14 @@
-"""What GPU kernels are built with, spelled once for the GPU and for numba-cuda's simulator.
+"""The building blocks of GPU kernels, under the same names on the GPU and in numba-cuda's simulator.
 
-In the simulator (NUMBA_ENABLE_CUDASIM=1) kernels are Python, so the few instructions that Numba does not
-offer by name come from `cuda_simulator` instead of from inline PTX. Import this module only where numba-cuda
-is at hand; `runtime.devices` says whether it is.
+In the simulator (NUMBA_ENABLE_CUDASIM=1) kernels are Python. The few instructions that Numba does not offer by name
+are then Python functions, and on the GPU inline PTX. Import this module only where numba-cuda is installed, which
+`runtime.devices.require_compiler` checks.
 """
 
+import math
+import struct
+import threading
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -13,9 +17,8 @@ from llvmlite import ir
 from numba import cuda, types
 from numba.cuda.core import config
 
-from ridgeline.jit import cuda_simulator
+from ridgeline.jit.kernel import compile_or_explain
 from ridgeline.jit.kernel_cache import keep_kernels
-from ridgeline.jit.kernel_errors import compile_or_explain
 from ridgeline.runtime.device_errors import explain_status
 from ridgeline.runtime.devices import simulated
 from ridgeline.runtime.errors import DeviceError
@@ -24,7 +27,7 @@ SIMULATED = simulated()
 if not SIMULATED:
     from numba.cuda.dispatcher import CUDACache
     from numba.cuda.serialize import dumps
-# A face, a small grid and an empty launch to compile are meant to have few thread blocks.
+# Small grids, faces of blocks and the empty launches that compile a kernel have few thread blocks on purpose.
 config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
 
 WARP = 32
@@ -36,10 +39,13 @@ def device_function(function):
 
 
 def kernel(threads, blocks=1):
-    """Return the decorator of a kernel for thread blocks of at most `threads`, which is kept in the kernel cache.
+    """Return the decorator of a kernel whose machine code is kept in the kernel cache.
 
-    blocks: how many thread blocks shall fit on a multiprocessor at least; it bounds the registers per thread
-    to 65536 / (threads * blocks).
+    Parameters
+    ----------
+    threads : the most threads that a thread block has
+    blocks : the least number of thread blocks that must fit on a multiprocessor, which bounds the registers of a
+        thread to 65536 / (threads * blocks)
 
     The decorator raises TypeError for a function that closes over a value whose text is not the same in every process
     (`kernel_cache.text_of`).
@@ -57,7 +63,7 @@ def kernel(threads, blocks=1):
 
 
 def make_stream(urgent: bool = False) -> Any:
-    """Return a new stream; an urgent one's thread blocks start before those of others that are waiting."""
+    """Return a new stream. The thread blocks of an urgent stream start before waiting ones of other streams."""
     if SIMULATED:
         return cuda.stream()
     from cuda.bindings import driver
@@ -74,23 +80,58 @@ def make_stream(urgent: bool = False) -> Any:
 
 
 def flat(array: Any) -> Any:
-    """Return a contiguous device array as one of one axis, of the same memory."""
+    """Return a one-dimensional view of a contiguous device array."""
     return array if array.ndim == 1 else array.reshape(-1)
 
 
-if SIMULATED:
-    barrier = cuda_simulator.barrier
-    fma = cuda_simulator.fma
-    wide_product = cuda_simulator.wide_product
-    store_streaming = cuda_simulator.store_streaming
-    load_pair = cuda_simulator.load_pair
-    store_pair = cuda_simulator.store_pair
+if SIMULATED:  # in Python: slow, and exact to the last bit
+
+    def barrier():
+        """Wait for all threads of the thread block, which are Python threads here."""
+        threading.current_thread().syncthreads()
+
+    def fma(a, b, c):
+        """Return a * b + c, rounded once to the type of a, float64 or float32."""
+        if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+            return a * b + c
+        exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+        try:
+            nearest = float(exact)
+        except OverflowError:
+            return type(a)(math.inf if exact > 0 else -math.inf)
+        if exact == 0:
+            nearest = float(a) * float(b) + float(c)  # the sign of zero
+        if isinstance(a, float):  # np.float64 is one, as is a number of a kernel's arguments
+            return np.float64(nearest)
+        # Rounding twice, to float64 and to float32, can differ from rounding once. Rounding to odd first cannot:
+        # an inexact float64 whose last bit is 1 lies on the same side of every float32 midpoint as the exact one.
+        if Fraction(nearest) != exact and struct.unpack("<q", struct.pack("<d", nearest))[0] & 1 == 0:
+            nearest = math.nextafter(nearest, math.inf if exact > nearest else -math.inf)
+        return np.float32(nearest)
+
+    def wide_product(a, b):
+        """Return the 64-bit product of two uint32."""
+        return np.uint64(a) * np.uint64(b)
+
+    def store_streaming(array, index, value):
+        """Store into array[index]."""
+        array[index] = value
+
+    def load_pair(array, index):
+        """Return array[2 index] and array[2 index + 1]."""
+        return array[2 * index], array[2 * index + 1]
+
+    def store_pair(array, index, first, second):
+        """Set array[2 index] and array[2 index + 1], which keep their type."""
+        assert type(first) is type(second) is array.dtype.type, "a kernel computed in another precision"
+        array[2 * index], array[2 * index + 1] = first, second
+
 else:
     from numba.cuda.extending import intrinsic
 
     @device_function
     def barrier():
-        """Wait until all threads of the thread block are here; what they stored in shared memory can be read."""
+        """Wait for all threads of the thread block. What they stored in shared memory can then be read."""
         cuda.syncthreads()
 
     @device_function
@@ -133,7 +174,7 @@ else:
 
     @device_function
     def store_streaming(array, index, value):
-        """Store into array[index], to be the first that the cache evicts; index is a uint64."""
+        """Store into array[index] so that the cache evicts it first; index is a uint64."""
         _store_streaming(array, index, value)
 
     def _pair_pointer(context, builder, array_type, array, index):
@@ -198,3 +239,28 @@ def load(array, index):
 def store(array, index, value):
     """Set array[index] = value."""
     array[np.uint64(index)] = value
+
+
+@device_function
+def sum_threads(scratch, count, thread, threads):
+    """Compute `count` sums over the threads of a block, into scratch[0], scratch[threads], scratch[2 threads] ...
+
+    The last t // 2 of t numbers are added to the first ones until one is left, so the order does not depend on how
+    threads are scheduled. All threads of the thread block must call it, and may then read the sums.
+
+    Parameters
+    ----------
+    scratch : count x threads numbers in shared memory, in which each thread has stored its own at scratch[thread],
+        scratch[threads + thread] ...
+    thread : the number of this thread in the thread block
+    """
+    barrier()
+    left = threads
+    while left > 1:
+        half = (left + 1) // 2
+        if thread < left - half:
+            for which in range(count):
+                at = which * threads + thread
+                store(scratch, at, load(scratch, at) + load(scratch, at + half))
+        barrier()
+        left = half

@@ -1,10 +1,10 @@
 """Philox random numbers on GPUs: the device side of `jit.random`, bit for bit the same.
 
-The words are 32-bit here, because a GPU's registers are. A round is 2 products of 32 x 32 -> 64 bits and 2
-three-input exclusive-ors: 40 instructions of 10 rounds for four rows, 28 of 7. The round keys are the same for all
-threads; the compiler computes them once, into uniform registers.
+The words have 32 bits here, as the registers of a GPU have. A round is 2 products of 32 x 32 -> 64 bits and 2
+three-input exclusive-ors: 40 instructions for four rows with 10 rounds, 28 with 7. The round keys are the same for
+all threads; the compiler computes them once, into uniform registers.
 
-Where eight rows share a block, a thread takes the halves of four, and another thread computes the block again.
+Where eight rows share a block, a thread uses the halves of four rows, and another thread computes the block again.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ _W0 = np.uint64(0x9E3779B9)
 _W1 = np.uint64(0xBB67AE85)
 _SHIFT = np.uint64(32)
 
-SCALE = 2.0**-31  # times `unscaled_uniform` is the uniform number
+SCALE = 2.0**-31  # turns `unscaled_uniform` into a uniform number in [-1, 1)
 
 
 def device_key(seed: int) -> tuple[np.uint32, np.uint32]:
@@ -49,9 +49,9 @@ def philox_words(x, row_group, z, step, key, rounds):
 
 
 class Bits(NamedTuple):
-    """What of a word makes a number: `(word << shift) & mask | least`, a signed integer."""
+    """Which bits of a word make a number: `(word << shift) & mask | least`, a signed integer."""
 
-    shift: np.uint32  # of rows with even y // 4; that of the others is 0
+    shift: np.uint32  # in rows with even y // 4; it is 0 in the others
     mask: np.uint32
     least: np.uint32
 
@@ -68,5 +68,5 @@ def significant_bits(dtype: DTypeLike, generator: Generator) -> Bits:
 
 @device_function
 def unscaled_uniform(word, shift, mask, least):
-    """Return the int32 that times SCALE is the uniform number; arguments as in `Bits`."""
+    """Return the int32 that, times SCALE, is the uniform number; the other arguments are those of `Bits`."""
     return np.int32(np.uint32(word << shift) & mask | least)

@@ -1,4 +1,4 @@
-"""The one way to declare a compiled function: with its signatures, in terms of element types.
+"""How a compiled function is declared: with its signatures, in terms of element types.
 
     @kernel(lambda T: (T, T[::1], T[::1]), nogil=True)
     def add_scaled(factor, values, out): ...
@@ -6,24 +6,34 @@
     compile_kernels(specialise([add_scaled], "float32"))
 
 A declaration says for which types of arguments a kernel is called. An engine or a model lists the kernels that it
-calls, as specialisations. `compile_kernels` compiles those, or loads them from the cache. A kernel is Numba's own
-dispatcher: a call costs nothing more.
+calls, as specialisations, and `compile_kernels` compiles those or loads them from the cache. A kernel is Numba's own
+dispatcher, so a call costs nothing more. `numba_threads` sets how many threads parallel kernels use.
 """
 
-from collections.abc import Callable, Iterable
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numba import from_dtype, njit, types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
 from ridgeline.jit.kernel_cache import keep_kernels
-from ridgeline.jit.kernel_errors import compile_or_explain
+from ridgeline.runtime.errors import ConfigError, KernelError
 
-# A function that only kernels call: compiled into each of them. Options as for `kernel`, and inline="always".
+# Declares a function that only kernels call, and that is compiled into each of them. It takes the options of
+# numba.njit.
 subroutine = njit
+
+# Where Numba's messages say the place of an error: the innermost place comes first. Its own files do not count.
+_PLACE = re.compile(r"During: typing of .*? at (?P<file>.+) \((?P<line>\d+)\)")
+_PASS = "Failed in "  # begins the lines that name the pass of Numba
 
 
 class Specialisation(NamedTuple):
@@ -36,10 +46,12 @@ class Specialisation(NamedTuple):
 def kernel(signature: Callable[..., tuple[Any, ...]] | tuple[Any, ...], **options: Any) -> Callable[..., Any]:
     """Return the decorator of a compiled function whose machine code is kept in the kernel cache.
 
-    signature: the types of all arguments, in order, as Numba names them.
-        A function of element types, and whatever else the types depend on, returns them for `compile_kernels`.
-        A tuple is compiled at once, and the kernel takes no others: for factories, which are asked for one kernel.
-    options: those of numba.njit, such as nogil, parallel, error_model, fastmath.
+    Parameters
+    ----------
+    signature : the types of all arguments, in order, as Numba names them. A function of element types, and of
+        whatever else the types depend on, returns them for `compile_kernels`. A tuple is compiled at once and the
+        kernel then takes no other types: this is for factories, each of whose calls makes one kernel.
+    options : those of numba.njit, such as nogil, parallel, error_model, fastmath
 
     A kernel that cannot be compiled raises KernelError. Raises TypeError if the function closes over a value whose
     text is not the same in every process, such as a list: what it closes over is part of its key in the cache
@@ -60,11 +72,17 @@ def kernel(signature: Callable[..., tuple[Any, ...]] | tuple[Any, ...], **option
 
 
 def specialise(kernels: Iterable[Any], *parameters: Any) -> list[Specialisation]:
-    """Return kernels, for what their declarations depend on: dtypes, types of Numba, numbers.
+    """Return kernels with the argument types that their declarations give for these parameters.
 
-    Raises TypeError for a kernel whose declaration takes other parameters.
+    parameters: what the declarations depend on: dtypes, types of Numba, numbers. Raises TypeError for a kernel whose
+    declaration takes other parameters.
     """
-    resolved = [_element_type(parameter) for parameter in parameters]
+    resolved = []
+    for parameter in parameters:
+        is_dtype = isinstance(parameter, str | np.dtype) or (
+            isinstance(parameter, type) and issubclass(parameter, np.generic)
+        )
+        resolved.append(from_dtype(np.dtype(parameter)) if is_dtype else parameter)
     return [Specialisation(kernel, tuple(kernel.declared(*resolved))) for kernel in kernels]
 
 
@@ -75,13 +93,60 @@ def compile_kernels(wanted: Iterable[Specialisation]) -> None:
 
 
 def unsigned(real: Any) -> Any:
-    """Return the unsigned integers that have as many bits as a float type: for its patterns of bits."""
+    """Return the type of unsigned integers with as many bits as a float type, for its bit patterns."""
     return {32: types.uint32, 64: types.uint64}[real.bitwidth]
 
 
-def _element_type(parameter: Any) -> Any:
-    """Return Numba's type of a dtype, and anything else as it is."""
-    is_dtype = isinstance(parameter, str | np.dtype) or (
-        isinstance(parameter, type) and issubclass(parameter, np.generic)
+def compile_or_explain(function: Callable[..., Any], compile: Callable[[Any], Any], signature: Any) -> Any:
+    """Compile a kernel for a signature. Raises KernelError if its code or its declaration is wrong.
+
+    The error says in one sentence which kernel, which file and line, and what Numba says.
+    """
+    try:
+        return compile(signature)
+    except (TypeError, NameError) as error:
+        raise _explained(function, error) from error
+    except Exception as error:  # some of Numba's have no other base
+        if not any(kind.__module__.endswith("core.errors") for kind in type(error).__mro__):
+            raise
+        raise _explained(function, error) from error
+
+
+def _explained(function: Callable[..., Any], error: Exception) -> KernelError:
+    text, place = str(error), getattr(error, "loc", None)
+    file, line = function.__code__.co_filename, function.__code__.co_firstlineno
+    if place is not None:
+        file, line = place.filename, place.line
+    for match in _PLACE.finditer(text):
+        if "site-packages" not in match["file"]:
+            file, line = match["file"], int(match["line"])
+            break
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_PASS)]
+    reason = lines[0].partition(".. Raised from")[0] if lines else type(error).__name__
+    if reason.endswith(":") and len(lines) > 1:
+        reason += f" {lines[1].removeprefix('>>> ')}"
+    return KernelError(
+        f"the kernel {function.__name__} cannot be compiled: {file}:{line}: {reason.rstrip('.')}; correct it there "
+        f"(--debug shows all that Numba says)"
     )
-    return from_dtype(np.dtype(parameter)) if is_dtype else parameter
+
+
+def check_threads(n_threads: int, what: str) -> None:
+    """Raise ConfigError unless Numba was started with at least n_threads threads. what: how the message begins."""
+    available = int(numba.config.NUMBA_NUM_THREADS)
+    if not 1 <= n_threads <= available:
+        raise ConfigError(
+            f"{what}: Numba was started with {available}, so 1 to {available} are possible; set NUMBA_NUM_THREADS "
+            f"before the program starts"
+        )
+
+
+@contextmanager
+def numba_threads(n_threads: int) -> Iterator[None]:
+    """Let compiled loops use n_threads threads inside the block."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(n_threads)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)

@@ -9,18 +9,18 @@ Each compiled kernel is one file. Its name holds a digest of what the machine co
 - the options, the types of the arguments, the processor, Numba's settings and the versions of what compiles.
 
 An edit therefore recompiles the kernels of the edited file and of the files that import it, and no others, and two
-checkouts with the same sources share their kernels. What no source file and no function shows is not seen: an
-`overload` that only the caller has imported, for example.
+checkouts with the same sources share their kernels. Dependencies that no source file and no function shows are not
+covered, such as an `overload` that only the caller has imported.
 
 The import closure is read with `ast`. What a file imports, and the digest of its text, are remembered in
 `sources.json` beside the kernels for as long as the modification time and the size of the file stay the same.
 A file that has changed since this process began may differ from what the process has imported, so the kernels that
 depend on it are compiled but not kept.
 
-The kernels are run as they are, so the folder must be private (`runtime.private_folder`), and each of their files
-ends with a digest of its content: a file that is damaged, or was cut off by a full disk or a crash, counts as
-missing. Files are replaced atomically. Processes of one host that need the same kernel wait for the first to compile
-it. This module must be importable before Numba is.
+Kernels are loaded and run unchecked, so the folder must be private (`runtime.user_cache`). Each file ends with a
+digest of its content: a file that is damaged, or was cut off by a full disk or a crash, counts as missing. Files are
+replaced atomically. Processes of one host that need the same kernel wait for the first to compile it. This module
+must be importable before Numba is.
 """
 
 from __future__ import annotations
@@ -48,37 +48,37 @@ from types import CodeType, FunctionType, ModuleType
 from typing import IO, Any, NamedTuple
 
 from ridgeline.runtime.files import DAMAGED, read_regular
-from ridgeline.runtime.kept_files import open_kept, read_kept_bytes
 from ridgeline.runtime.launcher import may_print
 from ridgeline.runtime.machine import cpu_name
-from ridgeline.runtime.private_folder import private_folder
+from ridgeline.runtime.user_cache import open_kept, private_folder, read_kept_bytes
 
 log = logging.getLogger(__name__)
 
-# Narrower vectors than the processor has, to compare widths: 16, 32 or 64.
+# The environment variable for narrower vectors than the processor has, to compare widths: 16, 32 or 64 bytes.
 VECTOR_BYTES_VARIABLE = "RIDGELINE_VECTOR_BYTES"
 KEPT_SECONDS = 30 * 86400.0  # since a kernel was used last
-KEPT_BYTES = 2 * 1024**3  # of all kernels together
+KEPT_BYTES = 2 * 1024**3  # of all kernels
 
 _DAY = 86400.0
 _DIGEST_BYTES = 16
 _PACKAGE = __name__.partition(".")[0]
-_NOT_COMPILED = {__name__, "ridgeline.jit.kernel_errors"}  # modules that put nothing into kernels
+_NOT_COMPILED = {__name__, f"{_PACKAGE}.runtime.errors"}  # modules that put nothing into kernels
 _PYTHON = Path(os.__file__).parent
 _POLL = 0.05  # seconds between two attempts to take a lock that another process holds
 _SILENT = 2.0  # seconds of waiting before a message says for whom
 _SUFFIX = ".kernel"
 
 
-def _began() -> float:
-    """Return when this process began, in ns of the clock that files are stamped with."""
+def _process_start() -> float:
+    """Return when this process began, in ns of the clock of file times."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     since_boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    # The next tick: no module can have been imported earlier.
+    # The end of that clock tick: no module can have been imported earlier.
     return time.time_ns() - since_boot + (ticks + 1) * 1e9 / os.sysconf("SC_CLK_TCK")
 
 
-_BEGAN = _began()  # now, because a child that is forked later has what this process has imported
+# Computed now, because a child that is forked later has what this process has imported.
+_PROCESS_START = _process_start()
 
 
 def _digest(content: bytes) -> bytes:
@@ -89,7 +89,7 @@ def _digest(content: bytes) -> bytes:
 
 
 class SourceFile(NamedTuple):
-    """What is remembered of a source file: when it changed last and its size, its digest, and what it imports."""
+    """What is remembered of a source file: times of its last change and its size, its digest, and what it imports."""
 
     stamp: list[int]
     digest: str
@@ -97,10 +97,10 @@ class SourceFile(NamedTuple):
 
 
 def closure_of(module: str) -> dict[str, str] | None:
-    """Return what the source file of a module and all files that it imports read like, by the names of the modules.
+    """Return digests of the source file of a module and of all files that it imports, by the names of the modules.
 
-    Modules of the same package, of Ridgeline, and modules outside the installed libraries are followed, late imports
-    included, imports for type checkers alone not.
+    Imports of the same package, of Ridgeline and of modules outside the installed libraries are followed, including
+    those inside functions, but not those that are only for type checkers.
 
     Returns
     -------
@@ -109,30 +109,30 @@ def closure_of(module: str) -> dict[str, str] | None:
         has changed since this process began.
     """
     own = {module.partition(".")[0], _PACKAGE}
-    found: dict[str, str] = {}
+    closure: dict[str, str] = {}
     ahead = [module]
     while ahead:
         name = ahead.pop()
-        if name in found or name in _NOT_COMPILED:
+        if name in closure or name in _NOT_COMPILED:
             continue
         top = name.partition(".")[0]
         path = _file_of(name)
         if path is None:
             continue  # a name in a module, or a module of Python itself
         if top not in own and _is_library(path):
-            found[top] = _version_of(top)
+            closure[top] = _version_of(top)
             continue
         source = _source(path)
         if source is None:
             return None
-        found[name] = source.digest
+        closure[name] = source.digest
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         if name == "__main__":
             package = getattr(sys.modules[name], "__package__", None) or ""
         for imported in source.imports:
             with suppress(ImportError):  # a relative import beyond the top
                 ahead.append(resolve_name(imported, package))
-    return found if module in found else None
+    return closure if module in closure else None
 
 
 @cache
@@ -142,29 +142,24 @@ def _file_of(name: str) -> Path | None:
     file = getattr(module, "__file__", None)
     if module is None:
         parent = name.rpartition(".")[0]
-        folders = _folders_of(parent) if parent else None
+        package = sys.modules.get(parent)
+        folders = list(package.__path__) if package and hasattr(package, "__path__") else None
+        if package is None and parent:
+            path = _file_of(parent)
+            folders = [str(path.parent)] if path is not None and path.name == "__init__.py" else None
         if folders is not None or not parent:
             with suppress(ImportError, AttributeError, ValueError):
                 finders = [finder.find_spec(name, folders) for finder in sys.meta_path]
                 file = next((spec.origin for spec in finders if spec is not None), None)
     if file is None or not file.endswith(".py"):
         return None
-    path = Path(file)
-    return None if path.is_relative_to(_PYTHON) and not _is_library(path) else path
+    source = Path(file)
+    return None if source.is_relative_to(_PYTHON) and not _is_library(source) else source
 
 
 def _is_library(path: Path) -> bool:
     """Say whether a file belongs to an installed library, whose version stands for it."""
     return not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
-
-
-def _folders_of(package: str) -> list[str] | None:
-    """Return the folders of a package's modules; None if there is no such package."""
-    module = sys.modules.get(package)
-    if module is not None:
-        return list(module.__path__) if hasattr(module, "__path__") else None
-    path = _file_of(package)
-    return [str(path.parent)] if path is not None and path.name == "__init__.py" else None
 
 
 @cache
@@ -177,11 +172,11 @@ def _version_of(library: str) -> str:
 
 @cache
 def _source(path: Path) -> SourceFile | None:
-    """Return what is known of a source file; None if it is missing or has changed since this process began."""
+    """Return the facts of a source file; None if it is missing or has changed since this process began."""
     try:
         facts = path.stat()
         stamp = [facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size]
-        if max(stamp[:2]) > _BEGAN:
+        if max(stamp[:2]) > _PROCESS_START:
             if max(stamp[:2]) > time.time_ns():
                 log.warning("%s was changed in the future, so its compiled kernels are not kept", path)
             return None
@@ -223,7 +218,7 @@ def _imports(text: bytes) -> set[str]:
 
 @cache
 def _remembered() -> dict[str, SourceFile]:
-    """Return what earlier processes found out about source files, by path."""
+    """Return what earlier processes have recorded about source files, by path."""
     with suppress(OSError, *DAMAGED):
         kept = json.loads(_read(kernel_folder() / "sources.json"))
         return {
@@ -235,7 +230,7 @@ def _remembered() -> dict[str, SourceFile]:
 
 @cache
 def _write_at_exit() -> None:
-    """Keep what is known of source files for later processes, when this one ends."""
+    """Write the facts of source files for later processes when this process ends."""
     folder = kernel_folder()
 
     def write() -> None:
@@ -251,14 +246,14 @@ def _write_at_exit() -> None:
 
 
 def text_of(value: Any, seen: frozenset[int] = frozenset()) -> str:
-    """Return what a value reads like in every process; of a function all that is said at the top of this file.
+    """Return a text of a value that is the same in every process; for a function, of all that its code depends on.
 
-    seen: the functions that this one is part of, which may call themselves.
+    seen: the functions that refer to this one, which may refer to themselves.
 
     Raises
     ------
     TypeError
-        For anything but functions, compiled ones, numbers, strings, arrays, dtypes, types and tuples of them.
+        For anything but functions, compiled functions, numbers, strings, arrays, dtypes, types and tuples of them.
     LookupError
         If the sources of a function are not known; see `closure_of`.
     """
@@ -270,13 +265,13 @@ def text_of(value: Any, seen: frozenset[int] = frozenset()) -> str:
         if id(value) in seen or (seen and top != _PACKAGE and _is_library(Path(value.__code__.co_filename))):
             return f"{value.__module__}.{value.__qualname__} {_version_of(top)}"
         seen |= {id(value)}
-        # What `eval` made has no module, and names what the file gives it that closes over it.
+        # A function that `eval` made has no module; the file that closes over it has given it its names.
         sources = "" if value.__module__ is None else _closure_digest(value.__module__)
         if sources is None:
             raise LookupError(value.__module__)
         inner: dict[str, str] = {}
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-            with suppress(ValueError):  # it is empty: a function that calls itself is not there yet
+            with suppress(ValueError):  # the cell is empty: a function that calls itself is not defined yet
                 inner[name] = text_of(cell.cell_contents, seen)
         defaults = text_of((value.__defaults__ or ()) + tuple((value.__kwdefaults__ or {}).values()), seen)
         code = text_of(value.__code__, seen)
@@ -307,37 +302,37 @@ def text_of(value: Any, seen: frozenset[int] = frozenset()) -> str:
 
 
 def _text_of_options(options: Mapping[str, Any]) -> str:
-    """Return options of Numba as text. The flags of fastmath are a set, whose order is another in each process."""
+    """Return options of Numba as text. The flags of fastmath are a set, whose order differs between processes."""
     lasting = {k: sorted(v) if isinstance(v, set | frozenset) else v for k, v in options.items()}
     return str(sorted(lasting.items()))
 
 
 def _text_of_globals(function: FunctionType, seen: frozenset[int]) -> dict[str, str]:
-    """Return what the names in a function stand for now, as far as that has a lasting text."""
+    """Return the present values of the global names in a function, those that have a lasting text."""
     names: set[str] = set()
     codes = [function.__code__]
     while codes:
         code = codes.pop()
         names |= set(code.co_names)
         codes += [const for const in code.co_consts if isinstance(const, CodeType)]
-    found = {}
+    texts = {}
     for name in sorted(names & function.__globals__.keys()):
         value = function.__globals__[name]
-        of = [(name, value)]
+        items = [(name, value)]
         if isinstance(value, ModuleType):
             path = _file_of(value.__name__)
-            others = [] if path is None or _is_library(path) else sorted(names)
-            of = [(f"{name}.{other}", getattr(value, other)) for other in others if hasattr(value, other)]
-        for key, item in of:
-            with suppress(TypeError):  # a class, say, which its source file stands for
-                found[key] = text_of(item, seen)
-    return found
+            inside = [] if path is None or _is_library(path) else sorted(names)
+            items = [(f"{name}.{part}", getattr(value, part)) for part in inside if hasattr(value, part)]
+        for key, item in items:
+            with suppress(TypeError):  # a class, for example, for which its source file stands
+                texts[key] = text_of(item, seen)
+    return texts
 
 
 @cache
 def _closure_digest(module: str) -> str | None:
-    found = closure_of(module)
-    return None if found is None else _digest(json.dumps(sorted(found.items())).encode()).hex()
+    closure = closure_of(module)
+    return None if closure is None else _digest(json.dumps(sorted(closure.items())).encode()).hex()
 
 
 @cache
@@ -357,16 +352,16 @@ def _machine() -> str:
 
 
 class KernelFiles:
-    """The kernels of one function on disk: what Numba's caches call to load and to save."""
+    """The kernels of one function on disk: the object that Numba's caches call to load and to save."""
 
     def __init__(self, function: FunctionType, options: Any, dump: Callable[[Any], bytes]) -> None:
-        """Take the function, the options that it is compiled with, and what pickles its kernels."""
+        """Take the function, the options that it is compiled with, and the function that pickles its kernels."""
         self._function, self._options, self._dump = function, _text_of_options(options), dump
         name = f"{(function.__module__ or '').rpartition('.')[2]}.{function.__qualname__}"
         self.name = name.replace("<", "").replace(">", "").encode()[:120].decode(errors="ignore")
 
     def about(self) -> str:
-        """Return a digest of all that the kernels of the function share; "" if they cannot be kept."""
+        """Return a digest of what all kernels of the function depend on; "" if they cannot be kept."""
         if self._function.__module__ is None:
             return ""
         with suppress(LookupError):
@@ -412,7 +407,7 @@ class KernelFiles:
         return kernel if kept_key == key else None
 
     def save(self, key: Any, kernel: Any) -> None:
-        """Keep the kernel of a key. Where the disk takes no more, say so and continue with the kernel in memory."""
+        """Keep the kernel of a key. Where it cannot be written, warn and continue with the kernel in memory."""
         path = self._path(key)
         if path is not None:
             body = self._dump((key, kernel))
@@ -428,12 +423,12 @@ class KernelFiles:
 
 
 def _read(path: Path) -> bytes:
-    """Return what a file of the cache holds; the owner of NUMBA_CACHE_DIR answers for it, whose ever it is."""
+    """Return what a file of the cache holds. Files in NUMBA_CACHE_DIR are trusted, whoever owns them."""
     return read_regular(path) if os.environ.get("NUMBA_CACHE_DIR") else read_kept_bytes(path)
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, which only this user can write, whatever the umask."""
+    """Write a file whole or not at all, writable by this user only, whatever the umask."""
     new = path.with_name(f".{uuid.uuid4().hex}.new")
     try:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
@@ -443,13 +438,13 @@ def _replace(path: Path, content: bytes) -> None:
         new.unlink(missing_ok=True)
 
 
-@cache  # once is enough; ranks other than the first are silent
+@cache  # once is enough; the log of ranks other than the first is silent
 def _say(level: int, words: str) -> None:
     log.log(level, "%s", words)
 
 
 def keep_kernels(dispatcher: Any, base: Any, dump: Callable[[Any], bytes]) -> None:
-    """Keep what a dispatcher of Numba or numba-cuda compiles, one process of this host at a time.
+    """Make a dispatcher of Numba or numba-cuda keep what it compiles, one process of this host at a time.
 
     Parameters
     ----------
@@ -458,23 +453,23 @@ def keep_kernels(dispatcher: Any, base: Any, dump: Callable[[Any], bytes]) -> No
     base
         The class of the caches of its kind: FunctionCache or CUDACache.
     dump
-        What pickles the kernels of its kind.
+        The function that pickles the kernels of its kind.
     """
     for cell in dispatcher.py_func.__closure__ or ():
-        # Now, where the declaration stands in the traceback. A file that has changed or an empty cell is not an
+        # Check now, while the declaration is in the traceback. A file that has changed or an empty cell is not an
         # error: the kernel is then not kept, or gets its key when it is compiled.
         with suppress(LookupError, ValueError):
             text_of(cell.cell_contents)
     dispatcher._cache = _cache_class(base)(dispatcher, dump)
-    dispatcher.compile = partial(_compile_alone, dispatcher._cache, dispatcher.compile)
+    dispatcher.compile = partial(_compile_exclusively, dispatcher._cache, dispatcher.compile)
 
 
 @cache
 def _cache_class(base: Any) -> Any:
-    """Return a class of caches that keeps kernels in `KernelFiles`, and everything else as Numba has it."""
+    """Return a subclass of one of Numba's cache classes that keeps its kernels in `KernelFiles`."""
 
     class Locator:
-        """What Numba asks of the place of a function's kernels, which `KernelFiles` knows alone."""
+        """What Numba needs to know about the place of a function's kernels; `KernelFiles` decides it."""
 
         def __init__(self, function: FunctionType, file: str) -> None:
             self._py_file = file
@@ -498,11 +493,11 @@ def _cache_class(base: Any) -> Any:
     return KernelCache
 
 
-def _compile_alone(kernels: Any, compile: Callable[[Any], Any], signature: Any) -> Any:
+def _compile_exclusively(kernels: Any, compile: Callable[[Any], Any], signature: Any) -> Any:
     """Compile a kernel or load it, while other processes of this host that want the same function wait."""
     from numba.core.compiler_lock import global_compiler_lock
 
-    # In this order: Numba's lock is held where a kernel that is being compiled calls another.
+    # In this order, because Numba's lock is already held where a kernel that is being compiled calls another one.
     with global_compiler_lock, _lock(kernels.files, signature):
         return compile(signature)
 
@@ -511,10 +506,10 @@ def _compile_alone(kernels: Any, compile: Callable[[Any], Any], signature: Any) 
 
 
 def kernel_folder() -> Path:
-    """Return the folder that kernels are kept in, which it makes if it is missing.
+    """Return the folder that kernels are kept in; create it if it is missing.
 
-    NUMBA_CACHE_DIR, if set, is taken as it is: its owner answers for who can write there. Otherwise it is `kernels`
-    in the user's cache directory, as `private_folder` says, and kernels that have not been used for long are deleted.
+    NUMBA_CACHE_DIR, if set, is used without a check of who can write there. Otherwise it is `kernels` in the user's
+    cache (`user_cache.private_folder`), in which kernels that have not been used for long are deleted.
     """
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):
         return Path(chosen)
@@ -530,10 +525,10 @@ def _own_folder(*environment: str | None) -> Path:
 
 
 def delete_old_kernels(folder: Path) -> None:
-    """Delete kernels that have not been used for 30 days, and those used least lately beyond 2 GiB; once a day.
+    """Delete, once a day, kernels not used for 30 days and, beyond 2 GiB, those that were used longest ago.
 
-    What earlier versions kept in folders of their own goes after 30 days too. A process that is about to load a
-    deleted kernel compiles it again.
+    Folders of earlier versions are deleted after 30 days too. A process that is about to load a deleted kernel
+    compiles it again.
     """
     mark, now = folder / "cleaned", time.time()
     with suppress(OSError):
@@ -558,10 +553,10 @@ def delete_old_kernels(folder: Path) -> None:
 
 @contextmanager
 def _lock(files: KernelFiles, signature: Any) -> Iterator[None]:
-    """Keep other processes of this host from compiling one kernel meanwhile; after 2 s say what it waits for.
+    """Keep other processes of this host from compiling the same kernel; after 2 s of waiting, say for what.
 
-    The lock is one byte of a file, at a place that the kernel's digest chooses. The hosts that share a cache are
-    not kept apart, and where files cannot be locked nobody is.
+    The lock is one byte of a file, at a place that the kernel's digest chooses. Different hosts that share a cache do
+    not wait for each other, and where files cannot be locked no process waits.
     """
     about = files.about()
     file = _lock_file(kernel_folder() / f"{platform.node()}.lock") if about else None
@@ -580,10 +575,12 @@ def _lock(files: KernelFiles, signature: Any) -> Iterator[None]:
             break
         if silent and time.monotonic() - begin > _SILENT:
             silent = False
-            asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
-            *_, holder = struct.unpack("hhqqi", fcntl.fcntl(file, fcntl.F_GETLK, asked))
-            who = f"process {holder} of {platform.node()}"
-            log.warning("waiting for %s, which compiles the kernel %s (lock: %s)", who, files.name, file.name)
+            query = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+            *_, holder = struct.unpack("hhqqi", fcntl.fcntl(file, fcntl.F_GETLK, query))
+            process = f"process {holder} of {platform.node()}"
+            log.warning(
+                "waiting for %s, which compiles the kernel %s (lock: %s)", process, files.name, file.name
+            )
     try:
         yield
     finally:
@@ -593,7 +590,7 @@ def _lock(files: KernelFiles, signature: Any) -> Iterator[None]:
 
 @cache
 def _lock_file(path: Path) -> IO[bytes] | None:
-    """Return a file to lock, open until this process ends; None if it cannot be made."""
+    """Return a file to lock, open until this process ends; None if it cannot be created."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         return open(path, "ab", opener=open_kept)

@@ -1,8 +1,8 @@
 """LLVM vector code from plain Python expressions: the helpers that compiled kernels are built with.
 
 These classes are used inside a Numba intrinsic, while IR is being built. A `Vector` stands for one SIMD register, and
-ordinary arithmetic on it emits vector instructions. So a formula in plain Python runs unchanged on NumPy arrays and
-on vectors.
+ordinary arithmetic on it emits vector instructions. A formula in plain Python therefore runs unchanged on NumPy
+arrays and on vectors.
 
     @intrinsic
     def triad_line(typing, a, i, b, c, s):                   # a[i:i+L] = b[i:i+L] + s * c[i:i+L]
@@ -45,7 +45,7 @@ def host_features() -> frozenset[str]:
 
 @cache
 def host_vector_bytes() -> int:
-    """Return the bytes of the widest vector of this CPU: 64 with AVX-512, 32 with AVX2, else 16.
+    """Return the bytes of the widest vector of this CPU: 64 with AVX-512, 32 with AVX2, otherwise 16.
 
     RIDGELINE_VECTOR_BYTES = 16, 32 or 64 in the environment overrides it, to compare widths.
     """
@@ -240,11 +240,15 @@ class Vector:
 
 
 class VectorLoop:
-    """A loop over `count` numbers, a register at a time, the rest at the end by masks: nothing beyond is touched.
+    """A loop over `count` numbers, a register at a time; masks end it exactly, so no memory beyond is touched.
 
-    Used inside the codegen of an intrinsic. names: of its arguments in order, one of them `count`; arrays become
-    pointers. What an argument that is a named tuple holds goes by the names in there. dtype: Numba's type of the
-    numbers that registers hold.
+    It is used inside the codegen of an intrinsic.
+
+    Parameters
+    ----------
+    names : the names of the intrinsic's arguments in order, one of them `count`; arrays become pointers, and the
+        fields of a named tuple go by their own names
+    dtype : Numba's type of the numbers that registers hold
     """
 
     def __init__(
@@ -258,8 +262,9 @@ class VectorLoop:
                 parts = list(zip(kind.fields, kind.types, cgutils.unpack_tuple(builder, value)))
             for field, type_of_field, part in parts:
                 array = isinstance(type_of_field, types.Array)
-                made = context.make_array(type_of_field)(context, builder, part).data if array else part
-                self.values[field] = made
+                self.values[field] = (
+                    context.make_array(type_of_field)(context, builder, part).data if array else part
+                )
         self.lanes = Lanes(builder, element_type(dtype), host_vector_bytes() * 8 // dtype.bitwidth)
         self._mask = None
 
@@ -277,7 +282,7 @@ class VectorLoop:
         return self.lanes.load_masked(self._mask, self.values[name], index)
 
     def store(self, vector: Vector, name: str, index: ir.Value) -> None:
-        """Store a vector to an array, but for lanes beyond the end of the loop."""
+        """Store a vector to an array, without the lanes beyond the end of the loop."""
         if self._mask is None:
             vector.store(self.values[name], index)
         else:
@@ -324,11 +329,12 @@ def right_neighbours(current: Vector, following: Vector) -> Vector:
 def prefetch(
     builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, write: bool = False, locality: int = 3
 ) -> None:
-    """Ask for the cache line of element `index`; locality 3: into L1, 2: into L2, 0: non-temporal."""
+    """Prefetch the cache line of element `index`; locality 3: into L1, 2: into L2, 0: non-temporal."""
     kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
     address = builder.bitcast(builder.gep(pointer, [index]), I8.as_pointer())
-    builder.call(function, [address, *(ir.Constant(I32, n) for n in (int(write), locality, 1))])
+    flags = [ir.Constant(I32, flag) for flag in (int(write), locality, 1)]
+    builder.call(function, [address, *flags])
 
 
 def emit_store_fence(builder: ir.IRBuilder) -> None:
@@ -343,7 +349,7 @@ def emit_store_fence(builder: ir.IRBuilder) -> None:
 
 @intrinsic
 def store_fence(typing):
-    """`store_fence()` in a Numba function: order streaming stores before everything that follows."""
+    """Order the streaming stores before this call before everything that follows; callable from compiled code."""
 
     def codegen(context, builder, signature, args):
         emit_store_fence(builder)

@@ -1,8 +1,8 @@
-"""Element by element kernels on long vectors, at the speed of memory: the kernels of STREAM.
+"""Element-wise kernels on long vectors, at the speed of memory: the kernels of STREAM.
 
-Arrays are 1-D, contiguous, all of one dtype (float64 or float32) and of one length; any length and any
-alignment. `n_threads` chunks of whole cache lines of the output run in parallel; `streaming` uses
-non-temporal stores, which spare reading the lines that are overwritten (no write-allocate).
+Arrays are one-dimensional and contiguous, all of one dtype (float64 or float32) and one length, which may be any
+length at any alignment. `n_threads` chunks of whole cache lines of the output run in parallel. `streaming` uses
+non-temporal stores, which avoid reading the lines that are overwritten (no write-allocate).
 
 Source: McCalpin, "Memory bandwidth and machine balance in current high performance computers", IEEE TCCA
 Newsletter, 1995 (copy, scale, add, triad).
@@ -22,7 +22,7 @@ from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.jit.llvm import I1, Lanes, data_pointer, element_type, store_fence
 
 LINE = 64  # bytes of a cache line: what one trip of a loop moves
-BLOCK = 4096  # elements that `dot` sums in the working precision before going on in float64
+BLOCK = 4096  # elements that `dot` sums in the working precision; the sums of blocks are added in float64
 
 FILL, COPY, SCALE, ADD, TRIAD = range(5)
 DTYPES = (np.float64, np.float32)
@@ -56,8 +56,8 @@ def _emit_loop(
 def _sweep_range(typing, whole_lines, operation, streaming, x, y, s, out, first, end):
     """Emit the loops of every operation over elements first ... end; `whole_lines` is a literal.
 
-    A loop of its own for each operation and kind of store, chosen once before it starts. Without whole
-    lines: one element at a time, for what lies before the first line and behind the last.
+    Each operation and kind of store has a separate loop, which is chosen once before it starts. Without whole lines
+    a loop takes one element at a time: those before the first line and after the last.
     """
     if not isinstance(whole_lines, types.BooleanLiteral):
         return None
@@ -137,7 +137,7 @@ def _check(x: NDArray[Any], y: NDArray[Any], out: NDArray[Any], n_threads: int) 
 
 
 def kernels_of_passes(dtype: DTypeLike) -> list[Specialisation]:
-    """Return the kernel of `apply` and of all that it stands behind, for vectors of dtype, float32 or float64."""
+    """Return the kernel of `apply` and of every function that calls it, for vectors of float32 or float64."""
     return specialise([_sweep], dtype)
 
 
@@ -158,9 +158,9 @@ def apply(
 ) -> None:
     """Compute `out = operation(x, y, s)` for FILL, COPY, SCALE, ADD or TRIAD, `rounds` times over.
 
-    x, y, out: shape (n,), float64 or float32, contiguous; `out` may be x or y itself. More rounds than one measure
-    caches: every thread goes over its own part again and again. Raises ValueError if arrays are not alike or
-    n_threads < 1.
+    x, y, out: shape (n,), float64 or float32, contiguous; `out` may be x or y itself. More than one round is for
+    measuring caches: every thread then goes over its own part again and again. Raises ValueError if the arrays differ
+    in shape or dtype, or n_threads < 1.
     """
     _check(x, y, out, n_threads)
     lead = min(-out.ctypes.data % LINE // out.itemsize, out.size)
@@ -197,7 +197,7 @@ def triad(
 def dot(x: NDArray[Any], y: NDArray[Any], n_threads: int) -> float:
     """Return the sum of x y: reads only. Blocks of 4096 elements in the working precision, then float64.
 
-    The order of summation depends on n_threads: for measuring bandwidth, not for solvers.
+    The order of summation depends on n_threads, so this is for measuring bandwidth and not for solvers.
     """
     _check(x, x, y, n_threads)
     partial = np.empty(n_threads)

@@ -1,9 +1,9 @@
 """Seconds of exchanges: all-to-all in groups of ranks, halos of neighbours, sums over all ranks.
 
-An all-to-all exchange in one node crosses links between devices, and those between packages where peers lie in
-another one. One over several nodes is bound by what each node injects. On a dragonfly it is also bound by the global
-links. Adaptive routing under load takes non-minimal paths, which cross two of them (Kim et al., ISCA 2008; Aurora
-paper, Sec. 3.1). Each message costs an overhead beside its bytes (LogGP: Alexandrov et al., SPAA 1995).
+An all-to-all exchange in one node crosses links between devices, and links between packages where peers are in
+another package. An exchange over several nodes is bound by what each node injects, and on a dragonfly also by the
+global links: adaptive routing under load takes non-minimal paths, which cross two of them (Kim et al., ISCA 2008;
+Aurora paper, Sec. 3.1). Each message costs an overhead beside its bytes (LogGP: Alexandrov et al., SPAA 1995).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ridgeline.limits.allocation import Allocation, MissingMetric, between
+from ridgeline.limits.prediction import Allocation, MissingMetric, between
 
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Ranks of a communicator that exchange: `size` ranks, `stride` apart in the numbering of all."""
+    """Ranks of a communicator that exchange: `size` ranks whose numbers are `stride` apart."""
 
     size: int
     stride: int = 1
@@ -27,37 +27,33 @@ class RankGroup:
 
 
 def all_to_all(place: Allocation, group: RankGroup, volume: float, calls: float) -> float:
-    """Return the seconds in which each rank sends `volume` bytes, its own part included, in `calls` equal exchanges.
+    """Return the seconds in which each rank sends `volume` bytes, including those to itself, in `calls` exchanges.
 
-    Raises FigureAbsent.
+    Raises MissingMetric.
     """
     if group.size == 1:
         return 0.0
     inside = group.in_node(place.ranks_per_node)
     if inside == group.size:
-        return _in_node(place, group, volume)
+        others = volume * (1 - 1 / group.size)
+        if not place.on_devices:
+            share = place.find("links.efficiency") or 1.0
+            return others / (place.figure("links.between_ranks") * share)
+        package = max(1, min(group.size, int(place.figure("device.per_package")) // group.stride))
+        seconds = others / place.figure("links.between_devices")
+        if package < group.size:
+            seconds += volume * (1 - package / group.size) / place.figure("links.between_packages")
+        return seconds / place.figure("links.efficiency")
     message = volume / (calls * group.size)
     leaving = volume * (1 - inside / group.size)
     overhead = place.find("network.message_overhead") or 0.0
     return leaving / network_rate(place, message) + calls * (group.size - inside) * overhead
 
 
-def _in_node(place: Allocation, group: RankGroup, volume: float) -> float:
-    others = volume * (1 - 1 / group.size)
-    if not place.on_devices:
-        share = place.find("links.efficiency") or 1.0
-        return others / (place.figure("links.between_ranks") * share)
-    package = max(1, min(group.size, int(place.figure("device.per_package")) // group.stride))
-    seconds = others / place.figure("links.between_devices")
-    if package < group.size:
-        seconds += volume * (1 - package / group.size) / place.figure("links.between_packages")
-    return seconds / place.figure("links.efficiency")
-
-
 def network_rate(place: Allocation, message: float) -> float:
-    """Return the B/s that leave a rank's node for it in an all-to-all exchange of `message` bytes each.
+    """Return a rank's share, in B/s, of what leaves its node in an all-to-all exchange of `message` bytes each.
 
-    Raises FigureAbsent.
+    Raises MissingMetric.
     """
     rate = place.figure("network.injection") * efficiency(place, message)
     group = place.find("network.group_nodes")
@@ -70,25 +66,25 @@ def network_rate(place: Allocation, message: float) -> float:
 def efficiency(place: Allocation, message: float) -> float:
     """Return the share of the injection rate that an all-to-all exchange reaches, from the machine's [[all_to_all]].
 
-    Linear in the logarithms of message size and nodes between those given. Raises FigureAbsent.
+    Interpolated linearly in the logarithms of message size and number of nodes. Raises MissingMetric.
     """
     rows = place.machine.all_to_all
     if not rows:
         raise MissingMetric("all_to_all")
-    found = {}
+    shares = {}
     for nodes in {row.nodes.value for row in rows}:
         of_nodes = [row for row in rows if row.nodes.value == nodes]
         sizes = [row.message.value if row.message else message for row in of_nodes]
-        found[nodes] = between(sizes, [row.efficiency.value for row in of_nodes], message)
-    return between(list(found), list(found.values()), place.nodes)
+        shares[nodes] = between(sizes, [row.efficiency.value for row in of_nodes], message)
+    return between(list(shares), list(shares.values()), place.nodes)
 
 
 def neighbours(place: Allocation, volume: float, messages: float) -> float:
     """Return the seconds in which each rank sends `volume` bytes in `messages` messages to neighbours in space.
 
-    A node's ranks are taken for a cube of blocks, of whose faces 1 / ranks^(1/3) lie on the cube's surface. The rate
-    is the full one, for no figure says how much of it neighbours reach. Latencies that are not known are left out
-    (see `without_latency`). Raises FigureAbsent.
+    The ranks of a node are taken to be a cube of blocks, of whose faces 1 / ranks^(1/3) lie on the cube's surface.
+    The full rate is taken, because no figure says how much of it neighbours reach. Unknown latencies are left out
+    (see `without_latency`). Raises MissingMetric.
     """
     if volume == 0 or place.ranks == 1:
         return 0.0
@@ -105,7 +101,7 @@ def neighbours(place: Allocation, volume: float, messages: float) -> float:
 
 
 def without_latency(place: Allocation) -> tuple[str, ...]:
-    """Return the note of latencies that `neighbours` leaves out."""
+    """Return the note about latencies that `neighbours` leaves out because the machine file has none."""
     needed = ["network.latency"] if place.nodes > 1 else []
     needed += ["links.latency"] if place.ranks_per_node > 1 else []
     absent = [key for key in needed if place.find(key) is None]
@@ -115,7 +111,7 @@ def without_latency(place: Allocation) -> tuple[str, ...]:
 
 
 def sum_over_ranks(place: Allocation) -> float:
-    """Return the seconds of an Allreduce of a number: as measured, or by recursive doubling. Raises FigureAbsent."""
+    """Return the seconds of an Allreduce of a number: as measured, or by recursive doubling. Raises MissingMetric."""
     if place.ranks == 1:
         return 0.0
     measured = place.find("network.allreduce")
@@ -128,9 +124,9 @@ def sum_over_ranks(place: Allocation) -> float:
 
 
 def host_copies(place: Allocation, volume: float) -> float:
-    """Return the seconds in which `volume` bytes of a rank's messages go from its device and come back.
+    """Return the seconds of copying `volume` bytes of a rank's messages from its device to the host and back.
 
-    Nothing without devices, or where MPI takes messages from device memory. Raises FigureAbsent.
+    0 without devices, or where MPI sends from device memory. Raises MissingMetric.
     """
     if not place.on_devices or volume == 0 or place.figure("links.device_messages"):
         return 0.0

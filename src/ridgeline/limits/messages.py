@@ -1,13 +1,13 @@
-"""Messages between pairs of ranks, all pairs at the same time: the timed loops, and what all ranks send together.
+"""Messages between pairs of ranks, all pairs at the same time: timed loops, and the bandwidth of all ranks.
 
-The loops are those of the OSU micro-benchmarks (7.4). One is entered by both ranks of a pair and by nobody else.
-Nothing is allocated, looked up or checked inside: the buffer's message and the bound methods are made before. Content
-is compared with what was sent by `verify` and `verify_left`, before and after a loop.
+The loops are those of the OSU micro-benchmarks (7.4). Only the two ranks of a pair enter a loop. Nothing is
+allocated, looked up or checked inside: the buffer's message and the bound methods are created before. `verify` and
+`verify_left` compare what has arrived with what was sent, before and after a loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, cast
@@ -16,8 +16,8 @@ import numpy as np
 from mpi4py import MPI
 
 from ridgeline.parallel.allreduce import errors_on_all_ranks
+from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.payload import Buffer, Memory, check, content
-from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import VerificationError
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ Loop = Literal["ping-pong", "windows", "both ways"]
 
 _PING, _DATA, _BACK, _REPLY = 1, 2, 3, 4  # tags
 _REPLY_SIZE = 4  # bytes that end a window
-BEFORE, AFTER = 0, 1  # numbers of messages, by which their content differs
-_WINDOW = 16  # messages in flight where all ranks send
+BEFORE, AFTER = 0, 1  # sequence numbers of the messages that are verified, on which their content depends
+_WINDOW = 16  # messages in flight in `measure_message_bandwidth`
 _MOST_MOVED = 64 * 2**20  # bytes each way between two ranks
 _MOST_WINDOWS = 50
 
@@ -36,16 +36,20 @@ _MOST_WINDOWS = 50
 def measure_message_bandwidth(comm: MPI.Comm, size: int, memory: Memory) -> float:
     """Return the B/s that all ranks send while all pairs of them send to each other at the same time. Collective.
 
-    size: bytes of a message, more than 0; comm: of 2 ranks or more, of which an odd last one counts as the others.
+    Parameters
+    ----------
+    comm : 2 ranks or more; if their number is odd, the rate of the last one is taken to be that of the others
+    size : bytes of a message, more than 0
+    memory : where the messages lie
+
     Raises VerificationError on all ranks if a message is damaged.
     """
     windows = max(1, min(_MOST_WINDOWS, _MOST_MOVED // (_WINDOW * size)))
     half = comm.size // 2
     pairs = [(rank, rank + half) for rank in range(half)]
-    times = [
-        seconds for (seconds,) in time_pairs(comm, pairs, [(size, windows, 1)], memory, "both ways", _WINDOW)
-    ]
-    rate = bandwidth(size, windows * _WINDOW, sum(times) / half, half, 2)
+    times = time_pairs(comm, pairs, [(size, windows, 1)], memory, "both ways", _WINDOW)
+    seconds = sum(of_pair[0] for of_pair in times) / half
+    rate = bandwidth(size, windows * _WINDOW, seconds, half, 2)
     return rate * comm.size / (2 * half)
 
 
@@ -60,19 +64,29 @@ def time_pairs(
 ) -> list[list[float]]:
     """Run a loop for every size on all pairs at the same time. Collective; ranks without a partner sleep.
 
-    pairs: disjoint; rounds: (bytes, iterations, warm-up) of each size, the largest last. Returns the seconds of the
-    first rank of each pair, [pairs][sizes]: one way of a ping-pong, or of all windows. Raises VerificationError on
-    all ranks if a message is damaged.
+    Parameters
+    ----------
+    pairs : disjoint pairs of ranks
+    rounds : (bytes, iterations, warm-up) of each size, the largest last
+    window : messages in flight
+    synchronous : whether windows are sent by synchronous sends, without replies
+
+    Returns
+    -------
+    list
+        The seconds of the first rank of each pair, [pairs][sizes]: one way of a ping-pong, or of all windows.
+
+    Raises VerificationError on all ranks if a message is damaged.
     """
     mine = next((pair for pair in pairs if comm.rank in pair), None)
     active = comm.Split(MPI.UNDEFINED if mine is None else 0, comm.rank)
     seconds: list[float] = []
     failure: VerificationError | None = None
     if mine is not None:
-        station = _Station(comm, active, mine, rounds[-1][0], memory, loop, window, synchronous)
+        rank_of_pair = _PairedRank(comm, active, mine, rounds[-1][0], memory, loop, window, synchronous)
         for size, iterations, warm_up in rounds:
-            seconds.append(station.measure(size, iterations, warm_up))
-        failure = station.failure
+            seconds.append(rank_of_pair.measure(size, iterations, warm_up))
+        failure = rank_of_pair.failure
         active.Free()
     sleeping_barrier(comm)
     with errors_on_all_ranks(comm):
@@ -82,8 +96,8 @@ def time_pairs(
     return [gathered[first] for first, _ in pairs]
 
 
-class _Station:
-    """One rank of a pair with its buffers. failure: the first damaged message; the loops go on to their end."""
+class _PairedRank:
+    """One rank of a pair with its buffers. failure: the first damaged message, after which the loops continue."""
 
     def __init__(
         self,
@@ -129,13 +143,15 @@ class _Station:
     def _run(self, size: int, count: int) -> float:
         if count == 0:
             return 0.0
-        pair = (self.comm, self.partner, self.first)
+        comm, partner, first = self.comm, self.partner, self.first
         if self.loop == "ping-pong":
-            return ping_pong(*pair, self.buffer, size, count, 0)
+            return ping_pong(comm, partner, first, self.buffer, size, count, 0)
         if self.loop == "both ways":
-            return both_ways(*pair, self.buffer, self.incoming, size, self.window, count, 0)
-        alcf = self.synchronous
-        return windowed(*pair, self.buffer, size, self.window, count, 0, reply=not alcf, synchronous=alcf)
+            return both_ways(comm, partner, first, self.buffer, self.incoming, size, self.window, count, 0)
+        synchronous = self.synchronous
+        return windowed(
+            comm, partner, first, self.buffer, size, self.window, count, 0, not synchronous, synchronous
+        )
 
 
 def one_way(seconds: float, iterations: int) -> float:
@@ -149,8 +165,17 @@ def bandwidth(size: int, messages: int, seconds: float, pairs: int = 1, directio
 
 
 def message_rate(messages: int, seconds: float, pairs: int = 1, directions: int = 1) -> float:
-    """Return messages/s, all senders together."""
+    """Return messages/s of all senders."""
     return messages * pairs * directions / seconds
+
+
+def _timed(loop: Callable[[int], None], iterations: int, warm_up: int) -> float:
+    """Return the seconds of loop(iterations), which runs after loop(warm_up)."""
+    begin = 0.0
+    for count in (warm_up, iterations):
+        begin = perf_counter()
+        loop(count)
+    return perf_counter() - begin
 
 
 def ping_pong(
@@ -158,16 +183,13 @@ def ping_pong(
 ) -> float:
     """Return the seconds that a message of `size` bytes takes one way: half of the mean round trip (osu_latency).
 
-    Collective over the two ranks; one is `first`. The message travels there and back in `buffer` (MPI_Send,
-    MPI_Recv). Both ranks return a figure; that of the first is the one to report. A staged buffer is copied from
-    the GPU before each send and to it after each receive.
+    Collective over the two ranks, one of which is `first`. The message travels there and back in `buffer` (MPI_Send,
+    MPI_Recv). Both ranks return a time; that of the first is the one to report. A staged buffer is copied from the
+    GPU before each send and to the GPU after each receive.
     """
-    if buffer.staged:
-        return _ping_pong_staged(comm, partner, first, buffer, size, iterations, warm_up)
     send, receive, message = comm.Send, comm.Recv, buffer.message(size)
-    begin = 0.0
-    for count in (warm_up, iterations):
-        begin = perf_counter()
+
+    def round_trips(count: int) -> None:
         if first:
             for _ in repeat(None, count):
                 send(message, partner, _PING)
@@ -176,16 +198,8 @@ def ping_pong(
             for _ in repeat(None, count):
                 receive(message, partner, _PING)
                 send(message, partner, _PING)
-    return one_way(perf_counter() - begin, iterations)
 
-
-def _ping_pong_staged(
-    comm: MPI.Comm, partner: int, first: bool, buffer: Buffer, size: int, iterations: int, warm_up: int
-) -> float:
-    send, receive, message = comm.Send, comm.Recv, buffer.message(size)
-    begin = 0.0
-    for count in (warm_up, iterations):
-        begin = perf_counter()
+    def staged_round_trips(count: int) -> None:
         for _ in repeat(None, count):
             if first:
                 buffer.stage_out(size)
@@ -195,7 +209,9 @@ def _ping_pong_staged(
             if not first:
                 buffer.stage_out(size)
                 send(message, partner, _PING)
-    return one_way(perf_counter() - begin, iterations)
+
+    loop = staged_round_trips if buffer.staged else round_trips
+    return one_way(_timed(loop, iterations, warm_up), iterations)
 
 
 def windowed(
@@ -212,26 +228,23 @@ def windowed(
 ) -> float:
     """Return the seconds that `iterations` windows of messages from the sender take (osu_bw, osu_mbw_mr).
 
-    Collective over the two ranks. A window is `window` messages of `size` bytes in flight at once, answered by a
-    reply of 4 bytes. Requests are persistent (MPI_Send_init, MPI_Startall), so that starting one costs no more in
-    Python than in C. Both ranks return their own seconds; those of the sender are the ones to report.
+    Collective over the two ranks. A window is `window` messages of `size` bytes in flight at the same time, answered
+    by a reply of 4 bytes. Requests are persistent (MPI_Send_init, MPI_Startall), so that starting one costs no more
+    in Python than in C. Both ranks return a time; that of the sender is the one to report.
 
-    reply: without it nothing comes back; synchronous: MPI_Ssend_init, a message is complete when its receive has
-    begun. A staged buffer holds one message at a time: each is copied, sent, received and copied in turn.
+    reply: whether a window is answered. synchronous: use MPI_Ssend_init, with which a message is complete when its
+    receive has begun. A staged buffer holds one message at a time: each is copied, sent, received and copied in turn.
     """
-    if buffer.staged:
-        return _windowed_staged(
-            comm, partner, sender, buffer, size, window, iterations, warm_up, reply, synchronous
-        )
     message = buffer.message(size)
-    make = (comm.Ssend_init if synchronous else comm.Send_init) if sender else comm.Recv_init
-    requests = cast("list[MPI.Prequest]", [make(message, partner, _DATA) for _ in range(window)])
-    start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
     answer = [np.zeros(_REPLY_SIZE, np.uint8), _REPLY_SIZE, MPI.BYTE]
     conclude = comm.Recv if sender else comm.Send
-    begin = 0.0
-    for count in (warm_up, iterations):
-        begin = perf_counter()
+    requests: list[MPI.Prequest] = []
+    if not buffer.staged:
+        make = (comm.Ssend_init if synchronous else comm.Send_init) if sender else comm.Recv_init
+        requests = cast("list[MPI.Prequest]", [make(message, partner, _DATA) for _ in range(window)])
+    start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
+
+    def windows(count: int) -> None:
         if reply:
             for _ in repeat(None, count):
                 start(requests)
@@ -241,28 +254,9 @@ def windowed(
             for _ in repeat(None, count):
                 start(requests)
                 wait(requests)
-    seconds = perf_counter() - begin
-    _free(requests)
-    return seconds
 
-
-def _windowed_staged(
-    comm: MPI.Comm,
-    partner: int,
-    sender: bool,
-    buffer: Buffer,
-    size: int,
-    window: int,
-    iterations: int,
-    warm_up: int,
-    reply: bool,
-    synchronous: bool,
-) -> float:
-    send, message = comm.Ssend if synchronous else comm.Send, buffer.message(size)
-    answer = [np.zeros(_REPLY_SIZE, np.uint8), _REPLY_SIZE, MPI.BYTE]
-    begin = 0.0
-    for count in (warm_up, iterations):
-        begin = perf_counter()
+    def staged_windows(count: int) -> None:
+        send = comm.Ssend if synchronous else comm.Send
         for _ in repeat(None, count):
             for _ in repeat(None, window):
                 if sender:
@@ -271,11 +265,13 @@ def _windowed_staged(
                 else:
                     comm.Recv(message, partner, _DATA)
                     buffer.stage_in(size)
-            if reply and sender:
-                comm.Recv(answer, partner, _REPLY)
-            elif reply:
-                comm.Send(answer, partner, _REPLY)
-    return perf_counter() - begin
+            if reply:
+                conclude(answer, partner, _REPLY)
+
+    seconds = _timed(staged_windows if buffer.staged else windows, iterations, warm_up)
+    for request in requests:
+        request.Free()
+    return seconds
 
 
 def both_ways(
@@ -291,59 +287,38 @@ def both_ways(
 ) -> float:
     """Return the seconds of `iterations` windows that both ranks send at the same time (osu_bibw).
 
-    Collective over the two ranks. Receives are started before sends; nothing else comes back. Of staged buffers
-    each message is exchanged in turn (MPI_Sendrecv) between its copies.
+    Collective over the two ranks. Receives are started before sends, and there is no reply. Messages of staged
+    buffers are exchanged one at a time (MPI_Sendrecv) between their copies.
     """
-    if outgoing.staged:
-        return _both_ways_staged(comm, partner, first, outgoing, incoming, size, window, iterations, warm_up)
     there, back = (_DATA, _BACK) if first else (_BACK, _DATA)
     out, into = outgoing.message(size), incoming.message(size)
-    requests = [comm.Recv_init(into, partner, back) for _ in range(window)]
-    requests += [comm.Send_init(out, partner, there) for _ in range(window)]
+    requests: list[MPI.Prequest] = []
+    if not outgoing.staged:
+        requests += [comm.Recv_init(into, partner, back) for _ in range(window)]
+        requests += [comm.Send_init(out, partner, there) for _ in range(window)]
     start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
-    begin = 0.0
-    for count in (warm_up, iterations):
-        begin = perf_counter()
+
+    def windows(count: int) -> None:
         for _ in repeat(None, count):
             start(requests)
             wait(requests)
-    seconds = perf_counter() - begin
-    _free(requests)
-    return seconds
 
-
-def _both_ways_staged(
-    comm: MPI.Comm,
-    partner: int,
-    first: bool,
-    outgoing: Buffer,
-    incoming: Buffer,
-    size: int,
-    window: int,
-    iterations: int,
-    warm_up: int,
-) -> float:
-    there, back = (_DATA, _BACK) if first else (_BACK, _DATA)
-    out, into = outgoing.message(size), incoming.message(size)
-    begin = 0.0
-    for count in (warm_up, iterations):
-        begin = perf_counter()
+    def staged_windows(count: int) -> None:
         for _ in repeat(None, count * window):
             outgoing.stage_out(size)
             comm.Sendrecv(out, partner, there, into, partner, back)
             incoming.stage_in(size)
-    return perf_counter() - begin
 
-
-def _free(requests: list[MPI.Prequest]) -> None:
+    seconds = _timed(staged_windows if outgoing.staged else windows, iterations, warm_up)
     for request in requests:
         request.Free()
+    return seconds
 
 
 def verify(comm: MPI.Comm, partner: int, first: bool, buffer: Buffer, size: int, sequence: int) -> None:
-    """Send one message each way and raise VerificationError on the rank where it is not what was sent.
+    """Send one message each way and raise VerificationError on the rank where it differs from what was sent.
 
-    Collective over the two ranks, which both end their part of the exchange before either complains.
+    Collective over the two ranks, which both complete the exchange before either raises.
     """
     me = comm.rank
     arrived: NDArray[np.uint8] | None = None
@@ -364,11 +339,11 @@ def verify(comm: MPI.Comm, partner: int, first: bool, buffer: Buffer, size: int,
 
 
 def prepare(buffer: Buffer, size: int, source: int, target: int, me: int) -> None:
-    """Fill the buffer of a loop: the source with the message, anybody else with what differs in every byte."""
+    """Fill the buffer of a loop: on the source with the message, elsewhere with bytes that all differ from it."""
     message = content(size, source, target, AFTER)
     buffer.write(message if me == source else ~message)
 
 
 def verify_left(buffer: Buffer, size: int, source: int, target: int) -> None:
-    """Raise VerificationError unless the loop left the message of `prepare` in this rank's buffer."""
+    """Raise VerificationError unless this rank's buffer holds the message of `prepare` after the loop."""
     check(buffer.read(size), source, target, AFTER)

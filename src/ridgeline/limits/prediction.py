@@ -1,20 +1,115 @@
-"""A prediction: the parts of a step with their seconds, what follows from them, and what could not be predicted."""
+"""Predictions from a machine file: the nodes that a job gets, the parts of a step with their seconds, and their sums.
+
+A figure that the machine file lacks is never guessed: the part that needs it has no seconds, and the prediction is a
+lower bound that names the figure.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ridgeline.limits.allocation import Allocation, MissingMetric, between
+import numpy as np
+
+from ridgeline.config.machine_file import MachineFile, Quantity
+from ridgeline.runtime.errors import ConfigError
 
 Kind = Literal["node", "network"]
 
 
+class MissingMetric(Exception):
+    """A prediction needs a figure that the machine file does not have. key: "network.injection"."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Nodes of a machine with equally many ranks each. Ranks compute on devices where the machine has some."""
+
+    machine: MachineFile
+    nodes: int
+    ranks_per_node: int
+
+    @classmethod
+    def of(cls, machine: MachineFile, nodes: int, ranks_per_node: int | None = None) -> Allocation:
+        """Return an allocation, by default with the machine file's ranks of a node, its devices of a node, or one.
+
+        Raises ConfigError for fewer than one node or rank, or more nodes than the machine has.
+        """
+        there = machine.machine.nodes
+        if nodes < 1 or (there is not None and nodes > there.value):
+            most = f"1 to {there.value:g} nodes of {machine.machine.name}" if there else "at least 1 node"
+            raise ConfigError(f"{nodes} nodes: need {most}")
+        if ranks_per_node is None:
+            known = machine.node.ranks or machine.device.count
+            ranks_per_node = int(known.value) if known else 1
+        if ranks_per_node < 1:
+            raise ConfigError(f"--ranks-per-node {ranks_per_node}: need at least 1")
+        return cls(machine, nodes, ranks_per_node)
+
+    @property
+    def ranks(self) -> int:
+        """Ranks on all nodes."""
+        return self.nodes * self.ranks_per_node
+
+    @property
+    def on_devices(self) -> bool:
+        """Whether ranks compute on devices."""
+        return self.machine.device.count is not None
+
+    def figure(self, key: str) -> float:
+        """Return a figure by its key, "section.name", in SI units. Raises MissingMetric."""
+        found = self.find(key)
+        if found is None:
+            raise MissingMetric(key)
+        return found
+
+    def find(self, key: str) -> float | None:
+        """Return a figure by its key, None if the machine file does not have it."""
+        section, _, name = key.partition(".")
+        quantity: Quantity | None = getattr(getattr(self.machine, section), name, None)
+        return None if quantity is None else quantity.value
+
+    def of_rank(self, name: str) -> float:
+        """Return a rank's share of "memory", "memory_bandwidth" or "peak" of its node's devices, or of its node.
+
+        Raises MissingMetric.
+        """
+        if self.on_devices:
+            return self.figure(f"device.{name}") * self.figure("device.count") / self.ranks_per_node
+        return self.figure(f"node.{name}") / self.ranks_per_node
+
+    def bandwidth(self, working_set: float = math.inf) -> float:
+        """Return a rank's bandwidth in B/s: of its memory, or of caches that hold `working_set` bytes of each rank.
+
+        Raises MissingMetric.
+        """
+        if not self.on_devices:
+            fits = [
+                level.bandwidth.value
+                for level in self.machine.cache
+                if level.capacity.value >= working_set * self.ranks_per_node
+            ]
+            if fits:
+                return max(fits) / self.ranks_per_node
+        return self.of_rank("memory_bandwidth")
+
+
+def between(places: Sequence[float], values: Sequence[float], place: float) -> float:
+    """Interpolate at `place` > 0, linearly in its logarithm; beyond the known places, return the nearest value."""
+    order = np.argsort(places)
+    known = np.log(np.asarray(places, float)[order])
+    return float(np.interp(math.log(place), known, np.asarray(values, float)[order]))
+
+
 @dataclass(frozen=True)
 class Part:
-    """Seconds of one part of a step, of one rank. kind: whether nodes or the network make it vary.
+    """Seconds of one part of a step on one rank. kind: whether its time varies with nodes or with the network.
 
     seconds is None where the machine file lacks the figure `lacks`.
     """
@@ -26,7 +121,7 @@ class Part:
 
     @classmethod
     def of(cls, name: str, kind: Kind, seconds: Callable[[], float]) -> Part:
-        """Return a part whose seconds are computed, or say which figure they lack."""
+        """Return a part with the result of seconds(), or with the figure that it lacks."""
         try:
             return cls(name, kind, seconds())
         except MissingMetric as absent:
@@ -34,7 +129,7 @@ class Part:
 
 
 def exchange_kind(place: Allocation) -> Kind:
-    """Return what makes an exchange of all ranks vary: one node, or the network between several."""
+    """Return what the time of an exchange of all ranks varies with: one node, or the network between several."""
     return "node" if place.nodes == 1 else "network"
 
 
@@ -43,8 +138,8 @@ def traffic(
 ) -> float:
     """Return the seconds of a rank that moves `volume` bytes and does `flops` operations: the larger of both times.
 
-    share: key of the share of the bandwidth that the code reaches; 1 without one (see `optimistic`).
-    Raises FigureAbsent.
+    share: key of the share of the bandwidth that the code reaches; without that figure it is 1 (see `optimistic`).
+    Raises MissingMetric.
     """
     seconds = volume / (place.bandwidth(working_set) * (place.find(share) or 1.0))
     peak = place.find("device.peak" if place.on_devices else "node.peak")
@@ -60,7 +155,7 @@ def optimistic(place: Allocation, share: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a case needs and takes on an allocation. Bytes, seconds; of one step, or one iteration of a benchmark."""
+    """What a case needs on an allocation, in bytes and seconds, for one step or one iteration of a benchmark."""
 
     case: str
     place: Allocation
@@ -70,9 +165,8 @@ class Prediction:
     output_bytes: float = 0.0
     flops: float = 0.0  # of a step, on all ranks
     process_grid: tuple[int, ...] = ()
-    bounds: tuple[
-        str, ...
-    ] = ()  # why the time is a lower bound although all parts are predicted, a sentence each
+    # Sentences that say why the time is a lower bound although all parts are predicted.
+    bounds: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -87,21 +181,26 @@ class Prediction:
 
     @property
     def lacks(self) -> dict[str, str]:
-        """Which parts could not be predicted, and the figure each lacks."""
+        """The parts that could not be predicted, with the figure that each lacks."""
         return {part.name: part.lacks for part in self.parts if part.seconds is None}
 
     @property
     def is_bound(self) -> bool:
-        """Whether the step takes this time at least, and nobody says how much more."""
+        """Whether the time is only a lower bound."""
         return bool(self.lacks or self.bounds)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Seconds between which 80 % of steps are expected; None of a lower bound, or where a spread is not known.
+        """Seconds between which 80 % of steps are expected; None for a lower bound, or if a spread is not known.
 
         The spreads of computation, of exchanges, and of the model add up in squares.
         """
-        spreads = {"node": self.place.find("variability.node"), "network": self._network_spread()}
+        rows = self.place.machine.network_variability
+        network = None
+        if rows:
+            nodes, spreads_there = [row.nodes.value for row in rows], [row.spread.value for row in rows]
+            network = between(nodes, spreads_there, self.place.nodes)
+        spreads = {"node": self.place.find("variability.node"), "network": network}
         sums = {
             kind: math.fsum(part.seconds or 0.0 for part in self.parts if part.kind == kind)
             for kind in spreads
@@ -111,14 +210,6 @@ class Prediction:
         widths = [sums[kind] * (spreads[kind] or 0.0) for kind in sums]
         width = math.hypot(*widths, self.least_seconds * (self.place.find("variability.model") or 0.0))
         return self.least_seconds - width, self.least_seconds + width
-
-    def _network_spread(self) -> float | None:
-        rows = self.place.machine.network_variability
-        if not rows:
-            return None
-        return between(
-            [row.nodes.value for row in rows], [row.spread.value for row in rows], self.place.nodes
-        )
 
     @property
     def memory_of_rank(self) -> float | None:

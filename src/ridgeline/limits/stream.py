@@ -1,12 +1,18 @@
-"""STREAM: the sustainable memory bandwidth of the machine, on the ranks and threads of the run.
+"""STREAM: the sustainable bandwidth of memory and of the caches, on the ranks and threads of the run.
 
 Kernels copy (c = a), scale (b = s c), add (c = a + b), triad (a = b + s c), each with ordinary and with
 streaming (non-temporal) stores, and a read-only dot product. Bytes are counted as STREAM counts them: 2 words an
 element for copy, scale and dot, 3 for add and triad. The line that an ordinary store reads before it overwrites it is
-not counted. So streaming stores show a higher rate for the same traffic.
+not counted, so streaming stores show a higher rate for the same traffic.
 
 All ranks run a kernel at the same time, between barriers. A rate is the bytes of all ranks over the time of the
-slowest one. The best of all repeats counts, since a disturbance can only slow a kernel down.
+slowest one. The best of all repeats counts, because a disturbance can only slow a kernel down.
+
+`measure_caches` runs the same kernels again and again on arrays that fit into a cache, with ordinary stores, because
+streaming stores bypass the caches. The first level is left out: calls of loops take too long for it.
+
+The modules of parallel are imported on demand, because they start MPI, which `measure_stream` of one process does not
+need.
 
 Source: McCalpin, "Memory bandwidth and machine balance in current high performance computers", IEEE TCCA
 Newsletter, 1995. The run rules are those of STREAM (arrays of at least four times the caches).
@@ -24,27 +30,36 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit import vector
-from ridgeline.jit.kernel import compile_kernels
-from ridgeline.jit.numba_threads import check_threads, numba_threads
+from ridgeline.jit.kernel import check_threads, compile_kernels, numba_threads
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.machine import caches_by_level, own_cpus
-from ridgeline.runtime.memory import node_memory_available, process_memory_available
+from ridgeline.runtime.machine import (
+    caches_by_level,
+    node_memory_available,
+    process_memory_available,
+    usable_cores,
+)
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
 
 KERNELS = ("copy", "scale", "add", "triad")
 WORDS = {"copy": 2, "scale": 2, "add": 3, "triad": 3, "read": 2}  # moved per element
 _OPERATIONS = {"copy": vector.COPY, "scale": vector.SCALE, "add": vector.ADD, "triad": vector.TRIAD}
 _CACHES = 4  # an array is this many times as large as the last-level caches
-_MIN_ARRAY = 16 * 2**20  # bytes of an array over the ranks of a node, if its caches are small
-_UNKNOWN_CACHE = 64 * 2**20  # bytes, where the system does not say
+_MIN_ARRAY = 16 * 2**20  # least bytes of an array over the ranks of a node, for small caches
+_UNKNOWN_CACHE = 64 * 2**20  # bytes taken for the caches where the system does not say
 _CASES = [(name, streaming) for streaming in (False, True) for name in KERNELS] + [("read", False)]
-_SECONDS = 1.0  # that the repeats may take together
+_SECONDS = 1.0  # that all repeats may take
 _REPEATS = (5, 30)  # bounds on repeats, if they are chosen by time
-# With s = sqrt(2) - 1 a round copy, scale, add, triad gives back a: b = s a, c = (1 + s) a, a' = (2 s + s^2) a.
+# With s = sqrt(2) - 1 a round copy, scale, add, triad restores a: b = s a, c = (1 + s) a, a' = (2 s + s^2) a = a.
 _SCALAR = math.sqrt(2.0) - 1.0
+_FIRST_LEVEL = 2  # of the caches that are measured
+_CACHE_SHARE = 0.5  # of a cache that the arrays fill; the rest is left to whatever else is in it
+_CACHE_MOVED = 64 * 2**20  # bytes that a thread moves between two looks at the clock: some milliseconds
+_LEAST_IN_CACHE = 16 * 2**10  # bytes of a thread's arrays; smaller ones are in the first level
+_CACHE_REPEATS = 5
 
 
 @dataclass(frozen=True)
@@ -64,10 +79,10 @@ class StreamRates:
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """What memory can deliver to this run: rates in B/s summed over ranks, best of `repeats`.
+    """What memory can deliver to this run: rates in B/s summed over ranks, the best of `repeats`.
 
-    ordinary, streaming: by kind of store; read: of the dot product. bytes_per_array: size of one of the three
-    arrays on one rank; caches_per_node: bytes of the last-level caches that a node's ranks may use.
+    ordinary, streaming: by kind of store. read: of the dot product. bytes_per_array: size of one of the three arrays
+    on one rank. caches_per_node: bytes of the last-level caches that a node's ranks may use.
     """
 
     ordinary: StreamRates
@@ -93,7 +108,7 @@ class StreamLimits:
         return f"{getattr(self, kind).best[1]}, {kind} stores"
 
     def share(self, bandwidth: float) -> float:
-        """Return the share of STREAM of a bandwidth in B/s: over `best`, which is what every report divides by."""
+        """Return a bandwidth in B/s as a share of STREAM: divided by `best`, as in every report."""
         return bandwidth / self.best
 
     @property
@@ -125,7 +140,7 @@ class StreamArrays:
         return array
 
     def run(self, kernel: str, streaming: bool = False, rounds: int = 1) -> None:
-        """Run 'copy', 'scale', 'add' or 'triad' so often, or 'read' once."""
+        """Run 'copy', 'scale', 'add' or 'triad' `rounds` times, or 'read' once."""
         a, b, c = self.a, self.b, self.c
         if kernel == "read":
             vector.dot(a, b, self.n_threads)
@@ -160,29 +175,15 @@ def compile_stream(dtype: DTypeLike = np.float64) -> None:
     compile_kernels(vector.kernels(dtype))
 
 
-def _check_arguments(
-    n_threads: int, dtype: DTypeLike, bytes_per_rank: int | None, repeats: int | None
-) -> None:
-    if np.dtype(dtype) not in vector.DTYPES:
-        raise ConfigError(f"STREAM has no kernels for dtype {np.dtype(dtype)}; use float64 or float32")
-    check_threads(n_threads, f"STREAM on {n_threads} threads")
-    least = 3 * vector.LINE * n_threads
-    if bytes_per_rank is not None and bytes_per_rank < least:
-        raise ConfigError(
-            f"STREAM on {bytes_per_rank} bytes per rank: {n_threads} threads need at least {least}, and "
-            f"figures mean something only well above the size of the caches"
-        )
-    if repeats is not None and repeats < 1:
-        raise ConfigError(f"STREAM with repeats = {repeats}: at least 1 is needed")
-
-
 def over_node(comm: MPI.Comm, caches: dict[str, int]) -> tuple[dict[str, int], int]:
-    """Return the caches of all ranks of this rank's node together, and the most ranks on any node. Collective."""
+    """Return the distinct caches of all ranks of this rank's node, and the most ranks on any node. Collective."""
     from ridgeline.parallel.communicator import node_communicator
 
     with node_communicator(comm) as node:
-        errors_on_all_ranks = {shared: size for one in node.allgather(caches) for shared, size in one.items()}
-        return errors_on_all_ranks, max(comm.allgather(node.size))
+        of_node: dict[str, int] = {}
+        for of_rank in node.allgather(caches):
+            of_node |= of_rank
+        return of_node, max(comm.allgather(node.size))
 
 
 def _time(arrays: StreamArrays, comm: MPI.Comm | None, repeats: int | None) -> NDArray[np.float64]:
@@ -213,11 +214,10 @@ def _time(arrays: StreamArrays, comm: MPI.Comm | None, repeats: int | None) -> N
     return seconds
 
 
-def _together(comm: MPI.Comm | None) -> AbstractContextManager[None]:
-    """Raise on all ranks what one raises inside: nobody goes on alone, nobody waits for ever."""
+def _errors_on_all_ranks(comm: MPI.Comm | None) -> AbstractContextManager[None]:
     if comm is None:
         return nullcontext()
-    from ridgeline.parallel.allreduce import errors_on_all_ranks  # not above: it starts MPI
+    from ridgeline.parallel.allreduce import errors_on_all_ranks
 
     return errors_on_all_ranks(comm)
 
@@ -229,24 +229,42 @@ def measure_stream(
     bytes_per_rank: int | None = None,
     repeats: int | None = None,
 ) -> StreamLimits:
-    """Measure the bandwidth that all ranks of `comm` reach together, n_threads threads each.
+    """Measure the memory bandwidth of all ranks of `comm` at the same time, with n_threads threads each.
 
-    Collective over comm (None: this process alone): barriers around every kernel, one reduction. By default
-    each array holds four times the last-level caches of a node, divided over its ranks. It holds less if a third of
-    the node's free memory, or of what the process may take, is not enough. By default repeats are chosen to take
-    about a second.
+    Parameters
+    ----------
+    comm : the ranks; None measures this process alone
+    dtype : float64 or float32
+    bytes_per_rank : size of the three arrays of a rank. By default each array is four times the last-level caches of
+        a node, divided over its ranks, or less if a third of the node's free memory, or of what the process may take,
+        is not enough for that
+    repeats : by default as many as take about a second
 
-    bytes_per_rank: of the three arrays together, on each rank. dtype: float64 or float32.
-    Raises ConfigError if an argument is out of range, RuntimeError if the results are wrong, MemoryError; all ranks
-    raise together.
+    Raises ConfigError if an argument is out of range, RuntimeError if the results are wrong, MemoryError; on all
+    ranks.
+
+    Notes
+    -----
+    Collective: barriers around every kernel, and one reduction.
     """
-    _check_arguments(n_threads, dtype, bytes_per_rank, repeats)
-    caches = last_level_caches(own_cpus())
+    if np.dtype(dtype) not in vector.DTYPES:
+        raise ConfigError(f"STREAM has no kernels for dtype {np.dtype(dtype)}; use float64 or float32")
+    check_threads(n_threads, f"STREAM on {n_threads} threads")
+    least = 3 * vector.LINE * n_threads
+    if bytes_per_rank is not None and bytes_per_rank < least:
+        raise ConfigError(
+            f"STREAM on {bytes_per_rank} bytes per rank: {n_threads} threads need at least {least}, and "
+            f"figures mean something only well above the size of the caches"
+        )
+    if repeats is not None and repeats < 1:
+        raise ConfigError(f"STREAM with repeats = {repeats}: at least 1 is needed")
+
+    caches = last_level_caches(usable_cores())
     ranks_per_node = 1
     if comm is None:
         compile_stream(dtype)
     else:
-        from ridgeline.parallel.communicator import in_turn_per_node  # not above: it starts MPI
+        from ridgeline.parallel.communicator import in_turn_per_node
 
         caches, ranks_per_node = over_node(comm, caches)
         in_turn_per_node(comm, lambda: compile_stream(dtype))
@@ -258,18 +276,18 @@ def measure_stream(
         if comm is not None:
             bytes_per_rank = min(comm.allgather(bytes_per_rank))  # free memory differs from node to node
     with numba_threads(n_threads):
-        with _together(comm):
+        with _errors_on_all_ranks(comm):
             arrays = StreamArrays(bytes_per_rank // 3, n_threads, dtype)
         seconds = _time(arrays, comm, repeats)
-    with _together(comm):
+    with _errors_on_all_ranks(comm):
         arrays.check()
     ranks = comm.size if comm is not None else 1
     best = {
         case: ranks * arrays.bytes_moved(case[0]) / times for case, times in zip(_CASES, seconds.min(axis=1))
     }
     return StreamLimits(
-        ordinary=StreamRates(*(float(best[name, False]) for name in KERNELS)),
-        streaming=StreamRates(*(float(best[name, True]) for name in KERNELS)),
+        ordinary=StreamRates(**{name: float(best[name, False]) for name in KERNELS}),
+        streaming=StreamRates(**{name: float(best[name, True]) for name in KERNELS}),
         read=float(best["read", False]),
         ranks=ranks,
         threads=n_threads,
@@ -279,3 +297,63 @@ def measure_stream(
         caches_per_node=cache_bytes,
         repeats=seconds.shape[1],
     )
+
+
+_FIRST_LEVEL = 2
+_CACHE_SHARE = 0.5  # share of a cache that the arrays take: the rest is left to whatever else is in it
+_CACHE_MOVED = 64 * 2**20  # bytes that a thread moves between two looks at the clock: some milliseconds
+_LEAST_IN_CACHE = 16 * 2**10  # bytes of a thread's arrays: fewer are of the first level
+_CACHE_REPEATS = 5
+
+
+@dataclass(frozen=True)
+class CacheRate:
+    """One cache level. capacity: bytes of all caches of all nodes. rate: B/s of all ranks, of the best kernel."""
+
+    level: int
+    capacity: int
+    rate: float
+
+
+def measure_caches(comm: MPI.Comm, n_threads: int, dtype: DTypeLike) -> list[CacheRate]:
+    """Measure the cache levels from the second on, all ranks at the same time. Collective, the same on all ranks.
+
+    dtype: float64 or float32. Levels that the system does not report, or that are too small for the number of
+    threads, are left out. Raises ConfigError for more threads than Numba has, RuntimeError if the results are wrong;
+    on all ranks.
+    """
+    from ridgeline.parallel.communicator import in_turn_per_node
+    from ridgeline.parallel.layout import place_on_node
+
+    in_turn_per_node(comm, lambda: compile_stream(dtype))
+    mine = caches_by_level(usable_cores())
+    first_of_node = place_on_node(comm).local_rank == 0
+    rates = []
+    for level in sorted(set().union(*comm.allgather(set(mine)))):
+        caches, ranks_per_node = over_node(comm, mine.get(level, {}))
+        of_node = sum(caches.values())
+        n_bytes = int(_CACHE_SHARE * min(comm.allgather(of_node)) / ranks_per_node)
+        if level < _FIRST_LEVEL or n_bytes < _LEAST_IN_CACHE * n_threads:
+            continue
+        capacity = sum(comm.allgather(of_node if first_of_node else 0))
+        rates.append(CacheRate(level, capacity, _best_cache_rate(comm, n_bytes, n_threads, dtype)))
+    return rates
+
+
+def _best_cache_rate(comm: MPI.Comm, n_bytes: int, n_threads: int, dtype: DTypeLike) -> float:
+    """Return the highest rate of the kernels in B/s, of all ranks with arrays of n_bytes on each. Collective."""
+    rounds = max(1, _CACHE_MOVED * n_threads // n_bytes)
+    best = 0.0
+    with numba_threads(n_threads):
+        arrays = StreamArrays(n_bytes // 3, n_threads, dtype)
+        for kernel in KERNELS:
+            for _ in range(_CACHE_REPEATS + 1):
+                comm.Barrier()
+                start = time.perf_counter()
+                arrays.run(kernel, rounds=rounds)
+                comm.Barrier()  # inside the time: a rank that started late counts in full
+                slowest = max(comm.allgather(time.perf_counter() - start))
+                best = max(best, comm.size * rounds * arrays.bytes_moved(kernel) / slowest)
+    with _errors_on_all_ranks(comm):
+        arrays.check()
+    return best

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.models.recorders import Profile, Record, Recorder, fields_recorder, series_recorder
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.regions import Region
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from ridgeline.models import estimate
 from ridgeline.runtime.errors import ConfigError, RidgelineError
-from ridgeline.runtime.launcher import detect_launch
-from ridgeline.runtime.memory import node_memory_available, process_memory_available
-from ridgeline.runtime.rank_limits import check_ranks, nodes_of_job
+from ridgeline.runtime.launcher import check_ranks, detect_launch, nodes_of_job
+from ridgeline.runtime.machine import node_memory_available, process_memory_available
 from ridgeline.runtime.units import number
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from importlib import import_module
 from types import ModuleType
 
 from ridgeline.config.case import AnyCase
-from ridgeline.limits.allocation import Allocation
 from ridgeline.limits.exchange_costs import host_copies, neighbours, without_latency
-from ridgeline.limits.prediction import Part, Prediction, exchange_kind, optimistic, traffic
+from ridgeline.limits.prediction import Allocation, Part, Prediction, exchange_kind, optimistic, traffic
 from ridgeline.models import estimate
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ridgeline.io import bp_sums, series
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.io.series import SeriesWriter
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -1,26 +1,87 @@
-"""Agreement between ranks: reductions that do not depend on how the grid is cut, errors, decisions.
+"""Reductions that do not depend on how the grid is cut, and errors and decisions that all ranks share.
 
-Every function is collective over its communicator and returns the same on all ranks.
+Every function that takes a communicator is collective over it and returns the same on all ranks.
+
+Sums do not depend on their order because they are sums of integers on a fixed grid of powers of two. A float x with
+|x| < 2**e, times 2**(width - e), is an integer of `width` bits plus a rest below 1. The rest times 2**width gives the
+next integer, and so on. Each of FOLDS integers is summed separately. Integer sums are exact and associative, so any
+order, any cutting into blocks and any number of threads give the same bits.
+
+Source: the pre-rounding of Demmel and Nguyen, "Parallel Reproducible Summation", IEEE Trans. Comput. 64 (2015),
+Sec. 4, with integers in place of their floating-point bins.
 """
 
 import math
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import numpy as np
 import xxhash
 from mpi4py import MPI
+from numba import float64, int64, uint64
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.parallel.fixed_point import FOLDS, SIGN_BIT, fold_sums, largest_bits
+from ridgeline.jit.kernel import Specialisation, kernel, specialise, unsigned
 from ridgeline.runtime.errors import ConfigError, RidgelineError
+
+FOLDS = 3
+SIGN_BIT = {4: np.uint32(0x7FFFFFFF), 8: np.uint64(0x7FFFFFFFFFFFFFFF)}  # by bytes: all bits but the sign
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+@kernel(lambda T: (unsigned(T)[::1], unsigned(T), *[uint64] * 5), nogil=True)
+def largest_bits(bits, magnitude, plane_pitch, row_pitch, nz, ny, nx):
+    """Return the largest bit pattern without sign, which is that of the largest |x|; NaN is larger than infinity.
+
+    Parameters
+    ----------
+    bits : (n,) uint32 or uint64, the bits of floats
+    magnitude : mask of all bits but the sign
+    plane_pitch, row_pitch, nz, ny, nx : pitches and extents in items, uint64
+    """
+    largest = magnitude ^ magnitude
+    for k in range(nz):
+        for j in range(ny):
+            start = k * plane_pitch + j * row_pitch
+            for i in range(nx):
+                largest = max(largest, bits[start + i] & magnitude)
+    return largest
+
+
+@kernel(lambda T: (T[::1], float64, float64, *[uint64] * 5, int64[::1]), nogil=True)
+def fold_sums(values, scale, width, plane_pitch, row_pitch, nz, ny, nx, out_sums):
+    """Add up the integer folds of all values.
+
+    With |x| <= 2**e, 2**(62 - width bits) values can be added without overflow.
+
+    Parameters
+    ----------
+    values : (n,) float32 or float64
+    scale, width : 2**(width - e) and 2**width, float64
+    plane_pitch, row_pitch, nz, ny, nx : pitches and extents in items, uint64
+    out_sums : (FOLDS,) int64
+    """
+    first, second, third = np.int64(0), np.int64(0), np.int64(0)
+    for k in range(nz):
+        for j in range(ny):
+            start = k * plane_pitch + j * row_pitch
+            for i in range(nx):
+                rest = np.float64(values[start + i]) * scale
+                fold = np.int64(rest)
+                first += fold
+                rest = (rest - np.float64(fold)) * width
+                fold = np.int64(rest)
+                second += fold
+                rest = (rest - np.float64(fold)) * width
+                third += np.int64(rest)
+    out_sums[0] = first
+    out_sums[1] = second
+    out_sums[2] = third
 
 
 def allreduce_max(comm: MPI.Comm, values: ArrayLike) -> NDArray[np.float64]:
@@ -42,28 +103,35 @@ def allreduce_min(comm: MPI.Comm, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def allreduce_sums(comm: MPI.Comm, arrays: Sequence[NDArray[Any]], n_global: int) -> NDArray[np.float64]:
-    """Return the sum of each distributed array, the same bits for every process grid and rank count.
+    """Return the sum of each distributed array, the same bits for every process grid and number of ranks.
 
-    Each value is cut into integers on a grid of powers of two set by the largest magnitude anywhere; integers
-    add without rounding (parallel/fixed_point.py). The error, before the one rounding at the end, is below
+    Each value is cut into integers on a grid of powers of two that the largest magnitude on any rank sets, and
+    integers add without rounding. The error, before the one rounding at the end, is below
     n_global * 2**(-3 * (62 - log2 n_global)) of the largest magnitude: 2**-78 of it for 1024^3 cells.
 
     Parameters
     ----------
-    arrays : this rank's parts, float32 or float64, up to 3-D and fast with contiguous rows (owned views)
-    n_global : number of values on all ranks, of the largest array, or any larger number that is the same for every
+    arrays : this rank's parts, float32 or float64, up to 3-D; contiguous rows (owned views) are fast
+    n_global : number of values of the largest array on all ranks, or any larger number that is the same for every
         process grid
 
-    Returns NaN for an array that holds NaN or infinity anywhere. Raises ValueError on all ranks if the ranks together
-    hold more than n_global values, whose integers might overflow.
-    Communication: 8 and 32 bytes per array in two Allreduces. Cost: two passes over the arrays.
+    Returns
+    -------
+    array
+        float64, one sum for each array; NaN for an array that holds NaN or infinity on any rank.
+
+    Raises ValueError on all ranks if an array has more than n_global values, whose integers might overflow.
+
+    Notes
+    -----
+    Collective: two allreduces, of 8 and 32 bytes per array. Two passes over the arrays.
     """
     parts = [_Pitched(array) for array in arrays]
     largest = allreduce_max(comm, [part.largest() for part in parts])
     bits = 62 - max(n_global - 1, 1).bit_length()
     exponents = [math.frexp(value)[1] if math.isfinite(value) else 0 for value in largest]
     shifts = [min(bits - exponent, 1000) for exponent in exponents]  # 2**shift stays a float
-    mine = np.zeros((len(parts), FOLDS + 1), np.int64)  # the last number is that of the values
+    mine = np.zeros((len(parts), FOLDS + 1), np.int64)  # the last column counts the values
     for array, part, shift, value, sums in zip(arrays, parts, shifts, largest, mine):
         sums[FOLDS] = array.size
         if math.isfinite(value):
@@ -88,7 +156,7 @@ def kernels_of_sums(dtype: DTypeLike) -> list[Specialisation]:
 
 
 def _combine(sums: NDArray[np.int64], shift: int, bits: int) -> float:
-    """Return the folds' sum as the nearest float; Python integers hold it exactly."""
+    """Return the sum of the folds as the nearest float; Python integers hold it exactly."""
     whole = 0
     for fold in sums:
         whole = (whole << bits) + int(fold)
@@ -100,7 +168,7 @@ def _combine(sums: NDArray[np.int64], shift: int, bits: int) -> float:
 
 
 class _Pitched:
-    """An array as the kernels take it: flat memory, pitches and extents."""
+    """An array in the form that the kernels take: flat memory, pitches and extents."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         if array.dtype not in (np.float32, np.float64):
@@ -114,39 +182,36 @@ class _Pitched:
         self.layout = tuple(np.uint64(n) for n in (*pitches[:2], *array.shape))
 
     def largest(self) -> float:
-        """Return the largest magnitude; NaN if there is one."""
+        """Return the largest magnitude, NaN if there is a NaN."""
         size = self.flat.itemsize
         unsigned = np.dtype(f"u{size}")
-        found = largest_bits(self.flat.view(unsigned), SIGN_BIT[size], *self.layout)
-        return float(np.array(found, unsigned).view(self.flat.dtype))
+        bits = largest_bits(self.flat.view(unsigned), SIGN_BIT[size], *self.layout)
+        return float(np.array(bits, unsigned).view(self.flat.dtype))
 
     def fold(self, scale: float, width: float, out_sums: NDArray[np.int64]) -> None:
         """Sum the folds of all values into out_sums."""
-        fold_sums(*(self.flat, scale, width, *self.layout, out_sums))
-
-
-def _portable(error: Exception) -> Exception:
-    """Return the error itself if it survives pickling, else a RidgelineError that says the same."""
-    try:
-        copy = pickle.loads(pickle.dumps(error))
-        if type(copy) is type(error) and str(copy) == str(error):
-            return error
-    except Exception:  # whatever an exception class does in its own pickling
-        pass
-    return RidgelineError(f"{type(error).__name__}: {error}")
+        fold_sums(self.flat, scale, width, *self.layout, out_sums)
 
 
 def raise_on_all_ranks(comm: MPI.Comm, error: Exception | None) -> None:
     """Raise on all ranks the error of the first rank that has one; return if none has. Collective.
 
-    For work that one rank or each on its own does, such as writing a file: nobody goes on alone, nobody waits
-    for ever. That rank raises the object itself, with its traceback; the others an equal one, noted as from
-    there. An error that cannot be pickled becomes a RidgelineError with its text.
+    This is for work that one rank does, or that each does alone, such as writing a file: no rank continues without
+    the others, and none waits for ever. That rank raises the exception itself, with its traceback; the others raise
+    an equal one with a note that names the rank. An exception that cannot be pickled becomes a RidgelineError with
+    its text.
     """
     first = comm.allreduce(comm.size if error is None else comm.rank, MPI.MIN)
     if first == comm.size:
         return
-    shared: Exception = comm.bcast(_portable(error) if error and comm.rank == first else None, first)
+    message: Exception | None = None
+    if error is not None and comm.rank == first:
+        message = RidgelineError(f"{type(error).__name__}: {error}")
+        with suppress(Exception):  # whatever an exception class does when it is pickled
+            copy = pickle.loads(pickle.dumps(error))
+            if type(copy) is type(error) and str(copy) == str(error):
+                message = error
+    shared: Exception = comm.bcast(message, first)
     if error is not None and comm.rank == first:
         raise error
     shared.add_note(f"raised on rank {first} of {comm.size}")
@@ -175,9 +240,9 @@ def broadcast_decision(comm: MPI.Comm, choose: Callable[[], T], root: int = 0) -
 
 
 def gather_and_broadcast(comm: MPI.Comm, mine: S, combine: Callable[[list[S]], T]) -> T:
-    """Return on all ranks what `combine` makes of every rank's value, in the order of ranks. Collective.
+    """Return on all ranks `combine` of the list of every rank's value, in the order of ranks. Collective.
 
-    Rank 0 alone holds all values. An exception of `combine` is raised on all ranks.
+    Only rank 0 holds all values. An exception of `combine` is raised on all ranks.
     """
     values = comm.gather(mine)
     return broadcast_decision(comm, lambda: combine(values or []))
@@ -186,7 +251,7 @@ def gather_and_broadcast(comm: MPI.Comm, mine: S, combine: Callable[[list[S]], T
 def require_same_on_all_ranks(comm: MPI.Comm, facts: Mapping[str, object], advice: str) -> None:
     """Raise ConfigError on all ranks unless all have equal facts. Collective: one allreduce of 16 bytes.
 
-    facts: values by name, equal where their `repr` is. advice: the end of the sentence.
+    facts: values by name, which are compared by their `repr`. advice: the end of the error's sentence.
     """
     digest = np.int64(xxhash.xxh3_64_intdigest(repr(dict(facts)).encode()) - (1 << 63))
     bounds = np.array([digest, ~digest])

@@ -1,8 +1,10 @@
-"""The world communicator, and how a failing rank ends the job: once, at once, with its message."""
+"""Communicators, waiting without spinning, and how a failing or lost rank ends the job: once, with its message."""
 
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import sys
 import time
 import traceback
@@ -16,14 +18,16 @@ from mpi4py import MPI
 from ridgeline.runtime.device_errors import device_error
 from ridgeline.runtime.errors import DeviceError, RidgelineError
 from ridgeline.runtime.launcher import check_launch
+from ridgeline.runtime.process_watch import ProcessWatch, process_space
 from ridgeline.runtime.signals import stops_at_once
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-# How long a failing rank waits for the others to fail as well before it ends the job for all.
-AGREE_SECONDS = 1.0
-_POLL = 0.005  # seconds between two looks at ranks that are waited for
+AGREE_SECONDS = 1.0  # that a failing rank waits for the others to fail as well before it ends the job for all
+GRACE = 5.0  # seconds in which most launchers end the job of a lost rank themselves, with their own message
+POLL = 5e-4  # seconds between two tests of a request in `wait_asleep`
+_LONG_POLL = 0.005  # the same where waiting takes long: for a rank that compiles, fails or ends
 
 
 def check_world() -> None:
@@ -60,9 +64,9 @@ def mpi_versions() -> dict[str, str]:
 
 @contextmanager
 def node_communicator(comm: MPI.Comm) -> Iterator[MPI.Comm]:
-    """Give the communicator of the ranks that share this rank's node, for the block. Collective.
+    """Provide the communicator of the ranks that share this rank's node, for the block. Collective.
 
-    Who only asks how many they are takes `parallel.layout.place_on_node`.
+    `parallel.layout.place_on_node` is shorter where only their number is needed.
     """
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     try:
@@ -74,8 +78,8 @@ def node_communicator(comm: MPI.Comm) -> Iterator[MPI.Comm]:
 def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
     """Run `action` on one rank of each node first, then on the others. Collective.
 
-    This is for compiling. The first rank fills the node's kernel cache, and the others load from it. Two ranks, or
-    two runs, never write the same cache entry at the same time. `action` must not communicate.
+    This is for compiling: the first rank fills the node's kernel cache, and the others load from it, so that no two
+    ranks write the same cache entry at the same time. `action` must not communicate.
     """
     with node_communicator(comm) as node:
         if node.rank == 0:
@@ -86,17 +90,21 @@ def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
 
             # Meanwhile load Numba's tables of functions, which takes 0.3 s at the first call.
             cpu_target.target_context.refresh()
-        wait_idle(node)
+        sleeping_barrier(node, _LONG_POLL)
         if node.rank != 0:
             result = action()
     return result
 
 
-def wait_idle(comm: MPI.Comm) -> None:
-    """Wait for all ranks without spinning, which would take cores from the one that compiles. Collective."""
-    everyone = comm.Ibarrier()
-    while not everyone.Test():
-        time.sleep(_POLL)
+def wait_asleep(request: MPI.Request, poll: float = POLL) -> None:
+    """Wait for a request, asleep between tests: MPI's own wait spins, and takes a core from ranks that work."""
+    while not request.Test():
+        time.sleep(poll)
+
+
+def sleeping_barrier(comm: MPI.Comm, poll: float = POLL) -> None:
+    """Wait for all ranks, asleep between tests, which leaves shared cores to ranks that still work. Collective."""
+    wait_asleep(comm.Ibarrier(), poll)
 
 
 def _report(comm: MPI.Comm, error: BaseException, debug: bool, alone: bool = False) -> None:
@@ -114,7 +122,7 @@ def _report(comm: MPI.Comm, error: BaseException, debug: bool, alone: bool = Fal
 
 @contextmanager
 def ends_job_on_error(comm: MPI.Comm, debug: bool = False) -> Iterator[None]:
-    """Turn an exception inside the block into the end of the whole job, as `end_job` says. Collective."""
+    """End the whole job if the block raises an exception on any rank (`end_job`). Collective."""
     failures = comm.Dup()
     try:
         yield
@@ -127,21 +135,60 @@ def ends_job_on_error(comm: MPI.Comm, debug: bool = False) -> Iterator[None]:
 
 
 def end_job(comm: MPI.Comm, failures: MPI.Comm, error: BaseException, debug: bool = False) -> NoReturn:
-    """End the whole job after an error of this rank. failures: a duplicate of comm for this alone.
+    """End the whole job after an error of this rank. failures: a duplicate of comm that only this function uses.
 
-    If all ranks raise (a wrong setting, or a full disk that the writer reports to all), rank 0 prints. Every rank
-    exits with the error's code. If only some do, the others would wait for them for ever. So the first of them prints
-    its message and aborts the job with the same code.
+    If all ranks fail (a wrong setting, or a full disk that the writer reports to all), rank 0 prints the message and
+    every rank exits with the error's code. If only some fail, the others would wait for them for ever, so the first
+    of them prints its message and aborts the job with the same code.
     """
     error = device_error(error) or error
     code = error.exit_code if isinstance(error, RidgelineError) else 1
-    together = failures.Ibarrier()
+    all_failed = failures.Ibarrier()
     deadline = time.monotonic() + AGREE_SECONDS
-    while not together.Test() and time.monotonic() < deadline:
-        time.sleep(_POLL)
-    if not together.Test():
+    while not all_failed.Test() and time.monotonic() < deadline:
+        time.sleep(_LONG_POLL)
+    if not all_failed.Test():
         _report(comm, error, debug, alone=True)
         comm.Abort(code)
     if comm.rank == 0:
         _report(comm, error, debug)
     raise SystemExit(code) from None
+
+
+@contextmanager
+def notice_lost_ranks(comm: MPI.Comm, grace: float = GRACE) -> Iterator[None]:
+    """Abort the job if a rank of this node dies within the block. Collective over comm, and a barrier of each node.
+
+    srun without --kill-on-bad-exit lets the other ranks wait for a dead one until the time limit. MPI does not report
+    it, so each rank watches the processes of its node. A rank that is alone on its node, a node that is lost as a
+    whole, and ranks in separate containers are not noticed. Nothing is watched where MPI may not be called from two
+    threads.
+    """
+    with node_communicator(comm) as node:
+        if node.size == 1 or MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+            yield
+            return
+        here = process_space()
+        processes = node.allgather((os.getpid(), here, comm.rank))
+        rank_of = _ranks_in_space(processes, here)
+
+        def lost(process: int) -> None:
+            time.sleep(grace)
+            sys.stderr.write(
+                f"error: rank {rank_of[process]} on {socket.gethostname()} ended without a word, as one that is "
+                f"killed or runs out of memory, and the others would wait for it for ever: the job ends\n"
+            )
+            sys.stderr.flush()
+            comm.Abort(1)
+
+        watch = ProcessWatch(rank_of.keys() - {os.getpid()}, lost)
+        try:
+            yield
+            sleeping_barrier(node, _LONG_POLL)
+        finally:
+            watch.close()
+
+
+def _ranks_in_space(processes: list[tuple[int, str, int]], here: str) -> dict[int, int]:
+    """Return the ranks of (process number, space of numbers, rank) that are in this space, by process number."""
+    return {number: rank for number, space, rank in processes if space and space == here}

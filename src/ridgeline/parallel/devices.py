@@ -1,4 +1,4 @@
-"""Which GPU this rank computes on, and whether MPI takes what lies there."""
+"""Which GPU this rank computes on, the free memory there, and whether MPI can send from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 from collections import Counter
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.layout import place_on_node
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 def select_device(comm: MPI.Comm) -> DeviceInfo:
     """Make the GPU of this rank the current one of the calling thread and return it. Collective.
 
-    The rank's number on its node, modulo the GPUs that it sees, is the GPU's. One rank per GPU works, and so does a
-    launcher that shows each rank only its own (--gpus-per-task). If a rank has none, all ranks raise DeviceError,
-    which names the rank and says what `describe_devices`, `choose_device` or the driver do.
+    The number of the GPU is the rank's number on its node, modulo the number of GPUs that it sees. This is right for
+    one rank per GPU, and for a launcher that shows each rank only one GPU (--gpus-per-task). If a rank has no GPU,
+    all ranks raise a DeviceError that names the rank and gives the reason.
     """
     place = place_on_node(comm)
     with errors_on_all_ranks(comm):
@@ -51,11 +51,16 @@ def select_device(comm: MPI.Comm) -> DeviceInfo:
 def require_device_memory(
     comm: MPI.Comm, device: DeviceInfo, parts: Mapping[str, float], advice: str
 ) -> None:
-    """Raise DeviceError on all ranks, with the sum, if what a rank needs is not free on its device. Collective.
+    """Raise DeviceError on all ranks if a rank needs more memory than is free on its device. Collective.
 
-    Call before the first allocation. device: of `select_device`; parts: bytes that this rank needs on it, by what
-    they are for. Free is what the driver says when every rank has its context there, which takes memory too. Ranks
-    that share a GPU are counted together. A simulated device has no limit.
+    Call before the first allocation. Free memory is measured when every rank has created its context, which takes
+    memory too. The needs of ranks that share a GPU are added. A simulated device has no limit.
+
+    Parameters
+    ----------
+    device : the result of `select_device`
+    parts : bytes that this rank needs on the device, by what they are for; the error shows their sum
+    advice : the end of the error's sentence
     """
     free = _free_memory(comm, device)
     place = _place(device)
@@ -69,9 +74,9 @@ def require_device_memory(
 
 
 def device_memory_per_rank(comm: MPI.Comm, device: DeviceInfo) -> float:
-    """Return the free bytes that every rank can have: a device's share of a rank, where it is least. Collective.
+    """Return the free bytes of device memory per rank, on the device where that is least. Collective.
 
-    device: of `select_device`. Infinite for simulated devices, which have no limit.
+    device: the result of `select_device`. Simulated devices have no limit, so the result is infinite for them.
     """
     every = comm.allgather((_place(device), _free_memory(comm, device)))
     ranks = Counter(place for place, _ in every)
@@ -84,20 +89,20 @@ def _free_memory(comm: MPI.Comm, device: DeviceInfo) -> float:
     with errors_on_all_ranks(comm), explained():
         context = import_module("numba.cuda").current_context()
         if not simulated():
-            context.memory_manager.deallocations.clear()  # Numba puts off to free what is no longer used
+            context.memory_manager.deallocations.clear()  # Numba postpones freeing unused memory
         free = context.get_memory_info().free
     return float(min(free, math.inf if device.simulated else device.memory))
 
 
 def _place(device: DeviceInfo) -> str:
-    """Return the same for all ranks on a device, and for no others."""
+    """Return a text that is the same for all ranks on one device, and different for other devices."""
     return device.uuid or f"{socket.gethostname()} {device.index}"
 
 
 def mpi_takes_device_buffers() -> bool:
     """Say whether the MPI library sends from and receives into GPU memory.
 
-    RIDGELINE_GPU_AWARE_MPI=1 or 0 decides; else the library is asked through MPIX_Query_cuda_support (Open MPI,
+    RIDGELINE_GPU_AWARE_MPI=1 or 0 decides. Otherwise the library is asked through MPIX_Query_cuda_support (Open MPI,
     MPICH, MVAPICH) and MPIX_GPU_query_support (MPICH, Cray MPICH). Simulated devices have no such memory.
     Raises DeviceError if the variable is neither 0 nor 1.
     """
@@ -111,7 +116,11 @@ def mpi_takes_device_buffers() -> bool:
         return False
     if chosen == "1":
         return True
-    library = _mpi_symbols()
+    from mpi4py import MPI
+
+    library = ctypes.CDLL(
+        MPI.__file__
+    )  # mpi4py's extension, in which the symbols of the MPI library are found too
     if hasattr(library, "MPIX_Query_cuda_support") and library.MPIX_Query_cuda_support():
         return True
     if hasattr(library, "MPIX_GPU_query_support"):
@@ -120,10 +129,3 @@ def mpi_takes_device_buffers() -> bool:
         library.MPIX_GPU_query_support(cuda_kind, ctypes.byref(supported))
         return bool(supported.value)
     return False
-
-
-def _mpi_symbols() -> Any:
-    """Return the functions of the MPI library: mpi4py's extension also finds what it is linked with."""
-    from mpi4py import MPI
-
-    return ctypes.CDLL(MPI.__file__)

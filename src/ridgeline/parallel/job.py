@@ -1,4 +1,4 @@
-"""From the command line to a running job: the ranks of this command, and the one way into what they do together.
+"""From the command line to a running job: starting the ranks of a command, and entering the job as one of them.
 
 Imports neither MPI nor Numba: both read the environment when they are imported, so `job` sets it first.
 """
@@ -15,16 +15,16 @@ from ridgeline.jit.kernel_cache import kernel_folder
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.runtime.launcher import detect_launch, launch_ranks
-from ridgeline.runtime.threads import configure_threads, cores_available, limit_pools
+from ridgeline.runtime.machine import configure_threads, cores_available, limit_pools
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 
 def start_ranks(ranks: int | None, arguments: list[str] | None = None) -> int | None:
-    """Start `ranks` MPI ranks of this same command and return their exit code; None: run in this process.
+    """Start `ranks` MPI ranks of this same command and return their exit code, or None to run in this process.
 
-    Raises LauncherError if the ranks asked for contradict the launcher that started this process.
+    Raises LauncherError if `ranks` contradicts the launcher that started this process.
     """
     check_limits()
     launch = detect_launch()
@@ -41,21 +41,19 @@ def start_ranks(ranks: int | None, arguments: list[str] | None = None) -> int | 
 
 
 def prepare_rank(threads: int = 1) -> Path:
-    """Prepare this process for compiled kernels without starting MPI; return the kernel cache.
+    """Prepare this process for compiled kernels without starting MPI; return the folder of the kernel cache.
 
-    It gets `threads` threads for Numba, one for every other pool, and the kernel cache of these sources. Call before
-    Numba is imported.
+    Numba gets `threads` threads and every other pool one. Call before Numba is imported.
     """
     configure_threads(threads)
     return kernel_folder()
 
 
 def join_from_python(threads: int) -> MPI.Comm:
-    """Make a Python program or notebook of a user a rank, and return its communicator. Collective over the world.
+    """Make a user's Python program or notebook a rank, and return its communicator. Collective over the world.
 
-    Numba may run already, for other things: what can still be set is set, but not how many of its threads are used.
-    An exception that nobody catches ends a job of several ranks, with SystemExit (see
-    `parallel.communicator.end_job`). Call from the thread that computes.
+    If Numba runs already, its number of threads stays; everything else is set. An uncaught exception ends a job of
+    several ranks with SystemExit (`parallel.communicator.end_job`). Call from the thread that computes.
 
     Raises ConfigError if Numba was started with fewer threads, and what `job` raises.
     """
@@ -70,7 +68,7 @@ def join_from_python(threads: int) -> MPI.Comm:
     limit_pools()
     comm = world()
     if comm.size > 1:
-        # Communicators of its own: the caller may have freed the one that it got when an exception comes.
+        # Separate communicators, because the caller may have freed the returned one when an exception occurs.
         kept, failures = comm.Dup(), comm.Dup()
         sys.excepthook = lambda kind, error, trace: end_job(kept, failures, error)
     with errors_on_all_ranks(comm):
@@ -85,18 +83,19 @@ def join_from_python(threads: int) -> MPI.Comm:
 
 @contextmanager
 def job(threads: int = 1, debug: bool = False) -> Iterator[MPI.Comm]:
-    """Enter the job that this process is a rank of, and give its communicator. Collective over the world.
+    """Enter the job of which this process is a rank, and provide its communicator. Collective over the world.
 
-    threads: of each rank. A failure inside the block ends the whole job with SystemExit (see
-    `parallel.communicator.ends_job_on_error`); debug: with tracebacks. Enter before Numba is imported.
+    A failure inside the block ends the whole job with SystemExit (`parallel.communicator.ends_job_on_error`). Enter
+    before Numba is imported.
+
+    threads: of each rank. debug: whether errors are printed with tracebacks.
 
     Raises RidgelineError if limits of this process keep MPI from starting, LauncherError if the launcher and the MPI
     library do not match.
     """
     check_limits()
     prepare_rank(threads)
-    from ridgeline.parallel.communicator import ends_job_on_error, world
-    from ridgeline.parallel.lost_ranks import notice_lost_ranks
+    from ridgeline.parallel.communicator import ends_job_on_error, notice_lost_ranks, world
 
     comm = world()
     with ends_job_on_error(comm, debug), notice_lost_ranks(comm):

@@ -1,17 +1,15 @@
-"""Which rank is on which node, and how much of the nodes others use."""
+"""Which rank is on which node, and which share of the nodes other processes use."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ridgeline.parallel.communicator import node_communicator
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.machine import describe_machine, oversubscription, usable_cores
 from ridgeline.runtime.node_load import Reading, others_share, read_load
-from ridgeline.runtime.threads import oversubscription, usable_cores
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -26,19 +24,19 @@ class Place(NamedTuple):
 
 
 def place_on_node(comm: MPI.Comm) -> Place:
-    """Return the place of this rank of comm: ranks that share memory are on one node. Collective."""
+    """Return the place of this rank on its node, where ranks that share memory are on one node. Collective."""
     with node_communicator(comm) as node:
         return Place(node.rank, node.size, node.bcast(comm.rank))
 
 
 def node_cores(comm: MPI.Comm) -> int:
-    """Return how many cores the ranks of a node may use together, however a launcher has bound them. Collective."""
+    """Return how many cores all ranks of a node may use, however a launcher has bound them. Collective."""
     with node_communicator(comm) as node:
         return len(set().union(*node.allgather(usable_cores())))
 
 
-def crowding(comm: MPI.Comm, threads: int) -> str | None:
-    """Return a warning if the ranks of a node have more threads than cores, the same on all ranks. Collective.
+def oversubscription_warning(comm: MPI.Comm, threads: int) -> str | None:
+    """Return a warning if the ranks of any node have more threads than cores, the same on all ranks. Collective.
 
     threads: of each rank.
     """
@@ -48,7 +46,10 @@ def crowding(comm: MPI.Comm, threads: int) -> str | None:
 
 @dataclass(frozen=True)
 class Layout:
-    """node_of_rank, local_rank: of every rank; hosts: name of every node, in the order of their first ranks."""
+    """The nodes of a job.
+
+    node_of_rank, local_rank: of every rank. hosts: the name of every node, in the order of their first ranks.
+    """
 
     node_of_rank: tuple[int, ...]
     local_rank: tuple[int, ...]
@@ -73,7 +74,7 @@ def find_layout(comm: MPI.Comm, ranks_per_node: int | None = None) -> Layout:
     """Return the nodes of the job: ranks that share memory are on one node. Collective.
 
     ranks_per_node: let every so many consecutive ranks count as a node, to try patterns of nodes on one machine.
-    Two nodes with one host name get names that differ (host, host#2). Raises ConfigError if it is below 1.
+    Nodes with the same host name get different names (host, host#2). Raises ConfigError if ranks_per_node is below 1.
     """
     host = describe_machine().host
     if ranks_per_node is not None:
@@ -99,17 +100,13 @@ def find_layout(comm: MPI.Comm, ranks_per_node: int | None = None) -> Layout:
 
 
 def busiest_share(comm: MPI.Comm, before: Reading | None) -> float:
-    """Return the share of its processors that others used on the busiest node since `before`. Collective."""
-    looks = comm.gather((before, read_load()))
+    """Return the share of its processors that other processes used on the busiest node since `before`. Collective."""
+    readings = comm.gather((before, read_load()))
     share = 0.0
-    if looks is not None:
-        first, last = zip(*looks)
-        share = max((others_share(first, last, rank) for rank in _one_of_each_system(first)), default=0.0)
+    if readings is not None:
+        first, last = zip(*readings)
+        # The first rank of every system that reports its load.
+        rank_of = {look.system: rank for rank, look in reversed(list(enumerate(first))) if look is not None}
+        share = max((others_share(first, last, rank) for rank in rank_of.values()), default=0.0)
     shared: float = comm.bcast(share)
     return shared
-
-
-def _one_of_each_system(looks: Sequence[Reading | None]) -> list[int]:
-    """Return the first rank of every node that tells its load."""
-    first = {look.system: rank for rank, look in reversed(list(enumerate(looks))) if look is not None}
-    return list(first.values())

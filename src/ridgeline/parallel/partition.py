@@ -1,7 +1,17 @@
-"""Even splits and process grids: how many of n cells each of several ranks gets. No communication."""
+"""How arrays are divided over ranks: even splits, process grids, and one rank's part of a global array.
+
+Nothing here communicates, and NumPy is imported for its types alone.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import isqrt
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Triple = tuple[int, int, int]
 
@@ -23,3 +33,22 @@ def divisors(n: int) -> list[int]:
     """Return the divisors of n >= 1, increasing."""
     small = [d for d in range(1, isqrt(n) + 1) if n % d == 0]
     return small + [n // d for d in reversed(small) if d * d != n]
+
+
+@dataclass(frozen=True)
+class DistributedArray:
+    """One rank's part of a global array, as io saves it and diagnostics reduce it: plain data, no communicator.
+
+    `local` is the owned part, a view without ghosts whose rows may be strided. Its cell 0 has the global index
+    `offset_global`. The parts of all ranks tile `shape_global` exactly once.
+    """
+
+    name: str
+    shape_global: tuple[int, ...]
+    offset_global: tuple[int, ...]
+    local: NDArray[Any]
+
+    @property
+    def shape_local(self) -> tuple[int, ...]:
+        """Shape of this rank's part."""
+        return tuple(self.local.shape)

@@ -22,7 +22,7 @@ _MIX = np.uint64(0xBF58476D1CE4E5B9)
 def content(n_bytes: int, source: int, target: int, sequence: int = 0) -> Bytes:
     """Return the bytes of message number `sequence` from rank source to rank target, uint8 [n_bytes].
 
-    A shifted, a stale or a foreign message differs from it in almost every word.
+    A message that is shifted, old or meant for another rank differs from it in almost every word.
     """
     places = np.arange(n_bytes // 8 + 1, dtype=np.uint64)
     array: Bytes = words_at(places, source, target, sequence).view(np.uint8)[:n_bytes]
@@ -32,7 +32,7 @@ def content(n_bytes: int, source: int, target: int, sequence: int = 0) -> Bytes:
 def words_at(places: NDArray[np.uint64], source: int, target: int, sequence: int = 0) -> NDArray[np.uint64]:
     """Return the 8-byte words of `content` at these places (0: bytes 0 to 7), uint64, of the shape of places."""
     seed = np.array([source + 1, target + 1, sequence + 1], np.uint64) * _MIX
-    # Of arrays, not of scalars: those would warn that the product wraps.
+    # Computed on arrays, because NumPy warns when the product of scalars wraps.
     start = (seed[:1] ^ (seed[1:2] >> np.uint64(7)) ^ (seed[2:] << np.uint64(11))) * _MIX
     words: NDArray[np.uint64] = places * _STEP + start
     words ^= words >> np.uint64(29)
@@ -52,8 +52,8 @@ def check(arrived: Bytes, source: int, target: int, sequence: int = 0) -> None:
 class Buffer:
     """Memory of one rank for messages of up to n_bytes, on the host or on a GPU.
 
-    memory: "host"; "cuda", handed to MPI as it is (CUDA-aware); "cuda-staged", copied through page-locked host
-    memory before a send and after a receive, which the caller asks for with `stage_out` and `stage_in`.
+    memory: "host"; "cuda", which is passed to a CUDA-aware MPI directly; "cuda-staged", which is copied through
+    page-locked host memory before a send and after a receive, by the caller's `stage_out` and `stage_in`.
     """
 
     def __init__(self, n_bytes: int, memory: Memory = "host") -> None:
@@ -75,7 +75,7 @@ class Buffer:
         return self._device if on_device else self.host
 
     def message(self, n_bytes: int, first: int = 0) -> list[Any]:
-        """Return what mpi4py takes as n_bytes from byte `first` on. Make it once, outside a timed loop."""
+        """Return mpi4py's specification of n_bytes from byte `first` on. Create it once, outside a timed loop."""
         array = self.array(self.memory == "cuda")
         return [array[first:] if first else array, n_bytes, MPI.BYTE]
 

@@ -12,9 +12,8 @@ import numpy as np
 from mpi4py import MPI as mpi
 from numpy.typing import NDArray
 
-from ridgeline.parallel.distributed import DistributedArray
-from ridgeline.parallel.exchange import exchange_counted
-from ridgeline.parallel.partition import split
+from ridgeline.parallel.counted_exchange import exchange_counted
+from ridgeline.parallel.partition import DistributedArray, split
 from ridgeline.particles.boxes import Boxes
 from ridgeline.particles.particles import IDENTITY, POSITION, ParticleField, Particles
 from ridgeline.runtime.errors import VerificationError

@@ -1,4 +1,4 @@
-"""Arrays that begin at a cache line, where a core loads and stores whole vectors fastest."""
+"""Arrays that begin at a cache line, so that a core loads and stores whole vectors fastest."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ CACHE_LINE = 64  # bytes
 def aligned_empty(
     shape: int | tuple[int, ...], dtype: DTypeLike, alignment: int = CACHE_LINE
 ) -> NDArray[Any]:
-    """Return a C-ordered array of undefined contents whose first number lies at a multiple of `alignment` bytes."""
+    """Return an uninitialised C-ordered array whose address is a multiple of `alignment` bytes."""
     return _within(np.empty(_bytes_of(shape, dtype) + alignment, np.uint8), shape, dtype, alignment)
 
 
 def aligned_zeros(
     shape: int | tuple[int, ...], dtype: DTypeLike, alignment: int = CACHE_LINE
 ) -> NDArray[Any]:
-    """Return zeros as `aligned_empty` returns anything; their pages are still to be touched, as those of np.zeros."""
+    """Return a C-ordered array of zeros whose address is a multiple of `alignment` bytes.
+
+    As with np.zeros, its pages are not touched yet.
+    """
     return _within(np.zeros(_bytes_of(shape, dtype) + alignment, np.uint8), shape, dtype, alignment)
 
 

@@ -1,10 +1,11 @@
-"""The BLAS beneath SciPy: which it is, how many threads it has, and where its functions lie for compiled code.
+"""The BLAS beneath SciPy: which library it is, how many threads it uses, and the addresses of its functions.
 
-The only file that reaches for BLAS. `address` gives a function of `scipy.linalg.cython_blas`, with whatever BLAS
-SciPy was built. Its interface is Fortran's: every argument by reference, integers of 32 bits. The address may differ
-from one process to the next. So compiled code that is cached takes it as an argument, never as a constant.
+This is the only file that uses BLAS. `address` returns the address of a function of `scipy.linalg.cython_blas`,
+whichever BLAS SciPy was built with, for compiled code. The interface is Fortran's: every argument by reference,
+integers of 32 bits. The address may differ between processes, so compiled code that is cached takes it as an
+argument, never as a constant.
 
-NumPy's and SciPy's wheels bring an OpenBLAS each, with a pool of threads of its own. threadpoolctl knows them all.
+The wheels of NumPy and SciPy each bring an OpenBLAS with a separate thread pool. threadpoolctl finds them all.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-MOST_ELEMENTS = 2**31 - 1  # of a direction of a matrix: what an integer of 32 bits holds
+MOST_ELEMENTS = 2**31 - 1  # in a direction of a matrix: the largest integer of 32 bits
 
 
 @dataclass(frozen=True)
 class BlasLibrary:
     """A BLAS in this process.
 
-    name: as "openblas"; version; architecture: for which its kernels were chosen, "" if it does not say;
-    threading: the layer, as "pthreads"; threads: that it uses now; path: of its file; of_scipy: whether `address`
-    leads to this one.
+    name: such as "openblas". architecture: for which its kernels were chosen, "" if unknown. threading: the threading
+    layer, such as "pthreads". threads: the number that it uses now. path: its file. of_scipy: whether `address`
+    returns functions of this library.
     """
 
     name: str
@@ -49,9 +50,9 @@ def address(name: str) -> int:
     pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )
-    found = pointer_of(capsule, name_of(capsule))
-    assert found is not None  # a capsule holds no null pointer
-    return int(found)
+    pointer = pointer_of(capsule, name_of(capsule))
+    assert pointer is not None  # a capsule holds no null pointer
+    return int(pointer)
 
 
 def blas_libraries() -> list[BlasLibrary]:
@@ -59,28 +60,28 @@ def blas_libraries() -> list[BlasLibrary]:
     from scipy.linalg import cython_blas  # noqa: F401  # brings the library
     from threadpoolctl import threadpool_info
 
-    found = [one for one in threadpool_info() if one["user_api"] == "blas"]
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     libraries = [
         BlasLibrary(
-            name=one["internal_api"],
-            version=one["version"] or "of unknown version",
-            architecture=one.get("architecture") or "",
-            threading=one.get("threading_layer") or "unknown",
-            threads=one["num_threads"],
-            path=one["filepath"],
-            # The wheel's lies in scipy.libs; a BLAS that several packages share is SciPy's too.
-            of_scipy=len(found) == 1 or "scipy.libs" in one["filepath"],
+            name=pool["internal_api"],
+            version=pool["version"] or "of unknown version",
+            architecture=pool.get("architecture") or "",
+            threading=pool.get("threading_layer") or "unknown",
+            threads=pool["num_threads"],
+            path=pool["filepath"],
+            # That of SciPy's wheel is in scipy.libs. A BLAS that several packages share is SciPy's too.
+            of_scipy=len(pools) == 1 or "scipy.libs" in pool["filepath"],
         )
-        for one in found
+        for pool in pools
     ]
     return sorted(libraries, key=lambda library: not library.of_scipy)
 
 
 @contextmanager
 def blas_threads(n_threads: int) -> Iterator[None]:
-    """Let each BLAS of this process use n_threads threads a call inside the block.
+    """Let each BLAS of this process use n_threads threads per call inside the block.
 
-    With one thread, OpenBLAS may be called from several threads at once.
+    With one thread, OpenBLAS may be called from several threads at the same time.
     """
     from scipy.linalg import cython_blas  # noqa: F401  # a library that is loaded later would not be limited
     from threadpoolctl import threadpool_limits

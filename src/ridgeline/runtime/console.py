@@ -1,26 +1,37 @@
-"""The one console: it prints texts as they are, so that `[cuda]` and `:x:` in a message or a file name stay there.
+"""What a rank shows to people: the console, log lines, and the progress of runs and of long measurements.
 
-Rich takes square brackets for markup and words between colons for emoji. Styles are given as `rich.text.Text`.
+Everything but data goes to stderr. Rich is imported on demand, so that a batch job does not load it.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
-from typing import TextIO
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
-FILE_WIDTH = 240  # columns where there is no terminal to fit into, so that no table is cut
+FILE_WIDTH = 240  # columns where there is no terminal, so that no table is cut
 
 
 def plain_console(
     stream: TextIO | None = None, *, soft_wrap: bool = False, file_width: int | None = FILE_WIDTH
 ) -> Console:
-    """Return what prints texts as they are given on a stream, by default standard output.
+    """Return a console that prints texts exactly as they are given: `[cuda]` and `:x:` are neither markup nor emoji.
 
-    soft_wrap: whether long lines are left to the terminal. file_width: columns where there is none; None is Rich's
-    choice, for prose.
+    Styles are given as `rich.text.Text`.
+
+    Parameters
+    ----------
+    stream : where to print, by default standard output
+    soft_wrap : whether long lines are left to the terminal to wrap
+    file_width : columns where the stream is not a terminal; None leaves the choice to Rich, for prose
     """
+    from rich.console import Console
+
     stream = sys.stdout if stream is None else stream
     return Console(
         file=stream,
@@ -30,3 +41,167 @@ def plain_console(
         emoji=False,
         highlight=False,
     )
+
+
+def configure_logging(rank: int, size: int, verbose: bool = False) -> None:
+    """Send warnings of every rank and notes of rank 0 to stderr (all notes of all ranks if verbose)."""
+    handler = logging.StreamHandler(sys.stderr)
+    prefix = f"[{rank}] " if size > 1 and (rank != 0 or verbose) else ""
+    handler.setFormatter(_PlainFormatter(prefix))
+    root = logging.getLogger("ridgeline")
+    root.handlers[:] = [handler]
+    root.propagate = False
+    if verbose:
+        root.setLevel(logging.DEBUG)
+    else:
+        root.setLevel(logging.INFO if rank == 0 else logging.ERROR)
+
+
+class _PlainFormatter(logging.Formatter):
+    """Writes "note: ..." and "warning: ..." instead of logger names and levels in capitals."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def format(self, record: logging.LogRecord) -> str:
+        kind = "note" if record.levelno <= logging.INFO else record.levelname.lower()
+        return f"{self._prefix}{kind}: {record.getMessage()}"
+
+
+class Progress:
+    """Shows the step, steps/s and the remaining time on stderr: a bar on a terminal, elsewhere a line now and then.
+
+    For rank 0 only. It is a context manager, and silent where `shown` is false.
+    """
+
+    LINES = 10  # lines that a whole run writes where stderr is not a terminal
+    REFRESH_SECONDS = 0.1  # between two updates of the bar
+
+    def __init__(self, first: int, last: int, shown: bool) -> None:
+        self._first, self._last = first, last
+        self._shown = shown and last > first
+        self._terminal = sys.stderr.isatty()
+        self._started = self._drawn = time.monotonic()
+        self._next_line = first + max(1, (last - first) // self.LINES)
+
+    def __enter__(self) -> Progress:
+        if self._shown and self._terminal:
+            from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+                BarColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[eta]}"),
+                console=plain_console(sys.stderr),
+                auto_refresh=False,  # no thread beside the compute threads
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("", total=self._last, completed=self._first, rate="", eta="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown and self._terminal:
+            self._bar.refresh()
+            self._bar.stop()
+
+    def update(self, step: int) -> None:
+        """Show that the run has reached `step`. This is cheap: it draws ten times a second at most."""
+        if not self._shown:
+            return
+        now = time.monotonic()
+        rate = (step - self._first) / max(now - self._started, 1e-9)
+        eta = f"ETA {_duration((self._last - step) / rate)}" if step < self._last else "done"
+        if self._terminal:
+            if now - self._drawn >= self.REFRESH_SECONDS or step == self._last:
+                self._drawn = now
+                self._bar.update(
+                    self._task, completed=step, rate=f"{rate:.4g} steps/s", eta=eta, refresh=True
+                )
+        elif step >= self._next_line or step == self._last:
+            self._next_line += max(1, (self._last - self._first) // self.LINES)
+            sys.stderr.write(f"step {step}/{self._last}  {rate:.4g} steps/s  {eta}\n")
+            sys.stderr.flush()
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"
+
+
+class Phases:
+    """Shows on stderr which part of a long measurement is running, and the remaining time where it is known.
+
+    For rank 0 only; silent where `shown` is false. On a terminal it is one line, which is rewritten. Elsewhere it is
+    a line for each part and, inside a part, for every tenth of it, but not more often than every few seconds. It is a
+    context manager, which clears its line. Call it outside timed regions, because writing may have to wait for the
+    reader of the stream.
+    """
+
+    LINE_SECONDS = 5.0  # least time between two lines inside a part where stderr is not a terminal
+
+    def __init__(self, what: str, shown: bool) -> None:
+        self._what, self._shown = what, shown
+        self._terminal = shown and sys.stderr.isatty()
+        self._part = ""
+        self._started = self._drawn = time.monotonic()
+        self._tenths = 0  # of the current part that the log has a line of
+
+    def __enter__(self) -> Phases:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._terminal:
+            self._write("\r\x1b[K")
+
+    def begin(self, part: str, now: bool = True) -> None:
+        """Show that a part begins.
+
+        now: whether to show it at once. Otherwise the first `update` after some seconds shows it.
+        """
+        if not self._shown:
+            return
+        self._part = part
+        self._started = self._drawn = time.monotonic()
+        self._tenths = 0 if now else -1
+        if now:
+            self._draw(f"{self._what}: {part}")
+
+    def update(self, done: int, total: int) -> None:
+        """Show that `done` of `total` units of the part are done. Cheap: it draws ten times a second at most."""
+        if not self._shown or total < 1:
+            return
+        now, tenths = time.monotonic(), done * Progress.LINES // total
+        if self._terminal:
+            due = now - self._drawn >= Progress.REFRESH_SECONDS
+        else:
+            due = tenths > self._tenths and now - self._drawn >= self.LINE_SECONDS
+        if not due or done < 1:
+            return
+        self._drawn, self._tenths = now, tenths
+        left = (now - self._started) * (total - done) / done
+        self._draw(f"{self._what}: {self._part} {done}/{total}  ETA {_duration(left)}")
+
+    def _draw(self, text: str) -> None:
+        self._write(f"\r\x1b[K{text}" if self._terminal else f"{text}\n")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def silent() -> Phases:
+    """Return a `Phases` that shows nothing."""
+    return Phases("", False)

@@ -1,4 +1,4 @@
-"""What a run gives to its model: communicator, device, threads and regions."""
+"""The context of a model: the communicator, device, threads and regions that a run provides."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ class Context:
     regions: Regions = field(default_factory=Regions)
 
     def __post_init__(self) -> None:
-        """Raise DeviceError if kernels for the device cannot be compiled here: before their modules are imported."""
+        """Raise DeviceError if kernels for the device cannot be compiled here, before their modules are imported."""
         if self.device == "cuda":
             require_compiler()

@@ -1,7 +1,7 @@
-"""What the CUDA driver and the libraries over it report, as errors for people.
+"""Errors of the CUDA driver and of the libraries above it, turned into errors for people.
 
-Every device path goes through here: kernels and copies of Numba, arrays and transforms of CuPy, messages of NCCL.
-They raise errors of many classes; all are known by name, so that none of these packages is imported.
+All device code goes through here: kernels and copies of Numba, arrays and transforms of CuPy, messages of NCCL. They
+raise errors of many classes, which are recognised by name, so that none of these packages is imported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from ridgeline.runtime.errors import DeviceError
 
 _STATUS = re.compile(r"CUDA_ERROR_\w+|cudaError\w+|CUFFT_\w+|NCCL_ERROR_\w+")
-# Error classes by the package that has them. Mistakes of a kernel's source are none of these.
+# Error classes by the package that defines them. Mistakes in the source of a kernel are not among them.
 _CLASSES = {
     "numba": {"CudaAPIError", "CudaDriverError", "CudaRuntimeError", "CudaSupportError"},
     "cuda": {"CUDAError", "NVRTCError"},
@@ -54,8 +54,8 @@ _LAUNCH = "a kernel ended with a fault", "run once more; if it fails on this GPU
 _TIME = "a kernel was stopped by the display driver's time limit", "use a GPU that drives no display"
 _FABRIC = "the node's GPUs are not ready", "see whether nvidia-fabricmanager runs there"
 
-# What a status means and what to try. Statuses are written without prefix, underscores and case, so that the driver's
-# CUDA_ERROR_ILLEGAL_ADDRESS and the runtime's cudaErrorIllegalAddress are one.
+# What a status means and what to try. Statuses are written without prefix and underscores, in lower case, so that the
+# driver's CUDA_ERROR_ILLEGAL_ADDRESS and the runtime's cudaErrorIllegalAddress are the same.
 # Source: CUDA driver API, CUresult; CUDA runtime API, cudaError_t.
 _MEANINGS = {
     "outofmemory": _MEMORY,
@@ -96,16 +96,16 @@ _UNKNOWN = "a call of CUDA failed", "see nvidia-smi for the device's state"
 
 
 def explain_status(status: str) -> tuple[str, str]:
-    """Return what a status of CUDA means, and what to try: two clauses. status: such as "CUDA_ERROR_NO_DEVICE"."""
+    """Return what a status of CUDA, such as "CUDA_ERROR_NO_DEVICE", means and what to try: two clauses."""
     bare = status.lower().replace("_", "").removeprefix("cudaerror")
     return _MEANINGS.get(bare, _UNKNOWN)
 
 
 def device_error(error: BaseException) -> DeviceError | None:
-    """Return what an error of CUDA, or of a library over it, says to people; None if it is another error.
+    """Return an error of CUDA, or of a library above it, as an error for people; None for any other error.
 
-    A DeviceError is returned as it is. Launches return before their kernels end, so the call that the words name may
-    be a later one than that at fault.
+    A DeviceError is returned unchanged. Launches return before their kernels end, so the call that the message names
+    may be a later one than the call at fault.
     """
     if isinstance(error, DeviceError):
         return error
@@ -113,16 +113,16 @@ def device_error(error: BaseException) -> DeviceError | None:
     if not any(name in _CLASSES.get(package, ()) for package, name in names):
         return None
     words = " ".join(str(error).split())
-    found = _STATUS.search(words)
-    meaning, advice = explain_status(found.group() if found else type(error).__name__)
-    if found is None and type(error).__name__ == "OutOfMemoryError":
+    status = _STATUS.search(words)
+    meaning, advice = explain_status(status.group() if status else type(error).__name__)
+    if status is None and type(error).__name__ == "OutOfMemoryError":
         meaning, advice = _MEMORY
     return DeviceError(f"on {socket.gethostname()}, {meaning}: {words or type(error).__name__}; {advice}")
 
 
 @contextmanager
 def explained(more: Callable[[], str] | None = None) -> Iterator[None]:
-    """Raise errors of CUDA inside the block as DeviceError, with `more()` behind, such as the last checkpoint."""
+    """Raise errors of CUDA inside the block as DeviceError, followed by `more()`, such as the last checkpoint."""
     try:
         yield
     except Exception as error:

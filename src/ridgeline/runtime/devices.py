@@ -1,6 +1,6 @@
-"""NVIDIA GPUs: which there are, and which of them this rank computes on.
+"""NVIDIA GPUs: which there are, and on which of them this rank computes.
 
-Nothing here falls back to the CPU. A run that asks for a GPU and cannot have one ends with a DeviceError that says
+Nothing here falls back to the CPU: a run that asks for a GPU and cannot have one ends with a DeviceError that says
 what is missing. Numba and the CUDA bindings are imported on demand only.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -18,7 +19,7 @@ from ridgeline.runtime.errors import DeviceError
 from ridgeline.runtime.extras import how_to_install, import_extra, require_extra
 from ridgeline.runtime.units import number
 
-MINIMUM_CAPABILITY = (7, 5)  # oldest GPUs that CUDA 13 compiles for
+MINIMUM_CAPABILITY = (7, 5)  # of the oldest GPUs for which CUDA 13 compiles
 COMPILER = "cuda-toolkit"  # the package whose version is that of the CUDA that compiles kernels
 _NEWER = 'install a newer driver, or the packages of its CUDA: pip install "numba-cuda[cu12]"'
 MPI_SWITCH = "RIDGELINE_GPU_AWARE_MPI"
@@ -34,7 +35,7 @@ class DeviceInfo:
     memory: int  # bytes
     multiprocessors: int
     simulated: bool = False
-    uuid: str = ""  # which GPU it is, however many of them a process sees; "" if that is not known
+    uuid: str = ""  # which GPU it is, however many GPUs a process sees; "" if unknown
 
     def __str__(self) -> str:
         """Return one line for people."""
@@ -51,7 +52,7 @@ SIMULATOR = DeviceInfo(0, "CUDA simulator (runs kernels in Python)", (9, 0), 0, 
 
 
 def simulated() -> bool:
-    """Say whether numba-cuda runs kernels in its simulator, as it reads the environment."""
+    """Say whether numba-cuda runs kernels in its simulator, according to the environment."""
     return os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
 
 
@@ -61,25 +62,41 @@ def require_compiler() -> None:
 
 
 def describe_devices() -> list[DeviceInfo]:
-    """Return the GPUs that this process may see, in CUDA's order; creates no context on them.
+    """Return the GPUs that this process may see, in CUDA's order. Creates no context on them.
 
-    Raises DeviceError if numba-cuda, the CUDA driver or a GPU is missing, the driver is too old, or numba-cuda does
-    not load with the NumPy that is installed.
+    Raises DeviceError if numba-cuda, the CUDA driver or a GPU is missing, if the driver is too old, or if numba-cuda
+    does not load with the installed NumPy.
     """
     require_compiler()
     if simulated():
         return [SIMULATOR]
     driver = _driver()
-    _refuse_old_driver(driver)
+    (cuda,) = _call(driver, "cuDriverGetVersion")
+    compiler = None
+    with suppress(PackageNotFoundError):  # the site may have installed CUDA without the package
+        compiler = version(COMPILER)
+    if compiler is not None and int(cuda) // 1000 < int(compiler.split(".")[0]):
+        raise DeviceError(
+            f"the NVIDIA driver is for CUDA {cuda // 1000}.{cuda % 1000 // 10}, and the installed compiler is of "
+            f"CUDA {compiler}; {_NEWER}"
+        )
     (count,) = _call(driver, "cuDeviceGetCount")
     if count == 0:
         raise DeviceError(f"the NVIDIA driver shows no GPU{_hidden()}; ask the job scheduler for one")
-    _refuse_broken_compiler()
+    try:
+        import_module(
+            "numba.cuda.cudaimpl"
+        )  # part of every kernel; that of 0.30 does not load with NumPy 2.5
+    except (ImportError, AttributeError) as error:
+        raise DeviceError(
+            f"numba-cuda {version('numba-cuda')} does not load with NumPy {version('numpy')} ({error}); install "
+            f"versions that fit each other with: {how_to_install('numba_cuda')}"
+        ) from error
     return [_describe(driver, index) for index in range(count)]
 
 
 def choose_device(local_rank: int, devices: list[DeviceInfo]) -> DeviceInfo:
-    """Return the device of the rank with this number on its node: ranks take turns over the devices.
+    """Return the device of the rank with this number on its node: ranks are dealt to the devices in turn.
 
     Raises DeviceError if that device is too old for the kernels.
     """
@@ -97,19 +114,22 @@ def choose_device(local_rank: int, devices: list[DeviceInfo]) -> DeviceInfo:
 def device_shortage(
     device: DeviceInfo, parts: Mapping[str, float], free: float, others: Sequence[float] = ()
 ) -> str | None:
-    """Say, with the sum, that a rank's memory does not fit on its device; None if it does. No communication.
+    """Return a message, with the sum, if a rank's memory does not fit on its device; None if it does.
 
-    parts: bytes that the rank needs there, by what they are for; free: bytes that are; others: bytes that each other
-    rank on the same device needs.
+    Parameters
+    ----------
+    parts : bytes that the rank needs on the device, by what they are for
+    free : bytes that are free on it
+    others : bytes that each other rank on the same device needs
     """
     needed = sum(parts.values())
-    together = needed + sum(others)
-    if together <= free:
+    total = needed + sum(others)
+    if total <= free:
         return None
     sum_ = " + ".join(f"{name} {number(size, 'B')}" for name, size in parts.items())
     text = f"a rank needs {number(needed, 'B')} on its GPU ({sum_})"
     if others:
-        text += f", and the {len(others) + 1} ranks that share it need {number(together, 'B')}"
+        text += f", and the {len(others) + 1} ranks that share it need {number(total, 'B')}"
     return f"{text}, but {number(free, 'B')} of the {number(device.memory, 'B')} of {device.name} are free"
 
 
@@ -130,35 +150,10 @@ def _driver() -> Any:
     return driver
 
 
-def _refuse_old_driver(driver: Any) -> None:
-    """Raise DeviceError if the driver is for an older CUDA, by its major number, than the compiler's packages."""
-    (found,) = _call(driver, "cuDriverGetVersion")
-    try:
-        compiler = version(COMPILER)
-    except PackageNotFoundError:  # of a CUDA that the site installed
-        return
-    if int(found) // 1000 < int(compiler.split(".")[0]):
-        raise DeviceError(
-            f"the NVIDIA driver is for CUDA {found // 1000}.{found % 1000 // 10}, and the installed compiler is of "
-            f"CUDA {compiler}; {_NEWER}"
-        )
-
-
-def _refuse_broken_compiler() -> None:
-    """Raise DeviceError if the part of numba-cuda that every kernel takes does not load, as 0.30 with NumPy 2.5."""
-    try:
-        import_module("numba.cuda.cudaimpl")
-    except (ImportError, AttributeError) as error:
-        raise DeviceError(
-            f"numba-cuda {version('numba-cuda')} does not load with NumPy {version('numpy')} ({error}); install "
-            f"versions that fit each other with: {how_to_install('numba_cuda')}"
-        ) from error
-
-
 def free_memory(device: DeviceInfo) -> int:
-    """Return the bytes that the driver says are free on a device, when this process has its context there.
+    """Return the bytes that are free on a device, according to the driver, while this process has a context there.
 
-    Makes the context, if there is none, for the time of the call. Raises DeviceError if the driver fails.
+    Creates the context for the time of the call if there is none. Raises DeviceError if the driver fails.
     """
     driver = _driver()
     (handle,) = _call(driver, "cuDeviceGet", device.index)
@@ -173,7 +168,7 @@ def free_memory(device: DeviceInfo) -> int:
 
 
 def _call(driver: Any, name: str, *arguments: Any) -> tuple[Any, ...]:
-    """Call a driver function and return its results; DeviceError with CUDA's own words if it fails."""
+    """Call a driver function and return its results. Raises DeviceError with CUDA's message if it fails."""
     status, *results = getattr(driver, name)(*arguments)
     if status != driver.CUresult.CUDA_SUCCESS:
         meaning, advice = explain_status(status.name)

@@ -1,16 +1,15 @@
-"""The energy that a node used, from the counters of its system: Cray's pm_counters, RAPL, NVIDIA's NVML.
+"""The energy that a node has used, from the counters of its system: Cray's pm_counters, RAPL, NVIDIA's NVML.
 
-- Cray's pm_counters: /sys/cray/pm_counters/energy is that of the whole node, as in Hadri et al. (NekBox), Sec. 4.6.
-  A number `freshness` changes with each scan of the sensors, so that one that stands still says that nothing is
-  measured.
+- Cray's pm_counters: /sys/cray/pm_counters/energy counts the whole node, as in Hadri et al. (NekBox), Sec. 4.6. The
+  number in `freshness` changes with each scan of the sensors; if it does not change, nothing is measured.
 - RAPL, by the kernel's powercap: a counter of microjoules for each processor package and, where there is one, for its
-  memory. It starts again from 0 at `max_energy_range_uj`.
+  memory. It wraps around to 0 at `max_energy_range_uj`.
 - NVML, through the package nvidia-ml-py: millijoules of each GPU since the driver was loaded. Source: NVIDIA, NVML
   API reference, nvmlDeviceGetTotalEnergyConsumption (Volta and newer).
 
-A counter that starts again once between two reads is seen; twice is not. So a long run reads them often (`sample`),
-and `EnergyUsed` says below which power its figures are exact. Counters are of the node: what other jobs on it used is
-in them. Nothing here communicates.
+If a counter wraps around once between two reads, that is noticed; if it does so twice, it is not. A long run
+therefore reads the counters often (`sample`), and `EnergyUsed` says below which power its figures are exact. The
+counters are those of the node, so they include what other jobs on it use. Nothing here communicates.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ _INSIDE_PACKAGE = ("core", "uncore")  # RAPL zones whose energy is that of their
 class EnergyCounter:
     """One counter.
 
-    read: returns joules since any beginning, or raises OSError that says in words why not; range: joules after which
-    it starts again, 0: never.
+    read: returns joules since some beginning, or raises OSError with the reason. range: joules after which the
+    counter wraps around, 0 if it never does.
     """
 
     name: str
@@ -48,12 +47,12 @@ class EnergyCounter:
 
 @dataclass(frozen=True)
 class EnergyUsed:
-    """What was used between `start` and `stop` of a meter. Joules and seconds.
+    """The energy used between `start` and `stop` of a meter. Joules and seconds.
 
-    joules: of the whole node where that is counted, else of the parts that are; None if none is. covers: of what;
-    counters: of each counter; unreadable: why, for each kind of counter or each counter that cannot be read;
-    exact_below: power in W above which a counter could have started again twice between two reads, None if none
-    starts again.
+    joules: of the whole node where that is counted, otherwise of the parts that are; None if nothing is counted.
+    covers: the parts that `joules` includes. counters: joules of each counter. unreadable: the reason for each kind
+    of counter, or each counter, that cannot be read. exact_below: power in W above which a counter could have wrapped
+    around twice between two reads, None if no counter wraps around.
     """
 
     joules: float | None
@@ -66,13 +65,14 @@ class EnergyUsed:
 
 @dataclass
 class _Track:
-    """What one counter has shown so far."""
+    """The readings of one counter so far."""
 
     counter: EnergyCounter
     last: float
     used: float = 0.0
 
-    def look(self) -> None:
+    def update(self) -> None:
+        """Read the counter and add what was used since the last read."""
         now = self.counter.read()
         step = now - self.last
         if step < 0.0:
@@ -86,7 +86,7 @@ class _Track:
 class EnergyMeter:
     """Adds up the counters of this node from `start` to `stop`.
 
-    root: of the tree with sys in it; gpus: what lists the GPUs' counters, or raises OSError.
+    root: of the tree that holds sys. gpus: a function that lists the counters of the GPUs, or raises OSError.
     """
 
     root: Path = Path("/")
@@ -94,23 +94,22 @@ class EnergyMeter:
     clock: Callable[[], float] = time.monotonic
     _tracks: list[_Track] = field(default_factory=list)
     _unreadable: dict[str, str] = field(default_factory=dict)
-    _lost: set[Part] = field(
-        default_factory=set
-    )  # parts of which a counter cannot be read: no sum of them is whole
+    # Parts of which a counter cannot be read, so that no sum over the part is complete.
+    _lost: set[Part] = field(default_factory=set)
 
     def start(self) -> None:
         """Find the counters and read them for the first time."""
-        found: list[EnergyCounter] = []
+        counters: list[EnergyCounter] = []
         for kind, find in {
             "pm_counters": lambda: cray_counters(self.root),
             "RAPL": lambda: rapl_counters(self.root),
             "NVML": self.gpus or nvml_counters,
         }.items():
             try:
-                found += find()
+                counters += find()
             except OSError as problem:
                 self._unreadable[kind] = str(problem)
-        for counter in found:
+        for counter in counters:
             try:
                 self._tracks.append(_Track(counter, counter.read()))
             except OSError as problem:
@@ -120,14 +119,14 @@ class EnergyMeter:
         self._gap = 0.0
 
     def sample(self) -> None:
-        """Read all counters if the last time is SAMPLE_SECONDS ago; a look at the clock otherwise."""
+        """Read all counters if the last read was SAMPLE_SECONDS ago; otherwise only look at the clock."""
         if self._tracks and self.clock() - self._last >= SAMPLE_SECONDS:
-            self._look()
+            self._read_all()
 
-    def _look(self) -> None:
+    def _read_all(self) -> None:
         for track in tuple(self._tracks):
             try:
-                track.look()
+                track.update()
             except OSError as problem:
                 self._tracks.remove(track)
                 self._lose(track.counter, str(problem))
@@ -140,7 +139,7 @@ class EnergyMeter:
 
     def stop(self) -> EnergyUsed:
         """Read the counters for the last time and return what was used since `start`."""
-        self._look()
+        self._read_all()
         seconds = self._last - self._started
         if seconds >= _STALE_SECONDS and self._freshness and _freshness(self.root) == self._freshness:
             self._tracks = [
@@ -162,7 +161,7 @@ class EnergyMeter:
 
 
 def _text(file: Path) -> str:
-    """Return what a counter's file holds. Raises OSError with the path and the system's reason."""
+    """Return the content of a counter's file. Raises OSError with the path and the system's reason."""
     try:
         return file.read_text().strip()
     except (OSError, ValueError) as error:
@@ -181,31 +180,29 @@ def _whole_number(file: Path) -> int:
 def rapl_counters(root: Path) -> list[EnergyCounter]:
     """Return the counters of processor packages and of their memory. Raises OSError if there is none.
 
-    Zones inside a package (core, uncore) and of the whole platform (psys), which have the same energy again, are left
-    out.
+    Zones inside a package (core, uncore) and the zone of the whole platform (psys) are left out, because they count
+    the same energy again.
     """
     folder = root / "sys/class/powercap"
     zones = sorted(path for path in folder.glob("intel-rapl:*") if (path / "energy_uj").exists())
-    found = []
+    counters = []
     for zone in zones:
         name = _text(zone / "name")
         if name in _INSIDE_PACKAGE or name.startswith("psys"):
             continue
         number = zone.name.removeprefix("intel-rapl:")
         part: Part = "memory" if name == "dram" else "processors"
-        found.append(_rapl_counter(f"RAPL {number} {name}", part, zone))
-    if not found:
+        energy_range = 1e-6 * _whole_number(zone / "max_energy_range_uj")
+        counters.append(
+            EnergyCounter(f"RAPL {number} {name}", part, partial(_rapl_joules, zone), energy_range)
+        )
+    if not counters:
         raise OSError(f"{folder} shows no zone of intel-rapl")
-    return found
+    return counters
 
 
-def _rapl_counter(name: str, part: Part, zone: Path) -> EnergyCounter:
-    return EnergyCounter(
-        name,
-        part,
-        lambda: 1e-6 * _whole_number(zone / "energy_uj"),
-        1e-6 * _whole_number(zone / "max_energy_range_uj"),
-    )
+def _rapl_joules(zone: Path) -> float:
+    return 1e-6 * _whole_number(zone / "energy_uj")
 
 
 def cray_counters(root: Path) -> list[EnergyCounter]:
@@ -216,31 +213,27 @@ def cray_counters(root: Path) -> list[EnergyCounter]:
     parts: dict[str, Part] = {"energy": "node", "cpu_energy": "processors", "memory_energy": "memory"}
     parts |= {path.name: "GPUs" for path in sorted(folder.glob("accel*_energy"))}
     return [
-        EnergyCounter(f"pm_counters {name}", part, _cray_reader(folder, name))
+        EnergyCounter(f"pm_counters {name}", part, partial(_cray_joules, folder, name))
         for name, part in parts.items()
         if (folder / name).exists()
     ]
 
 
-def _cray_reader(folder: Path, name: str) -> Callable[[], float]:
-    """Return what reads joules of one scan: "8463 J 1452113124443142 us", the time left out by older systems."""
-
-    def read() -> float:
-        for _ in range(_TRIES):
-            before = _scan(folder)
-            value = _text(folder / name)
-            if _scan(folder) == before:
-                break
-        words = value.split()
-        if len(words) < 2 or not words[0].isdigit() or words[1] != "J":
-            raise OSError(f"{folder / name} holds {value[:40]!r}, and no joules")
-        return float(words[0])
-
-    return read
+def _cray_joules(folder: Path, name: str) -> float:
+    """Return the joules of one scan: "8463 J 1452113124443142 us", without the time on older systems."""
+    for _ in range(_TRIES):
+        before = _scan(folder)
+        value = _text(folder / name)
+        if _scan(folder) == before:
+            break
+    words = value.split()
+    if len(words) < 2 or not words[0].isdigit() or words[1] != "J":
+        raise OSError(f"{folder / name} holds {value[:40]!r}, and no joules")
+    return float(words[0])
 
 
 def _scan(folder: Path) -> tuple[str, str]:
-    """Return the number of a scan of the sensors, and when their controller was started: its counters begin there."""
+    """Return the number of a scan of the sensors, and when their controller, and thus its counters, started."""
     startup = folder / "startup"
     return _text(folder / "freshness"), _text(startup) if startup.exists() else ""
 
@@ -253,7 +246,7 @@ def _freshness(root: Path) -> str:
 
 
 def nvml_counters() -> list[EnergyCounter]:
-    """Return the counters of this node's GPUs, of those too that the job does not use. Raises OSError."""
+    """Return the counters of all GPUs of this node, including those that the job does not use. Raises OSError."""
     nvml = import_extra("pynvml", "the energy of GPUs", error=OSError)
 
     @contextmanager

@@ -1,7 +1,7 @@
-"""What a process needs around it before anything else starts: standard streams, a home, UTF-8 names, limits.
+"""What a process needs before anything else starts: standard streams, a home folder, UTF-8 names, and limits.
 
-This module corrects what it can, and an error names the rest. Without it libraries below us would crash, write into
-the wrong file or fail in words of their own.
+This module corrects what it can and raises an error for the rest. Without it, libraries would crash, write into the
+wrong file or fail with messages that do not help.
 """
 
 import os
@@ -14,13 +14,12 @@ from contextlib import suppress
 
 from ridgeline.runtime.errors import RidgelineError
 
-_FILES = 64  # that a rank needs to open, at least: MPI's sockets and shared memory, the data
+_FILES = 64  # the least number that a rank must be able to open: MPI's sockets and shared memory, the data
 _FILES_WANTED = 1024
 _FILE_BYTES = 16 * 2**20  # of MPI's shared memory between two ranks
-_ADDRESSES = (
-    1500 * 10**6
-)  # bytes that the smallest run maps, 1.3 GB: libraries below us hang or crash with less
-# What launchers tell a process of its rank, and nothing that a person sets.
+# Bytes that the smallest run maps, 1.3 GB, and some more: libraries hang or crash with less.
+_ADDRESSES = 1500 * 10**6
+# The variables by which launchers tell a process its rank, and none that a person sets.
 _OF_A_RANK = re.compile(
     r"PMI_(RANK|SIZE|FD|PORT|ID|JOBID|KVS|KVSNAME|SPAWNED|APPNUM|UNIVERSE_SIZE|LOCAL_RANK|LOCAL_SIZE|CONTROL_\w+"
     r"|SHARED_SECRET|PROCESS_MAPPING|HOSTNAME|VERSION|SUBVERSION)"
@@ -32,17 +31,32 @@ _OF_A_RANK = re.compile(
 
 
 def prepare_process() -> None:
-    """Put right what this process lacks. Call first of all: it may start the interpreter anew, with UTF-8."""
-    _speak_utf8()
-    _open_standard_streams()
+    """Correct what this process lacks. Call before anything else: it may restart the interpreter with UTF-8."""
+    # ADIOS2 takes every file name as UTF-8. With another encoding of the locale, two libraries would mean two files
+    # by one name, so the command is started again in Python's UTF-8 mode.
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"  # for the ranks that are started too
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+    # A standard stream that is closed is connected to nothing, because the next file would get its number.
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            os.set_inheritable(number, True)  # the launcher needs it too
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # stays open
+
     give_home()
 
 
 def child_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables for a child process that is not a rank: those of this process without its launcher's.
 
-    With these a child would take itself for the same rank, and MPI would look for files that are open in its parent
-    alone. Open MPI moreover puts its own variables into the C environment when it starts, which a child inherits
+    With the launcher's variables a child would take itself for the same rank, and MPI would look for files that only
+    its parent has open. Open MPI also puts variables into the C environment when it starts, which a child inherits
     unless it is given variables explicitly.
 
     environ: in place of this process's variables.
@@ -52,41 +66,18 @@ def child_environment(environ: Mapping[str, str] | None = None) -> dict[str, str
 
 
 def give_home() -> str:
-    """Return the home folder; set HOME to it if it is not set to an absolute path. ADIOS2 crashes without one."""
+    """Return the home folder; set HOME to it if HOME is not an absolute path. ADIOS2 crashes without one."""
     home = os.environ.get("HOME", "")
     if not os.path.isabs(home):
         home = "/"
-        with suppress(KeyError):  # a container may run as a user that it does not know
+        with suppress(KeyError):  # a container may run as a user who is unknown in it
             home = pwd.getpwuid(os.getuid()).pw_dir
         os.environ["HOME"] = home
     return home
 
 
-def _speak_utf8() -> None:
-    """Start this command again in Python's UTF-8 mode, if the locale would have names of files in another encoding.
-
-    ADIOS2 takes every name as UTF-8, so elsewhere two libraries would mean two files by one name.
-    """
-    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
-        os.environ["PYTHONUTF8"] = "1"  # also of the ranks that are started
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-
-
-def _open_standard_streams() -> None:
-    """Let a standard stream that was closed lead nowhere: the next file that is opened would take its number."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
-            os.set_inheritable(number, True)  # the launcher wants it too
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for good
-
-
 def check_limits() -> None:
-    """Raise RidgelineError if MPI cannot start under the limits of this process; widen those of files."""
+    """Raise RidgelineError if MPI cannot start under the limits of this process; raise the limits of files first."""
     files = _widen(resource.RLIMIT_NOFILE, _FILES_WANTED)
     if files < _FILES:
         raise RidgelineError(
@@ -100,7 +91,7 @@ def check_limits() -> None:
             f"{_FILE_BYTES}; start where `ulimit -f unlimited` is allowed"
         )
 
-    addresses = resource.getrlimit(resource.RLIMIT_AS)[0]  # not widened: it guards other people's memory
+    addresses = resource.getrlimit(resource.RLIMIT_AS)[0]  # not raised: it protects other people's memory
     if addresses != resource.RLIM_INFINITY and addresses < _ADDRESSES:
         raise RidgelineError(
             f"this shell lets a process map {addresses} bytes of memory (ulimit -v), and Python, MPI, ADIOS2 and "
@@ -109,7 +100,7 @@ def check_limits() -> None:
 
 
 def _widen(which: int, wanted: int) -> int:
-    """Raise a soft limit to what is wanted, as far as the hard limit lets it; return it."""
+    """Raise a soft limit to `wanted`, as far as the hard limit allows it, and return it."""
 
     def number(limit: int) -> int:
         return sys.maxsize if limit == resource.RLIM_INFINITY else limit

@@ -1,4 +1,4 @@
-"""Errors that a user can act on: one sentence, one exit code, no traceback."""
+"""Errors on which a user can act: one sentence, one exit code, no traceback."""
 
 
 class RidgelineError(Exception):
@@ -14,7 +14,7 @@ class ConfigError(RidgelineError):
 
 
 class DecompositionError(RidgelineError):
-    """The grid cannot be cut as asked; the message gives sizes, ranks, process grid and legal choices."""
+    """The grid cannot be divided over the ranks; the message gives sizes, ranks, process grid and valid choices."""
 
     exit_code = 3
 
@@ -48,7 +48,7 @@ class LauncherError(RidgelineError):
 
 
 class DeviceError(RidgelineError):
-    """The device asked for is not there, or has no kernel for this."""
+    """The chosen device does not exist, fails, or has no kernel for this."""
 
     exit_code = 8
 
@@ -58,6 +58,6 @@ class KernelError(RidgelineError):
 
 
 class VerificationError(RidgelineError):
-    """What arrived, or was computed, is not what it must be: memory, processor or network is at fault."""
+    """A received or computed value is wrong, so memory, processor or network is at fault."""
 
     exit_code = 9

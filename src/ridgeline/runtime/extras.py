@@ -1,4 +1,4 @@
-"""Packages that a plain installation lacks: the one way to import them, and what is said where they are missing."""
+"""Optional packages: importing them, and the error where one of them is missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ridgeline.runtime.errors import ConfigError
 
-# The package that a module belongs to, and what pip installs with it. `pyproject.toml` has the same as extras.
+# The package of each module, and the arguments of pip that install it. `pyproject.toml` has the same extras.
 _PACKAGES = {
     "numba_cuda": ("numba-cuda", '"numba-cuda[cu13]" "numpy<2.5"'),
     "cuda.bindings.driver": ("cuda-bindings", '"numba-cuda[cu13]" "numpy<2.5"'),
@@ -23,14 +23,14 @@ _PACKAGES = {
 
 
 def how_to_install(module: str) -> str:
-    """Return the command that installs the package of a module, and what it needs."""
+    """Return the command that installs the package of a module and its dependencies."""
     return f"pip install {_PACKAGES[module][1]}"
 
 
 def require_extra(module: str, user: str, instead: str = "", error: type[Exception] = ConfigError) -> None:
-    """Raise an error unless the package of an optional module is installed; imports nothing.
+    """Raise an error unless the package of an optional module is installed. Imports nothing.
 
-    user: what needs it, such as "--device cuda"; instead: what to do without it; error: its class.
+    user: what needs it, such as "--device cuda". instead: what to do without it. error: the class of the error.
     """
     if find_spec(module) is None:
         raise error(_absence(module, user, "is not installed", instead))
@@ -39,21 +39,21 @@ def require_extra(module: str, user: str, instead: str = "", error: type[Excepti
 def import_extra(
     module: str, user: str, instead: str = "", error: type[Exception] = ConfigError, probe: str = ""
 ) -> Any:
-    """Import an optional module; raise an error that says what needs it where it is missing or does not load.
+    """Import an optional module; raise an error that says what needs it if it is missing or does not load.
 
-    probe: a function of the module that is called, to see whether the library under it loads. The other arguments
-    are those of `require_extra`.
+    probe: a function of the module to call, to find out whether the library beneath it loads. The other arguments are
+    those of `require_extra`.
     """
     try:
-        found = import_module(module)
+        imported = import_module(module)
         if probe:
-            getattr(found, probe)()
+            getattr(imported, probe)()
     except Exception as problem:  # an extension module may raise anything where a library is missing
         name = problem.name if isinstance(problem, ModuleNotFoundError) else None
         missing = name is not None and f"{module}.".startswith(f"{name}.")
         how = "is not installed" if missing else f"does not load ({problem})"
         raise error(_absence(module, user, how, instead)) from problem
-    return found
+    return imported
 
 
 def _absence(module: str, user: str, how: str, instead: str) -> str:

@@ -1,4 +1,4 @@
-"""Small files and folders: what goes wrong with them in words for people, and files that are never half written."""
+"""Small files and folders: errors about them in words for people, and files that are never half written."""
 
 import errno
 import os
@@ -11,24 +11,24 @@ from pathlib import Path
 
 from ridgeline.runtime.errors import OutputError, RidgelineError
 
-# What the use of JSON of an unexpected form raises, beside errors of reading it.
+# The exceptions that using JSON of an unexpected form may raise, beside those of reading it.
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 def expanded(path: str) -> str:
     """Return a path with a leading ~ and every $NAME and ${NAME} replaced, as a shell does.
 
-    Raises ValueError, whose message names what is not known here. An empty variable counts as none: "$SCRATCH/out"
-    would lie in the root folder.
+    Raises ValueError, whose message names the unknown variable or user. An empty variable counts as unset, because
+    "$SCRATCH/out" would otherwise lie in the root folder.
     """
     for plain, braced in re.findall(r"\$(?:(\w+)|\{([^}]*)\})", path):
         name = plain or braced
         if not os.environ.get(name):
             raise ValueError(f"the environment variable {name} is not set")
-    found = os.path.expanduser(path)
-    if found.startswith("~"):
-        raise ValueError(f"{found.split('/')[0]} is not a user of this machine")
-    return os.path.expandvars(found)
+    path = os.path.expanduser(path)
+    if path.startswith("~"):
+        raise ValueError(f"{path.split('/')[0]} is not a user of this machine")
+    return os.path.expandvars(path)
 
 
 @contextmanager
@@ -42,9 +42,9 @@ def output_errors(doing: str, advice: str = "") -> Iterator[None]:
 
 
 def open_regular(file: str | Path, flags: int, mode: int = 0o600) -> int:
-    """Return the descriptor of a regular file, as os.open. Raises OSError for anything else, which is not waited for.
+    """Return the descriptor of a regular file, as os.open does. Raises OSError for anything else, without waiting.
 
-    A link is not followed: in a folder that others can write to, it may lead to any file of this user.
+    A link is not followed, because in a folder that others can write to it may lead to any file of this user.
     """
     descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -54,9 +54,9 @@ def open_regular(file: str | Path, flags: int, mode: int = 0o600) -> int:
 
 
 def require_regular(file: str | Path) -> None:
-    """Raise OSError for a file that is missing or not a regular one: a device may have no end, and a pipe no writer.
+    """Raise OSError for a file that is missing or not regular: a device may be endless, a pipe may have no writer.
 
-    A folder passes, since opening it says what is wrong.
+    A folder passes, because opening it raises an error that says what is wrong.
     """
     mode = os.stat(file).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
@@ -64,7 +64,7 @@ def require_regular(file: str | Path) -> None:
 
 
 def read_regular(file: str | Path, most: int = 2**31) -> bytes:
-    """Return what a regular file holds. Raises OSError, also for anything else and for more than `most` bytes."""
+    """Return the content of a regular file. Raises OSError, also for other files and for more than `most` bytes."""
     require_regular(file)
     with open(file, "rb") as opened:
         if os.fstat(opened.fileno()).st_size > most:
@@ -75,7 +75,7 @@ def read_regular(file: str | Path, most: int = 2**31) -> bytes:
 class LastWrites:
     """The files that a command writes at its end: each is tried, whether or not the others could be written.
 
-    Raises what failed when all have been tried (`raise_failures`).
+    `raise_failures` raises the errors when all have been tried.
     """
 
     def __init__(self) -> None:
@@ -83,14 +83,14 @@ class LastWrites:
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """Remember an error of ours that the block raises."""
+        """Remember a RidgelineError that the block raises."""
         try:
             yield
         except RidgelineError as error:
             self._failures.append(error)
 
     def raise_failures(self) -> None:
-        """Raise what failed, as one error."""
+        """Raise the remembered errors as one."""
         if len(self._failures) > 1:
             raise type(self._failures[0])("; ".join(map(str, self._failures)))
         for failure in self._failures:
@@ -98,7 +98,7 @@ class LastWrites:
 
 
 def check_folder(folder: str | Path, what: str, option: str) -> Path:
-    """Make a folder, and raise OutputError if no file can be made in it. what: "the report"; option: "--report"."""
+    """Create a folder; raise OutputError if no file can be created in it. what: "the report"; option: "--report"."""
     path = Path(folder)
     with output_errors(f"write {what} into {path}", f"choose another {option}"):
         path.mkdir(parents=True, exist_ok=True)
@@ -107,13 +107,13 @@ def check_folder(folder: str | Path, what: str, option: str) -> Path:
 
 
 def try_folder(folder: Path) -> None:
-    """Raise OSError if no file can be made in a folder. Leaves nothing there."""
+    """Raise OSError if no file can be created in a folder. Leaves nothing there."""
     with tempfile.TemporaryFile(dir=folder):
         pass
 
 
 def replace_file(file: Path, content: bytes) -> None:
-    """Write a file so that readers see the old or the new one whole. Raises OSError and leaves the old one."""
+    """Write a file so that readers see either the old or the new content. Raises OSError and keeps the old file."""
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(descriptor, "wb") as new:

@@ -1,12 +1,12 @@
 """Memory traffic as the hardware counts it, where the kernel lets this user read it: `perf_event_open`.
 
-- The memory controllers' counters (uncore), of reads and writes of a whole node. They are asked for by the names that
-  the kernel gives them, so that their events, units and scales are its own. They need perf_event_paranoid <= 0 or the
+- The counters of the memory controllers (uncore), of reads and writes of a whole node. They are opened by the names
+  that the kernel gives them, with the kernel's events, units and scales. They need perf_event_paranoid <= 0 or the
   capability CAP_PERFMON. This is the measured traffic of Godoy et al., SC-W 2023, Eq. 5b.
-- Else the cache misses of this process and its threads, as the processor's maker defines them. They are told as
-  misses, not as traffic: prefetched lines and writes need not be among them.
+- Otherwise the cache misses of this process and its threads, as the maker of the processor defines them. They are
+  reported as misses, not as traffic, because prefetched lines and writes may be missing in them.
 
-Where neither can be had, an OSError says why. Nothing is estimated. Nothing here communicates.
+Where neither is available, an OSError says why. Nothing is estimated, and nothing here communicates.
 Source: perf_event_open(2); linux/perf_event.h.
 """
 
@@ -28,11 +28,11 @@ from ridgeline.runtime.node_topology import parse_cpu_list
 _SYSCALLS = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
 _HARDWARE, _CACHE_MISSES = 0, 3  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES
 _DEVICES = "sys/bus/event_source/devices"
-_ATTRIBUTE_BYTES = 64  # of the first version of perf_event_attr, which every kernel takes
+_ATTRIBUTE_BYTES = 64  # of the first version of perf_event_attr, which every kernel accepts
 _INHERIT, _EXCLUDE_KERNEL, _EXCLUDE_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
 _TIMES = 0b11  # read_format: the time that a counter was enabled and that it ran
 _ANSWER = struct.Struct("=QQQ")
-# Of Intel's server and desktop processors.
+# The devices and events of Intel's server and desktop processors.
 _CONTROLLERS = (
     ("uncore_imc_[0-9]*", {"read": "cas_count_read", "write": "cas_count_write"}),
     ("uncore_imc_free_running*", {"read": "data_read", "write": "data_write"}),
@@ -42,7 +42,7 @@ _UNITS = {"MiB": 2.0**20, "KiB": 2.0**10, "Bytes": 1.0, "64Bytes": 64.0}
 
 
 class Kernel(Protocol):
-    """What is asked of the operating system: a counter's file descriptor, and its content."""
+    """The calls to the operating system: open a counter, read it and close it."""
 
     def open(self, attributes: bytes, thread: int, processor: int) -> int:
         """Call perf_event_open. Raises OSError."""
@@ -51,38 +51,35 @@ class Kernel(Protocol):
         """Return value, time enabled, time running, 8 bytes each. Raises OSError."""
 
     def close(self, descriptor: int) -> None:
-        """Give the counter back."""
+        """Close the counter."""
 
 
 class LinuxKernel:
     """The kernel that this process runs on."""
 
     def open(self, attributes: bytes, thread: int, processor: int) -> int:
-        """Call perf_event_open for a thread on any processor, or (-1) for all threads on one. Raises OSError."""
+        """Call perf_event_open for a thread on any processor, or with thread -1 for all threads on one processor."""
         number = _SYSCALLS.get(platform.machine())
         if number is None:
             raise OSError(errno.ENOSYS, f"the system call is not known on {platform.machine()}")
         call = ctypes.CDLL(None, use_errno=True).syscall
-        descriptor = call(
-            ctypes.c_long(number), attributes, ctypes.c_int(thread), ctypes.c_int(processor), ctypes.c_int(-1),
-            ctypes.c_ulong(0),
-        )  # fmt: skip
+        no_group, no_flags = ctypes.c_int(-1), ctypes.c_ulong(0)
+        where = ctypes.c_int(thread), ctypes.c_int(processor)
+        descriptor = call(ctypes.c_long(number), attributes, where[0], where[1], no_group, no_flags)
         if descriptor < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         return int(descriptor)
 
     def read(self, descriptor: int) -> bytes:
-        """Return what a counter holds. Raises OSError."""
         return os.read(descriptor, _ANSWER.size)
 
     def close(self, descriptor: int) -> None:
-        """Close its file."""
         os.close(descriptor)
 
 
 @dataclass(frozen=True)
 class _Event:
-    """What is counted. name: of `HardwareCounters.read`; kind, config: the kernel's numbers of it; scale: of one."""
+    """An event. name: in `HardwareCounters.read`. kind, config: the kernel's numbers. scale: of one count."""
 
     name: str
     kind: int
@@ -99,7 +96,7 @@ class _Event:
 
 @dataclass(frozen=True)
 class _Counter:
-    """An open counter. name: "read", "write" or "misses"; scale: bytes, or misses, of one count."""
+    """An open counter. name: "read", "write" or "misses". scale: bytes, or misses, of one count."""
 
     name: str
     descriptor: int
@@ -107,7 +104,7 @@ class _Counter:
 
 
 class HardwareCounters:
-    """Open counters, which count from their opening on. A context manager that closes them."""
+    """Open counters, which count from the moment that they are opened. A context manager that closes them."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -127,10 +124,10 @@ class HardwareCounters:
     def read(self) -> dict[str, float]:
         """Return the counts by name. Raises OSError if one cannot be read, or if it never ran.
 
-        Where the processor has fewer counters than are asked for, each runs a part of the time. Its count is
-        scaled to all of the time, as perf does.
+        If the processor has fewer counters than were opened, each runs for a part of the time. Its count is then
+        scaled to the whole time, as perf does.
         """
-        found: dict[str, float] = {}
+        counts: dict[str, float] = {}
         for counter in self._counters:
             answer = self._kernel.read(counter.descriptor)
             if len(answer) != _ANSWER.size:
@@ -139,8 +136,8 @@ class HardwareCounters:
             if enabled and not running:
                 raise OSError("another program uses the processor's counters")
             share = running / enabled if enabled else 1.0
-            found[counter.name] = found.get(counter.name, 0.0) + counter.scale * value / share
-        return found
+            counts[counter.name] = counts.get(counter.name, 0.0) + counter.scale * value / share
+        return counts
 
     def close(self) -> None:
         """Close all counters."""
@@ -149,7 +146,7 @@ class HardwareCounters:
 
 
 def open_misses(root: Path = Path("/"), kernel: Kernel | None = None) -> HardwareCounters:
-    """Return counters of the cache misses ("misses") of this process: of its threads and of those that they start.
+    """Return counters of the cache misses ("misses") of the threads of this process and of those that they start.
 
     Raises OSError with one line that says why there are none.
     """
@@ -192,7 +189,7 @@ def _open(
 
 
 def _reason(what: str, problem: OSError, root: Path) -> str:
-    """Return in one line what the kernel said, what it lets users count, and whether it sees any counter."""
+    """Return in one line the kernel's error, what it lets users count, and whether it has any counter."""
     name = errno.errorcode.get(problem.errno or 0, "no number")
     words = f"{what}: perf_event_open says {name} ({problem.strerror or problem})"
     try:
@@ -208,7 +205,7 @@ def _reason(what: str, problem: OSError, root: Path) -> str:
 
 
 def _named_event(device: Path, name: str, event: str) -> _Event:
-    """Return an event as the kernel describes it. Raises OSError for a description that is not understood."""
+    """Return an event as the kernel describes it. Raises OSError if the description is not understood."""
     kind = (device / "type").read_text().strip()
     config = 0
     for term in (device / "events" / event).read_text().strip().split(","):

@@ -1,7 +1,10 @@
-"""Starting this command line as MPI ranks or in the background, and detecting a launcher that started it.
+"""Starting this command line as MPI ranks or in the background, and detecting the launcher that started it.
 
-Imports no MPI.
+Before ranks are started, `check_ranks` compares their number with the cores and the memory of the nodes, so that a
+mistyped number does not bring a machine down. Imports no MPI.
 """
+
+from __future__ import annotations
 
 import ctypes
 import os
@@ -19,13 +22,27 @@ from types import FrameType
 from typing import IO
 
 from ridgeline.runtime.environment import check_limits, child_environment
-from ridgeline.runtime.errors import LauncherError
+from ridgeline.runtime.errors import ConfigError, LauncherError
+from ridgeline.runtime.machine import cores_available, node_memory_available
 from ridgeline.runtime.mpiexec import find_mpiexec, kind_of_library, mpiexec_environment
 from ridgeline.runtime.process_watch import ProcessWatch, process_space
-from ridgeline.runtime.rank_limits import check_ranks
 from ridgeline.runtime.signals import release_stop_signals, stop_handlers
+from ridgeline.runtime.units import number
 
+# Set by --oversubscribe, so that the jobs that a study or a sweep starts inherit it.
+OVERSUBSCRIBE = "RIDGELINE_OVERSUBSCRIBE"
+# Bytes that a rank takes before it computes anything: Python, its libraries, MPI and compiled code, as measured,
+# without what ranks share.
+RANK_BYTES = 100 * 10**6
 SRUN = "Slurm srun"
+
+_FEWEST = 16  # ranks that any machine may be given: tests and tutorials use that many on few cores
+_PER_CORE = 4
+_POLL = 0.1  # seconds between two looks at a job that may have to be killed
+# Set for the ranks that `launch_ranks` starts: the process of their launcher.
+_LAUNCHED = "RIDGELINE_LAUNCHED"
+# Where batch systems say which nodes a job has: a file with a host in each line, once or several times.
+_NODE_FILES = ("PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE", "HYDRA_HOST_FILE")
 # Variables by which launchers tell a process the size of its job step, and its rank in it. Slurm's variables
 # count only where srun started this very process: a batch script sees SLURM_NTASKS without being a task.
 _LAUNCHERS = (
@@ -33,6 +50,13 @@ _LAUNCHERS = (
     (SRUN, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
     ("MPICH Hydra or PALS", "PMI_SIZE", "PMI_RANK"),
     ("MVAPICH", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
+)
+# How launchers name a rank that was killed. Hydra names a process and its host, the others a rank: PALS ("rank 3 died
+# from signal 9"), Open MPI ("process rank 3 with PID ... exited on signal 9"), srun ("task 3: Killed", "tasks 3-5:
+# Killed").
+_DEAD_PROCESS = re.compile(r"PID (\d+) RUNNING AT (\S+)")
+_DEAD_RANK = re.compile(
+    r"\brank (\d+)\b[^\n]*\b(?:died|exited) (?:from|on) signal|\btasks? ([\d,-]+): Killed"
 )
 
 
@@ -90,10 +114,39 @@ def check_launch(world_size: int, library: str, environ: Mapping[str, str] | Non
     )
 
 
-_POLL = 0.1  # seconds between two looks at a job that may have to be killed
+def nodes_of_job(environ: Mapping[str, str] | None = None) -> int:
+    """Return the number of nodes that the batch system gives this job; 1 outside a batch job."""
+    environ = os.environ if environ is None else environ
+    with suppress(KeyError, ValueError):
+        return max(1, int(environ["SLURM_JOB_NUM_NODES"]))
+    for name in _NODE_FILES:
+        with suppress(KeyError, OSError, ValueError):
+            lines = Path(environ[name]).read_text().splitlines()
+            return max(1, len({line.split()[0].split(":")[0] for line in lines if line.strip()}))
+    return 1
 
-# Set for the ranks that `launch_ranks` starts: which process that is.
-_LAUNCHED = "RIDGELINE_LAUNCHED"
+
+def check_ranks(ranks: int, environ: Mapping[str, str] | None = None) -> None:
+    """Raise ConfigError if this many ranks are more than the nodes of this job can take.
+
+    More than max(16, 4 x usable cores) ranks on a node need --oversubscribe. More than the free memory of a node can
+    hold are always an error.
+    """
+    environ = os.environ if environ is None else environ
+    nodes, cores = nodes_of_job(environ), cores_available()
+    most, here = max(_FEWEST, _PER_CORE * cores), -(-ranks // nodes)
+    where = "one machine" if nodes == 1 else f"each of {nodes} nodes"
+    if here > most and environ.get(OVERSUBSCRIBE, "") in ("", "0"):
+        raise ConfigError(
+            f"{ranks} ranks (-n, --ranks) are {here} on {where} with {cores} usable cores: at most {most} are "
+            f"started there; use -n {nodes * cores} for one rank on each core, or --oversubscribe to start more"
+        )
+    needed, free = here * RANK_BYTES, node_memory_available()
+    if needed > free:
+        raise ConfigError(
+            f"{ranks} ranks (-n, --ranks) are {here} on {where} and need {number(needed, 'B')} of memory before they "
+            f"compute anything, but {number(free, 'B')} are free; use at most -n {nodes * max(1, free // RANK_BYTES)}"
+        )
 
 
 def this_program() -> list[str]:
@@ -143,7 +196,7 @@ def end_with_launcher() -> None:
     """Make this rank end when its launcher is killed, if `ridgeline -n` started it. Call before anything else.
 
     It ends with its parent, which is a proxy of mpiexec, and with the launcher itself if that is on this machine,
-    because a proxy that is still starting ranks may continue.
+    because a proxy that is still starting ranks may survive the launcher.
     """
     launched = os.environ.get(_LAUNCHED)
     if launched is None:
@@ -152,12 +205,6 @@ def end_with_launcher() -> None:
     process, space = launched.split(" ", 1)
     if space and space == process_space():
         ProcessWatch([int(process)], lambda _: os.kill(os.getpid(), signal.SIGKILL))
-
-
-def _prepare_mpiexec() -> None:
-    """Let mpiexec die with this process, and receive the stop signals that this process holds back."""
-    die_with_parent()
-    release_stop_signals()
 
 
 def launch_ranks(
@@ -195,6 +242,11 @@ def launch_ranks(
     """
     check_limits()
     check_ranks(n_ranks, environ)
+
+    def prepare_mpiexec() -> None:
+        die_with_parent()
+        release_stop_signals()  # mpiexec would inherit that this process holds them back
+
     command = [*find_mpiexec(), "-n", str(n_ranks), *this_program(), *arguments]
     try:
         job = subprocess.Popen(
@@ -203,7 +255,7 @@ def launch_ranks(
             start_new_session=True,
             stdout=None if heard is None else subprocess.PIPE,
             stderr=None if heard is None else subprocess.PIPE,
-            preexec_fn=_prepare_mpiexec,
+            preexec_fn=prepare_mpiexec,
         )
     except OSError as error:
         raise LauncherError(f"cannot start {command[0]}: {error.strerror}; check RIDGELINE_MPIEXEC") from None
@@ -212,8 +264,8 @@ def launch_ranks(
     sent: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
-        # Hydra kills the job on SIGINT, which is what a second Ctrl-C is for. The ranks treat SIGTERM as they treat a
-        # first Ctrl-C, and get to write a checkpoint.
+        # Hydra kills the job on SIGINT, which is what a second Ctrl-C is for. A first one is sent on as SIGTERM, on
+        # which the ranks write a checkpoint and end.
         first = number == signal.SIGINT and signal.SIGINT not in received
         received.append(number)
         sent.append(signal.SIGTERM if first else number)
@@ -230,14 +282,15 @@ def launch_ranks(
         code = job.wait() if over is None else _wait_bounded(job, over, grace)
     for listener in listeners:
         listener.join(grace)  # a process that was left behind may hold the other end
-    # Launchers give the signal of a rank that was killed, or 128 more than it. A shell's code is that of what we got.
-    if code in {one for number in sent for one in (-number, number, 128 + number)}:
+    # A launcher's exit code for a rank that a signal ended is that signal, its negative or 128 more. If the signal
+    # was sent from here, the exit code is a shell's for the signal that this process received.
+    if any(code in (-number, number, 128 + number) for number in sent):
         return 128 + received[0]
     return 128 - code if code < 0 else code
 
 
 def _wait_bounded(job: subprocess.Popen[bytes], over: Callable[[], bool], grace: float) -> int:
-    """Return the exit code of a job; kill its session `grace` seconds after `over` says yes."""
+    """Return the exit code of a job; kill its session `grace` seconds after `over` returns true."""
     deadline = None
     while True:
         try:
@@ -261,27 +314,19 @@ def _pass_on(pipe: IO[bytes], output: int, heard: Callable[[bytes], None] | None
                 target.write(piece)
 
 
-# Hydra names a process and its host, the others a rank: PALS ("rank 3 died from signal 9"), Open MPI ("process rank
-# 3 with PID ... exited on signal 9"), srun ("task 3: Killed", "tasks 3-5: Killed").
-_DEAD_PROCESS = re.compile(r"PID (\d+) RUNNING AT (\S+)")
-_DEAD_RANK = re.compile(
-    r"\brank (\d+)\b[^\n]*\b(?:died|exited) (?:from|on) signal|\btasks? ([\d,-]+): Killed"
-)
-
-
 def ranks_that_died(text: str, processes: Sequence[Sequence[str | int]]) -> list[int]:
     """Return the ranks that a launcher's messages name as killed, in order.
 
     processes: host name and process id of every rank.
     """
-    found: set[int] = set()
+    dead: set[int] = set()
     for pid, host in _DEAD_PROCESS.findall(text):
         alike = [rank for rank, process in enumerate(processes) if process[1] == int(pid)]
         there = [rank for rank in alike if processes[rank][0] == host]
-        found.update(there or alike)  # the launcher may know the host by an address
+        dead.update(there or alike)  # the launcher may know the host by an address
     for rank, tasks in _DEAD_RANK.findall(text):
         for part in (rank or tasks).split(","):
             first, _, last = part.partition("-")
             if first.isdigit():
-                found.update(range(int(first), int(last or first) + 1))
-    return sorted(rank for rank in found if rank < len(processes))
+                dead.update(range(int(first), int(last or first) + 1))
+    return sorted(rank for rank in dead if rank < len(processes))

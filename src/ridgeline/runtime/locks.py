@@ -1,9 +1,9 @@
 """One run at a time on a path: a lock file names its holder, so that the lock of a dead run is recognised.
 
-The file `.NAME.lock` lies beside an output called NAME. Its holder keeps it locked (flock), which ends with the
-process, however that ends. Some file systems do not carry such locks from node to node, and a node that fails
-releases nothing there. So the file also says host, process, start of the process and job, and the holder touches
-it every BEAT seconds.
+The file `.NAME.lock` lies beside an output called NAME. Its holder keeps it locked (flock), and the lock ends with
+the process in any case. Some file systems do not share such locks between nodes, and a node that fails releases
+nothing there. The file therefore also names host, process, start of the process and job, and the holder touches it
+every BEAT seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ridgeline.runtime.files import DAMAGED, open_regular
 log = logging.getLogger(__name__)
 
 BEAT = 20.0  # seconds between two touches of a lock file by its holder
-GRACE = 20.0  # seconds that a holder has to end: ranks outlive a launcher that was killed by some of them
+GRACE = 20.0  # seconds that a holder has to end, because ranks may outlive a launcher that was killed
 SILENCE = 300.0  # seconds without a touch after which a holder on another node counts as dead
 _NO_FLOCK = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 _JOBS = (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", "PBS_RUNCOUNT"))
@@ -38,7 +38,7 @@ _JOBS = (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", "PBS_RUNCOUNT"))
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lock. started: of the process, in clock ticks since the boot; job: of the batch system, or ""."""
+    """A lock's holder. started: of the process, in clock ticks since the boot. job: of the batch system, or ""."""
 
     host: str
     boot: str
@@ -54,27 +54,24 @@ class Holder:
 
 
 def this_process() -> Holder:
-    """Return what this process writes into its locks."""
+    """Return the entry that this process writes into its locks."""
     job, attempt = next(
         ((os.environ[name], os.environ.get(count, "0")) for name, count in _JOBS if name in os.environ),
         ("", "0"),
     )
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = ""
     return Holder(
         socket.gethostname(),
-        _boot(),
+        boot,
         os.getpid(),
         _start_of(os.getpid()) or 0,
         job,
         attempt,
         datetime.now(UTC).isoformat(timespec="seconds"),
     )
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def _start_of(process: int) -> int | None:
@@ -87,65 +84,68 @@ def _start_of(process: int) -> int | None:
 
 
 class PathLock:
-    """The lock of one output path, held from `acquire` to `release`. For one process of a run, its rank 0.
+    """The lock of one output path, held from `acquire` to `release` by one process of a run, its rank 0.
 
-    file: the lock file; what: what it guards, for errors ("the data set results/gs.bp"); waits: whether a holder has
-    GRACE seconds to end.
+    file: the lock file. what: what it guards, for errors ("the data set results/gs.bp"). waits: whether to give
+    another holder GRACE seconds to end.
     """
 
     def __init__(self, file: Path, what: str, waits: bool = True) -> None:
         self.file, self._what, self._waits = file, what, waits
         self._descriptor: int | None = None
-        self._process = 0  # that holds it: a fork of it does not
+        self._process = 0  # the process that holds the lock, which a fork of it does not
         self._locks = True  # whether the file system can lock files
         self._ended = threading.Event()
         self._beats: threading.Thread | None = None
 
     @classmethod
     def beside(cls, path: Path, what: str) -> Self:
-        """Return the lock of an output whose folder exists; a link counts as what it points to."""
+        """Return the lock of an output whose folder exists; a link is replaced by its target."""
         real = Path(os.path.realpath(path))
         return cls(real.with_name(f".{real.name}.lock"), what)
 
     @classmethod
     def inside(cls, folder: Path, what: str, waits: bool = True) -> Self:
-        """Return the lock of a folder that exists and stays where it is."""
+        """Return the lock of a folder that exists and is not moved."""
         return cls(Path(os.path.realpath(folder)) / ".lock", what, waits)
 
     def acquire(self) -> Holder | None:
-        """Take the lock; return the dead holder that it was taken from, if there was one.
+        """Acquire the lock; return its former holder if that has died without releasing it, otherwise None.
 
-        Raises OutputError if another run holds it, naming that run, or if no file can be made there.
+        Raises OutputError, which names the run, if another run holds it, or if no file can be created there.
         """
         begin = time.monotonic()
-        told = collected = False
+        announced = collected = False
         try:
             while True:
                 descriptor = open_regular(self.file, os.O_RDWR | os.O_CREAT, 0o644)
                 if self._lock(descriptor):
-                    if self._is_this(descriptor):
-                        break
-                    os.close(descriptor)  # its holder ended while we looked: the file is another one now
+                    with contextlib.suppress(FileNotFoundError):
+                        if os.path.samestat(os.fstat(descriptor), self.file.stat()):
+                            break
+                    os.close(
+                        descriptor
+                    )  # its holder has ended meanwhile, and the name is no longer that of this file
                     continue
                 holder = _read(descriptor)
                 mine = _is_this_process(holder)
                 os.close(descriptor)
                 if mine and not collected:
-                    gc.collect()  # a run that was dropped, and not closed, gives its locks back
+                    gc.collect()  # a run that was dropped without being closed then releases its locks
                     collected = True
                 elif mine or not self._waits or time.monotonic() - begin > GRACE:
                     raise self._in_use(holder)
                 else:
-                    if not told and time.monotonic() - begin > 2.0:
+                    if not announced and time.monotonic() - begin > 2.0:
                         log.info("%s is in use: waiting %g s for its holder to end", self._what, GRACE)
-                        told = True
+                        announced = True
                     time.sleep(0.05)
         except OSError as error:
             raise OutputError(
                 f"cannot lock {self._what}: {error.strerror} ({self.file}); choose a place where you may write"
             ) from None
         before = _read(descriptor)
-        if before is not None and not self._is_over(before, descriptor):
+        if before is not None and not self._has_ended(before, descriptor):
             os.close(descriptor)
             raise self._in_use(before)
         self._descriptor, self._process = descriptor, os.getpid()
@@ -156,7 +156,7 @@ class PathLock:
         return before
 
     def _lock(self, descriptor: int) -> bool:
-        """Lock the open file; say whether nobody else keeps it locked, as far as this node sees."""
+        """Try to lock the open file; return False if another process keeps it locked, as far as this node sees."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -165,36 +165,26 @@ class PathLock:
         self._locks = True
         return True
 
-    def _is_this(self, descriptor: int) -> bool:
-        """Say whether the open file still has the name of the lock file."""
-        try:
-            return os.path.samestat(os.fstat(descriptor), self.file.stat())
-        except FileNotFoundError:
-            return False
-
-    def _is_over(self, holder: Holder, descriptor: int) -> bool:
-        """Say whether a holder that does not keep the file locked (as far as this node sees) has ended."""
+    def _has_ended(self, holder: Holder, descriptor: int) -> bool:
+        """Say whether a holder that does not keep the file locked, as far as this node sees, has ended."""
         here = this_process()
         if (holder.host, holder.boot) == (here.host, here.boot):
-            # The lock of a process ends with it, and a moment before the process is gone.
+            # The lock of a process ends with it, a moment before the process is gone.
             return self._locks or _start_of(holder.process) != holder.started
         if holder.job and holder.job == here.job and holder.attempt != here.attempt:
-            return True  # the batch system began this job again
-        return self._silence(descriptor) > SILENCE
-
-    def _silence(self, descriptor: int) -> float:
-        """Return the seconds since the file was touched, by the clock of its file system."""
+            return True  # the batch system has restarted this job
+        # The time since the file was touched, by the clock of its file system.
         with tempfile.NamedTemporaryFile(dir=self.file.parent, prefix=".lock") as probe:
-            return os.stat(probe.name).st_mtime - os.fstat(descriptor).st_mtime
+            return os.stat(probe.name).st_mtime - os.fstat(descriptor).st_mtime > SILENCE
 
     def _in_use(self, holder: Holder | None) -> OutputError:
         if _is_this_process(holder):
             return OutputError(
                 f"{self._what} is in use by another run in this process; close that run first, or choose another path"
             )
-        whom = str(holder) if holder is not None else "another run"
+        user = str(holder) if holder is not None else "another run"
         return OutputError(
-            f"{self._what} is in use by {whom}; wait for that run or choose another path (if it is dead, "
+            f"{self._what} is in use by {user}; wait for that run or choose another path (if it is dead, "
             f"delete {self.file})"
         )
 
@@ -205,11 +195,14 @@ class PathLock:
                     os.utime(self._descriptor)
 
     def release(self) -> None:
-        """Give the lock back; does nothing if it is not held, or in a fork of the process that holds it."""
+        """Release the lock. Do nothing if it is not held, or in a fork of the process that holds it."""
         if os.getpid() != self._process:
             return
         self._ended.set()
-        if self._beats not in (None, threading.current_thread()):  # garbage may be collected in any thread
+        if self._beats not in (
+            None,
+            threading.current_thread(),
+        ):  # the garbage collector may run in any thread
             self._beats.join()
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
@@ -232,7 +225,7 @@ def _is_this_process(holder: Holder | None) -> bool:
 
 
 def _read(descriptor: int) -> Holder | None:
-    """Return who a lock file names; None where it names nobody, as one that was cut off."""
+    """Return the holder that a lock file names; None if it names none, for example because it was cut off."""
     try:
         return Holder(**json.loads(os.pread(descriptor, 4096, 0)))
     except (OSError, *DAMAGED):

@@ -1,11 +1,11 @@
-"""Finding the `mpiexec` that belongs to the MPI library of this environment, and its variables. Imports no MPI."""
+"""The `mpiexec` that belongs to the MPI library of this environment, and its variables. Imports no MPI."""
 
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,15 +13,15 @@ from pathlib import Path
 from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.errors import LauncherError
 
-_SECONDS = 20.0  # after which a program that only says its version is stopped
+_SECONDS = 20.0  # after which a program that should only print its version is stopped
 
 
 @dataclass(frozen=True)
 class MpiKind:
-    """Libraries whose launchers start each other's ranks.
+    """MPI libraries whose launchers can start each other's ranks.
 
-    library, launcher: patterns of their version texts. programs: names of the launcher, the best first. srun: value
-    of Slurm's `--mpi`. advice: how to get a launcher.
+    library, launcher: patterns of their version texts. programs: names of the launcher, the best first. srun: the
+    value of Slurm's `--mpi`. advice: how to get a launcher.
     """
 
     name: str
@@ -52,8 +52,8 @@ _KINDS = (
     ),
 )
 
-# Open MPI 4 and 5 then start ranks as MPICH does: more than there are cores, and bound to none, so that the threads
-# of a rank have cores. Variables that are set already stay.
+# With these variables Open MPI 4 and 5 start ranks as MPICH does: also more than there are cores, and not bound to
+# cores, so that the threads of a rank have cores. Variables that are already set keep their values.
 _AS_MPICH = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_hwloc_base_binding_policy": "none",
@@ -61,7 +61,8 @@ _AS_MPICH = {
     "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
 
-# What Slurm tells a task of its step. Its CPUs stand where `srun` would take them for options of another step.
+# The variables by which Slurm describes its step to a task. `srun` would take those of CPUs for options of another
+# step.
 _OF_A_STEP = re.compile(
     r"SLURM_(STEP\w*|PROCID|LOCALID|NODEID|TASK_PID|GTIDS|LAUNCH_NODE_IPADDR|SRUN_COMM_\w+|PMIX\w*|CPU_BIND\w*)"
 )
@@ -80,24 +81,30 @@ def srun_type() -> str:
 def find_mpiexec() -> list[str]:
     """Return the command, without ranks, that starts ranks of this environment's MPI library.
 
-    RIDGELINE_MPIEXEC wins: a program, or a program with options. Otherwise it is the first program of the library's
-    kind, beside the interpreter or on the PATH, whose version does not say that it belongs to another kind.
-    Raises LauncherError, with what to do, if there is none.
+    RIDGELINE_MPIEXEC has priority: a program, or a program with options. Otherwise it is the first program of the
+    library's kind, beside the interpreter or on the PATH, whose version does not say that it belongs to another kind.
+    Raises LauncherError, which says what to do, if there is none.
     """
     chosen = os.environ.get("RIDGELINE_MPIEXEC")
     if chosen:
         return [chosen] if os.path.exists(chosen) else shlex.split(chosen)
     kind = kind_of_library(_library_here())
     others = []
-    for program in _programs(kind):
+    # The installed launchers: beside the interpreter, then in every folder of the PATH.
+    folders = (Path(sys.prefix) / "bin", *map(Path, os.get_exec_path()))
+    for place in (folder / name for folder in folders for name in (kind.programs if kind else ("mpiexec",))):
+        if not os.access(place, os.X_OK) or not place.is_file():
+            continue
+        program = str(place)
         belongs_to = kind_of_launcher(_output(program, "--version"))
         if kind is None or belongs_to in (kind, None):
             return [program]
         others.append(program)
     wanted = f"for {kind.name}, the MPI library of this Python, " if kind else ""
-    found = f"; {', '.join(others)} {'belong' if others[1:] else 'belongs'} to another MPI" if others else ""
+    verb = "belong" if others[1:] else "belongs"
+    unusable = f"; {', '.join(others)} {verb} to another MPI" if others else ""
     raise LauncherError(
-        f"no mpiexec {wanted}found beside the interpreter or on the PATH{found}; "
+        f"no mpiexec {wanted}found beside the interpreter or on the PATH{unusable}; "
         f"{(kind or _KINDS[-1]).advice}, or set RIDGELINE_MPIEXEC to your site's launcher"
     )
 
@@ -107,18 +114,9 @@ def kind_of_launcher(version: str) -> MpiKind | None:
     return next((kind for kind in _KINDS if kind.launcher.search(version)), None)
 
 
-def _programs(kind: MpiKind | None) -> Iterator[str]:
-    """Yield the installed launchers: beside the interpreter, then in every folder of the PATH."""
-    names = kind.programs if kind else ("mpiexec",)
-    for folder in (Path(sys.prefix) / "bin", *map(Path, os.get_exec_path())):
-        for name in names:
-            if os.access(folder / name, os.X_OK) and (folder / name).is_file():
-                yield str(folder / name)
-
-
 @cache
 def _library_here() -> str:
-    """Return the version text of the MPI library, loaded in another process; "" if it does not load."""
+    """Return the version text of the MPI library, which another process loads; "" if it does not load."""
     program = (
         "import mpi4py; mpi4py.rc.initialize = mpi4py.rc.finalize = False; from mpi4py import MPI; "
         "print(MPI.Get_library_version())"
@@ -127,7 +125,7 @@ def _library_here() -> str:
 
 
 def _output(*command: str) -> str:
-    """Return what a command prints, or "" if it fails."""
+    """Return the output of a command, or "" if it fails."""
     try:
         done = subprocess.run(
             command,
@@ -143,7 +141,7 @@ def _output(*command: str) -> str:
 
 
 def mpiexec_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables that an mpiexec which this process starts should have.
+    """Return the environment variables for an mpiexec that this process starts.
 
     environ: in place of this process's variables.
     """
@@ -153,8 +151,8 @@ def mpiexec_environment(environ: Mapping[str, str] | None = None) -> dict[str, s
     if "SLURM_STEP_ID" not in given:
         return given
     given = {name: value for name, value in given.items() if not _OF_A_STEP.fullmatch(name)}
-    # In a shell that srun started, the shell's step holds the job's cores. MPICH's mpiexec would wait for ever for a
-    # step of its own: on one node it needs none, and on several the steps may share cores.
+    # In a shell that srun started, the step of the shell holds the job's cores. MPICH's mpiexec would wait for ever
+    # for another step. On one node it needs none, and on several nodes the steps may share cores.
     if given.get("SLURM_JOB_NUM_NODES") != "1":
         given.setdefault("SLURM_OVERLAP", "1")
     elif "HYDRA_BOOTSTRAP" not in given:

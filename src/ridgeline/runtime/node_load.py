@@ -1,4 +1,4 @@
-"""How much of a node others use while something is measured: processes that are not ours, and its hypervisor."""
+"""How much of a node other processes and the hypervisor use while something is measured."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_COUNTED = ("user", "nice", "system", "steal")  # interrupts are left out: our own messages cause them
+_COUNTED = ("user", "nice", "system", "steal")  # without interrupts, which this job's messages cause
 _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 MOST_OTHERS = 0.05  # share of the processors of a node that others may use before a measurement says so
-_UNSURE = 0.02  # seconds of each rank: processes and processors are not counted with the same clock
+_UNSURE = 0.02  # seconds of each rank: the times of processes and of processors have different clocks
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One look.
+    """The load of a node at one moment.
 
-    system: which one booted system, shared by virtual hosts; processors: of it; used: seconds of processors that all
-    its processes and the hypervisor used since it started; own: those of this process and of its children that
-    ended; wall: seconds.
+    system: identifies the booted system, which virtual hosts may share. processors: how many it has. used: seconds of
+    processors that all its processes and the hypervisor have used since it started. own: those of this process and
+    of its finished children. wall: seconds.
     """
 
     system: str
@@ -31,7 +31,7 @@ class Reading:
 
 
 def read_load(root: Path = Path("/")) -> Reading | None:
-    """Look at this node, None where the system does not tell. Less than a millisecond; no communication."""
+    """Read the load of this node, None where the system does not report it. It takes less than a millisecond."""
     try:
         lines = (root / "proc/stat").read_text().splitlines()
         system = (root / "proc/sys/kernel/random/boot_id").read_text().strip()
@@ -48,9 +48,9 @@ def read_load(root: Path = Path("/")) -> Reading | None:
 
 
 def others_share(before: Sequence[Reading | None], after: Sequence[Reading | None], rank: int) -> float:
-    """Return the share of the processors of a rank's system that others used between two looks, 0 if unknown.
+    """Return the share of the processors of a rank's system that others used between two readings, 0 if unknown.
 
-    before, after: of all ranks of the job, so that virtual hosts of one system are no strangers to each other.
+    before, after: of all ranks of the job, so that its ranks on virtual hosts of one system do not count as others.
     """
     first, last = before[rank], after[rank]
     if first is None or last is None or last.wall <= first.wall:

@@ -12,14 +12,14 @@ from pathlib import Path
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.files import output_errors
 
-# Classes of network devices, the fastest first: ranks are bound beside the first class that the node has.
+# Classes of network devices, the fastest first: ranks are bound near the first class that the node has.
 _NIC_CLASSES = ("cxi", "infiniband", "net")
 _HWLOC_NETWORK = {"2", "3", "Network", "OpenFabrics"}  # osdev_type of hwloc 2, subtype names of hwloc 3
 
 
 @dataclass(frozen=True)
 class Nic:
-    """A network interface. domain: of the NUMA domain that its slot belongs to, None if the system does not say."""
+    """A network interface. domain: the NUMA domain to which its slot belongs, None if unknown."""
 
     name: str
     domain: int | None
@@ -27,7 +27,7 @@ class Nic:
 
 @dataclass
 class NumaDomain:
-    """A NUMA domain. cores: hardware threads of each core, in order; distances: to other domains by number."""
+    """A NUMA domain. cores: hardware threads of each core, in order. distances: to other domains by number."""
 
     number: int
     cores: list[tuple[int, ...]]
@@ -47,17 +47,17 @@ class NodeTopology:
         return sum(len(domain.cores) for domain in self.domains)
 
     def only(self, cpus: Iterable[int]) -> NodeTopology:
-        """Return the part of the node that may be used: the hardware threads in `cpus`, domains that keep any."""
+        """Return the part of the node with the hardware threads in `cpus`, without domains that have none of them."""
         allowed = set(cpus)
-        kept = []
+        domains = []
         for domain in self.domains:
             cores = [tuple(cpu for cpu in core if cpu in allowed) for core in domain.cores]
-            kept.append(NumaDomain(domain.number, [core for core in cores if core], domain.distances))
-        return NodeTopology([domain for domain in kept if domain.cores], self.nics)
+            domains.append(NumaDomain(domain.number, [core for core in cores if core], domain.distances))
+        return NodeTopology([domain for domain in domains if domain.cores], self.nics)
 
 
 def parse_cpu_list(text: str) -> list[int]:
-    """Return the numbers of a list such as 0-3,8,10-11. Raises ConfigError if it is not one."""
+    """Return the numbers of a list such as 0-3,8,10-11. Raises ConfigError if the text is not such a list."""
     numbers: list[int] = []
     for part in filter(None, text.strip().split(",")):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
@@ -88,18 +88,18 @@ def _read(path: Path) -> str | None:
 
 def _numbered(folder: Path, prefix: str) -> list[tuple[int, Path]]:
     """Return (number, path) of node0, node1, ... in order."""
-    found = []
+    numbered = []
     for path in folder.glob(f"{prefix}[0-9]*"):
         number = path.name.removeprefix(prefix)
         if number.isdigit():
-            found.append((int(number), path))
-    return sorted(found)
+            numbered.append((int(number), path))
+    return sorted(numbered)
 
 
 def read_sysfs(root: str | Path = "/sys") -> NodeTopology:
-    """Return the topology that a sysfs tree tells. Raises OutputError if it shows no CPU.
+    """Return the topology in a sysfs tree. Raises OutputError if it shows no CPU.
 
-    Without NUMA in the kernel, all CPUs are one domain. CPUs that are off are left out.
+    If the kernel has no NUMA, all CPUs are one domain. CPUs that are offline are left out.
     """
     root = Path(root)
     system = root / "devices" / "system"
@@ -107,7 +107,11 @@ def read_sysfs(root: str | Path = "/sys") -> NodeTopology:
     cpus = parse_cpu_list(online) if online else [number for number, _ in _numbered(system / "cpu", "cpu")]
     if not cpus:
         raise OutputError(f"{root} shows no CPU (devices/system/cpu); give the sys folder of a Linux node")
-    core_of = {cpu: _siblings(system / "cpu" / f"cpu{cpu}" / "topology", cpu) for cpu in cpus}
+    core_of = {}
+    for cpu in cpus:
+        topology = system / "cpu" / f"cpu{cpu}" / "topology"
+        siblings = _read(topology / "thread_siblings_list") or _read(topology / "core_cpus_list")
+        core_of[cpu] = tuple(parse_cpu_list(siblings)) if siblings else (cpu,)
     domains = []
     for number, path in _numbered(system / "node", "node"):
         members = [cpu for cpu in parse_cpu_list(_read(path / "cpulist") or "") if cpu in core_of]
@@ -119,13 +123,8 @@ def read_sysfs(root: str | Path = "/sys") -> NodeTopology:
     return NodeTopology(domains, _sysfs_nics(root / "class"))
 
 
-def _siblings(topology: Path, cpu: int) -> tuple[int, ...]:
-    text = _read(topology / "thread_siblings_list") or _read(topology / "core_cpus_list")
-    return tuple(parse_cpu_list(text)) if text else (cpu,)
-
-
 def _cores(members: list[int], core_of: dict[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return the cores of a domain, each as those of its hardware threads that are members."""
+    """Return the cores of a domain, each as its hardware threads that are members."""
     inside = set(members)
     return sorted({tuple(cpu for cpu in core_of[member] if cpu in inside) for member in members})
 
@@ -137,22 +136,22 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 def _sysfs_nics(classes: Path) -> list[Nic]:
     for kind in _NIC_CLASSES:
-        found = []
+        nics = []
         for path in sorted(classes.glob(f"{kind}/*"), key=lambda path: _natural(path.name)):
             if not (path / "device").exists():
-                continue  # loopback, bridges and other interfaces of the kernel's own
+                continue  # loopback, bridges and other interfaces without a device
             text = _read(path / "device" / "numa_node")
             domain = int(text) if text and text.lstrip("-").isdigit() else -1
-            found.append(Nic(path.name, domain if domain >= 0 else None))
-        if found:
-            return found
+            nics.append(Nic(path.name, domain if domain >= 0 else None))
+        if nics:
+            return nics
     return []
 
 
 def read_hwloc(path: str | Path) -> NodeTopology:
     """Return the topology of a file that `lstopo --of xml` wrote (hwloc 2 or newer).
 
-    Raises OutputError if it cannot be read, ConfigError if it is no such file.
+    Raises OutputError if it cannot be read, ConfigError if it is not such a file.
     """
     try:
         with output_errors(f"read {path}"):
@@ -165,20 +164,20 @@ def read_hwloc(path: str | Path) -> NodeTopology:
     _walk_hwloc(tree.getroot(), set(), domains, cores, nics)
     if not domains or not cores:
         raise ConfigError(f"{path} has no NUMA domain with cores; write it with lstopo --of xml FILE")
-    for domain in domains:  # cores holds so far the CPUs of the domain as one tuple
+    for domain in domains:  # so far, domain.cores holds the CPUs of the domain as one tuple
         inside = set(domain.cores[0])
         domain.cores = sorted(core for core in cores if core and core[0] in inside)
     domains = sorted((domain for domain in domains if domain.cores), key=lambda domain: domain.number)
-    # One device shows as an OpenFabrics and a network device: keep the kind that comes first in _NIC_CLASSES.
+    # A device may appear as an OpenFabrics and a network device: keep the kind that comes first in _NIC_CLASSES.
     for kind in ("cxi", "3", "2"):
         chosen = [nic for nic in nics if (nic[0].startswith("cxi") if kind == "cxi" else nic[2] == kind)]
         if chosen:
             break
-    found = []
+    interfaces = []
     for name, cpus, _ in sorted(chosen, key=lambda nic: _natural(nic[0])):
         near = [domain.number for domain in domains if cpus & {core[0] for core in domain.cores}]
-        found.append(Nic(name, near[0] if len(near) == 1 else None))
-    return NodeTopology(domains, found)
+        interfaces.append(Nic(name, near[0] if len(near) == 1 else None))
+    return NodeTopology(domains, interfaces)
 
 
 def _walk_hwloc(
@@ -214,6 +213,6 @@ def _cpu_set(text: str) -> set[int]:
 
 
 def this_node() -> NodeTopology:
-    """Return what of this node this process may use."""
+    """Return the part of this node that this process may use."""
     topology = read_sysfs()
     return topology.only(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else topology

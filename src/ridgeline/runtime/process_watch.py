@@ -1,4 +1,4 @@
-"""Noticing that another process of this machine has ended: a thread that sleeps until the kernel says so."""
+"""Noticing that another process of this machine has ended, by a thread that sleeps until the kernel reports it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ridgeline.runtime.signals import hold_stop_signals
 
 
 def process_space() -> str:
-    """Return where the number of a process means this process: a machine since its start, a container; "" if unknown.
+    """Identify the space in which process numbers are unique: a boot of a machine, a container; "" if unknown.
 
-    Two ranks of one node may be in containers that count processes each for itself.
+    Two ranks of one node may be in containers that number their processes separately.
     """
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -26,11 +26,11 @@ def process_space() -> str:
 class ProcessWatch:
     """A thread that calls a function once, with the number of the first process that ends. It costs no time.
 
-    Processes of other users, containers and hosts cannot be watched; kernels before Linux 5.3 watch none.
+    Processes of other users, containers and hosts cannot be watched, nor any process with kernels before Linux 5.3.
     """
 
     def __init__(self, processes: Iterable[int], ended: Callable[[int], None]) -> None:
-        """Watch processes by their numbers. One that has ended already counts as one that ends now."""
+        """Watch processes by their numbers. A process that has ended already counts as one that ends now."""
         self._ended = ended
         self._process_of: dict[int, int] = {}
         gone = None
@@ -48,15 +48,15 @@ class ProcessWatch:
             threading.Thread(target=self._wait, name="process watch", daemon=True).start()
 
     def close(self) -> None:
-        """Watch no longer; `ended` is not called from now on."""
+        """Stop watching; `ended` is not called from now on."""
         with suppress(OSError):
             os.close(self._closed)
 
     def _wait(self) -> None:
-        hold_stop_signals()  # in this thread: they are for the one that computes
+        hold_stop_signals()  # in this thread, because they are for the thread that computes
         poll = select.poll()
         for descriptor in (self._wake, *self._process_of):
             poll.register(descriptor, select.POLLIN | select.POLLHUP)
-        found = [descriptor for descriptor, _ in poll.poll()]
-        if self._wake not in found:
-            self._ended(self._process_of[found[0]])
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        if self._wake not in ready:
+            self._ended(self._process_of[ready[0]])

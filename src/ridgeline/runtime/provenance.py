@@ -24,7 +24,7 @@ def package_versions() -> dict[str, str]:
 
 
 def git_commit() -> str:
-    """Return the commit of the sources, "+changes" behind it if they differ; "" outside a checkout."""
+    """Return the commit of the sources, with "+changes" if they differ from it; "" outside a checkout."""
     root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return ""
@@ -47,5 +47,5 @@ def git_commit() -> str:
 
 
 def start_time() -> str:
-    """Return the time now, ISO 8601, UTC."""
+    """Return the current time, ISO 8601, UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")

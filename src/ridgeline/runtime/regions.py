@@ -1,15 +1,20 @@
-"""Counted work and measured time of named regions of a program: how far from the limit each part runs.
+"""Counted work and measured time of named regions of a program, and the timeline of their entries.
 
-Time is exclusive: a region inside another stops the clock of the outer one. Work is what a part must do at the
-least, stated by the caller in closed form. Source: Hadri et al. (NekBox), Sec. 3.1.
+Time is exclusive: a region inside another stops the clock of the outer one. Work is the least that a part must do,
+which the caller states in closed form, so that a report can say how far from its limit each part runs. A `Timeline`
+also keeps when each region, or each piece of work on a device, began and ended, for traces.
+
+Source: Hadri et al. (NekBox), Sec. 3.1.
 """
+
+from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-
-from ridgeline.runtime.timeline import HOST, Span, Timeline
+from typing import Any, NamedTuple
 
 
 @dataclass(slots=True)
@@ -25,7 +30,7 @@ class Region:
 class Regions:
     """The regions of a run on this rank. They may be nested; each second belongs to the innermost one.
 
-    timeline: where each entry is noted too, with begin and end; None, the default: nowhere. Set it while no region is
+    timeline: if it is not None, the begin and the end of each entry are noted there too. Set it while no region is
     open.
     """
 
@@ -74,9 +79,10 @@ class Regions:
 
 
 class _Entry(AbstractContextManager[None]):
-    """Enters and leaves one region. It keeps nothing of a single entry, so that a region may lie inside itself.
+    """Enters and leaves one region. It keeps nothing of a single entry, so that a region may be nested in itself.
 
-    A class and not a generator: that takes a quarter of the time, and a step of a small grid enters several.
+    It is a class and not a generator because that takes a quarter of the time, and a step of a small grid enters
+    several regions.
     """
 
     __slots__ = ("_name", "_of", "_open", "region")
@@ -100,3 +106,73 @@ class _Entry(AbstractContextManager[None]):
         of._since = now
         if of.timeline is not None:
             of.timeline.host.append(Span(self._name, HOST, of._begun.pop(), now))
+
+
+HOST = "host"
+
+
+class Span(NamedTuple):
+    """A span of work: its name, its lane (HOST, or that of a stream), its begin and end by `time.perf_counter`."""
+
+    name: str
+    lane: str
+    begin: float
+    end: float
+
+
+class Timeline:
+    """Spans of work of one rank.
+
+    host: the spans that `Regions` notes. sources: functions that return the spans of other lanes, and may wait for a
+    device. An engine that works on a device adds one when it first works while there is a timeline.
+    """
+
+    def __init__(self) -> None:
+        self.host: list[Span] = []
+        self.sources: list[Callable[[], Iterable[Span]]] = []
+
+    def spans(self) -> list[Span]:
+        """Return all spans in the order in which they begin. Waits for devices."""
+        spans = list(self.host)
+        for source in self.sources:
+            spans += source()
+        return sorted(spans, key=lambda span: (span.begin, -span.end))
+
+
+def trace_events(spans: Iterable[Span], rank: int, origin: float) -> list[dict[str, Any]]:
+    """Return spans as events of Chrome's trace format: first those that name ranks and lanes, then one a span.
+
+    Times are in microseconds since `origin`. A process of the trace is a rank, and a thread of it is the host or a
+    stream. Both are numbers, which viewers sort by; events of metadata name them.
+    Source: Google, "Trace Event Format", sections on complete and metadata events.
+    """
+    spans = list(spans)
+    lanes = sorted({span.lane for span in spans}, key=lambda lane: (lane != HOST, lane))
+    named = [("process_name", 0, f"rank {rank}")]
+    named += [("thread_name", number, lane) for number, lane in enumerate(lanes)]
+    return [
+        {"name": kind, "ph": "M", "pid": rank, "tid": number, "args": {"name": name}}
+        for kind, number, name in named
+    ] + [
+        {
+            "name": span.name,
+            "ph": "X",
+            "pid": rank,
+            "tid": lanes.index(span.lane),
+            "ts": 1e6 * (span.begin - origin),
+            "dur": 1e6 * (span.end - span.begin),
+        }
+        for span in spans
+    ]
+
+
+def hidden_share(spans: Sequence[Span], names: Sequence[str], behind: str) -> float:
+    """Return the share of the time of the spans called `names` during which a span of the lane `behind` was running.
+
+    1 means that all of their time is hidden; 0 that none is, or that there is nothing to hide.
+    """
+    cover = [span for span in spans if span.lane == behind]
+    named = [span for span in spans if span.name in names]
+    whole = sum(span.end - span.begin for span in named)
+    both = sum(max(0.0, min(a.end, b.end) - max(a.begin, b.begin)) for a in named for b in cover)
+    return both / whole if whole else 0.0

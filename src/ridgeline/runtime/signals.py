@@ -1,4 +1,4 @@
-"""Reasons to stop before the last step: signals from the batch system, and the wall-clock limit."""
+"""Stopping before the last step: signals from the batch system, and the wall-clock limit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-# Seconds in which a signal that comes again counts as the first one: schedulers send it two or three times.
+# Seconds in which a repeated signal counts as the first one: schedulers send it two or three times.
 _REPEATED = 5.0
 # Seconds in which one Ctrl-C may arrive twice, from the terminal and from a launcher.
 _ONE_PRESS = 0.3
-_WALLTIME = 1 << 16  # more than any signal number: where ranks differ, the maximum prefers it
+_WALLTIME = 1 << 16  # more than any signal number, so that the maximum over ranks prefers it
 
 
 class StoppedError(RidgelineError):
-    """A signal ended the job before its first step, when there was nothing to keep; the exit code is a shell's."""
+    """A signal ended the job before its first step, when there was nothing to save. The exit code is a shell's."""
 
     def __init__(self, number: int) -> None:
         name = signal.Signals(number).name
@@ -34,45 +34,45 @@ class StoppedError(RidgelineError):
 
 
 def hold_stop_signals() -> None:
-    """Let stop signals wait until a `SignalCatcher` or a launcher of ranks is ready for them. Call first of all.
+    """Block stop signals until a `SignalCatcher` or a launcher of ranks is ready for them. Call before anything else.
 
-    It is for a process with one task: once that is done, stop signals are ignored, and its exit code stands.
+    This is for a process with one task: once that is done, stop signals are ignored, and its exit code counts.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
 
 def release_stop_signals() -> bool:
-    """Let stop signals in again, those first that came while they were held; return whether they were held."""
+    """Unblock stop signals, so that those that came meanwhile are delivered; return whether they were blocked."""
     return signal.SIGTERM in signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 @contextmanager
 def stop_handlers(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Let a handler answer stop signals within the block, those first that were held.
+    """Let a handler receive stop signals within the block, beginning with those that were blocked before.
 
-    The former handlers come back at the end. Where signals were held they are ignored from then on: the default
-    action would kill a process that has done its task, in its last moments, with the exit code of a failure.
+    The former handlers are restored at the end. Where signals were blocked before, they are ignored from then on: the
+    default action would kill a process that has done its task, in its last moments, with the exit code of a failure.
     """
     former: dict[int, Any] = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
-    held = release_stop_signals()
+    blocked = release_stop_signals()
     try:
         yield
     finally:
         for number in STOP_SIGNALS:
-            signal.signal(number, signal.SIG_IGN if held else former[number])
+            signal.signal(number, signal.SIG_IGN if blocked else former[number])
 
 
 class SignalCatcher:
-    """Remembers a stop signal instead of dying of it. A context manager around the whole run.
+    """Remembers a stop signal instead of ending the process. A context manager around the whole run.
 
-    Installed before MPI starts and kernels compile, so that a signal that comes early still ends the run in
-    order. Schedulers repeat a signal within milliseconds, so repeats count as the first one; only a second Ctrl-C
-    of an impatient person ends the process at once. At the end it is as `stop_handlers` says.
+    It is entered before MPI starts and kernels compile, so that a signal that comes early still ends the run in
+    order. Schedulers repeat a signal within milliseconds, so repeats count as the first one. Only a second Ctrl-C of
+    an impatient person ends the process at once. What happens at the end is described in `stop_handlers`.
     """
 
     def __init__(self) -> None:
         self.received = 0
-        self.polled = False  # a StopRequest looks at it from now on
+        self.polled = False  # whether a StopRequest polls it
         self._last = 0
         self._since = 0.0
         self._handlers = ExitStack()
@@ -85,13 +85,13 @@ class SignalCatcher:
         self._handlers.close()
 
     def forget(self) -> None:
-        """Continue after a signal that was answered. Another Ctrl-C is then a first one again."""
+        """Continue after a signal that was handled. Another Ctrl-C then counts as a first one."""
         self.received = 0
         if self._last == signal.SIGINT:
             self._last = 0
 
     def note(self, number: int) -> bool:
-        """Note that a signal came; return whether it is new, and not a repeat of the last one."""
+        """Remember a signal; return whether it is new, and not a repeat of the last one."""
         now = time.monotonic()
         if number == self._last and number == signal.SIGINT and now > self._since + _ONE_PRESS:
             signal.signal(number, signal.SIG_DFL)
@@ -109,9 +109,9 @@ class SignalCatcher:
 def stops_at_once() -> Iterator[None]:
     """Let a signal that a SignalCatcher would only remember end the block at once, by StoppedError.
 
-    For waiting and compiling before the first step, when there is nothing yet to end in order; once a StopRequest
-    polls, this does nothing. A signal that the catcher remembers already ends the block too. Signals reach the main
-    thread alone: elsewhere this does nothing either.
+    This is for waiting and compiling before the first step, when there is nothing yet to end in order. It does
+    nothing once a StopRequest polls, and outside the main thread, the only one that receives signals. A signal that
+    the catcher already remembers ends the block too.
     """
     handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     catchers = [getattr(handler, "__self__", None) for handler in handlers.values()]
@@ -142,7 +142,8 @@ class StopRequest:
     """Whether the run should end, agreed by all ranks at the same step.
 
     A signal may reach any subset of the ranks at any time. Every step posts a non-blocking maximum over all ranks and
-    reads the one posted a step earlier. So the agreement costs no waiting: it travels while the step computes.
+    reads the one posted a step earlier. The agreement therefore costs no waiting, because it travels while the step
+    computes.
     """
 
     def __init__(self, comm: MPI.Comm, caught: SignalCatcher, walltime: float | None, started: float) -> None:
@@ -159,8 +160,8 @@ class StopRequest:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # After an error on one rank the others may never answer: waiting would hang. MPI may still write to the
-        # buffers then, so they stay, in a process that goes on.
+        # After an error on one rank the others may never answer, and waiting would hang. MPI may still write to the
+        # buffers then, so they are kept as long as the process lives.
         if exception[0] is None or self._comm.size == 1:
             self._finish()
             self._comm.Free()
@@ -180,7 +181,7 @@ class StopRequest:
         return int.from_bytes(self._all, "little")
 
     def poll(self) -> str | None:
-        """Return the reason to stop that the ranks agreed on, None to go on. Collective, once per step."""
+        """Return the reason to stop on which all ranks agree, or None to continue. Collective, once per step."""
         from mpi4py import MPI
 
         agreed = self._finish()

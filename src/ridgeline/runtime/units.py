@@ -1,4 +1,4 @@
-"""Figures with their units, as people read and write them."""
+"""Numbers with their units, as people read and write them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import math
 _TIMES = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s"))
 _PREFIXES = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"), (1e18, "E"))
 _WORDS = ((1.0, ""), (1e3, "thousand "), (1e6, "million "), (1e9, "billion "), (1e12, "trillion "))
-_SYMBOLS = {"B", "FLOP"}  # that take a prefix, alone or before "/"
-# What is counted has no symbol that takes a prefix: "10.5 G1/s" is nobody's unit.
+_SYMBOLS = {"B", "FLOP"}  # units that take a prefix, alone or before "/"
+# Units of counted things have no symbol that takes a prefix: nobody writes "10.5 G1/s".
 _COUNTED = {"1/s": "per second", "operations/s": "operations/s", "messages/s": "messages/s"}
 
 
 def scale_of(value: float, unit: str) -> tuple[float, str]:
-    """Return (what to divide by, unit with prefix) for figures of about this value; unit: "s", "B/s", "1/s", ...
+    """Return (divisor, unit with prefix) for numbers of about this value; unit: "s", "B/s", "1/s", ...
 
-    Times have ns to s; bytes and FLOP a decimal prefix; what is counted a word, as "million messages/s"; other units
-    none. Nothing is 0 of the unit itself.
+    Times are in ns to s. Bytes and FLOP have a decimal prefix, counted things a word such as "million messages/s",
+    and other units nothing. Zero is written in the unit itself.
     """
     steps: tuple[tuple[float, str], ...]
     if unit == "s":
@@ -35,7 +35,7 @@ def scale_of(value: float, unit: str) -> tuple[float, str]:
 
 
 def number(value: float, unit: str) -> str:
-    """Write a figure with its unit and a prefix: 2.31e10 "B/s" as 23.1 GB/s, 3.2e-6 "s" as 3.2 us."""
+    """Write a number with its unit and a prefix: 2.31e10 "B/s" as 23.1 GB/s, 3.2e-6 "s" as 3.2 us."""
     scale, name = scale_of(value, unit)
     return f"{value / scale:.4g} {name}".rstrip()
 
@@ -44,10 +44,10 @@ _BINARY = ((2.0**10, "Ki"), (2.0**20, "Mi"), (2.0**30, "Gi"), (2.0**40, "Ti"), (
 
 
 def units_of(unit: str) -> dict[str, float]:
-    """Return every way to write a unit, with what a figure is multiplied by to be of `unit` itself.
+    """Return every way to write a unit, with the factor that converts it to `unit` itself.
 
-    "s" is also written in ns to ms. Bytes and FLOP are also written with a decimal prefix, bytes with a binary one
-    too. Others, such as "" for pure numbers, are written as they are.
+    "s" is also written in ns to ms. Bytes and FLOP are also written with a decimal prefix, and bytes with a binary
+    one. Other units, such as "" for pure numbers, are written as they are.
     """
     if unit == "s":
         return {name: scale for scale, name in _TIMES}
@@ -59,10 +59,10 @@ def units_of(unit: str) -> dict[str, float]:
 
 
 def in_words(value: object) -> str:
-    """Return the value of a setting as tables and names of folders have it: [4, 4] as 4x4, one number as itself."""
+    """Write the value of a setting for tables and names of folders: [4, 4] as 4x4, a single number as itself."""
     return "x".join(map(in_words, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def counted(count: int, noun: str) -> str:
-    """Write how many there are of something: 1 "rank" as 1 rank, 2 as 2 ranks."""
+    """Write a number of things: 1 "rank" as 1 rank, 2 as 2 ranks."""
     return f"{count} {noun}{'s' * (count != 1)}"

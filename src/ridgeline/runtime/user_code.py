@@ -1,4 +1,4 @@
-"""Python of a user that settings name: whether it may run, and its failures as errors of one sentence."""
+"""A user's Python code that settings name: whether it may run, and its failures as errors of one sentence."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 
 from ridgeline.runtime.errors import ConfigError, RidgelineError
 
-# Set in the environment: settings that would run a Python file are refused, on every rank that is started too.
+# If it is set in the environment, settings that would run a Python file are errors, on all ranks that are started
+# too.
 NO_PYTHON = "RIDGELINE_NO_PYTHON"
 
 
 @contextmanager
 def user_errors(what: str) -> Iterator[None]:
-    """Turn whatever a user's code raises, SystemExit too, into a ConfigError: "WHAT failed (ValueError: why)"."""
+    """Turn any exception of a user's code, SystemExit too, into a ConfigError: "WHAT failed (ValueError: why)"."""
     try:
         yield
     except RidgelineError:
@@ -29,11 +30,11 @@ def user_errors(what: str) -> Iterator[None]:
 
 
 def load_function(key: str, text: str) -> Callable[..., Any]:
-    """Return the function that a setting names as "file.py:function", which runs the file.
+    """Run the file that a setting names as "file.py:function", and return the function.
 
-    Nothing else in the settings of any model runs Python. Call the function in a block of `user_errors`.
+    No other setting of any model runs Python. Call the function in a block of `user_errors`.
 
-    Raises ConfigError if there is no such function, if its file fails, or if RIDGELINE_NO_PYTHON forbids to run it.
+    Raises ConfigError if there is no such function, if its file fails, or if RIDGELINE_NO_PYTHON forbids running it.
     """
     if os.environ.get(NO_PYTHON):
         raise ConfigError(
@@ -48,7 +49,7 @@ def load_function(key: str, text: str) -> Callable[..., Any]:
     module = importlib.util.module_from_spec(spec)
     with user_errors(f'{key} = "{text}": running {name}'):
         spec.loader.exec_module(module)
-    found = getattr(module, function, None)
-    if not callable(found):
+    loaded = getattr(module, function, None)
+    if not callable(loaded):
         raise ConfigError(f'{key} = "{text}": {name} has no function {function}; define it')
-    return found  # type: ignore[no-any-return]
+    return loaded  # type: ignore[no-any-return]

@@ -10,8 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from ridgeline.config.check import Origin, refuse_form
-from ridgeline.config.load import check_document, load_case
-from ridgeline.config.overrides import put_all
+from ridgeline.config.load import check_document, load_case, put_all
 from ridgeline.models import case_class, estimate
 from ridgeline.models.contract import Estimate
 from ridgeline.runtime.errors import ConfigError

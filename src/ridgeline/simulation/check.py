@@ -21,7 +21,7 @@ from ridgeline.runtime.devices import (
     simulated,
 )
 from ridgeline.runtime.errors import ConfigError, DeviceError
-from ridgeline.runtime.threads import cores_available, oversubscription
+from ridgeline.runtime.machine import cores_available, oversubscription
 from ridgeline.runtime.units import number
 from ridgeline.simulation.paths import check_paths, existing
 
@@ -98,7 +98,7 @@ def _bandwidth(case: AnyCase, workers: int) -> tuple[str, float] | None:
     try:
         describe_devices()
         with explained():
-            from ridgeline.limits.device.copy_cuda import measure_device_copy
+            from ridgeline.limits.limits_cuda import measure_device_copy
 
             return "the copy bandwidth of this machine's GPU", measure_device_copy()
     except DeviceError:  # of which the warnings tell

@@ -20,16 +20,15 @@ from ridgeline.models.contract import Model, Variable
 from ridgeline.models.memory import refuse_what_does_not_fit
 from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.runtime.console import Progress
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import LastWrites
-from ridgeline.runtime.memory import peak_memory
-from ridgeline.runtime.progress import Progress
+from ridgeline.runtime.machine import oversubscription, peak_memory
 from ridgeline.runtime.provenance import start_time
 from ridgeline.runtime.regions import Regions
 from ridgeline.runtime.signals import SignalCatcher, StopRequest
-from ridgeline.runtime.threads import oversubscription
 from ridgeline.simulation.claim import Claim
 from ridgeline.simulation.loop import TimeLoop
 from ridgeline.simulation.meters import Meters

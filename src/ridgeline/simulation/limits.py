@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ridgeline.limits.caches import measure_caches
 from ridgeline.limits.messages import measure_message_bandwidth
 from ridgeline.limits.peak import best_total, measure_peak_rates
-from ridgeline.limits.stream import measure_stream
+from ridgeline.limits.stream import measure_caches, measure_stream
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.payload import memory_for
@@ -79,7 +78,7 @@ def measure_limits(
 def _bandwidth(context: Context, repeats: int | None) -> dict[str, Any]:
     if context.device == "cpu":
         return measure_stream(context.comm, context.threads, repeats=repeats).to_dict()
-    from ridgeline.limits.device.copy_cuda import measure_device_copy
+    from ridgeline.limits.limits_cuda import measure_device_copy
 
     with errors_on_all_ranks(context.comm):
         mine = measure_device_copy()

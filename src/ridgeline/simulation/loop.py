@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ridgeline.models.contract import Model, Region
+from ridgeline.runtime.console import Progress
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.errors import DivergedError
-from ridgeline.runtime.progress import Progress
 from ridgeline.runtime.regions import Regions
 from ridgeline.runtime.signals import StopRequest
 from ridgeline.simulation.outputs import Outputs

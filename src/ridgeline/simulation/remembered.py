@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.parallel.layout import busiest_share
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.files import DAMAGED
-from ridgeline.runtime.kept_files import read_kept_table, write_kept
 from ridgeline.runtime.node_load import MOST_OTHERS, Reading
-from ridgeline.runtime.private_folder import private_folder
+from ridgeline.runtime.user_cache import private_folder, read_kept_table, write_kept
 
 if TYPE_CHECKING:
     from mpi4py import MPI

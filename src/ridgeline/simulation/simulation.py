@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
     from numpy.typing import NDArray
 
-    from ridgeline.parallel.distributed import DistributedArray
+    from ridgeline.parallel.partition import DistributedArray
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Simulation:
     ) -> None:
         run = case.settings.run
         self._communicator = join_from_python(run.threads)
-        from ridgeline.jit.numba_threads import numba_threads
+        from ridgeline.jit.kernel import numba_threads
         from ridgeline.runtime.blas import blas_threads
         from ridgeline.runtime.context import Context
         from ridgeline.simulation.job import CaseRun, RunCaller

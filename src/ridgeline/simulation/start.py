@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.config.load import load_case
 from ridgeline.models import case_class, create
 from ridgeline.parallel.job import job
+from ridgeline.runtime.console import configure_logging
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.files import replace_file
-from ridgeline.runtime.messages import configure_logging
 from ridgeline.runtime.signals import SignalCatcher
 from ridgeline.runtime.units import counted
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ridgeline.io.previous import to_json, write_text
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.runtime.files import LastWrites
-from ridgeline.runtime.timeline import Span, Timeline, trace_events
+from ridgeline.runtime.regions import Span, Timeline, trace_events
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.parallel.exchange import exchange_counted
+from ridgeline.parallel.counted_exchange import exchange_counted
 from ridgeline.sparse.halo import HaloVector, plan_sparse_halo
 
 Array = NDArray[np.float64]

@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.parallel.allreduce import errors_on_all_ranks
-from ridgeline.parallel.exchange import exchange_counted
+from ridgeline.parallel.counted_exchange import exchange_counted
 from ridgeline.sparse.rows import gather
 
 Indices = NDArray[np.int32]

@@ -11,10 +11,10 @@ from rich.console import RenderableType
 
 from ridgeline.bench.result import make_table
 from ridgeline.runtime.console import plain_console
+from ridgeline.runtime.declared_options import options_of
 from ridgeline.runtime.errors import LauncherError
 from ridgeline.runtime.files import check_folder
 from ridgeline.runtime.launcher import detect_launch
-from ridgeline.runtime.options import options_of
 from ridgeline.study.collect import Collected, collect, compare, joined, names_of
 from ridgeline.study.folder import StudyFolder, open_study
 from ridgeline.study.jobs import Tell, run_jobs

@@ -19,10 +19,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from ridgeline.config.overrides import parse_value
+from ridgeline.config.load import parse_value
 from ridgeline.runtime.errors import ConfigError, RidgelineError
-from ridgeline.runtime.rank_limits import check_ranks
-from ridgeline.runtime.threads import cores_available, oversubscription
+from ridgeline.runtime.launcher import check_ranks
+from ridgeline.runtime.machine import cores_available, oversubscription
 from ridgeline.runtime.units import in_words, number
 from ridgeline.study.request import StudyRequest
 from ridgeline.study.subjects import BenchSubject, CaseSubject, Changes, Need, Subject

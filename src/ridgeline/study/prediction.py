@@ -13,8 +13,7 @@ from ridgeline.config.case import AnyCase
 from ridgeline.config.check import nearest
 from ridgeline.config.machine_file import MachineFile, read_machine_file
 from ridgeline.io.machine_file import machine_file_here
-from ridgeline.limits.allocation import Allocation
-from ridgeline.limits.prediction import Prediction
+from ridgeline.limits.prediction import Allocation, Prediction
 from ridgeline.models.prediction import predict_case
 from ridgeline.runtime.errors import ConfigError, DecompositionError, RidgelineError
 

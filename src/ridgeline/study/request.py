@@ -15,9 +15,9 @@ from typing import Any
 
 from ridgeline.config.load import parse_toml, read_text
 from ridgeline.io.previous import GENERATOR
+from ridgeline.runtime.declared_options import Option, options_of
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import expanded
-from ridgeline.runtime.options import Option, options_of
 from ridgeline.study.study_options import StudyOptions
 
 FILE = "study.toml"  # of a study's folder

@@ -43,8 +43,7 @@ from ridgeline.bench.scaling import Scaling, ScalingFigures
 from ridgeline.config.load import load_case
 from ridgeline.config.machine_file import MachineFile
 from ridgeline.io.machine_file import machine_name, machine_name_here
-from ridgeline.limits.allocation import Allocation
-from ridgeline.limits.prediction import Prediction
+from ridgeline.limits.prediction import Allocation, Prediction
 from ridgeline.models import case_class
 from ridgeline.models.prediction import predict_case, solves_of
 from ridgeline.runtime.errors import ConfigError, RidgelineError

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from ridgeline.runtime.declared_options import DeclaredOptions, OptionSpec
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.options import DeclaredOptions, OptionSpec
 
 System = Literal["none", "slurm", "pbs"]
 

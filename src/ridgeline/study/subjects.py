@@ -18,8 +18,8 @@ from ridgeline.config.size_law import SizeLaw
 from ridgeline.models import case_class, estimate
 from ridgeline.models.memory import MemoryCapacity, memory_needed, shortage
 from ridgeline.parallel.partition import factorizations
+from ridgeline.runtime.declared_options import Option
 from ridgeline.runtime.errors import ConfigError, DecompositionError
-from ridgeline.runtime.options import Option
 
 GRID_KEY = "grid.process_grid"
 TRUTHS = {"true": True, "false": False, True: True, False: False}

@@ -19,8 +19,8 @@ from ridgeline.runtime.environment import child_environment
 from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.runtime.files import output_errors, replace_file
 from ridgeline.runtime.launcher import this_program
+from ridgeline.runtime.machine import cores_available
 from ridgeline.runtime.mpiexec import srun_type
-from ridgeline.runtime.threads import cores_available
 from ridgeline.runtime.user_code import NO_PYTHON
 from ridgeline.study.folder import ADVICE, ERROR, LOG, StudyJob, clear, read_status
 from ridgeline.study.plan import Plan

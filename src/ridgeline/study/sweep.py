@@ -27,9 +27,8 @@ from ridgeline.config.load import load_case
 from ridgeline.io.previous import discard
 from ridgeline.models import case_class
 from ridgeline.runtime.errors import ConfigError, OutputError
-from ridgeline.runtime.memory import node_memory_available
-from ridgeline.runtime.rank_limits import check_ranks
-from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.launcher import check_ranks
+from ridgeline.runtime.machine import cores_available, node_memory_available
 from ridgeline.runtime.units import counted, in_words
 from ridgeline.study.command import FAILED, refuse_ranks, show
 from ridgeline.study.folder import JobStatus, StudyJob, open_study

@@ -136,8 +136,8 @@ def run_validation(options: ValidationOptions, debug: bool = False) -> int:
 def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: ValidationOptions) -> int:
     from ridgeline.io.previous import check_file
     from ridgeline.parallel.allreduce import errors_on_all_ranks
+    from ridgeline.runtime.console import Phases
     from ridgeline.runtime.files import check_folder
-    from ridgeline.runtime.progress import Phases
     from ridgeline.validate.judge.outcome import Outcome
     from ridgeline.validate.judge.verdict import HEALTHY
     from ridgeline.validate.measure.counters import read_counters

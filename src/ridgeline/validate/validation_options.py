@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
+from ridgeline.runtime.declared_options import DeclaredOptions, OptionSpec
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.options import DeclaredOptions, OptionSpec
 
 LEVELS = ("node", "group", "system")
 # Options that say what is measured, and are stored with measurements.

@@ -16,7 +16,7 @@ from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
 from ridgeline.models.gray_scott.settings import GrayScottCase
-from ridgeline.parallel.choices import Trial
+from ridgeline.parallel.autotuner import TuningResult
 from ridgeline.runtime.context import Context
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
@@ -152,7 +152,7 @@ def test_a_long_run_takes_the_faster_one(monkeypatch, tmp_path, faster, earlier)
             assert launch() == {}
         one, two = candidates
         assert (work[one], work[two]) == (1, steps / 3), "steps of a launch: 5 are 2, 2 and 1"
-        return Trial(two if faster == 2 else one, {}, earlier)
+        return TuningResult(two if faster == 2 else one, {}, earlier)
 
     monkeypatch.setattr(launch_choice, "choose", choose)
     facts, found = run_model(case_of())

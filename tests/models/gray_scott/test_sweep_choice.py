@@ -13,8 +13,8 @@ from ridgeline.models.gray_scott.kernels import Tiling
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.models.gray_scott.sweep_choice import mean_steps
-from ridgeline.parallel import choices
-from ridgeline.parallel.choices import Trial, choices_file
+from ridgeline.parallel import autotuner
+from ridgeline.parallel.autotuner import TuningResult, choices_file
 from ridgeline.runtime.context import Context
 
 SHAPE = [13, 22, 51]
@@ -28,7 +28,7 @@ def every_run_is_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimate, "CELLS_TIMED", 0)
     monkeypatch.setattr(estimate, "CELL_STEPS_TIMED", 1)
     monkeypatch.setattr(sweep_choice, "CELLS_PER_CALL", 1)
-    monkeypatch.setattr(choices, "SECONDS", 0.0)
+    monkeypatch.setattr(autotuner, "SECONDS", 0.0)
     monkeypatch.setattr(sweep_choice, "busiest_share", lambda comm, since: 0.0)
 
 
@@ -121,9 +121,9 @@ def test_another_machine_version_or_number_of_threads_times_for_itself(
 ) -> None:
     made(case())
     assert made(case(), threads=2).describe()["sweep_chosen"] == NOW
-    monkeypatch.setattr(choices, "VERSION", "another")
+    monkeypatch.setattr(autotuner, "VERSION", "another")
     assert made(case()).describe()["sweep_chosen"] == NOW
-    monkeypatch.setattr(choices, "cpu_name", lambda: "another CPU")
+    monkeypatch.setattr(autotuner, "cpu_name", lambda: "another CPU")
     assert made(case()).describe()["sweep_chosen"] == NOW
     assert len(json.loads(choices_file().read_text())) == 4
 
@@ -141,7 +141,7 @@ def test_a_damaged_or_stale_file_is_timed_anew(content: str) -> None:
 
 def test_what_was_timed_beside_others_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_choice, "busiest_share", lambda comm, since: 0.2)
-    monkeypatch.setattr("ridgeline.parallel.choices.CLEARLY_FASTER", 1e9)  # the last way wins
+    monkeypatch.setattr("ridgeline.parallel.autotuner.CLEARLY_FASTER", 1e9)  # the last way wins
     for _ in range(2):
         facts = made(case()).describe()
         assert facts["sweep_chosen"] == "by rule, since others used 20% of a node meanwhile"
@@ -158,7 +158,7 @@ def ways(case: GrayScottCase, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def look(candidates, *_):
         found.extend(candidates)
-        return Trial(found[0], {})
+        return TuningResult(found[0], {})
 
     with monkeypatch.context() as patch:
         patch.setattr(sweep_choice, "choose", look)
@@ -179,7 +179,7 @@ def test_every_way_gives_the_bits_of_the_rule(
     names = ways(run, monkeypatch)
     assert len(names) == 9
     for name in names:
-        monkeypatch.setattr(sweep_choice, "choose", lambda *_, name=name: Trial(name, {}))
+        monkeypatch.setattr(sweep_choice, "choose", lambda *_, name=name: TuningResult(name, {}))
         model = made(run)
         assert f"{name[0]} steps per sweep in {name.partition(', ')[2]}" in model.describe()["method"]
         assert bits(run, threads) == wanted, name

@@ -9,8 +9,7 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from device_time import DeviceTime
 from ridgeline.models.navier_stokes.device.regions_cuda import DeviceRegions
 from ridgeline.runtime import regions as module
-from ridgeline.runtime.regions import Regions
-from ridgeline.runtime.timeline import Timeline
+from ridgeline.runtime.regions import Regions, Timeline
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeline.fourier.pencil import Truncation
-from ridgeline.jit.runs import gather_runs, scatter_runs
+from ridgeline.jit.contiguous_runs import gather_runs, scatter_runs
 from ridgeline.models.turbulence.restart import field_sizes, recover
 from ridgeline.models.turbulence.solenoidal import project, sum_of_squares
 from spectral_toys import backward, mode_keys, random_fields, whole_modes

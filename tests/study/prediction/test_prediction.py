@@ -18,8 +18,7 @@ from ridgeline.config.machine_file import (
     NetworkVariabilitySection,
     Quantity,
 )
-from ridgeline.limits.allocation import Allocation
-from ridgeline.limits.prediction import Part, Prediction
+from ridgeline.limits.prediction import Allocation, Part, Prediction
 from ridgeline.models import case_class, estimate
 from ridgeline.models.molecular_dynamics.estimate import traffic_of
 from ridgeline.models.prediction import predict_case

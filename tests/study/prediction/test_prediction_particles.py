@@ -8,7 +8,7 @@ import pytest
 from predict_rows import with_figures
 from ridgeline.config.load import load_case
 from ridgeline.config.machine_file import MachineFile, MachineSection
-from ridgeline.limits.allocation import Allocation
+from ridgeline.limits.prediction import Allocation
 from ridgeline.models import case_class, estimate
 from ridgeline.models.prediction import predict_case
 from ridgeline.models.turbulence.step_work import particle_messages, point_flops, point_traffic

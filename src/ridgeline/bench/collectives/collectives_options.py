@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.shared_options import SIZES, Device, Iterations, RanksPerNode, WarmUp
-from ridgeline.runtime.options import OptionSpec
+from ridgeline.runtime.declared_options import OptionSpec
 
 Operation = Literal["alltoall", "allreduce", "bcast", "allgather", "barrier"]
 Placement = Literal["packed", "spread"]

@@ -22,10 +22,10 @@ from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.bench.repetitions import MAX_COLLECTIVE_SIZE, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
 from ridgeline.parallel.allreduce import errors_on_all_ranks
+from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.layout import Layout, find_layout
-from ridgeline.parallel.sleeping_wait import sleeping_barrier
+from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
     from ridgeline.parallel.payload import Memory

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.shared_options import Device, RanksPerNode
-from ridgeline.runtime.options import OptionSpec
+from ridgeline.runtime.declared_options import OptionSpec
 
 DEFAULT_KINDS = ("all-to-all", "incast", "put-incast", "get-incast")  # of background traffic, GPCNeT's four
 LEAST_NODES = 3

@@ -24,11 +24,11 @@ from ridgeline.bench.congestion.roles import CongestionRoles, assign_roles, find
 from ridgeline.bench.congestion.tester import Tester
 from ridgeline.bench.result import Plot, Result
 from ridgeline.parallel.allreduce import raise_on_all_ranks
+from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.layout import Layout
 from ridgeline.parallel.payload import Memory
-from ridgeline.parallel.sleeping_wait import sleeping_barrier
+from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import VerificationError
-from ridgeline.runtime.progress import Phases, silent
 
 
 @dataclass

@@ -16,8 +16,8 @@ from ridgeline.bench.congestion.network_tests import (
     Times,
     run_test,
 )
+from ridgeline.parallel.communicator import wait_asleep
 from ridgeline.parallel.payload import Memory
-from ridgeline.parallel.sleeping_wait import wait_asleep
 from ridgeline.runtime.errors import VerificationError
 
 if TYPE_CHECKING:

@@ -41,8 +41,8 @@ from ridgeline.jit.kernel import kernel
 from ridgeline.limits.stream import StreamArrays, compile_stream, last_level_caches
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import place_on_node
-from ridgeline.runtime.machine import own_cpus
-from ridgeline.runtime.progress import Phases, silent
+from ridgeline.runtime.console import Phases, silent
+from ridgeline.runtime.machine import usable_cores
 
 PAPER_ELEMENTS = 768  # elements of a rank out of cache
 _CACHES = 2  # u and its derivatives fill the last-level caches of a node at least so many times
@@ -152,7 +152,7 @@ def _result(n_ranks: int, options: AcceptanceOptions, large: int, checks: list[H
 def _sizes(comm: MPI.Comm, n: int) -> tuple[int, int, int]:
     """Return s, the bytes of a node's caches and the ranks of a node, the largest of all nodes. Checks the memory."""
     per_node = comm.allreduce(place_on_node(comm).ranks, MPI.MAX)
-    mine = sum(last_level_caches(own_cpus()).values()) or _UNKNOWN_CACHE
+    mine = sum(last_level_caches(usable_cores()).values()) or _UNKNOWN_CACHE
     cache_bytes = comm.allreduce(mine, MPI.MAX)
     large = elements_out_of_cache(n, cache_bytes, per_node)
     # Fewer points need less while the paper's number of elements decides, not the size of the caches.

@@ -10,7 +10,7 @@ from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.scaling import Scaling, ScalingFigures
 from ridgeline.bench.shared_options import ComputeDevice
 from ridgeline.config.size_law import CountPerRank
-from ridgeline.runtime.options import OptionSpec
+from ridgeline.runtime.declared_options import OptionSpec
 
 LEAST_POINTS, MOST_POINTS = 2, 32
 

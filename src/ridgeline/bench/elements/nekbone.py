@@ -35,8 +35,8 @@ from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.krylov.one_pass_cg import one_pass_cg
 from ridgeline.limits.stream import StreamLimits, measure_stream
 from ridgeline.parallel.devices import require_device_memory, select_device
+from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import DeviceError
-from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
     from ridgeline.elements.device.one_pass_cuda import CudaOnePassStiffness
@@ -301,9 +301,7 @@ def measure_nekbone(
         if memory == "host":
             limits = measure_stream(comm, 1)
         else:
-            from ridgeline.limits.device.copy_cuda import (
-                measure_device_copy,
-            )  # only here is numba-cuda needed
+            from ridgeline.limits.limits_cuda import measure_device_copy  # only here is numba-cuda needed
 
             comm.Barrier()
             limits = DeviceCopies(comm.allgather(measure_device_copy()))

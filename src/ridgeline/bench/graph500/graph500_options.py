@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.scaling import Scaling, ScalingFigures
 from ridgeline.config.size_law import Settings, SizeLaw
+from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.options import OptionSpec
 
 DEFAULT_SCALE = 20
 # What an official run has. The seeds are the two numbers of the reference implementation's main program.

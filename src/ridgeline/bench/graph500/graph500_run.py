@@ -42,12 +42,11 @@ from ridgeline.bench.graph500.official_output import (
 from ridgeline.bench.graph500.search import SearchWorkspace, breadth_first
 from ridgeline.bench.graph500.shortest_paths import PathGraph, PathSearch, shortest_paths
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.jit.kernel import compile_kernels
-from ridgeline.jit.numba_threads import check_threads, numba_threads
+from ridgeline.jit.kernel import check_threads, compile_kernels, numba_threads
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import find_layout
+from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.progress import Phases, silent
 from ridgeline.runtime.units import number
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from ridgeline.bench.graph500.generator import EdgeList
 from ridgeline.bench.graph500.graph import VertexBlocks
 from ridgeline.bench.graph500.search_kernels import lowest_bit, set_bits
 from ridgeline.jit.kernel import Specialisation, kernel, specialise
-from ridgeline.parallel.exchange import exchange_counted
+from ridgeline.parallel.counted_exchange import exchange_counted
 
 Numbers = NDArray[np.int64]
 Value = TypeVar("Value", bound=np.generic)

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.graph500 import path_kernels as kernel
 from ridgeline.bench.graph500.graph import Graph
-from ridgeline.parallel.exchange import exchange_counted
+from ridgeline.parallel.counted_exchange import exchange_counted
 
 # Shares of the edges: if active vertices have more, the others pull; if pending vertices have fewer, pulling ends;
 # and those of the vertices of each rank that pull before all vertices do.

@@ -28,8 +28,8 @@ from ridgeline.bench.hpcg.rating import count_flops
 from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.parallel.layout import find_layout
+from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import VerificationError
-from ridgeline.runtime.progress import Phases, silent
 
 PLAIN_C = "c"
 _MAKERS: dict[str, Callable[[MPI.Comm, HpcgLevel], Implementation]] = {

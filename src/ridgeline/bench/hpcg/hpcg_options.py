@@ -15,8 +15,8 @@ from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.hpcg.geometry import LEAST_SIZE, MULTIPLE, Triple, make_geometry, process_grid
 from ridgeline.bench.scaling import Scaling, ScalingFigures
 from ridgeline.config.size_law import Settings, SizeLaw
+from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.options import OptionSpec
 
 NAMES = {"c": "plain C"}  # names of implementations in tables and plots
 SIZES, DIVISIONS = ("nx", "ny", "nz"), ("npx", "npy", "npz")

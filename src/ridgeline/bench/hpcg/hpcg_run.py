@@ -51,13 +51,12 @@ from ridgeline.bench.hpcg.validity import (
 )
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.jit.kernel import compile_kernels
-from ridgeline.jit.numba_threads import check_threads
+from ridgeline.jit.kernel import check_threads, compile_kernels
 from ridgeline.limits.stream import StreamLimits, measure_stream
 from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import find_layout
-from ridgeline.runtime.progress import Phases, silent
+from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.regions import Regions
 
 REFERENCE_ITERATIONS = 50

@@ -24,8 +24,7 @@ from ridgeline.bench.hpcg.implementation import SLACK, CGResult
 from ridgeline.bench.hpcg.multigrid import MultigridLevel
 from ridgeline.bench.hpcg.optimised_matrix import optimise
 from ridgeline.bench.hpcg.problem import HpcgLevel
-from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.jit.numba_threads import check_threads, numba_threads
+from ridgeline.jit.kernel import Specialisation, check_threads, numba_threads, specialise
 from ridgeline.runtime.regions import Regions
 from ridgeline.sparse import levels, runs, transfer
 from ridgeline.sparse.halo import HaloVector

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from ridgeline.bench.hpcg.geometry import HpcgGeometry, make_geometry
 from ridgeline.bench.hpcg.rating import LevelSize, count_flops, count_reads, count_writes
-from ridgeline.limits.allocation import Allocation
 from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_latency
-from ridgeline.limits.prediction import Part, Prediction, exchange_kind, optimistic, traffic
+from ridgeline.limits.prediction import Allocation, Part, Prediction, exchange_kind, optimistic, traffic
 
 LEVELS, VALUE = 4, 8
 SUMS = 3  # global sums of an iteration: r z, p A p, and the norm

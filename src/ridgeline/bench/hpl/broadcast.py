@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.record import BROADCASTS, Broadcast, HplSettings
-from ridgeline.parallel.choices import choose
+from ridgeline.parallel.autotuner import choose
 
 _TAG = 8  # message tag of the first part
 

@@ -15,8 +15,8 @@ from ridgeline.bench.hpl.record import Storage, operations
 from ridgeline.bench.scaling import Scaling, ScalingFigures
 from ridgeline.bench.shared_options import ComputeDevice
 from ridgeline.config.size_law import Settings, SizeLaw
+from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.options import OptionSpec
 
 AUTO = "auto"
 

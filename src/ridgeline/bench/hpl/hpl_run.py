@@ -39,13 +39,13 @@ from ridgeline.bench.hpl.sizes import (
 from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.io.previous import check_file
-from ridgeline.jit.numba_threads import check_threads
+from ridgeline.jit.kernel import check_threads
 from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks
 from ridgeline.parallel.devices import select_device
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.payload import Memory
 from ridgeline.runtime.blas import blas_libraries
-from ridgeline.runtime.progress import Phases
+from ridgeline.runtime.console import Phases
 
 ORDER = 2048  # order of the matrices of each thread: a product takes tenths of a second in float64
 REPEATS = 5

@@ -21,9 +21,9 @@ from ridgeline.bench.language.languages import FoundLanguages, find_languages
 from ridgeline.bench.language.loops import Loops, RingWork, ring_partners
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.bench.tukey import remove_outliers
+from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.payload import check, content
-from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 if TYPE_CHECKING:

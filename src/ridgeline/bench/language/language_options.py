@@ -7,7 +7,7 @@ from typing import Annotated
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.shared_options import SIZES, RanksPerNode
-from ridgeline.runtime.options import OptionSpec
+from ridgeline.runtime.declared_options import OptionSpec
 
 LANGUAGES = ("C", "mpi4py", "numba-mpi")
 

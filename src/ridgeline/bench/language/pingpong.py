@@ -19,9 +19,9 @@ from ridgeline.bench.language.loops import Loops
 from ridgeline.bench.repetitions import message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
 from ridgeline.bench.tukey import remove_outliers
+from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.parallel.payload import check, content
-from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:

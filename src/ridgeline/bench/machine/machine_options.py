@@ -8,7 +8,7 @@ from typing import Annotated
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.memory.memory_options import Threads
 from ridgeline.bench.shared_options import SIZES, RanksPerNode
-from ridgeline.runtime.options import OptionSpec
+from ridgeline.runtime.declared_options import OptionSpec
 
 
 @dataclass(frozen=True)

@@ -28,20 +28,18 @@ from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.config.machine_file import Quantity
 from ridgeline.io.machine_file import write_machine_file
 from ridgeline.io.previous import check_file
-from ridgeline.limits.caches import measure_caches
-from ridgeline.limits.stream import measure_stream
+from ridgeline.limits.stream import measure_caches, measure_stream
 from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
-from ridgeline.parallel.communicator import node_communicator
+from ridgeline.parallel.communicator import node_communicator, sleeping_barrier
 from ridgeline.parallel.layout import Layout, busiest_share, find_layout
-from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.machine import describe_machine, own_cpus
+from ridgeline.runtime.machine import describe_machine, usable_cores
 from ridgeline.runtime.node_load import MOST_OTHERS, read_load
 from ridgeline.runtime.node_topology import read_sysfs
 from ridgeline.runtime.units import number, scale_of
 
 if TYPE_CHECKING:
-    from ridgeline.runtime.progress import Phases
+    from ridgeline.runtime.console import Phases
 
 _PEAK_SECONDS = 0.05  # of a piece of work
 _STREAM_REPEATS = 5
@@ -147,7 +145,7 @@ def measure_machine(comm: MPI.Comm, options: MachineFileOptions, progress: Phase
 def _check_whole_node(comm: MPI.Comm, threads: int) -> None:
     """Raise ConfigError on all ranks unless every node's ranks x threads are its cores. Collective."""
     with node_communicator(comm) as node:
-        cpus = set().union(*node.allgather(own_cpus()))
+        cpus = set().union(*node.allgather(usable_cores()))
         mine = (
             node.size * threads,
             broadcast_decision(node, lambda: read_sysfs().only(cpus).n_cores),

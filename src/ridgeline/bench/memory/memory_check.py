@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ridgeline.bench.memory import memory_pattern
 from ridgeline.bench.memory.memory_pattern import ADDRESS, ALL_ONES, FIXED, NOTHING, WALKING
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.memory import memory_available
+from ridgeline.runtime.machine import memory_available
 
 # In order of what they find per second of a short check: address lines, stuck bits, coupled bits.
 _PATTERNS = (

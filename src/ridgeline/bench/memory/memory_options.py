@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.runtime.options import OptionSpec
+from ridgeline.runtime.declared_options import OptionSpec
 
 Number = Literal["float64", "float32"]
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.bench.memory.memory_options import PeakOptions
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.limits.peak import DTYPES, Rates, best_total, measure_peak_rates
-from ridgeline.limits.peak_kernels import chains
+from ridgeline.limits.peak import DTYPES, Rates, best_total, chains, measure_peak_rates
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -85,7 +85,7 @@ def to_result(limits: StreamLimits) -> Result:
 
 def _of_gpus(comm: MPI.Comm) -> Result:
     """Measure the copy bandwidth of the GPU of every rank. Collective."""
-    from ridgeline.limits.device.copy_cuda import measure_device_copy  # numba-cuda is only needed here
+    from ridgeline.limits.limits_cuda import measure_device_copy  # numba-cuda is only needed here
 
     comm.Barrier()
     rates = comm.allgather(measure_device_copy())

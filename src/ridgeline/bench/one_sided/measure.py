@@ -28,9 +28,9 @@ from ridgeline.bench.one_sided.one_sided_options import AccessTest, Completion, 
 from ridgeline.bench.repetitions import MAX_SIZE, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
 from ridgeline.parallel.allreduce import errors_on_all_ranks
+from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.payload import Buffer, Memory, check, content
-from ridgeline.parallel.sleeping_wait import sleeping_barrier
 from ridgeline.runtime.errors import ConfigError
 
 _IN_FLIGHT = 64 * 2**20  # bytes of a window of operations, beyond which it is cut

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.repetitions import WINDOW
 from ridgeline.bench.shared_options import SIZES, Device
+from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.options import OptionSpec
 
 Operation = Literal["get", "put", "accumulate"]
 AccessTest = Literal["latency", "bandwidth"]

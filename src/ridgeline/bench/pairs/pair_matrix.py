@@ -22,11 +22,11 @@ from ridgeline.bench.repetitions import WINDOW
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.limits.messages import AFTER, BEFORE, bandwidth, ping_pong, verify, windowed
 from ridgeline.parallel.allreduce import errors_on_all_ranks
+from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.parallel.payload import Buffer, Memory
-from ridgeline.parallel.sleeping_wait import sleeping_barrier
+from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import ConfigError, VerificationError
-from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
     from mpi4py import MPI

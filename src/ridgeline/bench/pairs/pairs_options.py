@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from ridgeline.bench.benchmark import Benchmark
 from ridgeline.bench.shared_options import MessageOptions
-from ridgeline.runtime.options import OptionSpec
+from ridgeline.runtime.declared_options import OptionSpec
 
 Pairing = Literal["halves", "node-halves", "neighbours"]
 Method = Literal["osu", "alcf"]

@@ -32,7 +32,7 @@ from ridgeline.runtime.errors import ConfigError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.runtime.progress import Phases
+    from ridgeline.runtime.console import Phases
 
 ALCF_WINDOW = 16  # outstanding messages (Sec. 5.1)
 _PAIRINGS = {

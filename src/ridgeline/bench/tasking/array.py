@@ -67,7 +67,7 @@ def measure_mpi_fill(comm: MPI.Comm, trials: Trials, workers: Sequence[int], n_b
 
     Numbers of workers beyond the ranks of comm are left out. On ranks but 0 the list is empty.
     """
-    from ridgeline.parallel.sleeping_wait import sleeping_barrier
+    from ridgeline.parallel.communicator import sleeping_barrier
 
     found: list[Series] = []
     for count in (count for count in workers if count <= comm.size):

@@ -98,7 +98,7 @@ def measure_mpi_futures(
     """
     from mpi4py.futures import MPICommExecutor
 
-    from ridgeline.parallel.sleeping_wait import sleeping_barrier
+    from ridgeline.parallel.communicator import sleeping_barrier
 
     found: list[Series] = []
     for count in (count for count in workers if count < comm.size):

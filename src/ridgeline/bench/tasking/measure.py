@@ -25,10 +25,10 @@ from ridgeline.bench.tasking.tasking_options import ITEMS, TaskingOptions
 from ridgeline.bench.tasking.trials import Series, Trials, tabulate
 from ridgeline.bench.tukey import remove_outliers
 from ridgeline.parallel.allreduce import raise_on_all_ranks
-from ridgeline.parallel.sleeping_wait import sleeping_barrier
+from ridgeline.parallel.communicator import sleeping_barrier
+from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.progress import Phases, silent
-from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.machine import cores_available
 
 if TYPE_CHECKING:
     from mpi4py import MPI

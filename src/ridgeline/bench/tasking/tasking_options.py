@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.runtime.options import OptionSpec
-from ridgeline.runtime.threads import cores_available
+from ridgeline.runtime.declared_options import OptionSpec
+from ridgeline.runtime.machine import cores_available
 
 ITEMS = ("creation", "switch", "futures", "notification", "channel", "initialise")
 

@@ -11,8 +11,8 @@ from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.scaling import Scaling, ScalingFigures
 from ridgeline.bench.shared_options import Device
 from ridgeline.config.size_law import GlobalGrid
+from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.options import OptionSpec
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.parallel.payload import Memory
-    from ridgeline.runtime.progress import Phases
+    from ridgeline.runtime.console import Phases
 
 
 def _columns_of(direction: str) -> Iterator[Column]:

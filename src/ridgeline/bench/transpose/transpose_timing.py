@@ -25,8 +25,8 @@ from ridgeline.fourier.pencil import PencilGrid, ProcessGrid, Truncation, check_
 from ridgeline.fourier.tuning import TransposeTuning
 from ridgeline.parallel.partition import split
 from ridgeline.runtime.aligned import aligned_zeros
+from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import DecompositionError
-from ridgeline.runtime.progress import Phases, silent
 
 if TYPE_CHECKING:
     from mpi4py import MPI

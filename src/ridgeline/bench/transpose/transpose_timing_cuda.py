@@ -37,7 +37,7 @@ from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.parallel.payload import Buffer, check, content
 
 if TYPE_CHECKING:
-    from ridgeline.runtime.progress import Phases
+    from ridgeline.runtime.console import Phases
 
 _WORDS_OF_CHECK = 4  # arrays of the size of a message that `content` and `check` make together
 

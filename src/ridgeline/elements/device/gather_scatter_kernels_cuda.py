@@ -9,8 +9,7 @@ A message is [slots, m], a partial [m, points].
 import numpy as np
 from numba import cuda
 
-from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, store
-from ridgeline.jit.cuda_sums import sum_threads
+from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, store, sum_threads
 
 THREADS = 8 if SIMULATED else 256
 _BLOCKS = 8  # of a multiprocessor: its 2048 threads

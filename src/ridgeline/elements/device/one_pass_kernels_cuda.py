@@ -23,8 +23,7 @@ from ridgeline.elements.device.tensor_cuda import (
     make_column,
     make_stiffness,
 )
-from ridgeline.jit.cuda_device import device_function, fma, kernel, load, store
-from ridgeline.jit.cuda_sums import sum_threads
+from ridgeline.jit.cuda_device import device_function, fma, kernel, load, store, sum_threads
 from ridgeline.krylov.one_pass_cg import SUMS
 
 ROWS = 4  # of a column, loaded together

@@ -32,7 +32,7 @@ from ridgeline.fourier.device.ways import ExchangeMethod, ExchangeOrder, make_ex
 from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.jit.cuda_clock import DeviceClock
 from ridgeline.jit.cuda_device import make_stream
-from ridgeline.parallel.choices import Trial
+from ridgeline.parallel.autotuner import TuningResult
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -73,7 +73,7 @@ class DeviceSlabs:
         self.column: DeviceExchange | None = None
         self.row: DeviceExchange | None = None
         self._comms: list[MPI.Comm] = []
-        self.trials: dict[str, Trial] = {}
+        self.trials: dict[str, TuningResult] = {}
         self._waited_for: list[int] = []
 
     def _plan(self) -> None:

@@ -17,7 +17,7 @@ from ridgeline.fourier.device.exchange_cuda import (
 )
 from ridgeline.fourier.device.layout import VariableBatch
 from ridgeline.parallel.allreduce import allreduce_max
-from ridgeline.parallel.choices import Trial, choose
+from ridgeline.parallel.autotuner import TuningResult, choose
 from ridgeline.parallel.devices import mpi_takes_device_buffers
 from ridgeline.runtime.devices import MPI_SWITCH, simulated
 from ridgeline.runtime.errors import DeviceError
@@ -58,7 +58,7 @@ class ExchangeOrder(NamedTuple):
         return WAYS[way](self.comm, self.sides, n, self.dtype, self.streams)
 
 
-def make_exchange(order: ExchangeOrder, way: ExchangeMethod) -> tuple[DeviceExchange, Trial | None]:
+def make_exchange(order: ExchangeOrder, way: ExchangeMethod) -> tuple[DeviceExchange, TuningResult | None]:
     """Return an exchange, and what was measured to choose its way, if something was. Collective over all ranks.
 
     Raises DeviceError on all ranks if the way that is asked for is not there.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.jit.runs import gather_runs, scatter_runs
+from ridgeline.jit.contiguous_runs import gather_runs, scatter_runs
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:

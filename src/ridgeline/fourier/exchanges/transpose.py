@@ -36,7 +36,7 @@ from ridgeline.fourier.exchanges.transpose_node import (
 from ridgeline.fourier.exchanges.transpose_plan import TransposePlan, check_layout, check_limits
 from ridgeline.fourier.exchanges.transpose_shared import InPlace
 from ridgeline.fourier.tuning import Method, TransposeTuning
-from ridgeline.parallel.choices import Trial, choose
+from ridgeline.parallel.autotuner import TuningResult, choose
 from ridgeline.runtime.aligned import aligned_zeros
 from ridgeline.runtime.errors import DecompositionError
 
@@ -227,7 +227,7 @@ class Transpose:
         fits = can_share(self.comm, self._agreement, self._base.shared_size * self._dtype.itemsize)
         return fits and self._in_host and self.comm.size <= (ranks_per_node or self.comm.size)
 
-    def _take_fastest(self, nodes: Nodes | None, shares: bool, ranks_per_node: int | None) -> Trial:
+    def _take_fastest(self, nodes: Nodes | None, shares: bool, ranks_per_node: int | None) -> TuningResult:
         """Use the fastest method that fits. Collective, the same on all ranks."""
         plan = self._base
         fitting: list[Method] = ["alltoallv", "ialltoallv"]

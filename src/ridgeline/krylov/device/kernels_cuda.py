@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda
 
-from ridgeline.jit.cuda_device import SIMULATED, device_function, fma, kernel, load, store
-from ridgeline.jit.cuda_sums import sum_threads
+from ridgeline.jit.cuda_device import SIMULATED, device_function, fma, kernel, load, store, sum_threads
 
 THREADS = 8 if SIMULATED else 256
 BLOCKS = 4  # that fit on a multiprocessor: 64 registers for a thread

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import cuda
 
-from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, store
-from ridgeline.jit.cuda_sums import sum_threads
+from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, store, sum_threads
 from ridgeline.krylov.one_pass_cg import SUMS, step_lengths
 
 if TYPE_CHECKING:

@@ -27,8 +27,15 @@ from ridgeline.jit.llvm import (
     prefetch,
     right_neighbours,
 )
-from ridgeline.jit.random import GENERATORS, WORDS, Generator
-from ridgeline.jit.random_llvm import UNIFORM_SCALE, load_keys, philox_words, unscaled_uniform
+from ridgeline.jit.random import (
+    GENERATORS,
+    UNIFORM_SCALE,
+    WORDS,
+    Generator,
+    load_keys,
+    philox_words,
+    unscaled_uniform,
+)
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
 
 CHUNK = 1024  # cells of a row that are updated in one go: the noise of 2 x 4 rows of them is kept

@@ -29,7 +29,7 @@ from ridgeline.models.gray_scott.initial import place, set_start
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.recorders import NAMES, distributed
 from ridgeline.models.gray_scott.settings import GrayScottCase
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 
 if TYPE_CHECKING:
     from ridgeline.models.gray_scott.sweep_choice import SweepChoice

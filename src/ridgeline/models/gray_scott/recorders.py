@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ridgeline.blocks.block import Block
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 
 NAMES = ("U", "V")
 

@@ -4,7 +4,7 @@ What is fastest depends on caches, memory, threads and neighbours. So a run that
 and 3 steps. Each has the rule's tiles and stores, twice its rows, or the other stores. Blocks, ranks and exchange are
 those of the run, with fewer planes. Results do not depend on the choice, bit for bit. It is kept for later runs in
 the user's cache. The rule comes first, and another way replaces it only if it is clearly faster, on nodes that others
-leave alone (parallel/choices.py).
+leave alone (parallel/autotuner.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ridgeline.models.gray_scott.kernels import Tiling
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.parallel.allreduce import broadcast_decision
-from ridgeline.parallel.choices import Trial, choose
+from ridgeline.parallel.autotuner import TuningResult, choose
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.layout import busiest_share, place_on_node
 from ridgeline.parallel.partition import Triple
@@ -64,7 +64,7 @@ class SweepChoice:
     steps: int
     tiling: Tiling | None
     source: str
-    trial: Trial | None = None
+    trial: TuningResult | None = None
 
 
 def choose_sweep(

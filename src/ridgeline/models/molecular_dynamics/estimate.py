@@ -14,9 +14,8 @@ import numpy as np
 
 from ridgeline.blocks.block import check_process_grid
 from ridgeline.io.viewer_schemas import BYTES_OF_VERTEX
-from ridgeline.limits.allocation import Allocation
 from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_latency
-from ridgeline.limits.prediction import Part, Prediction, exchange_kind
+from ridgeline.limits.prediction import Allocation, Part, Prediction, exchange_kind
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.molecular_dynamics.problem import Melt
 from ridgeline.models.molecular_dynamics.settings import MolecularDynamicsCase

@@ -22,7 +22,7 @@ from ridgeline.models.molecular_dynamics.initial import initial_velocities, latt
 from ridgeline.models.molecular_dynamics.recorders import layout, output_field
 from ridgeline.models.molecular_dynamics.settings import MolecularDynamicsCase
 from ridgeline.models.recorders import profiles_recorder
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.particles.particles import POSITION, ParticleField
 
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ from ridgeline.fourier.sizes import (
     work_bytes,
 )
 from ridgeline.io.viewer_schemas import BYTES_OF_VERTEX
-from ridgeline.limits.allocation import Allocation
 from ridgeline.limits.exchange_costs import RankGroup, all_to_all, neighbours, without_latency
-from ridgeline.limits.prediction import Part, Prediction, exchange_kind, optimistic, traffic
+from ridgeline.limits.prediction import Allocation, Part, Prediction, exchange_kind, optimistic, traffic
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.n_body.force_law import ForceLaw, force_law
 from ridgeline.models.n_body.settings import NBodyCase

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ridgeline.models.n_body.kernels_halos import link_near, lower_labels
 from ridgeline.parallel.allreduce import allreduce_max
-from ridgeline.parallel.exchange import exchange_counted
+from ridgeline.parallel.counted_exchange import exchange_counted
 from ridgeline.particles.boxes import Boxes
 from ridgeline.particles.cells import Cells
 from ridgeline.particles.ghosts import Ghosts

@@ -27,7 +27,7 @@ from ridgeline.models.n_body.settings import NBodyCase
 from ridgeline.models.n_body.structure import Structure
 from ridgeline.models.recorders import profiles_recorder
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.particles.particles import POSITION, ParticleField
 
 BUDGET = "energy_budget"

@@ -9,7 +9,7 @@ import numpy as np
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.models.n_body.diagnostics import KM_PER_S
 from ridgeline.models.n_body.engine_cpu import MOMENTUM
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.particles.by_identity import IdentityRanges
 
 if TYPE_CHECKING:

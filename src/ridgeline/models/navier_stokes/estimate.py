@@ -19,9 +19,8 @@ import numpy as np
 from ridgeline.elements.mesh import ElementGrid, ElementMesh
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.quadrature import gauss_lobatto
-from ridgeline.limits.allocation import Allocation
 from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_latency
-from ridgeline.limits.prediction import Part, Prediction, exchange_kind, optimistic, traffic
+from ridgeline.limits.prediction import Allocation, Part, Prediction, exchange_kind, optimistic, traffic
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.navier_stokes.check_remarks import (
     convection_remarks,

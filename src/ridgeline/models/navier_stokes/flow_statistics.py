@@ -34,7 +34,7 @@ from ridgeline.models.navier_stokes.stress_budgets import (
     gradients,
     term_names,
 )
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 
 if TYPE_CHECKING:
     from mpi4py import MPI

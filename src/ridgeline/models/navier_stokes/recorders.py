@@ -35,8 +35,7 @@ from ridgeline.models.navier_stokes.derivatives import element_chunks, velocity_
 from ridgeline.models.navier_stokes.flow_statistics import ELEMENT_DIMS, Statistics
 from ridgeline.models.navier_stokes.problem import VELOCITIES, FlowState, field_names
 from ridgeline.models.navier_stokes.sampling import Sampler, image_lattice
-from ridgeline.parallel.distributed import DistributedArray
-from ridgeline.parallel.partition import Triple
+from ridgeline.parallel.partition import DistributedArray, Triple
 
 if TYPE_CHECKING:
     from mpi4py import MPI

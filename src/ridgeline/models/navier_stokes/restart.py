@@ -20,7 +20,7 @@ from ridgeline.krylov.projection import Projection
 from ridgeline.models.navier_stokes.engine import SplittingEngine
 from ridgeline.models.navier_stokes.problem import Array, field_names
 from ridgeline.models.navier_stokes.time_stepping import BACKWARD
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 
 # The next dt, the order of the last step, the times of the levels, the lengths of the steps that led to them.
 TIME_STEPS = "time_steps"

@@ -15,7 +15,7 @@ from ridgeline.models.turbulence.estimate import passes_are_timed
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.passes import Fields, FieldTransform, FlowPasses
 from ridgeline.models.turbulence.problem import FlowParameters
-from ridgeline.parallel.choices import Trial
+from ridgeline.parallel.autotuner import TuningResult
 from ridgeline.parallel.communicator import in_turn_per_node
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class EngineTransform(FieldTransform, Protocol):
     real: np.dtype[Any]
     complex: np.dtype[Any]
 
-    def trials(self) -> Mapping[str, Trial]:
+    def trials(self) -> Mapping[str, TuningResult]:
         """Return the timings by which methods of exchanges and transforms were chosen, by name."""
 
     def free(self) -> None:

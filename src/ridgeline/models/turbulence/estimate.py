@@ -23,9 +23,18 @@ from ridgeline.fourier.sizes import (
     work_bytes,
 )
 from ridgeline.fourier.tuning import Layout
-from ridgeline.limits.allocation import Allocation, MissingMetric, between
 from ridgeline.limits.exchange_costs import RankGroup, all_to_all, host_copies, neighbours, without_latency
-from ridgeline.limits.prediction import Kind, Part, Prediction, exchange_kind, optimistic, traffic
+from ridgeline.limits.prediction import (
+    Allocation,
+    Kind,
+    MissingMetric,
+    Part,
+    Prediction,
+    between,
+    exchange_kind,
+    optimistic,
+    traffic,
+)
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.turbulence.device.device_estimate import (
     check_passes,

@@ -29,14 +29,14 @@ from ridgeline.io.checkpoint_format import (
 )
 from ridgeline.io.checkpoint_load import read_parts
 from ridgeline.io.file_errors import explained
-from ridgeline.jit.runs import scatter_runs
+from ridgeline.jit.contiguous_runs import scatter_runs
 from ridgeline.models.turbulence.fluid_particles.tracers import PREFIX
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.restart import VELOCITY_Y, field_sizes
 from ridgeline.models.turbulence.solenoidal import recover_y, sum_of_squares
 from ridgeline.models.turbulence.time_averages import CURVES
 from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.fourier.exchanges.redistribute import Redistribution, equal_ranges
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.pencil import PencilGrid, Truncation
+from ridgeline.jit.contiguous_runs import gather_runs, scatter_runs
 from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.jit.runs import gather_runs, scatter_runs
 from ridgeline.models.turbulence.solenoidal import recover_y
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import OutputError, VerificationError
 from ridgeline.runtime.files import DAMAGED, replace_file
-from ridgeline.runtime.progress import Phases, silent
 from ridgeline.runtime.units import number
 from ridgeline.validate.judge.baseline import add_drifts, compare_with_baseline
 from ridgeline.validate.judge.busy import find_busy

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.parallel.sleeping_wait import sleeping_barrier
+from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline.runtime.memory import memory_available
+from ridgeline.runtime.machine import memory_available
 from ridgeline.validate.measure.session import Session, group_rounds, node_rounds, pack_rounds
 
 if TYPE_CHECKING:

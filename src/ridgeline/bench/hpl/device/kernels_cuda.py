@@ -19,8 +19,7 @@ from ridgeline.bench.hpl.panel import (
     ONE,
     SIGN,
 )
-from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, store
-from ridgeline.jit.cuda_sums import sum_threads
+from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, store, sum_threads
 
 THREADS = 8 if SIMULATED else 256
 BLOCKS = 8  # thread blocks on a multiprocessor: the most threads that it can have, with 32 registers each

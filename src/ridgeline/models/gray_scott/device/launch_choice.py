@@ -4,7 +4,7 @@ Two steps a launch move fewer bytes and compute more, so that which is faster is
 two steps also send half as many messages, and more of them. A run that is long enough times both, in its own fields
 before they hold its start. On several GPUs these have ghosts of two layers, but one step a launch sends one: so each
 is timed as it would run. Results do not depend on the choice, bit for bit. It is kept for later runs, where the CPU's
-are (`sweep_choice`), by the same rules (`parallel/choices.py`).
+are (`sweep_choice`), by the same rules (`parallel/autotuner.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ridgeline.models.gray_scott.estimate import (
 )
 from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.models.gray_scott.sweep_choice import SweepChoice, mean_steps
-from ridgeline.parallel.choices import choose
+from ridgeline.parallel.autotuner import choose
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.partition import Triple
 

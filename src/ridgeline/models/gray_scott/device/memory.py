@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ridgeline.blocks.block import Block, BlockArray
-from ridgeline.blocks.halo_plan import HaloPlan
+from ridgeline.blocks.halo import HaloPlan
 
 # Before and behind a field: a group of four rows may start up to 3 rows, and read 4, outside the block.
 PAD_ROWS = 4

@@ -13,7 +13,7 @@ from typing import Any
 
 from numba import cuda
 
-from ridgeline.runtime.timeline import Span, Timeline
+from ridgeline.runtime.regions import Span, Timeline
 
 
 class StreamTrace:

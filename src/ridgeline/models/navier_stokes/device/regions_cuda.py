@@ -10,8 +10,7 @@ from typing import Any
 from numba import cuda
 
 from ridgeline.jit.cuda_clock import DeviceClock
-from ridgeline.runtime.regions import Regions
-from ridgeline.runtime.timeline import HOST, Span, Timeline
+from ridgeline.runtime.regions import HOST, Regions, Span, Timeline
 
 
 class DeviceRegions(Regions):

@@ -21,8 +21,16 @@ from numpy.typing import DTypeLike
 
 from ridgeline.fourier.device.kernels_cuda import LINE_THREADS
 from ridgeline.fourier.shells import HALF
-from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, load_pair, store, store_pair
-from ridgeline.jit.cuda_sums import sum_threads
+from ridgeline.jit.cuda_device import (
+    SIMULATED,
+    device_function,
+    kernel,
+    load,
+    load_pair,
+    store,
+    store_pair,
+    sum_threads,
+)
 from ridgeline.models.turbulence.device.kernels_cuda import line_of, phase_of, times
 
 SHELL_THREADS = 4 if SIMULATED else 512

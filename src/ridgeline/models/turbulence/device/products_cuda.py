@@ -32,7 +32,7 @@ from ridgeline.models.turbulence.device.fused_rows_cuda import make_row_products
 from ridgeline.models.turbulence.device.kernels_cuda import PRODUCT_BLOCKS, PRODUCT_THREADS, make_multiply
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 from ridgeline.parallel.allreduce import allreduce_max
-from ridgeline.parallel.choices import choose, recall
+from ridgeline.parallel.autotuner import choose, recall
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.runtime.devices import simulated
 

@@ -36,7 +36,7 @@ from ridgeline.models.turbulence.kernels_diagnostics import count_evenly
 from ridgeline.models.turbulence.pressure import BINS_PER_RMS, DEVIATIONS, FARTHEST
 from ridgeline.models.turbulence.settings import GROUPS
 from ridgeline.parallel.allreduce import allreduce_sums
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -36,7 +36,7 @@ from ridgeline.models.turbulence.fluid_particles.interpolation import (
 from ridgeline.models.turbulence.fluid_particles.kernels_points import add_two
 from ridgeline.models.turbulence.random_numbers import Purpose
 from ridgeline.models.turbulence.settings import GROUPS, ParticlesSection
-from ridgeline.parallel.distributed import DistributedArray
+from ridgeline.parallel.partition import DistributedArray
 from ridgeline.particles.by_identity import IdentityRanges
 from ridgeline.particles.curve import sort_along_curve
 from ridgeline.particles.migration import Migration

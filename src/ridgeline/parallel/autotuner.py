@@ -1,9 +1,9 @@
-"""The autotuner: of several candidates that compute one thing, which is fastest here.
+"""The autotuner: which of several candidates that compute the same is the fastest on this machine.
 
-All ranks time the candidates together, take the same one, and keep what they found for later runs. It is kept as
-JSON in choices/choices.json of the user's cache (RIDGELINE_CACHE_DIR): by key, the candidate that was taken and the
-seconds of each. The file is replaced whole, so that a run that reads while another writes sees the old or the new
-one. A damaged file, or a folder that cannot be written, costs a warning and the time to measure again.
+All ranks time the candidates at the same time, choose the same one, and keep the result for later runs. It is kept as
+JSON in choices/choices.json of the user's cache (RIDGELINE_CACHE_DIR): by key, the candidate that was chosen and the
+seconds of each. The file is replaced atomically, so a run that reads while another writes sees the old or the new
+file. A damaged file, or a folder that cannot be written, costs a warning and the time to measure again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.parallel.allreduce import allreduce_max, broadcast_decision
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.runtime.files import DAMAGED
-from ridgeline.runtime.kept_files import read_kept_table, write_kept
 from ridgeline.runtime.machine import cpu_name, describe_machine
-from ridgeline.runtime.private_folder import private_folder
 from ridgeline.runtime.units import number
+from ridgeline.runtime.user_cache import private_folder, read_kept_table, write_kept
 from ridgeline.version import VERSION
 
 if TYPE_CHECKING:
@@ -29,18 +28,21 @@ if TYPE_CHECKING:
 
 Candidate = Callable[[], Mapping[str, float]]
 
-ROUNDS = (3, 20)  # in which candidates are timed, at least and at most
-SECONDS = 0.3  # to spend on rounds beyond the least number, about
-CLEARLY_FASTER = 0.97  # of the time of a candidate that comes earlier
-HOPELESS = 1.25  # times the fastest so far: such a candidate is not timed again
-WINS, LOSSES = 5, 2  # rounds against the first candidate that end a duel: one slow moment does not decide it
+ROUNDS = (3, 20)  # the least and the largest number of rounds in which candidates are timed
+SECONDS = 0.3  # to spend, roughly, on rounds beyond the least number
+CLEARLY_FASTER = 0.97  # share of the time of an earlier candidate below which a later one is preferred
+HOPELESS = 1.25  # a candidate that takes this many times the fastest time so far is not timed again
+WINS, LOSSES = (
+    5,
+    2,
+)  # rounds against the first candidate that end a duel, so that one slow moment does not decide it
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Candidates that were timed, and the one that is taken.
+class TuningResult:
+    """The candidate that was chosen, and the times of all.
 
-    seconds: of each candidate its "total" and those of its parts, where they are known: of the slowest rank, the
+    seconds: the "total" of each candidate and those of its parts, where they are known: on the slowest rank, in the
     shortest of several rounds. earlier_run: whether an earlier run measured them.
     """
 
@@ -54,7 +56,7 @@ class Trial:
         return "as timed in an earlier run" if self.earlier_run else "as timed now"
 
     def words(self) -> str:
-        """Return the candidate that is taken, and the seconds of all."""
+        """Return the chosen candidate and the times of all, for people."""
         times = [f"{name} {number(parts['total'], 's')}" for name, parts in self.seconds.items()]
         return f"{self.taken} ({', '.join(times)})" if times else self.taken
 
@@ -65,48 +67,51 @@ def choose(
     comm: MPI.Comm,
     work: Mapping[str, float] | None = None,
     believe: Callable[[], bool] | None = None,
-) -> Trial:
-    """Return which candidate is fastest, or was so in an earlier run, and the seconds of all. Collective.
+) -> TuningResult:
+    """Time candidates and return the fastest, or return the result of an earlier run. Collective.
 
-    The first candidate is taken unless another is clearly faster, in the best of all rounds and then in a duel of
-    further rounds between the two.
+    The first candidate is chosen unless another one is clearly faster, in the best of all rounds and then in a duel
+    of further rounds between the two.
 
     Parameters
     ----------
     candidates : two or more, by name, in the same order on all ranks; they may communicate. In each of its turns a
-        candidate is called twice. The first call is not counted: the candidate may compile, allocate or switch to
-        itself. The second is timed, and takes as long as its slowest rank. Each call returns the seconds of its
-        parts, under the same names on all ranks.
-    key : names what is chosen, with all that the answer depends on beside the version, the machine and the number of
-        ranks, such as shape and dtype; that of rank 0 counts
+        candidate is called twice. The first call is not counted, because the candidate may compile, allocate or
+        switch to itself. The second is timed, and takes as long as its slowest rank. Each call returns the seconds of
+        its parts, under the same names on all ranks.
+    key : names what is chosen, with everything that the answer depends on beside the version, the machine and the
+        number of ranks, such as shape and dtype; the key of rank 0 counts
     comm : the ranks that agree
-    work : what a call of each candidate does, in any unit, whose seconds the trial tells; without it each call is one
-    believe : says afterwards, on all ranks, whether the times can be believed. If not, the first candidate is taken
-        and nothing is kept. None: always
+    work : the work of a call of each candidate, in any unit; the result then has the seconds of one unit. Without it,
+        a call is one unit
+    believe : tells afterwards, on all ranks, whether the times are reliable. If they are not, the first candidate is
+        chosen and nothing is kept. None means that they are
     """
-    place = _place(key, comm)
-    known = broadcast_decision(comm, lambda: _read(place))
+    full_key = _full_key(key, comm)
+    known = broadcast_decision(comm, lambda: _read(full_key))
     if known is not None and known.taken in candidates and candidates.keys() <= known.seconds.keys():
         return replace(known, seconds={name: known.seconds[name] for name in candidates})
     rounds = _Rounds(candidates, work or {}, comm)
-    trial = Trial(rounds.winner(), rounds.found())
+    result = TuningResult(rounds.winner(), rounds.seconds())
     if believe is not None and not believe():
-        return replace(trial, taken=next(iter(candidates)))
+        return replace(result, taken=next(iter(candidates)))
     if comm.rank == 0:
-        _write(place, trial)
-    return trial
+        table = read_kept_table(choices_file())
+        table[full_key] = {"taken": result.taken, "seconds": result.seconds}
+        write_kept(choices_file(), json.dumps(table, indent=0, sort_keys=True).encode())
+    return result
 
 
-def recall(key: str, comm: MPI.Comm) -> Trial | None:
-    """Return what `choose` found under this key in an earlier run, None if nothing. Collective."""
-    place = _place(key, comm)
-    return broadcast_decision(comm, lambda: _read(place))
+def recall(key: str, comm: MPI.Comm) -> TuningResult | None:
+    """Return the result that `choose` kept under this key in an earlier run, None if there is none. Collective."""
+    full_key = _full_key(key, comm)
+    return broadcast_decision(comm, lambda: _read(full_key))
 
 
 class _Rounds:
-    """Rounds in which candidates have a turn each, and the least seconds of one unit of their work so far.
+    """Rounds in which each candidate has a turn, and the least seconds of one unit of their work so far.
 
-    best: by candidate and part, of the slowest rank; spent: seconds of all calls after the first round.
+    best: by candidate and part, on the slowest rank. spent: seconds of all calls after the first round.
     """
 
     def __init__(
@@ -118,7 +123,7 @@ class _Rounds:
         self.spent = 0.0
 
     def turns(self, names: Iterable[str]) -> str:
-        """Give some candidates a turn and return the fastest in it. Collective."""
+        """Give each of these candidates a turn and return the fastest of this round. Collective."""
         times: dict[tuple[str, str], float] = {}
         spent = 0.0
         for name in names:
@@ -138,7 +143,7 @@ class _Rounds:
         return _fastest(names, times)
 
     def winner(self) -> str:
-        """Time all candidates and return which is to be taken. Collective."""
+        """Time all candidates and return the one to choose. Collective."""
         least, most = ROUNDS
         self.turns(self._candidates)
         self.spent = 0.0  # most of the first round went into compiling
@@ -160,51 +165,44 @@ class _Rounds:
                 lost += 1
         return _fastest(pair, self.best) if won == WINS else self._first
 
-    def found(self) -> dict[str, dict[str, float]]:
+    def seconds(self) -> dict[str, dict[str, float]]:
         """Return the least seconds of each candidate and its parts."""
-        found: dict[str, dict[str, float]] = {name: {} for name in self._candidates}
-        for (name, part), each in self.best.items():
-            found[name][part] = each
-        return found
+        table: dict[str, dict[str, float]] = {name: {} for name in self._candidates}
+        for (name, part), seconds in self.best.items():
+            table[name][part] = seconds
+        return table
 
 
 def _fastest(names: Iterable[str], times: Mapping[tuple[str, str], float]) -> str:
-    """Return the fastest of them; one that comes earlier unless another is clearly faster."""
-    taken, *others = names
+    """Return the fastest candidate, where an earlier one is preferred unless a later one is clearly faster."""
+    fastest, *others = names
     for name in others:
-        if times[name, "total"] < CLEARLY_FASTER * times[taken, "total"]:
-            taken = name
-    return taken
+        if times[name, "total"] < CLEARLY_FASTER * times[fastest, "total"]:
+            fastest = name
+    return fastest
 
 
 def choices_file() -> Path:
-    """Return where choices are kept; it need not exist."""
+    """Return the file in which results are kept; it need not exist."""
     return private_folder("choices") / "choices.json"
 
 
-def _place(key: str, comm: MPI.Comm) -> str:
-    """Return a key with the version, the machine and the ranks before it. Collective."""
+def _full_key(key: str, comm: MPI.Comm) -> str:
+    """Return a key preceded by the version, the machine and the ranks. Collective."""
     on_node = place_on_node(comm).ranks
     machine = f"{cpu_name()}, {describe_machine().cores} cores"
     return f"{VERSION}; {machine}; {comm.size} ranks of which {on_node} on a node; {key}"
 
 
-def _read(key: str) -> Trial | None:
-    """Return the trial that was kept last under a key, None if there is none."""
-    found: Any = read_kept_table(choices_file()).get(key)
+def _read(key: str) -> TuningResult | None:
+    """Return the result that was kept last under a key, None if there is none."""
+    entry: Any = read_kept_table(choices_file()).get(key)
     try:
         seconds = {
             str(name): {str(part): float(each) for part, each in parts.items()}
-            for name, parts in found["seconds"].items()
+            for name, parts in entry["seconds"].items()
         }
         whole = all("total" in parts for parts in seconds.values())
-        return Trial(str(found["taken"]), seconds, earlier_run=True) if whole else None
+        return TuningResult(str(entry["taken"]), seconds, earlier_run=True) if whole else None
     except DAMAGED:
         return None
-
-
-def _write(key: str, trial: Trial) -> None:
-    """Keep the choice, and the seconds that it rests on, for later runs."""
-    file = choices_file()
-    choice = {"taken": trial.taken, "seconds": trial.seconds}
-    write_kept(file, json.dumps(read_kept_table(file) | {key: choice}, indent=0, sort_keys=True).encode())

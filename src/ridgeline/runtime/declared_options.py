@@ -1,4 +1,4 @@
-"""How options are declared once: a frozen dataclass whose fields say type, default, help and range.
+"""Options that are declared once: frozen dataclasses whose fields have a type, a default, a help and a range.
 
     @dataclass(frozen=True)
     class Trials(DeclaredOptions):
@@ -19,16 +19,18 @@ from ridgeline.runtime.errors import ConfigError
 
 @dataclass(frozen=True)
 class OptionSpec:
-    """What an option says beside its type and default, in the annotation: `Annotated[int, OptionSpec("Trials.")]`.
+    """What an option states beside its type and default, in its annotation: `Annotated[int, OptionSpec("Trials.")]`.
 
+    Parameters
+    ----------
     help : one sentence
     unit : of the value, such as "B" or "s"
-    minimum, maximum, above : what is allowed; above excludes its bound
-    flags : of the command line, the long one first; by default the field's name
-    metavar : what stands for the value in the help
+    minimum, maximum, above : the allowed range; `above` excludes its bound
+    flags : on the command line, the long one first; by default made from the field's name
+    metavar : the name of the value in the help
     otherwise : what happens for None, or for an empty tuple, in words
-    commas : the numbers of a tuple are given once, with commas in between, not flag by flag
-    only : (name, value) of another option without which this one has no meaning and is refused
+    commas : whether the numbers of a tuple are given at once with commas in between, instead of by repeated flags
+    only : (name, value) of another option; with another value of it, this option is an error
     """
 
     help: str
@@ -45,7 +47,7 @@ class OptionSpec:
 
 @dataclass(frozen=True)
 class Option:
-    """One option as the command line, the documentation and the checks need it. type: without `| None`."""
+    """One option, as the command line, the documentation and the checks need it. type: without `| None`."""
 
     name: str
     type: Any
@@ -59,12 +61,12 @@ class Option:
 
     @property
     def repeated(self) -> bool:
-        """Say whether it holds any number of values, a tuple[X, ...]."""
+        """Say whether it takes any number of values, tuple[X, ...]."""
         return get_origin(self.type) is tuple and get_args(self.type)[-1] is Ellipsis
 
     @property
     def items(self) -> tuple[Any, ...]:
-        """Types of its values: one, or those of a tuple of fixed length."""
+        """Types of its values: a single one, or those of a tuple of fixed length."""
         if get_origin(self.type) is not tuple:
             return (self.type,)
         return get_args(self.type)[:1] if self.repeated else get_args(self.type)
@@ -101,23 +103,20 @@ class Option:
         if value is None:
             return
         if self.type not in (bool, str):
-            self._check_range(value)
+            for item in value if get_origin(self.type) is tuple else (value,):
+                if not self._allows(item):
+                    are = "is needed" if "more" in self.allowed else "are possible"
+                    rule = f"{self.allowed} {are}" if self.allowed else "a finite number is needed"
+                    raise ConfigError(f"{' or '.join(reversed(self.flags))} = {item}: {rule}")
         if self.spec.only is not None and value != self.default:
             other, needed = self.spec.only
-            found = getattr(options, other)
-            if found != needed:
+            present = getattr(options, other)
+            if present != needed:
                 flag = f"--{other.replace('_', '-')}"
-                rule = (
-                    f"without {flag}" if needed is True else f"with {flag} {found}, but with {flag} {needed}"
-                )
+                rule = f"with {flag} {present}, but with {flag} {needed}"
+                if needed is True:
+                    rule = f"without {flag}"
                 raise ConfigError(f"{self.flags[0]} goes not {rule}")
-
-    def _check_range(self, value: Any) -> None:
-        for one in value if get_origin(self.type) is tuple else (value,):
-            if not self._allows(one):
-                are = "is needed" if "more" in self.allowed else "are possible"
-                rule = f"{self.allowed} {are}" if self.allowed else "a finite number is needed"
-                raise ConfigError(f"{' or '.join(reversed(self.flags))} = {one}: {rule}")
 
     def _allows(self, value: Any) -> bool:
         spec = self.spec
@@ -135,32 +134,25 @@ class Option:
 
 @dataclass(frozen=True)
 class DeclaredOptions:
-    """Base of all classes of options: frozen dataclasses, every field annotated with an `OptionSpec`.
+    """Base class of all options: frozen dataclasses in which every field is annotated with an `OptionSpec`.
 
     Raises ConfigError for a value out of its range.
     """
 
     def __post_init__(self) -> None:
         """Check the range of every value."""
-        for one in options_of(type(self)):
-            one.check(self)
+        for option in options_of(type(self)):
+            option.check(self)
 
 
 def options_of(options: type[DeclaredOptions]) -> list[Option]:
     """Return the options that a class declares, in their order."""
     hints = get_type_hints(options, include_extras=True)
-    found = []
-    for one in fields(options):
-        annotation, *extras = get_args(hints[one.name])
+    declared = []
+    for field in fields(options):
+        annotation, *extras = get_args(hints[field.name])
         (spec,) = (extra for extra in extras if isinstance(extra, OptionSpec))
-        found.append(Option(one.name, _without_none(annotation), one.default, spec))
-    return found
-
-
-def _without_none(annotation: Any) -> Any:
-    """Return X for `X | None`."""
-    parts = get_args(annotation)
-    if NoneType not in parts:
-        return annotation
-    (rest,) = (part for part in parts if part is not NoneType)
-    return rest
+        if NoneType in get_args(annotation):  # X | None
+            (annotation,) = (part for part in get_args(annotation) if part is not NoneType)
+        declared.append(Option(field.name, annotation, field.default, spec))
+    return declared

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 from ridgeline.blocks.block import Block, BlockArray
-from ridgeline.blocks.pack import copy_boxes, copy_boxes_threaded
+from ridgeline.blocks.box_copies import copy_boxes, copy_boxes_threaded
 
 BLOCK = Block((11, 13, 17), (1, 1, 1), (0, 0, 0), ghost=2)
 # (start, shape): faces across z, y, x, edges, a corner, a middle box, one cell, nothing.

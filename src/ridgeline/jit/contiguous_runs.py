@@ -1,4 +1,4 @@
-"""Copy runs of consecutive numbers between an array that has them scattered and one that has them back to back."""
+"""Copy runs of consecutive numbers between an array in which they lie scattered and one that holds them packed."""
 
 from numba import int64
 
@@ -7,7 +7,7 @@ from ridgeline.jit.kernel import kernel
 
 @kernel(lambda T: (T[::1], int64[::1], int64[::1], T[::1]), nogil=True)
 def gather_runs(values, start, count, out_packed):
-    """Copy the runs values[start[i] : start[i] + count[i]] one after the other to out_packed.
+    """Copy the runs values[start[i] : start[i] + count[i]], one after the other, to out_packed.
 
     values : (n,) array; start, count : (n_runs,) int64; out_packed : (sum of count or more,) array
     Cost: reads and writes each number once; bound by memory where runs are longer than a cache line.

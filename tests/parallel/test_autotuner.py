@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from mpi4py import MPI
 
-from ridgeline.parallel.choices import Trial, choices_file, choose, recall
+from ridgeline.parallel.autotuner import TuningResult, choices_file, choose, recall
 
 CANDIDATES = {"packed": lambda: {"fft": 1.0}, "strided": dict}
 
@@ -25,15 +25,17 @@ def remarks(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -
     return caplog
 
 
-def tune(key: str) -> Trial:
+def tune(key: str) -> TuningResult:
     return choose(CANDIDATES, key, MPI.COMM_SELF)
 
 
 def test_trials_are_kept(remarks: pytest.LogCaptureFixture) -> None:
     assert recall("a", MPI.COMM_SELF) is None
     first, second = tune("a"), tune("b")
-    assert recall("a", MPI.COMM_SELF) == tune("a") == Trial(first.taken, first.seconds, earlier_run=True)
-    assert recall("b", MPI.COMM_SELF) == Trial(second.taken, second.seconds, earlier_run=True)
+    assert (
+        recall("a", MPI.COMM_SELF) == tune("a") == TuningResult(first.taken, first.seconds, earlier_run=True)
+    )
+    assert recall("b", MPI.COMM_SELF) == TuningResult(second.taken, second.seconds, earlier_run=True)
     choices_file().write_text('{"a": ')
     assert recall("a", MPI.COMM_SELF) is None
     assert "choices.json is damaged" in remarks.text
@@ -58,15 +60,15 @@ def test_a_trial_that_makes_no_sense_is_unknown(kept) -> None:
 
 def test_a_trial_in_words() -> None:
     seconds = {"packed": {"total": 1.5e-3, "fft": 1e-3}, "strided": {"total": 2e-3}}
-    assert Trial("packed", seconds).words() == "packed (packed 1.5 ms, strided 2 ms)"
-    assert Trial("packed", {}).words() == "packed"
+    assert TuningResult("packed", seconds).words() == "packed (packed 1.5 ms, strided 2 ms)"
+    assert TuningResult("packed", {}).words() == "packed"
 
 
 def test_folder_that_cannot_be_written(monkeypatch, remarks: pytest.LogCaptureFixture) -> None:
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ridgeline.runtime.kept_files.replace_file", full)
+    monkeypatch.setattr("ridgeline.runtime.user_cache.replace_file", full)
     assert not tune("a").earlier_run
     assert "cannot keep what was measured" in remarks.text
     assert recall("a", MPI.COMM_SELF) is None

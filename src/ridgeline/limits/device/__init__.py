@@ -1,1 +1,0 @@
-"""The limits of NVIDIA GPUs: copy bandwidth and peak rate."""
