@@ -15,11 +15,11 @@ import numpy as np
 from mpi4py import MPI
 
 from ridgeline.elements import mappings
-from ridgeline.elements.coarse.count import count_ranks
-from ridgeline.elements.coarse.hierarchy import set_up
+from ridgeline.elements.coarse.algebraic_cost import count_ranks
+from ridgeline.elements.coarse.hierarchy import build_hierarchy
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.multigrid.cycle import SchwarzMultigrid
 from ridgeline.elements.multigrid.level import PolynomialLevel
 from ridgeline.elements.operator import ElementOperator
@@ -29,11 +29,11 @@ COMM = MPI.COMM_SELF
 ORDER = 3  # of the level above the coarse one
 
 
-def box(elements: int, wavy: bool = False) -> ElementMesh:
+def box(elements: int, wavy: bool = False) -> BoxMesh:
     """Return the unit cube of elements^3 elements, as boxes or deformed by waves."""
     corners = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     mapping = mappings.wavy(*corners, 0.05) if wavy else None
-    return ElementMesh.box((elements,) * 3, (1.0, 1.0, 1.0), mapping=mapping)
+    return BoxMesh.box((elements,) * 3, (1.0, 1.0, 1.0), mapping=mapping)
 
 
 def count(a: int) -> None:
@@ -42,7 +42,7 @@ def count(a: int) -> None:
     positions = ElementGrid(mesh, ORDER).positions
     fine, coarse = (PolynomialLevel(mesh, positions, (order,) * 3, ()) for order in (ORDER, 1))
     start = time.perf_counter()
-    hierarchy = set_up(COMM, fine, coarse)
+    hierarchy = build_hierarchy(COMM, fine, coarse)
     seconds = time.perf_counter() - start
     ranks = count_ranks(hierarchy, a**3)
     rows = " -> ".join(str(level.matrix.rows.total) for level in hierarchy.levels)

@@ -24,7 +24,7 @@ def _threaded(operator, u, out):
     import numba
     import numpy as np
 
-    from ridgeline.elements.gather_scatter_kernels import OPERATIONS, make_kernels
+    from ridgeline.elements.gather_scatter import OPERATIONS, make_kernels
     from ridgeline.elements.helmholtz import make_helmholtz
     from ridgeline.elements.tensor import GENERATED
 
@@ -66,11 +66,11 @@ def job(order: int, elements: int, seconds: float, wavy: bool) -> None:
     from mpi4py import MPI
 
     from ridgeline.elements import mappings
-    from ridgeline.elements.mesh import ElementMesh
+    from ridgeline.elements.mesh import BoxMesh
 
     comm = MPI.COMM_WORLD
     mapping = mappings.wavy((0.0,) * 3, (1.0,) * 3, 0.05) if wavy else None
-    mesh = ElementMesh.box((elements,) * 3, (1.0,) * 3, mapping=mapping)
+    mesh = BoxMesh.box((elements,) * 3, (1.0,) * 3, mapping=mapping)
     both = _operator(comm, mesh, order)
     runs = {"ranks": lambda: both[0].apply(both[1], both[2])}
     if comm.rank == 0:

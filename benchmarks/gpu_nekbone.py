@@ -74,7 +74,7 @@ def parts(n: int, points: float, copy: float, seconds: float) -> Iterator[Row]:
     from numba import cuda
 
     from ridgeline.bench.elements.nekbone import Nekbone
-    from ridgeline.elements.device.one_pass_kernels_cuda import make_iterate
+    from ridgeline.elements.device.one_pass_cuda import make_iterate
 
     elements = 4 if simulated() else cube_of(points, n)
     problem = Nekbone(MPI.COMM_SELF, n, elements, "cuda-staged")

@@ -6,7 +6,7 @@ from mpi4py import MPI
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import wavy
-from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
+from ridgeline.elements.mesh import SIDES, BoxMesh, ElementGrid
 from ridgeline.elements.one_pass import OnePassStiffness, find_kinds
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.krylov.cg import cg
@@ -24,7 +24,7 @@ class Problem:
         self, comm: MPI.Comm, order: int, curved: bool, h1: float, h2: float, sides=(SIDES,), periodic=False
     ) -> None:
         mapping = wavy((0.0, 0.0, 0.0), LENGTHS, 0.015) if curved else None
-        mesh = ElementMesh.box(
+        mesh = BoxMesh.box(
             ELEMENTS,
             LENGTHS,
             distribution=("uniform", "geometric", "sine"),

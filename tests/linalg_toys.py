@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.krylov.operator import InnerProduct, direction
+from ridgeline.krylov.operator import InnerProduct, unfused_direction
 
 Array = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class DenseOperator:
     def direction(
         self, r: Array, inverse_diagonal: Array, beta: Array, p: Array, w: Array, components: Sequence[int]
     ) -> Array:
-        return direction(self, r, inverse_diagonal, beta, p, w, components)
+        return unfused_direction(self, r, inverse_diagonal, beta, p, w, components)
 
     def inverse_diagonal(self) -> Array:
         rows = np.stack([1.0 / np.where(f, np.diag(m), 1.0) for m, f in zip(self.matrices, self.free)])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ridgeline.elements.mesh import ElementMesh, face_index
-from ridgeline.elements.meshes.raw import RawMesh
+from ridgeline.elements.mesh import BoxMesh, face_index
+from ridgeline.elements.meshes.raw_mesh import RawMesh
 from ridgeline.io.meshes.gmsh import node_places
 
 HEXAHEDRON = {1: 5, 2: 12, 3: 92, 4: 93, 8: 97}  # Gmsh's kinds of elements, by order
@@ -35,7 +35,7 @@ class BoxFile:
     def __init__(
         self, elements, lengths=(1.0, 1.0, 1.0), order=1, seed=None, bend=None, origin=(0.0, 0.0, 0.0)
     ):
-        self._take(ElementMesh.box(elements, lengths, origin), order, seed, bend)
+        self._take(BoxMesh.box(elements, lengths, origin), order, seed, bend)
 
     @classmethod
     def of(cls, mesh, order, seed=None):

@@ -5,7 +5,7 @@ import numpy as np
 from ridgeline.elements import mappings
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.multigrid.cycle import SchwarzMultigrid
 from ridgeline.elements.multigrid.level import PolynomialLevel
 from ridgeline.elements.operator import ElementOperator
@@ -15,7 +15,7 @@ UNIT = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 
 
 def box(elements, lengths=(1.0, 1.0, 1.0), **options):
-    return ElementMesh.box(elements, lengths, **options)
+    return BoxMesh.box(elements, lengths, **options)
 
 
 def wavy(e, amplitude=0.05):

@@ -6,7 +6,7 @@ import numpy as np
 
 from navier_stokes_tools import all_sides, make_start, periodic_mesh
 from ridgeline.config.expressions import parse
-from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
+from ridgeline.elements.mesh import SIDES, BoxMesh, ElementGrid
 from ridgeline.models.navier_stokes.problem import (
     FlowProblem,
     FlowRate,
@@ -41,7 +41,7 @@ def box(n_elements=(1, 1, 2)):
 
 def cavity(n_elements=(1, 1, 2)):
     """Curved, with a lid that moves; a scalar, fixed here and heated there and within, acts on it; multigrid."""
-    mesh = ElementMesh.box(n_elements, (1.0,) * 3, mapping=lambda x, y, z: (x + 0.05 * np.sin(2 * y), y, z))
+    mesh = BoxMesh.box(n_elements, (1.0,) * 3, mapping=lambda x, y, z: (x + 0.05 * np.sin(2 * y), y, z))
     hot = {name: ScalarSide("adiabatic") for name in SIDES}
     hot["x_min"] = ScalarSide("fixed", lambda x, y, z, t: 2.0 + y)
     hot["y_min"] = ScalarSide("flux", lambda x, y, z, t: 1.0 + x)
@@ -63,12 +63,12 @@ def channel(n_elements=(1, 1, 2)):
     ends |= {name: VelocitySide("symmetry") for name in ("z_min", "z_max")}
     solvers = SOLVERS | {"pressure": PressureSolver("cg", 0.3, preconditioner="jacobi", projection=0)}
     problem = FlowProblem(0.1, 0.02, sides(**ends), time_order=2, **solvers)
-    return ElementGrid(ElementMesh.box(n_elements, (1.0,) * 3), 2), problem
+    return ElementGrid(BoxMesh.box(n_elements, (1.0,) * 3), 2), problem
 
 
 def duct(n_elements=(1, 1, 2)):
     """A flow rate that is held, and a scalar with a mean gradient and a source."""
-    mesh = ElementMesh.box(n_elements, (1.0,) * 3, periodic=(False, False, True))
+    mesh = BoxMesh.box(n_elements, (1.0,) * 3, periodic=(False, False, True))
     ends = {name: VelocitySide("periodic") for name in ("x_min", "x_max")}
     closed = {name: ScalarSide("periodic" if name in ends else "adiabatic") for name in SIDES}
     scalar = TransportedScalar(0.1, closed, parse("2 - y"), mean_gradient=(0.5, 0.0, -0.2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
+from ridgeline.elements.mesh import SIDES, BoxMesh, ElementGrid
 from ridgeline.models.navier_stokes.problem import (
     FlowProblem,
     FlowRate,
@@ -83,7 +83,7 @@ def kovasznay(reynolds):
 
 
 def periodic_mesh(elements, lengths):
-    return ElementMesh.box(elements, lengths, periodic=(True,) * 3)
+    return BoxMesh.box(elements, lengths, periodic=(True,) * 3)
 
 
 def walsh_case(per_side, order, dt, viscosity=0.05, dealias=0, **more):
@@ -97,7 +97,7 @@ def walsh_case(per_side, order, dt, viscosity=0.05, dealias=0, **more):
 def ethier_case(per_side, order, dt, viscosity=0.1, mapping=None, dealias=0, **more):
     """Return grid, problem, velocity and pressure: the cube with the exact velocity at all sides."""
     velocity, pressure = ethier_steinman(viscosity)
-    mesh = ElementMesh.box((per_side,) * 3, (2.0,) * 3, (-1.0,) * 3, mapping=mapping)
+    mesh = BoxMesh.box((per_side,) * 3, (2.0,) * 3, (-1.0,) * 3, mapping=mapping)
     sides = all_sides("inflow", velocity, False)
     problem = FlowProblem(viscosity, dt, sides, dealias_points=dealias, **more)
     return ElementGrid(mesh, order), problem, velocity, pressure
@@ -127,7 +127,7 @@ def make_start(grid, problem):
 def channel(**more):
     """Inflow with a profile that varies in time, outflow with backflow, walls, symmetry; two scalars."""
     bend = lambda x, y, z: (x + 0.05 * np.sin(2 * y), y + 0.03 * np.sin(x), z)  # noqa: E731
-    mesh = ElementMesh.box((2, 2, 3), (1.0, 1.0, 2.0), mapping=bend)
+    mesh = BoxMesh.box((2, 2, 3), (1.0, 1.0, 2.0), mapping=bend)
 
     def inlet(x, y, z, t):
         return 4 * y * (1 - y) * (1 + t), 0.1 * np.sin(y), 0.0
@@ -152,7 +152,7 @@ def channel(**more):
 
 def duct(**more):
     """A flow rate held along a periodic duct, with a filter."""
-    mesh = ElementMesh.box((2, 2, 2), (2.0, 2.0, 2.0), distribution=("geometric-walls",) * 2 + ("uniform",),
+    mesh = BoxMesh.box((2, 2, 2), (2.0, 2.0, 2.0), distribution=("geometric-walls",) * 2 + ("uniform",),
                            parameter=(2.0, 2.0, 1.0), periodic=(False, False, True))  # fmt: skip
     sides = _sides(x_min=VelocitySide("periodic"), x_max=VelocitySide("periodic"))
     more |= {"flow_rate": FlowRate(0, 0.7), "filter_weight": 0.1, "filter_modes": 2}
@@ -168,7 +168,7 @@ def forced(**more):
 
 def convection(mapping=None, **more):
     """Two scalars that act on the flow and one that does not, gravity that leans, walls all round."""
-    mesh = ElementMesh.box((1, 2, 2), (1.0, 1.0, 2.0), mapping=mapping)
+    mesh = BoxMesh.box((1, 2, 2), (1.0, 1.0, 2.0), mapping=mapping)
     hot = {name: ScalarSide("adiabatic") for name in SIDES}
     hot["x_min"] = ScalarSide("fixed", lambda x, y, z, t: 2.0 + y)
     hot["x_max"] = ScalarSide("fixed", lambda x, y, z, t: 1.0)

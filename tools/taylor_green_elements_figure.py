@@ -28,7 +28,7 @@ def run(elements, order, dt, end):
     """Compute one curve: rows of (t, E, 2 nu Z)."""
     from mpi4py import MPI
 
-    from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
+    from ridgeline.elements.mesh import SIDES, BoxMesh, ElementGrid
     from ridgeline.models.navier_stokes.diagnostics import Diagnostics
     from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
     from ridgeline.models.navier_stokes.problem import (
@@ -39,7 +39,7 @@ def run(elements, order, dt, end):
     )
 
     comm, nu = MPI.COMM_SELF, 1 / REYNOLDS
-    grid = ElementGrid(ElementMesh.box((elements,) * 3, (2 * math.pi,) * 3, periodic=(True,) * 3), order)
+    grid = ElementGrid(BoxMesh.box((elements,) * 3, (2 * math.pi,) * 3, periodic=(True,) * 3), order)
     problem = FlowProblem(
         nu, dt, {side: VelocitySide("periodic") for side in SIDES},
         dealias_points=-(-3 * (order + 1) // 2),

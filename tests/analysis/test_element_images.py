@@ -12,7 +12,7 @@ from ridgeline.analysis.element_images import ELEMENT_DIMS, on_grid
 from ridgeline.analysis.plot import blank_figure
 from ridgeline.analysis.slices import take_slice
 from ridgeline.elements.mappings import annulus, wavy
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 
 ORDER = 3
 LENGTHS = (1.0, 2.0, 4.0)  # z, y, x
@@ -31,8 +31,8 @@ def element_dataset(mesh, fields, reads=None, order=ORDER) -> xr.Dataset:
     return xr.Dataset(columns, coords, {"model": "navier_stokes"})
 
 
-def box(elements=(2, 3, 4), mapping=None, origin=(0.0, 0.0, 0.0)) -> ElementMesh:
-    return ElementMesh.box(elements, LENGTHS, origin, mapping=mapping)
+def box(elements=(2, 3, 4), mapping=None, origin=(0.0, 0.0, 0.0)) -> BoxMesh:
+    return BoxMesh.box(elements, LENGTHS, origin, mapping=mapping)
 
 
 def test_polynomials_are_exact_in_boxes():
@@ -57,7 +57,7 @@ def test_polynomials_are_exact_in_boxes():
 
 def test_cells_are_as_long_as_wide_but_thin_sides_have_enough():
     assert dict(on_grid(element_dataset(box(), {})).sizes) == {"step": 2, "z": 101, "y": 201, "x": 401}
-    thin = ElementMesh.box((1, 1, 2), (0.01, 1.0, 10.0))
+    thin = BoxMesh.box((1, 1, 2), (0.01, 1.0, 10.0))
     assert dict(on_grid(element_dataset(thin, {})).sizes) == {"step": 2, "z": 65, "y": 65, "x": 401}
 
 
@@ -99,7 +99,7 @@ def test_places_are_exact_in_curved_elements_and_nothing_is_outside_them():
 
 def test_a_ring_has_a_hole():
     origin, lengths = (0.0, 1.0, 0.0), (1.0, 1.0, 1.0)
-    mesh = ElementMesh.box((1, 2, 8), lengths, origin, periodic=(False, False, True),
+    mesh = BoxMesh.box((1, 2, 8), lengths, origin, periodic=(False, False, True),
                            mapping=annulus(origin, lengths, 0.0))  # fmt: skip
     plane = on_grid(element_dataset(mesh, {"z2": lambda x, y, z: z**2}, order=7), 31).isel(step=0, z=10)
     radius = np.hypot(plane.x.values[None, :], plane.y.values[:, None])
@@ -118,7 +118,7 @@ def test_only_elements_that_a_plane_crosses_are_read():
 
 
 def test_a_point_of_several_elements_is_of_the_first():
-    data = element_dataset(ElementMesh.box((1, 1, 2), (1.0, 1.0, 1.0)), {"u": lambda x, y, z: 0 * x})
+    data = element_dataset(BoxMesh.box((1, 1, 2), (1.0, 1.0, 1.0)), {"u": lambda x, y, z: 0 * x})
     data["u"] = data.u + xr.DataArray([1.0, 2.0], dims="element")
     u = on_grid(data, 5).u.isel(step=0)  # x = 0.5, in the middle, is on the face between them
     np.testing.assert_allclose(u.values[2, 2], [1.0, 1.0, 1.0, 2.0, 2.0])

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from ridgeline.analysis.command import draw
 from ridgeline.analysis.no_picture import refuse_without_picture
 from ridgeline.bench.result import Plot, Result, to_csv
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.io.nek5000 import Nek5000Writer
 from ridgeline.runtime.errors import ConfigError
 
@@ -27,7 +27,7 @@ def data_set(dims, names, coords=None, attrs=None, n_steps=2) -> xr.Dataset:
 
 
 def elements(names) -> xr.Dataset:
-    x, y, z = ElementGrid(ElementMesh.box((1, 2, 2), (1.0, 1.0, 2.0)), 3).coordinates
+    x, y, z = ElementGrid(BoxMesh.box((1, 2, 2), (1.0, 1.0, 2.0)), 3).coordinates
     dims = ("element", "t", "s", "r")
     return data_set(dict(zip(dims, x.shape)), names, {"x": (dims, x), "y": (dims, y), "z": (dims, z)})
 
@@ -81,7 +81,7 @@ def test_time_series_and_benchmarks_have_pictures(tmp_path):
 
 @pytest.mark.full
 def test_nek5000_files_have_pictures(tmp_path):
-    grid = ElementGrid(ElementMesh.box((1, 2, 2), (1.0, 1.0, 2.0)), 3)
+    grid = ElementGrid(BoxMesh.box((1, 2, 2), (1.0, 1.0, 2.0)), 3)
     fields = RNG.random((5, *grid.shape))
     writer = Nek5000Writer(MPI.COMM_SELF, tmp_path / "duct", grid, grid.coordinates)
     for step in (0, 7):

@@ -7,14 +7,14 @@ from numba import cuda
 
 from ridgeline.elements import reference
 from ridgeline.elements.advection import make_advection
-from ridgeline.elements.device import memory
+from ridgeline.elements.device import device_bytes
 from ridgeline.elements.device.advection_cuda import CudaAdvection
 from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter
 from ridgeline.elements.device.geometry_cuda import CudaGeometry
 from ridgeline.elements.gather_scatter_plan import make_plan
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import wavy
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_interpolation
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.runtime.errors import DeviceError
@@ -28,7 +28,7 @@ class Case:
     def __init__(self, order, curved):
         lengths = (1.0, 1.2, 1.5)
         mapping = wavy((0.0, 0.0, 0.0), lengths, 0.05) if curved else None
-        grid = ElementGrid(ElementMesh.box((1, 1, 3), lengths, mapping=mapping), order)
+        grid = ElementGrid(BoxMesh.box((1, 1, 3), lengths, mapping=mapping), order)
         self.host, self.n, self.shape = ElementGeometry(grid), order + 1, grid.shape
         gather = CudaGatherScatter(MPI.COMM_SELF, make_plan(MPI.COMM_SELF, grid.ids), False)
         self.device = CudaGeometry(self.host, gather)
@@ -55,7 +55,7 @@ def check(found, expected):
 def test_dealiased_advection_equals_reference_and_host(case, more, chunk, monkeypatch) -> None:
     """Chunks of elements, the last of them smaller; the velocity is the beginning of the fields, and is not."""
     n, m = case.n, case.n + more
-    monkeypatch.setattr(memory, "CARRIER_BYTES", 24 * m**3 * chunk)
+    monkeypatch.setattr(device_bytes, "CARRIER_BYTES", 24 * m**3 * chunk)
     J, derivative, weights = gauss_interpolation(n, m), derivative_matrix(gauss(m)[0]), gauss(m)[1]
     g = case.host
     fine = reference.fine_metrics(case.metrics, case.mass, g.weights, J, weights)

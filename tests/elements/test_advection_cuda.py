@@ -9,7 +9,7 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated
-from ridgeline.elements.device.advection_kernels_cuda import (
+from ridgeline.elements.device.advection_cuda import (
     MOST_FINE,
     make_advect,
     make_advect_collocated,

@@ -5,10 +5,9 @@ import pytest
 from mpi4py import MPI
 
 from multigrid_cases import box
-from ridgeline.elements.coarse.aggregates import keys_of
-from ridgeline.elements.coarse.count import count_ranks
-from ridgeline.elements.coarse.hierarchy import set_up
-from ridgeline.elements.coarse.whole_vector import WHOLE
+from ridgeline.elements.coarse.algebraic_cost import count_ranks
+from ridgeline.elements.coarse.direct import WHOLE
+from ridgeline.elements.coarse.hierarchy import build_hierarchy, keys_of
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.multigrid.level import PolynomialLevel
 
@@ -18,7 +17,9 @@ def hierarchy():
     """Of 8000 elements."""
     mesh = box((20, 20, 20))
     positions = ElementGrid(mesh, 2).positions
-    return set_up(MPI.COMM_SELF, *(PolynomialLevel(mesh, positions, (order,) * 3, ()) for order in (2, 1)))
+    return build_hierarchy(
+        MPI.COMM_SELF, *(PolynomialLevel(mesh, positions, (order,) * 3, ()) for order in (2, 1))
+    )
 
 
 def test_memory_and_messages_of_1000_ranks_are_bounded(hierarchy):

@@ -6,13 +6,11 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
 
-from ridgeline.elements.device.advection_cuda import require_dealiasing
-from ridgeline.elements.device.advection_kernels_cuda import MOST_FINE
-from ridgeline.elements.device.lines_cuda import shared_box
-from ridgeline.elements.device.memory import CARRIER_BYTES, advection_bytes
+from ridgeline.elements.device.advection_cuda import MOST_FINE, require_dealiasing
+from ridgeline.elements.device.device_bytes import CARRIER_BYTES, advection_bytes
 from ridgeline.elements.device.schwarz_cuda import require_kernels
 from ridgeline.elements.device.schwarz_kernels_cuda import STATIC_SHARED, sweep_layout
-from ridgeline.elements.device.tensor_cuda import LEAST_POINTS, MOST_POINTS, layout_of
+from ridgeline.elements.device.tensor_cuda import LEAST_POINTS, MOST_POINTS, layout_of, shared_box
 from ridgeline.runtime.errors import DeviceError
 
 

@@ -9,10 +9,10 @@ from kept_kernels import njit
 from ridgeline.elements.even_odd import (
     EVEN,
     ODD,
-    asking_even_odd_product,
     even_odd_parts,
     even_odd_product,
     parts_size,
+    prefetching_even_odd_product,
 )
 from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_interpolation, gauss_lobatto
 from ridgeline.elements.tensor import GENERATED, PLAIN
@@ -33,17 +33,17 @@ def centrosymmetric(m, k, parity, dtype, seed=1):
     return (half + parity * half[::-1, ::-1]).astype(dtype)
 
 
-def make_product(m, n, k, batch, accumulate, parity, asks=0, products=GENERATED):
+def make_product(m, n, k, batch, accumulate, parity, prefetched=0, products=GENERATED):
     size = parts_size(m, k)
 
     @njit
     def kernel(c, matrix, b, coming):
         parts = even_odd_parts(matrix, np.empty(size, c.dtype))
-        if asks == 0:
+        if prefetched == 0:
             even_odd_product(products, m, n, k, batch, accumulate, parity, c, 3, parts, 0, b, 1)
         else:
-            asking_even_odd_product(
-                products, m, n, k, batch, accumulate, parity, asks,
+            prefetching_even_odd_product(
+                products, m, n, k, batch, accumulate, parity, prefetched,
                 c, 3, parts, 0, b, 1, coming, 0, coming, 2,
             )  # fmt: skip
 
@@ -84,16 +84,16 @@ def test_both_codes_and_precisions(sizes):
         check(m, n, k, 2, accumulate, parity, dtype, products)
 
 
-def test_asking_for_what_comes_changes_no_bit():
-    for asks in (1, 2):
+def test_prefetching_changes_no_bit():
+    for prefetched in (1, 2):
         matrix = centrosymmetric(5, 6, ODD, np.float64)
         b, coming = np.random.default_rng(2).uniform(-1, 1, 1 + 6 * 20), np.zeros(4)
         results = []
-        for number in (0, asks):
+        for number in (0, prefetched):
             results.append(np.zeros(3 + 100))
             make_product(5, 20, 6, 1, False, ODD, number)(results[-1], matrix, b, coming)
-        assert np.array_equal(*results), f"{asks=}"
-        assert not coming.any(), f"{asks=}"
+        assert np.array_equal(*results), f"{prefetched=}"
+        assert not coming.any(), f"{prefetched=}"
 
 
 def test_matrices_of_an_element_have_their_parity():

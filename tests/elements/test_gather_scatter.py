@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.gather_scatter_kernels import OPERATIONS, make_kernels
+from ridgeline.elements.gather_scatter import OPERATIONS, GatherScatter, make_kernels
 
 RNG = np.random.default_rng(5)
 UFUNCS = {"add": (np.add, 0.0), "min": (np.minimum, np.inf), "max": (np.maximum, -np.inf)}

@@ -6,17 +6,16 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ridgeline.elements.distribution import distribute
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import annulus, periodic_hill, wavy
-from ridgeline.elements.mesh import ElementGrid, ElementMesh, curve_range, side_index
+from ridgeline.elements.mesh import BoxMesh, ElementGrid, curve_range, distribute, side_index
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
 BOX = ((0.5, -1.0, 2.0), (1.0, 2.0, 3.0))  # origin, lengths
 
 
-def mesh(elements=(2, 3, 2), mapping=None, periodic=(False, True, False), **more) -> ElementMesh:
-    return ElementMesh.box(elements, BOX[1], BOX[0], mapping=mapping, periodic=periodic, **more)
+def mesh(elements=(2, 3, 2), mapping=None, periodic=(False, True, False), **more) -> BoxMesh:
+    return BoxMesh.box(elements, BOX[1], BOX[0], mapping=mapping, periodic=periodic, **more)
 
 
 def test_the_curve_visits_every_element_once_and_any_range_of_it_is_the_same() -> None:
@@ -41,7 +40,7 @@ def test_ranks_own_every_element_once_and_evenly() -> None:
 
 
 def test_halves_of_an_even_cube_are_half_boxes() -> None:
-    half = ElementGrid(ElementMesh.box((4, 4, 4), (1, 1, 1)), 2, 2, 0)
+    half = ElementGrid(BoxMesh.box((4, 4, 4), (1, 1, 1)), 2, 2, 0)
     assert half.positions[:, 0].max() == 1
 
 
@@ -144,7 +143,7 @@ def test_a_curved_mesh_without_curvature_is_the_box() -> None:
 
 def test_an_annulus_is_a_ring() -> None:
     origin, lengths = (0.0, 1.0, 0.0), (1.0, 1.0, 1.0)
-    ring = ElementMesh.box(
+    ring = BoxMesh.box(
         (1, 2, 6), lengths, origin, mapping=annulus(origin, lengths, 0.0), periodic=(True, False, True)
     )
     geometry = ElementGeometry(ElementGrid(ring, 9))

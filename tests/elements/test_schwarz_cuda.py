@@ -11,13 +11,16 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated, uses_atomics
-from ridgeline.elements.device.multigrid_kernels_cuda import (
+from ridgeline.elements.device.schwarz_kernels_cuda import (
+    make_collect,
     make_prolong,
     make_residual,
     make_residual_of_boxes,
     make_restrict,
+    make_sweep,
+    pack_faces,
+    scale_points,
 )
-from ridgeline.elements.device.schwarz_kernels_cuda import make_collect, make_sweep, pack_faces, scale_points
 from ridgeline.elements.device.tensor_cuda import tables_of
 from ridgeline.elements.quadrature import gll_derivative
 

@@ -12,8 +12,16 @@ import pytest
 from numba.core.errors import TypingError
 
 from kept_kernels import njit
-from ridgeline.elements import tensor_reference as reference
-from ridgeline.elements.tensor import GENERATED, PLAIN, along_x, along_y, along_z, asking_product, product
+from ridgeline.elements import reference as reference
+from ridgeline.elements.tensor import (
+    GENERATED,
+    PLAIN,
+    along_x,
+    along_y,
+    along_z,
+    prefetching_product,
+    product,
+)
 from ridgeline.elements.tensor_llvm import column_groups, shares, vectors_of_rows
 
 # (m, n, k): the corners of 2 ... 33, sizes around every vector width, long sides of n**2
@@ -111,13 +119,15 @@ def test_the_three_directions_equal_einsum(n_to, n_from, accumulate, dtype, prod
 
 
 @BOTH
-@pytest.mark.parametrize("asks", [1, 2])
-def test_a_product_that_asks_for_more_gives_the_same_bits(asks, products):
+@pytest.mark.parametrize("prefetched", [1, 2])
+def test_a_product_that_prefetches_gives_the_same_bits(prefetched, products):
     m, n, k, batch = 5, 7, 3, 2
 
     @njit
     def kernel(c, a, b, coming):
-        asking_product(products, m, n, k, batch, True, asks, c, 1, a, 0, b, 2, coming, 3, coming, 999)
+        prefetching_product(
+            products, m, n, k, batch, True, prefetched, c, 1, a, 0, b, 2, coming, 3, coming, 999
+        )
 
     random = np.random.default_rng(2)
     a, b = random.uniform(-1, 1, m * k), random.uniform(-1, 1, 2 + batch * k * n)

@@ -10,7 +10,7 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated, skip_without_device, uses_atomics
-from ridgeline.elements.device.gather_scatter_kernels_cuda import (
+from ridgeline.elements.device.gather_scatter_cuda import (
     combine_fields,
     combine_groups,
     gather_shared,

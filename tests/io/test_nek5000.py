@@ -9,7 +9,7 @@ from pymech import neksuite
 
 import ridgeline
 from ridgeline.elements.mappings import wavy
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.io.nek5000 import Nek5000Writer
 from ridgeline.io.nek5000_read import read_field_file
 from ridgeline.runtime.errors import ConfigError, OutputError
@@ -19,7 +19,7 @@ BOX = ((0.0, 0.0, 0.0), (1.0, 2.0, 3.0))
 
 
 def make_grid(order: int = 3) -> ElementGrid:
-    mesh = ElementMesh.box((2, 3, 2), BOX[1], mapping=wavy(*BOX, 0.03))
+    mesh = BoxMesh.box((2, 3, 2), BOX[1], mapping=wavy(*BOX, 0.03))
     return ElementGrid(mesh, order)
 
 

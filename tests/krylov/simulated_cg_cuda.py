@@ -11,9 +11,8 @@ from ridgeline.elements.device.geometry_cuda import CudaGeometry
 from ridgeline.elements.device.one_pass_cuda import CudaOnePassStiffness
 from ridgeline.elements.device.operator_cuda import CudaElementOperator
 from ridgeline.jit.cuda_device import SIMULATED
-from ridgeline.krylov.cg import cg
+from ridgeline.krylov.cg import cg, one_pass_cg
 from ridgeline.krylov.device.inner_cuda import CudaInnerProduct, CudaWorkspace
-from ridgeline.krylov.one_pass_cg import one_pass_cg
 from ridgeline.krylov.operator import InnerProduct, SolveResult
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"

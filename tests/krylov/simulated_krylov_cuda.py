@@ -10,13 +10,10 @@ from numba import cuda
 from linalg_toys import DenseOperator, DensePreconditioner, path_laplacian, random_places, random_positive
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.krylov import basis_kernels
-from ridgeline.krylov.device.basis_passes_cuda import CudaBasisPasses
-from ridgeline.krylov.device.inner_cuda import CudaInnerProduct, CudaWorkspace
+from ridgeline.krylov.cg import flexible_cg, step_lengths
+from ridgeline.krylov.device.inner_cuda import BlockSums, CudaBasisPasses, CudaInnerProduct, CudaWorkspace
 from ridgeline.krylov.device.one_pass_cg_cuda import FOLD_ROWS, FOLD_THREADS, fold_rows, set_steps
-from ridgeline.krylov.device.sums_cuda import BlockSums
-from ridgeline.krylov.flexible_cg import flexible_cg
 from ridgeline.krylov.gmres import gmres
-from ridgeline.krylov.one_pass_cg import step_lengths
 from ridgeline.krylov.projection import Projection
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from linalg_toys import DenseOperator, DensePreconditioner, path_laplacian, random_places, random_positive
-from ridgeline.krylov.flexible_cg import flexible_cg
+from ridgeline.krylov.cg import flexible_cg
 from ridgeline.krylov.gmres import gmres
 from ridgeline.krylov.operator import Jacobi, Workspace
 from ridgeline.runtime.regions import Regions

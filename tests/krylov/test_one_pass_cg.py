@@ -5,7 +5,7 @@ import pytest
 from mpi4py import MPI
 
 from linalg_toys import random_positive
-from ridgeline.krylov.one_pass_cg import SUMS, HostStepLengths, one_pass_cg, step_lengths
+from ridgeline.krylov.cg import SUMS, HostStepLengths, one_pass_cg, step_lengths
 
 N = 40
 

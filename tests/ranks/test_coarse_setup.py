@@ -7,8 +7,8 @@ from mpi4py import MPI
 from multigrid_cases import annulus, box, random_field, wavy
 from ridgeline.elements.coarse import algebraic, hierarchy
 from ridgeline.elements.coarse.algebraic import AlgebraicCoarse
-from ridgeline.elements.coarse.count import count_ranks
-from ridgeline.elements.coarse.hierarchy import set_up
+from ridgeline.elements.coarse.algebraic_cost import count_ranks
+from ridgeline.elements.coarse.hierarchy import build_hierarchy
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.multigrid.level import PolynomialLevel, galerkin_matrices
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.parametrize("name", CASES)
 def small_bounds(monkeypatch):
     """Levels by rows, also of small problems."""
     monkeypatch.setattr("ridgeline.elements.coarse.hierarchy.WHOLE", 12)
-    monkeypatch.setattr("ridgeline.elements.coarse.count.WHOLE", 12)
+    monkeypatch.setattr("ridgeline.elements.coarse.algebraic_cost.WHOLE", 12)
     monkeypatch.setattr("ridgeline.elements.coarse.hierarchy.COARSEST", 4)
 
 
@@ -55,13 +55,13 @@ def test_rows_are_assembled_by_their_owners(comm, name):
     ids = coarse.ids.reshape(coarse.shape[0], -1)
     np.add.at(expected, (ids[:, :, None], ids[:, None, :]), galerkin_matrices(fine, coarse))
     kept = np.unique(coarse.ids[~coarse.constrained])
-    found, names = dense(set_up(comm, *levels_of(comm, name)).levels[0])
+    found, names = dense(build_hierarchy(comm, *levels_of(comm, name)).levels[0])
     assert np.array_equal(names, kept)
     np.testing.assert_allclose(found, expected[np.ix_(kept, kept)], atol=1e-13 * abs(expected).max())
 
 
 def test_the_hierarchy_does_not_depend_on_the_ranks(comm, name):
-    many, one = (set_up(c, *levels_of(c, name)) for c in (comm, MPI.COMM_SELF))
+    many, one = (build_hierarchy(c, *levels_of(c, name)) for c in (comm, MPI.COMM_SELF))
     assert len(many.levels) == len(one.levels)
     scale = abs(
         one.levels[0].matrix.local.data
@@ -74,7 +74,7 @@ def test_the_hierarchy_does_not_depend_on_the_ranks(comm, name):
 
 
 def test_no_rank_holds_more_than_its_rows_above_the_bound(comm, name):
-    levels = set_up(comm, *levels_of(comm, name)).levels
+    levels = build_hierarchy(comm, *levels_of(comm, name)).levels
     for level in levels:
         rows = level.matrix.rows
         everywhere = rows.total <= hierarchy.WHOLE or level is levels[-1]
@@ -100,7 +100,9 @@ def test_one_cycle_does_what_that_of_one_rank_does(comm, name):
 
 def test_what_is_counted_for_so_many_ranks_is_what_they_have(comm, name):
     solver = AlgebraicCoarse(comm, *levels_of(comm, name), "float32")
-    counted = count_ranks(set_up(MPI.COMM_SELF, *levels_of(MPI.COMM_SELF, name)), comm.size, "float32")
+    counted = count_ranks(
+        build_hierarchy(MPI.COMM_SELF, *levels_of(MPI.COMM_SELF, name)), comm.size, "float32"
+    )
     assert comm.allgather(solver.cost()) == counted
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import wavy
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.models.navier_stokes.derivatives import velocity_gradient
 from ridgeline.models.navier_stokes.flow_statistics import Statistics
 from ridgeline.models.navier_stokes.stress_budgets import term_names
@@ -22,7 +22,7 @@ TRIPLES = tuple(combinations_with_replacement(range(3), 3))
 
 
 def make(comm, order=4, mapping=None):
-    mesh = ElementMesh.box((1, 2, 3), LENGTHS, periodic=(True, False, True), mapping=mapping)
+    mesh = BoxMesh.box((1, 2, 3), LENGTHS, periodic=(True, False, True), mapping=mapping)
     grid = ElementGrid(mesh, order, comm.size, comm.rank)
     geometry = ElementGeometry(grid)
     return grid, geometry, Statistics(comm, grid, geometry, 0, 0.0, VISCOSITY)

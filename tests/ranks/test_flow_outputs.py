@@ -8,7 +8,7 @@ import pytest
 import ridgeline
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.io.bp import BPWriter, image_schemas
 from ridgeline.io.nek5000_read import read_field_file
 from ridgeline.models.navier_stokes.flow_statistics import Statistics
@@ -26,7 +26,7 @@ TIMEOUT = 150
 
 
 def make(comm, order=5, periodic=(True, False, True)):
-    mesh = ElementMesh.box((2, 3, 2), (1.0, 2.0, 3.0), periodic=periodic)
+    mesh = BoxMesh.box((2, 3, 2), (1.0, 2.0, 3.0), periodic=periodic)
     grid = ElementGrid(mesh, order, comm.size, comm.rank)
     return grid, ElementGeometry(grid)
 

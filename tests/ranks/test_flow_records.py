@@ -5,7 +5,7 @@ import pytest
 
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import annulus, wavy
-from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
+from ridgeline.elements.mesh import SIDES, BoxMesh, ElementGrid
 from ridgeline.models.navier_stokes.recorders import FlowState
 from ridgeline.models.navier_stokes.sampling import PlacedPoints
 from ridgeline.models.navier_stokes.side_forces import SideForces
@@ -18,7 +18,7 @@ WAVY = wavy(ORIGIN, LENGTHS, 0.03)
 
 
 def make(comm, order=5, elements=(2, 3, 2), mapping=None, periodic=(False, False, False)):
-    mesh = ElementMesh.box(elements, LENGTHS, ORIGIN, periodic=periodic, mapping=mapping)
+    mesh = BoxMesh.box(elements, LENGTHS, ORIGIN, periodic=periodic, mapping=mapping)
     grid = ElementGrid(mesh, order, comm.size, comm.rank)
     return grid, ElementGeometry(grid)
 
@@ -100,7 +100,7 @@ def test_force_of_kovasznay_flow(comm):
     """At x_max of its box: int p - 2 nu du/dx, and -nu (du/dy + dv/dx) along y."""
     nu, order = 0.025, 12
     k = 1 / (2 * nu) - np.sqrt(1 / (4 * nu * nu) + 4 * np.pi**2)
-    mesh = ElementMesh.box((1, 3, 2), (1.0, 1.5, 1.0), (0.0, -0.5, -0.5))
+    mesh = BoxMesh.box((1, 3, 2), (1.0, 1.5, 1.0), (0.0, -0.5, -0.5))
     grid = ElementGrid(mesh, order, comm.size, comm.rank)
     geometry = ElementGeometry(grid)
     x, y, _ = geometry.coordinates
@@ -133,7 +133,7 @@ def test_torque_of_circular_couette_flow(comm):
     """u = a r + b/r around z: the torque on both cylinders is 4 pi nu b per length, and no force."""
     a, b, nu = 0.7, 0.4, 0.2
     box = (1.0, 1.0, 1.0), (0.0, 1.0, 0.0)
-    mesh = ElementMesh.box((1, 2, 8), *box, periodic=(False, False, True), mapping=annulus(box[1], box[0], 0))
+    mesh = BoxMesh.box((1, 2, 8), *box, periodic=(False, False, True), mapping=annulus(box[1], box[0], 0))
     grid = ElementGrid(mesh, 9, comm.size, comm.rank)
     geometry = ElementGeometry(grid)
     x, y, z = geometry.coordinates

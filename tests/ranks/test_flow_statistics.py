@@ -5,7 +5,7 @@ import pytest
 
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import periodic_hill
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.io.checkpoint import CheckpointStore
 from ridgeline.models.navier_stokes.flow_statistics import SAMPLED_STEP, Statistics, moment_names
 
@@ -15,7 +15,7 @@ LENGTHS = (1.0, 2.0, 3.0)
 
 
 def make(comm, size=None, order=3, n_scalars=1, start=0.0, mapping=None):
-    mesh = ElementMesh.box(
+    mesh = BoxMesh.box(
         (2, 3, 2), LENGTHS, distribution=("uniform", "sine", "uniform"), parameter=(1.0, 1.2, 1.0),
         periodic=(True, False, True), mapping=mapping,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ridgeline.elements.meshes.hexahedra import build_mesh, share_out
+from ridgeline.elements.meshes.hexahedra import build_mesh, scatter_mesh
 from ridgeline.io.meshes.read import read_mesh
 from ridgeline.parallel.allreduce import broadcast_decision
 from ridgeline.parallel.partition import split
@@ -49,7 +49,7 @@ def test_every_file_has_a_test():
 
 @pytest.mark.parametrize("name", READ)
 def test_the_mesh_and_its_sides(comm, name):
-    mesh = share_out(comm, build_mesh(read_mesh(MESHES / name)) if comm.rank == 0 else None)
+    mesh = scatter_mesh(comm, build_mesh(read_mesh(MESHES / name)) if comm.rank == 0 else None)
     assert {side: comm.allreduce(mesh.side_size(side)) for side in mesh.sides} == READ[name]
     volume, points = SIZES["cav8" if "cav8" in name else name[-4:]]
     mine = mesh.extents(mesh.range(*split(mesh.n_elements, comm.size, comm.rank)))

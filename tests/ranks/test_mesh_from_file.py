@@ -7,8 +7,8 @@ from mpi4py import MPI
 from mesh_files import BoxFile
 from navier_stokes_flows import TIGHT, advance
 from navier_stokes_tools import PI, channel, duct
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
-from ridgeline.elements.meshes.hexahedra import build_mesh, share_out
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
+from ridgeline.elements.meshes.hexahedra import build_mesh, scatter_mesh
 from ridgeline.io.nek5000 import Nek5000Writer
 from ridgeline.io.nek5000_read import read_field_file
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
@@ -25,7 +25,7 @@ def bend(x, y, z):
 
 def shared_mesh(comm, box, periodic):
     """Return this rank's part of the mesh of a file, which rank 0 alone builds."""
-    return share_out(comm, build_mesh(box.raw(), periodic) if comm.rank == 0 else None)
+    return scatter_mesh(comm, build_mesh(box.raw(), periodic) if comm.rank == 0 else None)
 
 
 def flow(engine, places):
@@ -56,7 +56,7 @@ def run(comm, mesh, order, problem, steps):
 
 def test_the_flow_of_a_curved_box_with_all_kinds_of_sides(comm):
     whole, problem = channel(**TIGHT)
-    box = ElementMesh.box((2, 2, 3), (1.0, 1.0, 2.0), mapping=bend)
+    box = BoxMesh.box((2, 2, 3), (1.0, 1.0, 2.0), mapping=bend)
     expected = run(MPI.COMM_SELF, box, whole.order, problem, 4)
     file = BoxFile((2, 2, 3), (1.0, 1.0, 2.0), 2, seed=3, bend=bend)
     engine = run(comm, shared_mesh(comm, file, {}), whole.order, problem, 4)
@@ -72,7 +72,7 @@ def test_a_flow_rate_through_a_periodic_duct(comm):
     problem = type(problem)(
         **{**vars(problem), "sides": {k: v for k, v in problem.sides.items() if v.kind != "periodic"}}
     )
-    box = ElementMesh.box((2, 2, 2), (2.0, 2.0, 2.0), periodic=(False, False, True))
+    box = BoxMesh.box((2, 2, 2), (2.0, 2.0, 2.0), periodic=(False, False, True))
     expected = run(MPI.COMM_SELF, box, whole.order, duct(**TIGHT)[1], 3)
     file = BoxFile((2, 2, 2), (2.0, 2.0, 2.0), 1, seed=4)
     engine = run(comm, shared_mesh(comm, file, {"x_max": "x_min"}), whole.order, problem, 3)

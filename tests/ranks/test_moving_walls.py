@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
+from ridgeline.elements.mesh import SIDES, BoxMesh, ElementGrid
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import FlowProblem, HelmholtzSolver, PressureSolver, VelocitySide
 from ridgeline.runtime.errors import ConfigError
@@ -14,7 +14,7 @@ TIMEOUT = 300
 
 def couette(comm, value=(1.0, 0.0, 0.0)):
     """Return an engine of the flow between a wall at y = 0 and one at y = 1 that has a velocity, and its y."""
-    mesh = ElementMesh.box((1, 2, 2), (1.0, 1.0, 1.0), periodic=(True, False, True))
+    mesh = BoxMesh.box((1, 2, 2), (1.0, 1.0, 1.0), periodic=(True, False, True))
     sides = {name: VelocitySide("periodic") for name in SIDES}
     sides["y_min"] = VelocitySide("wall")
     sides["y_max"] = VelocitySide("moving-wall", lambda x, y, z, t: value)

@@ -7,7 +7,7 @@ import pytest
 
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import periodic_hill, wavy
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.models.navier_stokes.diagnostics import DiagnosedScalar, Diagnostics, locate_nonfinite
 
 RANKS = (1, 2, 3, 4)
@@ -16,7 +16,7 @@ NU = 0.02
 
 
 def geometry_of(comm, order=8, elements=(2, 3, 2), lengths=(1.0, 2.0, 3.0), **more):
-    grid = ElementGrid(ElementMesh.box(elements, lengths, **more), order, comm.size, comm.rank)
+    grid = ElementGrid(BoxMesh.box(elements, lengths, **more), order, comm.size, comm.rank)
     return grid, ElementGeometry(grid)
 
 

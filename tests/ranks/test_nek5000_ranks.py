@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.io import nek5000
 from ridgeline.io.nek5000 import Nek5000Writer
 from ridgeline.io.nek5000_read import read_field_file
@@ -26,7 +26,7 @@ def fields_of(grid: ElementGrid):
 @pytest.mark.parametrize("round_bytes", [32 << 20, 3000])
 def test_files_do_not_depend_on_ranks(comm, folder, monkeypatch, round_bytes):
     monkeypatch.setattr(nek5000, "ROUND_BYTES", round_bytes)
-    mesh = ElementMesh.box((2, 3, 3), (1.0, 1.0, 2.0), distribution=("sine", "uniform", "uniform"))
+    mesh = BoxMesh.box((2, 3, 3), (1.0, 1.0, 2.0), distribution=("sine", "uniform", "uniform"))
     grid = ElementGrid(mesh, 4, comm.size, comm.rank)
     writer = Nek5000Writer(comm, folder / "box", grid, grid.coordinates, precision="float64")
     fields = fields_of(grid)
@@ -55,7 +55,7 @@ def test_files_do_not_depend_on_ranks(comm, folder, monkeypatch, round_bytes):
 
 
 def test_a_rank_that_cannot_write_stops_all(comm, folder):
-    grid = ElementGrid(ElementMesh.box((2, 2, 2), (1.0,) * 3), 2, comm.size, comm.rank)
+    grid = ElementGrid(BoxMesh.box((2, 2, 2), (1.0,) * 3), 2, comm.size, comm.rank)
     if comm.rank == 0:
         (folder / "here").write_text("a file")
     comm.Barrier()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeline.elements.mappings import annulus, wavy
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.models.navier_stokes.sampling import Lattice, Sampler, image_lattice
 
 RANKS = (1, 2, 3, 4)
@@ -23,7 +23,7 @@ def whole(comm, sampler, part):
 
 
 def box(comm, order=4, **more):
-    mesh = ElementMesh.box((2, 3, 4), (1.0, 2.0, 3.0), origin=(-1.0, 0.0, 0.5), **more)
+    mesh = BoxMesh.box((2, 3, 4), (1.0, 2.0, 3.0), origin=(-1.0, 0.0, 0.5), **more)
     return ElementGrid(mesh, order, comm.size, comm.rank)
 
 
@@ -74,7 +74,7 @@ def test_places_of_a_curved_mesh_are_found(comm):
 
 def test_a_ring_has_a_hole(comm):
     origin, lengths = (0.0, 1.0, 0.0), (1.0, 1.0, 2 * np.pi)
-    mesh = ElementMesh.box(
+    mesh = BoxMesh.box(
         (1, 2, 6), lengths, origin, periodic=(False, False, True), mapping=annulus(origin, lengths, 0.0)
     )
     grid = ElementGrid(mesh, 7, comm.size, comm.rank)

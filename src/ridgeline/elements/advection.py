@@ -1,14 +1,15 @@
 """Advection on spectral elements, dealiased by integrating on more points than the fields have.
 
 out_c = (v, U . grad f_c) for fields c, each element alone. The integrand is a polynomial of degree 3 p, integrated on
-m Gauss points per direction: exact for m >= (3 p + 1) / 2 on axis-aligned elements, the 3/2 rule. Velocity and
-field are interpolated to the fine points; U is turned to the reference directions there, once for all fields. f's
-derivatives in the fine plane come from its fine values, the one across from values interpolated in the plane only.
-The transposed interpolation takes the result back. When `fields` begins with the velocity itself (the same memory),
-its interpolation is not repeated.
+m Gauss points per direction. This is exact for m >= (3 p + 1) / 2 on axis-aligned elements (the 3/2 rule). Velocity
+and field are interpolated to the fine points, where U is turned to the reference directions once for all fields. The
+derivatives of f in the fine plane are taken from its fine values, the one across from values that are interpolated
+only in the plane. The transposed interpolation takes the result back. If `fields` begins with the velocity itself
+(the same memory), its interpolation is not repeated.
 
 Source: Malm, Schlatter, Fischer, Henningson, J. Sci. Comput. 57 (2013) 254, Sec. 2; Fischer, Lottes, Tufo, Nek5000.
-One pass over the elements: reads velocity and fields (and 9 (m / n)**3 words per point of fine metrics), writes out.
+It is one pass over the elements: reads velocity and fields (and 9 (m / n)**3 words per point of fine metrics), writes
+out.
 """
 
 from functools import cache
@@ -19,8 +20,7 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.even_odd import EVEN, ODD, even_odd_parts, even_odd_product, parts_size
 from ridgeline.elements.helmholtz import fill_cube
-from ridgeline.elements.metrics import advect_points, to_reference
-from ridgeline.elements.points import compiled, scratch
+from ridgeline.elements.point_loops import advect_points, compiled, scratch, to_reference
 from ridgeline.elements.tensor import GENERATED, along_x, along_y
 from ridgeline.jit.kernel import subroutine
 
@@ -35,7 +35,7 @@ def fine_metrics(
     """Return fine quadrature weight times Jacobian times metrics on the fine points, [E, 9, m, m, m].
 
     metrics: [E, 9, n, n, n]; mass: [E, n, n, n]; weights: [n]; interpolation: [m, n] to the fine points;
-    fine_weights: [m]. For set-up: NumPy, element by element. Jacobian times metrics is what is interpolated.
+    fine_weights: [m]. Jacobian times metrics is interpolated. This is set-up: NumPy, element by element.
     """
     n, m = len(weights), len(fine_weights)
     cube = np.einsum("k,j,i->kji", weights, weights, weights)
@@ -93,10 +93,10 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool, products
     """Return the kernel of dealiased advection from n Gauss-Lobatto to m >= n Gauss points per direction.
 
     kernel(elements, velocity, fields, scale, volume, fine, interpolation, fine_derivative, fine_weights, out)
-    elements: int64, the local elements to work on. velocity: [3, E, n, n, n]. fields, out: [c, E, n, n, n]; fields
-    may begin with velocity's memory. scale [E, 3], volume [E]: of axis-aligned elements, else any. fine:
-    [E, 9, m, m, m] of curved elements (`fine_metrics`), else any. interpolation: [m, n]. fine_derivative: [m, m], of
-    the fine points. fine_weights: [m]. products: GENERATED or PLAIN (`tensor`).
+    elements: int64, the local elements to compute. velocity: [3, E, n, n, n]. fields, out: [c, E, n, n, n]; fields
+    may begin with velocity's memory. scale [E, 3], volume [E]: of axis-aligned elements, otherwise arbitrary. fine:
+    [E, 9, m, m, m] of curved elements (`fine_metrics`), otherwise arbitrary. interpolation: [m, n]. fine_derivative:
+    [m, m], of the fine points. fine_weights: [m]. products: GENERATED or PLAIN (`tensor`).
     """
     rows, points, fine_points, plane = n * n, n**3, m**3, m * m
     fine_rows, plane_points = m * m, n * m * m
@@ -140,25 +140,59 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool, products
             for c in range(3):
                 here = c * field + e * points
                 _interpolate(
-                    products, n, m, rows, fine_rows, velocity, here, forth, transposed, lines,
-                    planes, c * plane_points, values, c * fine_points,
-                )  # fmt: skip
+                    products,
+                    n,
+                    m,
+                    rows,
+                    fine_rows,
+                    velocity,
+                    here,
+                    forth,
+                    transposed,
+                    lines,
+                    planes,
+                    c * plane_points,
+                    values,
+                    c * fine_points,
+                )
             if axis_aligned:
                 for c in range(3):
                     constants[c] = volume[e] * scale[e, c]
             else:
                 to_reference(
-                    fine_points, fine, 9 * e * fine_points, values, 0, values, fine_points,
-                    values, 2 * fine_points, c_r, c_s, c_t,
-                )  # fmt: skip
+                    fine_points,
+                    fine,
+                    9 * e * fine_points,
+                    values,
+                    0,
+                    values,
+                    fine_points,
+                    values,
+                    2 * fine_points,
+                    c_r,
+                    c_s,
+                    c_t,
+                )
             for c in range(n_fields):
                 here = c * field + e * points
                 place = c if c < n_shared else 3
                 if place == 3:
                     _interpolate(
-                        products, n, m, rows, fine_rows, fields, here, forth, transposed, lines,
-                        planes, 3 * plane_points, values, 3 * fine_points,
-                    )  # fmt: skip
+                        products,
+                        n,
+                        m,
+                        rows,
+                        fine_rows,
+                        fields,
+                        here,
+                        forth,
+                        transposed,
+                        lines,
+                        planes,
+                        3 * plane_points,
+                        values,
+                        3 * fine_points,
+                    )
                 even_odd_product(
                     products,
                     m,
@@ -181,9 +215,17 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool, products
                         products, m, m, m, 1, False, ODD, u_s, 0, derivative_parts, 0, values, start
                     )
                     advect_points(
-                        plane, axis_aligned, constants, weights, contravariant, fine_points, k * plane,
-                        u_r, u_s, u_t,
-                    )  # fmt: skip
+                        plane,
+                        axis_aligned,
+                        constants,
+                        weights,
+                        contravariant,
+                        fine_points,
+                        k * plane,
+                        u_r,
+                        u_s,
+                        u_t,
+                    )
                 even_odd_product(
                     products, n, fine_rows, m, 1, False, EVEN, planes, 3 * plane_points, back, 0, u_t, 0
                 )
@@ -199,8 +241,9 @@ def make_advection(n: int, m: int, dtype_name: str, axis_aligned: bool, products
 def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool, products: int = GENERATED) -> Any:
     """Return the kernel of advection at the Gauss-Lobatto points themselves: no dealiasing.
 
-    kernel(elements, velocity, fields, scale, volume, metrics, mass, derivative, weights, out); arguments as in
-    `make_advection`; metrics [E, 9, n, n, n], mass [E, n, n, n] of curved elements; derivative [n, n]; weights [n].
+    kernel(elements, velocity, fields, scale, volume, metrics, mass, derivative, weights, out); the arguments are
+    those of `make_advection`; metrics [E, 9, n, n, n], mass [E, n, n, n] of curved elements; derivative [n, n];
+    weights [n].
     """
     rows, points, size = n * n, n**3, parts_size(n, n)
 
@@ -229,9 +272,19 @@ def make_advection_collocated(n: int, dtype_name: str, axis_aligned: bool, produ
                     ]
             else:
                 to_reference(
-                    points, metrics, 9 * here, velocity, here, velocity, field + here,
-                    velocity, 2 * field + here, c_r, c_s, c_t,
-                )  # fmt: skip
+                    points,
+                    metrics,
+                    9 * here,
+                    velocity,
+                    here,
+                    velocity,
+                    field + here,
+                    velocity,
+                    2 * field + here,
+                    c_r,
+                    c_s,
+                    c_t,
+                )
             for c in range(n_fields):
                 start = c * field + here
                 along_x(products, n, n, rows, False, u_r, 0, transposed, fields, start)

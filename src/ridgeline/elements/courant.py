@@ -1,7 +1,7 @@
-"""The largest convective speed in units of the spacing of points: what limits the time step.
+"""The largest convective speed in units of the spacing of points, which limits the time step.
 
 Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flow", 2002, Sec. 3.3. The spacing at a
-point is that of Nek5000: half the distance between its neighbours, at an end the distance to the neighbour.
+point is that of Nek5000: half the distance between its neighbours, or at an end the distance to its neighbour.
 """
 
 from functools import cache
@@ -12,11 +12,11 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from ridgeline.elements.points import PointLoop, compiled, literal, scratch
+from ridgeline.elements.point_loops import PointLoop, compiled, literal, scratch, with_starts
 
 
 def inverse_spacing(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return 1 / (spacing of points) [n], of n >= 2 ascending points in one direction."""
+    """Return 1 / (spacing of points) [n] for n >= 2 ascending points in one direction."""
     gaps = np.diff(points)
     inner = (gaps[:-1] + gaps[1:]) / 2
     return 1.0 / np.concatenate([gaps[:1], inner, gaps[-1:]])
@@ -24,23 +24,13 @@ def inverse_spacing(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @intrinsic(prefer_literal=True)
 def _speeds(typing, count, axis_aligned, constants, metrics, metrics_start, spacing, u, start, stride, out):
-    """out = sum over r, s, t of |contravariant velocity| times inverse spacing; spacing: 3 of `count` each."""
+    """out = sum over r, s, t of |contravariant velocity| times inverse spacing; spacing: three of `count` each."""
     if literal(count) is None or not isinstance(axis_aligned, types.BooleanLiteral):
         return None
 
     def codegen(context, builder, signature, args):
-        names = [
-            "count",
-            "axis_aligned",
-            "constants",
-            "metrics",
-            "metrics_start",
-            "spacing",
-            "u",
-            "u_start",
-            "stride",
-            "out",
-        ]
+        names = ["count", "axis_aligned", "constants", *with_starts("metrics")]
+        names += ["spacing", *with_starts("u"), "stride", "out"]
         loop = PointLoop(context, builder, signature, args, names, out.dtype)
         for c in range(3):
             loop.values[f"u{c}"] = loop.values["u"]
@@ -74,9 +64,9 @@ def _speeds(typing, count, axis_aligned, constants, metrics, metrics_start, spac
 def make_courant(n: int, axis_aligned: bool) -> Any:
     """Return kernel(elements, velocity, scale, metrics, inverse_spacing) -> float: times dt, the Courant number.
 
-    The largest |U_r| / dr + |U_s| / ds + |U_t| / dt over the points, U_r = r_x u + r_y v + r_z w; 0 without elements;
-    not a number if any velocity is not. float64. velocity: [3, E, n, n, n]; scale: [E, 3] of axis-aligned elements;
-    metrics: [E, 9, n, n, n] of curved ones; inverse_spacing: [n]. One pass: reads velocity (and metrics).
+    The result is the largest |U_r| / dr + |U_s| / ds + |U_t| / dt over the points, U_r = r_x u + r_y v + r_z w; 0
+    without elements, NaN if any velocity is NaN. float64. velocity: [3, E, n, n, n]; scale: [E, 3] of axis-aligned
+    elements; metrics: [E, 9, n, n, n] of curved ones; inverse_spacing: [n]. One pass: reads velocity (and metrics).
     """
     points = n**3
 
@@ -92,15 +82,24 @@ def make_courant(n: int, axis_aligned: bool) -> Any:
                     spacing[place] = inverse_spacing[i]
                     spacing[points + place] = inverse_spacing[j]
                     spacing[2 * points + place] = inverse_spacing[k]
-        # Of numbers that are not negative, the larger is that with the larger bits; what is no number beats all.
+        # Numbers that are not negative have the order of their bits; NaN is larger than all of them.
         bits = speeds.view(np.int64)
         largest = np.zeros(1, np.int64)
         for e in elements:
             if axis_aligned:
                 constants[0], constants[1], constants[2] = scale[e, 0], scale[e, 1], scale[e, 2]
             _speeds(
-                points, axis_aligned, constants, metrics, 9 * e * points, spacing, velocity, e * points, field, speeds
-            )  # fmt: skip
+                points,
+                axis_aligned,
+                constants,
+                metrics,
+                9 * e * points,
+                spacing,
+                velocity,
+                e * points,
+                field,
+                speeds,
+            )
             most = largest[0]
             for i in range(points):
                 most = max(most, bits[i])

@@ -1,7 +1,8 @@
 """Which points a rank's elements share with each other and with other ranks: the lists of a gather-scatter.
 
-Ranks find their neighbours by a rendezvous. Each sends the numbers of its points to the rank that a hash of the
-number names. That rank answers with the other ranks that have them. No rank sees more than its share of the numbers.
+Ranks find their neighbours by a rendezvous. Each rank sends the number of a point to the rank that a hash of the
+number selects, and that rank answers with the other ranks that have the point. No rank receives more than its share
+of the numbers.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from ridgeline.parallel.counted_exchange import exchange_counted
 
 Indices = NDArray[np.int32]
 Numbers = NDArray[np.int64]
-_SIZES = (2, 4, 8)  # copies of a group that have a kernel of their own
+_SIZES = (2, 4, 8)  # numbers of copies that have a loop of their own in the kernels
 _HASH = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads consecutive numbers
 
 
 @dataclass(frozen=True)
 class LocalGroups:
-    """Points with several copies, all on this rank, as elements.gather_scatter_kernels takes them.
+    """Points with several copies, all on this rank, as the kernels of `gather_scatter` need them.
 
     pairs, fours, eights: int32 [groups, 2 | 4 | 8] places; starts [groups + 1], others: any other number of copies;
     bounds: int64 [4, elements + 1], groups of each class complete before the i-th element in the order of processing.
@@ -46,10 +47,10 @@ class LocalGroups:
 class SharedPoints:
     """Points that other ranks have as well.
 
-    starts [points + 1], places: this rank's copies of each; ranks: the neighbours, ascending; offsets
-    [neighbours + 1]: their slots in a message buffer; send_index [slots]: the point of each slot, by ascending number
-    within a neighbour, so that both sides agree; source_starts [points + 1], sources: who adds to a point, in the
-    order of ranks: a slot, or -1 for this rank.
+    starts [points + 1], places: this rank's copies of each point. ranks: the neighbours, ascending. offsets
+    [neighbours + 1]: their slots in a message buffer. send_index [slots]: the point of each slot, by ascending number
+    within a neighbour, so that both sides agree. source_starts [points + 1], sources: what is added up at a point, in
+    the order of ranks: a slot of the message, or -1 for this rank's part.
     """
 
     starts: Indices
@@ -114,8 +115,8 @@ def _sharers(comm: MPI.Comm, numbers: Numbers) -> tuple[Numbers, Numbers]:
     if comm.size == 1:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     home = ((numbers.astype(np.uint64) * _HASH) >> np.uint64(33)).astype(np.int64) % comm.size
-    asked = np.argsort(home, kind="stable")
-    received, counts = exchange_counted(comm, numbers[asked], np.bincount(home, minlength=comm.size))
+    by_home = np.argsort(home, kind="stable")
+    received, counts = exchange_counted(comm, numbers[by_home], np.bincount(home, minlength=comm.size))
     owner = np.repeat(np.arange(comm.size), counts)
     order = np.lexsort((owner, received))
     same = received[order]
@@ -123,24 +124,24 @@ def _sharers(comm: MPI.Comm, numbers: Numbers) -> tuple[Numbers, Numbers]:
         np.flatnonzero(np.concatenate([[True], same[1:] != same[:-1]])) if same.size else np.zeros(0, int)
     )
     size = np.diff(np.append(bounds, same.size))
-    # Every ordered pair of the ranks that have a number: (asker, other).
+    # Every ordered pair (rank, other) of the ranks that have a number.
     pairs = size * size
     group = np.repeat(np.arange(size.size), pairs)
     within = np.arange(pairs.sum()) - np.repeat(np.cumsum(pairs) - pairs, pairs)
-    asker = owner[order][bounds[group] + within // size[group]]
+    rank = owner[order][bounds[group] + within // size[group]]
     other = owner[order][bounds[group] + within % size[group]]
-    keep = np.flatnonzero(asker != other)
-    keep = keep[np.lexsort((other[keep], asker[keep]))]
-    answers = np.bincount(asker[keep], minlength=comm.size)
-    found, _ = exchange_counted(comm, same[bounds[group[keep]]], answers)
+    keep = np.flatnonzero(rank != other)
+    keep = keep[np.lexsort((other[keep], rank[keep]))]
+    answers = np.bincount(rank[keep], minlength=comm.size)
+    shared, _ = exchange_counted(comm, same[bounds[group[keep]]], answers)
     ranks, _ = exchange_counted(comm, other[keep], answers)
-    return np.searchsorted(numbers, found), ranks
+    return np.searchsorted(numbers, shared), ranks
 
 
 def make_plan(comm: MPI.Comm, ids: Numbers) -> GatherScatterPlan:
     """Return this rank's lists for the numbers of its points. Collective.
 
-    ids: int64, first axis elements; equal numbers are copies of one point, -1 takes no part. A rank may have none.
+    ids: int64, first axis elements; equal numbers are copies of one point, -1 is left out. A rank may have none.
     Raises ValueError on all ranks for other negative numbers, or more than 2**31 - 1 points on a rank.
     Communication: 8 bytes per distinct point once, 16 bytes per shared point and sharing rank.
     """
@@ -194,18 +195,19 @@ def _shared(
     comm: MPI.Comm, groups: _Groups, shared: NDArray[np.bool_], index: Numbers, rank: Numbers
 ) -> SharedPoints:
     which = np.flatnonzero(shared)
-    which = which[np.argsort(groups.places[groups.starts[which]])]  # as they lie in memory
+    # In the order of memory.
+    which = which[np.argsort(groups.places[groups.starts[which]])]
     point = np.empty(groups.numbers.size, np.int64)
     point[which] = np.arange(which.size)
     starts, places = groups.chosen(which)
     by_neighbour = np.lexsort((index, rank))
     ranks, counts = np.unique(rank, return_counts=True)
     send_index = point[index[by_neighbour]]
-    # This rank's own part stands among the slots of its point where its rank does.
-    who = np.concatenate([rank[by_neighbour], np.full(which.size, comm.rank)])
+    # This rank's own part comes among the slots of its point where its rank does in the order of ranks.
+    source_rank = np.concatenate([rank[by_neighbour], np.full(which.size, comm.rank)])
     slot = np.concatenate([np.arange(send_index.size), np.full(which.size, -1)])
     of_point = np.concatenate([send_index, np.arange(which.size)])
-    order = np.lexsort((who, of_point))
+    order = np.lexsort((source_rank, of_point))
     source_starts = np.searchsorted(of_point[order], np.arange(which.size + 1))
     return SharedPoints(
         starts.astype(np.int32),

@@ -1,8 +1,8 @@
-"""What integration and differentiation on spectral elements need: metrics, Jacobians, surfaces.
+"""The geometry of spectral elements for integration and differentiation: metrics, Jacobians, surfaces.
 
-The map of an element is the polynomial through its points (isoparametric), so that constants and divergences
-come out consistently. Axis-aligned elements need three scale factors and a volume each; no array of points is
-kept for them but the mass matrix. Source: Deville, Fischer, Mund (2002), Secs. 4.3 and 4.4.
+The map of an element is the polynomial through its points (isoparametric), so that constants and divergences come
+out consistently. An axis-aligned element needs three scale factors and a volume; the mass matrix is the only array of
+points that is kept for it. Source: Deville, Fischer, Mund (2002), Secs. 4.3 and 4.4.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
 from ridgeline.runtime.errors import ConfigError
 
 Array = NDArray[np.float64]
-CHUNK = 2**22  # numbers of temporary arrays at a time
 
+CHUNK = 2**22  # numbers of temporary arrays at a time
 MOST_FACES = 6  # of one element at one side of a mesh
 
 
@@ -38,9 +38,9 @@ def reference_gradient(u: Array, derivative: Array) -> tuple[Array, Array, Array
 class Side:
     """The faces of this rank's elements at one side of the mesh.
 
-    elements: int64 [f], local indices; faces: int64 [f], 0 ... 5, ascending. An element may have several faces here.
-    normal_area: float64 [f, 3, n, n], outward normal times area times quadrature weight at each point; area: its
-    length [f, n, n]. The axes of a face are those of the field without its own.
+    elements: int64 [f], local indices. faces: int64 [f], 0 ... 5, ascending; an element may have several faces here.
+    normal_area: float64 [f, 3, n, n], outward normal times area times quadrature weight at each point. area: its
+    length, [f, n, n]. The axes of a face are those of the field without the axis across the face.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Side:
 
     @cached_property
     def parts(self) -> list[tuple[int, slice]]:
-        """The runs of equal faces: (face, which of the f)."""
+        """The runs of equal faces: (face, which of the f elements)."""
         starts = np.searchsorted(self.faces, np.arange(7))
         return [
             (face, slice(*starts[face : face + 2])) for face in range(6) if starts[face] < starts[face + 1]
@@ -68,7 +68,7 @@ class Side:
         return np.asarray(flat[..., self.elements[:, None, None] * n**3 + self._places])
 
     def of_elements(self, values: Array) -> Array:
-        """Return what values [..., f, z, y, x] of the elements of the faces are on them, [..., f, n, n]."""
+        """Return the values on the faces, [..., f, n, n], of values [..., f, z, y, x] of their elements."""
         every = np.arange(len(self.faces))[:, None, None]
         flat = values.reshape(*values.shape[:-3], self.area.shape[-1] ** 3)
         return np.asarray(flat[..., every, self._places])
@@ -80,14 +80,22 @@ class Side:
 
 
 class ElementGeometry:
-    """The geometry of one rank's elements. float64 throughout.
+    """The geometry of one rank's elements, float64 throughout.
 
-    derivative: [n, n]; weights: [n], of one direction. coordinates: [3, E, n, n, n]; mass: [E, n, n, n], quadrature
-    weight times Jacobian. Axis-aligned meshes: scale [E, 3] = (dr/dx, ds/dy, dt/dz), volume [E] = Jacobian, and
-    metrics and factors without elements. Others: metrics [E, 9, n, n, n] = r_x, r_y, r_z, s_x, ..., t_z and
-    factors [E, 6, n, n, n] = G_rr, G_rs, G_rt, G_ss, G_st, G_tt, with weight and Jacobian; scale and volume empty.
+    Attributes
+    ----------
+    derivative, weights : [n, n] and [n], of one direction
+    coordinates : [3, E, n, n, n]
+    mass : [E, n, n, n], quadrature weight times Jacobian
+    scale, volume : [E, 3] = (dr/dx, ds/dy, dt/dz) and [E] = Jacobian on axis-aligned meshes; otherwise empty
+    metrics, factors : [E, 9, n, n, n] = r_x, r_y, r_z, s_x, ..., t_z and [E, 6, n, n, n] = G_rr, G_rs, G_rt, G_ss,
+        G_st, G_tt with weight and Jacobian on curved meshes; otherwise without elements
+    extents : [E, 3], the mean lengths along r, s, t
 
-    Raises ConfigError naming the element whose map has a Jacobian that is not positive.
+    Raises
+    ------
+    ConfigError
+        If the Jacobian of an element's map is not positive; the message names the element.
     """
 
     def __init__(self, grid: ElementGrid) -> None:
@@ -117,10 +125,10 @@ class ElementGeometry:
             per_element = 30 * n**3
             step = max(1, CHUNK // per_element)
             for start in range(0, grid.n_elements, step):
-                self._map(slice(start, min(start + step, grid.n_elements)))
+                self._set_curved(slice(start, min(start + step, grid.n_elements)))
 
-    def _map(self, chunk: slice) -> None:
-        """Fill the arrays of some curved elements."""
+    def _set_curved(self, chunk: slice) -> None:
+        """Set the arrays of some curved elements."""
         tangents = self._tangents(chunk)
         adjugate, jacobian = _cross_products(tangents)
         worst = jacobian.reshape(len(jacobian), -1).min(axis=1)
@@ -140,7 +148,7 @@ class ElementGeometry:
         pairs = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
         for place, (a, b) in enumerate(pairs):
             self.factors[chunk, place] = mass * (metrics[a] * metrics[b]).sum(axis=0)
-        # An edge's mean length along a direction: its tangent integrated over the reference cube.
+        # The mean length along a direction is the length of the tangent, integrated over the reference cube.
         for direction in range(3):
             speed = np.sqrt((tangents[:, direction] ** 2).sum(axis=0))
             self.extents[chunk, direction] = (speed * self._cube).sum(axis=(1, 2, 3)) / 4.0
@@ -153,7 +161,7 @@ class ElementGeometry:
 
     @cached_property
     def sides(self) -> dict[str, Side]:
-        """The faces at the sides of the mesh by name, periodic ones of a box included."""
+        """The faces at the sides of the mesh by name, including the periodic sides of a box."""
         return {name: self._side(name) for name in self.grid.mesh.sides}
 
     def _side(self, name: str) -> Side:

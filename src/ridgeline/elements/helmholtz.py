@@ -1,6 +1,6 @@
 """The Helmholtz operator h1 K + h2 B on spectral elements, K the stiffness and B the mass matrix.
 
-w = h1 (grad v, grad u) + h2 (v, u) of each element alone ("unassembled"). Two forms:
+w = h1 (grad v, grad u) + h2 (v, u) of each element alone ("unassembled"). There are two forms:
 
 - curved elements: gradient in the reference directions, six factors at each point, transposed gradient
   (Deville, Fischer, Mund 2002, Eq. 4.4.7). This takes 12 n + 15 operations per point and 8 words to and from memory;
@@ -9,14 +9,14 @@ w = h1 (grad v, grad u) + h2 (v, u) of each element alone ("unassembled"). Two f
   for the element. This takes 6 n + 1 operations per point and 2 words to and from memory. No array of the geometry
   is read.
 
-An element's data passes from and to memory once. While one element is worked on, the next is prefetched, or one
-farther ahead if elements are small.
+An element's data is read from and written to memory once. While one element is computed, the next is prefetched, or
+one farther ahead if elements are small.
 
-Arguments common to the kernels made here, arrays C-contiguous, of the dtype unless said:
-elements: int64, the local elements to work on, in this order. u, w, p, r, ...: [E, n, n, n]. h1, h2: float64 scalars.
-scale [E, 3], volume [E]: of axis-aligned elements, else any. factors [E, 6, n, n, n], mass [E, n, n, n]: of curved
-ones, else any (mass is read where h2 is not 0). derivative [n, n]; weights [n]. products: GENERATED or PLAIN, the
-code of the small matrix products (`tensor`).
+Arguments common to the kernels made here; arrays are C-contiguous and of the dtype unless said otherwise:
+elements: int64, the local elements to compute, in this order. u, w, p, r, ...: [E, n, n, n]. h1, h2: float64 scalars.
+scale [E, 3], volume [E]: of axis-aligned elements, otherwise arbitrary. factors [E, 6, n, n, n], mass [E, n, n, n]:
+of curved elements, otherwise arbitrary (mass is read if h2 is not 0). derivative [n, n]; weights [n]. products:
+GENERATED or PLAIN, the code of the small matrix products (`tensor`).
 """
 
 from functools import cache
@@ -27,12 +27,12 @@ import numpy as np
 from ridgeline.elements.even_odd import (
     EVEN,
     ODD,
-    asking_even_odd_product,
     even_odd_parts,
     even_odd_product,
     parts_size,
+    prefetching_even_odd_product,
 )
-from ridgeline.elements.points import (
+from ridgeline.elements.point_loops import (
     add_mass,
     apply_factors,
     compiled,
@@ -42,10 +42,10 @@ from ridgeline.elements.points import (
     scratch,
     search_direction,
 )
-from ridgeline.elements.tensor import GENERATED, along_x, asking_product
+from ridgeline.elements.tensor import GENERATED, along_x, prefetching_product
 from ridgeline.jit.kernel import subroutine
 
-AHEAD_BYTES = 16384  # of elements between the one that is worked on and the one that is prefetched
+AHEAD_BYTES = 16384  # of elements between the one that is computed and the one that is prefetched
 SMALL = 8  # points in each direction below which one plane does not fill the registers of a product
 GEOMETRY = "r2 r1 r5 r4 r2 r1"  # scale, volume, factors, mass, derivative, weights
 
@@ -64,7 +64,7 @@ def _line_operator(derivative, weights, out):
 
 @subroutine(inline="always")
 def _scaled_operators(line, line_parts, stretch, h1, h2, volume, along_x, parts):
-    """along_x = h1 volume stretch**2 line, transposed, with the mass term; parts [2, ...]: of those of y and z."""
+    """along_x = h1 volume stretch**2 line, transposed, with the mass term; parts [2, ...]: the parts for y and z."""
     n = line.shape[0]
     x, y, z = h1 * volume * stretch[0] ** 2, h1 * volume * stretch[1] ** 2, h1 * volume * stretch[2] ** 2
     for i in range(n):
@@ -88,9 +88,9 @@ def fill_cube(weights, out):
 
 @subroutine(inline="always")
 def _separable(products, n, rows, matrix, parts, u, here, following, others, w):
-    """w = (A_x + A_y + A_z) u of one element; asks for what the following one reads and writes meanwhile.
+    """w = (A_x + A_y + A_z) u of one element, while prefetching what the following element reads and writes.
 
-    others: two arrays of one number per point that are read with an element, besides u; may be u.
+    others: two arrays with one number per point that are read with an element besides u; they may be u itself.
     """
     for k in range(n):
         plane = k * rows
@@ -105,7 +105,7 @@ def _separable(products, n, rows, matrix, parts, u, here, following, others, w):
 
 @subroutine(inline="always")
 def _scaled_derivatives(derivative, h1, matrices, parts):
-    """matrices = D transposed, h1 D; parts: those of D and of h1 D transposed."""
+    """matrices = D transposed, h1 D; parts: the parts of D and of h1 D transposed."""
     n = derivative.shape[0]
     transposed = np.empty((n, n), derivative.dtype)
     for i in range(n):
@@ -118,58 +118,120 @@ def _scaled_derivatives(derivative, h1, matrices, parts):
 
 
 def _elements_ahead(n: int, dtype_name: str) -> int:
-    """Return how many elements ahead are prefetched: a small one is done before the next comes from memory."""
+    """Return how many elements ahead are prefetched; small elements are done before the next comes from memory."""
     words = 8  # of a point: six factors, the field and the result
     return max(1, AHEAD_BYTES // (words * np.dtype(dtype_name).itemsize * n**3))
 
 
 @subroutine(inline="always")
 def _stiffness(
-    products, n, rows, points, size, planes, part_rows, part,
-    matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w,
-):  # fmt: skip
-    """w = h1 K u of one curved element; asks for what the following one reads and writes meanwhile.
+    products,
+    n,
+    rows,
+    points,
+    size,
+    planes,
+    part_rows,
+    part,
+    matrices,
+    parts,
+    factors,
+    u,
+    here,
+    following,
+    others,
+    u_r,
+    u_s,
+    u_t,
+    w,
+):
+    """w = h1 K u of one curved element, while prefetching what the following element reads and writes.
 
-    rows, points, size: n**2, n**3, parts_size(n, n). planes, part_rows, part: `_planes_together`. matrices and parts
-    (`_scaled_derivatives`) are flat; u_r, u_s, u_t: flat, n**3 numbers. others: four arrays of one number per point
-    that are read or written with an element; may be the same.
+    rows, points, size: n**2, n**3, parts_size(n, n). planes, part_rows, part: `_batch_of_planes`. matrices and parts
+    (`_scaled_derivatives`) are flat; u_r, u_s, u_t: flat, n**3 numbers. others: four arrays with one number per point
+    that are read or written with an element; they may be the same.
 
-    Each product asks for a sixth of the factors, one line after another: so the CPU's own prefetcher sees one stream.
+    Each product prefetches a sixth of the factors, one line after another, so that the CPU's own prefetcher sees one
+    stream.
     """
     first, second, third, fourth = others
     ahead = 6 * following
-    asking_even_odd_product(
-        products, n, rows, n, 1, False, ODD, 1,
-        u_t, 0, parts, 0, u, here, factors, ahead, factors, ahead,
-    )  # fmt: skip
+    prefetching_even_odd_product(
+        products, n, rows, n, 1, False, ODD, 1, u_t, 0, parts, 0, u, here, factors, ahead, factors, ahead
+    )
     for at in range(0, points, part):
         now, place, ahead = here + at, following + at, 6 * following + points + 4 * at
-        asking_product(
-            products, part_rows, n, n, 1, False, 2,
-            u_r, 0, u, now, matrices, 0, factors, ahead, first, place,
-        )  # fmt: skip
-        asking_even_odd_product(
-            products, n, n, n, planes, False, ODD, 2,
-            u_s, 0, parts, 0, u, now, factors, ahead + part, second, place,
-        )  # fmt: skip
+        prefetching_product(
+            products, part_rows, n, n, 1, False, 2, u_r, 0, u, now, matrices, 0, factors, ahead, first, place
+        )
+        prefetching_even_odd_product(
+            products,
+            n,
+            n,
+            n,
+            planes,
+            False,
+            ODD,
+            2,
+            u_s,
+            0,
+            parts,
+            0,
+            u,
+            now,
+            factors,
+            ahead + part,
+            second,
+            place,
+        )
         apply_factors(part, points, factors, 6 * here + at, u_r, u_s, u_t, at)
-        asking_product(
-            products, part_rows, n, n, 1, False, 2,
-            w, now, u_r, 0, matrices, rows, factors, ahead + 2 * part, third, place,
-        )  # fmt: skip
-        asking_even_odd_product(
-            products, n, n, n, planes, True, ODD, 2,
-            w, now, parts, size, u_s, 0, factors, ahead + 3 * part, fourth, place,
-        )  # fmt: skip
+        prefetching_product(
+            products,
+            part_rows,
+            n,
+            n,
+            1,
+            False,
+            2,
+            w,
+            now,
+            u_r,
+            0,
+            matrices,
+            rows,
+            factors,
+            ahead + 2 * part,
+            third,
+            place,
+        )
+        prefetching_even_odd_product(
+            products,
+            n,
+            n,
+            n,
+            planes,
+            True,
+            ODD,
+            2,
+            w,
+            now,
+            parts,
+            size,
+            u_s,
+            0,
+            factors,
+            ahead + 3 * part,
+            fourth,
+            place,
+        )
     ahead = 6 * following + 5 * points
-    asking_even_odd_product(
-        products, n, rows, n, 1, True, ODD, 1,
-        w, here, parts, size, u_t, 0, factors, ahead, factors, ahead,
-    )  # fmt: skip
+    prefetching_even_odd_product(
+        products, n, rows, n, 1, True, ODD, 1, w, here, parts, size, u_t, 0, factors, ahead, factors, ahead
+    )
 
 
-def _planes_together(n: int) -> tuple[int, int, int]:
-    """Return how many planes of an element `_stiffness` takes at once, and their rows and points."""
+def _batch_of_planes(n: int) -> tuple[int, int, int]:
+    """Return how many planes of an element `_stiffness` computes at a time, and their rows and points."""
     planes = n if n < SMALL else 1
     return planes, planes * n, planes * n * n
 
@@ -181,7 +243,7 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = 
     kernel(elements, u, h1, h2, scale, volume, factors, mass, derivative, weights, w)
     """
     rows, points, size = n * n, n**3, parts_size(n, n)
-    ahead, (planes, part_rows, part) = _elements_ahead(n, dtype_name), _planes_together(n)
+    ahead, (planes, part_rows, part) = _elements_ahead(n, dtype_name), _batch_of_planes(n)
     arguments = f"elements r4 h h {GEOMETRY} w4"
 
     if axis_aligned:
@@ -220,9 +282,26 @@ def make_helmholtz(n: int, dtype_name: str, axis_aligned: bool, products: int = 
             here = elements[place] * points
             following = elements[min(place + ahead, elements.size - 1)] * points
             _stiffness(
-                products, n, rows, points, size, planes, part_rows, part,
-                matrices, parts, factors, u, here, following, others, u_r, u_s, u_t, w,
-            )  # fmt: skip
+                products,
+                n,
+                rows,
+                points,
+                size,
+                planes,
+                part_rows,
+                part,
+                matrices,
+                parts,
+                factors,
+                u,
+                here,
+                following,
+                others,
+                u_r,
+                u_s,
+                u_t,
+                w,
+            )
             if h2 != 0.0:
                 add_mass(points, constants, mass, here, w, here, u, here)
 
@@ -235,11 +314,11 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
 
     kernel(elements, r, inverse_diagonal, beta, p, h1, h2, scale, volume, factors, mass, derivative, weights, w)
     sets p = inverse_diagonal r + beta p and w = h1 K p + h2 B p, unassembled. It returns p.w summed over these
-    elements in float64. For a continuous p that is the product of p with the assembled w. One pass: reads r,
+    elements in float64, which for a continuous p is the product of p with the assembled w. One pass: reads r,
     inverse_diagonal, p (and 6 factors, mass), writes p and w.
     """
     rows, points, size = n * n, n**3, parts_size(n, n)
-    ahead, (planes, part_rows, part) = _elements_ahead(n, dtype_name), _planes_together(n)
+    ahead, (planes, part_rows, part) = _elements_ahead(n, dtype_name), _batch_of_planes(n)
     arguments = f"elements r4 r4 h w4 h h {GEOMETRY} w4"
 
     if axis_aligned:
@@ -304,9 +383,26 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
             following = elements[min(place + ahead, elements.size - 1)] * points
             search_direction(points, constants, inverse_diagonal, here, r, here, p, here)
             _stiffness(
-                products, n, rows, points, size, planes, part_rows, part,
-                matrices, parts, factors, p, here, following, others, u_r, u_s, u_t, w,
-            )  # fmt: skip
+                products,
+                n,
+                rows,
+                points,
+                size,
+                planes,
+                part_rows,
+                part,
+                matrices,
+                parts,
+                factors,
+                p,
+                here,
+                following,
+                others,
+                u_r,
+                u_s,
+                u_t,
+                w,
+            )
             if h2 != 0.0:
                 total += add_mass(points, constants, mass, here, w, here, p, here)
             else:
@@ -320,13 +416,13 @@ def make_helmholtz_cg(n: int, dtype_name: str, axis_aligned: bool, products: int
 def make_diagonal(n: int, dtype_name: str, axis_aligned: bool) -> Any:
     """Return the kernel of the diagonal of h1 K + h2 B, unassembled.
 
-    kernel(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out); out: [E, n, n, n]. Computed
-    rarely: plain loops.
+    kernel(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out); out: [E, n, n, n]. It is called
+    rarely and has plain loops.
     """
-    return (_diagonal_of_boxes if axis_aligned else _diagonal_of_any)(n, dtype_name)
+    return (_make_diagonal_of_boxes if axis_aligned else _make_diagonal_of_curved)(n, dtype_name)
 
 
-def _diagonal_of_boxes(n: int, dtype_name: str) -> Any:
+def _make_diagonal_of_boxes(n: int, dtype_name: str) -> Any:
     @compiled(dtype_name, f"elements h h {GEOMETRY} w4")
     def diagonal_of_boxes(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
         line = np.empty((n, n), out.dtype)
@@ -343,7 +439,7 @@ def _diagonal_of_boxes(n: int, dtype_name: str) -> Any:
     return diagonal_of_boxes
 
 
-def _diagonal_of_any(n: int, dtype_name: str) -> Any:
+def _make_diagonal_of_curved(n: int, dtype_name: str) -> Any:
     @compiled(dtype_name, f"elements h h {GEOMETRY} w4")
     def diagonal(elements, h1, h2, scale, volume, factors, mass, derivative, weights, out):
         for e in elements:

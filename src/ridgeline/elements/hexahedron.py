@@ -1,4 +1,4 @@
-"""The hexahedron of points in a lattice: how its corners, edges and faces are numbered, and how long it is.
+"""The hexahedron of points in a lattice: how its corners, edges and faces are numbered, and its mean lengths.
 
 Points are [z, y, x] with x fastest, along the reference directions t, s, r. A corner is 4 k + 2 j + i with k, j, i
 of 0 or 1 along z, y, x. Faces are 0 ... 5: lower and upper r, s, t; their points are (z, y), (z, x) or (y, x). Edges
@@ -50,15 +50,15 @@ def edge_index(edge: int) -> tuple[slice | int, ...]:
 
 def face_edges() -> list[list[tuple[int, int, int]]]:
     """Return for each face its four edges as (edge, first corner, second corner), corners as places 0 ... 3 of it."""
-    found = []
+    edges_of_faces = []
     for corners in FACE_CORNERS.tolist():
-        here = [
+        edges = [
             (edge, corners.index(low), corners.index(high))
             for edge, (low, high) in enumerate(EDGE_CORNERS.tolist())
             if low in corners and high in corners
         ]
-        found.append(here)
-    return found
+        edges_of_faces.append(edges)
+    return edges_of_faces
 
 
 def mean_lengths(places: Array) -> Array:

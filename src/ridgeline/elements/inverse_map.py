@@ -20,10 +20,14 @@ from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative, interpo
 Array = NDArray[np.float64]
 
 NEWTON_STEPS = 30
-INSIDE = 1e-9  # how far beyond [-1, 1] a point still belongs to an element: rounding at its faces
-BEYOND = 1.5  # a point that Newton's method seeks twice farther out than this lies in another element
-CLOSE = 1e-10  # distance from the point at which Newton's method has arrived, in extents of the element
-MARGIN = 0.15  # how far an element's curved faces may bulge beyond the box around its points, in its extents
+INSIDE = (
+    1e-9  # distance beyond [-1, 1] at which a point still belongs to an element, for rounding at its faces
+)
+BEYOND = 1.5  # a point that Newton's method places farther out than this in two steps lies in another element
+CLOSE = 1e-10  # distance from the point at which Newton's method has converged, in extents of the element
+MARGIN = (
+    0.15  # distance by which curved faces may bulge beyond the box around an element's points, in its extents
+)
 CHUNK = 2**15  # points inverted or evaluated at a time
 
 
@@ -50,10 +54,10 @@ def lattice_inside(element: Array, lattice: tuple[Array, Array, Array]) -> tuple
 
 
 def places_inside(elements: Array, places: Array) -> Iterator[tuple[int, NDArray[np.int64], Array]]:
-    """Yield (element, numbers of the places in it, their reference coordinates [3, m]) for elements that hold some.
+    """Yield (element, numbers of the places in it, their reference coordinates [3, m]) for elements with such places.
 
     elements: coordinates (x, y, z) of their points, [3, elements, n, n, n]. places: [m, 3] of (x, y, z). The boxes
-    around the elements are compared with all places, and the maps of those near are inverted.
+    around the elements are compared with all places; the map of an element is inverted for those nearby.
     """
     n = elements.shape[-1]
     points, derivative = gauss_lobatto(n)[0], gll_derivative(n)
@@ -69,7 +73,7 @@ def places_inside(elements: Array, places: Array) -> Iterator[tuple[int, NDArray
 
 
 def _is_box(element: Array, points: Array) -> bool:
-    """Say whether r, s, t run along x, y, z at an even rate: then no equation is to be solved."""
+    """Return whether r, s, t run along x, y, z at an even rate, so that no equation has to be solved."""
     low, high = element[:, 0, 0, 0], element[:, -1, -1, -1]
     along = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * points
     places = along[0], along[1][:, None], along[2][:, None, None]
@@ -81,7 +85,7 @@ def _is_box(element: Array, points: Array) -> bool:
 def _inside_box(
     element: Array, lattice: tuple[Array, Array, Array], near: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Array]:
-    """Return of the lattice points `near` those in an element that is a box, as `lattice_inside` does."""
+    """Return which of the lattice points `near` lie in an element that is a box, as `lattice_inside` does."""
     z, y, x = lattice
     low, high = element[:, 0, 0, 0], element[:, -1, -1, -1]
     targets = np.stack([x[near % len(x)], y[near // len(x) % len(y)], z[near // (len(x) * len(y))]])
@@ -150,7 +154,7 @@ def invert_map(
     """Return the reference coordinates (r, s, t) [3, m] of points in space, and which of them lie in the element.
 
     element: coordinates (x, y, z) of its points, [3, n, n, n]; targets: (x, y, z) [3, m]; points, derivative: of the
-    Gauss-Lobatto points, [n] and [n, n]. Newton's method from the nearest point of the element.
+    Gauss-Lobatto points, [n] and [n, n]. Newton's method starts from the nearest point of the element.
     """
     n = len(points)
     nodes = element.reshape(3, -1)
@@ -159,7 +163,7 @@ def invert_map(
     nearest = np.argmin((nodes**2).sum(axis=0) - 2.0 * targets.T @ nodes, axis=1)
     rst = np.stack([points[nearest % n], points[nearest // n % n], points[nearest // (n * n)]])
     active = np.arange(targets.shape[1])
-    arrived = np.zeros(targets.shape[1], bool)
+    converged = np.zeros(targets.shape[1], bool)
     for _ in range(NEWTON_STEPS):
         places, jacobian = _place_and_jacobian(element, rst[:, active], points, derivative)
         away = targets[:, active] - places
@@ -167,13 +171,13 @@ def invert_map(
         regular = np.abs(np.linalg.det(jacobian)) > 1e-14 * extent**3
         jacobian[~regular] = np.eye(3)
         step = np.linalg.solve(jacobian, away.T[:, :, None])[:, :, 0].T
-        # Arrived points take the last step too, which brings them to rounding.
+        # Converged points make the last step too, which reduces their error to rounding.
         moved = rst[:, active] + np.where(regular, step, 0.0)
         far = (np.abs(moved) > BEYOND).any(axis=0) & (np.abs(rst[:, active]) >= BEYOND).any(axis=0)
         rst[:, active] = np.clip(moved, -BEYOND, BEYOND)
-        arrived[active[done]] = True
+        converged[active[done]] = True
         active = active[~done & regular & ~far]
         if not len(active):
             break
-    inside = arrived & (np.abs(rst) <= 1.0 + INSIDE).all(axis=0)
+    inside = converged & (np.abs(rst) <= 1.0 + INSIDE).all(axis=0)
     return np.clip(rst, -1.0, 1.0), inside

@@ -15,10 +15,10 @@ from ridgeline.runtime.errors import ConfigError
 
 
 def wavy(origin: Sequence[float], lengths: Sequence[float], amplitude: float) -> Mapping:
-    """Displace every point smoothly; points on a side slide along it, so the box's shape is kept.
+    """Displace every point smoothly; points on a side move along it, so that the shape of the box is kept.
 
-    x moves by amplitude L_x sin(a) cos(b) cos(c), with a, b, c = 2 pi of the relative x, y, z; y and z alike.
-    Periodic directions stay periodic. Invertible for |amplitude| < 0.07.
+    x moves by amplitude L_x sin(a) cos(b) cos(c), with a, b, c = 2 pi times the relative x, y, z; y and z move in the
+    same way. Periodic directions stay periodic. The map is invertible for |amplitude| < 0.07.
     """
     (z0, y0, x0), (lz, ly, lx) = origin, lengths
 
@@ -36,25 +36,26 @@ def wavy(origin: Sequence[float], lengths: Sequence[float], amplitude: float) ->
 def annulus(origin: Sequence[float], lengths: Sequence[float], amplitude: float) -> Mapping:
     """Bend the box into a full ring around the z axis: x is the angle, y the radius, z stays.
 
-    The radius runs over the box's y, which must be > 0; x runs once around, counterclockwise, over its whole length:
-    make x periodic. amplitude is not used.
+    The radius is the box's y, which must be > 0. x goes once around, counterclockwise, over its whole length and
+    should be periodic. amplitude is not used.
     """
     (_, y0, x0), (_, _, lx) = origin, lengths
     if y0 <= 0:
         raise ConfigError(f'grid.mapping = "annulus" takes y as radius: grid.origin has y = {y0:g}, use > 0')
 
     def bend(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
-        angle = -2 * np.pi * (x - x0) / lx  # against y outwards, so that the Jacobian is positive
+        # The sign makes the Jacobian positive, because y points outwards.
+        angle = -2 * np.pi * (x - x0) / lx
         return y * np.cos(angle), y * np.sin(angle), z
 
     return bend
 
 
 def periodic_hill(origin: Sequence[float], lengths: Sequence[float], amplitude: float) -> Mapping:
-    """Raise the floor y = y_min to smooth hills at both ends of x, as high as `amplitude` of the box's height.
+    """Raise the floor y = y_min to smooth hills at both ends of x, `amplitude` times the height of the box.
 
-    The hill is amplitude L_y cos^2(pi x / L_x) to the fourth power, flat in between; the roof stays. Periodic in x.
-    A smooth relative of the hills of Mellen, Froehlich and Rodi (2000), not their polynomials.
+    The hill is amplitude L_y cos^2(pi x / L_x) to the fourth power, flat in between; the roof stays. The map is
+    periodic in x. It resembles the hills of Mellen, Froehlich and Rodi (2000) but does not use their polynomials.
     """
     (_, y0, x0), (_, ly, lx) = origin, lengths
 

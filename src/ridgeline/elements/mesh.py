@@ -1,11 +1,12 @@
-"""Spectral elements: a box of hexahedra, possibly curved by a smooth map, and which rank owns which of them.
+"""A box of spectral elements, possibly curved by a smooth map (`BoxMesh`), and one rank's part of any mesh.
 
-Elements form a box (E_z, E_y, E_x). All of them are put in one *curve order*: bisection of the box along its longest
-direction, repeated, the first part before the second. It depends on no rank. A rank owns a contiguous range of it, so
-that parts are compact and balanced to one element. Files hold elements in one order for any number of ranks. Points
-carry global numbers of the lattice of Gauss-Lobatto points, in closed form.
+The elements of a box (E_z, E_y, E_x) have one *curve order*: the box is bisected along its longest direction, again
+and again, and the first part comes before the second. The order does not depend on the ranks. A rank owns a
+contiguous range of it (`ElementGrid`), so that parts are compact and balanced to one element, and files contain the
+elements in the same order for any number of ranks. The global numbers of points are those of the lattice of
+Gauss-Lobatto points, in closed form.
 
-Meshes from files are in `elements.meshes`, what both tell in `mesh_protocol`.
+Meshes from files are in `elements.meshes`; what both kinds of mesh offer is in `mesh_protocol`.
 
 Axes are (element, z, y, x) with x fastest; the reference directions r, s, t run along x, y, z.
 """
@@ -20,12 +21,42 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.distribution import distribute
 from ridgeline.elements.hexahedron import MEAN_POINTS, face_index, face_places, mean_lengths
 from ridgeline.elements.mesh_protocol import Array, Indices, Mesh
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.parallel.partition import Triple, split
 from ridgeline.runtime.errors import ConfigError, DecompositionError
+
+DISTRIBUTIONS = ("uniform", "geometric", "geometric-walls", "sine")
+
+
+def distribute(kind: str, n: int, parameter: float) -> Array:
+    """Return the n + 1 boundaries of n elements in [0, 1].
+
+    kind: "uniform": equal elements. "geometric": each element is `parameter` times as long as the one before it.
+    "geometric-walls": the same from both ends to the middle. "sine": s -> sin(a s)/sin(a) on each half, s = 1 at the
+    walls, a = parameter in (0, pi/2], the offset sine profile (Hadri et al., Sec. 2.2).
+
+    Raises ConfigError for an unknown kind or a parameter out of range.
+    """
+    even = np.linspace(0.0, 1.0, n + 1)
+    if kind == "uniform":
+        return even
+    if kind == "sine":
+        if not 0 < parameter <= math.pi / 2:
+            raise ConfigError(f"a sine distribution has its parameter in (0, pi/2], not {parameter:g}")
+        s = 2.0 * even - 1.0
+        return np.asarray((1.0 + np.sin(parameter * s) / math.sin(parameter)) / 2.0)
+    if kind not in DISTRIBUTIONS:
+        raise ConfigError(f"no distribution {kind!r} of elements; use one of {', '.join(DISTRIBUTIONS)}")
+    if not parameter > 0:
+        raise ConfigError(f"a {kind} distribution has a ratio > 0, not {parameter:g}")
+    place = np.arange(n)
+    power = place if kind == "geometric" else np.minimum(place, n - 1 - place)
+    lengths = float(parameter) ** power
+    edges = np.concatenate([[0.0], np.cumsum(lengths)])
+    return np.asarray(edges / edges[-1])
+
 
 Mapping = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
 SIDES = ("x_min", "x_max", "y_min", "y_max", "z_min", "z_max")
@@ -43,11 +74,12 @@ def side_index(side: str) -> tuple[slice | int, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class ElementMesh:
-    """The whole mesh, of which every rank can compute any part.
+class BoxMesh:
+    """A box of elements: a `mesh_protocol.Mesh` of which every rank can compute any part.
 
-    edges: the boundaries of the elements along (z, y, x), before the map; periodic: (z, y, x); mapping: None, or a
-    function of arrays (x, y, z) -> (x, y, z) of equal shape, smooth, and periodic where the box is.
+    Positions are int64 [m, 3], the places (e_z, e_y, e_x) of elements. edges: the boundaries of the elements along
+    (z, y, x), before the map. periodic: (z, y, x). mapping: None, or a function of arrays (x, y, z) -> (x, y, z) of
+    equal shape, smooth, and periodic where the box is.
     """
 
     edges: tuple[Array, Array, Array]
@@ -64,7 +96,7 @@ class ElementMesh:
         parameter: Sequence[float] = (1.0,) * 3,
         periodic: tuple[bool, bool, bool] = (False, False, False),
         mapping: Mapping | None = None,
-    ) -> ElementMesh:
+    ) -> BoxMesh:
         """Return the mesh of a box with corner `origin` and edges `lengths`, all as (z, y, x)."""
         z, y, x = (
             start + length * distribute(kind, n, value)
@@ -80,12 +112,10 @@ class ElementMesh:
 
     @property
     def n_elements(self) -> int:
-        """Elements of the whole mesh."""
         return math.prod(self.elements)
 
     @property
     def axis_aligned(self) -> bool:
-        """Whether all elements are boxes along the axes."""
         return self.mapping is None
 
     def lattice(self, orders: Triple) -> Triple:
@@ -95,17 +125,14 @@ class ElementMesh:
 
     @property
     def advice(self) -> str:
-        """What to check if the map of an element folds."""
         return "grid.mapping and grid.mapping_amplitude"
 
     @property
     def regular(self) -> bool:
-        """True: the axes of all elements agree."""
         return True
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """SIDES."""
         return SIDES
 
     def range(self, first: int, count: int) -> Indices:
@@ -136,18 +163,15 @@ class ElementMesh:
         return places % sizes, there
 
     def neighbours(self, positions: Indices) -> Indices:
-        """Return the numbers of the elements across the six faces, int64 [m, 6]; -1: none."""
         places, there = self._places_across(positions)
         return np.where(there, self.numbers(places.reshape(-1, 3)).reshape(there.shape), -1)
 
     def extents(self, positions: Indices) -> Array:
-        """Return the mean physical lengths of elements along r, s, t, float64 [m, 3]."""
         if self.axis_aligned:
             return self.box_lengths(positions)
         return mean_lengths(self.places(positions, gauss_lobatto(MEAN_POINTS)[0]))
 
     def extents_across(self, positions: Indices) -> Array:
-        """Return the mean lengths of the neighbours, across the face that they share, float64 [m, 6]; 0: none."""
         places, there = self._places_across(positions)
         needed, back = np.unique(places.reshape(-1, 3), axis=0, return_inverse=True)
         lengths = self.extents(needed)[back.reshape(there.shape)]  # [m, 6, 3]
@@ -155,11 +179,9 @@ class ElementMesh:
         return np.where(there, across, 0.0)
 
     def n_unique(self, orders: Triple) -> int:
-        """Return the distinct points of the whole mesh at orders (z, y, x)."""
         return math.prod(self.lattice(orders))
 
     def ids(self, positions: Indices, orders: Triple) -> Indices:
-        """Return the global numbers of points at orders (z, y, x), int64 [m, n_z, n_y, n_x]; equal where shared."""
         lattice = self.lattice(orders)
         z, y, x = (
             (positions[:, axis, None] * orders[axis] + np.arange(orders[axis] + 1)) % lattice[axis]
@@ -169,7 +191,6 @@ class ElementMesh:
         return np.asarray(ids * lattice[2] + x[:, None, None, :])
 
     def face_ids(self, positions: Indices, faces: Indices, points: Triple) -> Indices:
-        """Return numbers of the points of faces, int64 [f, most]: both elements at a face number its points alike."""
         sizes, shape = self.elements, tuple(e + 1 for e in self.elements)
         counts = [math.prod(points) // points[axis] for axis in range(3)]
         ids = np.full((len(faces), max(counts)), -1, np.int64)
@@ -183,50 +204,39 @@ class ElementMesh:
         return ids
 
     def side_faces(self, positions: Indices, side: str) -> tuple[Indices, Indices]:
-        """Return which of some elements lie at a side of the box, also a periodic one, and by which face."""
+        """Return which of some elements lie at a side of the box, and by which face; the side may be periodic."""
         axis, upper = side_axis(side)
-        found = np.flatnonzero(positions[:, axis] == (self.elements[axis] - 1 if upper else 0))
-        return found, np.full(len(found), SIDES.index(side), np.int64)
+        elements = np.flatnonzero(positions[:, axis] == (self.elements[axis] - 1 if upper else 0))
+        return elements, np.full(len(elements), SIDES.index(side), np.int64)
 
     def on_side(self, positions: Indices, side: str, points: Triple) -> NDArray[np.bool_]:
-        """Return which points of elements lie at a side of the box, bool [m, n_z, n_y, n_x]."""
-        found = np.zeros((len(positions), *points), np.bool_)
+        on_side = np.zeros((len(positions), *points), np.bool_)
         elements, _ = self.side_faces(positions, side)
-        found[side_index(side)][elements] = True
-        return found
+        on_side[side_index(side)][elements] = True
+        return on_side
 
     def side_size(self, side: str) -> int:
-        """Return how many faces of elements lie at a side."""
         return self.n_elements // self.elements[side_axis(side)[0]]
 
     def side_positions(self, side: str, most: int) -> Indices:
-        """Return the places of elements at a side: all, or at most `most` evenly spread ones, [m, 3]."""
         axis, upper = side_axis(side)
         size = [n if a != axis else 1 for a, n in enumerate(self.elements)]
         total = math.prod(size)
         chosen = np.unique(np.linspace(0, total - 1, min(total, most)).astype(np.int64))
-        found = np.stack(np.unravel_index(chosen, size), axis=1).astype(np.int64)
-        found[:, axis] = self.elements[axis] - 1 if upper else 0
-        return found
+        places = np.stack(np.unravel_index(chosen, size), axis=1).astype(np.int64)
+        places[:, axis] = self.elements[axis] - 1 if upper else 0
+        return places
 
     def name_of(self, position: Indices) -> str:
         """Return "element (z=..., y=..., x=...)"."""
         z, y, x = position
         return f"element (z={z}, y={y}, x={x})"
 
-    def box_lengths(self, positions: NDArray[np.int64]) -> Array:
-        """Return the edges of elements before the map, [m, 3] along r, s, t (that is x, y, z).
-
-        positions: int64 [m, 3], the places (e_z, e_y, e_x) of elements.
-        """
+    def box_lengths(self, positions: Indices) -> Array:
+        """Return the edges of elements before the map, [m, 3] along r, s, t (that is x, y, z)."""
         return np.stack([np.diff(self.edges[a])[positions[:, a]] for a in (2, 1, 0)], axis=1)
 
-    def places(self, positions: NDArray[np.int64], points: Array | tuple[Array, Array, Array]) -> Array:
-        """Return the coordinates (x, y, z) of points in elements, float64 [3, m, n_z, n_y, n_x].
-
-        positions: int64 [m, 3], the places (e_z, e_y, e_x) of elements; points: reference coordinates in [-1, 1],
-        the same in all directions, or (t, s, r) for z, y, x.
-        """
+    def places(self, positions: Indices, points: Array | tuple[Array, Array, Array]) -> Array:
         per_axis = points if isinstance(points, tuple) else (points,) * 3
         lines = []
         for axis in range(3):
@@ -249,7 +259,7 @@ class ElementMesh:
 def curve_range(elements: Triple, first: int, count: int) -> NDArray[np.int64]:
     """Return the places (e_z, e_y, e_x) of elements first ... first + count - 1 of the curve order, [count, 3].
 
-    Touches only boxes that overlap the range: the cost grows with count, not with the mesh.
+    Only boxes that overlap the range are visited, so that the cost grows with count and not with the mesh.
     """
 
     def visit(low: Triple, size: Triple, before: int) -> Iterator[Triple]:
@@ -267,13 +277,13 @@ def curve_range(elements: Triple, first: int, count: int) -> NDArray[np.int64]:
             yield from visit(corner, part, before)  # type: ignore[arg-type]
             before += math.prod(part)
 
-    found = list(visit((0, 0, 0), elements, 0))
-    return np.array(found, np.int64).reshape(-1, 3)
+    places = list(visit((0, 0, 0), elements, 0))
+    return np.array(places, np.int64).reshape(-1, 3)
 
 
 @dataclass(frozen=True, eq=False)
 class ElementGrid:
-    """One rank's elements, of polynomial order `order` (1 ... 31): n = order + 1 points per direction.
+    """The elements of one rank, of polynomial order `order` (1 ... 31): n = order + 1 points per direction.
 
     Raises DecompositionError if there are more ranks than elements, ConfigError for an order out of range.
     """
@@ -324,7 +334,7 @@ class ElementGrid:
 
     @property
     def n_points(self) -> int:
-        """Points stored on this rank: shared ones once per element."""
+        """Points stored on this rank; a shared point is stored once in each of its elements."""
         return math.prod(self.shape)
 
     @property
@@ -334,12 +344,12 @@ class ElementGrid:
 
     @cached_property
     def positions(self) -> Indices:
-        """What names this rank's elements to the mesh, int64, elements first."""
+        """The positions of this rank's elements in the mesh (see `mesh_protocol`), int64, elements first."""
         return self.mesh.range(self.first, self.n_elements)
 
     @property
     def number(self) -> Indices:
-        """Numbers of this rank's elements; of a box the lexicographic ones, int64 [n_elements]."""
+        """Numbers of this rank's elements, int64 [n_elements]; in a box the lexicographic ones."""
         return self.mesh.numbers(self.positions)
 
     @cached_property
@@ -353,13 +363,13 @@ class ElementGrid:
         return self.mesh.places(self.positions, gauss_lobatto(self.n)[0])
 
     def counts(self) -> list[int]:
-        """Return the elements of every rank."""
+        """Return the number of elements of every rank."""
         return [split(self.mesh.n_elements, self.size, rank)[1] for rank in range(self.size)]
 
     def side_faces(self, side: str) -> tuple[Indices, Indices]:
         """Return the local indices of the elements at a side of the mesh, and their faces there: int64 [f] each.
 
-        Sorted by face. Of a box also at periodic sides, where it is closed on itself.
+        They are sorted by face. A side of a box may be periodic.
         """
         return self.mesh.side_faces(self.positions, side)
 
@@ -375,9 +385,9 @@ class ElementGrid:
     def side_points(self, sides: Sequence[str]) -> Indices:
         """Return the places in a flat field of all copies of the points on some sides, int64, ascending.
 
-        Also of those in elements that have no face there.
+        Copies in elements that have no face at the side are included.
         """
-        found = np.zeros(self.shape, np.bool_)
+        on_sides = np.zeros(self.shape, np.bool_)
         for side in sides:
-            found |= self.mesh.on_side(self.positions, side, (self.n,) * 3)
-        return np.flatnonzero(found)
+            on_sides |= self.mesh.on_side(self.positions, side, (self.n,) * 3)
+        return np.flatnonzero(on_sides)

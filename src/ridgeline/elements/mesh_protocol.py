@@ -1,8 +1,9 @@
-"""What every mesh of hexahedra tells: a box (`elements.mesh`), or one from a file (`elements.meshes`).
+"""What every mesh of hexahedra offers: a box (`elements.mesh.BoxMesh`), or a mesh from a file (`elements.meshes`).
 
-Elements are named by *positions*: an int64 array, elements first, that only the mesh itself reads. They have the
-curve order 0 ... n_elements - 1, of which ranks own ranges. The faces of an element are 0 ... 5: its lower and upper
-r, s and t, in the order of `elements.mesh.SIDES`. A face's points are (z, y), (z, x) or (y, x). Nothing communicates.
+Elements are named by *positions*: an int64 array, elements first, whose meaning only the mesh itself knows. Elements
+have a curve order 0 ... n_elements - 1, and ranks own ranges of it. The faces of an element are 0 ... 5: its lower
+and upper r, s and t, in the order of `elements.mesh.SIDES`. A face's points are (z, y), (z, x) or (y, x). Nothing
+here communicates.
 """
 
 from __future__ import annotations
@@ -19,36 +20,36 @@ Indices = NDArray[np.int64]
 
 
 class Mesh(Protocol):
-    """What discretisations ask a mesh for."""
+    """A mesh of hexahedra, as discretisations and models use it."""
 
     @property
     def n_elements(self) -> int:
-        """Elements of the whole mesh."""
+        """The number of elements of the whole mesh."""
 
     @property
     def axis_aligned(self) -> bool:
-        """Whether all elements are boxes along the axes, of which `box_lengths` tells the edges."""
+        """Whether all elements are boxes along the axes, with the edges `box_lengths`."""
 
     @property
     def advice(self) -> str:
-        """What to check if the map of an element folds."""
+        """What a user should check if the map of an element folds, as words for an error message."""
 
     @property
     def regular(self) -> bool:
-        """Whether the axes of neighbours agree everywhere: what is r of one is r of the other, in one sense."""
+        """Whether the axes of neighbours agree everywhere: r of one is r of the other, in the same direction."""
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Names of the sides; those of a box are SIDES, periodic ones among them."""
+        """The names of the sides; those of a box are SIDES, including periodic ones."""
 
     def range(self, first: int, count: int) -> Indices:
         """Return the positions of elements first ... first + count - 1 of the curve order."""
 
     def spread(self, most: int) -> Indices:
-        """Return the positions of at most `most` elements all over the mesh; of all if there are no more."""
+        """Return the positions of at most `most` elements, evenly spread over the mesh."""
 
     def numbers(self, positions: Indices) -> Indices:
-        """Return the numbers of elements that `neighbours` gives, int64 [m]."""
+        """Return the numbers of elements, int64 [m], by which `neighbours` names them."""
 
     def neighbours(self, positions: Indices) -> Indices:
         """Return the numbers of the elements across the six faces, int64 [m, 6]; -1: none."""
@@ -75,10 +76,10 @@ class Mesh(Protocol):
         """Return the global numbers of points at orders (z, y, x), int64 [m, n_z, n_y, n_x]; equal where shared."""
 
     def face_ids(self, positions: Indices, faces: Indices, points: Triple) -> Indices:
-        """Return numbers of the points of faces, int64 [f, most]: both elements at a face number its points alike.
+        """Return numbers of the points of faces, int64 [f, most], equal in both elements at a face.
 
-        positions, faces: one element and one of its faces each. points: (n_z, n_y, n_x) of an element. Where a face
-        has fewer points than the largest: -1.
+        positions, faces: one element and one of its faces each. points: (n_z, n_y, n_x) of an element. The rows of
+        faces with fewer points than the largest are filled up with -1.
         """
 
     def side_faces(self, positions: Indices, side: str) -> tuple[Indices, Indices]:
@@ -87,7 +88,7 @@ class Mesh(Protocol):
     def on_side(self, positions: Indices, side: str, points: Triple) -> NDArray[np.bool_]:
         """Return which points of elements lie on a side, bool [m, n_z, n_y, n_x]; points: (n_z, n_y, n_x).
 
-        All copies: also those in elements that touch the side with an edge or a corner alone.
+        This includes the copies in elements that touch the side with only an edge or a corner.
         """
 
     def side_positions(self, side: str, most: int) -> Indices:
@@ -97,4 +98,4 @@ class Mesh(Protocol):
         """Return how many faces of elements lie at a side."""
 
     def name_of(self, position: Indices) -> str:
-        """Return words that name an element to people, such as "element (z=0, y=1, x=2)"."""
+        """Return words that name an element in messages, such as "element (z=0, y=1, x=2)"."""

@@ -3,14 +3,16 @@
     A = M (Q Q^T K_L + shift) M,   M u = 0 at constrained points,
 
 K_L is the stiffness matrix of each element, with six factors per point that are loaded from memory, and Q Q^T the
-gather-scatter. One pass over memory an iteration (`krylov.one_pass_cg`), element by element: vectors are updated
-before the operator and sums are taken after it, while an element is in cache. Copies of shared points in w are summed
-every few elements, while they are in cache, and messages travel while elements inside the rank's part are computed.
+gather-scatter. An iteration (`krylov.cg.one_pass_cg`) makes one pass over memory, element by element: vectors are
+updated before the operator and sums are formed after it, while an element is in cache. Copies of shared points in w
+are summed every few elements, while they are in cache, and messages travel while elements in the interior of the
+rank's part are computed.
 
-The pass reads x, r, p, w and 6 factors, and writes x, r, p, w: 14 words = 112 bytes per point and iteration. Not
-counted: the lists of the gather-scatter (1 to 2 bytes). c, the inverse multiplicity, is 0 at constrained points and
-differs between few elements: one copy of each kind stays in cache. p.w and r.w need no weights, because they are
-taken before copies are summed. w.c.w takes each point once: where it has no copies, or where its copies are summed.
+The pass reads x, r, p, w and 6 factors, and writes x, r, p, w: 14 words = 112 bytes per point and iteration. The
+lists of the gather-scatter (1 to 2 bytes) are not counted. The inverse multiplicity c is 0 at constrained points and
+has few different patterns in an element; one copy of each stays in cache. p.w and r.w need no weights, because they
+are formed before copies are summed. w.c.w counts each point once: where it has no copies, or where its copies are
+summed.
 
 Source: Kronbichler, Sashko, Munch, "Enhancing data locality of the conjugate gradient method for high-order
 matrix-free finite-element implementations", IJHPCA 2022, Sec. 3.
@@ -23,26 +25,24 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
 from numba import float64, int32, int64, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from ridgeline.elements.even_odd import (
     ODD,
-    asking_even_odd_product,
     even_odd_parts,
     even_odd_product,
     parts_size,
+    prefetching_even_odd_product,
 )
-from ridgeline.elements.gather_scatter_kernels import ADD, combine_local
-from ridgeline.elements.points import LINE, PointLoop, literal, scratch
+from ridgeline.elements.gather_scatter import ADD, combine_local
+from ridgeline.elements.point_loops import PointLoop, literal, prefetch_points, scratch, with_starts
 from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.elements.tensor import GENERATED, along_x
 from ridgeline.jit.kernel import compile_kernels, kernel, specialise
-from ridgeline.jit.llvm import I64, Vector, data_pointer, host_vector_bytes, prefetch
-from ridgeline.krylov.one_pass_cg import SUMS, HostStepLengths
+from ridgeline.jit.llvm import Vector, host_vector_bytes
+from ridgeline.krylov.cg import SUMS, HostStepLengths
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.runtime.aligned import aligned_empty, aligned_zeros
 
@@ -51,17 +51,18 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-WORDS = 14  # to and from memory per point and iteration, at the least: 6 factors, x, r, p, w; x, r, p, w
-BLOCK_POINTS = 2048  # computed between sums of copies: w then is still in the first or second cache
+# Least words to and from memory per point and iteration: 6 factors and x, r, p, w are read, x, r, p, w are written.
+WORDS = 14
+BLOCK_POINTS = 2048  # computed between sums of copies: w is then still in the first- or second-level cache
 HUGE_PAGE = 2**21  # bytes
 _FIELD, _LIST = float64[:, :, :, ::1], types.Array(int64, 1, "C", readonly=True)
 
 
 class ElementKinds(NamedTuple):
-    """What elements differ in but for their factors: few kinds, whose weights stay in cache.
+    """The few kinds of elements by the weights of their points, so that all weights stay in cache.
 
-    of_element: int64 [E], the kind of each local element. weights: float64 [kinds, n, n, n], of the points of a kind
-    the inverse multiplicity, 0 at constrained points.
+    of_element: int64 [E], the kind of each local element. weights: float64 [kinds, n, n, n], the inverse multiplicity
+    of the points of a kind, 0 at constrained points.
     """
 
     of_element: NDArray[np.int64]
@@ -80,10 +81,11 @@ def find_kinds(gather_scatter: GatherScatter, constrained: NDArray[np.bool_]) ->
 
 
 class OnePassStiffness:
-    """A on the cores of this rank, with x, r, p and w [E, n, n, n] float64; an `OnePassOperator`. Made collectively.
+    """A on the cores of this rank, with x, r, p and w [E, n, n, n] float64: a `krylov.cg.OnePassOperator`.
 
     gather_scatter: of the points that are not constrained. factors: G_rr, G_rs, G_rt, G_ss, G_st, G_tt at the points
-    of every element, float64 [E, 6, n, n, n], or [1, 6, n, n, n] if they are the same for all.
+    of every element, float64 [E, 6, n, n, n], or [1, 6, n, n, n] if they are the same for all. Construction is
+    collective.
     """
 
     def __init__(
@@ -92,22 +94,21 @@ class OnePassStiffness:
         self._shared, self._kinds, self.n = gather_scatter, kinds, gather_scatter.shape[-1]
         self._order = np.concatenate([gather_scatter.boundary_elements, gather_scatter.interior_elements])
         self._derivative = np.ascontiguousarray(gll_derivative(self.n))
-        self._factors = self._in_blocks(factors)
-        # Together, so that they fill the huge pages that NumPy asks for from 4 MiB on.
-        self.x, self.r, self.p, self.w = aligned_zeros((4, *gather_scatter.shape), np.float64, HUGE_PAGE)
-        self._constants = np.array([0.0, 0.0, shift])  # alpha and beta of the iteration before
-        self.steps = HostStepLengths(gather_scatter.comm, self._constants)
-        self._sums = np.zeros(SUMS)
-        self._passes = in_turn_per_node(gather_scatter.comm, self._compiled)
 
-    def _in_blocks(self, factors: Array) -> Array:
-        """Return factors [E, blocks, 6, lanes], zeros beyond the last point."""
+        # Factors become [E, blocks, 6, lanes], with zeros beyond the last point of an element.
         blocks, lanes = blocks_of(self.n**3)
         padded = np.zeros((len(factors), 6, blocks * lanes))
         padded[..., : self.n**3] = factors.reshape(len(factors), 6, -1)
-        result = aligned_zeros((len(self._order), blocks, 6, lanes), np.float64, HUGE_PAGE)
-        result[...] = padded.reshape(len(factors), 6, blocks, lanes).transpose(0, 2, 1, 3)
-        return result
+        self._factors = aligned_zeros((len(self._order), blocks, 6, lanes), np.float64, HUGE_PAGE)
+        self._factors[...] = padded.reshape(len(factors), 6, blocks, lanes).transpose(0, 2, 1, 3)
+
+        # One array, so that the vectors fill the huge pages that NumPy requests from 4 MiB on.
+        self.x, self.r, self.p, self.w = aligned_zeros((4, *gather_scatter.shape), np.float64, HUGE_PAGE)
+        # alpha and beta of the iteration before, and the shift.
+        self._constants = np.array([0.0, 0.0, shift])
+        self.steps = HostStepLengths(gather_scatter.comm, self._constants)
+        self._sums = np.zeros(SUMS)
+        self._passes = in_turn_per_node(gather_scatter.comm, self._compiled)
 
     def _compiled(self) -> tuple[Any, Any]:
         compile_kernels(specialise([shared_squares]))
@@ -115,7 +116,7 @@ class OnePassStiffness:
         return passes
 
     def start(self, b: Array, iterations: int) -> None:
-        """Prepare a solve with the right-hand side b [E, n, n, n], 0 at constrained points: x, p, w = 0, r = b."""
+        """Prepare a solve with the right-hand side b [E, n, n, n], which is 0 at constrained points."""
         self.steps.reset(iterations)
         self.x.fill(0.0)
         self.p.fill(0.0)
@@ -127,26 +128,40 @@ class OnePassStiffness:
         return np.asarray(self.x)
 
     def iterate(self) -> Array:
-        """Make the pass of one iteration and exchange w; return this rank's sums. Messages to neighbours."""
-        inner, shared = self._shared.boundary_elements.size, self._shared.plan.shared
+        """Make the pass of one iteration and exchange w; return this rank's sums. Communication: neighbours."""
+        n_boundary, shared = self._shared.boundary_elements.size, self._shared.plan.shared
         self._sums.fill(0.0)
-        self._pass(0, inner)
+        self._pass(0, n_boundary)
         self._shared.start(self.w)
-        self._pass(inner, self._order.size)
+        self._pass(n_boundary, self._order.size)
         self._shared.finish(self.w, local=False)
         self._sums[3] += shared_squares(shared.starts, shared.places, shared.source_starts, self.w)
         return self._sums
 
     def _pass(self, first: int, end: int) -> None:
         """Compute the elements at first ... end of the order."""
-        geometry = *self._kinds, self._constants, self._factors, self._derivative
-        fields = self.x, self.r, self.p, self.w
-        self._passes[0](self._order, first, end, *geometry, *self._shared.local_lists, *fields, self._sums)
+        iterate, _ = self._passes
+        iterate(
+            self._order,
+            first,
+            end,
+            self._kinds.of_element,
+            self._kinds.weights,
+            self._constants,
+            self._factors,
+            self._derivative,
+            *self._shared.local_lists,
+            self.x,
+            self.r,
+            self.p,
+            self.w,
+            self._sums,
+        )
 
     def update(self) -> Array:
-        """Update x and r alone, after the last iteration; return r.c.r and zeros."""
         self._sums.fill(0.0)
-        self._sums[0] = self._passes[1](*self._kinds, self._constants, self.x, self.r, self.p, self.w)
+        _, update = self._passes
+        self._sums[0] = update(*self._kinds, self._constants, self.x, self.r, self.p, self.w)
         return self._sums
 
     def bytes_per_iteration(self) -> float:
@@ -154,29 +169,8 @@ class OnePassStiffness:
         return 8.0 * WORDS * self.x.size
 
     def free(self) -> None:
-        """Free what MPI holds, of the gather-scatter; the object is of no use afterwards."""
+        """Free the requests of the gather-scatter; the object cannot be used afterwards."""
         self._shared.free()
-
-
-@intrinsic(prefer_literal=True)
-def _ask_for(typing, count, x, x_start):
-    """Prefetch `count` numbers of x, a literal, into the second-level cache; beyond the array is harmless."""
-    if literal(count) is None:
-        return None
-    line = LINE * 8 // x.dtype.bitwidth
-
-    def codegen(context, builder, signature, args):
-        pointer = data_pointer(context, builder, signature, args, 1)
-        ends = (ir.Constant(I64, value) for value in (0, literal(count), line))
-        with cgutils.for_range_slice(builder, *ends) as (index, _):
-            prefetch(builder, pointer, builder.add(index, args[2]), locality=2)
-        return context.get_dummy_value()
-
-    return types.void(count, x, types.int64), codegen
-
-
-def _with_starts(*arrays: str) -> list[str]:
-    return [name for array in arrays for name in (array, f"{array}_start")]
 
 
 @intrinsic(prefer_literal=True)
@@ -189,7 +183,7 @@ def advance(typing, count, constants, weight, weight_start, x, x_start, r, r_sta
         return None
 
     def codegen(context, builder, signature, args):
-        names = ("count", "constants", *_with_starts("weight", "x", "r", "p", "w"))
+        names = ("count", "constants", *with_starts("weight", "x", "r", "p", "w"))
         loop = PointLoop(context, builder, signature, args, names, p.dtype)
         alpha, beta = loop.splat("constants", 0), loop.splat("constants", 1)
         minus, zero = -alpha, loop.lanes.constant(0.0)
@@ -209,9 +203,7 @@ def advance(typing, count, constants, weight, weight_start, x, x_start, r, r_sta
         return loop.total()
 
     index = types.int64
-    return types.float64(
-        count, constants, weight, index, x, index, r, index, p, index, w, index
-    ), codegen  # fmt: skip
+    return types.float64(count, constants, weight, index, x, index, r, index, p, index, w, index), codegen
 
 
 def blocks_of(points: int) -> tuple[int, int]:
@@ -246,12 +238,12 @@ def apply_blocks(typing, count, factors, factors_start, u_r, u_s, u_t, u_t_start
 
 @intrinsic(prefer_literal=True)
 def shift_and_sum(typing, count, constants, weight, weight_start, r, r_start, p, p_start, w, w_start):
-    """w += constants[2] weight p; return (p.w, r.w, w.w), the last over points whose weight is 1: without copies."""
+    """w += constants[2] weight p; return (p.w, r.w, w.w), the last over points of weight 1, without copies."""
     if literal(count) is None:
         return None
 
     def codegen(context, builder, signature, args):
-        names = ("count", "constants", *_with_starts("weight", "r", "p", "w"))
+        names = ("count", "constants", *with_starts("weight", "r", "p", "w"))
         loop = PointLoop(context, builder, signature, args, names, p.dtype)
         shift, zero, one = loop.splat("constants", 2), loop.lanes.constant(0.0), loop.lanes.constant(1.0)
         loop.start_sum(3)
@@ -283,7 +275,7 @@ def make_passes(n: int, block: int) -> Any:
         w = A p. Adds to sums (float64 [4]) r.c.r, p.w, r.w and w.c.w of points without copies on other ranks. Copies
         of points that are complete within these elements are summed every `block` elements, while they are in cache.
         Reads x, r, p, w and 6 factors, writes x, r, p, w.
-    update(patterns, weights, constants, x, r, p, w) -> r.c.r: x and r as in `iterate`; p is of no use afterwards.
+    update(patterns, weights, constants, x, r, p, w) -> r.c.r: x and r as in `iterate`; p is then meaningless.
 
     order, patterns: int64 [E]; weights [number of patterns, n, n, n]: inverse multiplicity, 0 on the boundary, few
     enough to stay in cache; constants: alpha, beta, the shift of the operator; factors [E, blocks, 6, lanes]
@@ -294,31 +286,43 @@ def make_passes(n: int, block: int) -> Any:
 
 
 def _make_iterate(n: int, block: int) -> Any:
-    """Return `iterate`. It asks for the next element between parts of the products.
+    """Return `iterate`. It prefetches the next element between parts of the products.
 
-    All at once would fill the queue of requests to memory, and then computing waits.
+    Prefetching all at once would fill the queue of requests to memory, and then computing waits.
     """
     rows, points = n * n, n**3
     size = 6 * math.prod(blocks_of(points))
-    planes = n if n < 8 else 1  # of a part; small planes together fill the registers of a product
+    planes = n if n < 8 else 1  # of a part; several small planes fill the registers of a product
     part_rows, part = planes * n, planes * rows
     parts = parts_size(n, n)
 
-    lists = (*[int32[:, ::1]] * 3, *[int32[::1]] * 2, int64[:, ::1])
     derivative = types.Array(float64, 2, "C", readonly=True)
+    lists = (*[int32[:, ::1]] * 3, *[int32[::1]] * 2, int64[:, ::1])
+    elements = (_LIST, int64, int64, _LIST, _FIELD)
+    arguments = (*elements, float64[::1], _FIELD, derivative, *lists, *[_FIELD] * 4, float64[::1])
 
-    @kernel(
-        (
-            _LIST, int64, int64, _LIST, _FIELD, float64[::1], _FIELD, derivative,
-            *lists, *[_FIELD] * 4, float64[::1],
-        ),
-        nogil=True,
-        error_model="numpy",
-    )  # fmt: skip
+    @kernel(arguments, nogil=True, error_model="numpy")
     def iterate(
-        order, first, end, patterns, weights, constants, factors, derivative,
-        pairs, fours, eights, starts, others, bounds, x, r, p, w, sums,
-    ):  # fmt: skip
+        order,
+        first,
+        end,
+        patterns,
+        weights,
+        constants,
+        factors,
+        derivative,
+        pairs,
+        fours,
+        eights,
+        starts,
+        others,
+        bounds,
+        x,
+        r,
+        p,
+        w,
+        sums,
+    ):
         x, r, p, w = x.reshape(-1), r.reshape(-1), p.reshape(-1), w.reshape(-1)
         factors, weights = factors.reshape(-1), weights.reshape(-1)
         transposed = np.ascontiguousarray(derivative.T)
@@ -339,31 +343,63 @@ def _make_iterate(n: int, block: int) -> Any:
                 g_ss, g_st, g_tt = g + 3 * points, g + 4 * points, g + 5 * points
                 rcr += advance(points, constants, weights, weight, x, here, r, here, p, here, w, here)
                 for g in range(bounds[0, place], bounds[0, place + 1]):
-                    _ask_for(1, w, int64(pairs[g, 0]))
+                    prefetch_points(1, False, w, int64(pairs[g, 0]))
                 for k in range(0, n, planes):
                     at = k * rows
                     along_x(GENERATED, n, n, part_rows, False, u_r, at, transposed, p, here + at)
-                    _ask_for(part, factors, g_rr + at)
-                    _ask_for(part, x, ahead + at)
+                    prefetch_points(part, False, factors, g_rr + at)
+                    prefetch_points(part, False, x, ahead + at)
                     even_odd_product(GENERATED, n, n, n, planes, False, ODD, u_s, at, forth, 0, p, here + at)
-                    _ask_for(part, factors, g_rs + at)
-                    _ask_for(part, r, ahead + at)
-                asking_even_odd_product(
-                    GENERATED, n, rows, n, 1, False, ODD, 2,
-                    u_t, 0, forth, 0, p, here, factors, g_rt, p, ahead,
-                )  # fmt: skip
+                    prefetch_points(part, False, factors, g_rs + at)
+                    prefetch_points(part, False, r, ahead + at)
+                prefetching_even_odd_product(
+                    GENERATED,
+                    n,
+                    rows,
+                    n,
+                    1,
+                    False,
+                    ODD,
+                    2,
+                    u_t,
+                    0,
+                    forth,
+                    0,
+                    p,
+                    here,
+                    factors,
+                    g_rt,
+                    p,
+                    ahead,
+                )
                 apply_blocks(points, factors, order[place] * size, u_r, u_s, u_t, 0)
                 for k in range(0, n, planes):
                     at = k * rows
                     along_x(GENERATED, n, n, part_rows, False, w, here + at, derivative, u_r, at)
-                    _ask_for(part, factors, g_ss + at)
-                    _ask_for(part, w, ahead + at)
+                    prefetch_points(part, False, factors, g_ss + at)
+                    prefetch_points(part, False, w, ahead + at)
                     even_odd_product(GENERATED, n, n, n, planes, True, ODD, w, here + at, back, 0, u_s, at)
-                    _ask_for(part, factors, g_st + at)
-                asking_even_odd_product(
-                    GENERATED, n, rows, n, 1, True, ODD, 1,
-                    w, here, back, 0, u_t, 0, factors, g_tt, factors, g_tt,
-                )  # fmt: skip
+                    prefetch_points(part, False, factors, g_st + at)
+                prefetching_even_odd_product(
+                    GENERATED,
+                    n,
+                    rows,
+                    n,
+                    1,
+                    True,
+                    ODD,
+                    1,
+                    w,
+                    here,
+                    back,
+                    0,
+                    u_t,
+                    0,
+                    factors,
+                    g_tt,
+                    factors,
+                    g_tt,
+                )
                 of_p, of_r, alone = shift_and_sum(
                     points, constants, weights, weight, r, here, p, here, w, here
                 )

@@ -2,9 +2,11 @@
 
     A = M Q Q^T (h1 K_L + h2 B_L) M,   M u = 0 at constrained points,
 
-K_L and B_L work element by element (elements/helmholtz.py), Q Q^T is the gather-scatter. Elements that share points
-with other ranks are done first. Their points travel while the others are done. Points of this rank alone are summed
-while the elements that were just done are in cache.
+K_L and B_L work element by element (elements/helmholtz.py); Q Q^T is the gather-scatter (elements/gather_scatter.py).
+Elements that share points with other ranks are computed first, and their points travel while the other elements are
+computed. Points of this rank alone are summed while the elements that were just computed are in cache. The solvers of
+`krylov` take the operator as it is.
+
 Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flow", 2002, Sec. 4.4-4.5.
 """
 
@@ -33,19 +35,20 @@ Points = NDArray[np.int64]
 
 
 class ElementOperator:
-    """h1 K + h2 B on continuous fields, for one component or several at once; an `Operator`.
+    """h1 K + h2 B on continuous fields, for one component or several at once: a `krylov.operator.Operator`.
+
+    h1 and h2 may be set later; the caller must then compute a new diagonal and reset projections. Construction is
+    collective.
 
     Parameters
     ----------
     constrained : int64, flat places in a field of this rank whose values are given (all copies of a point). One array
-        is for all components, a sequence of such arrays has one per component
-    inner : shared by operators on the same points; made here if None (with the assembled mass matrix)
-    nullspace : whether constants are free; None: if h2 = 0 and no point of any rank is constrained
-    regions : "helmholtz" and "gather-scatter" are charged
+        is for all components; a sequence of such arrays has one per component
+    inner : the inner product, shared by operators on the same points; by default a new one with the assembled mass
+        matrix
+    nullspace : whether constants are mapped to zero; by default, if h2 = 0 and no point of any rank is constrained
+    regions : the work is charged to the regions "helmholtz" and "gather-scatter"
     products : GENERATED or PLAIN, the code of the small matrix products (`tensor`)
-
-    h1 and h2 may be set later; a new diagonal and a reset of projections are the caller's to do.
-    Made collectively.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class ElementOperator:
         self._direction: Callable[..., float]
         in_turn_per_node(comm, lambda: self._compile(products))
         g = geometry
-        self._shape = (g.scale, g.volume, g.factors, g.mass, g.derivative, g.weights)
+        self._geometry_arrays = (g.scale, g.volume, g.factors, g.mass, g.derivative, g.weights)
         self.inner = inner or element_inner_product(geometry, gather_scatter)
 
     def _compile(self, products: int) -> None:
@@ -94,27 +97,22 @@ class ElementOperator:
         fields, results = self._fields(u), self._fields(out)
 
         def compute(c: int, elements: Points) -> None:
-            self._apply(elements, fields[c], self.h1, self.h2, *self._shape, results[c])
+            self._apply(elements, fields[c], self.h1, self.h2, *self._geometry_arrays, results[c])
 
         self._assemble(compute, results, 0, len(fields), 2)
 
     def apply_elements(self, elements: Points, u: Array, out: Array) -> None:
-        """Set out = (h1 K + h2 B) u, unassembled, on some elements alone. No communication. u, out: as of `apply`."""
+        """Set out = (h1 K + h2 B) u, unassembled, on some elements alone. No communication. u, out: as in `apply`."""
         for field, result in zip(self._fields(u), self._fields(out)):
-            self._apply(elements, field, self.h1, self.h2, *self._shape, result)
+            self._apply(elements, field, self.h1, self.h2, *self._geometry_arrays, result)
 
     def direction(
-        self,
-        r: Array,
-        inverse_diagonal: Array,
-        beta: Array,
-        p: Array,
-        w: Array,
-        components: Sequence[int],
+        self, r: Array, inverse_diagonal: Array, beta: Array, p: Array, w: Array, components: Sequence[int]
     ) -> Array:
         """Set p = inverse_diagonal r + beta p and w = A p; return this rank's share of p.w (`Operator.direction`).
 
-        Passes: reads r, inverse_diagonal, p (and geometry as `apply`), writes p, w; an element stays in cache.
+        One pass, in which an element stays in cache: reads r, inverse_diagonal, p and the geometry as in `apply`,
+        writes p and w.
         """
         residuals, directions, results = self._fields(r), self._fields(p), self._fields(w)
         diagonal, shares = self._fields(inverse_diagonal), np.zeros(len(beta))
@@ -128,7 +126,7 @@ class ElementOperator:
                 directions[c],
                 self.h1,
                 self.h2,
-                *self._shape,
+                *self._geometry_arrays,
                 results[c],
             )
 
@@ -141,7 +139,8 @@ class ElementOperator:
     ) -> None:
         """Compute components first ... end - 1 of results, boundary elements first, and sum their shared points."""
         regions, count = self.regions, end - first
-        together = 1 if self.geometry.axis_aligned else count  # geometry is read once for all components
+        # The geometry of a curved element is read once for all components.
+        batch = 1 if self.geometry.axis_aligned else count
 
         def chunk(components: range, elements: Points) -> None:
             with timed(regions, "helmholtz"):
@@ -151,7 +150,7 @@ class ElementOperator:
         if regions is not None:
             regions.count("helmholtz", *operator_work(self.geometry, self.h2 != 0.0, count, words))
         with timed(regions, "gather-scatter", *surface_work(self.grid, count)):
-            self.gather_scatter.sum_computed(results[first:end], chunk, together)
+            self.gather_scatter.sum_computed(results[first:end], chunk, batch)
             for c in range(first, end):
                 points = self._constrained(c)
                 if points.size:
@@ -166,18 +165,18 @@ class ElementOperator:
         return u.reshape(-1, *self.grid.shape)
 
     def inverse_diagonal(self) -> Array:
-        """Return 1 / diagonal of A, assembled, float64 [E, n, n, n], for all components; as if none were constrained.
+        """Return 1 / diagonal of A, assembled, float64 [E, n, n, n], for all components, as if none were constrained.
 
-        One exchange. Its kernel is compiled here: call it at set-up.
+        Collective: one exchange with neighbours. The kernel is compiled here; call this at set-up.
         """
         diagonal = np.empty(self.grid.shape)
 
-        def compile_it() -> None:
+        def compile_diagonal() -> None:
             make_diagonal(self.grid.n, "float64", self.geometry.axis_aligned)
 
-        in_turn_per_node(self.gather_scatter.comm, compile_it)
+        in_turn_per_node(self.gather_scatter.comm, compile_diagonal)
         kernel: Any = make_diagonal(self.grid.n, "float64", self.geometry.axis_aligned)
-        kernel(np.arange(self.grid.n_elements), self.h1, self.h2, *self._shape, diagonal)
+        kernel(np.arange(self.grid.n_elements), self.h1, self.h2, *self._geometry_arrays, diagonal)
         self.gather_scatter.sum(diagonal)
         return np.asarray(1.0 / diagonal)
 
@@ -188,29 +187,31 @@ class ElementOperator:
 
 
 def operator_work(geometry: ElementGeometry, with_mass: bool, count: int, words: int) -> tuple[float, float]:
-    """Return least (flops, bytes) of an application to `count` components.
+    """Return the least (flops, bytes) of an application to `count` components.
 
-    words: per point read and written beside geometry, 2, or 5 of a direction of conjugate gradients.
+    words: read and written per point besides the geometry: 2, or 5 for a direction of conjugate gradients.
     """
     n, points = geometry.grid.n, geometry.grid.n_points
     if geometry.axis_aligned:
         flops, shared = 6 * n + 1, 0
     else:
         flops, shared = 12 * n + 15 + 2 * with_mass, 6 + with_mass
-    flops += 4 if words > 2 else 0  # the direction and p.w
-    alone = words - 1 if words > 2 else words  # the diagonal is read once for all components
-    return float(flops * points * count), 8.0 * points * (alone * count + shared + (words - alone))
+    is_direction = words > 2
+    flops += 4 if is_direction else 0  # p = z + beta p, and p.w
+    per_component = words - is_direction
+    shared += is_direction  # the diagonal is read once for all components
+    return float(flops * points * count), 8.0 * points * (per_component * count + shared)
 
 
 def surface_work(grid: ElementGrid, count: int) -> tuple[float, float]:
-    """Return least (flops, bytes) of a gather-scatter of `count` fields: surfaces of elements are read, written."""
+    """Return the least (flops, bytes) of a gather-scatter of `count` fields, which goes over element surfaces."""
     n = grid.n
     surface = grid.n_elements * (n**3 - max(n - 2, 0) ** 3)
     return float(surface * count), 16.0 * surface * count
 
 
 def element_inner_product(geometry: ElementGeometry, gather_scatter: GatherScatter) -> InnerProduct:
-    """Return the inner product of a rank's points with the assembled mass matrix. Two exchanges and an Allreduce."""
+    """Return the inner product with the assembled mass matrix. Collective: two exchanges and an Allreduce."""
     mass = geometry.mass.copy()
     gather_scatter.sum(mass)
     return InnerProduct(gather_scatter.comm, gather_scatter.inverse_multiplicity(), mass)

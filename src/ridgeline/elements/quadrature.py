@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 
-NEWTON_STEPS = 50  # quadratic: a handful is enough, the rest is for the end at rounding
+NEWTON_STEPS = 50  # convergence is quadratic: a few steps are enough, the others cover the end at rounding
 
 
 def _frozen(*arrays: Matrix) -> tuple[Matrix, ...]:
@@ -53,7 +53,7 @@ def gauss(n: int) -> tuple[Matrix, Matrix]:
 
 
 def _legendre(degree: int, x: Matrix) -> Matrix:
-    """Return the Legendre polynomial of a degree at x."""
+    """Return the Legendre polynomial of the given degree at x."""
     return np.asarray(legendre.legval(x, [0.0] * degree + [1.0]))
 
 

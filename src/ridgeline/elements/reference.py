@@ -3,7 +3,7 @@
 u: a field [E, n, n, n] = (element, z, y, x); D: derivative matrix [n, n] of the points in one direction; metrics
 [E, 9, n, n, n]: r_x, r_y, r_z, s_x, s_y, s_z, t_x, t_y, t_z; factors [E, 6, n, n, n]: G_rr, G_rs, G_rt, G_ss,
 G_st, G_tt with weight and Jacobian; mass [E, n, n, n]: weight times Jacobian. Results are those of each element
-alone ("unassembled"): nothing is summed over elements. One pass per operation, for tests only.
+alone ("unassembled"): nothing is summed over elements. Each operation is a pass of its own; only tests use them.
 
 Source: Deville, Fischer, Mund, "High-Order Methods for Incompressible Fluid Flow", 2002, Secs. 4.3-4.5, 6.3.
 """
@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+Field = NDArray[Any]
 
 PAIRS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
@@ -149,3 +151,77 @@ def courant(velocity: NDArray[Any], metrics: NDArray[Any], inverse_spacing: NDAr
     spacing = (a[None, None, :], a[None, :, None], a[:, None, None])
     speeds = [np.abs(sum(metrics[:, 3 * d + c] * velocity[c] for c in range(3))) for d in range(3)]
     return float(sum(speed * each for speed, each in zip(speeds, spacing)).max())
+
+
+# The products of `elements.tensor`: the same names, and the same arguments without `products`. `product` is the
+# exception: its matrices are views, made by `matrix_at`, in place of sizes, pitches and starts.
+
+
+def matrix_at(array: Field, start: int, rows: int, columns: int, pitch: int) -> Field:
+    """Return a view of rows x columns of the flat array, rows `pitch` apart."""
+    flat = array.reshape(-1)[start:]
+    return np.lib.stride_tricks.as_strided(flat, (rows, columns), (pitch * flat.itemsize, flat.itemsize))
+
+
+def product(accumulate: bool, c: Field, a: Field, b: Field) -> None:
+    """C[m x n] = A[m x k] B[k x n], or C += A B with `accumulate`; see `tensor.product`."""
+    result = a @ b
+    c[:] = c + result if accumulate else result
+
+
+def along_x(
+    n_to: int,
+    n_from: int,
+    rows: int,
+    accumulate: bool,
+    out: Field,
+    out_start: int,
+    matrix_transposed: Field,
+    u: Field,
+    u_start: int,
+) -> None:
+    """out[row, i] (+)= sum_l matrix_transposed[l, i] u[row, l]; see `tensor.along_x`."""
+    product(
+        accumulate,
+        matrix_at(out, out_start, rows, n_to, n_to),
+        matrix_at(u, u_start, rows, n_from, n_from),
+        matrix_at(matrix_transposed, 0, n_from, n_to, n_to),
+    )
+
+
+def along_y(
+    n_to: int,
+    n_from: int,
+    planes: int,
+    n_fast: int,
+    accumulate: bool,
+    out: Field,
+    out_start: int,
+    matrix: Field,
+    u: Field,
+    u_start: int,
+) -> None:
+    """out[plane, j, i] (+)= sum_l matrix[j, l] u[plane, l, i]; see `tensor.along_y`."""
+    for plane in range(planes):
+        starts = out_start + plane * n_to * n_fast, u_start + plane * n_from * n_fast
+        along_z(n_to, n_from, n_fast, accumulate, out, starts[0], matrix, u, starts[1])
+
+
+def along_z(
+    n_to: int,
+    n_from: int,
+    n_fast2: int,
+    accumulate: bool,
+    out: Field,
+    out_start: int,
+    matrix: Field,
+    u: Field,
+    u_start: int,
+) -> None:
+    """out[k, i] (+)= sum_l matrix[k, l] u[l, i]; see `tensor.along_z`."""
+    product(
+        accumulate,
+        matrix_at(out, out_start, n_to, n_fast2, n_fast2),
+        matrix_at(matrix, 0, n_to, n_from, n_from),
+        matrix_at(u, u_start, n_from, n_fast2, n_fast2),
+    )

@@ -1,16 +1,16 @@
 """LLVM code of small matrix products: register-blocked accumulators, broadcasts and fused multiply-adds.
 
 `emit_product` adds one function to a module for C[m x n] (+)= A[m x k] B[k x n], everything but the pointers literal,
-and returns it. A second call with the same sizes returns the same function. So a kernel that applies one product in
-five places holds its code once.
+and returns it. A second call with the same sizes returns the same function, so that a kernel that applies one product
+in five places contains its code once.
 
-Blocking. C is covered by blocks of rows x vector registers, which are summed over k and stored once; k is
-unrolled. Columns are vectors of the full width, then one narrower vector, masked where it is no power of two. Nothing
-beyond column n is read or written. Rows are shared out in blocks of at most two heights. Loops over blocks are loops
-at run time: the code of a product is that of one to four blocks.
+Blocking: C is covered by blocks of rows x vector registers, which are summed over k and stored once; k is unrolled.
+Columns are vectors of the full width, then one narrower vector, masked if its width is not a power of two. Nothing
+beyond column n is read or written. Rows are split into blocks of at most two heights. Loops over blocks are loops at
+run time, so that the code of a product is the code of one to four blocks.
 
-Rounding: every element is a sum over k in ascending order by fma, beginning with the first product or with C. It does
-not depend on the blocking or on the vector width.
+Rounding: every element is a sum over k in ascending order by fma, beginning with the first product or with C. The
+result does not depend on the blocking or on the vector width.
 """
 
 from abc import ABC, abstractmethod
@@ -24,25 +24,23 @@ from numba.core import cgutils
 
 from ridgeline.jit.llvm import F64, I1, I64, Lanes, Vector, constant, host_vector_bytes, prefetch
 
-ACCUMULATORS = {
-    64: 20,
-    32: 10,
-    16: 10,
-}  # of a block by vector bytes: they hide the latency; with more, LLVM spills
-LONG, LONG_ACCUMULATORS = 11, 16  # terms of a sum from which LLVM loads so far ahead that it spills with more
-MAX_VECTORS = 2  # of a row of a block
-LATENCY_ROWS = 5  # rows from which so many vectors hide the latency; for fewer rows:
-FEW_ROWS_VECTORS = 3
-LINE = 64  # bytes that one request to memory brings
+# Accumulators of a block by vector bytes: they hide the latency; with more of them LLVM spills.
+ACCUMULATORS = {64: 20, 32: 10, 16: 10}
+# For sums of so many terms or more LLVM loads so far ahead that it spills with more accumulators than these.
+LONG, LONG_ACCUMULATORS = 11, 16
+# The most vectors of a row of a block, which hide the latency with so many rows or more; and for fewer rows.
+MAX_VECTORS, LATENCY_ROWS, FEW_ROWS_VECTORS = 2, 5, 3
+# Bytes that one request to memory brings.
+LINE = 64
 
 
 @dataclass(frozen=True)
 class ProductShape:
     """What a product is specialised on; lengths in elements, matrices by rows.
 
-    m, n, k: C[m x n] (+)= A[m x k] B[k x n]; lda, ldb, ldc: distance of rows; batch: how many products, whose
-    matrices lie stride_a, stride_b, stride_c apart (0: the same matrix for all); asks: of how many arrays to come as
-    many numbers are prefetched meanwhile as are written; parity: of A about its centre (`even_odd_llvm`), 0: none.
+    m, n, k: C[m x n] (+)= A[m x k] B[k x n]. lda, ldb, ldc: distance of rows. batch: how many products, whose
+    matrices lie stride_a, stride_b, stride_c apart (0: the same matrix for all). prefetched: from how many arrays as
+    many numbers are prefetched as the products write. parity: of A about its centre (`even_odd`), 0 for none.
     """
 
     m: int
@@ -56,13 +54,13 @@ class ProductShape:
     stride_a: int = 0
     stride_b: int = 0
     stride_c: int = 0
-    asks: int = 0
+    prefetched: int = 0
     parity: int = 0
 
     def name(self, element: ir.Type, vector_bytes: int) -> str:
         """Return the name of the function in LLVM."""
         sizes = (self.m, self.n, self.k, self.lda, self.ldb, self.ldc, int(self.accumulate), self.batch)
-        others = self.stride_a, self.stride_b, self.stride_c, self.asks, self.parity % 3
+        others = self.stride_a, self.stride_b, self.stride_c, self.prefetched, self.parity % 3
         numbers = "_".join(map(str, (*sizes, *others)))
         return f"ridgeline_product_{'f64' if element == F64 else 'f32'}_{vector_bytes}_{numbers}"
 
@@ -99,8 +97,8 @@ def column_pieces(n: int, lanes: int) -> list[Piece]:
 def shares(total: int, largest: int) -> list[int]:
     """Split `total` into parts of at most `largest`, not much smaller, and of two sizes at most.
 
-    Equal parts share their code, so equal ones come first. Next come those with the least code in both sizes,
-    whose last part is not too small to hide the latency. Else the sizes differ by one.
+    Equal parts are preferred, because they share their code. The next choice is the split with the least code in both
+    sizes whose last part is not too small to hide the latency. Otherwise the sizes differ by one.
     """
     sizes = range(min(largest, total), largest // 2, -1)
     for size in sizes:
@@ -118,8 +116,8 @@ def shares(total: int, largest: int) -> list[int]:
 def vectors_of_rows(m: int) -> int:
     """Return the most vectors of a row in a block of a product with m rows.
 
-    Vectors of a row share the broadcasts from A, rows the vectors of B. With two vectors a row, a core that loads
-    two vectors a cycle keeps up with its multiply-adds. Few rows need more vectors to hide the latency.
+    Vectors of a row share the broadcasts from A; rows share the vectors of B. With two vectors in a row, a core that
+    loads two vectors a cycle keeps up with its multiply-adds. Few rows need more vectors to hide the latency.
     """
     return MAX_VECTORS if m >= LATENCY_ROWS else FEW_ROWS_VECTORS
 
@@ -131,7 +129,7 @@ def accumulators_of_sums(k: int, vector_bytes: int) -> int:
 
 
 def column_groups(n: int, lanes: int, vectors: int) -> list[Group]:
-    """Split n columns into blocks of at most so many vectors; neighbours that are alike form one group."""
+    """Split n columns into blocks of at most so many vectors; equal neighbours form one group."""
     pieces = column_pieces(n, lanes)
     sizes = shares(len(pieces), vectors)
     blocks, first = [], 0
@@ -147,7 +145,7 @@ def column_groups(n: int, lanes: int, vectors: int) -> list[Group]:
 
 
 class ProductCode(ABC):
-    """What emits the code of one function: loops, and vectors of a block's rows."""
+    """The emitter of one function's code: loops, and the vectors of a block's rows."""
 
     def __init__(self, builder: ir.IRBuilder, element: ir.Type, shape: ProductShape, pointers: Any) -> None:
         self.builder = builder
@@ -155,7 +153,8 @@ class ProductCode(ABC):
         self.shape = shape
         self.c, self.a, self.b, *coming = pointers
         self.coming = [cgutils.alloca_once_value(builder, pointer) for pointer in coming]
-        self.lines = 0  # of each of them that a block asks for
+        # Cache lines of each of them that a block prefetches.
+        self.lines = 0
 
     @abstractmethod
     def run(self) -> None:
@@ -223,10 +222,11 @@ class ProductCode(ABC):
         """Numbers of a vector of the full width."""
         return host_vector_bytes() // (8 if self.element == F64 else 4)
 
-    def ask(self, step: int, steps: int) -> None:
-        """Emit what a block asks for in one of its steps: a burst would fill the queue to memory, and wait.
+    def prefetch_step(self, step: int, steps: int) -> None:
+        """Emit what a block prefetches in one of its steps; a burst would fill the queue to memory, and wait.
 
-        Into the second level: the first holds the factors of one element of 8 points, not of two.
+        It goes into the second-level cache, because the first level has room for the factors of one element of 8
+        points but not of two.
         """
         first, end = (self.lines * number // steps for number in (step, step + 1))
         for slot in self.coming:
@@ -241,7 +241,6 @@ class Product(ProductCode):
     """A product of any two matrices: blocks of rows x vectors, each summed over k and stored once."""
 
     def run(self) -> None:
-        """Emit the whole product."""
         shape = self.shape
         accumulators = accumulators_of_sums(shape.k, host_vector_bytes())
         groups = column_groups(shape.n, self.most_lanes, vectors_of_rows(shape.m))
@@ -282,16 +281,17 @@ class Product(ProductCode):
         self.repeat(shape.batch, one_product)
 
     def block(self, rows: int, pieces: tuple[Piece, ...], c: ir.Value, a: ir.Value, b: ir.Value) -> None:
-        """Emit one block of C: load the accumulators or start without, sum over k, store."""
+        """Emit one block of C: load the accumulators or start from nothing, sum over k, store."""
         shape = self.shape
         starts = [sum(piece.used for piece in pieces[:v]) for v in range(len(pieces))]
         places = [(row, v) for row in range(rows) for v in range(len(pieces))]
         lanes = [self.lanes(pieces[v]) for _, v in places]
-        sums: list[Any] = [None] * len(places)  # vectors, once something is added
+        # Vectors, once something is added.
+        sums: list[Any] = [None] * len(places)
         if shape.accumulate:
             sums = [self.load(pieces[v], c, row * shape.ldc + starts[v]) for row, v in places]
         for k in range(shape.k):
-            self.ask(k, shape.k)
+            self.prefetch_step(k, shape.k)
             row_of_b = [self.load(piece, b, k * shape.ldb + at) for piece, at in zip(pieces, starts)]
             for n, (row, v) in enumerate(places):
                 if v == 0:
@@ -306,9 +306,9 @@ class Product(ProductCode):
 
 
 def _never_unroll(module: ir.Module) -> ir.MDValue:
-    """Return the metadata of a loop whose body is large enough: LLVM would unroll it, and then spill registers.
+    """Return the metadata of a loop that LLVM must not unroll, because it would then spill registers.
 
-    Loops are told apart by a first operand that is the node itself.
+    The first operand is the node itself, which makes the metadata of each loop distinct.
     """
     disable = module.add_metadata(["llvm.loop.unroll.disable"])
     node = ir.MDValue(module, [disable], name=str(len(module.metadata)))
@@ -319,12 +319,15 @@ def _never_unroll(module: ir.Module) -> ir.MDValue:
 def emit_product(
     module: ir.Module, element: ir.Type, shape: ProductShape, code: Callable[..., ProductCode] = Product
 ) -> ir.Function:
-    """Return the function (c, a, b, arrays to come: pointers) of a product in `module`, adding it if it is new."""
+    """Return the function of a product in `module`, added if it is new; its arguments are pointers.
+
+    These are c, a, b and the arrays that are prefetched.
+    """
     vector_bytes = host_vector_bytes()
     name = shape.name(element, vector_bytes)
     if name in module.globals:
         return module.globals[name]
-    kind = ir.FunctionType(ir.VoidType(), [element.as_pointer()] * (3 + shape.asks))
+    kind = ir.FunctionType(ir.VoidType(), [element.as_pointer()] * (3 + shape.prefetched))
     function = ir.Function(module, kind, name)
     function.linkage = "linkonce_odr"
     function.attributes.add("noinline")

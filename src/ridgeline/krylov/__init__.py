@@ -1,1 +1,4 @@
-"""Krylov solvers and solution projection: vectors and operators, no mesh."""
+"""Krylov solvers and solution projection, which know vectors and operators but no mesh.
+
+Read `operator` first for what a solver calls, then `cg` or `gmres`.
+"""

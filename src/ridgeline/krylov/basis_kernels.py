@@ -1,7 +1,7 @@
 """Passes over the bases of GMRES and of projections onto earlier solutions: many vectors, each read once.
 
-Conventions as in krylov/kernels.py. Rows of a basis are streamed four at a time, in runs long enough for the
-prefetching of hardware. What is combined with them stays in cache.
+The conventions are those of krylov/kernels.py. Rows of a basis are read four at a time, in runs that are long enough
+for the hardware's prefetching. The vectors that are combined with them stay in cache.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from numba import boolean, float64, int64
 from ridgeline.krylov.kernels import BLOCK, VECTOR, VECTORS, compiled_pass, part_of_pass
 
 LONG = 4096  # points of a run where rows of a basis are only read
-CHAIN = 256  # points of a block where each vector of a projection is wanted as often as there are vectors
+CHAIN = 256  # points of a block where each vector of a basis is read as often as there are vectors
 
 
 @part_of_pass()
@@ -90,7 +90,7 @@ def _add_pair_dots(basis, count, start, end, first, second, out_sums):
 def pair_dots(basis, count, a, b, with_b, weights, out_sums):
     """Set out_sums[0, k] = sum basis[k] a weights and out_sums[1, k] = sum basis[k] b weights for k < count.
 
-    basis : [rows >= count, n]; a, b, weights : [n], a and b maybe rows of basis; b is not read unless with_b
+    basis : [rows >= count, n]; a, b, weights : [n], a and b may be rows of basis; b is not read unless with_b
     out_sums : [2, rows]. One pass: count + 2 words per point, + 1 with b.
     """
     n = len(a)
@@ -191,17 +191,19 @@ def _add_rows(basis, count, factors, scale, start, end, out):
 
 @compiled_pass(lambda: (VECTORS, int64, boolean, VECTOR, float64, VECTOR, VECTOR, VECTOR))
 def projection_combine(basis, count, fresh, along, scale, factors, mirror, out_x):
-    """Take in a new vector, combine all vectors, and drop a direction by a reflection: all in one pass.
+    """Add a new vector to the basis, combine all vectors, and drop a direction by a reflection, all in one pass.
 
-    basis : [rows, n], rows < count orthonormal. If fresh, row `count` holds a new vector d, which becomes
-    scale (d - sum_k along[k] basis[k]). out_x = sum_k factors[k] basis[k] over the rows that are then held.
-    mirror : [rows], or no numbers. If it has some, row_k -= mirror[k] (mirror . rows) after that, and the last row is
-    void: it is not written.
-    Words per point: rows read + 1 written; the rows that stay are written too with a mirror.
+    basis : [rows, n], of which the rows before `count` are orthonormal
+    fresh, along, scale : if fresh, row `count` is a new vector d, and becomes scale (d - sum_k along[k] basis[k])
+    factors, out_x : out_x = sum_k factors[k] basis[k] over `count` rows, or one more if fresh
+    mirror : [rows], or empty for no reflection. After that, row_k -= mirror[k] (sum_j mirror[j] row_j) for all rows
+        but the last, which is unused from then on
+
+    Words per point: the rows are read and out_x is written; with a mirror the remaining rows are written too.
     """
     n, drop = len(out_x), len(mirror) > 0
     image = np.empty(BLOCK, out_x.dtype)
-    held = count + 1 if fresh else count
+    rows = count + 1 if fresh else count
     for start in range(0, n, BLOCK):
         end = min(start + BLOCK, n)
         size = end - start
@@ -210,10 +212,10 @@ def projection_combine(basis, count, fresh, along, scale, factors, mirror, out_x
             for i in range(size):
                 new[i] *= scale
             _add_rows(basis, count, along, -scale, start, end, new)
-        _set_rows(basis, held, factors, start, end, out_x[start:end])
+        _set_rows(basis, rows, factors, start, end, out_x[start:end])
         if drop:
-            _set_rows(basis, held, mirror, start, end, image)
-            for k in range(held - 1):
+            _set_rows(basis, rows, mirror, start, end, image)
+            for k in range(rows - 1):
                 row, share = basis[k, start:end], mirror[k]
                 for i in range(size):
                     row[i] -= share * image[i]
@@ -251,7 +253,7 @@ def basis_products(basis, count, weights, out_sums):
 def basis_transform(basis, count, factors):
     """Set basis[i] = sum_{j <= i} factors[i, j] basis[j], i < count. One pass: 2 count words per point.
 
-    basis : [rows >= count, n]; factors : [>= count, >= count], of which the lower triangle is read
+    basis : [rows >= count, n]; factors : [>= count, >= count], only its lower triangle is read
     """
     n = basis.shape[1]
     for start in range(0, n, CHAIN):

@@ -1,19 +1,20 @@
-"""Flexible GMRES(m), preconditioned from the right: the preconditioner may differ from call to call.
+"""Flexible GMRES(m), preconditioned from the right; the preconditioner may differ from call to call.
 
-Source: Saad, SIAM J. Sci. Comput. 14 (1993) 461 (flexible GMRES); Saad and Schultz, SIAM J. Sci. Stat. Comput. 7
+Sources: Saad, SIAM J. Sci. Comput. 14 (1993) 461 (flexible GMRES); Saad and Schultz, SIAM J. Sci. Stat. Comput. 7
 (1986) 856 (Givens rotations); Swirydowicz, Langou, Ananthan, Yang, Thomas, Numer. Linear Algebra Appl. 28 (2021)
-e2343 (classical Gram-Schmidt with the second sweep delayed by one iteration). The residual is least in the norm of
-`InnerProduct`: that in which the tolerance is stated, as in Nek5000.
+e2343 (classical Gram-Schmidt with the second sweep delayed by one iteration). The residual is minimised in the norm
+of `InnerProduct`, the norm in which the tolerance is stated, as in Nek5000.
 
 Passes over memory in iteration j = 1 ... m of a cycle, in words per point:
 - z_j = M v_j: the preconditioner's; its z (float32: half words) is widened for the operator: 1.5 words;
 - w = A z_j: the operator's;
 - Gram-Schmidt: one pass for the products of all j vectors with w and with v_j itself, j + 2 words. Another pass
   subtracts and scales, j + 3 words: v_j is orthogonalised a second time, w = v_{j+1} the first time. Column j - 1 of
-  the least-squares problem is corrected then: A Z = V H holds for any Z, so that nothing else depends on it. The
-  norm follows from Pythagoras, so that there is one Allreduce per iteration, of 2 j + 2 numbers, and no pass for
-  scaling. Where nearly all of w cancels (1e-6 of w.w is left) its second sweep is done at once.
-At the end of a cycle x += Z y: j / 2 + 2 words. Another application follows only if a cycle has to be started again.
+  the least-squares problem is corrected then; nothing else depends on it, because A Z = V H holds for any Z. The norm
+  follows from Pythagoras, so that an iteration needs one Allreduce, of 2 j + 2 numbers, and no pass for scaling.
+  Where nearly all of w cancels (1e-6 of w.w is left) its second sweep is done at once.
+
+At the end of a cycle x += Z y: j / 2 + 2 words. Another application of A follows only if a further cycle is needed.
 """
 
 from __future__ import annotations
@@ -39,9 +40,12 @@ from ridgeline.krylov.operator import (
 if TYPE_CHECKING:
     from ridgeline.runtime.regions import Regions
 
-CANCELLED = 1e-6  # of w.w left by Gram-Schmidt: below, Pythagoras loses digits and it is repeated at once
-NOTHING = 1e-26  # of w.w left: rounding; the space cannot grow
-DEPENDENT = 1e-13  # of a column of the least-squares problem left by rotations: rounding
+# Fraction of w.w left by Gram-Schmidt below which Pythagoras loses digits, so that the sweep is repeated at once.
+CANCELLED = 1e-6
+# Fraction of w.w below which what is left is rounding, so that the space cannot grow.
+NOTHING = 1e-26
+# Fraction of a column of the least-squares problem below which what the rotations left is rounding.
+DEPENDENT = 1e-13
 
 
 def gmres(
@@ -58,23 +62,31 @@ def gmres(
     work: Workspace | None = None,
     regions: Regions | None = None,
 ) -> SolveResult:
-    """Solve A x = b for one component; x is the initial guess and the result.
+    """Solve A x = b for one component by flexible GMRES(m).
+
+    If operator.nullspace is set, b is made consistent (on a copy) and the mean of the result is zero. A NaN ends the
+    solve with the result of the earlier iterations.
 
     Parameters
     ----------
-    b, x : float64, assembled, zero at constrained points, contiguous. b is not changed
-    preconditioner : None for none
-    restart : m, iterations of a cycle, at most max_iterations: m + 1 vectors of float64 and m of the preconditioner's
-        type are held
-    tolerance : on the norm of the residual (`InnerProduct`): absolute
-    zero_guess : x is taken as zero, whatever it holds: spares one application
-    residual : as b, out, if there was an iteration: the residual at the end, V (norm e_1 - H y). It tells
-        A (x - guess) without an application. A pass of j + 2 words
-    work : buffers kept from call to call; regions : "gmres" is charged with the passes over vectors
+    operator : A, any linear operator
+    b : float64, assembled, zero at constrained points, contiguous; it is not changed
+    x : as b; the initial guess, and the result
+    preconditioner : M, from the right; None for none
+    restart : m, the iterations of a cycle, at most max_iterations. Memory: m + 1 vectors of float64 and m of the
+        preconditioner's type
+    tolerance : absolute, on the norm of the residual (`InnerProduct`)
+    zero_guess : take the initial guess as zero, whatever x holds; this saves one application of A
+    residual : as b; if it is given and there was an iteration, it receives the final residual V (norm e_1 - H y),
+        from which A (x - guess) follows without an application of A. This costs a pass of j + 2 words
+    work : buffers that are kept from call to call
+    regions : the vector passes are charged to the region "gmres"
 
-    Converged means that the residual which the rotations carry met the tolerance; at the start of every further
-    cycle it is computed anew. With operator.nullspace b is made consistent (on a copy) and the mean of the result
-    is zero. A NaN ends the solve with what earlier iterations gave; `converged` is False.
+    Returns
+    -------
+    SolveResult
+        `converged` says whether the residual of the least-squares problem reached the tolerance. The residual itself
+        is computed at the start of every further cycle.
     """
     work = work or Workspace()
     with timed(regions, "gmres"):
@@ -95,7 +107,8 @@ class _LeastSquares:
         self.right = np.zeros(steps + 1)
         self.right[0] = self.norm = norm
         self.used = 0
-        self._before = norm  # right[j] before rotation j, to take the last one back
+        # right[j] before rotation j, to undo the last rotation.
+        self._before = norm
 
     @property
     def residual(self) -> float:
@@ -103,7 +116,7 @@ class _LeastSquares:
         return abs(float(self.right[self.used]))
 
     def correct(self, j: int, correction: Array) -> None:
-        """Basis vector j turned out to be correction @ basis: restate the column before j by it."""
+        """Restate column j - 1 because its basis vector j turned out to be correction @ basis."""
         if j == 0:
             self.right[0] *= correction[0]
             self.norm = self.right[0]
@@ -117,7 +130,7 @@ class _LeastSquares:
         self._rotate(j - 1)
 
     def add(self, j: int, column: Array) -> bool:
-        """Append column j, [j + 2]; False if it depends on those before and does not count."""
+        """Append column j, [j + 2]. Return False, and ignore it, if it depends on the columns before."""
         self.hessenberg[: j + 2, j] = column
         return self._rotate(j)
 
@@ -140,7 +153,7 @@ class _LeastSquares:
         return True
 
     def factors(self) -> Array:
-        """Return y."""
+        """Return y by back substitution."""
         y = np.zeros(self.used)
         for i in reversed(range(self.used)):
             y[i] = (self.right[i] - self.upper[i, i + 1 : self.used] @ y[i + 1 :]) / self.upper[i, i]
@@ -154,7 +167,7 @@ class _LeastSquares:
 
 
 class _Cycles:
-    """The vectors and the small least-squares problem of one solve."""
+    """The vectors of one solve, and its cycles."""
 
     def __init__(
         self,
@@ -199,7 +212,7 @@ class _Cycles:
         return SolveResult(iterations, float(residual), float(initial), bool(residual <= tolerance))
 
     def _residual(self, b: Array, zero_guess: bool) -> float:
-        """Set v[0] to the residual over its norm; return the norm."""
+        """Set v[0] to the normalised residual; return the norm of the residual."""
         first = self.v[0]
         if zero_guess:
             self.inner.set_zero(self.x)
@@ -225,7 +238,7 @@ class _Cycles:
             self.regions.count("gmres", 2.0 * n * used, 8.0 * n * (used + 3))
 
     def _cycle(self, norm: float, target: float, steps: int) -> tuple[int, float, bool]:
-        """Do up to `steps` iterations and add to x; return (iterations, residual, whether the space is exhausted)."""
+        """Run up to `steps` iterations and add to x; return (iterations, residual, whether the space is full)."""
         small = _LeastSquares(norm, steps)
         done, stuck, bad = 0, False, False
         for j in range(steps):
@@ -237,7 +250,8 @@ class _Cycles:
                 break
             small.correct(j, correction)
             stuck = column[-1] == 0.0
-            if not small.add(j, column):  # A z_j adds nothing to the space
+            if not small.add(j, column):
+                # A z_j adds nothing to the space.
                 break
             if small.residual <= target or stuck:
                 break
@@ -262,13 +276,13 @@ class _Cycles:
     def _orthogonalise(self, j: int) -> tuple[Array, Array | None]:
         """Orthogonalise v[j] a second time and v[j + 1] the first time; make both unit vectors.
 
-        Returns (column, correction): v[j + 1] as it was is column @ v[: j + 2], column[-1] = 0 if nothing is left of
-        it; v[j] as it was is correction @ v[: j + 1]; None if there is a NaN.
+        Return (column, correction): the old v[j + 1] is column @ v[: j + 2], with column[-1] = 0 if nothing is left
+        of it; the old v[j] is correction @ v[: j + 1]. The correction is None if there is a NaN.
         """
         v, w = self.v[j], self.v[j + 1]
         shares = np.empty((2, j + 2))
         self.passes.pair_dots(self.v, j + 2, v, w, True, self.weights, shares)
-        sums = self.inner.total(shares) * self.inner.norm_scale
+        sums = self.inner.allreduce(shares) * self.inner.norm_scale
         column, correction = np.zeros(j + 2), np.zeros(j + 1)
         rest = sums[0, j] - sums[0, :j] @ sums[0, :j]
         if not (np.isfinite(sums).all() and rest > 0):
@@ -287,11 +301,11 @@ class _Cycles:
         return column, correction
 
     def _repeat(self, j: int, first: float, column: Array) -> float:
-        """Orthogonalise v[j + 1] again, at once; add to the column; return the norm of what is left, or 0."""
+        """Orthogonalise v[j + 1] again at once and add to the column; return the norm of what is left, or 0."""
         shares, w = np.empty((2, j + 2)), self.v[j + 1]
         for _ in range(3):
             self.passes.pair_dots(self.v, j + 2, w, w, False, self.weights, shares)
-            sums = self.inner.total(shares[0]) * self.inner.norm_scale
+            sums = self.inner.allreduce(shares[0]) * self.inner.norm_scale
             whole, products = sums[-1], sums[:-1]
             if not whole > NOTHING * first:
                 return 0.0
@@ -305,7 +319,7 @@ class _Cycles:
         return 0.0
 
     def _count(self, done: int, used: int) -> None:
-        """Charge a cycle: products and subtractions with 1 ... done vectors, and a sum of `used` vectors."""
+        """Charge a cycle: products with and subtractions of 1 ... done vectors, and a sum of `used` vectors."""
         if self.regions is None:
             return
         itemsize = self.z.dtype.itemsize

@@ -1,12 +1,12 @@
-"""Passes over long vectors that Krylov solvers need, merged so that each vector is read as seldom as can be.
+"""Passes over long vectors that Krylov solvers need, merged so that each vector is read as seldom as possible.
 
-Vectors are rows of C-contiguous arrays [rows, points]; scalars and results are small float64 arrays. Work goes in
-blocks that stay in the first-level cache while the vectors of a pass are taken one after the other. So several plain
-loops, which compile to vector code, cost one pass over memory. Sums have a fixed order: lanes within a block, then
-blocks. Scratch is one or two blocks of numbers.
+Vectors are rows of C-contiguous arrays [rows, points]; scalars and results are small float64 arrays. A pass works on
+blocks of points that stay in the first-level cache while its vectors are processed one after the other. Several plain
+loops, which compile to vector code, then cost one pass over memory. Sums have a fixed order: lanes within a block,
+then blocks. Scratch memory is one or two blocks of numbers.
 
-The compiler may reorder a sum ("reassoc"), but numbers that are not finite stay so. A NaN in any input that counts is
-a NaN in the result.
+The compiler may reorder a sum ("reassoc"), but it may not assume that numbers are finite: a NaN in any input that
+counts is a NaN in the result.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ VECTOR, VECTORS = float64[::1], float64[:, ::1]
 
 
 def compiled_pass(signature: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
-    """Return the decorator of a pass, declared by its signature as a `kernel`."""
+    """Return the decorator of a pass: a `kernel` with this signature and the settings that all passes share."""
     return kernel(signature, nogil=True, fastmath=FAST, error_model="numpy")
 
 
@@ -88,7 +88,8 @@ def cg_direction(r, inverse_diagonal, beta, p):
         a, b = r[c], p[c]
         d = inverse_diagonal[c if inverse_diagonal.shape[0] > 1 else 0]
         factor = beta[c]
-        if factor == 0.0:  # the first direction: p is not read, whatever it holds
+        # In the first direction p is not read, whatever it holds.
+        if factor == 0.0:
             for i in range(len(a)):
                 b[i] = d[i] * a[i]
         else:
@@ -126,12 +127,12 @@ def _add_residuals(r, inverse_diagonal, weights, norm_weights, c, start, end, ou
 def cg_update(alpha, active, p, w, inverse_diagonal, weights, norm_weights, x, r, out_sums):
     """Set x += alpha p, r -= alpha w, and out_sums[c] = (r.z, r.r) of the new r, z = inverse_diagonal r.
 
-    alpha, active : [c], float64 and bool: components that are not active are left alone, their sums 0
-    p, w, x, r : [c, n]; inverse_diagonal : [1 or c, n]; weights, norm_weights : [n], maybe the same array
+    alpha, active : [c], float64 and bool; components that are not active are left alone and their sums are 0
+    p, w, x, r : [c, n]; inverse_diagonal : [1 or c, n]; weights, norm_weights : [n], may be the same array
     out_sums : [c, 2]
 
     One pass: reads p, w, x, r, writes x, r, and reads the diagonal and weights once for all components: 6 c + 2
-    words per point, + 1 with norm_weights of their own.
+    words per point, and 1 more if norm_weights is an array of its own.
     """
     rows, n = r.shape
     out_sums[:] = 0.0

@@ -12,7 +12,7 @@ from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated, skip_without_device, uses_atomics
 from ridgeline.bench.elements.nekbone import Nekbone
-from ridgeline.elements.device.one_pass_kernels_cuda import make_iterate, make_update
+from ridgeline.elements.device.one_pass_cuda import make_iterate, make_update
 from ridgeline.elements.device.tensor_cuda import LEAST_POINTS, MOST_POINTS
 from ridgeline.krylov.device.one_pass_cg_cuda import fold_rows, set_steps
 

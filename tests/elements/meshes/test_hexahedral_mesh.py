@@ -5,7 +5,7 @@ import pytest
 
 from mesh_files import BoxFile
 from ridgeline.elements.hexahedron import face_places
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.meshes.hexahedra import build_mesh
 from ridgeline.runtime.errors import ConfigError
 
@@ -30,7 +30,7 @@ def keys(coordinates, around):
 @pytest.mark.parametrize("around", PERIODIC)
 def test_points_are_numbered_as_they_are_shared(around, order):
     mesh = build_mesh(BoxFile(ELEMENTS, LENGTHS, 2, seed=order).raw(), PERIODIC[around])
-    box = ElementMesh.box(ELEMENTS, LENGTHS, periodic=around)
+    box = BoxMesh.box(ELEMENTS, LENGTHS, periodic=around)
     grid, expected = ElementGrid(mesh, order), ElementGrid(box, order)
     assert mesh.n_unique((order,) * 3) == box.n_unique((order,) * 3)
     places, number = np.unique(keys(grid.coordinates, around), axis=0, return_inverse=True)

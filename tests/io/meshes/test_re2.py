@@ -8,7 +8,7 @@ from scipy.spatial import cKDTree
 
 from mesh_files import BoxFile
 from re2_files import EDGE_OF, FACE_OF, write_re2
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.meshes import checks
 from ridgeline.elements.meshes.hexahedra import build_mesh
 from ridgeline.io.meshes import re2
@@ -39,7 +39,7 @@ def test_a_box_comes_back(tmp_path, version, order):
     mesh = build_mesh(read_re2(box_re2(tmp_path / "box.re2", version=version, order=order)))
     assert mesh.sides == ("O", "SYM", "W", "v")
     assert [mesh.side_size(side) for side in mesh.sides] == [6, 12, 8, 6]
-    grid, box = ElementGrid(mesh, 3), ElementGrid(ElementMesh.box((2, 3, 2), (1.0, 2.0, 3.0)), 3)
+    grid, box = ElementGrid(mesh, 3), ElementGrid(BoxMesh.box((2, 3, 2), (1.0, 2.0, 3.0)), 3)
     assert mesh.n_unique((3,) * 3) == box.n_unique == grid.ids.max() + 1
     np.testing.assert_allclose(
         np.sort(grid.coordinates.reshape(3, -1)), np.sort(box.coordinates.reshape(3, -1)), atol=1e-6
@@ -53,7 +53,7 @@ def test_periodic_faces_of_the_file(tmp_path):
     mesh = build_mesh(read_re2(box_re2(tmp_path / "box.re2", around=True)))
     assert mesh.sides == ("O", "W", "v")
     assert np.unique(np.round(np.abs(mesh.translations), 5), axis=0).tolist() == [[0, 0, 1]]
-    box = ElementMesh.box((2, 3, 2), (1.0, 2.0, 3.0), periodic=(True, False, False))
+    box = BoxMesh.box((2, 3, 2), (1.0, 2.0, 3.0), periodic=(True, False, False))
     assert mesh.n_unique((4,) * 3) == box.n_unique((4,) * 3)
     assert (mesh.neighbours(mesh.range(0, 12)) < 0).sum() == 20
 

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from navier_stokes_tools import all_sides, convection, history, make_start, periodic_mesh
 from ridgeline.elements.mappings import wavy
-from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
+from ridgeline.elements.mesh import SIDES, BoxMesh, ElementGrid
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import (
     FlowProblem,
@@ -73,7 +73,7 @@ def test_the_engine_is_the_reference_on_curved_elements():
 
 def test_a_stratified_fluid_at_rest_stays_at_rest():
     """T = y and b = B (T - 1/4) are balanced by p = B (y^2/2 - y/4), less its mean."""
-    mesh = ElementMesh.box((1, 2, 2), (0.5, 1.0, 1.0), periodic=(True, False, False))
+    mesh = BoxMesh.box((1, 2, 2), (0.5, 1.0, 1.0), periodic=(True, False, False))
     grid = ElementGrid(mesh, 5)
     pull = 40.0
     sides = scalar_sides({"y_min": 0.0, "y_max": 1.0})
@@ -91,7 +91,7 @@ def test_a_stratified_fluid_at_rest_stays_at_rest():
 
 def test_convection_in_a_vertical_slot_is_a_cubic():
     """Between walls at x = -1/2 and 1/2, one degree apart: nu v'' = B x, so v = B (4 x^3 - x)/(24 nu)."""
-    mesh = ElementMesh.box((1, 1, 2), (0.5, 0.5, 1.0), (0.0, 0.0, -0.5), periodic=(True, True, False))
+    mesh = BoxMesh.box((1, 1, 2), (0.5, 0.5, 1.0), (0.0, 0.0, -0.5), periodic=(True, True, False))
     grid = ElementGrid(mesh, 4)
     sides = scalar_sides({"x_min": 301.0, "x_max": 300.0}, "periodic")
     scalar = TransportedScalar(0.7, sides, expansion=0.01, reference=300.5)
@@ -154,7 +154,7 @@ def test_an_internal_wave_has_its_frequency_and_third_order_in_time():
 
 def growth(kind, wavenumber, rayleigh, elements=(1, 1, 2), order=9, prandtl=1.0):
     """Return the growth rate of rolls in a layer heated from below, in diffusion times of its height."""
-    mesh = ElementMesh.box(elements, (0.5, 1.0, 2 * math.pi / wavenumber), periodic=(True, False, True))
+    mesh = BoxMesh.box(elements, (0.5, 1.0, 2 * math.pi / wavenumber), periodic=(True, False, True))
     grid = ElementGrid(mesh, order)
     scalar = TransportedScalar(1.0, layer(1.0, 0.0), expansion=1.0, reference=0.5)
     problem = FlowProblem(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from navier_stokes_tools import ethier_case, history, periodic_mesh
-from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh
+from ridgeline.elements.mesh import SIDES, BoxMesh, ElementGrid
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.navier_stokes.problem import (
     FlowProblem,
@@ -44,7 +44,7 @@ def test_third_order_in_time_between_walls_of_given_velocity():
 
 
 def test_poiseuille_flow_is_steady_and_its_flow_rate_held():
-    mesh = ElementMesh.box((1, 2, 1), (1.0, 2.0, 1.0), (0.0, -1.0, 0.0), periodic=(True, False, True))
+    mesh = BoxMesh.box((1, 2, 1), (1.0, 2.0, 1.0), (0.0, -1.0, 0.0), periodic=(True, False, True))
     sides = {name: VelocitySide("wall" if name[0] == "y" else "periodic") for name in SIDES}
     grid = ElementGrid(mesh, 4)
     _, y, _ = grid.coordinates

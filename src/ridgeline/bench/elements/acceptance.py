@@ -34,7 +34,7 @@ from ridgeline.bench.elements.nekbone import brick
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z
 from ridgeline.jit.kernel import kernel
@@ -198,7 +198,7 @@ def _triad(comm: MPI.Comm, n_bytes: int) -> float:
 
 def _gather_scatter(comm: MPI.Comm, n: int, elements: int) -> float:
     """Return the seconds of a gather-scatter of one field on this rank. Collective."""
-    mesh = ElementMesh.box(brick(elements * comm.size), (1.0, 1.0, 1.0))
+    mesh = BoxMesh.box(brick(elements * comm.size), (1.0, 1.0, 1.0))
     gather_scatter = GatherScatter(comm, ElementGrid(mesh, n - 1, comm.size, comm.rank).ids, max_fields=1)
     u = np.zeros(gather_scatter.shape)
 

@@ -29,10 +29,10 @@ from ridgeline.bench.elements.elements_options import NEKBONE, NekboneOptions
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.elements.gather_scatter import GatherScatter
-from ridgeline.elements.mesh import SIDES, ElementGrid, ElementMesh, side_axis
+from ridgeline.elements.mesh import SIDES, BoxMesh, ElementGrid, side_axis
 from ridgeline.elements.one_pass import WORDS, OnePassStiffness, find_kinds
 from ridgeline.elements.quadrature import gauss_lobatto
-from ridgeline.krylov.one_pass_cg import one_pass_cg
+from ridgeline.krylov.cg import one_pass_cg
 from ridgeline.limits.stream import StreamLimits, measure_stream
 from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.runtime.console import Phases, silent
@@ -158,7 +158,7 @@ class Nekbone:
         self.device_name = "cpu" if self._device is None else str(self._device)
         words = _HOST_WORDS if memory == "host" else _HOST_WORDS_OF_GPU
         require_memory(comm, elements * n**3 * words * 8, "these elements need", "use fewer --elements")
-        mesh = ElementMesh.box(self.brick, (1.0, 1.0, 1.0))
+        mesh = BoxMesh.box(self.brick, (1.0, 1.0, 1.0))
         self.grid = ElementGrid(mesh, n - 1, comm.size, comm.rank)
         # Row by row, a neighbour in x is still in cache: its face has as many cache lines as it has points.
         rows = np.argsort(self.grid.ids[:, 0, 0, 0])

@@ -1,21 +1,22 @@
 """One V-cycle of algebraic multigrid for the coarse problem, rows distributed over ranks.
 
-Levels with many rows are distributed: a rank keeps its rows. Before a product its neighbours send the values of the
-other rows that it meets. Every rank holds levels of at most WHOLE rows, which saves latency: one Allgatherv on
-the way down, no message on the way up. Smoothing: Chebyshev polynomials of D^-1 A before and after (Adams, Brezina,
-Hu and Tuminaro, J. Comput. Phys. 188 (2003) 593); the coarsest level by its pseudo-inverse, which leaves a free
-constant out. The cycle is symmetric. Set-up: `hierarchy`.
+Levels with many rows are distributed: a rank keeps its rows, and before a product its neighbours send the values of
+the other rows that it needs. Every rank has the whole of levels of at most WHOLE rows, which saves latency: one
+Allgatherv on the way down, no message on the way up. The smoothers are Chebyshev polynomials of D^-1 A, before and
+after the next level (Adams, Brezina, Hu and Tuminaro, J. Comput. Phys. 188 (2003) 593). The coarsest level is solved
+by its pseudo-inverse, which leaves out a free constant. The cycle is symmetric. Set-up: `hierarchy`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ridgeline.elements.coarse.hierarchy import AlgebraicLevel, set_up
-from ridgeline.elements.coarse.whole_vector import CoarseCost, Field
+from ridgeline.elements.coarse.direct import Field
+from ridgeline.elements.coarse.hierarchy import AlgebraicLevel, build_hierarchy
 from ridgeline.elements.multigrid.level import PolynomialLevel
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.communicator import in_turn_per_node
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 DEGREE = 3  # products with A in a Chebyshev smoothing, the first with zero
 WIDTH = 6.0  # of the interval of eigenvalues that it damps: largest / smallest
-EXCHANGES = (2 * DEGREE, 1, 1)  # of A's, P^T's and P's columns in a cycle
+EXCHANGES = (2 * DEGREE, 1, 1)  # in a cycle, of the columns of A, P^T and P
 
 _KERNELS = (
     sparse_rows.gather,
@@ -41,8 +42,26 @@ _KERNELS = (
 )
 
 
+@dataclass(frozen=True)
+class CoarseCost:
+    """Memory and messages of one rank in an algebraic coarse solver.
+
+    rows: of the finest level. distributed: bytes of levels that are distributed by rows. whole: bytes of levels that
+    every rank has as a whole. messages, sent: messages to neighbours in a cycle, and their bytes. gathered: bytes of
+    the vector that one Allgatherv brings. The lists of the sum over elements are not included; they grow only with
+    the number of this rank's elements.
+    """
+
+    rows: int
+    distributed: int
+    whole: int
+    messages: int
+    sent: int
+    gathered: int
+
+
 class _Rows:
-    """This rank's rows of a matrix as kernels take them, and the vector that they are multiplied with."""
+    """This rank's rows of a matrix in the form that kernels need, and the vector that they are multiplied by."""
 
     def __init__(self, matrix: DistributedMatrix, dtype: DTypeLike) -> None:
         local = matrix.local
@@ -67,7 +86,7 @@ class _Rows:
 
 
 class _Smoothed:
-    """A level with its smoother and its transfers to the next. x, b: of this rank's rows."""
+    """A level with its smoother and its transfers to the next level. x, b: of this rank's rows."""
 
     def __init__(self, level: AlgebraicLevel, dtype: DTypeLike) -> None:
         assert level.restriction is not None
@@ -105,7 +124,7 @@ class _Smoothed:
         return sum(each.nbytes for each in (*self.operators, *own))
 
     def smooth(self, fresh: bool) -> None:
-        """Improve x for A x = b; fresh: from x = 0."""
+        """Improve x for A x = b. fresh: start from x = 0."""
         matrix, r, direction = self.matrix, self.r, self.direction
         if not fresh:
             matrix.vector.exchange()
@@ -128,15 +147,15 @@ class _Smoothed:
         sparse_rows.multiply(*self.restriction.arrays, self.r, self.below)
 
     def prolong(self, below: Field) -> None:
-        """x += P below; below: what this rank has of the next level."""
+        """Set x += P below. below: this rank's part of the next level."""
         self.prolongation.set(below)
         sparse_rows.multiply_add(*self.prolongation.arrays, self.prolongation.x, self.x)
 
 
 class AlgebraicCoarse:
-    """About K^-1 on the points of the coarse level by one V-cycle. Built collectively.
+    """An approximation of K^-1 on the points of the coarse level by one V-cycle. Construction is collective.
 
-    overlap: of the sum over elements (`GatherScatter`). What fetches other ranks' rows computes nothing meanwhile.
+    overlap: whether the sum over elements overlaps with computing (`GatherScatter`). The exchange of rows does not.
     """
 
     def __init__(
@@ -148,7 +167,7 @@ class AlgebraicCoarse:
         overlap: bool = True,
     ) -> None:
         self._comm, self.dtype = comm, np.dtype(dtype)
-        hierarchy = set_up(comm, fine, coarse, overlap)
+        hierarchy = build_hierarchy(comm, fine, coarse, overlap)
         levels = hierarchy.levels
         kernels = [*specialise(_KERNELS, self.dtype), *halo.kernels(self.dtype)]
         in_turn_per_node(comm, lambda: compile_kernels(kernels))
@@ -156,7 +175,7 @@ class AlgebraicCoarse:
         self._first_whole = next(
             place for place, level in enumerate(levels) if level.matrix.rows.comm.size == 1
         )
-        # How the values of the first whole level come from the ranks.
+        # The rows by which the values of the first whole level are distributed over the ranks.
         above = levels[self._first_whole - 1].restriction if self._first_whole else None
         self._spread = above.rows if above else hierarchy.rows
         self._smoothed = [_Smoothed(level, dtype) for level in levels[:-1]]
@@ -180,7 +199,7 @@ class AlgebraicCoarse:
         return self._smoothed[place].x if place < len(self._smoothed) else self._last_x
 
     def _enter(self, place: int, own: Field) -> None:
-        """Set b of a level; own: what this rank computed of it."""
+        """Set b of a level from the part that this rank computed. Collective at the first whole level."""
         if place == self._first_whole and self._comm.size > 1:
             self._comm.Allgatherv(own, [self._b(place), self._spread.counts])
         else:
@@ -209,7 +228,7 @@ class AlgebraicCoarse:
         np.copyto(correction, assembled.reshape(-1))
 
     def cost(self) -> CoarseCost:
-        """Return what this rank holds and sends; `count` counts the same for any number of ranks."""
+        """Return the cost on this rank; `algebraic_cost.count_ranks` counts the same for any number of ranks."""
         shared, messages, values = self._smoothed[: self._first_whole], 0, 0
         for level in shared:
             for rows, exchanges in zip(level.operators, EXCHANGES):
@@ -226,6 +245,5 @@ class AlgebraicCoarse:
         )
 
     def describe(self) -> str:
-        """Return one line that says what it is."""
-        held = self._rows[self._first_whole]
-        return f"algebraic multigrid on {' -> '.join(map(str, self._rows))} rows, whole from {held} on"
+        first_whole_rows = self._rows[self._first_whole]
+        return f"algebraic multigrid on {' -> '.join(map(str, self._rows))} rows, whole from {first_whole_rows} on"

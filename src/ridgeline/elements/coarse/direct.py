@@ -1,28 +1,80 @@
-"""Direct solution of the coarse problem of a separable box: fast diagonalisation on the global lattice.
+"""The coarse problem of multigrid (`CoarseSolver`), and its direct solution on a separable box (`DirectCoarse`).
 
+A coarse solver takes an unassembled residual on this rank's coarse elements [E, c_z, c_y, c_x] and returns the
+correction at the same points, continuous. The direct solution is a fast diagonalisation on the global lattice:
 K = A_z x B_y x B_x + B_z x A_y x B_x + B_z x B_y x A_x with one-dimensional Galerkin matrices; see
-`fast_diagonalisation`. Every rank solves all of it: 4 N (N_z + N_y + N_x) flops for N = N_z N_y N_x points.
+`fast_diagonalisation`. Every rank solves the whole problem: 4 N (N_z + N_y + N_x) flops for N = N_z N_y N_x points.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.elements.coarse.whole_vector import Field, WholeVector
 from ridgeline.elements.multigrid.fast_diagonalisation import ZERO
 from ridgeline.elements.multigrid.level import PolynomialLevel
 from ridgeline.elements.quadrature import gll_interpolation
+from ridgeline.jit.kernel import compile_kernels, specialise
+from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.sparse.rows import gather, scatter_add
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 Array = NDArray[np.float64]
+Field = NDArray[Any]
 
-LEAST = 1e-3  # of an eigenvalue times L^2 that is not 0
+WHOLE = 4096  # the most unknowns of a problem, or of a level of it, that every rank has as a whole
+LEAST = 1e-3  # the least eigenvalue times L^2 that is not 0
+
+
+class CoarseSolver(Protocol):
+    """Solves the coarse problem, exactly or by one cycle."""
+
+    def solve(self, residual: Field, correction: Field) -> None:
+        """Set the correction from an unassembled residual, both flat, at this rank's coarse points. Collective."""
+
+    def describe(self) -> str:
+        """Return one line that names the solver and its size."""
+
+
+class WholeVector:
+    """The vector of all distinct points of a level on every rank: [n_unique].
+
+    Each rank sends the sums over its own elements (one Allgatherv) and adds up all of them in the order of ranks. It
+    receives the points of all ranks in a call; points between ranks come once from each.
+    """
+
+    def __init__(self, comm: MPI.Comm, level: PolynomialLevel, dtype: DTypeLike) -> None:
+        self.comm, self.n_unique = comm, level.n_unique
+        unique, inverse = np.unique(level.ids, return_inverse=True)
+        self._point = np.ascontiguousarray(inverse.reshape(-1), np.int64)
+        self._ids = np.ascontiguousarray(level.ids.reshape(-1), np.int64)
+        self._local = np.zeros(len(unique), dtype)
+        self.vector = np.zeros(level.n_unique, dtype)
+        in_turn_per_node(comm, lambda: compile_kernels(specialise([gather, scatter_add], dtype)))
+        if comm.size > 1:
+            self._counts = comm.allgather(len(unique))
+            self._all_ids = np.concatenate(comm.allgather(unique))
+            self._all = np.zeros(len(self._all_ids), dtype)
+            self._target = [self._all, self._counts]
+
+    def assemble(self, residual: Field) -> Field:
+        """Return the sums over the elements of all ranks, overwritten by the next call. Collective."""
+        if self.comm.size == 1:
+            scatter_add(self._ids, residual, self.vector)
+            return self.vector
+        scatter_add(self._point, residual, self._local)
+        self.comm.Allgatherv(self._local, self._target)
+        scatter_add(self._all_ids, self._all, self.vector)
+        return self.vector
+
+    def gather_local(self, vector: Field, correction: Field) -> None:
+        """Set the correction to the values of the vector at this rank's points."""
+        gather(self._ids, vector, correction)
 
 
 def line_pair(fine: PolynomialLevel, coarse: PolynomialLevel, axis: int) -> tuple[Array, Array]:
@@ -62,8 +114,8 @@ class DirectCoarse:
             inner = np.flatnonzero(kept)
             if len(inner):
                 value, vector = scipy.linalg.eigh(stiffness[at], mass[at])
-                # A single element that closes on itself has the eigenvalue 0 alone, up to rounding; others are above
-                # (pi/2L)^2, L the length of the direction.
+                # A single periodic element has only the eigenvalue 0, up to rounding. Others are above (pi/2L)^2,
+                # where L is the length of the direction.
                 length = float(np.ptp(coarse.box.edges[axis]))
                 value[value < max(ZERO * value.max(), LEAST / length**2)] = 0.0
                 s[np.ix_(inner, np.arange(len(inner)))] = vector
@@ -93,8 +145,7 @@ class DirectCoarse:
         np.multiply(a, self._inverse, out=self._b)
         vector.reshape(self._lattice)[...] = self._b
         a = self._transform(vector, *self._vectors)
-        self._whole.take(a.reshape(-1), correction)
+        self._whole.gather_local(a.reshape(-1), correction)
 
     def describe(self) -> str:
-        """Return one line that says what it is."""
         return f"direct on {' x '.join(map(str, self._lattice))} points (z, y, x)"

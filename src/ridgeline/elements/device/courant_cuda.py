@@ -17,7 +17,7 @@ _REGISTERS = 64  # of a thread
 
 @device_function
 def _larger(a, b):
-    """Return the larger number; what is not a number beats all."""
+    """Return the larger number, or NaN if there is one."""
     return b if b > a or b != b else a
 
 
@@ -38,9 +38,9 @@ def _largest_of_threads(scratch, thread, threads):
 def make_courant(n: int, axis_aligned: bool) -> Any:
     """Return kernel(order, first, end, velocity, metrics, spacing, out).
 
-    Thread block b leaves at out[b] the largest |U_r| / dr + |U_s| / ds + |U_t| / dt over its elements' points; not a
-    number if a velocity is not. velocity: flat [3, E, n, n, n]; metrics: of curved elements [E, 9, n, n, n], of
-    axis-aligned ones scale [E, 3]; spacing: inverse, [n]; order: int32. Launch blocks(end - first) thread blocks of
+    Thread block b leaves at out[b] the largest |U_r| / dr + |U_s| / ds + |U_t| / dt over its elements' points, or NaN
+    if a velocity is NaN. velocity: flat [3, E, n, n, n]; metrics: [E, 9, n, n, n] of curved elements, scale [E, 3] of
+    axis-aligned ones; spacing: the inverse spacing, [n]; order: int32. Launch blocks(end - first) thread blocks of
     (n, n, layout.elements). Cost: reads velocity (and metrics). Each process compiles it (see `tensor_cuda`).
     """
     layout = layout_of(n)
@@ -79,7 +79,7 @@ def make_courant(n: int, axis_aligned: bool) -> Any:
 
 @kernel(THREADS)
 def largest(values, count, out):
-    """out[0] = the largest of values[:count]; not a number if one is not. Launch one thread block of THREADS."""
+    """out[0] = the largest of values[:count], or NaN if there is one. Launch one thread block of THREADS."""
     scratch = cuda.shared.array(THREADS, np.float64)
     thread, most = cuda.threadIdx.x, 0.0
     for place in range(thread, count, THREADS):

@@ -1,20 +1,25 @@
 """The gather-scatter of fields in GPU memory: sums of the copies of points, on all ranks.
 
     shared = CudaGatherScatter(comm, gather_scatter.plan, device_buffers, fields=3)
-    shared.sum(values)                      # every copy holds the sum over all copies, of 1 to 3 fields
-    shared.sum_computed(values, compute)    # likewise; compute puts kernels of some elements on the stream
+    shared.sum(values)                      # every copy is the sum over all copies, of 1 to 3 fields
+    shared.sum_computed(values, compute)    # the same; compute queues kernels of some elements on the stream
 
 or in parts, for several streams:
 
     ...                                     # compute boundary elements, on a stream
-    shared.start(values, stream)            # their shared points are packed, and on their way to where MPI sends from
-    ...                                     # put interior elements on another stream
+    shared.start(values, stream)            # pack their shared points and copy them to where MPI sends from
+    ...                                     # queue interior elements on another stream
     shared.exchange()                       # the host waits for the neighbours
-    shared.finish(values, stream)           # every copy of a point that ranks share holds the sum
-    shared.combine(values, other)           # likewise for points of this rank alone
+    shared.finish(values, stream)           # every copy of a point that ranks share is the sum
+    shared.combine(values, other)           # the same for points of this rank alone
 
-The lists and the order of sums are those of `gather_scatter`, so that results have the same bits. Lists, buffers and
-persistent requests are made once; a call allocates nothing.
+The lists and the order of sums are those of `gather_scatter`, so that results have the same bits. In the kernels each
+group of copies has one thread, so that nothing is added atomically. Lists, buffers and persistent requests are made
+once; a call allocates nothing.
+
+Lists are flat int32 device arrays; values, partial and message are flat device arrays of float64 or float32. Kernels
+of several fields [m, stride] have a row of thread blocks for each field (grid's y). A message is [slots, m],
+a partial [m, points].
 """
 
 from __future__ import annotations
@@ -26,30 +31,187 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 from numba import cuda
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.elements.device.gather_scatter_kernels_cuda import (
-    THREADS,
-    combine_fields,
-    combine_groups,
-    gather_shared,
-    grid_of,
-    pack_shared,
-    scatter_fields,
-    scatter_shared,
-)
 from ridgeline.elements.gather_scatter_plan import GatherScatterPlan
-from ridgeline.jit.cuda_device import flat
+from ridgeline.jit.cuda_device import (
+    SIMULATED,
+    DeviceArray,
+    device_function,
+    flat,
+    kernel,
+    load,
+    store,
+    sum_threads,
+)
 
+THREADS = 8 if SIMULATED else 256
+_BLOCKS = 8  # of a multiprocessor: its 2048 threads
 _TAG = 472
 
-Compute = Callable[[int, int], None]  # of elements first ... end - 1 in the order of processing
+# Computes elements first ... end - 1 in the order of processing.
+Compute = Callable[[int, int], None]
+
+
+def grid_of(count: int) -> int:
+    """Return the number of thread blocks of THREADS for `count` groups, points or slots."""
+    return -(-count // THREADS)
+
+
+@device_function
+def _combine_group(lists, counts, g, values, first):
+    """Put the sum over group g's copies into each of them, of the field that begins at values[first]; return it.
+
+    lists, counts: as in `combine_groups`. Each class of groups has variables of its own, because the type of a sum is
+    that of the values.
+    """
+    pairs, fours, eights, rest = counts
+    fours_at = 2 * pairs
+    eights_at = fours_at + 4 * fours
+    starts_at = eights_at + 8 * eights
+    if g < pairs:
+        a, b = first + load(lists, 2 * g), first + load(lists, 2 * g + 1)
+        of_pair = load(values, a) + load(values, b)
+        store(values, a, of_pair)
+        store(values, b, of_pair)
+        return of_pair
+    if g < pairs + fours:
+        at = fours_at + 4 * (g - pairs)
+        a, b = first + load(lists, at), first + load(lists, at + 1)
+        c, d = first + load(lists, at + 2), first + load(lists, at + 3)
+        of_four = (load(values, a) + load(values, b)) + (load(values, c) + load(values, d))
+        store(values, a, of_four)
+        store(values, b, of_four)
+        store(values, c, of_four)
+        store(values, d, of_four)
+        return of_four
+    if g < pairs + fours + eights:
+        at = eights_at + 8 * (g - pairs - fours)
+        low = load(values, first + load(lists, at)) + load(values, first + load(lists, at + 1))
+        low += load(values, first + load(lists, at + 2)) + load(values, first + load(lists, at + 3))
+        high = load(values, first + load(lists, at + 4)) + load(values, first + load(lists, at + 5))
+        high += load(values, first + load(lists, at + 6)) + load(values, first + load(lists, at + 7))
+        of_eight = low + high
+        for place in range(8):
+            store(values, first + load(lists, at + place), of_eight)
+        return of_eight
+    if g < pairs + fours + eights + rest:
+        at = starts_at + g - pairs - fours - eights
+        others_at = starts_at + rest + 1
+        begin, end = others_at + load(lists, at), others_at + load(lists, at + 1)
+        of_others = load(values, first + load(lists, begin))
+        for place in range(begin + 1, end):
+            of_others += load(values, first + load(lists, place))
+        for place in range(begin, end):
+            store(values, first + load(lists, place), of_others)
+        return of_others
+    return 0.0
+
+
+@kernel(THREADS, _BLOCKS)
+def combine_groups(lists, counts, values, out_squares, first, step):
+    """Put the sum over a group's copies into each of them, of one field of float64.
+
+    lists: pairs, fours, eights, starts and others of `LocalGroups`, one after the other; counts: how many pairs,
+    fours, eights and others there are. The sum of squares of the sums of thread block b goes to
+    out_squares[first + b step]. Launch grid_of(sum(counts)) x THREADS.
+
+    Cost: reads and writes each copy once, 4 bytes of list per copy.
+    """
+    scratch = cuda.shared.array(THREADS, np.float64)
+    g = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    value = _combine_group(lists, counts, g, values, 0)
+    store(scratch, cuda.threadIdx.x, value * value)
+    sum_threads(scratch, 1, cuda.threadIdx.x, cuda.blockDim.x)
+    if cuda.threadIdx.x == 0:
+        store(out_squares, first + cuda.blockIdx.x * step, scratch[0])
+
+
+@kernel(THREADS, _BLOCKS)
+def combine_fields(lists, counts, stride, values):
+    """Put the sum over a group's copies into each of them, of m fields [m, stride], float64 or float32.
+
+    lists, counts: as in `combine_groups`. Launch (grid_of(sum(counts)), m) x THREADS.
+    """
+    g = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    _combine_group(lists, counts, g, values, cuda.blockIdx.y * stride)
+
+
+@kernel(THREADS, _BLOCKS)
+def gather_shared(starts, places, stride, values, out_partial):
+    """out_partial[c, k] = the sum over this rank's copies of shared point k.
+
+    Launch (grid_of(points), m) x THREADS.
+    """
+    k = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    points, first = starts.size - 1, cuda.blockIdx.y * stride
+    if k < points:
+        begin, end = load(starts, k), load(starts, k + 1)
+        value = load(values, first + load(places, begin))
+        for i in range(begin + 1, end):
+            value += load(values, first + load(places, i))
+        store(out_partial, cuda.blockIdx.y * points + k, value)
+
+
+@kernel(THREADS, _BLOCKS)
+def pack_shared(send_index, points, partial, out_message):
+    """out_message[slot, c] = partial[c, send_index[slot]]; launch (grid_of(slots), m) x THREADS."""
+    slot = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if slot < send_index.size:
+        value = load(partial, cuda.blockIdx.y * points + load(send_index, slot))
+        store(out_message, slot * cuda.gridDim.y + cuda.blockIdx.y, value)
+
+
+@device_function
+def _scatter_point(starts, places, source_starts, sources, message, partial, k, values, stride):
+    """Put the sum of all ranks' parts of shared point k into this rank's copies; return it."""
+    field, fields, points = cuda.blockIdx.y, cuda.gridDim.y, starts.size - 1
+    begin, end = load(source_starts, k), load(source_starts, k + 1)
+    source = load(sources, begin)
+    mine = load(partial, field * points + k)
+    value = mine if source < 0 else load(message, source * fields + field)
+    for i in range(begin + 1, end):
+        source = load(sources, i)
+        value += mine if source < 0 else load(message, source * fields + field)
+    for i in range(load(starts, k), load(starts, k + 1)):
+        store(values, field * stride + load(places, i), value)
+    return value
+
+
+@kernel(THREADS, _BLOCKS)
+def scatter_shared(
+    starts, places, source_starts, sources, message, partial, values, out_squares, first, step
+):
+    """Add what the ranks have of each shared point in the order of ranks, and put it into all of this rank's copies.
+
+    Source -1 is this rank's partial, any other one is a slot of the message. One field of float64. Squares are
+    divided by the number of ranks that have the point; out_squares as in `combine_groups`. Launch
+    grid_of(points) x THREADS.
+    """
+    scratch = cuda.shared.array(THREADS, np.float64)
+    k = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    square = 0.0
+    if k < starts.size - 1:
+        value = _scatter_point(starts, places, source_starts, sources, message, partial, k, values, 0)
+        square = value * value / (load(source_starts, k + 1) - load(source_starts, k))
+    store(scratch, cuda.threadIdx.x, square)
+    sum_threads(scratch, 1, cuda.threadIdx.x, cuda.blockDim.x)
+    if cuda.threadIdx.x == 0:
+        store(out_squares, first + cuda.blockIdx.x * step, scratch[0])
+
+
+@kernel(THREADS, _BLOCKS)
+def scatter_fields(starts, places, source_starts, sources, message, partial, stride, values):
+    """As `scatter_shared`, of m fields [m, stride], without squares; launch (grid_of(points), m) x THREADS."""
+    k = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if k < starts.size - 1:
+        _scatter_point(starts, places, source_starts, sources, message, partial, k, values, stride)
 
 
 class SquareSums(NamedTuple):
     """Where thread blocks put their sums of squares: block b at flat[first + b step], float64 device memory."""
 
-    flat: Any
+    flat: DeviceArray
     first: int
     step: int
 
@@ -57,11 +219,11 @@ class SquareSums(NamedTuple):
 class _Messages(NamedTuple):
     """Messages of m fields: device buffers, what MPI sends from and receives into, and requests."""
 
-    partial: Any
-    send: Any
-    receive: Any
-    mpi_send: Any
-    mpi_receive: Any
+    partial: DeviceArray
+    send: DeviceArray
+    receive: DeviceArray
+    mpi_send: DeviceArray | NDArray[Any]
+    mpi_receive: DeviceArray | NDArray[Any]
     receives: list[MPI.Prequest]
     sends: list[MPI.Prequest]
 
@@ -79,8 +241,17 @@ def device_bytes(plan: GatherScatterPlan, fields: int = 1, dtype: DTypeLike = np
 class CudaGatherScatter:
     """A planned gather-scatter of values in the memory of this rank's GPU, which is the current one.
 
-    order: int32 device array, local elements in the order of processing, of which the first n_boundary share points
+    order: int32 device array, local elements in the order of processing; the first n_boundary of them share points
     with other ranks.
+
+    Parameters
+    ----------
+    plan : the plan of the CPU's `GatherScatter`; its lists are copied to the device
+    device_buffers : give device memory to MPI, which must be GPU-aware. Otherwise messages go through pinned host
+        memory, by one copy each way
+    fields : the most fields that one call may combine
+    dtype : of values, float64 or float32
+    stream : of `sum` and `sum_computed`, if they are called without one
     """
 
     def __init__(
@@ -93,12 +264,6 @@ class CudaGatherScatter:
         dtype: DTypeLike = np.float64,
         stream: Any = 0,
     ) -> None:
-        """Copy the lists to the device and make buffers. Local.
-
-        device_buffers: hand device memory to MPI, which must be GPU-aware. Else messages take pinned host memory, by
-        one copy each way. fields: that one call may combine, at most; dtype: of values, float64 or float32. stream:
-        of `sum` and `sum_computed`, if they are not told another.
-        """
         local, shared = plan.local, plan.shared
         self._comm, self._max_fields, self.stream = comm, fields, stream
         self.order = cuda.to_device(np.concatenate([plan.boundary, plan.interior]).astype(np.int32))
@@ -127,7 +292,7 @@ class CudaGatherScatter:
         self._ready = cuda.event()
 
     def _messages_of(self, m: int) -> _Messages:
-        """Return views of the buffers, and requests, for m fields, made at their first use."""
+        """Return views of the buffers and requests for m fields, made at their first use."""
         if m not in self._messages:
             if m > self._max_fields:
                 raise ValueError(f"{m} fields in one call; at most fields = {self._max_fields}")
@@ -146,7 +311,7 @@ class CudaGatherScatter:
         """Thread blocks of `combine` and of `finish`, each of which leaves a sum of squares."""
         return grid_of(sum(self.counts)), grid_of(self.points)
 
-    def sum(self, values: Any, stream: Any = None) -> None:
+    def sum(self, values: DeviceArray, stream: Any = None) -> None:
         """Replace every copy of a point by the sum over all copies.
 
         values: contiguous device array of this rank's points, [E, n, n, n] or flat, or of several fields,
@@ -155,25 +320,25 @@ class CudaGatherScatter:
         """
         self.sum_computed(values, _nothing, stream)
 
-    def sum_computed(self, values: Any, compute: Compute, stream: Any = None) -> None:
-        """Let compute(first, end) put the kernels of elements order[first:end] on the stream, and sum the copies.
+    def sum_computed(self, values: DeviceArray, compute: Compute, stream: Any = None) -> None:
+        """Let compute(first, end) queue the kernels of elements order[first:end] on the stream, and sum the copies.
 
-        values: as of `sum`. Elements that share points with other ranks come first; their messages travel while the
-        others are computed.
+        values: as in `sum`. Elements that share points with other ranks come first; their messages travel while the
+        other elements are computed.
         """
         stream = self.stream if stream is None else stream
-        inner = self.n_boundary
-        if inner:
-            compute(0, inner)
+        n_boundary = self.n_boundary
+        if n_boundary:
+            compute(0, n_boundary)
         self.start(values, stream)
-        if self.n_elements > inner:
-            compute(inner, self.n_elements)
+        if self.n_elements > n_boundary:
+            compute(n_boundary, self.n_elements)
         self.combine(values, stream)
         self.exchange()
         self.finish(values, stream)
 
-    def start(self, values: Any, stream: Any) -> None:
-        """Put the packing of the shared points of values on the stream; they must be final there."""
+    def start(self, values: DeviceArray, stream: Any) -> None:
+        """Queue the packing of the shared points of values on the stream, where values must be final."""
         if not self._slots:
             return
         self._active = fields = field_count(values)
@@ -189,7 +354,7 @@ class CudaGatherScatter:
         self._ready.record(stream)
 
     def exchange(self) -> None:
-        """Wait for what was packed, and for the messages of the neighbours. Communication: one with each."""
+        """Wait for the packed points and exchange messages. Communication: one message to each neighbour."""
         if not self._slots:
             return
         messages = self._messages[self._active]
@@ -198,25 +363,25 @@ class CudaGatherScatter:
         MPI.Prequest.Startall(messages.sends)
         MPI.Request.Waitall([*messages.receives, *messages.sends])
 
-    def finish(self, values: Any, stream: Any, squares: SquareSums | None = None) -> None:
+    def finish(self, values: DeviceArray, stream: Any, squares: SquareSums | None = None) -> None:
         """Put the sums over all ranks into the copies of shared points.
 
-        squares: where their squares go, this rank's part; for one field of float64.
+        squares: where this rank's part of the sum of their squares goes; for one field of float64.
         """
         if not self._slots:
             return
         messages, fields = self._messages[self._active], self._active
         if self._staged:
             messages.receive.copy_to_device(messages.mpi_receive, stream=stream)
-        lists = self._starts, self._places, *self._sources, messages.receive, messages.partial
+        lists = (self._starts, self._places, *self._sources, messages.receive, messages.partial)
         grid = grid_of(self.points), fields
         if squares is None:
             scatter_fields[grid, THREADS, stream](*lists, values.size // fields, flat(values))
         else:
             scatter_shared[grid, THREADS, stream](*lists, values, *squares)
 
-    def combine(self, values: Any, stream: Any, squares: SquareSums | None = None) -> None:
-        """Put the sums of points that no other rank has into their copies. squares: as of `finish`."""
+    def combine(self, values: DeviceArray, stream: Any, squares: SquareSums | None = None) -> None:
+        """Put the sums of points that no other rank has into their copies. squares: as in `finish`."""
         groups = sum(self.counts)
         if not groups:
             return
@@ -229,17 +394,17 @@ class CudaGatherScatter:
             combine_groups[grid_of(groups), THREADS, stream](self._lists, self.counts, values, *squares)
 
     def free(self) -> None:
-        """Free the requests now instead of with the object; it is of no use afterwards."""
+        """Free the requests now rather than with the object, which cannot be used afterwards."""
         self._finalizer()
 
 
-def field_count(values: Any) -> int:
-    """Return how many fields an array [c, E, n, n, n] or [c, points] holds; 1 if it has one axis less."""
+def field_count(values: DeviceArray) -> int:
+    """Return how many fields an array [c, E, n, n, n] or [c, points] has; 1 if it has one axis less."""
     return int(values.shape[0]) if values.ndim in (2, 5) else 1
 
 
 def _nothing(first: int, end: int) -> None:
-    """Compute nothing: the values are there."""
+    """Compute nothing, because the values are already there."""
 
 
 def _free(messages: dict[int, _Messages]) -> None:

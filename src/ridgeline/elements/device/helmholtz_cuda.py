@@ -1,16 +1,17 @@
 """The Helmholtz operator h1 K + h2 B of each element on NVIDIA GPUs: the twin of `elements.helmholtz`, unassembled.
 
-An element has n x n threads, each with a column of n points (`tensor_cuda`). Two forms, as on CPUs:
+An element has n x n threads, each with a column of n points (`tensor_cuda`). There are two forms, as on CPUs:
 
-- axis-aligned elements: w = W (A_x + A_y + A_z + h2 B) u, with A = 1 / w D^T w D scaled for the element. The element
-  lies in shared memory as a whole. A thread keeps its column of u, and its rows of A_x and A_y, in registers; no
-  thread waits for another within the element. No array of the geometry is read: 2 words per point.
-- curved elements: the march of `make_stiffness` with six factors per point, and mass where h2 is not 0: 8 or 9 words.
+- axis-aligned elements: w = W (A_x + A_y + A_z + h2 B) u, with A = 1 / w D^T w D scaled for the element. The whole
+  element lies in shared memory. A thread keeps its column of u, and its rows of A_x and A_y, in registers; no thread
+  waits for another within the element. No array of the geometry is read: 2 words per point.
+- curved elements: the march of `make_stiffness` with six factors per point, and the mass if h2 is not 0: 8 or 9
+  words.
 
 Thread blocks of the components of one element are neighbours, so that they share its factors in the second-level
-cache. Arguments common to the kernels, device arrays flat and of float64 unless said: order: int32, elements, of
-which first ... end - 1 are computed. fields: of u and out [fields, stride]; launch blocks(end - first) x fields
-thread blocks of (n, n, layout.elements).
+cache. Arguments common to the kernels, device arrays flat and of float64 unless said otherwise: order: int32,
+elements, of which first ... end - 1 are computed. fields: of u and out [fields, stride]; launch blocks(end - first) x
+fields thread blocks of (n, n, layout.elements).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from ridgeline.elements.device.tensor_cuda import (
 )
 from ridgeline.jit.cuda_device import SIMULATED, barrier, device_function, fma, kernel, load, store
 
-THREADS = 8 if SIMULATED else 256  # of kernels that take points one by one
+THREADS = 8 if SIMULATED else 256  # of kernels with one point per thread
 
 
 def line_tables(derivative: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -44,10 +45,10 @@ def line_tables(derivative: NDArray[np.float64], weights: NDArray[np.float64]) -
 
 @device_function
 def element_of_block(order, first, end, fields, elements, block, part):
-    """Return (component, element, mine) of a thread: its element is computed again where it is not `mine`.
+    """Return (component, element, mine) of a thread; an element that is not `mine` is computed but not stored.
 
-    elements: of a thread block; block, part: numbers of the thread block, and of the element in it. Those beyond the
-    end take the last element, for the barriers.
+    elements: of a thread block; block, part: numbers of the thread block, and of the element in it. Threads beyond
+    the end compute the last element again, for the barriers.
     """
     group = block // fields
     place = first + group * elements + part
@@ -165,7 +166,7 @@ def make_helmholtz(n: int) -> Any:
         at = component * stride + element * cube + j * n + i
         own = layers[part * layers_size : (part + 1) * layers_size]
         result = stiffness(column_of(u, at), factors, element * 6 * cube, mine_tables, own, i, j)
-        # What the march does not need is computed again after it: its registers are the columns'.
+        # What the march does not need is computed again after it, because the columns need its registers.
         component, element, mine = element_of_block(
             order, first, end, fields, elements, cuda.blockIdx.x, cuda.threadIdx.z
         )

@@ -1,13 +1,14 @@
 """The assembled Helmholtz operator h1 K + h2 B in GPU memory: the twin of `elements.operator.ElementOperator`.
 
-An application is one kernel for the elements, one for the copies of points, one for constrained points. On several
-ranks the elements that share points with others come first, and their points travel while the others are computed.
+An application launches one kernel for the elements, one for the copies of points and one for constrained points. On
+several ranks, elements that share points with other ranks come first, and their points travel while the other
+elements are computed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import cuda
@@ -24,8 +25,8 @@ from ridgeline.elements.device.helmholtz_cuda import (
 )
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.operator import operator_work, surface_work
-from ridgeline.jit.cuda_device import flat
-from ridgeline.krylov.operator import direction, timed
+from ridgeline.jit.cuda_device import DeviceArray, flat
+from ridgeline.krylov.operator import Array, VectorPasses, timed, unfused_direction
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -40,13 +41,13 @@ class CudaElementOperator:
 
     Parameters
     ----------
-    constrained : int64 arrays of the host, as of `ElementOperator`: flat places in a field whose values are given
-    inner : the inner product of device fields (`CudaInnerProduct`), for solvers alone
-    nullspace : whether constants are free; None: if h2 = 0 and no point of any rank is constrained
-    regions : "helmholtz" and "gather-scatter" are charged as by `ElementOperator`, and "cg" with what it fuses
+    constrained : int64 arrays of the host, as in `ElementOperator`: flat places in a field whose values are given
+    inner : the inner product of device fields (`CudaInnerProduct`), which only solvers need
+    nullspace : whether constants are mapped to zero; by default, if h2 = 0 and no point of any rank is constrained
+    regions : "helmholtz" and "gather-scatter" are charged as in `ElementOperator`, and "cg" with what the CPU fuses
 
-    h1 and h2 may be set later; a new diagonal and a reset of projections are the caller's to do.
-    Kernels go to the stream of `gather`. Made collectively. Calls allocate nothing.
+    h1 and h2 may be set later; the caller must then compute a new diagonal and reset projections. Kernels go to the
+    stream of `gather`. Construction is collective. Calls allocate nothing.
     """
 
     def __init__(
@@ -59,12 +60,12 @@ class CudaElementOperator:
         h2: float,
         constrained: Points | Sequence[Points] = (),
         *,
-        inner: Any = None,
+        inner: VectorPasses | None = None,
         nullspace: bool | None = None,
         regions: Regions | None = None,
     ) -> None:
-        self.grid, self.geometry, self.gather, self.inner = grid, geometry, gather, inner
-        self.regions = regions
+        self.grid, self.geometry, self.gather, self.regions = grid, geometry, gather, regions
+        self._inner = inner
         self.h1, self.h2 = float(h1), float(h2)
         self.stream = gather.stream
         self._points = geometry.points
@@ -75,7 +76,7 @@ class CudaElementOperator:
         self._ends = np.cumsum([points.size for points in lists]).tolist()
         places = [np.asarray(points, np.int64) + c * self._points for c, points in enumerate(lists)]
         self._constrained = cuda.to_device(np.concatenate(places)) if given and self._ends[-1] else None
-        self._inverse: Any = None
+        self._inverse: DeviceArray | None = None
         g = geometry
         self._kernel, self._shape = (
             (make_helmholtz_of_boxes(g.n), (g.scale, g.volume, g.lines))
@@ -83,14 +84,19 @@ class CudaElementOperator:
             else (make_helmholtz(g.n), (g.factors, g.mass, g.derivative))
         )
 
-    def apply(self, u: Any, out: Any) -> None:
+    @property
+    def inner(self) -> VectorPasses:
+        """The inner product of device fields."""
+        assert self._inner is not None, "this operator was made without an inner product"
+        return self._inner
+
+    def apply(self, u: DeviceArray, out: DeviceArray) -> None:
         """Set out = A u, assembled, zero at constrained points. u is not changed, and may be non-zero there.
 
         u, out: contiguous device arrays [E, n, n, n] or [c, E, n, n, n], not the same; u continuous. Passes: reads u
         (for curved elements 6 factors and, if h2 is not 0, the mass), writes out. One exchange with neighbours for
         all components; on one rank the host waits for nothing.
         """
-
         regions, count = self.regions, field_count(u)
 
         def compute(first: int, end: int) -> None:
@@ -104,22 +110,30 @@ class CudaElementOperator:
             self.mask(out)
 
     def direction(
-        self, r: Any, inverse_diagonal: Any, beta: Any, p: Any, w: Any, components: Sequence[int]
-    ) -> NDArray[np.float64]:
-        """Do what `krylov.operator.Operator.direction` says, with `inner` a `CudaInnerProduct`. Neighbours.
+        self,
+        r: DeviceArray,
+        inverse_diagonal: DeviceArray,
+        beta: Array,
+        p: DeviceArray,
+        w: DeviceArray,
+        components: Sequence[int],
+    ) -> Array:
+        """Do what `krylov.operator.Operator.direction` says. Communication: neighbours.
 
-        Passes beside `apply`: read r, p, write p of the components to be done, and the diagonal. Then p and w of all
-        are read, and the weights.
+        Passes besides `apply`: r and p of the given components and the diagonal are read and p is written; then p and
+        w of all components are read, and the weights.
         """
         if self.regions is not None:
-            done, count, n = len(components), len(beta), self._points
-            self.regions.count("cg", 2.0 * n * (done + count), 8.0 * n * (3 * done + 2 * count + 2))
-        return direction(self, r, inverse_diagonal, beta, p, w, components)
+            given, count, n = len(components), len(beta), self._points
+            self.regions.count("cg", 2.0 * n * (given + count), 8.0 * n * (3 * given + 2 * count + 2))
+        return unfused_direction(self, r, inverse_diagonal, beta, p, w, components)
 
-    def apply_elements(self, order: Any, first: int, end: int, u: Any, out: Any) -> None:
+    def apply_elements(
+        self, order: DeviceArray, first: int, end: int, u: DeviceArray, out: DeviceArray
+    ) -> None:
         """Set out = (h1 K + h2 B) u, unassembled, on elements order[first:end] alone. No communication.
 
-        order: int32 device array; u, out: as of `apply`.
+        order: int32 device array; u, out: as in `apply`.
         """
         if end <= first:
             return
@@ -128,7 +142,7 @@ class CudaElementOperator:
             order, first, end, fields, self._points, flat(u), self.h1, self.h2, *self._shape, flat(out)
         )
 
-    def mask(self, u: Any) -> None:
+    def mask(self, u: DeviceArray) -> None:
         """Set u to zero at constrained points, in place. u: one component or several."""
         if self._constrained is None:
             return
@@ -139,20 +153,19 @@ class CudaElementOperator:
         for c in range(fields):
             self._zero(self._constrained, values[c * self._points : (c + 1) * self._points])
 
-    def _zero(self, places: Any, values: Any) -> None:
+    def _zero(self, places: DeviceArray, values: DeviceArray) -> None:
         if places.size:
             zero_points[-(-places.size // THREADS), THREADS, self.stream](places, values)
 
-    def inverse_diagonal(self) -> Any:
+    def inverse_diagonal(self) -> DeviceArray:
         """Return 1 / diagonal of A, assembled, device float64 [E, n, n, n], as if no point were constrained.
 
-        The same array each time, computed anew from h1 and h2. The first call is collective, later ones are local:
-        the diagonals of K and B are kept.
+        It is the same array each time, computed anew from h1 and h2. The first call is collective; later calls are
+        local, because the diagonals of K and B are kept.
         """
         if self._inverse is None:
             self._inverse = cuda.device_array(self._points, np.float64)
-        parts = self.geometry.stiffness_diagonal, self.geometry.assembled_mass
         invert_diagonal[-(-self._points // THREADS), THREADS, self.stream](
-            self.h1, self.h2, *parts, self._inverse
+            self.h1, self.h2, self.geometry.stiffness_diagonal, self.geometry.assembled_mass, self._inverse
         )
         return self._inverse.reshape(self.grid.shape)

@@ -1,54 +1,64 @@
-"""The additive Schwarz sweep on NVIDIA GPUs: the twin of `multigrid.schwarz_kernels.make_sweep`.
+"""The kernels of Schwarz multigrid on NVIDIA GPUs: the twins of those in `multigrid.schwarz_kernels`.
 
-A thread block solves on one extended element, all of it in shared memory. A thread takes columns of z from global
-memory, so that neighbouring threads read neighbouring points. Six passes of products along lines follow, z, y, x and
-back, with the eigenvalues between them. Sums within a product have the CPU's order; the directions have the opposite
-one, so that results differ by rounding.
+Sweep: a thread block solves on one extended element, all of it in shared memory. A thread loads columns along z from
+global memory, so that neighbouring threads read neighbouring points. Six passes of products along lines follow, z, y,
+x and back, with the eigenvalues between them. Sums within a product have the CPU's order; the directions have the
+opposite order, so that results differ by rounding. Residual and transfers: a thread block has one element.
 
-Arrays are flat device arrays, of one dtype unless said: the finest level reads float64 and rounds what it loads.
-n, m, f, faces, neighbours, mine and total: as of `schwarz_kernels`. Each process compiles the
-sweep and `collect`, because the kernel cache has no key for device functions in a closure.
+Arrays are flat device arrays of one dtype, except r, which may be of float64 beside others of float32: the finest
+level rounds what it loads. n, m, f, faces, neighbours, mine and total: as in `schwarz_kernels`. Each process compiles
+these kernels, because the kernel cache has no key for device functions in a closure.
 
-Counted for compute capability 9.0 and float32, the sweep has 46, 55 and 64 registers at n = 4, 8 and 12. It spills
-none, and takes 1.5, 5.6 and 13.9 KiB of shared memory, so that 32, 36 and 32 warps fit on a multiprocessor.
+Counted for compute capability 9.0 and float32, the sweep needs 46, 55 and 64 registers at n = 4, 8 and 12. It spills
+none, and needs 1.5, 5.6 and 13.9 KiB of shared memory, so that 32, 36 and 32 warps fit on a multiprocessor.
 
-Eigenvectors lie beside the element in shared memory where STATIC_SHARED holds both. In float64 at n = 16 it does not:
-57.5 KB. The eigenvectors are then read from global memory, where a warp shares each load, and the first-level cache
-has them. The box of 18^3 points alone takes 45.6 KiB, without what pads its rows. So lines along x meet a bank twice.
+Eigenvectors lie beside the element in shared memory if both fit into STATIC_SHARED. In float64 at n = 16 they do not:
+57.5 KB. The eigenvectors are then read from global memory, where a warp shares each load and the first-level cache
+has them. The box of 18^3 points alone takes 45.6 KiB without padded rows, so that lines along x meet a bank twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.elements.device.lines_cuda import (
+from ridgeline.elements.device.tensor_cuda import (
     SharedBox,
     bounds_of,
     fetch_table,
+    fetch_tables,
+    make_column,
+    make_dot,
     make_line_products,
+    make_row_dot,
+    make_stiffness_of,
+    make_store,
     shared_box,
 )
-from ridgeline.elements.device.tensor_cuda import make_column, make_store
-from ridgeline.jit.cuda_device import SIMULATED, barrier, device_function, kernel, load, store
+from ridgeline.jit.cuda_device import SIMULATED, barrier, device_function, fma, kernel, load, store
 from ridgeline.parallel.partition import Triple
 
-THREADS = 8 if SIMULATED else 256  # of kernels that take points one by one
-STATIC_SHARED = 48 * 1024  # bytes of shared memory that a kernel may have without asking
+THREADS = 8 if SIMULATED else 256  # of kernels with one point per thread
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that a kernel may declare statically
+OWN, EDGE = (
+    -1,
+    -2,
+)  # kinds of columns that lie beyond no face: the element's own, or one that no element needs
+MOST_OF_LINES = 42  # numbers of a column and of two rows of matrices for which 64 registers are enough
 _BLOCKS = 8
-OWN, EDGE = -1, -2  # what a column beyond no face is: the element's own, or one that no element needs
 
 
 @cache
 def _make_side(ny: int, nx: int) -> Any:
     """Return side(line) = (face, place, slot, step) of a column of the extended element, lines y-slowest of [my, mx].
 
-    face: that the column lies beyond, OWN or EDGE; place: of its first point in the element that it is read from,
-    which is the one across; slot, step: where its points lie among a face's.
+    face: the face that the column lies beyond, or OWN or EDGE. place: of its first point in the element that it is
+    read from, which is the element across the face. slot, step: where its points lie among those of the face.
     """
     mx = nx + 2
 
@@ -73,7 +83,7 @@ def _make_side(ny: int, nx: int) -> Any:
 
 @cache
 def _make_fetch(shape: Triple, box: SharedBox, dtype: DTypeLike) -> Any:
-    """Return fetch(line, e, r, neighbours, mine, total, a): a column of the extended element goes to shared memory.
+    """Return fetch(line, e, r, neighbours, mine, total, a), which loads a column of the extended element.
 
     line: y-slowest of [my, mx]; a: the box of m points in shared memory.
     """
@@ -87,7 +97,7 @@ def _make_fetch(shape: Triple, box: SharedBox, dtype: DTypeLike) -> Any:
 
     @device_function
     def other(mine, total, there, slot):
-        """Return what the other side put into a point of a face's slot; zero where there is no other side."""
+        """Return what the other rank contributes to a point of a face's slot; zero if there is no other rank."""
         value = zero
         if there < OWN:
             at = (-2 - there) * face + slot
@@ -127,7 +137,7 @@ def _make_fetch(shape: Triple, box: SharedBox, dtype: DTypeLike) -> Any:
 
 @cache
 def _make_leave(shape: Triple, box: SharedBox) -> Any:
-    """Return leave(line, e, a, z, ghosts): an own column goes to z, its ends and columns beyond faces to ghosts."""
+    """Return leave(line, e, a, z, ghosts), which stores own columns to z, and shell points to ghosts."""
     nz, ny, nx = shape
     mx, plane, points = nx + 2, ny * nx, nz * ny * nx
     face = max(nz * ny, nz * nx, plane)
@@ -151,9 +161,9 @@ def _make_leave(shape: Triple, box: SharedBox) -> Any:
 
 
 class SweepLayout(NamedTuple):
-    """What a thread block of the sweep has in shared memory: the extended element, and its eigenpairs or not.
+    """The shared memory of a thread block of the sweep: the extended element, and possibly its eigenpairs.
 
-    tables: numbers of the eigenpairs there, 0 where they are read from global memory; itemsize: bytes of a number.
+    tables: how many numbers of eigenpairs, 0 if they are read from global memory. itemsize: bytes of a number.
     """
 
     box: SharedBox
@@ -167,9 +177,9 @@ class SweepLayout(NamedTuple):
 
 
 def sweep_layout(shape: Triple, dtype: DTypeLike) -> SweepLayout:
-    """Return the layout for elements of (z, y, x) points, of those that fit into STATIC_SHARED the fastest.
+    """Return the fastest layout that fits into STATIC_SHARED, for elements of (z, y, x) points.
 
-    One does for up to 16 points in each direction, in float32 and float64.
+    There is one for up to 16 points in each direction, in float32 and float64.
     """
     nz, ny, nx = shape
     wide = mz, my, mx = nz + 2, ny + 2, nx + 2
@@ -228,9 +238,9 @@ def _make_solve(box: SharedBox) -> Any:
 def make_sweep(shape: Triple, dtype: DTypeLike) -> Any:
     """Return sweep(r, neighbours, mine, total, index, vectors, values, z, ghosts) for elements of (z, y, x) points.
 
-    What it does, and all arguments: as of the CPU's `make_sweep`, but r may be of float64 beside others of float32.
-    Launch E thread blocks of sweep_layout(shape, dtype).box.threads. Reads r once and its layers beside faces twice,
-    writes z and ghosts. 12 m^4 flops an element.
+    It does the same as the sweep of the CPU's `make_sweep`, with the same arguments; r may be of float64. Launch E
+    thread blocks of sweep_layout(shape, dtype).box.threads. Reads r once and its layers beside faces twice, writes z
+    and ghosts. 12 m^4 flops an element.
     """
     layout = sweep_layout(shape, dtype)
     box = layout.box
@@ -277,7 +287,7 @@ def make_sweep(shape: Triple, dtype: DTypeLike) -> Any:
 
 @cache
 def make_collect(shape: Triple) -> Any:
-    """Return collect(neighbours, ghosts, mine, total, z), of the CPU's `make_sweep`, in its order of sums.
+    """Return collect(neighbours, ghosts, mine, total, z) as in the CPU's `make_sweep`, with its order of sums.
 
     Launch ceil(points / THREADS) x THREADS. Reads and writes z, and reads ghosts once.
     """
@@ -286,7 +296,7 @@ def make_collect(shape: Triple) -> Any:
 
     @device_function
     def ghost(neighbours, ghosts, mine, total, e, f, slot):
-        """Return what the element across face f found there."""
+        """Return the solution of the element across face f there."""
         there = load(neighbours, 6 * e + f)
         value = ghosts.dtype.type(0)
         if there >= 0:
@@ -340,3 +350,196 @@ def scale_points(factors, values):
     p = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if p < values.size:
         store(values, p, load(values, p) * load(factors, p))
+
+
+def box_tables(stiffness: Sequence[NDArray[Any]], weights: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return, flat, the matrices D^T W D along z, y, x, and the quadrature weights along z, y, x."""
+    return np.concatenate([part.reshape(-1) for part in (*stiffness, *weights)])
+
+
+@cache
+def _make_scaled(m: int, step: int) -> Any:
+    """Return scaled(z, weight, at): m points from `at` in steps, each times its weight; they are also stored in z."""
+    column_of, put = make_column(m, step), make_store(m, step)
+
+    @cache
+    def products(count: int) -> Any:
+        if count == 0:
+            return device_function(lambda a, b: ())
+        rest = products(count - 1)
+        return device_function(lambda a, b: (a[0] * b[0],) + rest(a[1:], b[1:]))  # noqa: RUF005
+
+    multiply = products(m)
+
+    @device_function
+    def scaled(z, weight, at):
+        column = multiply(column_of(z, at), column_of(weight, at))
+        put(column, z, at)
+        return column
+
+    return scaled
+
+
+@cache
+def make_residual_of_boxes(shape: Triple, dtype: DTypeLike) -> Any:
+    """Return residual(r, weight, share, factors, tables, z, left): z *= weight, left = share r - K_e z, unassembled.
+
+    For axis-aligned elements of (z, y, x) points. factors: [E, 3] as on the CPU; tables: `box_tables`. Launch E
+    thread blocks of (n_x, n_y). Reads r, weight, share and z, writes z and left: 6 words a point.
+    """
+    nz, ny, nx = shape
+    box = shared_box(shape)
+    pitch, layer, plane, cube, threads = box.pitch, box.layer, ny * nx, nz * ny * nx, ny * nx
+    of_y, of_x = nz * nz, nz * nz + ny * ny
+    weights_z = of_x + nx * nx
+    weights_y, weights_x = weights_z + nz, weights_z + nz + ny
+    tables_size, size, real = weights_x + nx, box.size, np.dtype(dtype).type
+    scaled, put = _make_scaled(nz, plane), make_store(nz, layer)
+    row_x, row_y = make_column(nx, 1), make_column(ny, 1)
+    along_x, along_y, along_z = make_row_dot(nx, 1), make_row_dot(ny, pitch), make_dot(nz)
+
+    registers = 64 if nz + ny + nx <= MOST_OF_LINES else 80
+
+    @kernel(*bounds_of(threads, dtype, registers))
+    def residual_of_boxes(r, weight, share, factors, tables, z, left):
+        mine = cuda.shared.array(tables_size, real)
+        values = cuda.shared.array(size, real)
+        e, i, j = cuda.blockIdx.x, cuda.threadIdx.x, cuda.threadIdx.y
+        fetch_tables(tables, mine, j * nx + i, threads)
+        at = e * cube + j * nx + i
+        column = scaled(z, weight, at)
+        put(column, values, j * pitch + i)
+        f, g, h = load(factors, 3 * e), load(factors, 3 * e + 1), load(factors, 3 * e + 2)
+        barrier()
+        zero = real(0)
+        matrix_x, matrix_y = row_x(mine, of_x + i * nx), row_y(mine, of_y + j * ny)
+        w_x, w_y = load(mine, weights_x + i), load(mine, weights_y + j)
+        f, g, h = f * w_y, g * w_x, h * (w_y * w_x)
+        for k in range(nz):
+            force = f * along_x(matrix_x, values, k * layer + j * pitch, zero)
+            force = fma(g, along_y(matrix_y, values, k * layer + i, zero), force)
+            force = fma(h, along_z(mine, k * nz, column, zero), load(mine, weights_z + k) * force)
+            store(left, at, fma(load(share, at), real(load(r, at)), -force))
+            at += plane
+
+    return residual_of_boxes
+
+
+@cache
+def _make_left(m: int, step: int, dtype: DTypeLike) -> Any:
+    """Return put(column, share, r, at, left): left = share r - column at m points."""
+    real = np.dtype(dtype).type
+    if m == 0:
+        return device_function(lambda column, share, r, at, left: None)
+    rest = _make_left(m - 1, step, np.dtype(dtype))
+
+    @device_function
+    def put(column, share, r, at, left):
+        store(left, at, fma(load(share, at), real(load(r, at)), -column[0]))
+        rest(column[1:], share, r, at + step, left)
+
+    return put
+
+
+@cache
+def make_residual(shape: Triple, starts: tuple[int, ...], dtype: DTypeLike) -> Any:
+    """Return residual(r, weight, share, factors, tables, z, left) as `make_residual_of_boxes`, for curved elements.
+
+    factors: [E, 6, n_z, n_y, n_x]; tables, starts: `tables_of` the derivative matrices. Reads six more words a point.
+    """
+    nz, ny, nx = shape
+    box = shared_box(shape)
+    plane, cube, threads = ny * nx, nz * ny * nx, ny * nx
+    tables_size, layers_size = starts[-1] + nz * nz, 3 * box.layer
+    stiffness = make_stiffness_of(shape, starts, np.dtype(dtype))
+    scaled, put, real = _make_scaled(nz, plane), _make_left(nz, plane, np.dtype(dtype)), np.dtype(dtype).type
+
+    @kernel(*bounds_of(threads, dtype))
+    def residual(r, weight, share, factors, tables, z, left):
+        mine = cuda.shared.array(tables_size, real)
+        layers = cuda.shared.array(layers_size, real)
+        e, i, j = cuda.blockIdx.x, cuda.threadIdx.x, cuda.threadIdx.y
+        fetch_tables(tables, mine, j * nx + i, threads)
+        at = e * cube + j * nx + i
+        column = scaled(z, weight, at)
+        put(stiffness(column, factors, e * 6 * cube, mine, layers, i, j), share, r, at, left)
+
+    return residual
+
+
+@cache
+def make_restrict(fine: Triple, coarse: Triple, dtype: DTypeLike) -> Any:
+    """Return restrict(left, tables, below): below = J^T left of each element, unassembled.
+
+    fine, coarse: points (z, y, x). tables: J_z, J_y, J_x [fine, coarse], flat. Launch E thread blocks of
+    shared_box(fine).threads.
+    """
+    (nz, ny, nx), (cz, cy, cx) = fine, coarse
+    box = shared_box(fine)
+    pitch, layer, threads, plane, real = box.pitch, box.layer, box.threads, ny * nx, np.dtype(dtype).type
+    y_at, x_at, tables_size = nz * cz, nz * cz + ny * cy, nz * cz + ny * cy + nx * cx
+    points, few, rows, size = nz * plane, cz * cy * cx, cz * cy, box.size
+    column_of, put = make_column(nz, plane), make_store(nz, layer)
+    along_z = make_line_products(box, fine, 0, cz, True)
+    along_y = make_line_products(box, (cz, ny, nx), 1, cy, True)
+    along_x = make_line_products(box, (cz, cy, nx), 2, cx, True)
+    row_of, put_row = make_column(cx, 1), make_store(cx, 1)
+
+    @kernel(*bounds_of(threads, dtype))
+    def restrict(left, tables, below):
+        mine = cuda.shared.array(tables_size, real)
+        a = cuda.shared.array(size, real)
+        e, thread = cuda.blockIdx.x, cuda.threadIdx.x
+        fetch_tables(tables, mine, thread, threads)
+        for line in range(thread, plane, threads):
+            put(column_of(left, e * points + line), a, line // nx * pitch + line % nx)
+        barrier()
+        along_z(mine, 0, a, thread)
+        barrier()
+        along_y(mine, y_at, a, thread)
+        barrier()
+        along_x(mine, x_at, a, thread)
+        for line in range(thread, rows, threads):
+            row = row_of(a, line // cy * layer + line % cy * pitch)
+            put_row(row, below, e * few + line * cx)
+
+    return restrict
+
+
+@cache
+def make_prolong(fine: Triple, coarse: Triple, dtype: DTypeLike) -> Any:
+    """Return prolong(below, tables, z): z += J below of each element. Arguments and launch as for `make_restrict`.
+
+    The first and last rows of the matrices are unit vectors, so that copies of shared points stay equal.
+    """
+    (nz, ny, nx), (cz, cy, cx) = fine, coarse
+    box = shared_box(fine)
+    pitch, layer, threads, plane, real = box.pitch, box.layer, box.threads, ny * nx, np.dtype(dtype).type
+    y_at, x_at, tables_size = nz * cz, nz * cz + ny * cy, nz * cz + ny * cy + nx * cx
+    points, few, rows, size = nz * plane, cz * cy * cx, cz * cy, box.size
+    row_of, put_row = make_column(cx, 1), make_store(cx, 1)
+    along_x = make_line_products(box, coarse, 2, nx, False)
+    along_y = make_line_products(box, (cz, cy, nx), 1, ny, False)
+    along_z = make_line_products(box, (cz, ny, nx), 0, nz, False)
+
+    @kernel(*bounds_of(threads, dtype))
+    def prolong(below, tables, z):
+        mine = cuda.shared.array(tables_size, real)
+        a = cuda.shared.array(size, real)
+        e, thread = cuda.blockIdx.x, cuda.threadIdx.x
+        fetch_tables(tables, mine, thread, threads)
+        for line in range(thread, rows, threads):
+            put_row(row_of(below, e * few + line * cx), a, line // cy * layer + line % cy * pitch)
+        barrier()
+        along_x(mine, x_at, a, thread)
+        barrier()
+        along_y(mine, y_at, a, thread)
+        barrier()
+        along_z(mine, 0, a, thread)
+        for line in range(thread, plane, threads):
+            here = line // nx * pitch + line % nx
+            at = e * points + line
+            for k in range(nz):
+                store(z, at + k * plane, load(z, at + k * plane) + load(a, here + k * layer))
+
+    return prolong

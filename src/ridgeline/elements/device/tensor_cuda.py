@@ -2,16 +2,21 @@
 
     K u = D_r^T (G_rr u_r + G_rs u_s + G_rt u_t) + D_s^T (...) + D_t^T (...)
 
-Threads (i, j) march together in k, from layer to layer of the element. A layer of u lies in shared memory, where the
-derivatives along x and y are taken. The derivative along z takes the thread's own column, and so does its transpose.
-The six factors of a point are loaded once, a layer ahead of their use. So memory is read and written once, and
-two barriers are passed per layer.
+Threads (i, j) march in step along k, from layer to layer of the element. A layer of u lies in shared memory, where
+the derivatives along x and y are taken. The derivative along z uses the thread's own column, and so does its
+transpose. The six factors of a point are loaded once, a layer ahead of their use. Memory is therefore read and
+written once, with two barriers per layer.
 
-A column is a tuple, whose length is a constant of the kernel. Functions for n entries are composed of those for
-n - 1, so that every entry is a register. In layer k the column is turned by k places: its first entry is always the
-layer's own. The rows of D along z are stored turned likewise.
+A column is a tuple whose length is a constant of the kernel. Functions for n entries are composed of those for n - 1,
+so that every entry is a register. In layer k the column is rotated by k places, so that its first entry is always
+that of the layer. The rows of D along z are stored rotated in the same way.
 
-One description serves n = 2 to 16, float64 and float32, and the simulator. All fused multiply-adds are explicit.
+The same code serves n = 2 to 16, float64 and float32, and the simulator. All fused multiply-adds are explicit.
+
+Schwarz multigrid has products along the lines of a box of points in shared memory instead (`make_line_products`). A
+thread loads two lines of one direction into registers and multiplies both by a matrix, so that it loads each entry of
+the matrix once for two multiply-adds, by a load that all threads of a warp share. The products replace the lines:
+there is one barrier between passes along different directions, and none within a pass.
 
 Source: Swirydowicz, Chalmers, Karakus, Warburton, "Acceleration of tensor-product operations for high-order finite
 element methods", IJHPCA 2019, Sec. 4 (threads of a layer, column in registers).
@@ -27,22 +32,22 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.jit.cuda_device import WARP, barrier, device_function, fma, kernel, load, store
+from ridgeline.jit.cuda_device import SIMULATED, WARP, barrier, device_function, fma, kernel, load, store
 from ridgeline.parallel.partition import Triple
 
 LEAST_POINTS, MOST_POINTS = 2, 16
-MOST_AHEAD = (
-    13  # points per direction whose factors are loaded a layer ahead; more take the registers for columns
-)
-_MOST_THREADS, _FEW_THREADS = 256, 64  # of a thread block: at most, and at the least where elements are small
-REGISTERS = 128  # of a thread, that float64 may take at most
+REGISTERS = 128  # of a thread, at most, in float64
+# Most points per direction for which factors are loaded a layer ahead; with more, columns need the registers.
+MOST_AHEAD = 13
+# Threads of a thread block: the most, and the least where elements are small.
+_MOST_THREADS, _FEW_THREADS = 256, 64
 
 
 class ElementLayout(NamedTuple):
-    """How the elements of n points per direction lie on threads and in shared memory.
+    """How elements of n points per direction are mapped to threads and to shared memory.
 
-    elements: of a thread block, which has n x n x elements threads; pitch: of rows of a layer, odd, so that threads
-    of a column meet different banks; layer: numbers of one layer.
+    elements: of a thread block, which has n x n x elements threads. pitch: of rows of a layer; it is odd, so that
+    threads of a column meet different banks. layer: numbers of one layer.
     """
 
     n: int
@@ -71,7 +76,7 @@ def layout_of(n: int) -> ElementLayout:
 
 @cache
 def square_layout(n: int) -> ElementLayout:
-    """Return the layout whose warps are the fullest; of those the one with the fewest elements."""
+    """Return the layout with the fullest warps, and among these the one with the fewest elements."""
 
     def idle(elements: int) -> tuple[float, int]:
         threads = elements * n * n
@@ -94,7 +99,7 @@ def launch_bounds(n: int, dtype: DTypeLike, registers: int = REGISTERS) -> tuple
 
 
 def derivative_tables(derivative: NDArray[Any]) -> NDArray[Any]:
-    """Return [3, n, n] for kernels: D^T, D, and D whose row k is turned by k places, of the dtype of D."""
+    """Return [3, n, n] for kernels: D^T, D, and D whose row k is rotated by k places, of the dtype of D."""
     n = len(derivative)
     turned = np.stack([np.roll(row, -k) for k, row in enumerate(derivative)])
     return np.ascontiguousarray(np.stack([derivative.T, derivative, turned[:n]]))
@@ -189,10 +194,10 @@ def make_lines(n: int) -> Any:
 def make_stiffness(n: int, dtype: DTypeLike) -> Any:
     """Return stiffness(column, factors, at, tables, layers, i, j), a device function of n x n threads.
 
-    column: the thread's u at (i, j) of all n layers, a tuple; factors: flat [E, 6, n, n, n]; at: where the element's
-    begin; tables: `derivative_tables` in shared memory; layers: 3 layers in shared memory, this element's own.
-    Returns the thread's column of K u. All threads of the thread block must call it. Two barriers are in each
-    layer; the first one also makes the tables valid.
+    column: the thread's u at (i, j) of all n layers, a tuple. factors: flat [E, 6, n, n, n]. at: where the factors of
+    the element begin. tables: `derivative_tables` in shared memory. layers: 3 layers in shared memory, this element's
+    own. It returns the thread's column of K u. All threads of the thread block must call it. There are two barriers
+    in each layer; the first one also makes the tables valid.
     """
     square = n * n
     return make_stiffness_of((n, n, n), (0, 0, square, square, 2 * square), np.dtype(dtype))
@@ -211,7 +216,7 @@ def tables_of(derivatives: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], tuple[
 def make_stiffness_of(shape: Triple, starts: tuple[int, ...], dtype: DTypeLike) -> Any:
     """Return `make_stiffness` for elements of (z, y, x) points and n_y x n_x threads.
 
-    starts: where D_x^T, D_y^T, D_x, D_y and the turned D_z begin in the tables.
+    starts: where D_x^T, D_y^T, D_x, D_y and the rotated D_z begin in the tables.
     """
     real = np.dtype(dtype).type
     nz, ny, nx = shape
@@ -248,7 +253,8 @@ def make_stiffness_of(shape: Triple, starts: tuple[int, ...], dtype: DTypeLike) 
             f_t = fma(g_rt, u_r, fma(g_st, u_s, g_tt * u_t))
             barrier()
             result = add(tables, turned + k * nz, f_t, result)
-            first, second = result[0], zero  # two sums: neither waits for the other
+            # Two sums, so that neither waits for the other.
+            first, second = result[0], zero
             for m in range(nx):
                 first = fma(load(tables, plain_x + m * nx + i), load(layers, layer + row + m), first)
             for m in range(ny):
@@ -283,7 +289,7 @@ def make_stiffness_kernel(n: int, dtype: DTypeLike, registers: int = REGISTERS) 
     """Return the kernel apply(u, factors, tables, count, out): out = K u of each element by itself (CEED's BK5).
 
     u, out: flat [E, n, n, n]; factors: flat [E, 6, n, n, n]; tables: flat `derivative_tables`, all device arrays of
-    one dtype; count: elements; registers: as of `launch_bounds`. Launch layout.blocks(count) thread blocks of
+    one dtype; count: elements; registers: as in `launch_bounds`. Launch layout.blocks(count) thread blocks of
     (n, n, layout.elements) threads. Each process compiles the kernel, because the kernel cache has no key for the
     device functions in its closure.
 
@@ -306,7 +312,8 @@ def make_stiffness_kernel(n: int, dtype: DTypeLike, registers: int = REGISTERS) 
         i, j, part = cuda.threadIdx.x, cuda.threadIdx.y, cuda.threadIdx.z
         fetch_tables(tables, mine, (part * n + j) * n + i, square * elements)
         place = cuda.blockIdx.x * elements + part
-        element = min(place, count - 1)  # those beyond the last compute it again, for the barriers
+        # Threads beyond the last element compute it again, for the barriers.
+        element = min(place, count - 1)
         at = element * cube + j * n + i
         own = layers[part * layers_size : (part + 1) * layers_size]
         result = stiffness(column_of(u, at), factors, element * 6 * cube, mine, own, i, j)
@@ -314,3 +321,82 @@ def make_stiffness_kernel(n: int, dtype: DTypeLike, registers: int = REGISTERS) 
             put(result, out, at)
 
     return apply
+
+
+class SharedBox(NamedTuple):
+    """Points (z, y, x) of a box in shared memory. pitch: of rows; layer: numbers of one layer of z."""
+
+    shape: Triple
+    pitch: int
+    layer: int
+
+    @property
+    def size(self) -> int:
+        """Numbers of the box, including the padding of its rows."""
+        return self.shape[0] * self.layer
+
+    @property
+    def threads(self) -> int:
+        """Threads of a thread block, full warps: two lines of the direction with the most lines for each."""
+        nz, ny, nx = self.shape
+        full = 1 if SIMULATED else WARP
+        return -(-max(nz * ny, nz * nx, ny * nx) // (2 * full)) * full
+
+
+def shared_box(shape: Triple) -> SharedBox:
+    """Return the layout of a box of (z, y, x) points: rows have an odd pitch, so that lines meet different banks."""
+    pitch = shape[2] | 1
+    return SharedBox(shape, pitch, shape[1] * pitch)
+
+
+def bounds_of(threads: int, dtype: DTypeLike, registers: int = 64) -> tuple[int, int]:
+    """Return (threads, blocks) for the decorator of a kernel: as many thread blocks as registers leave room for.
+
+    registers: of a thread in float32; float64 may take twice as many.
+    """
+    threads = -(-threads // WARP) * WARP
+    return threads, min(32, max(1, 65536 // (registers * threads * np.dtype(dtype).itemsize // 4)))
+
+
+@cache
+def make_line_products(box: SharedBox, counts: Triple, axis: int, outputs: int, transposed: bool) -> Any:
+    """Return multiply(matrix, first, values, thread): multiply the lines along `axis` (0: z) by M, in place.
+
+    counts: the points (z, y, x) of the box that have values before; `outputs` replaces counts[axis]. The matrix
+    begins at matrix[first] in shared memory: M [outputs, inputs], or if `transposed` its transpose [inputs, outputs].
+    A thread multiplies the lines `thread` and thread + box.threads, counted with the faster of the other two
+    directions first. Sums go over ascending inputs.
+    """
+    steps = (box.layer, box.pitch, 1)
+    inputs, step = counts[axis], steps[axis]
+    slow, fast = (a for a in range(3) if a != axis)
+    width, lines = counts[fast], counts[slow] * counts[fast]
+    slow_step, fast_step, threads = steps[slow], steps[fast], box.threads
+    column_of, dot = make_column(inputs, step), make_row_dot(inputs, outputs if transposed else 1)
+    next_row = 1 if transposed else inputs
+
+    @device_function
+    def multiply(matrix, first, values, thread):
+        zero = values.dtype.type(0)
+        if thread < lines:
+            other = thread + threads
+            if other >= lines:
+                # The same line again, so that no thread diverges.
+                other = thread
+            here = thread // width * slow_step + thread % width * fast_step
+            there = other // width * slow_step + other % width * fast_step
+            one, two = column_of(values, here), column_of(values, there)
+            for k in range(outputs):
+                row = first + k * next_row
+                mine, second = dot(one, matrix, row, zero), dot(two, matrix, row, zero)
+                store(values, here + k * step, mine)
+                store(values, there + k * step, second)
+
+    return multiply
+
+
+@device_function
+def fetch_table(source, begin, count, target, to, thread, threads):
+    """Copy source[begin : begin + count] to target[to : to + count] by all threads; a barrier makes it valid."""
+    for at in range(thread, count, threads):
+        store(target, to + at, load(source, begin + at))

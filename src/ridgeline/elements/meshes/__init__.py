@@ -1,1 +1,4 @@
-"""Meshes of hexahedra from files: what touches what, checks, the order of elements, numbers of points."""
+"""Meshes of hexahedra from files: topology, checks, curve order and numbers of points.
+
+Read `raw_mesh` for what a file gives, then `hexahedra`.
+"""

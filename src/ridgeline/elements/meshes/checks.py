@@ -1,4 +1,4 @@
-"""What is wrong with a mesh from a file: mirrored elements, which are turned round, folds, faces without partner."""
+"""Checks of a mesh from a file: mirrored elements (which are reversed), folded elements, faces without a partner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from ridgeline.elements.geometry import CHUNK, reference_gradient
 from ridgeline.elements.hexahedron import FACE_CORNERS, face_places
 from ridgeline.elements.mesh_protocol import Mesh
-from ridgeline.elements.meshes.raw import RawMesh
+from ridgeline.elements.meshes.raw_mesh import RawMesh
 from ridgeline.elements.meshes.topology import face_permutations
 from ridgeline.elements.quadrature import derivative_matrix, gauss_lobatto, gll_derivative
 from ridgeline.runtime.errors import ConfigError
@@ -21,18 +21,19 @@ from ridgeline.runtime.errors import ConfigError
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-NEAR = 1e-6  # of an edge: places that are nearer are one
-FIT = 1e-4  # of a face: surfaces that are nearer are one
-MOST_LOOKED_AT = 1000  # faces without partner whose neighbourhood is searched
-MOST_PLACES = 10_000  # in these neighbourhoods that are looked at
+NEAR = 1e-6  # of an edge: places that are nearer are the same
+FIT = 1e-4  # of a face: surfaces that are nearer are the same
+MOST_FACES = 1000  # without a partner, whose neighbourhoods are searched
+MOST_PLACES = 10_000  # that are examined in these neighbourhoods
 NEWTON_STEPS = 12
 
 
 def jacobians(places: Array, derivative: Array) -> tuple[Array, Array]:
     """Return the Jacobians J of elements at their points, and the scaled ones, both [m, q, q, q].
 
-    places: coordinates [3, m, q, q, q]. Scaled is J/(|x_r| |x_s| |x_t|), 1 where the directions of an element are at
-    right angles and 0 where it is flat. Source: Knupp, Ernst, Thompson, Stimpson and Pebay, Verdict, SAND2007-1751.
+    places: coordinates [3, m, q, q, q]. The scaled Jacobian J/(|x_r| |x_s| |x_t|) is 1 where the directions of an
+    element are at right angles and 0 where the element is flat. Source: Knupp, Ernst, Thompson, Stimpson and Pebay,
+    Verdict, SAND2007-1751.
     """
     tangents = [np.stack(t) for t in zip(*(reference_gradient(c, derivative) for c in places))]
     x_r, x_s, x_t = tangents
@@ -42,7 +43,7 @@ def jacobians(places: Array, derivative: Array) -> tuple[Array, Array]:
 
 
 def right_handed(raw: RawMesh) -> tuple[RawMesh, int]:
-    """Return the mesh without mirror images, and how many there were. The third direction of each is reversed.
+    """Return the mesh with mirrored elements reversed in their third direction, and how many they were.
 
     Raises ConfigError that names an element that folds at the points of the file.
     """
@@ -50,9 +51,9 @@ def right_handed(raw: RawMesh) -> tuple[RawMesh, int]:
     mirrored = np.zeros(raw.n_elements, np.bool_)
     step = max(1, CHUNK // (12 * len(raw.points) ** 3))
     for start in range(0, raw.n_elements, step):
-        found, _ = jacobians(raw.nodes[:, start : start + step], derivative)
-        found = found.reshape(-1, len(raw.points) ** 3)
-        low, high = found.min(axis=1), found.max(axis=1)
+        jacobian, _ = jacobians(raw.nodes[:, start : start + step], derivative)
+        jacobian = jacobian.reshape(-1, len(raw.points) ** 3)
+        low, high = jacobian.min(axis=1), jacobian.max(axis=1)
         mirrored[start : start + step] = high < 0
         bad = np.flatnonzero(~((low > 0) | (high < 0)))
         if len(bad):
@@ -66,17 +67,14 @@ def right_handed(raw: RawMesh) -> tuple[RawMesh, int]:
     nodes[:, mirrored] = nodes[:, mirrored, ::-1]
     corners[mirrored] = np.roll(corners[mirrored], 4, axis=1)
     named, pairs = raw.named.copy(), raw.pairs.copy()
-    for table in (
-        named[:, :2],
-        pairs[:, :2],
-        pairs[:, 2:],
-    ):  # (element, face): the third direction has faces 4 and 5
+    # Columns (element, face) of the tables: the third direction has faces 4 and 5.
+    for table in (named[:, :2], pairs[:, :2], pairs[:, 2:]):
         table[mirrored[table[:, 0]] & (table[:, 1] >= 4), 1] ^= 1
     return replace(raw, nodes=nodes, corners=corners, named=named, pairs=pairs), int(mirrored.sum())
 
 
 class WorstElement(NamedTuple):
-    """The worst element of a mesh: its scaled Jacobian, where that is, and words that name the element."""
+    """The worst element of a mesh: its least scaled Jacobian, the place of that, and words that name the element."""
 
     scaled: float
     place: tuple[float, float, float]
@@ -91,7 +89,7 @@ def worst_element(mesh: Mesh, positions: Indices, order: int) -> WorstElement:
     n = order + 1
     points, derivative = gauss_lobatto(n)[0], gll_derivative(n)
     step = max(1, CHUNK // (12 * n**3))
-    found = WorstElement(math.inf, (0.0, 0.0, 0.0), "")
+    worst = WorstElement(math.inf, (0.0, 0.0, 0.0), "")
     for start in range(0, len(positions), step):
         some = positions[start : start + step]
         places = mesh.places(some, points)
@@ -104,14 +102,14 @@ def worst_element(mesh: Mesh, positions: Indices, order: int) -> WorstElement:
                 f"at order {order}; need > 0 everywhere: check {mesh.advice}, or use more elements"
             )
         at = np.unravel_index(np.argmin(scaled), scaled.shape)
-        if scaled[at] < found.scaled:
+        if scaled[at] < worst.scaled:
             x, y, z = (float(c[at]) for c in places)
-            found = WorstElement(float(scaled[at]), (x, y, z), mesh.name_of(some[at[0]]))
-    return found
+            worst = WorstElement(float(scaled[at]), (x, y, z), mesh.name_of(some[at[0]]))
+    return worst
 
 
 def require_fitting(raw: RawMesh, pairs: Indices, codes: Indices) -> None:
-    """Raise ConfigError if two elements make different surfaces of the face that they share, but for a translation.
+    """Raise ConfigError if two elements give the face that they share different surfaces, apart from a translation.
 
     pairs: int64 [p, 2] of faces 6 e + f; codes: how the corners of the second lie in the first.
     """
@@ -135,12 +133,14 @@ def require_fitting(raw: RawMesh, pairs: Indices, codes: Indices) -> None:
 
 
 def require_closed(raw: RawMesh, alone: Indices) -> None:
-    """Raise ConfigError if faces 6 e + f are left that are of no side and of no other element."""
+    """Raise ConfigError if there are faces 6 e + f that belong to no side and to no other element."""
     if not len(alone):
         return
     corners = raw.corner_places()
     faces = corners[alone[:, None] // 6, FACE_CORNERS[alone % 6]]  # [s, 4, 3]
-    for number, other in _meetings(faces[:MOST_LOOKED_AT], faces):
+    hanging = _find_hanging_face(faces[:MOST_FACES], faces)
+    if hanging is not None:
+        number, other = hanging
         element, face = divmod(int(alone[number]), 6)
         raise raw.error(
             f"{raw.name(element, face)} hangs: a corner of element {raw.numbers[alone[other] // 6]} lies inside it",
@@ -154,8 +154,8 @@ def require_closed(raw: RawMesh, alone: Indices) -> None:
     )
 
 
-def _meetings(some: Array, faces: Array) -> list[tuple[int, int]]:
-    """Return the first (face of `some`, face) of which a corner lies inside the former; corners: [s, 4, 3]."""
+def _find_hanging_face(some: Array, faces: Array) -> tuple[int, int] | None:
+    """Return the first (face of `some`, face) of which a corner lies inside the former. some, faces: [s, 4, 3]."""
     places = faces.reshape(-1, 3)
     tree = cKDTree(places)
     centre = some.mean(axis=1)
@@ -163,19 +163,19 @@ def _meetings(some: Array, faces: Array) -> list[tuple[int, int]]:
     left = MOST_PLACES
     for number in range(len(some)):
         near = tree.query_ball_point(centre[number], reach[number] * (1 + NEAR))
-        # A bilinear face lies in the box around its corners. A damaged one may have all others about it.
+        # A bilinear face lies in the box around its corners. A damaged face may have all others near it.
         low, high = (bound(some[number], axis=0) for bound in (np.min, np.max))
         beside = np.asarray(near)
         apart = np.maximum(low - places[beside], places[beside] - high).max(axis=1)
         for place in beside[apart <= 100 * NEAR * reach[number]][:left].tolist():
             if _is_inside(places[place], some[number], NEAR * reach[number]):
-                return [(number, place // 4)]
+                return number, place // 4
             left -= 1
-    return []
+    return None
 
 
 def _is_inside(point: Array, face: Array, distance: float) -> bool:
-    """Say whether a point lies on a bilinear face, [4, 3], and is none of its corners."""
+    """Return whether a point lies on a bilinear face, [4, 3], and is not one of its corners."""
     if np.sqrt(((face - point) ** 2).sum(axis=1)).min() <= distance:
         return False
     at = np.array([0.5, 0.5])

@@ -1,8 +1,11 @@
 """A mesh of hexahedra from a file, in curve order: a `mesh_protocol.Mesh` of all elements, or of a part.
 
-The points of an element are the polynomial through the nodes of the file. Global numbers of points come from those of
-vertices, edges and faces, and from the elements. So a rank needs only its own elements' rows of these numbers, and no
-rank ever holds the points of others.
+The points of an element lie on the polynomial through the nodes of the file. Global numbers of points follow from the
+numbers of vertices, edges, faces and elements. A rank therefore needs only the rows of its own elements, and no rank
+ever has the points of others.
+
+The curve order is recursive bisection: a part is cut at the median of its centres along the axis of its largest
+spread (inertial bisection: Williams, Concurrency 3 (1991) 457). It does not depend on the number of ranks.
 """
 
 from __future__ import annotations
@@ -16,17 +19,17 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.hexahedron import FACE_CORNERS, MEAN_POINTS, edge_index, face_index, mean_lengths
 from ridgeline.elements.mesh_protocol import Array, Indices
-from ridgeline.elements.meshes.bisection import bisection_order
 from ridgeline.elements.meshes.checks import require_closed, require_fitting, right_handed
-from ridgeline.elements.meshes.periodic import codes_of_pairs, match_sides
-from ridgeline.elements.meshes.raw import RawMesh
+from ridgeline.elements.meshes.raw_mesh import RawMesh
 from ridgeline.elements.meshes.topology import (
     FACE_EDGES,
     Topology,
     code_of,
+    codes_of_pairs,
     connect,
     face_permutations,
     match_faces,
+    match_sides,
 )
 from ridgeline.elements.quadrature import gauss_lobatto, interpolation_matrix
 from ridgeline.parallel.partition import Triple, split
@@ -34,12 +37,15 @@ from ridgeline.parallel.partition import Triple, split
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+
+LEAF = 2  # elements of a part that is not cut
+ROUNDING = 1e-9  # of the spread: nearer centres count as equal, so that a shuffled file gives the same cuts
 MOST_SIDES = 62  # bits of a number that says on which sides a vertex or an edge lies
 
 
 @dataclass(frozen=True)
 class MeshCounts:
-    """Elements, vertices, edges and faces of the whole mesh; mirrored: elements that were turned round."""
+    """How many elements, vertices, edges and faces the whole mesh has; mirrored: elements that were reversed."""
 
     elements: int
     vertices: int
@@ -50,12 +56,12 @@ class MeshCounts:
 
 @dataclass(frozen=True, eq=False)
 class ElementRows:
-    """What belongs to each of some elements, consecutive in curve order; int64 unless said otherwise.
+    """Tables with one row for each of some elements, consecutive in curve order; int64 unless said otherwise.
 
     nodes: float64 [m, 3, q, q, q]. vertices [m, 8], edges [m, 12], reversed bool [m, 12], faces, codes, across
-    [m, 6]: see `topology.Topology`; across in curve order. sides [m, 6]: number of the side that a face lies on, -1:
-    none. vertex_sides [m, 8], edge_sides [m, 12]: bit s says that it lies on side s. extents: float64 [m, 3];
-    extents_across: float64 [m, 6]; names [m]: what the file calls the elements.
+    [m, 6]: see `topology.Topology`; across in curve order. sides [m, 6]: the number of the side that a face lies on,
+    -1 for none. vertex_sides [m, 8], edge_sides [m, 12]: bit s says whether it lies on side s. extents: float64
+    [m, 3]. extents_across: float64 [m, 6]. names [m]: the numbers of the elements in the file.
     """
 
     nodes: Array
@@ -72,8 +78,8 @@ class ElementRows:
     extents_across: Array
     names: Indices
 
-    def taken(self, which: Indices | slice) -> ElementRows:
-        """Return some of the rows, copied."""
+    def select(self, which: Indices | slice) -> ElementRows:
+        """Return a copy of some of the rows."""
         return ElementRows(
             **{field.name: np.array(getattr(self, field.name)[which]) for field in fields(self)}
         )
@@ -81,7 +87,7 @@ class ElementRows:
 
 @dataclass(frozen=True, eq=False)
 class HexahedralMesh:
-    """Elements first ... first + m - 1 of a mesh in curve order; a `Mesh` that answers about these.
+    """Elements first ... first + m - 1 of a mesh in curve order: a `Mesh` that knows these alone.
 
     Positions of elements are their places in the curve order, int64 [m]. points: [q], of the nodes in [-1, 1];
     translations: of the periodic sides.
@@ -97,79 +103,67 @@ class HexahedralMesh:
 
     @property
     def n_elements(self) -> int:
-        """Elements of the whole mesh."""
         return self.counts.elements
 
     @property
     def axis_aligned(self) -> bool:
-        """False: every element has its own metrics."""
         return False
 
     @property
     def regular(self) -> bool:
-        """False: the axes of neighbours may differ."""
         return False
 
     @property
     def advice(self) -> str:
-        """What to check if the map of an element folds."""
         return f'the file grid.mesh = "{self.source}"'
 
     def part(self, first: int, count: int) -> HexahedralMesh:
-        """Return the mesh with the rows of elements first ... first + count - 1 alone, copied."""
+        """Return the mesh with a copy of the rows of elements first ... first + count - 1 alone."""
         start = first - self.first
-        return replace(self, rows=self.rows.taken(slice(start, start + count)), first=first)
+        return replace(self, rows=self.rows.select(slice(start, start + count)), first=first)
 
     def _rows(self, positions: Indices) -> Indices:
         return positions - self.first
 
     def range(self, first: int, count: int) -> Indices:
-        """Return first ... first + count - 1."""
         return np.arange(first, first + count, dtype=np.int64)
 
     def spread(self, most: int) -> Indices:
-        """Return the positions of at most `most` elements, evenly spread."""
         last = self.n_elements - 1
         return np.unique(np.linspace(0, last, min(self.n_elements, max(most, 1))).astype(np.int64))
 
     def numbers(self, positions: Indices) -> Indices:
-        """Return the positions themselves."""
         return positions
 
     def neighbours(self, positions: Indices) -> Indices:
-        """Return the numbers of the elements across the six faces, int64 [m, 6]; -1: none."""
         return self.rows.across[self._rows(positions)]
 
     def extents(self, positions: Indices) -> Array:
-        """Return the mean physical lengths of elements along r, s, t, float64 [m, 3]."""
         return self.rows.extents[self._rows(positions)]
 
     def extents_across(self, positions: Indices) -> Array:
-        """Return the mean lengths of the neighbours, across the face that they share, float64 [m, 6]; 0: none."""
         return self.rows.extents_across[self._rows(positions)]
 
     def box_lengths(self, positions: Indices) -> Array:
-        """No element is known to be a box along the axes."""
         raise ValueError("elements of a mesh from a file are no boxes along the axes")
 
     def places(self, positions: Indices, points: Array | tuple[Array, Array, Array]) -> Array:
-        """Return the coordinates (x, y, z) of points in elements, float64 [3, m, n_z, n_y, n_x]."""
         per_axis = points if isinstance(points, tuple) else (points,) * 3
         z, y, x = (interpolation_matrix(self.points, at) for at in per_axis)
         nodes = self.rows.nodes[self._rows(positions)]  # [m, 3, q, q, q]
-        found = y @ (nodes @ x.T)
-        flat = z @ found.reshape(*found.shape[:3], -1)
+        planes = y @ (nodes @ x.T)
+        flat = z @ planes.reshape(*planes.shape[:3], -1)
         return np.ascontiguousarray(flat.reshape(*flat.shape[:3], len(y), len(x)).swapaxes(0, 1))
 
     def n_unique(self, orders: Triple) -> int:
-        """Return the distinct points of the whole mesh at equal orders."""
+        """Return the number of distinct points of the whole mesh at equal orders."""
         inner, counts = _one_order(orders) - 1, self.counts
         return counts.vertices + inner * (counts.edges + inner * (counts.faces + inner * counts.elements))
 
     def ids(self, positions: Indices, orders: Triple) -> Indices:
         """Return the global numbers of points at equal orders, int64 [m, n, n, n]; equal where elements share one.
 
-        Those of vertices come first, then those of edges, of faces and of elements.
+        The points at vertices come first, then those on edges, in faces and in elements.
         """
         inner, counts, here = _one_order(orders) - 1, self.counts, self._rows(positions)
         rows, m = self.rows, len(positions)
@@ -193,7 +187,6 @@ class HexahedralMesh:
         return ids
 
     def face_ids(self, positions: Indices, faces: Indices, points: Triple) -> Indices:
-        """Return numbers of the points of faces, int64 [f, n^2]: both elements at a face number its points alike."""
         n, here = _one_order(points), self._rows(positions)
         planes = face_permutations(n).reshape(8, n * n)
         return self.rows.faces[here, faces, None] * n**2 + planes[self.rows.codes[here, faces]]
@@ -202,37 +195,33 @@ class HexahedralMesh:
         return self.sides.index(name)
 
     def side_faces(self, positions: Indices, side: str) -> tuple[Indices, Indices]:
-        """Return which of some elements lie at a side, and by which face: int64 [f] each, sorted by face."""
         sides: Indices = self.rows.sides[self._rows(positions)].T
         faces, elements = np.nonzero(np.equal(sides, self._side(side)))
         return np.ascontiguousarray(elements), np.ascontiguousarray(faces)
 
     def on_side(self, positions: Indices, side: str, points: Triple) -> NDArray[np.bool_]:
-        """Return which points of elements lie on a side, all copies, bool [m, n_z, n_y, n_x]."""
         number, here = self._side(side), self._rows(positions)
         nz, ny, nx = points
-        found = np.zeros((len(positions), nz, ny, nx), np.bool_)
+        on_side = np.zeros((len(positions), nz, ny, nx), np.bool_)
         corners = (self.rows.vertex_sides[here] >> number & 1).astype(np.bool_)
-        found[:, :: nz - 1, :: ny - 1, :: nx - 1] = corners.reshape(-1, 2, 2, 2)
+        on_side[:, :: nz - 1, :: ny - 1, :: nx - 1] = corners.reshape(-1, 2, 2, 2)
         edges = (self.rows.edge_sides[here] >> number & 1).astype(np.bool_)
         for edge in range(12):
-            found[edge_index(edge)] |= edges[:, edge, None]
+            on_side[edge_index(edge)] |= edges[:, edge, None]
         for face in range(6):
-            found[face_index(face)] |= (self.rows.sides[here, face] == number)[:, None, None]
-        return found
+            on_side[face_index(face)] |= (self.rows.sides[here, face] == number)[:, None, None]
+        return on_side
 
     def side_positions(self, side: str, most: int) -> Indices:
-        """Return the positions of elements at a side: all, or at most `most` evenly spread ones."""
-        found = np.flatnonzero((self.rows.sides == self._side(side)).any(axis=1)) + self.first
-        chosen = np.unique(np.linspace(0, len(found) - 1, min(len(found), most)).astype(np.int64))
-        return np.asarray(found[chosen], np.int64)
+        positions = np.flatnonzero((self.rows.sides == self._side(side)).any(axis=1)) + self.first
+        chosen = np.unique(np.linspace(0, len(positions) - 1, min(len(positions), most)).astype(np.int64))
+        return np.asarray(positions[chosen], np.int64)
 
     def side_size(self, side: str) -> int:
-        """Return how many faces of the elements held lie at a side."""
+        """Return how many faces of the elements of this part lie at a side."""
         return int((self.rows.sides == self._side(side)).sum())
 
     def name_of(self, position: Indices) -> str:
-        """Return the number that the file gives to the element, in words."""
         return f"element {self.rows.names[position - self.first]} of {self.source}"
 
 
@@ -246,33 +235,40 @@ def _one_order(orders: Triple) -> int:
 def build_mesh(raw: RawMesh, periodic: Mapping[str, str] | None = None) -> HexahedralMesh:
     """Return the checked mesh of a file, all of its elements. No communication.
 
-    periodic: pairs of sides that are one, by name; they are no sides of the mesh any more.
+    periodic: pairs of sides, by name, that are identified with each other; they are then no longer sides of the mesh.
 
-    Raises ConfigError that names the element or the side. Elements must not fold. A face must be of two elements, or
-    of one and a side. Periodic sides must match.
+    Raises ConfigError that names the element or the side if an element folds, if a face belongs neither to two
+    elements nor to one element and a side, or if periodic sides do not match.
     """
     raw, mirrored = right_handed(raw)
-    matched, alone = match_faces(raw)
-    side_of = _named(raw, alone)
-    around, translations = _around(raw, side_of, periodic or {})
-    side_of[around] = -1
+
+    # Which faces are shared, which are periodic, and which lie at sides.
+    matched, unmatched = match_faces(raw)
+    side_of = _sides_of_faces(raw, unmatched)
+    wrapped, translations = _periodic_pairs(raw, side_of, periodic or {})
+    side_of[wrapped] = -1
     free = np.ones(6 * raw.n_elements, np.bool_)
-    free[matched], free[around] = False, False
+    free[matched], free[wrapped] = False, False
     require_closed(raw, np.flatnonzero(free & (side_of < 0)))
-    codes = np.concatenate([_codes(raw, matched), codes_of_pairs(raw, around)])
-    require_fitting(raw, np.concatenate([matched, around]), codes)
-    topology = connect(raw, np.concatenate([matched, around]), codes, len(matched))
+    codes = np.concatenate([_codes_of_shared_corners(raw, matched), codes_of_pairs(raw, wrapped)])
+    pairs = np.concatenate([matched, wrapped])
+    require_fitting(raw, pairs, codes)
+    topology = connect(raw, pairs, codes, len(matched))
+
+    # Sides without faces are left out.
     kept = [s for s in range(len(raw.sides)) if (side_of == s).any()]
     renumber = np.full(len(raw.sides) + 1, -1)
     renumber[kept] = np.arange(len(kept))
     sides = renumber[side_of].reshape(-1, 6)
     if len(kept) > MOST_SIDES:
         raise raw.error(f"has {len(kept)} sides", f"need at most {MOST_SIDES}")
+
+    # From the order of the file to the curve order.
     rows = _rows_of(raw, topology, sides)
     order = bisection_order(raw.corner_places().mean(axis=1))
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    rows = rows.taken(order)
+    rows = rows.select(order)
     rows.across[...] = np.where(rows.across < 0, -1, place[rows.across])
     vertices, edges, faces = (int(t.max()) + 1 for t in (topology.vertices, topology.edges, topology.faces))
     counts = MeshCounts(raw.n_elements, vertices, edges, faces, mirrored)
@@ -281,21 +277,48 @@ def build_mesh(raw: RawMesh, periodic: Mapping[str, str] | None = None) -> Hexah
     )
 
 
-def _codes(raw: RawMesh, pairs: Indices) -> Indices:
+def bisection_order(centres: Array) -> Indices:
+    """Return the numbers of elements in curve order, int64 [E]. centres: float64 [E, 3]."""
+    order = np.arange(len(centres))
+    stack = [(0, len(centres))]
+    while stack:
+        first, end = stack.pop()
+        if end - first < LEAF:
+            continue
+        part = order[first:end]
+        order[first:end] = part[_order_along_spread(centres[part])]
+        middle = first + (end - first) // 2
+        stack += [(first, middle), (middle, end)]
+    return order
+
+
+def _order_along_spread(centres: Array) -> Indices:
+    """Return the order of points along the direction of their largest spread; ties are broken by z, y and x."""
+    away = centres - centres.mean(axis=0)
+    _, vectors = np.linalg.eigh(away.T @ away)
+    axis = vectors[:, -1]
+    axis = axis * np.sign(axis[np.argmax(np.abs(axis))])
+    step = ROUNDING * max(float(np.ptp(away, axis=0).max()), np.finfo(np.float64).tiny)
+    along, x, y, z = (np.round(values / step) for values in (away @ axis, *away.T))
+    return np.lexsort((x, y, z, along))
+
+
+def _codes_of_shared_corners(raw: RawMesh, pairs: Indices) -> Indices:
+    """Return how the corners of the second face of each pair lie in the first, int64 [p]."""
     first, second = (raw.corners[faces[:, None] // 6, FACE_CORNERS[faces % 6]] for faces in pairs.T)
     codes = code_of(first, second)
     bad = np.flatnonzero(codes < 0)
     if len(bad):
         one, other = (raw.name(*divmod(int(face), 6)) for face in pairs[bad[0]])
-        raise raw.error(f"{one} and {other} have the same corners crosswise", "mend one of the elements")
+        raise raw.error(f"{one} and {other} have the same corners crosswise", "fix one of the elements")
     return codes
 
 
-def _named(raw: RawMesh, alone: Indices) -> Indices:
-    """Return the side of every face 6 e + f, int64 [6 E], -1: none. Names of faces inside the mesh are left out."""
+def _sides_of_faces(raw: RawMesh, unmatched: Indices) -> Indices:
+    """Return the side of every face 6 e + f, int64 [6 E], -1 for none. Names of faces inside the mesh are ignored."""
     side_of = np.full(6 * raw.n_elements, -1)
     outside = np.zeros(6 * raw.n_elements, np.bool_)
-    outside[alone] = True
+    outside[unmatched] = True
     element, face, side = raw.named.T
     flat = 6 * element + face
     order = np.argsort(flat, kind="stable")
@@ -310,12 +333,12 @@ def _named(raw: RawMesh, alone: Indices) -> Indices:
     return np.where(outside, side_of, -1)
 
 
-def _around(
+def _periodic_pairs(
     raw: RawMesh, side_of: Indices, periodic: Mapping[str, str]
 ) -> tuple[Indices, list[tuple[float, float, float]]]:
     """Return the pairs of faces that are periodic, int64 [p, 2], and the translations between them."""
     element, face, other, other_face = raw.pairs.T
-    found = [np.stack([6 * element + face, 6 * other + other_face], axis=1)]
+    pairs = [np.stack([6 * element + face, 6 * other + other_face], axis=1)]
     corners = raw.corner_places()
     centres = [
         corners[e[:, None], FACE_CORNERS[f]].mean(axis=1) for e, f in ((element, face), (other, other_face))
@@ -324,10 +347,10 @@ def _around(
     shifts = [tuple(step) for step in np.unique(rounded, axis=0).tolist()]
     for a, b in periodic.items():
         first, second = (np.flatnonzero(side_of == raw.sides.index(name)) for name in (a, b))
-        pairs, shift = match_sides(raw, first, second, f'the sides "{a}" and "{b}"')
-        found.append(pairs)
+        matched, shift = match_sides(raw, first, second, f'the sides "{a}" and "{b}"')
+        pairs.append(matched)
         shifts.append(tuple(float(s) for s in shift))
-    return np.concatenate(found), shifts
+    return np.concatenate(pairs), shifts
 
 
 def _rows_of(raw: RawMesh, topology: Topology, sides: Indices) -> ElementRows:
@@ -364,10 +387,11 @@ def _rows_of(raw: RawMesh, topology: Topology, sides: Indices) -> ElementRows:
     )
 
 
-def share_out(comm: MPI.Comm, whole: HexahedralMesh | None) -> HexahedralMesh:
-    """Return the part of the mesh with this rank's elements. Collective; whole: on rank 0, None on others.
+def scatter_mesh(comm: MPI.Comm, whole: HexahedralMesh | None) -> HexahedralMesh:
+    """Return the part of the mesh with this rank's elements. Collective.
 
-    Rank 0 sends each rank its rows, one rank after the other. Raises nothing for more ranks than elements.
+    whole: the mesh on rank 0, None on the other ranks. Rank 0 sends each rank its rows, one rank after the other.
+    More ranks than elements are not an error here.
     """
     if comm.rank == 0:
         assert whole is not None

@@ -1,1 +1,4 @@
-"""Hybrid Schwarz multigrid: levels, smoother, cycle, and their reference."""
+"""Hybrid Schwarz multigrid, the preconditioner of the pressure: levels, smoother, cycle, and their oracle.
+
+Read `cycle` first.
+"""

@@ -1,16 +1,16 @@
 """Hybrid Schwarz multigrid: the preconditioner of the pressure's Poisson problem K p = f.
 
-Multigrid levels are polynomial orders on the same elements: p, intermediate ones, and about 1 on the coarse level.
-Long thin elements keep higher orders along their long directions, where points are as dense as across
-(semi-coarsening). Without that stretched boxes stall. The cycle is additive over the overlapping elements of a level
-(`schwarz`), and multiplicative between levels on the way down. With S the Schwarz sweep of a level and J the
-interpolation from the next level, it computes
+The levels are polynomial orders on the same elements: p, intermediate orders, and about 1 on the coarse level. Long
+thin elements keep higher orders along their long directions, so that points are as dense there as across
+(semi-coarsening); without that, iterations stall on stretched boxes. The cycle is additive over the overlapping
+elements of a level (`schwarz`) and multiplicative between levels on the way down. With S the Schwarz sweep of a level
+and J the interpolation from the next level, it computes
 
     z = S r;    z += J V(J^T (r - K z));    on the coarse level V is a direct solve or a cycle of algebraic multigrid.
 
-That is no symmetric operator: use flexible Krylov methods.
-All of it is float32 unless asked otherwise. Sources: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45; Fischer and
-Lottes (2005); Hadri et al. (NekBox), Sec. 2.4. Oracle: `schwarz_reference.ReferenceMultigrid`.
+This operator is not symmetric: use flexible Krylov methods. Everything is float32 by default. Sources: Lottes and
+Fischer, J. Sci. Comput. 24 (2005) 45; Fischer and Lottes (2005); Hadri et al. (NekBox), Sec. 2.4. Oracle:
+`schwarz_reference.ReferenceMultigrid`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.elements.coarse.algebraic import AlgebraicCoarse
-from ridgeline.elements.coarse.direct import DirectCoarse
-from ridgeline.elements.coarse.whole_vector import WHOLE, CoarseSolver
+from ridgeline.elements.coarse.direct import WHOLE, CoarseSolver, DirectCoarse
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.multigrid.level import PolynomialLevel, level_orders
@@ -46,22 +45,25 @@ Field = NDArray[Any]
 
 
 class LevelTransfer:
-    """J and J^T between two levels. lines: J_z, J_y, J_x [fine, coarse], and their transposes."""
+    """The interpolation J from a coarse to a fine level, and J^T.
+
+    lines: J_z, J_y, J_x [fine, coarse], and their transposes.
+    """
 
     def __init__(
         self, fine: PolynomialLevel, coarse: PolynomialLevel, dtype: DTypeLike, products: int
     ) -> None:
         matrices = [gll_interpolation(a, b) for a, b in zip(coarse.n, fine.n)]
-        # Copies: kernels are compiled for arrays that can be written.
+        # These are copies, because the kernels are compiled for arrays that can be written.
         self.lines = tuple(np.array(m, dtype, order="C") for m in (*matrices, *(m.T for m in matrices)))
         self._work = np.zeros((2, int(np.prod(fine.n))), dtype)
         self._restrict, self._prolong = make_transfer(*fine.n, *coarse.n, products)
-        # Products with matrices of the fine and of the coarse sizes: what one element costs, either way.
+        # An element costs products with matrices of the fine and of the coarse sizes, in either direction.
         (nz, ny, nx), (cz, cy, cx) = fine.n, coarse.n
         self.flops = 2.0 * fine.shape[0] * (cz * nz * ny * nx + cz * cy * ny * nx + cz * cy * cx * nx)
 
     def kernels(self) -> list[Specialisation]:
-        """Return what is to be compiled."""
+        """Return the kernels to compile."""
         return specialise([self._restrict, self._prolong], self._work.dtype)
 
     def restrict(self, left: Field, below: Field) -> None:
@@ -74,13 +76,20 @@ class LevelTransfer:
 
 
 class SchwarzMultigrid:
-    """z ~ K^-1 r for the stiffness matrix K of `geometry`. Built collectively.
+    """z ~ K^-1 r for the stiffness matrix K of `geometry`: a `krylov.operator.Preconditioner`.
 
-    orders: None, or triples (z, y, x) from grid.order down to the coarse level. coarse: "direct" (axis-aligned
-    boxes), "amg", or "auto": direct where it can be and the problem is small. dirichlet_sides: where z = 0; none:
-    constants are free, and z is right up to a constant. regions: charged as "schwarz", "transfer" and "coarse".
-    products: GENERATED or PLAIN (`tensor`). overlap: of all its exchanges (`GatherScatter`).
-    apply() allocates nothing. Raises ValueError for orders or a coarse solver that do not fit.
+    Construction is collective. apply() allocates nothing.
+
+    Parameters ---------- dirichlet_sides : where z = 0; if there are none, z is determined up to a constant orders :
+    triples (z, y, x) from grid.order down to the coarse level; by default `level_orders` coarse : "direct"
+    (axis-aligned boxes only), "amg", or "auto": direct where it is possible and the problem is small regions : the
+    work is charged to the regions "schwarz", "transfer" and "coarse" products : GENERATED or PLAIN (`tensor`) overlap
+    : whether the exchanges overlap with computing (`GatherScatter`)
+
+    Raises
+    ------
+    ValueError
+        If the orders or the coarse solver do not fit the mesh.
     """
 
     def __init__(
@@ -101,7 +110,7 @@ class SchwarzMultigrid:
         if orders is None:
             inverse = (1.0 / grid.mesh.extents(grid.positions)).sum(axis=0)
             total = comm.allreduce(inverse) if comm.size > 1 else inverse
-            # Where the axes of neighbours differ, what is short is no direction of the mesh.
+            # Where the axes of neighbours differ, the short direction of an element is not a direction of the mesh.
             orders = level_orders(grid.order, tuple(1.0 / total[::-1]) if grid.mesh.regular else (1.0,) * 3)
         if len(orders) < 2 or tuple(orders[0]) != (grid.order,) * 3:
             raise ValueError(
@@ -138,7 +147,7 @@ class SchwarzMultigrid:
         self._r[0][:] = r.reshape(-1)
         self._down(0)
         if not self.regular:
-            # Elements that are turned against each other round the corrections of lower orders differently.
+            # Elements with different axes round the corrections of lower orders differently.
             finest = self.levels[0]
             finest.points.sum(self._z[0].reshape(finest.level.shape))
             self._z[0] *= finest.share
@@ -168,6 +177,6 @@ class SchwarzMultigrid:
             transfer.prolong(self._z[place + 1], z)
 
     def describe(self) -> str:
-        """Return one line: orders, smoother and coarse solver."""
+        """Return one line that names the orders, the smoother and the coarse solver."""
         names = " -> ".join("x".join(map(str, triple)) for triple in self.orders)
         return f"Schwarz multigrid, orders (z, y, x) {names}, {self.dtype}, coarse: {self.coarse.describe()}"

@@ -15,14 +15,14 @@ from ridgeline.elements.mesh_protocol import Array, Indices, Mesh
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
 
 NEIGHBOUR, NEUMANN, DIRICHLET = 0, 1, 2  # what lies at an end of an element's line
-ZERO = 1e-10  # eigenvalues below this part of the largest are the constant's
+ZERO = 1e-10  # fraction of the largest eigenvalue below which an eigenvalue is that of the constant
 
 
 def line_problems(mesh: Mesh, positions: Indices, dirichlet_sides: tuple[str, ...]) -> tuple[Array, Indices]:
     """Return what the one-dimensional problems of elements depend on: (lengths, kinds).
 
-    lengths: float64 [m, 3, 3], of the lower neighbour, the element and the upper neighbour (0: none), for each of the
-    directions r, s, t; kinds: int64 [m, 3, 2], NEIGHBOUR, NEUMANN or DIRICHLET at the lower and the upper end.
+    lengths: float64 [m, 3, 3], of the lower neighbour, the element and the upper neighbour (0 for none), for each of
+    the directions r, s, t; kinds: int64 [m, 3, 2], NEIGHBOUR, NEUMANN or DIRICHLET at the lower and the upper end.
     """
     m = len(positions)
     lengths = np.empty((m, 3, 3))
@@ -39,8 +39,9 @@ def line_problems(mesh: Mesh, positions: Indices, dirichlet_sides: tuple[str, ..
 def extended_operators(n: int, lengths: Array, kinds: Indices) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Return stiffness [m, n + 2, n + 2], mass [m, n + 2] and which points are unknowns, bool [m, n + 2].
 
-    The line of an element of n points reaches one point into each neighbour, at places 0 and n + 1; the solution is
-    zero beyond. lengths: [m, 3]; kinds: [m, 2]. Rows and columns of points that are no unknowns are to be left out.
+    The line of an element of n points extends one point into each neighbour, at places 0 and n + 1; the solution is
+    zero beyond. lengths: [m, 3]; kinds: [m, 2]. The caller leaves out rows and columns of points that are not
+    unknowns.
     """
     m = len(lengths)
     weights, derivative = gauss_lobatto(n)[1], gll_derivative(n)
@@ -49,7 +50,7 @@ def extended_operators(n: int, lengths: Array, kinds: Indices) -> tuple[Array, A
     active = np.ones((m, n + 2), np.bool_)
     stiffness[:, 1:-1, 1:-1] = one * (2.0 / lengths[:, 1])[:, None, None]
     mass[:, 1:-1] = weights * (lengths[:, 1] / 2.0)[:, None]
-    # (place of the ghost, of the end; length of the neighbour; its points: one inside of the shared end, the end)
+    # (end, place of the ghost, place of the end, the neighbour's points: one inside the shared end, and the end)
     for end, ghost, edge, inner, outer in ((0, 0, 1, n - 2, n - 1), (1, n + 1, n, 1, 0)):
         open_end = kinds[:, end] == NEIGHBOUR
         length = np.where(open_end, lengths[:, 2 * end], 1.0)
@@ -71,7 +72,7 @@ def eigenpairs(stiffness: Array, mass: Array, active: NDArray[np.bool_]) -> tupl
     """Return (S, lambda) of A s = lambda B s, S^T B S = 1: float64 [m, k, k] with columns s, and [m, k].
 
     stiffness: [m, k, k] symmetric; mass: [m, k] the diagonal of B; active: bool [m, k], the unknowns. Rows of S at
-    other points are zero; the columns that are left over are zero with lambda = 1. lambda of a constant is exactly 0.
+    other points are zero; unused columns are zero with lambda = 1. lambda of a constant is exactly 0.
     """
     k = mass.shape[1]
     vectors, values = np.zeros_like(stiffness), np.ones_like(mass)
@@ -91,14 +92,14 @@ def eigenpairs(stiffness: Array, mass: Array, active: NDArray[np.bool_]) -> tupl
 
 
 def extended_eigenpairs(n: int, lengths: Array, kinds: Indices) -> tuple[Array, Array, Indices]:
-    """Return the eigenpairs of many elements' lines, each distinct line once.
+    """Return the eigenpairs of the lines of elements, computed once per distinct line.
 
-    lengths: [m, q, 3]; kinds: [m, q, 2], of q of the directions, as from `line_problems`. Returns vectors float64
-    [d, n + 2, n + 2], values [d, n + 2] and index int64 [m, q]: which of the d a line uses. In a box, d is about
+    lengths: [m, q, 3]; kinds: [m, q, 2], of q of the directions, as from `line_problems`. Return vectors float64 [d,
+    n + 2, n + 2], values [d, n + 2] and index int64 [m, q]: which of the d pairs a line uses. In a box, d is about
     E_x + E_y + E_z.
     """
     lines = np.concatenate([lengths.reshape(-1, 3), kinds.reshape(-1, 2).astype(np.float64)], axis=1)
-    # Equal lengths that were computed as differences of boundaries differ in their last bits.
+    # Equal lengths differ in their last bits, because they were computed as differences of boundaries.
     keys = lines.copy()
     keys[:, :3] = np.round(lines[:, :3] / lines[:, 1].max(initial=1e-300), 12)
     _, first, index = np.unique(keys, axis=0, return_index=True, return_inverse=True)

@@ -1,7 +1,7 @@
 """One level of multigrid: the elements with their own number of points along each direction.
 
-Orders are triples (z, y, x), for long thin elements are coarsened along their short directions first. Everything is
-computed from the mesh in closed form, on any rank, without communication.
+Orders are triples (z, y, x), because long thin elements are coarsened along their short directions first. Everything
+is computed from the mesh in closed form, on any rank, without communication.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.mesh import ElementMesh
+from ridgeline.elements.mesh import BoxMesh
 from ridgeline.elements.mesh_protocol import Array, Indices, Mesh
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative, gll_interpolation
 from ridgeline.parallel.partition import Triple
@@ -22,9 +22,9 @@ Line = tuple[Array, Array, Array]
 
 
 def apply_tensor(matrices: Sequence[Array], u: Array) -> Array:
-    """Return (M_z x M_y x M_x) u for elements u [e, z, y, x]; matrices M_z, M_y, M_x:
+    """Return (M_z x M_y x M_x) u for elements u [e, z, y, x].
 
-    [to, from], or [e, to, from] one each.
+    matrices: M_z, M_y, M_x [to, from], or [e, to, from] for a matrix of each element.
     """
     matrix_z, matrix_y, matrix_x = matrices
     u = u @ np.swapaxes(matrix_x, -1, -2)[..., None, :, :]
@@ -34,10 +34,10 @@ def apply_tensor(matrices: Sequence[Array], u: Array) -> Array:
 
 
 class PolynomialLevel:
-    """Points, numbering and operator of some elements at orders (z, y, x); float64, set-up and reference only.
+    """Points, numbering and operator of some elements at orders (z, y, x), in float64, for set-up and reference.
 
-    positions: int64, of the elements, as the mesh names them. n: points along (z, y, x).
-    Memory: 6 or 7 numbers a point where the mesh is mapped, else 4 an element.
+    positions: int64, of the elements in the mesh. n: points along (z, y, x). Memory: 6 or 7 numbers a point on a
+    mapped mesh, otherwise 4 numbers an element.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class PolynomialLevel:
         self.weights: Line = tuple(gauss_lobatto(n)[1] for n in self.n)  # type: ignore[assignment]
 
     @property
-    def box(self) -> ElementMesh:
+    def box(self) -> BoxMesh:
         """The mesh, which must be a box."""
-        assert isinstance(self.mesh, ElementMesh)
+        assert isinstance(self.mesh, BoxMesh)
         return self.mesh
 
     @property
@@ -71,10 +71,10 @@ class PolynomialLevel:
     @cached_property
     def constrained(self) -> NDArray[np.bool_]:
         """Which points lie on a Dirichlet side, bool [E, n_z, n_y, n_x]."""
-        found = np.zeros(self.shape, np.bool_)
+        constrained = np.zeros(self.shape, np.bool_)
         for side in self.dirichlet_sides:
-            found |= self.mesh.on_side(self.positions, side, self.n)
-        return found
+            constrained |= self.mesh.on_side(self.positions, side, self.n)
+        return constrained
 
     @cached_property
     def cube(self) -> Array:
@@ -94,7 +94,7 @@ class PolynomialLevel:
         Raises ConfigError if the elements' map folds at this order.
         """
         points = tuple(gauss_lobatto(n)[0] for n in self.n)
-        found = np.empty((self.shape[0], 6, *self.n))
+        factors = np.empty((self.shape[0], 6, *self.n))
         step = max(1, 2**17 // int(np.prod(self.n)))
         for start in range(0, self.shape[0], step):
             part = slice(start, min(start + step, self.shape[0]))
@@ -109,8 +109,8 @@ class PolynomialLevel:
                 )
             pairs = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
             for place, (a, b) in enumerate(pairs):
-                found[part, place] = self.cube / jacobian * (rows[a] * rows[b]).sum(axis=0)
-        return found
+                factors[part, place] = self.cube / jacobian * (rows[a] * rows[b]).sum(axis=0)
+        return factors
 
     def gradient(self, u: Array) -> tuple[Array, Array, Array]:
         """Return (u_r, u_s, u_t) of a field [e, n_z, n_y, n_x]."""
@@ -140,22 +140,22 @@ def galerkin_matrices(fine: PolynomialLevel, coarse: PolynomialLevel) -> Array:
     """Return J^T K_e J of every element, float64 [E, c, c] with c points of a coarse element, z slowest."""
     matrices = [gll_interpolation(a, b) for a, b in zip(coarse.n, fine.n)]
     c = int(np.prod(coarse.n))
-    found = np.empty((coarse.shape[0], c, c))
+    products = np.empty((coarse.shape[0], c, c))
     for column in range(c):
         unit = np.zeros((1, c))
         unit[0, column] = 1.0
         shape = apply_tensor(matrices, unit.reshape(1, *coarse.n))
         force = fine.stiffness(np.broadcast_to(shape, fine.shape))
-        found[:, :, column] = apply_tensor([m.T for m in matrices], force).reshape(-1, c)
-    return (found + found.transpose(0, 2, 1)) / 2.0
+        products[:, :, column] = apply_tensor([m.T for m in matrices], force).reshape(-1, c)
+    return (products + products.transpose(0, 2, 1)) / 2.0
 
 
 def level_orders(order: int, lengths: Sequence[float]) -> list[Triple]:
     """Return the orders (z, y, x) of the levels of multigrid for elements of typical lengths (z, y, x).
 
-    The shortest direction goes from p to 1 by halves. The others keep points as dense in physical space, up to order
-    p. A sweep over elements does not reduce a mode that is rough along a long direction and smooth across thin
-    elements. Up to an aspect ratio of 2 all directions are coarsened alike.
+    The order along the shortest direction is halved from p down to 1. The other directions keep points as dense in
+    physical space, up to order p, because a sweep over elements does not reduce a mode that is rough along a long
+    direction and smooth across thin elements. Up to an aspect ratio of 2 all directions are coarsened alike.
     """
     ratios = np.asarray(lengths) / min(lengths)
     bases, q = [], order
@@ -168,4 +168,5 @@ def level_orders(order: int, lengths: Sequence[float]) -> list[Triple]:
         z, y, x = (int(min(order, max(base, np.floor(k + 0.5 - 1e-6)))) for k in kept)
         if (z, y, x) != levels[-1]:
             levels.append((z, y, x))
-    return levels if len(levels) > 1 else levels * 2  # of order 1: one sweep beside the coarse solve
+    # At order 1 there is one sweep besides the coarse solve.
+    return levels if len(levels) > 1 else levels * 2

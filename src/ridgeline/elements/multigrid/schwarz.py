@@ -2,11 +2,12 @@
 
     S r = W sum_e R_e^T K_e^-1 R_e r
 
-R_e takes the points of element e and one layer of each face neighbour; K_e is the Laplacian of the box with the
-element's mean lengths, zero one point further out; W is damping over the number of overlaps at a point. Local
-neighbours are read in place. Faces across ranks, and all faces of meshes that are not regular, travel in two
-exchanges: layers in, corrections out. One gather-scatter adds up shared points. Sources: Lottes and Fischer, J.
-Sci. Comput. 24 (2005) 45; Fischer and Lottes (2005); oracle: `schwarz_reference.py`.
+R_e selects the points of element e and one layer of each face neighbour (the *extended* element). K_e is the
+Laplacian of the box with the element's mean lengths, zero one point further out. W is damping over the number of
+overlaps at a point. Neighbours on this rank are read in place. Faces between ranks, and all faces of meshes that are
+not regular, travel in two exchanges: layers before the local solves, corrections after them. One gather-scatter adds
+up shared points. Sources: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45; Fischer and Lottes (2005). Oracle:
+`schwarz_reference.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def _contiguous(array: NDArray[Any], dtype: DTypeLike) -> Field:
 
 
 class Eigenpairs:
-    """The one-dimensional eigenvectors and eigenvalues of all elements of a level, each distinct line once.
+    """The one-dimensional eigenvectors and eigenvalues of all elements of a level, stored once per distinct line.
 
     index: int64 [E, 6], where the matrices of an element begin along x, y, z in the flat `vectors` and `transposed`,
     and its eigenvalues in `values`.
@@ -66,13 +67,26 @@ class Eigenpairs:
 
 
 class SchwarzLevel:
-    """One level with its smoother. Built collectively.
+    """One level with its smoother. Construction is collective.
 
-    z and r are flat arrays of `dtype` of the points of this rank's elements. Memory: 5 words a point beside the
-    level's fields and factors. products: GENERATED or PLAIN (`tensor`). overlap: of the exchanges (`GatherScatter`).
+    z and r are flat arrays of `dtype` of the points of this rank's elements. Memory: 5 words a point besides the
+    level's fields and factors.
 
-    points: the gather-scatter of the level; neighbours, faces: as of `schwarz_kernels`; across: the gather-scatter of
-    the slots of faces, or None; share: inverse multiplicity; weight: W; factors, lines: as of `make_residual`.
+    Parameters
+    ----------
+    damping : of W; by default 1 for boxes, and estimated for curved elements
+    products : GENERATED or PLAIN (`tensor`)
+    overlap : whether the exchanges overlap with computing (`GatherScatter`)
+
+    Attributes
+    ----------
+    points : the gather-scatter of the level
+    neighbours, faces : as in `schwarz_kernels`
+    across : the gather-scatter of the slots of faces, or None
+    share : the inverse multiplicity
+    weight : W
+    factors, lines : as in `make_residual`
+    left : what `residual` returns, float [E n^3]
     """
 
     def __init__(
@@ -99,12 +113,19 @@ class SchwarzLevel:
         self.share = _contiguous(self.points.inverse_multiplicity().reshape(-1), dtype)
         self._pack_layers, self._sweep, self._pack_ghosts, self._collect = make_sweep(nz, ny, nx, products)
         self._residual = make_residual(nz, ny, nx, level.mesh.axis_aligned, products)
-        self._operator_arrays()
+        self._set_operator_arrays()
         in_turn_per_node(comm, self._compile)
-        self.weight = np.ones(size, dtype)
         self._unweighted: Field = np.zeros(0, dtype)
-        self._count_overlaps()
         self.left = np.zeros(size, dtype)
+
+        # The weight is the inverse of the number of extended elements that contain a point.
+        ones = np.ones(size, dtype)
+        self._ghosts[:] = 1.0
+        self._exchange_ghosts()
+        self._collect(self.neighbours, self._ghosts, self._mine, self._total, ones)
+        self.points.sum(ones.reshape(level.shape))
+        self.weight = np.ones(size, dtype)
+        np.divide(1.0, ones, out=self.weight)
         if damping is None:
             damping = 1.0 if level.mesh.axis_aligned else self._find_damping(comm)
         self.damping = damping
@@ -112,10 +133,10 @@ class SchwarzLevel:
 
     def _compile(self) -> None:
         """Compile the kernels, or load them from the cache."""
-        called = [self._sweep, self._collect, self._residual]
+        kernels = [self._sweep, self._collect, self._residual]
         if self.across is not None:
-            called += [self._pack_layers, self._pack_ghosts]
-        compile_kernels(specialise(called, self.dtype))
+            kernels += [self._pack_layers, self._pack_ghosts]
+        compile_kernels(specialise(kernels, self.dtype))
 
     def _find_neighbours(self, comm: MPI.Comm, overlap: bool) -> None:
         """Find which element lies across each face, and plan the exchange of faces with other ranks."""
@@ -123,11 +144,10 @@ class SchwarzLevel:
         numbers = level.mesh.neighbours(level.positions)
         own = level.mesh.numbers(level.positions)
         order = np.argsort(own)
-        found = np.minimum(np.searchsorted(own, numbers, sorter=order), len(own) - 1)
-        local = order[found]
+        local = order[np.minimum(np.searchsorted(own, numbers, sorter=order), len(own) - 1)]
         here = (own[local] == numbers) & level.mesh.regular
         self.neighbours = np.where(here, local, -1)
-        # Where axes differ, faces of this rank travel through the exchange, too: its numbers bring points together.
+        # Where axes differ, faces of this rank travel through the exchange too, whose numbers match their points.
         remote = np.argwhere((numbers >= 0) & ~here)
         self.faces: Indices = np.ascontiguousarray(remote, np.int64)
         self.neighbours[remote[:, 0], remote[:, 1]] = -2 - np.arange(len(remote))
@@ -137,7 +157,8 @@ class SchwarzLevel:
         if self.across is not None:
             self.across.compile(dtypes=(self.dtype,))
 
-    def _operator_arrays(self) -> None:
+    def _set_operator_arrays(self) -> None:
+        """Set the matrices and factors for `make_residual`."""
         level, dtype = self.level, self.dtype
         matrices = level.derivatives
         if level.mesh.axis_aligned:
@@ -151,22 +172,9 @@ class SchwarzLevel:
         else:
             self._cube = np.zeros((3, 1), dtype)
             self.factors = _contiguous(level.factors.reshape(*level.factors.shape[:2], -1), dtype)
-            del level.__dict__["factors"]  # kept in `dtype` alone
+            # The factors are kept in `dtype` only.
+            del level.__dict__["factors"]
         self.lines = tuple(_contiguous(m, dtype) for m in (*matrices, *(m.T for m in matrices)))
-
-    def _count_overlaps(self) -> None:
-        """Set the weight to the inverse number of extended elements that hold a point."""
-        ones = np.ones(self.left_size, self.dtype)
-        self._ghosts[:] = 1.0
-        self._exchange_ghosts()
-        self._collect(self.neighbours, self._ghosts, self._mine, self._total, ones)
-        self.points.sum(ones.reshape(self.level.shape))
-        np.divide(1.0, ones, out=self.weight)
-
-    @property
-    def left_size(self) -> int:
-        """Points of this rank."""
-        return int(np.prod(self.level.shape))
 
     def _exchange_ghosts(self) -> None:
         if self.across is not None:
@@ -176,11 +184,13 @@ class SchwarzLevel:
     def _find_damping(self, comm: MPI.Comm, steps: int = 12) -> float:
         """Return min(1, 1.6 / largest eigenvalue of S K), estimated by the power method: S must not overshoot.
 
-        On boxes the eigenvalue is below 2 and nothing is damped, without asking; on skewed elements it is several,
-        and without damping iterations double. A rough estimate does: between half and all of it counts differ by 1.
+        On boxes the eigenvalue is known to be below 2, and nothing is damped. On skewed elements it is larger, and
+        without damping the number of iterations doubles. A rough estimate is enough: between half the damping and all
+        of it the numbers of iterations differ by 1.
         """
         place = self.level.ids.astype(np.float64)
-        u = np.sin(1.0 + 12.9898 * place).astype(self.dtype).reshape(-1)  # the same on any number of ranks
+        # The same vector on any number of ranks.
+        u = np.sin(1.0 + 12.9898 * place).astype(self.dtype).reshape(-1)
         u[self.level.constrained.reshape(-1)] = 0
         z, zero = u, np.zeros_like(u)
         growth = 1.0
@@ -222,7 +232,7 @@ class SchwarzLevel:
         self.points.sum(z.reshape(self.level.shape))
 
     def residual(self, r: Field, z: Field) -> Field:
-        """Weigh z in place and return the unassembled r / multiplicity - K z, overwritten by the next call."""
+        """Weight z in place and return the unassembled r / multiplicity - K z, overwritten by the next call."""
         self._residual(
             r, self.weight, self.share, self.factors, self._cube, self.lines, z, self._work, self.left
         )
@@ -238,8 +248,8 @@ class SchwarzLevel:
     def work(self) -> tuple[float, float]:
         """Return the least (flops, bytes) of one sweep and one residual.
 
-        A sweep reads r and writes z, and adds shared points (faces: 6 of n layers, both ways). A residual reads r, z,
-        share and weight, and factors of mapped elements, and writes z and what is left.
+        A sweep reads r and writes z, and adds up shared points (faces: 6 of n layers, both ways). A residual reads r,
+        z, share and weight, and the factors of mapped elements, and writes z and the result.
         """
         elements, (nz, ny, nx) = self.level.shape[0], self.level.n
         points = nz * ny * nx

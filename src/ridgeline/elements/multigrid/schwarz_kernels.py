@@ -1,10 +1,11 @@
-"""Compiled parts of Schwarz multigrid on spectral elements: one pass over the elements each, an element in cache.
+"""Compiled parts of Schwarz multigrid on spectral elements; each is one pass over the elements, an element in cache.
 
-All arrays but `neighbours`, `index` and `faces` are of one dtype, float32 or float64, and flat unless said otherwise.
-n: points (z, y, x) of an element; m = n + 2 with one layer of each face neighbour; f = points of the largest face.
-Faces in the order x_min, x_max, y_min, y_max, z_min, z_max; a face's points are (z, y), (z, x) or (y, x).
-neighbours: int64 [E, 6], the local element across a face; -1 for none; -2 - s for one on another rank, with slot s.
-mine [s, f]: what this rank puts into the shared face of a slot; total [s, f]: what both ranks put into it together.
+All arrays except `neighbours`, `index` and `faces` have one dtype, float32 or float64, and are flat unless said
+otherwise. n: points (z, y, x) of an element; m = n + 2 with one layer of each face neighbour; f = points of the
+largest face. Faces have the order x_min, x_max, y_min, y_max, z_min, z_max; a face's points are (z, y), (z, x) or
+(y, x). neighbours: int64 [E, 6], the local element across a face; -1 for none; -2 - s for one on another rank, with
+slot s. mine [s, f]: what this rank contributes to the shared face of a slot; total [s, f]: the sum of what both ranks
+contribute.
 products: GENERATED or PLAIN, the code of the small matrix products (`tensor`).
 
 Source: Lottes and Fischer, J. Sci. Comput. 24 (2005) 45, Sec. 3. Oracle: elements/multigrid/schwarz_reference.py.
@@ -22,7 +23,7 @@ from ridgeline.jit.kernel import kernel
 
 
 def face_strides(nz: int, ny: int, nx: int) -> Any:
-    """Return how the faces of an element [nz, ny, nx] are walked: points, two strides, lowest and highest place."""
+    """Return where the points of the faces of an element [nz, ny, nx] lie: (counts, strides, layer, last)."""
     counts = ((nz, ny),) * 2 + ((nz, nx),) * 2 + ((ny, nx),) * 2
     strides = ((ny * nx, nx),) * 2 + ((ny * nx, 1),) * 2 + ((nx, 1),) * 2
     layer = (1, 1, nx, nx, ny * nx, ny * nx)
@@ -31,15 +32,15 @@ def face_strides(nz: int, ny: int, nx: int) -> Any:
 
 
 def _tables(nz: int, ny: int, nx: int) -> Any:
-    """Return the flat tuples that the kernels close over; numbers of points outer and inner, then places."""
+    """Return the flat tuples that the kernels close over: outer and inner numbers of points, strides, places."""
     counts, strides, layer, last = face_strides(nz, ny, nx)
     _, wide, _, _ = face_strides(nz + 2, ny + 2, nx + 2)
     outer, inner = tuple(c[0] for c in counts), tuple(c[1] for c in counts)
     slow, fast = tuple(s[0] for s in strides), tuple(s[1] for s in strides)
     wide_slow, wide_fast = tuple(s[0] for s in wide), tuple(s[1] for s in wide)
-    # One layer inside of a face; for lower faces that is layer 1.
+    # One layer inside a face; for lower faces that is layer 1.
     inside = tuple(last[f] - layer[f] if f % 2 else layer[f] for f in range(6))
-    # The same layer seen from the element across: it is at that element's opposite face.
+    # The same layer seen from the element across the face, where it is at the opposite face.
     across = tuple(inside[f ^ 1] for f in range(6))
     # Where the first point of a face of [nz, ny, nx] lies on the shell of [mz, my, mx].
     mzyx = (nz + 2, ny + 2, nx + 2)
@@ -61,13 +62,15 @@ def _six(T: Any) -> Any:
 def make_sweep(nz: int, ny: int, nx: int, products: int = GENERATED) -> tuple[Any, Any, Any, Any]:
     """Return (pack_layers, sweep, pack_ghosts, collect): the parts of one additive Schwarz sweep.
 
-    pack_layers(r, faces, mine, total): the layers of r that other ranks' elements extend into.
-    sweep(r, neighbours, mine, total, index, vectors, transposed, values, work, z, ghosts): for every element, take
-    r on it and its neighbours' layers. Then z_ext = S (1/(l_z + l_y + l_x)) S^T r_ext; its own points go to z, its
-    shell goes to ghosts [E, 6, f]. vectors: [d, k, k] of any of the directions, k = m of the direction, flat; index
-    [E, 6]: where an element's matrices begin along x, y, z, and then its eigenvalues. 12 m^4 flops an element.
-    pack_ghosts(ghosts, faces, mine, total); collect(neighbours, ghosts, mine, total, z): add to z what the
-    neighbours' extended solves found in this element's layers.
+    pack_layers(r, faces, mine, total): pack the layers of r that extended elements of other ranks need.
+    sweep(r, neighbours, mine, total, index, vectors, transposed, values, work, z, ghosts): for every element, gather
+        r on it and on its neighbours' layers, and compute z_ext = S (1/(l_z + l_y + l_x)) S^T r_ext. Its own points
+        go to z, its shell goes to ghosts [E, 6, f]. vectors: [d, k, k] of any of the directions, k = m of the
+        direction, flat; index [E, 6]: where an element's matrices begin along x, y, z, and then its eigenvalues.
+        12 m^4 flops an element.
+    pack_ghosts(ghosts, faces, mine, total): pack the shells that other ranks need.
+    collect(neighbours, ghosts, mine, total, z): add to z the solutions of the neighbours' extended elements in this
+        element's layers.
     """
     mz, my, mx = nz + 2, ny + 2, nx + 2
     points, wide, rows = nz * ny * nx, mz * my * mx, mz * my
@@ -191,14 +194,15 @@ def make_residual(nz: int, ny: int, nx: int, axis_aligned: bool, products: int =
     """Return residual(r, weight, share, factors, cube, lines, z, work, left): z *= weight, left = share r - K_e z.
 
     An empty weight leaves z as it is. `left` [E, n^3] is unassembled: share = inverse multiplicity gives each copy
-    its part of r. lines: per direction z, y, x the matrices M, then the M^T. Axis-aligned: M = D^T W D, factors
-    [E, 3] of `PolynomialLevel.diagonal_factors`, cube [3, n^3] the weights of the other two directions for r, s, t;
-    6 n^4 + 11 n^3 flops an element. Else M = D and factors [E, 6, n^3]; 12 n^4 + 17 n^3.
+    its part of r. lines: the matrices M of the directions z, y, x, then the M^T. For axis-aligned elements
+    M = D^T W D, factors [E, 3] as in `PolynomialLevel.diagonal_factors`, and cube [3, n^3] are the weights of the
+    other two directions for r, s, t; 6 n^4 + 11 n^3 flops an element. For curved elements M = D and factors
+    [E, 6, n^3]; 12 n^4 + 17 n^3 flops.
     """
-    return (_residual_of_boxes if axis_aligned else _residual_of_any)(nz, ny, nx, products)
+    return (_make_residual_of_boxes if axis_aligned else _make_residual_of_curved)(nz, ny, nx, products)
 
 
-def _residual_of_boxes(nz: int, ny: int, nx: int, products: int) -> Any:
+def _make_residual_of_boxes(nz: int, ny: int, nx: int, products: int) -> Any:
     points, rows, plane = nz * ny * nx, nz * ny, ny * nx
     size_y, size_z = parts_size(ny, ny), parts_size(nz, nz)
 
@@ -225,21 +229,11 @@ def _residual_of_boxes(nz: int, ny: int, nx: int, products: int) -> Any:
     return aligned
 
 
-def _residual_of_any(nz: int, ny: int, nx: int, products: int) -> Any:
+def _make_residual_of_curved(nz: int, ny: int, nx: int, products: int) -> Any:
     points, rows, plane = nz * ny * nx, nz * ny, ny * nx
     size_y, size_z = parts_size(ny, ny), parts_size(nz, nz)
 
-    @kernel(
-        lambda T: (
-            *[T[::1]] * 3,
-            T[:, :, ::1],
-            T[:, ::1],
-            _six(T),
-            T[::1],
-            T[:, ::1],
-            T[::1],
-        )
-    )
+    @kernel(lambda T: (*[T[::1]] * 3, T[:, :, ::1], T[:, ::1], _six(T), T[::1], T[:, ::1], T[::1]))
     def mapped(r, weight, share, factors, cube, lines, z, work, left):
         u, a, b, c = work[0], work[1], work[2], work[3]
         parts_y = even_odd_parts(lines[1], np.empty(size_y, z.dtype))
@@ -296,7 +290,7 @@ def make_transfer(
 
     @kernel(lambda T: (T[::1], _six(T), T[:, ::1], T[::1]))
     def prolong(below, lines, work, z):
-        # Whole matrices: their first and last rows are unit vectors, so that copies of shared points stay equal.
+        # The whole matrices: their first and last rows are unit vectors, so that copies of points stay equal.
         a, b = work[0], work[1]
         for e in range(z.size // points):
             along_x(products, nx, cx, few_rows, False, a, 0, lines[5], below, e * few)

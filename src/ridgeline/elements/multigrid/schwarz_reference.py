@@ -1,8 +1,7 @@
-"""Hybrid Schwarz multigrid in plain NumPy, serial, on vectors of distinct points: the oracle of the fast one.
+"""Hybrid Schwarz multigrid in plain NumPy, serial, on vectors of distinct points: the oracle of `cycle`.
 
-Written to be read. Every level is what its matrices say. R_e takes the points of element e and one layer of each face
-neighbour out of the global vector. K_e^-1 is the fast diagonalisation there, W is damping over the number of
-overlaps, and
+It is written to be read. R_e selects the points of element e and one layer of each face neighbour from the global
+vector. K_e^-1 is the fast diagonalisation there, W is damping over the number of overlaps, and
 
     S_l r = W sum_e R_e^T K_e^-1 R_e r;    z = S r;   z += J V(J^T (r - K z)),   V on the coarsest level: pinv.
 
@@ -17,12 +16,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.elements.mesh import ElementMesh
-from ridgeline.elements.multigrid.fast_diagonalisation import (
-    eigenpairs,
-    extended_operators,
-    line_problems,
-)
+from ridgeline.elements.mesh import BoxMesh
+from ridgeline.elements.multigrid.fast_diagonalisation import eigenpairs, extended_operators, line_problems
 from ridgeline.elements.multigrid.level import PolynomialLevel, apply_tensor, galerkin_matrices
 from ridgeline.elements.quadrature import gll_interpolation
 from ridgeline.parallel.partition import Triple
@@ -34,7 +29,7 @@ Indices = NDArray[np.int64]
 class ReferenceLevel(PolynomialLevel):
     """One set of orders: operator, restriction to extended elements, and the additive Schwarz sweep on [n_unique]."""
 
-    def __init__(self, mesh: ElementMesh, orders: Triple, dirichlet_sides: tuple[str, ...]) -> None:
+    def __init__(self, mesh: BoxMesh, orders: Triple, dirichlet_sides: tuple[str, ...]) -> None:
         super().__init__(mesh, mesh.range(0, mesh.n_elements), orders, dirichlet_sides)
         self.free = np.ones(self.n_unique, np.bool_)
         self.free[self.ids[self.constrained]] = False
@@ -45,7 +40,8 @@ class ReferenceLevel(PolynomialLevel):
         neighbours = self.mesh.neighbours(self.positions)
         local = np.empty(size, np.int64)
         local[self.mesh.numbers(self.positions)] = np.arange(size)
-        points = np.full((size, n[0] + 2, n[1] + 2, n[2] + 2), self.n_unique)  # one place more: takes no part
+        # Points beyond the mesh have the number n_unique, a place that is ignored.
+        points = np.full((size, n[0] + 2, n[1] + 2, n[2] + 2), self.n_unique)
         inside = slice(1, -1)
         points[:, inside, inside, inside] = self.ids
         for column in range(6):
@@ -90,7 +86,7 @@ class ReferenceMultigrid:
 
     def __init__(
         self,
-        mesh: ElementMesh,
+        mesh: BoxMesh,
         orders: Sequence[Triple],
         dirichlet_sides: tuple[str, ...],
         damping: Sequence[float],
@@ -103,15 +99,13 @@ class ReferenceMultigrid:
             [gll_interpolation(a + 1, b + 1) for a, b in zip(coarse, fine)]
             for fine, coarse in pairwise(orders)
         ]
-        self.coarse = np.linalg.pinv(self._coarse_matrix(), hermitian=True, rcond=1e-12)
-
-    def _coarse_matrix(self) -> Array:
-        """Return J^T K J of the level before the last, dense [points, points]."""
+        # The coarse matrix is J^T K J of the level before the last, dense [points, points].
         coarse = self.levels[-1]
         matrix = np.zeros((coarse.n_unique, coarse.n_unique))
         ids = coarse.ids.reshape(coarse.shape[0], -1)
         np.add.at(matrix, (ids[:, :, None], ids[:, None, :]), galerkin_matrices(self.levels[-2], coarse))
-        return np.where(coarse.free[:, None] & coarse.free[None, :], matrix, 0.0)
+        matrix = np.where(coarse.free[:, None] & coarse.free[None, :], matrix, 0.0)
+        self.coarse = np.linalg.pinv(matrix, hermitian=True, rcond=1e-12)
 
     def _cycle(self, place: int, r: Array) -> Array:
         level = self.levels[place]
@@ -120,7 +114,8 @@ class ReferenceMultigrid:
         below, j = self.levels[place + 1], self.prolong[place]
         z = level.schwarz(r)
         left = r - level.operator(z)
-        left /= np.bincount(level.ids.ravel())  # each copy carries its share of the residual
+        # Each copy of a point gets its share of the residual.
+        left /= np.bincount(level.ids.ravel())
         r_below = below.assemble(apply_tensor([m.T for m in j], left[level.ids]))
         z_below = self._cycle(place + 1, np.where(below.free, r_below, 0.0))
         correction = np.empty(level.n_unique)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.hexahedron import FACE_CORNERS
-from ridgeline.elements.meshes.raw import FARTHEST, RawMesh
+from ridgeline.elements.meshes.raw_mesh import FARTHEST, RawMesh
 from ridgeline.io.meshes.gmsh_format import (
     HEXAHEDRA,
     NO_GROUP,

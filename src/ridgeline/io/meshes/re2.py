@@ -27,7 +27,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from ridgeline.elements.hexahedron import EDGE_CORNERS
-from ridgeline.elements.meshes.raw import FARTHEST, RawMesh
+from ridgeline.elements.meshes.raw_mesh import FARTHEST, RawMesh
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.io.nek5000_format import ENDIAN_TAG
 from ridgeline.runtime.errors import ConfigError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import xxhash
 
-from ridgeline.elements.meshes.raw import RawMesh
+from ridgeline.elements.meshes.raw_mesh import RawMesh
 from ridgeline.io.meshes.gmsh import read_gmsh
 from ridgeline.io.meshes.re2 import read_re2
 from ridgeline.runtime.errors import ConfigError

@@ -1,10 +1,10 @@
 """Passes over bases of many vectors in GPU memory: the twins of `krylov.basis_kernels`.
 
 A basis is a flat device array of rows of n points. Factors are float64 device arrays; they stay in the first-level
-cache. Kernels that sum take ROWS rows in a thread block. Thread blocks of other rows of the same points are
-neighbours. So the vectors that rows are multiplied with come from the second-level cache. What lies beyond the last
-row is the last row again, and its sums mean nothing. Thread block b of sum s leaves its part at out[s blocks + b];
-`kernels_cuda.fold_sums` adds the parts in one order.
+cache. In kernels that sum, a thread block works on ROWS rows. Thread blocks that have other rows of the same points
+are neighbours, so that the vectors by which rows are multiplied come from the second-level cache. In place of rows
+beyond the last one the last row is read again; these sums are ignored. Thread block b of sum s leaves its part at
+out[s blocks + b]; `kernels_cuda.fold_sums` adds the parts in one order.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def pair_dots(groups, count, n, basis, a, b, weights, out):
 def basis_products(groups, count, n, basis, weights, out):
     """Products of rows with rows: sum ((row groups + group) ROWS + r) is of `row` with row group ROWS + r.
 
-    Those beyond the diagonal are left out: they mean nothing. Launch count x groups x blocks.
+    Sums beyond the diagonal are not computed and mean nothing. Launch count x groups x blocks.
     """
     scratch = cuda.shared.array(_GROUP, np.float64)
     fields = count * groups
@@ -103,7 +103,7 @@ def basis_add(count, n, basis, factors, x):
 
 @kernel(THREADS, BLOCKS)
 def basis_subtract(count, n, basis, factors, scale, w):
-    """w = scale (w - sum -factors[k] basis[k]): the factors come with their signs turned."""
+    """w = scale (w + sum factors[k] basis[k]): the caller passes the factors with their signs changed."""
     _, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, 1)
     for i in range(first, n, step):
         store(w, i, scale * _combined(basis, count, n, i, factors, 0, load(w, i)))
@@ -128,7 +128,7 @@ def basis_subtract_pair(count, n, basis, factors, scale_v, last, scale_w, v, w):
 def projection_combine(count, fresh, mirrored, n, basis, factors, scale, x):
     """Do what `krylov.basis_kernels.projection_combine` does.
 
-    factors: three runs of count + 1: those along the rows with their signs turned, those of x, those of the mirror.
+    factors: three runs of count + 1: `along` with changed signs, those of x, those of the mirror.
     """
     _, first, step = thread_place(cuda.blockIdx.x, cuda.gridDim.x, cuda.threadIdx.x, 1)
     of_x, of_mirror = count + 1, 2 * (count + 1)

@@ -1,10 +1,11 @@
 """Passes over long vectors in GPU memory: the twins of `krylov.kernels`.
 
-Vectors are flat float64 device arrays of c components, one after the other, of n points. Scalars of the components
-are tuples. A thread block takes every `blocks`-th run of THREADS points of one component. Thread blocks of the
-components of the same points are neighbours, so that they share weights in the second-level cache. Launch
-fields x blocks thread blocks of THREADS. Where a kernel sums, thread block b of component c leaves its k sums at
-out[(k' c + which) blocks + b]; `fold_sums` adds them up. So sums have one order, whatever runs first.
+Vectors are flat float64 device arrays of c components of n points, one component after the other. Scalars of the
+components are tuples. A thread block works on every `blocks`-th run of THREADS points of one component. Thread blocks
+that have the same points of different components are neighbours, so that they share weights in the second-level
+cache. Launch fields x blocks thread blocks of THREADS. A kernel with k sums leaves sum `which` of thread block b of
+component c at out[(k c + which) blocks + b]; `fold_sums` adds these parts. Sums therefore have one order, whatever
+thread block runs first.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def thread_place(block, blocks, thread, fields):
 
 @device_function
 def leave_sums(scratch, count, block, blocks, thread, fields, out):
-    """Put the thread block's `count` sums, of what its threads have in scratch, into `out`."""
+    """Add up what the threads of a thread block have in scratch, `count` sums, and put the sums into `out`."""
     sum_threads(scratch, count, thread, THREADS)
     blocks_of_field = blocks // fields
     if thread < count:

@@ -1,7 +1,7 @@
-"""The step lengths of one-pass conjugate gradients in GPU memory: twin of `krylov.one_pass_cg.HostStepLengths`.
+"""The step lengths of one-pass conjugate gradients in GPU memory: the twin of `krylov.cg.HostStepLengths`.
 
-The sums that thread blocks leave are folded, and alpha and beta computed, on the device: one rank waits for nothing
-before the last iteration. Several ranks meet in one Allreduce of four numbers, which takes them through the host.
+The device adds up the sums that thread blocks leave and computes alpha and beta. On one rank the host waits for
+nothing before the last iteration. Several ranks need one Allreduce of four numbers, which goes through the host.
 """
 
 from __future__ import annotations
@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import cuda
 
-from ridgeline.jit.cuda_device import SIMULATED, device_function, kernel, load, store, sum_threads
-from ridgeline.krylov.one_pass_cg import SUMS, step_lengths
+from ridgeline.jit.cuda_device import (
+    SIMULATED,
+    DeviceArray,
+    device_function,
+    kernel,
+    load,
+    store,
+    sum_threads,
+)
+from ridgeline.krylov.cg import SUMS, step_lengths
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -26,34 +34,37 @@ _step_lengths = device_function(step_lengths)
 
 
 class CudaStepLengths:
-    """Step lengths in device memory, of sums flat [rows, 4], a row for each thread block that leaves some.
+    """Step lengths in device memory, from sums flat [rows, 4], a row for each thread block that leaves sums.
 
-    values: float64 device array, alpha and beta first; what follows them is the operator's own. rows: the most that
-    a pass has. The operator's passes run on `stream`, or wait for the event `known`, when alpha and beta are set.
+    values: float64 device array, alpha and beta first; what follows them belongs to the operator. rows: the most rows
+    of a pass. The operator's passes run on `stream`, or wait for the event `known`, which is recorded when alpha and
+    beta are set.
     """
 
-    def __init__(self, comm: MPI.Comm, values: Any, rows: int, stream: Any) -> None:
+    def __init__(self, comm: MPI.Comm, values: DeviceArray, rows: int, stream: Any) -> None:
         self._comm, self._values, self._stream = comm, values, stream
         self.sums = cuda.to_device(np.zeros(rows * SUMS))
         self.known = cuda.event()
         self._no_sums, self._no_steps = np.zeros(rows * SUMS), np.zeros(2)
-        self._folds: list[Any] = []
+        self._folds: list[DeviceArray] = []
         while rows > 1 or not self._folds:
             rows = -(-rows // FOLD_ROWS)
             self._folds.append(cuda.device_array(rows * SUMS, np.float64))
         self._mine, self._all = (cuda.pinned_array(SUMS, np.float64) for _ in range(2))
-        self._residuals, self._taken = cuda.device_array(1, np.float64), 0
+        self._residuals, self._count = cuda.device_array(1, np.float64), 0
 
     def reset(self, iterations: int) -> None:
-        """Set alpha, beta and all rows of sums to 0; memory for residuals is made where there is too little."""
         if self._residuals.size < iterations + 1:
             self._residuals = cuda.device_array(iterations + 1, np.float64)
-        self._taken = 0
+        self._count = 0
         self.sums.copy_to_device(self._no_sums)
         self._values[:2].copy_to_device(self._no_steps)
 
-    def take(self, sums: Any) -> None:
-        """Put on the stream what sets alpha and beta from the first rows of `sums`. Collective on several ranks."""
+    def allreduce(self, sums: DeviceArray) -> None:
+        """Queue on the stream what sets alpha and beta from the sums of all ranks.
+
+        Collective: one Allreduce of four numbers on several ranks, for which the host waits.
+        """
         source, rows = sums, sums.size // SUMS
         for target in self._folds:
             fold_rows[target.size // SUMS, FOLD_THREADS, self._stream](source, rows, target)
@@ -63,15 +74,14 @@ class CudaStepLengths:
             self._stream.synchronize()
             self._comm.Allreduce(self._mine, self._all)
             source.copy_to_device(self._all, stream=self._stream)
-        set_steps[1, 1, self._stream](source, self._taken, self._values, self._residuals)
-        self._taken += 1
+        set_steps[1, 1, self._stream](source, self._count, self._values, self._residuals)
+        self._count += 1
         self.known.record(self._stream)
 
     def residuals(self) -> list[float]:
-        """Return sqrt(r.r) of every `take` since `reset`; the host waits for them."""
         self._stream.synchronize()
-        found: list[float] = self._residuals.copy_to_host()[: self._taken].tolist()
-        return found
+        residuals: list[float] = self._residuals.copy_to_host()[: self._count].tolist()
+        return residuals
 
 
 @kernel(FOLD_THREADS)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ridgeline.config.expressions import is_number
 from ridgeline.elements.courant import inverse_spacing
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.mesh import ElementGrid, ElementMesh, side_axis
+from ridgeline.elements.mesh import BoxMesh, ElementGrid, side_axis
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.meshes.checks import worst_element
 from ridgeline.elements.meshes.hexahedra import HexahedralMesh
@@ -254,7 +254,7 @@ def friction(case: NavierStokesSettings) -> tuple[float, float] | None:
 def wall_units(case: NavierStokesSettings, mesh: Mesh) -> tuple[str, ...]:
     """Return a sentence on the distances of points along x, y, z over nu/u_tau, if a friction is expected."""
     expected = friction(case)
-    if expected is None or not isinstance(mesh, ElementMesh):
+    if expected is None or not isinstance(mesh, BoxMesh):
         return ()
     re_tau, speed = expected
     walls = {side[0] for side in case.wall_sides()}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeline.config.expressions import Expression
-from ridgeline.elements.device.memory import advection_bytes, geometry_bytes, multigrid_bytes
+from ridgeline.elements.device.device_bytes import advection_bytes, geometry_bytes, multigrid_bytes
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.multigrid.level import level_orders
 from ridgeline.models.navier_stokes.problem import DIRICHLET, FlowProblem, TransportedScalar

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_latency
@@ -206,7 +206,7 @@ def checkpoint_words(case: NavierStokesCase) -> float:
 def spacings(case: NavierStokesCase, mesh: Mesh) -> tuple[float, float, float]:
     """Return the smallest distances of points along x, y, z of a box before its map, otherwise about r, s, t."""
     gap = float(np.diff(gauss_lobatto(case.grid.order + 1)[0]).min()) / 2
-    if isinstance(mesh, ElementMesh):
+    if isinstance(mesh, BoxMesh):
         x, y, z = (gap * float(np.diff(mesh.edges[axis]).min()) for axis in (2, 1, 0))
     else:
         x, y, z = gap * mesh.extents(mesh.range(0, mesh.n_elements)).min(axis=0)
@@ -217,7 +217,7 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
     """Return the sentences of `ridgeline check` on a case."""
     n = case.grid.order + 1
     x, y, z = spacings(case, mesh)
-    if isinstance(mesh, ElementMesh):
+    if isinstance(mesh, BoxMesh):
         before = " before the map" if mesh.mapping else ""
         smallest = f"smallest distance of points{before}: x {x:.3g}, y {y:.3g}, z {z:.3g}"
     else:

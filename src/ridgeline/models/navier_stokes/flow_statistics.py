@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.navier_stokes.kernels import add_moments
@@ -224,7 +224,7 @@ class AverageLines:
         self._comm, self._grid, self._geometry = comm, grid, geometry
         self._along = tuple(1 + AXES.index(name) for name in AXES if name in homogeneous)
         self._kept = tuple(a for a in range(3) if AXES[a] not in homogeneous)
-        assert isinstance(grid.mesh, ElementMesh)  # settings.py allows homogeneous directions only in a box
+        assert isinstance(grid.mesh, BoxMesh)  # settings.py allows homogeneous directions only in a box
         self._mesh = grid.mesh
         # The two ends of a periodic direction remain two points, because they have two places.
         self._shape = tuple(grid.mesh.elements[a] * grid.order + 1 for a in self._kept) or (1,)

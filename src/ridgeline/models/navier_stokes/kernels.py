@@ -13,8 +13,7 @@ from numba import float64, int64
 
 from ridgeline.elements.even_odd import ODD, even_odd_parts, even_odd_product, parts_size
 from ridgeline.elements.helmholtz import fill_cube
-from ridgeline.elements.metrics import multiply_three, to_physical, to_reference
-from ridgeline.elements.points import compiled, scratch
+from ridgeline.elements.point_loops import compiled, multiply_three, scratch, to_physical, to_reference
 from ridgeline.elements.tensor import along_x
 from ridgeline.jit.kernel import kernel, subroutine
 

@@ -24,7 +24,7 @@ from ridgeline.config.expressions import is_number, parse
 from ridgeline.config.fields import Problem, toml
 from ridgeline.elements.hexahedron import face_places
 from ridgeline.elements.inverse_map import places_inside
-from ridgeline.elements.mesh import ElementMesh
+from ridgeline.elements.mesh import BoxMesh
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.meshes.hexahedra import HexahedralMesh
 from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_lobatto
@@ -355,7 +355,7 @@ def refuse_outside(places: Array, missing: NDArray[np.int64]) -> None:
 def checked_places(case: NavierStokesSettings, mesh: Mesh) -> Array:
     """Return the places of a case. Raises ConfigError as `places_of`, and for places outside the mesh. No MPI."""
     places = places_of(case)
-    if isinstance(mesh, ElementMesh) and mesh.axis_aligned:
+    if isinstance(mesh, BoxMesh) and mesh.axis_aligned:
         low, high = (np.array([mesh.edges[axis][end] for axis in (2, 1, 0)]) for end in (0, -1))
         slack = 1e-9 * (high - low)
         outside = ((places < low - slack) | (places > high + slack)).any(axis=1)

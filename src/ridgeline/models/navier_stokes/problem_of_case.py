@@ -18,10 +18,10 @@ import numpy as np
 
 from ridgeline.config.expressions import Expression, parse
 from ridgeline.elements.mappings import MAPPINGS
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.mesh import Mapping as BoxMapping
 from ridgeline.elements.mesh_protocol import Mesh
-from ridgeline.elements.meshes.hexahedra import HexahedralMesh, build_mesh, share_out
+from ridgeline.elements.meshes.hexahedra import HexahedralMesh, build_mesh, scatter_mesh
 from ridgeline.io.meshes.read import read_mesh
 from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow
@@ -109,7 +109,7 @@ def _mesh_of_file(path: Path, stamp: tuple[int, int], pairs: tuple[tuple[str, st
     return build_mesh(raw, dict(pairs))
 
 
-def mesh_of(case: NavierStokesSettings) -> ElementMesh | HexahedralMesh:
+def mesh_of(case: NavierStokesSettings) -> BoxMesh | HexahedralMesh:
     """Return the whole mesh of a case: plain data, equal on all ranks.
 
     Raises ConfigError for a map that cannot be loaded, and for a file with a mesh that cannot be used.
@@ -126,7 +126,7 @@ def mesh_of(case: NavierStokesSettings) -> ElementMesh | HexahedralMesh:
             ) from None
         return _mesh_of_file(path, (stat.st_mtime_ns, stat.st_size), case.boundary.periodic_pairs())
     assert grid.elements is not None  # case_sections/grid.py
-    return ElementMesh.box(
+    return BoxMesh.box(
         grid.elements,
         grid.lengths,
         grid.origin,
@@ -143,11 +143,11 @@ def own_mesh(case: NavierStokesSettings, comm: MPI.Comm) -> Mesh:
     Raises DecompositionError for more ranks than elements, ConfigError for a file or a map that cannot be used.
     """
     whole = mesh_of(case)
-    if isinstance(whole, ElementMesh):
+    if isinstance(whole, BoxMesh):
         return whole
     ElementGrid(whole, case.grid.order, comm.size, comm.rank)  # raises on all ranks if there are too many
     _mesh_of_file.cache_clear()
-    return share_out(comm, whole if comm.rank == 0 else None)
+    return scatter_mesh(comm, whole if comm.rank == 0 else None)
 
 
 def velocity_sides(case: NavierStokesSettings) -> dict[str, VelocitySide]:

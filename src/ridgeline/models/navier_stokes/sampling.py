@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.inverse_map import INSIDE, at_points, lattice_inside, places_inside, values_at
-from ridgeline.elements.mesh import ElementGrid, ElementMesh
+from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.quadrature import gauss_lobatto, interpolation_matrix
 from ridgeline.parallel.allreduce import allreduce_max, allreduce_min
 from ridgeline.parallel.partition import Triple, split
@@ -138,7 +138,7 @@ class _BoxPoints:
     """
 
     def __init__(self, grid: ElementGrid, lattice: Lattice) -> None:
-        assert isinstance(grid.mesh, ElementMesh)  # every axis-aligned mesh is a box
+        assert isinstance(grid.mesh, BoxMesh)  # every axis-aligned mesh is a box
         self._n = grid.n
         self._positions = grid.positions
         self._parts = [

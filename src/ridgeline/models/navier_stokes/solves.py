@@ -25,8 +25,7 @@ from ridgeline.elements.multigrid.cycle import SchwarzMultigrid
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.elements.tensor import PRODUCTS
 from ridgeline.jit.kernel import Specialisation
-from ridgeline.krylov.cg import cg, kernels_of_cg
-from ridgeline.krylov.flexible_cg import flexible_cg, kernels_of_flexible_cg
+from ridgeline.krylov.cg import cg, flexible_cg, kernels_of_cg, kernels_of_flexible_cg
 from ridgeline.krylov.gmres import gmres, kernels_of_gmres
 from ridgeline.krylov.operator import Operator, Preconditioner, SolveResult, Workspace, timed
 from ridgeline.krylov.projection import Projection, kernels_of_projections

@@ -1,4 +1,4 @@
-"""A mesh of hexahedra as a file has it: points of the elements, which corners are one, and faces with names."""
+"""A mesh of hexahedra as a file has it: the points of the elements, their shared corners, and the named faces."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ridgeline.runtime.errors import ConfigError
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-FARTHEST = 1e75  # coordinate of a mesh: products of four numbers more than that are not finite
+FARTHEST = 1e75  # largest coordinate of a mesh: products of four larger numbers are not finite
 
 
 @dataclass(frozen=True, eq=False)
 class RawMesh:
     """All elements of a file, in its order and orientation; corners, faces and points as in `elements.hexahedron`.
 
-    source: what people call the file. points: [q], where the nodes lie in [-1, 1], the same in all directions, ends
+    source: the name of the file. points: [q], where the nodes lie in [-1, 1], the same in all directions, ends
     included. nodes: [3, E, q, q, q], their coordinates x, y, z. corners: [E, 8], numbers of vertices, equal where
-    elements share one. sides: names of the sides. named: int64 [k, 3], (element, face, side). pairs: int64 [p, 4],
-    (element, face, element, face) that the file says are one, periodic. numbers: [E], what the file calls elements.
+    elements share a vertex. sides: names of the sides. named: int64 [k, 3], (element, face, side). pairs: int64
+    [p, 4], the periodic pairs (element, face, element, face) of the file. numbers: [E], of the elements in the file.
     """
 
     source: str
@@ -36,7 +36,7 @@ class RawMesh:
 
     @property
     def n_elements(self) -> int:
-        """How many elements."""
+        """The number of elements."""
         return len(self.corners)
 
     def corner_places(self) -> Array:
@@ -45,7 +45,7 @@ class RawMesh:
         return np.ascontiguousarray(ends.reshape(3, -1, 8).transpose(1, 2, 0))
 
     def name(self, element: int, face: int | None = None) -> str:
-        """Return words for an element and one of its faces, with the place of its centre."""
+        """Return words for an element or one of its faces, with the place of its centre."""
         places = self.corner_places()[element]
         words = f"element {self.numbers[element]}"
         if face is not None:

@@ -1,8 +1,11 @@
 """Loops over the points of an element in vector registers: what element kernels do between their products.
 
-Each is an intrinsic on 1-D arrays with a literal number of points, so that LLVM needs no checks for overlap. Masks
-handle the last points, fewer than a register holds. `x_start`: first number of array x. Arithmetic is fused
-multiply-add where written so; no reassociation but in sums, which keep one partial sum per lane.
+Each loop is an intrinsic on 1-D arrays with a literal number of points, so that LLVM needs no checks for overlap.
+Masks handle the last points, if they do not fill a register. `x_start` is the place of the first number of array x.
+Multiply-adds are fused where the code says so. Only sums are reassociated: they keep one partial sum per lane.
+
+The last part multiplies by the metrics of an element. metrics: nine of `count` each, r_x, r_y, r_z, s_x, s_y, s_z,
+t_x, t_y, t_z. A triple of arrays x, y, z may be the same as the triple of outputs.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +21,15 @@ from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import F64, I32, I64, Lanes, Vector, data_pointer, element_type, host_vector_bytes
 from ridgeline.jit.llvm import prefetch as emit_prefetch
 
+INDEX = types.int64
 LINE = 64  # bytes of a cache line
 
 
 class PointLoop:
     """The loop of one intrinsic over a literal number of points.
 
-    names: of the intrinsic's arguments in order. An argument `x_start` is the place where array `x` begins. dtype:
-    Numba's type of the numbers.
+    names: the names of the intrinsic's arguments in order; an argument `x_start` is the place where array `x` begins.
+    dtype: Numba's type of the numbers.
     """
 
     def __init__(
@@ -56,32 +60,32 @@ class PointLoop:
         return self.builder.add(self._index, ir.Constant(I64, shift)) if shift else self._index
 
     def load(self, name: str, shift: int = 0) -> Vector:
-        """Load the loop's points of an array, from `shift` numbers further on; zeros beyond the last."""
+        """Load the loop's points of an array, shifted by `shift` numbers; zeros beyond the last point."""
         if self._mask is None:
             return self.lanes.load(self.values[name], self._place(shift))
         return self.lanes.load_masked(self._mask, self.values[name], self._place(shift))
 
     def load_block(self, name: str, part: int, parts: int) -> Vector:
-        """Load part `part` of an array [blocks, parts, lanes], the block of the loop's points; the last is whole."""
+        """Load part `part` of an array [blocks, parts, lanes] for the loop's points; the last block whole."""
         first = self.builder.mul(self._index, ir.Constant(I64, parts))
         place = self.builder.add(first, ir.Constant(I64, part * self.lanes.count))
         return self.lanes.load(self.values[name], place)
 
     def store(self, vector: Vector, name: str, shift: int = 0) -> None:
-        """Store the loop's points, but none beyond the last."""
+        """Store the loop's points, and nothing beyond the last point."""
         if self._mask is None:
             vector.store(self.values[name], self._place(shift))
         else:
             vector.store_masked(self._mask, self.values[name], self._place(shift))
 
     def start_sum(self, count: int = 1) -> None:
-        """Set the partial sums of `count` sums to zero; before `run`."""
+        """Set the partial sums of `count` sums to zero. This comes before `run`."""
         self._sums = [cgutils.alloca_once(self.builder, self.lanes.type) for _ in range(count)]
         for slot in self._sums:
             self.builder.store(self.lanes.constant(0.0).value, slot)
 
     def add_to_sum(self, a: Vector, b: Vector, which: int = 0) -> None:
-        """Add a * b to the sum that `total(which)` returns; beyond the last point, a or b must be zero."""
+        """Add a * b to the sum that `total(which)` returns. Beyond the last point a or b must be zero."""
         if not self._sums:
             raise RuntimeError("start_sum() comes before the loop")
         slot = self._sums[which]
@@ -100,7 +104,7 @@ class PointLoop:
         return values[0]
 
     def run(self, count: int, body: Callable[[], None]) -> None:
-        """Emit body() for `count` points, a literal: whole registers in a loop, the rest under a mask."""
+        """Emit body() for `count` points, a literal: full registers in a loop, the rest under a mask."""
         width = self.lanes.count
         whole = count - count % width
         if whole:
@@ -116,8 +120,13 @@ class PointLoop:
             self._mask = None
 
 
+def with_starts(*arrays: str) -> list[str]:
+    """Return the names of arrays, each followed by the name of its start."""
+    return [name for array in arrays for name in (array, f"{array}_start")]
+
+
 def literal(value: Any) -> int | None:
-    """Return the number of a literal type, None for other types: the intrinsic then asks again with literals."""
+    """Return the number of a literal type, or None for other types: Numba then tries again with literals."""
     return value.literal_value if isinstance(value, types.IntegerLiteral) else None
 
 
@@ -128,9 +137,9 @@ def scalar(value: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def prefetch_points(typing, count, write, x, x_start):
-    """Ask for `count` numbers of x, into the second-level cache, to read or to write; beyond the array is harmless.
+    """Prefetch `count` numbers of x into the second-level cache, to read or to write them.
 
-    count and write are literal.
+    Places beyond the array are harmless. count and write are literals.
     """
     if literal(count) is None or not isinstance(write, types.BooleanLiteral):
         return None
@@ -260,9 +269,9 @@ def dot_points(typing, count, x, x_start, y, y_start):
 def compiled(dtype_name: str, arguments: str) -> Callable[..., Any]:
     """Return a decorator that compiles a kernel at once for one signature, or loads it from the disk cache.
 
-    arguments: one word each: `elements` (int64 list), `h` (float64 scalar), `r4` or `w4` (array of the dtype in
-    4 dimensions, read or written), `i2` (int64 array read). Reading arguments take arrays that may not be written,
-    too. One signature: no second compile for arrays that differ in such details.
+    arguments: one word each: `elements` (int64 list), `h` (float64 scalar), `r4` or `w4` (array of the dtype in 4
+    dimensions, read or written), `i2` (int64 array, read). Arguments that are read may be read-only arrays. There is
+    one signature, so that arrays that differ in such details do not cause a second compilation.
     """
     number = from_dtype(np.dtype(dtype_name))
 
@@ -284,3 +293,121 @@ def scratch(count, like):
     whole = np.empty(count + LINE // like.itemsize, like.dtype)
     lead = -(whole.ctypes.data // like.itemsize) % (LINE // like.itemsize)
     return whole[lead : lead + count]
+
+
+def _product(loop, factors, vectors):
+    """Return the sum of three products."""
+    total = factors[2] * vectors[2]
+    for place in (1, 0):
+        total = loop.lanes.fma(factors[place], vectors[place], total)
+    return total
+
+
+@intrinsic(prefer_literal=True)
+def to_physical(typing, count, metrics, metrics_start, r, s, t, x, x_start, y, y_start, z, z_start):
+    """(x, y, z) = r (r_x, r_y, r_z) + s (s_x, s_y, s_z) + t (t_x, t_y, t_z)."""
+    if literal(count) is None:
+        return None
+
+    def codegen(context, builder, signature, args):
+        names = ["count", *with_starts("metrics"), "r", "s", "t", *with_starts("x", "y", "z")]
+        loop = PointLoop(context, builder, signature, args, names, x.dtype)
+        size = literal(count)
+
+        def body():
+            parts = [loop.load(name) for name in "rst"]
+            results = [
+                _product(loop, [loop.load("metrics", (3 * a + c) * size) for a in range(3)], parts)
+                for c in range(3)
+            ]
+            for result, name in zip(results, "xyz"):
+                loop.store(result, name)
+
+        loop.run(size, body)
+        return context.get_dummy_value()
+
+    kinds = (count, metrics, INDEX, r, s, t, x, INDEX, y, INDEX, z, INDEX)
+    return types.void(*kinds), codegen
+
+
+@intrinsic(prefer_literal=True)
+def to_reference(typing, count, metrics, metrics_start, x, x_start, y, y_start, z, z_start, r, s, t):
+    """(r, s, t) = (r_x x + r_y y + r_z z, s_x x + ..., t_x x + ...)."""
+    if literal(count) is None:
+        return None
+
+    def codegen(context, builder, signature, args):
+        names = ["count", *with_starts("metrics", "x", "y", "z"), "r", "s", "t"]
+        loop = PointLoop(context, builder, signature, args, names, r.dtype)
+        size = literal(count)
+
+        def body():
+            parts = [loop.load(name) for name in "xyz"]
+            results = [
+                _product(loop, [loop.load("metrics", (3 * a + c) * size) for c in range(3)], parts)
+                for a in range(3)
+            ]
+            for result, name in zip(results, "rst"):
+                loop.store(result, name)
+
+        loop.run(size, body)
+        return context.get_dummy_value()
+
+    kinds = (count, metrics, INDEX, x, INDEX, y, INDEX, z, INDEX, r, s, t)
+    return types.void(*kinds), codegen
+
+
+@intrinsic(prefer_literal=True)
+def multiply_three(typing, count, factor, factor_start, r, s, t):
+    """(r, s, t) *= factor."""
+    if literal(count) is None:
+        return None
+
+    def codegen(context, builder, signature, args):
+        names = ("count", "factor", "factor_start", "r", "s", "t")
+        loop = PointLoop(context, builder, signature, args, names, r.dtype)
+
+        def body():
+            factor = loop.load("factor")
+            for name in "rst":
+                loop.store(factor * loop.load(name), name)
+
+        loop.run(literal(count), body)
+        return context.get_dummy_value()
+
+    return types.void(count, factor, INDEX, r, s, t), codegen
+
+
+@intrinsic(prefer_literal=True)
+def advect_points(typing, count, axis_aligned, constants, weights, c, c_stride, c_start, r, s, t):
+    """t = c_0 r + c_1 s + c_2 t with c_q = c[c_start + q c_stride ...]; if axis-aligned, times constants[q] weights.
+
+    count and axis_aligned are literals. weights and t begin at c_start as well, r and s at 0.
+    """
+    if literal(count) is None or not isinstance(axis_aligned, types.BooleanLiteral):
+        return None
+
+    def codegen(context, builder, signature, args):
+        names = ["count", "axis_aligned", "constants", "weights", "c", "stride", "c_start", "r", "s", "t"]
+        loop = PointLoop(context, builder, signature, args, names, t.dtype)
+        first, stride = loop.values["c"], args[5]
+        for q in range(3):
+            loop.values[f"c{q}"] = first
+            first = builder.gep(first, [stride])
+        for name in ("weights", "t"):
+            loop.values[name] = builder.gep(loop.values[name], [args[6]])
+        aligned = axis_aligned.literal_value
+        scale = [loop.splat("constants", q) for q in range(3)] if aligned else []
+
+        def body():
+            c = [loop.load(f"c{q}") for q in range(3)]
+            if aligned:
+                c = [component * factor for component, factor in zip(c, scale)]
+            total = _product(loop, c, [loop.load(name) for name in "rst"])
+            loop.store(total * loop.load("weights") if aligned else total, "t")
+
+        loop.run(literal(count), body)
+        return context.get_dummy_value()
+
+    kinds = (count, axis_aligned, constants, weights, c, INDEX, INDEX, r, s, t)
+    return types.void(*kinds), codegen
