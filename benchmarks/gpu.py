@@ -84,7 +84,7 @@ def correctness(dtypes: list[str]) -> Iterator[Row]:
             for kind, of_launch in ((CudaEngine, 1), (CudaEngine, 2), (CpuEngine, 1)):
                 engine = make_engine(kind, n, np.dtype(dtype).type, noise)
                 if of_launch == 2:
-                    engine.take_steps(2)
+                    engine.set_steps_per_sweep(2)
                     engine.compile()
                 step = 0
                 while step < steps:
@@ -145,12 +145,12 @@ def two_steps(
         moved = bytes_per_cell(tile, planes, dtype)
         for noise in (0.0, NOISE):
             engine = make_engine(CudaEngine, n, real, noise)
-            engine.take_steps(2)
+            engine.set_steps_per_sweep(2)
             engine.compile()
             of_launch: dict[int, list[float]] = {1: [], 2: []}
             for _ in range(TURNS):
                 for steps, found in of_launch.items():
-                    engine.take_steps(steps)
+                    engine.set_steps_per_sweep(steps)
                     found.append(seconds_of_step(engine, steps, seconds))
             one, two = min(of_launch[1]), min(of_launch[2])
             name = f"{n}^3 {dtype}, noise {noise:g}"
@@ -169,7 +169,7 @@ def two_steps(
         tile = TwoStepTile(*threads)
         if tile.shared_bytes(dtype) > SHARED_BYTES:
             continue
-        engine.take_steps(2, tile)
+        engine.set_steps_per_sweep(2, tile)
         engine.compile()
         step = seconds_of_step(engine, 2, seconds)
         yield Row(f"two steps a launch: {n}^3 {dtype}, {tile}", n**3 / step / 1e9, unit="G cells/s")
@@ -192,7 +192,7 @@ def faces(n: int, dtypes: list[str], copy: float, seconds: float) -> Iterator[Ro
     from ridgeline.blocks.block import Block, BlockArray
     from ridgeline.blocks.halo_cuda import CudaPacker
     from ridgeline.jit.cuda_device import make_stream
-    from ridgeline.models.gray_scott.device.memory import exchange_plan
+    from ridgeline.models.gray_scott.estimate import exchange_plan
 
     for dtype in dtypes:
         for axis, layers in product(range(3), (1, 2)):

@@ -18,8 +18,7 @@ from harness.table import Row
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.jit.cuda_device import fma, kernel, load, make_stream, store
 from ridgeline.models.gray_scott.device.kernels_cuda import Shape, launch_shape
-from ridgeline.models.gray_scott.device.memory import PAD_ROWS
-from ridgeline.models.gray_scott.estimate import effective_bytes
+from ridgeline.models.gray_scott.estimate import PAD_ROWS, effective_bytes
 
 SIX = -6.0
 DIFFUSION = 0.2 / 6.0

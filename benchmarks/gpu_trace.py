@@ -56,7 +56,7 @@ def main() -> None:
         c = coefficients(0.2, 0.1, 0.02, 0.048, 0.01, 1.0, dtype)
         regions = Regions()
         engine = CudaEngine(block, cartesian, c, (PHILOX_7, 42), dtype, Context(comm, "cuda", 1, regions))
-        engine.take_steps(of_launch)
+        engine.set_steps_per_sweep(of_launch)
         engine.compile()
         engine.host()[0][:] = 1.0
         engine.commit()

@@ -45,7 +45,7 @@ def make_engine(
     """
     from mpi4py import MPI
 
-    from ridgeline.fourier.pencil import PencilGrid
+    from ridgeline.fourier.decomposition import PencilGrid
     from ridgeline.fourier.tuning import TransformTuning
     from ridgeline.models.turbulence.engine_cpu import CpuEngine
     from ridgeline.models.turbulence.problem import FlowParameters

@@ -11,7 +11,7 @@ from pydantic import Field
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase
 from ridgeline.config.fields import Integer, setting
-from ridgeline.models.contract import DistributedArray, Figure, Model, Profile, Variable, Work
+from ridgeline.models.contract import DistributedArray, Metric, Model, Profile, Variable, Work
 from ridgeline.models.recorders import profiles_recorder
 from ridgeline.parallel.partition import split
 from ridgeline.runtime.context import Context
@@ -131,8 +131,8 @@ class Decay(Model):
             "joint": Profile(np.outer(k, energy), ("row", "k")),
         }
 
-    def figures(self, step) -> dict[str, Figure]:
-        return {"figure_of_merit": Figure(N / step.total, "points/s"), "message": Figure(8.0, "B")}
+    def figures(self, step) -> dict[str, Metric]:
+        return {"figure_of_merit": Metric(N / step.total, "points/s"), "message": Metric(8.0, "B")}
 
 
 def decay_case(folder: Path, **output) -> DecayCase:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope
 from turbulence_tools import make_engine, random_start

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ridgeline.fourier.decomposition import PencilGrid, Truncation, check_process_grid
 from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.pencil import PencilGrid, Truncation, check_process_grid
 from ridgeline.runtime.errors import DecompositionError
 
 

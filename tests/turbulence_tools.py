@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.fourier.shells import Shells
+from ridgeline.fourier.decomposition import PencilGrid
+from ridgeline.fourier.modes import Modes, Shells
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.engine_cpu import CpuEngine

@@ -3,8 +3,8 @@
 import numpy as np
 from mpi4py import MPI
 
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.pencil import PencilGrid
 
 COMM = MPI.COMM_SELF
 

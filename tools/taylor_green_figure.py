@@ -23,7 +23,7 @@ def run(n, dealias):
     """Compute one curve: rows (n, dealias, t, E, 2 nu Z)."""
     from mpi4py import MPI
 
-    from ridgeline.fourier.pencil import PencilGrid
+    from ridgeline.fourier.decomposition import PencilGrid
     from ridgeline.models.turbulence import initial
     from ridgeline.models.turbulence.engine_cpu import CpuEngine
     from ridgeline.models.turbulence.problem import FlowParameters

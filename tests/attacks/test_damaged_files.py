@@ -23,7 +23,7 @@ from mesh_files import BoxFile
 from re2_files import write_butterfly
 from ridgeline.config.machine_file import Quantity, read_machine_file
 from ridgeline.elements.meshes.hexahedra import build_mesh
-from ridgeline.fourier import fft_wisdom
+from ridgeline.fourier import planning
 from ridgeline.fourier.fft import plan
 from ridgeline.io.machine_file import write_machine_file
 from ridgeline.io.meshes.read import mesh_digest, read_mesh
@@ -109,9 +109,9 @@ def use_kernel(file: Path) -> None:
 
 def use_wisdom(file: Path) -> None:
     lines = aligned_empty((2, 24), "c16")
-    fft_wisdom.load_wisdom()
+    planning.load_wisdom()
     plan(lines, lines, 1, "forward").execute()
-    fft_wisdom.save_wisdom()
+    planning.save_wisdom()
 
 
 def use_limits(file: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from attack_cases import CASES
-from ridgeline.fourier.fft_wisdom import wisdom_folder
+from ridgeline.fourier.planning import wisdom_folder
 
 pytestmark = [
     pytest.mark.slow,

@@ -54,7 +54,7 @@ def test_what_check_takes_runs_or_ends_by_one_of_our_errors(model, monkeypatch, 
     from mpi4py import MPI  # not above: `check` needs none
 
     from ridgeline.models import create
-    from ridgeline.models.memory import memory_needed
+    from ridgeline.models.memory_check import memory_needed
     from ridgeline.runtime.context import Context
     from ridgeline.simulation import report
     from ridgeline.simulation.job import RunCaller, run_case

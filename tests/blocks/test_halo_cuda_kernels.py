@@ -10,7 +10,7 @@ from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated
 from ridgeline.blocks.halo_cuda import copy_boxes
-from ridgeline.models.gray_scott.device.scan_cuda import count_nonfinite
+from ridgeline.models.gray_scott.device.kernels_cuda import count_nonfinite
 
 pytestmark = pytest.mark.gpu
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ridgeline.fourier.pencil import Truncation
+from ridgeline.fourier.decomposition import Truncation
 from ridgeline.runtime.units import number
 
 CASE = """\

@@ -11,7 +11,7 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated
-from ridgeline.fourier.device import fused_cuda
+from ridgeline.fourier.device import z_stage_cuda
 from ridgeline.models.turbulence.device.fused_rows_cuda import make_row_products
 
 pytestmark = pytest.mark.gpu
@@ -30,9 +30,9 @@ def test_kernels_spill_nothing(n, dtype) -> None:
     numbers, table = real[::1], (INTEGER[::1], INTEGER, INTEGER, INTEGER)
     sums = numbers, INTEGER, INTEGER, INTEGER, numbers, numbers, *table, numbers, numbers
     for kernel, signature in (
-        (fused_cuda.make_spread(n, dtype), (numbers, *table, numbers, numbers)),
-        (fused_cuda.make_collect(n, dtype), (numbers, *table, numbers, numbers)),
-        (fused_cuda.make_collect_sum(n, dtype), sums),
+        (z_stage_cuda.make_spread(n, dtype), (numbers, *table, numbers, numbers)),
+        (z_stage_cuda.make_collect(n, dtype), (numbers, *table, numbers, numbers)),
+        (z_stage_cuda.make_collect_sum(n, dtype), sums),
     ):
         ptx = compile_without_spills(kernel, signature)
         assert (".f64" in ptx) == (dtype == np.float64)

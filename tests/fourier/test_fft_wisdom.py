@@ -13,7 +13,7 @@ import pyfftw
 import pytest
 
 from ridgeline.fourier import fft
-from ridgeline.fourier.fft_wisdom import load_wisdom, save_wisdom, wisdom_folder
+from ridgeline.fourier.planning import load_wisdom, save_wisdom, wisdom_folder
 from ridgeline.parallel.autotuner import choices_file
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
@@ -42,8 +42,8 @@ def test_wisdom_survives_the_process(dtype: str) -> None:
     make(24, dtype=dtype)
     save_wisdom()
     program = (
-        "from ridgeline.fourier import fft, fft_wisdom\n"
-        "from ridgeline.runtime.aligned import aligned_empty\nfft_wisdom.load_wisdom()\n"
+        "from ridgeline.fourier import fft, planning\n"
+        "from ridgeline.runtime.aligned import aligned_empty\nplanning.load_wisdom()\n"
         f"lines = aligned_empty((4, 24), '{dtype}')\n"
         "fft.plan(lines, lines, 1, 'forward', effort='wisdom-only')"
     )
@@ -141,7 +141,7 @@ def test_another_users_folder_is_not_used(
 
 def test_wisdom_is_kept_by_library_and_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     here = wisdom_folder()
-    monkeypatch.setattr("ridgeline.fourier.fft_wisdom.cpu_name", lambda: "another CPU")
+    monkeypatch.setattr("ridgeline.fourier.planning.cpu_name", lambda: "another CPU")
     assert wisdom_folder() != here
     monkeypatch.undo()
     monkeypatch.setattr(pyfftw, "fftw_version", "3.4.0")

@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import pytest
 
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.pencil import PencilGrid
 from spectral_toys import mode_keys
 
 SHAPE, LENGTHS = (20, 24, 32), (6.0, 3.0, 2.0)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.fourier.device import nccl_cuda
-from ridgeline.fourier.device.nccl_cuda import RealPieces, make_nccl
+from ridgeline.fourier.device import exchange_cuda
+from ridgeline.fourier.device.exchange_cuda import RealPieces, make_nccl
 from ridgeline.runtime import extras
 from ridgeline.runtime.errors import DeviceError
 
@@ -54,7 +54,7 @@ def bindings(calls, **more):
 
 @pytest.fixture
 def load(monkeypatch):
-    monkeypatch.setattr(nccl_cuda, "simulated", lambda: False)
+    monkeypatch.setattr(exchange_cuda, "simulated", lambda: False)
 
     def use(library):
         def find(name):

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ridgeline.fourier.pencil import PencilGrid, Truncation, check_process_grid, choose_process_grid
+from ridgeline.fourier.decomposition import PencilGrid, Truncation, check_process_grid, choose_process_grid
 from ridgeline.runtime.errors import DecompositionError
 
 SHAPES = [(8, 8, 8), (12, 8, 10), (4, 4, 4), (24, 32, 20), (6, 18, 12)]

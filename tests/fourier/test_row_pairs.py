@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from ridgeline.fourier import row_pairs as pairs
+from ridgeline.fourier import real_pairs as pairs
 
 CASES = [(64, 31, 4), (32, 16, 6), (32, 12, 5), (20, 7, 4), (12, 1, 1), (8, 4, 3)]
 SEGMENTS = ["one", "dealt", "packed"]

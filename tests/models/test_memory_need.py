@@ -6,8 +6,8 @@ import tracemalloc
 import pytest
 from mpi4py import MPI
 
-from ridgeline.models import case_class, create, estimate, memory
-from ridgeline.models.memory import MemoryCapacity, memory_needed, refuse_what_does_not_fit, shortage
+from ridgeline.models import case_class, create, estimate, memory_check
+from ridgeline.models.memory_check import MemoryCapacity, memory_needed, refuse_what_does_not_fit, shortage
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
@@ -76,7 +76,7 @@ def test_a_plane_is_shrunk_as_a_plane():
 
 
 def test_a_run_is_refused_unless_told_otherwise(monkeypatch):
-    monkeypatch.setattr(memory, "node_memory_available", lambda: 10**6)
+    monkeypatch.setattr(memory_check, "node_memory_available", lambda: 10**6)
     with pytest.raises(ConfigError, match=r"needs .* but 1 MB are free there; .*run\.check_memory = false"):
         refuse_what_does_not_fit(case_of("gray_scott"), MPI.COMM_SELF)
     refuse_what_does_not_fit(case_of("gray_scott", run={"check_memory": False}), MPI.COMM_SELF)

@@ -15,8 +15,8 @@ from ridgeline.bench.transpose.transpose_timing import (
     fitting_grids,
     time_exchanges,
 )
-from ridgeline.fourier.exchanges.transpose import Transpose
-from ridgeline.fourier.pencil import PencilGrid, Truncation
+from ridgeline.fourier.decomposition import PencilGrid, Truncation
+from ridgeline.fourier.exchanges.tuned_transpose import Transpose
 from ridgeline.fourier.tuning import TransposeTuning
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 

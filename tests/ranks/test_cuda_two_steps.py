@@ -21,12 +21,11 @@ from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.random import PHILOX_7
 from ridgeline.models import create
 from ridgeline.models.gray_scott import estimate as estimate_module
-from ridgeline.models.gray_scott.device import launch_choice
+from ridgeline.models.gray_scott import sweep_choice
 from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.device.kernels_two_cuda import TwoStepTile
-from ridgeline.models.gray_scott.device.memory import PAD_ROWS, device_bytes
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
-from ridgeline.models.gray_scott.estimate import FIELDS, estimate
+from ridgeline.models.gray_scott.estimate import FIELDS, PAD_ROWS, device_bytes, estimate
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.parallel.autotuner import TuningResult
@@ -90,7 +89,7 @@ def test_equals_the_cpu_on_one_rank(comm, grid, thick, tile, periodic) -> None:
     noise = 0.0 if tile and periodic else 0.1
     shape = shape_for(grid, thick)
     block, engine = make_engine(CudaEngine, comm, grid, shape, periodic, dtype, noise, ghost=2)
-    engine.take_steps(2, tile)
+    engine.set_steps_per_sweep(2, tile)
     start(engine, shape, block)
     found = launch(engine, (2, 1, 2))
     for mine, expected in zip(found, on_one_cpu(shape, 5, periodic, dtype, noise)):
@@ -102,12 +101,12 @@ def test_launches_of_one_and_two_steps_may_be_chosen_anew(comm) -> None:
     grid = GRIDS[-1]
     shape = shape_for(grid, 2)
     block, engine = make_engine(CudaEngine, comm, grid, shape, ghost=2)
-    engine.take_steps(2)
+    engine.set_steps_per_sweep(2)
     start(engine, shape, block)
     sent = {}
     step = FIRST
     for steps in (2, 1, 2, 1):
-        engine.take_steps(steps)
+        engine.set_steps_per_sweep(steps)
         sent[steps] = engine.messages, engine.bytes_exchanged
         step += engine.advance(step, 2)
     for mine, expected in zip(engine.host(), on_one_cpu(shape, 6)):
@@ -120,9 +119,9 @@ def test_ghosts_of_one_layer_are_not_enough(comm) -> None:
     _, engine = make_engine(CudaEngine, comm, (1, 1, comm.size), (2, 2, 4 * comm.size))
     if comm.size > 1:
         with pytest.raises(DeviceError, match="need fields with ghosts of two layers"):
-            engine.take_steps(2)
+            engine.set_steps_per_sweep(2)
     else:
-        engine.take_steps(2)
+        engine.set_steps_per_sweep(2)
     assert engine.steps_per_sweep == (2 if comm.size == 1 else 1)
 
 
@@ -190,7 +189,7 @@ def test_a_run_does_what_was_estimated(comm, grid, boundary) -> None:
 @pytest.mark.parametrize("faster", [1, 2])
 def test_a_long_run_takes_the_faster_one(comm, monkeypatch, tmp_path, faster) -> None:
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", comm.bcast(str(tmp_path)))
-    monkeypatch.setattr(launch_choice, "MOST_LAUNCHES", 1)
+    monkeypatch.setattr(sweep_choice, "MOST_LAUNCHES", 1)
 
     def choose(candidates, key, comm, work):
         """Call both by turns, as timing does, and take the one that the test wants."""
@@ -199,7 +198,7 @@ def test_a_long_run_takes_the_faster_one(comm, monkeypatch, tmp_path, faster) ->
             assert call() == {}
         return TuningResult(list(candidates)[faster - 1], {})
 
-    monkeypatch.setattr(launch_choice, "choose", choose)
+    monkeypatch.setattr(sweep_choice, "choose", choose)
     grid = GRIDS[-1]
     bytes_of_run = 5 * 32 * np.prod(shape_for(grid, 2)) / comm.size
     monkeypatch.setattr(estimate_module, "BYTES_TIMED", 1.001 * bytes_of_run)

@@ -15,7 +15,7 @@ from numba.core import config
 if not config.ENABLE_CUDASIM:
     pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
-from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope
 from ridgeline.models.turbulence.problem import FlowParameters

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.io.checkpoint import CheckpointStore
 from ridgeline.models import case_class, create
 from ridgeline.models.n_body.estimate import memory, process_grid

@@ -5,8 +5,8 @@ import pytest
 from mpi4py import MPI
 
 import ridgeline
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.ghost_planes import BELOW, PADDING, GhostPlanes, padded_shape
-from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.io.checkpoint import CheckpointStore
 from ridgeline.models import create
 from ridgeline.models.turbulence.estimate import estimate

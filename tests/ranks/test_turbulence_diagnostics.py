@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters

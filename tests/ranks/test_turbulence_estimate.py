@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ridgeline.fourier.pencil import PencilGrid, Truncation
+from ridgeline.fourier.decomposition import PencilGrid, Truncation
 from ridgeline.fourier.sizes import Share
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence.engine_cpu import CpuEngine

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ridgeline.fourier.pencil import Truncation
+from ridgeline.fourier.decomposition import Truncation
 from ridgeline.models import create
 from ridgeline.models.contract import StepTimes
 from ridgeline.models.turbulence.settings import TurbulenceCase

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.models.turbulence.forcing import make_forcing
 from ridgeline.models.turbulence.initial import set_initial_modes
 from ridgeline.models.turbulence.settings import TurbulenceCase

@@ -16,8 +16,8 @@ if not config.ENABLE_CUDASIM:
     pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from device_flow_tools import LENGTHS, SHAPE, WORDS, compare_with_one_rank, process_grids
-from ridgeline.fourier.device import exchange_cuda, ways
-from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.decomposition import PencilGrid
+from ridgeline.fourier.device import exchange_cuda
 from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.errors import DeviceError
@@ -102,7 +102,7 @@ def test_no_message_is_overwritten_before_it_is_sent(comm, monkeypatch, batch) -
 
 def test_the_fastest_way_is_measured_and_remembered(comm, monkeypatch, tmp_path) -> None:
     """The simulator's MPI takes what stands for device memory; where NCCL fails on one rank, nobody takes it."""
-    monkeypatch.setattr(ways, "mpi_takes_device_buffers", lambda: True)
+    monkeypatch.setattr(exchange_cuda, "mpi_takes_device_buffers", lambda: True)
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", comm.bcast(str(tmp_path)))
     for process_grid in process_grids(comm.size):
         engine = make(comm, process_grid, "auto")
@@ -120,7 +120,7 @@ def test_the_fastest_way_is_measured_and_remembered(comm, monkeypatch, tmp_path)
 
 def test_nccl_is_taken_by_all_ranks_or_by_none(comm, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", comm.bcast(str(tmp_path)))
-    monkeypatch.setattr(ways, "simulated", lambda: False)
+    monkeypatch.setattr(exchange_cuda, "simulated", lambda: False)
     plain, failing = exchange_cuda.make_nccl, comm.size - 1
 
     def make_nccl(part, dtype):
@@ -136,7 +136,7 @@ def test_nccl_is_taken_by_all_ranks_or_by_none(comm, monkeypatch, tmp_path) -> N
     with pytest.raises(
         DeviceError, match=r'between_gpus = "mpi", but the MPI library does not say .* use "auto"'
     ):
-        ways.make_exchange(None, "mpi")
+        exchange_cuda.make_exchange(None, "mpi")
 
 
 def test_the_simulator_was_used() -> None:

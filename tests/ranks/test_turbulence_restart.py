@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.fourier.decomposition import PencilGrid, Truncation
 from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.io import checkpoint_write
 from ridgeline.io.checkpoint import CheckpointStore, load

@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.console import Console
 
-from ridgeline.models import memory
+from ridgeline.models import memory_check
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 from ridgeline.study import plan as plan_module
 from ridgeline.study.plan import make_plan, parse_values, show_plan
@@ -209,7 +209,7 @@ def test_a_model_without_process_grids(tmp_path):
 
 
 def test_too_little_memory_is_told_before_anything_starts(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "node_memory_available", lambda: 10**6)
+    monkeypatch.setattr(memory_check, "node_memory_available", lambda: 10**6)
     with pytest.raises(
         ConfigError, match=r"point n1: the run needs .* run.check_memory = false tries all the same"
     ):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ridgeline.models import memory
+from ridgeline.models import memory_check
 from ridgeline.runtime import locks
 from ridgeline.runtime.errors import ConfigError, LauncherError, OutputError
 from ridgeline.study.command import run_study
@@ -252,7 +252,7 @@ def test_a_study_that_runs_is_not_run_twice(tmp_path, monkeypatch):
 
 
 def test_what_is_too_large_leaves_no_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "node_memory_available", lambda: 10**4)
+    monkeypatch.setattr(memory_check, "node_memory_available", lambda: 10**4)
     with pytest.raises(ConfigError, match="point n1: the run needs"):
         run_study(case_file(tmp_path), {}, str(tmp_path / "study"), print)
     assert not (tmp_path / "study").exists()

@@ -39,7 +39,7 @@ def run(
     started = time.monotonic()
     hold_stop_signals()
     from ridgeline.cli.options import load
-    from ridgeline.models.memory import refuse_before_ranks
+    from ridgeline.models.memory_check import refuse_before_ranks
     from ridgeline.parallel.job import start_ranks
     from ridgeline.simulation.start import run_on_this_rank
 

@@ -1,15 +1,15 @@
 """One-dimensional Fourier transforms of strided batches, by FFTW or by scipy.fft.
 
-Plans that all ranks agree on come from fourier/planning.py; between runs, fft_wisdom.py keeps what was measured.
-The only file that imports pyfftw, a binding of FFTW, which is GPL. scipy.fft (BSD) is the other choice: where pyfftw
-is not installed, or on demand by RIDGELINE_FFT=scipy. It is slower, and it allocates in every call.
+`planning` makes plans that are equal on all ranks, and keeps what was measured for later runs. This is the only file
+that imports pyfftw, a binding of FFTW, which is GPL. scipy.fft (BSD) is used where pyfftw is not installed, or if
+RIDGELINE_FFT=scipy is set. It is slower, and it allocates in every call.
 
 The speed of layouts was measured on one core of Zen 4 for n = 32...512, with data in the L2 cache and FFTW 3.3.5.
 Contiguous lines out of place reach 45-60 GFLOP/s in single and 27-38 in double precision; in place 35-50 and 23-40.
-The strided layout, with unit stride across the batch, is as fast up to n = 128 if the pitch is no power of two.
-With a pitch that is a power of two it falls to as little as half. From n = 192 on it is half as fast (out of place
-with such a pitch, an eighth). Real transforms reach 14-30 by 2.5 n log2 n, as FFTW's real codelets are scalar: two
-real rows as one complex row are faster. `execute` costs 0.1 us.
+The strided layout, with unit stride across the batch, is as fast up to n = 128 if the pitch is not a power of two.
+With a pitch that is a power of two it falls to as little as half of that. From n = 192 on it is half as fast (out of
+place with such a pitch, an eighth). Real transforms reach 14-30, counted by 2.5 n log2 n, because FFTW's real
+codelets are scalar: two real rows as one complex row are faster. `execute` costs 0.1 us.
 
 Transforms are unnormalised both ways: forward sum_x f(x) exp(-i k x), inverse sum_k F(k) exp(+i k x). Source:
 Frigo and Johnson, "The Design and Implementation of FFTW3", Proc. IEEE 93 (2005), its guru interface.
@@ -33,7 +33,7 @@ Backend = Literal["fftw", "scipy"]
 
 SWITCH = "RIDGELINE_FFT"
 PRECISION = {"f": "single", "F": "single", "d": "double", "D": "double"}
-# wisdom-only takes plans that were measured at least as well as `measure` does.
+# "wisdom-only" accepts plans that were measured at least as well as "measure" does.
 _FLAGS = {
     "estimate": ("FFTW_ESTIMATE",),
     "measure": ("FFTW_MEASURE",),
@@ -49,8 +49,9 @@ class MissingWisdomError(ConfigError):
 class FFTPlan:
     """A transform of one array into another, made once and executed often; keeps both arrays alive.
 
-    execute(): transform what `source` holds now into `target`. No arguments, no allocation (FFTW), releases the
-    GIL. Plans may be executed by several threads at once if their arrays differ; one plan by one thread at a time.
+    execute() transforms what `source` holds now into `target`. It has no arguments, does not allocate (FFTW), and
+    releases the GIL. Several threads may execute plans at the same time if their arrays differ, but not the same
+    plan.
     """
 
     __slots__ = ("axis", "direction", "execute", "source", "target")
@@ -81,17 +82,27 @@ def plan(
 ) -> FFTPlan:
     """Return the plan of 1-D transforms along `axis` of all lines of `source` into `target`, in one precision.
 
-    Complex to complex: equal shapes; in place if both are the same memory with the same strides. Real to complex
-    (forward only): n points to n/2 + 1 modes. Complex to real (inverse only): the other way; the imaginary parts of
-    the first and, if n is even, the last mode are taken for zero. Strides and rank are free, so slices of larger
-    arrays do; aligned arrays (`runtime.aligned`) are fastest.
+    Complex to complex: the shapes are equal; the transform is in place if both are the same memory with the same
+    strides. Real to complex (forward only): n points to n/2 + 1 modes. Complex to real (inverse only): the other way;
+    the imaginary parts of the first and, if n is even, of the last mode count as zero. Strides and rank are free, so
+    that slices of larger arrays can be transformed; aligned arrays (`runtime.aligned`) are fastest.
 
-    Planning OVERWRITES BOTH ARRAYS unless wisdom is at hand or effort is `estimate`. A complex-to-real transform
-    destroys its source when executed; others never do. No communication. Not for the step loop: measuring takes up
-    to seconds.
+    Planning OVERWRITES BOTH ARRAYS unless there is wisdom or effort is "estimate". A complex-to-real transform
+    destroys its source when executed; others never do. No communication. Not for the step loop, because measuring
+    takes up to seconds.
 
-    Raises MissingWisdomError, a ConfigError, where FFTW has no wisdom of this effort for this transform and effort is
-    wisdom-only or `known` asks for it; ValueError for arrays that do not fit each other.
+    Parameters
+    ----------
+    source, target : arrays of one precision
+    axis, direction : of the transforms
+    effort : the setting fft.effort
+    known : fail instead of measuring
+
+    Raises
+    ------
+    MissingWisdomError : a ConfigError, where FFTW has no wisdom of this effort for this transform, and effort is
+        "wisdom-only" or `known` is true
+    ValueError : for arrays that do not fit each other
     """
     axis = range(source.ndim)[axis]
     n, n_lines = _check(source, target, axis, direction)
@@ -174,23 +185,23 @@ def _scipy_execute(
 
 
 def backend() -> Backend:
-    """Return which library transforms: RIDGELINE_FFT, or FFTW if pyfftw is installed, else scipy.
+    """Return the library in use: that of RIDGELINE_FFT, or FFTW if pyfftw is installed, otherwise scipy.
 
-    Raises ConfigError if RIDGELINE_FFT names another, or FFTW where pyfftw is missing.
+    Raises ConfigError if RIDGELINE_FFT names another library, or FFTW where pyfftw is missing.
     """
     return _backend(os.environ.get(SWITCH, ""))
 
 
 @cache
-def _backend(asked: str) -> Backend:
-    if asked not in ("", "fftw", "scipy"):
-        raise ConfigError(f"{SWITCH} is '{asked}'; allowed are 'fftw' and 'scipy'")
-    if asked == "scipy":
+def _backend(setting: str) -> Backend:
+    if setting not in ("", "fftw", "scipy"):
+        raise ConfigError(f"{SWITCH} is '{setting}'; allowed are 'fftw' and 'scipy'")
+    if setting == "scipy":
         return "scipy"
     try:
         import pyfftw  # noqa: F401  whether it loads is the question
     except ImportError as error:
-        if asked == "fftw":
+        if setting == "fftw":
             raise ConfigError(
                 f"{SWITCH} is 'fftw', but pyfftw does not load ({error}); pip install pyfftw, or unset {SWITCH}"
             ) from error
@@ -210,7 +221,7 @@ def describe() -> str:
 
 
 def export_wisdom() -> dict[str, bytes]:
-    """Return what FFTW has measured in this process, by precision; nothing where scipy transforms."""
+    """Return what FFTW has measured in this process, by precision; nothing where scipy is in use."""
     if backend() == "scipy":
         return {}
     import pyfftw
@@ -219,11 +230,11 @@ def export_wisdom() -> dict[str, bytes]:
 
 
 def import_wisdom(wisdom: dict[str, bytes]) -> list[str]:
-    """Add wisdom to FFTW's and return the precisions whose text FFTW did not take: damaged, or of another FFTW."""
+    """Add wisdom to FFTW's; return the precisions whose text FFTW rejects: it is damaged, or of another FFTW."""
     if not wisdom or backend() == "scipy":
         return []
     import pyfftw
 
     texts = [wisdom.get(name, b"") for name in ("double", "single")]
-    taken = pyfftw.import_wisdom((*texts, b""))
-    return [name for name, good in zip(("double", "single"), taken) if name in wisdom and not good]
+    accepted = pyfftw.import_wisdom((*texts, b""))
+    return [name for name, good in zip(("double", "single"), accepted) if name in wisdom and not good]

@@ -1,8 +1,8 @@
 """Ghost planes around a rank's points in physical space: copies of neighbours' points, for stencils.
 
 A *padded block* is [n_z + w, n_y + w, n_x + w, components] with w = below + above. The point (z, y, x) of a rank's
-block is at (below + z, below + y, below + x). Everything is periodic. x is never cut: whoever writes rows writes its
-ghosts too, or leaves them out.
+block is at (below + z, below + y, below + x). Everything is periodic. x is never cut, so that code which writes rows
+also writes their ghosts, or leaves them out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.parallel.partition import Triple, split
 
 if TYPE_CHECKING:
@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
 # Cells around the rank's own: a position may have just left them, and the grid may be displaced by less than a cell.
 BEHIND, BEYOND = 2, 1
-BELOW, ABOVE = (
-    1 + BEHIND,
-    2 + BEYOND,
-)  # ghost planes: what a stencil of four points around such a cell reaches
+# Ghost planes, as far as a stencil of four points around such a cell reaches.
+BELOW, ABOVE = 1 + BEHIND, 2 + BEYOND
 PADDING = BELOW + ABOVE
 
 Width = tuple[int, int]  # ghost planes below and above
 STENCIL: Width = (BELOW, ABOVE)
-CORNERS: Width = (0, 1)  # what the corners of a cell reach
+CORNERS: Width = (0, 1)  # as far as the corners of a cell reach
 
 
 def padded_shape(block: Triple, width: Width = STENCIL) -> Triple:
@@ -41,10 +39,10 @@ def padded_shape(block: Triple, width: Width = STENCIL) -> Triple:
 
 
 def buffer_shape(grid: PencilGrid, width: Width = STENCIL) -> tuple[int, int, int]:
-    """Return the shape of the buffers for the ghosts of a component: there and back, partners, numbers."""
+    """Return the shape of the buffers for the ghosts of a component: [received and sent, partners, numbers]."""
     z, y, x = padded_shape(grid.block, width)
     axes = _axes(grid, width)
-    both = [parts for each in axes for parts in (each.come, each.go)]
+    both = [parts for each in axes for parts in (each.receive, each.send)]
     largest = max((len(planes.mine) for parts in both for planes in parts), default=0)
     partners = max(len(parts) for parts in both)
     return 2, partners, largest * max(z, y) * x
@@ -52,26 +50,31 @@ def buffer_shape(grid: PencilGrid, width: Width = STENCIL) -> tuple[int, int, in
 
 @dataclass(frozen=True)
 class _Planes:
-    """Planes of one axis that go between this rank and another. mine: their places in this rank's padded block."""
+    """Planes of one axis that this rank exchanges with another, and their places in this rank's padded block."""
 
     rank: int
     mine: list[int]
 
 
 class _Axis(NamedTuple):
-    """What comes from and goes to which ranks along one axis of a padded block; `own` planes, from where to where."""
+    """The planes that are received and sent along one axis of a padded block, and (source, target) of own planes."""
 
     axis: int
-    come: list[_Planes]
-    go: list[_Planes]
+    receive: list[_Planes]
+    send: list[_Planes]
     own: tuple[list[int], list[int]]
 
 
 class GhostPlanes:
-    """Fills the ghosts of padded blocks in y and z, or adds what is in them to their points.
+    """Fills the ghosts of padded blocks in y and z, or adds their contents to the points that they are copies of.
 
-    grid: this rank's share; comm: all ranks, numbered as grid.rank is; width: of the ghosts. Any cut will do, also
-    planes of one point. Made without communication.
+    Any decomposition is possible, including planes of one point. Made without communication.
+
+    Parameters
+    ----------
+    grid, comm : this rank's share; all ranks, numbered as grid.rank is
+    n_components, dtype : of the blocks
+    width : of the ghosts
     """
 
     def __init__(
@@ -89,53 +92,54 @@ class GhostPlanes:
 
     @property
     def n_bytes(self) -> int:
-        """Memory held."""
+        """Bytes of the buffers."""
         return self._buffers.nbytes
 
     def fill(self, block: NDArray[Any]) -> None:
         """Fill the ghosts in y and z of a padded block. Collective, with neighbours."""
-        for axis, come, go, (source, target) in self._axes:
+        for axis, receive, send, (source, target) in self._axes:
             planes = np.moveaxis(block, axis, 0)
-            requests, there = self._exchange(planes, come, go)
+            requests, buffers = self._exchange(planes, receive, send)
             planes[target] = planes[source]
             for request in requests:
                 request.Wait()
-            for part, arrived in zip(come, there):
+            for part, arrived in zip(receive, buffers):
                 planes[part.mine] = arrived
 
     def add(self, block: NDArray[Any]) -> None:
-        """Add ghosts in y and z to the points that they are of; the ghosts keep it. Collective, with neighbours.
+        """Add ghosts in y and z to the points that they are copies of. Collective, with neighbours.
 
-        The reverse of `fill`. Integers have the same sum on any process grid, floats on the same one.
+        It is the reverse of `fill`; the ghosts are not changed. Sums of integers are the same on any process grid,
+        sums of floats only on the same one.
         """
-        for axis, come, go, (source, target) in reversed(self._axes):
+        for axis, receive, send, (source, target) in reversed(self._axes):
             planes = np.moveaxis(block, axis, 0)
-            requests, there = self._exchange(planes, go, come)
+            requests, buffers = self._exchange(planes, send, receive)
             for request in requests:
                 request.Wait()
             for plane, ghost in zip(source, target):
                 planes[plane] += planes[ghost]
-            for part, arrived in zip(go, there):
+            for part, arrived in zip(send, buffers):
                 for plane, more in zip(part.mine, arrived):
                     planes[plane] += more
 
     def _exchange(
-        self, planes: NDArray[Any], come: list[_Planes], go: list[_Planes]
+        self, planes: NDArray[Any], receive: list[_Planes], send: list[_Planes]
     ) -> tuple[list[MPI.Request], list[NDArray[Any]]]:
-        """Begin to send the planes `go` and to receive for the planes `come`; return requests, and what will come."""
-        there, requests = [], []
-        for part, buffer in zip(come, self._buffers[0]):
-            there.append(_part(buffer, planes, part))
-            requests.append(self._comm.Irecv(there[-1], part.rank))
-        for part, buffer in zip(go, self._buffers[1]):
+        """Begin to send some planes and to receive others; return the requests, and buffers of what is received."""
+        received, requests = [], []
+        for part, buffer in zip(receive, self._buffers[0]):
+            received.append(_part(buffer, planes, part))
+            requests.append(self._comm.Irecv(received[-1], part.rank))
+        for part, buffer in zip(send, self._buffers[1]):
             sent = _part(buffer, planes, part)
             sent[...] = planes[part.mine]
             requests.append(self._comm.Isend(sent, part.rank))
-        return requests, there
+        return requests, received
 
 
 def _axes(grid: PencilGrid, width: Width) -> list[_Axis]:
-    """Return what comes and goes: the ghosts of y first, so that those of z bring the edges along."""
+    """Return the exchanges along both axes: ghosts in y first, so that those in z include the edges."""
     rows, columns = grid.process_grid
     of_row = [r + rows * grid.column for r in range(rows)]
     of_column = [grid.row + rows * c for c in range(columns)]
@@ -168,9 +172,10 @@ def _owner(firsts: list[int], plane: int) -> int:
 
 
 def ghosts_of_others(n: int, parts: int, width: Width = STENCIL) -> tuple[int, int]:
-    """Return how many ghost planes of an axis of n points in `parts` parts other parts own, and in how many messages.
+    """Return how many ghost planes belong to other parts, and in how many messages they arrive, over all parts.
 
-    All parts together. A part with few neighbours owns some of its ghosts itself, as the domain is periodic.
+    An axis of n points is cut into `parts` parts. A part with few neighbours owns some of its ghosts itself, because
+    the domain is periodic.
     """
     firsts = _firsts(n, parts)
     planes = messages = 0
@@ -184,15 +189,17 @@ def ghosts_of_others(n: int, parts: int, width: Width = STENCIL) -> tuple[int, i
 def _plan(
     n: int, ranks: list[int], index: int, width: Width
 ) -> tuple[list[_Planes], list[_Planes], tuple[list[int], list[int]]]:
-    """Return what comes from and goes to the owners of n planes, which are the ranks in order, and what is own."""
+    """Return the planes received from and sent to `ranks`, which own n planes in order, and the part's own planes."""
     firsts = _firsts(n, len(ranks))
-    come, go = defaultdict(list), defaultdict(list)
+    receive, send = defaultdict(list), defaultdict(list)
     for place, plane in _ghosts(n, len(ranks), index, width):
-        come[_owner(firsts, plane)].append(place)
+        receive[_owner(firsts, plane)].append(place)
     for other in range(len(ranks)):
         for _, plane in _ghosts(n, len(ranks), other, width):
             if _owner(firsts, plane) == index:
-                go[other].append(width[0] + plane - firsts[index])
-    own = go.pop(index, []), come.pop(index, [])
-    there, back = ([_Planes(ranks[part], mine) for part, mine in planes.items()] for planes in (come, go))
-    return there, back, own
+                send[other].append(width[0] + plane - firsts[index])
+    own = send.pop(index, []), receive.pop(index, [])
+    received, sent = (
+        [_Planes(ranks[part], mine) for part, mine in planes.items()] for planes in (receive, send)
+    )
+    return received, sent, own

@@ -1,8 +1,13 @@
-"""The Fourier modes of one rank with their wavenumbers: what every operation on spectral fields needs.
+"""The Fourier modes of one rank with their wavenumbers, and the spherical shells over which spectra are summed.
 
-A *spectral field* is a complex array [n_modes] over a rank's retained modes in the order of `Lines`. That is line
-by line, and in a line j_y = 0, 1, ..., -2, -1. Only j_x >= 0 is stored; in sums over all modes a mode counts twice
-unless j_x = 0. Plain data, no communication.
+A *spectral field* is a complex array [n_modes] over a rank's retained modes in the order of `Lines`: line by line,
+and in a line j_y = 0, 1, ..., -2, -1. Only j_x >= 0 is stored; in sums over all modes a mode counts twice unless j_x
+= 0.
+
+A *shell* n holds the modes whose |k| is nearer to n dk than to any other multiple of dk. A mode in the middle belongs
+to the upper shell. dk is the smallest wavenumber of the box, 2 pi over its longest side (1 for the default box).
+
+All is plain data, without communication.
 """
 
 from __future__ import annotations
@@ -14,18 +19,25 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.pencil import Dealias, Lines, PencilGrid, Truncation
+from ridgeline.fourier.decomposition import Dealias, Lines, PencilGrid, Truncation
 from ridgeline.parallel.partition import Triple
 
 Lengths = tuple[float, float, float]
+# Added to |k| over the width of a shell, so that a mode on the border of two belongs to the upper one however k
+# rounds.
+HALF = 0.5 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Modes:
-    """The modes that a rank owns.
+    """The modes that a rank owns. Wavenumbers k_i = 2 pi j_i / L_i are float64.
 
-    lines: their lines; shape: (N_z, N_y, N_x) of the grid; lengths: (L_z, L_y, L_x) of the box;
-    dealias: which modes of the grid are retained. Wavenumbers k_i = 2 pi j_i / L_i are float64.
+    Attributes
+    ----------
+    lines : their lines
+    shape : (N_z, N_y, N_x) of the grid
+    lengths : (L_z, L_y, L_x) of the box
+    dealias : which modes of the grid are retained
     """
 
     lines: Lines
@@ -40,12 +52,12 @@ class Modes:
 
     @property
     def n_modes(self) -> int:
-        """Modes of this rank."""
+        """Number of modes of this rank."""
         return self.lines.n_modes
 
     @property
     def truncation(self) -> Truncation:
-        """Which modes are retained, of all ranks."""
+        """The retained modes of all ranks."""
         return Truncation(self.shape, self.dealias)
 
     @property
@@ -92,8 +104,40 @@ def mode_numbers(n: int) -> NDArray[np.int64]:
 
 
 def mirrored(jz: NDArray[np.int64], jy: NDArray[np.int64], jx: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Say which modes are the second of a stored pair (j, -j): a real field has the conjugate of the first there.
+    """Return which modes are the second of a stored pair (j, -j), where a real field has the conjugate of the first.
 
-    Both are stored where j_x = 0. The second one has j_z < 0, or j_z = 0 and j_y < 0.
+    Both modes of a pair are stored where j_x = 0. The second one has j_z < 0, or j_z = 0 and j_y < 0.
     """
     return np.asarray((jx == 0) & ((jz < 0) | ((jz == 0) & (jy < 0))))
+
+
+@dataclass(frozen=True, eq=False)
+class Shells:
+    """The shells of the retained modes of all ranks; needs no communication."""
+
+    modes: Modes
+
+    @cached_property
+    def width(self) -> float:
+        """Width dk of a shell: the smallest wavenumber of the box."""
+        return min(self.modes.unit)
+
+    @cached_property
+    def n_shells(self) -> int:
+        """Number of shells, from that of k = 0 to that of the largest |k| retained anywhere."""
+        table = self.modes.truncation.table
+        nz, columns = table.shape
+        unit_z, unit_y, unit_x = self.modes.unit
+        kz = unit_z * np.fft.fftfreq(nz, 1 / nz)
+        kx = unit_x * np.arange(columns)
+        k2 = (kx * kx)[np.newaxis] + (kz * kz)[:, np.newaxis] + (unit_y * table) ** 2
+        return int(self.of(np.sqrt(k2[table >= 0].max()))) + 1
+
+    @property
+    def wavenumbers(self) -> NDArray[np.float64]:
+        """Wavenumber at the middle of each shell, float64 [n_shells]."""
+        return self.width * np.arange(self.n_shells, dtype=np.float64)
+
+    def of(self, k: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the shell of wavenumbers |k|, int64 of the same shape."""
+        return (k / self.width + HALF).astype(np.int64)

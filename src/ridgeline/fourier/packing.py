@@ -1,9 +1,9 @@
-"""Moving Fourier data between lines, planes and rows: the packing of distributed transforms.
+"""Packing kernels of distributed transforms: they move Fourier data between lines, planes, rows and exchanges.
 
-Complex numbers lie as pieces in an *arena*, a 1-D array that exchanges work on, and in small work arrays that fit a
-cache. A *tile* has lines [variable, line, y], y pitched. *Planes* are [variable, plane, place], pitched. Their places
-are either z x columns j_x, columns contiguous (transforms in z are strided), or columns x z (they are packed). Tables
-of starts say where pieces lie.
+Complex numbers lie as pieces in an *arena*, the 1-D array that an exchange works on, and in small work arrays that
+fit a cache. A *tile* has lines [variable, line, y], y pitched. *Planes* are [variable, plane, place], pitched. Their
+places are either z x columns j_x with contiguous columns (transforms in z are strided), or columns x z (transforms in
+z are packed). Tables of starts say where pieces lie; they come from `exchanges.plain_transpose.Direction`.
 """
 
 from llvmlite import ir
@@ -17,7 +17,7 @@ LINE_BYTES = 64  # of a cache line
 
 
 @intrinsic
-def _ask_for(typing, array, index):
+def _prefetch(typing, array, index):
     """Prefetch the cache line of array[index] into the second-level cache."""
 
     def codegen(context, builder, signature, args):
@@ -44,12 +44,12 @@ def _move(typing, source, i, target, j):
 
 
 @subroutine(nogil=True)
-def _ask_for_pieces(arena, start, first, n, offset, length):
+def _prefetch_pieces(arena, start, first, n, offset, length):
     """Prefetch `length` numbers from start[first] + offset on, and so on for n pieces."""
     for y in range(first, first + n):
         place = start[y] + offset
         for j in range(0, length, LINE_BYTES // arena.itemsize):
-            _ask_for(arena, place + j)
+            _prefetch(arena, place + j)
 
 
 @kernel(lambda T: (T[::1], int64[:, ::1], *[int64] * 4, T[:, :, ::1]), nogil=True)
@@ -57,7 +57,7 @@ def gather_lines(arena, start, offset, n_lines, n_variables, n_next, out_tile):
     """Set out_tile[v, l, y] = arena[start[v, y] + offset + l]: pieces of lines become lines along y.
 
     arena : (n,) complex; start : (>= n_variables, n_y) int64; out_tile : (>= n_variables, >= n_lines, >= n_y)
-    n_next : lines that will be gathered next, behind these. They are asked for, since the hardware cannot follow
+    n_next : lines that will be gathered next, behind these. They are prefetched, because the hardware cannot follow
         pieces as short as a few hundred bytes (2.5 times faster on Zen 4 at 128^3).
     Cost: reads and writes n_variables x n_lines x n_y numbers once.
     """
@@ -67,7 +67,7 @@ def gather_lines(arena, start, offset, n_lines, n_variables, n_next, out_tile):
         first = start[v]
         tile = out_tile[v]
         for y in range(0, fours, 4):
-            _ask_for_pieces(arena, first, y, 4, offset + n_lines, n_next)
+            _prefetch_pieces(arena, first, y, 4, offset + n_lines, n_next)
             a = arena[first[y] + offset : first[y] + offset + n_lines]
             b = arena[first[y + 1] + offset : first[y + 1] + offset + n_lines]
             c = arena[first[y + 2] + offset : first[y + 2] + offset + n_lines]

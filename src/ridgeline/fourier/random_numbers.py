@@ -1,8 +1,8 @@
 """Random numbers of Fourier modes and of steps: pure functions of (seed, purpose, step, mode).
 
-Philox4x32-10 of jit/random.py with the counter (j_x, j_y, j_z, step), signed mode numbers as 32-bit two's
-complement. The key is drawn from the seed for each purpose, a number that says what for. A mode has the same numbers
-on any decomposition, on any grid that retains it, and after a restart.
+They are drawn by Philox4x32-10 (jit/random.py) with the counter (j_x, j_y, j_z, step), where signed mode numbers are
+32-bit two's complement. The key follows from the seed and from the purpose, a number that distinguishes the uses of
+random numbers. A mode has the same numbers on any decomposition, on any grid that retains it, and after a restart.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def normal(
 ) -> NDArray[np.complex128]:
     """Return n complex numbers for each mode, [n, ...], real and imaginary parts independent and N(0, 1).
 
-    Box and Muller's transform of two uniform numbers each; nothing is farther out than 6.8.
+    Each is Box and Muller's transform of two uniform numbers. No number is larger than 6.8 in size.
     """
     radius, angle = np.split(uniform(seed, purpose, step, jz, jy, jx, 2 * n), 2)
     numbers: NDArray[np.complex128] = np.sqrt(-2.0 * np.log(radius)) * np.exp(2j * np.pi * angle)

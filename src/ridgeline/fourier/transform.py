@@ -1,10 +1,21 @@
 """Distributed Fourier transforms of real fields on slabs and pencils: the pipeline that turbulence runs on.
 
-A spectral field's modes lie along y on lines, a physical field's points along x in rows (fourier/pencil.py). Between
-them are three stages: `fourier_lines` (y), `fourier_planes` (z) and `fourier_rows` (x), each working in pieces that
-fit a cache. The column exchange is between lines and planes. Where P_r > 1, the row exchange is between planes and
-rows. Lines without retained modes are neither moved nor transformed. No whole physical field is stored:
-operations are called with pieces while they are in the cache.
+The modes of a spectral field lie along y on *lines*, the points of a physical field along x in *rows*; which rank
+owns which of them is in `decomposition`. A transform from modes to points takes these steps, and the way back takes
+them in reverse:
+
+    y       YStage.run        an operation fills a tile of lines; inverse transform in y; pack the arena
+    column  Transpose         MPI_Alltoallv between lines (all y) and planes (all z)
+    z       ZStage.inverse    unpack the arena into planes, zero what truncation leaves out; inverse transform in z
+    row     RowExchange       only where P_r > 1: between planes (all z) and rows (all x)
+    x       XStage.run        join pairs of rows; inverse transform in x; an operation reads them in physical space
+
+`FourierTransform.lines` makes the step in y and the column exchange, `FourierTransform.planes` the others. The stages
+are in `stages`, their packing kernels in `packing` and `real_pairs`. The plain path of the column exchange is in
+`exchanges.plain_transpose`, beside its faster methods; that of the row exchange in `exchanges.row_exchange`.
+
+Lines without retained modes are neither moved nor transformed. No whole physical field is stored: operations are
+called with pieces while these are in the cache.
 
     transform.lines(load, 0, 3)                     # operation fills tiles of lines, which go to planes
     transform.planes(multiply, combine, 3, 5, 4)    # operations on rows in physical space and on planes
@@ -23,22 +34,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.fourier.exchanges.row_exchange import PlanePass, RowExchange
-from ridgeline.fourier.exchanges.row_shared import SharedRows, shared_numbers
+from ridgeline.fourier import packing, real_pairs
+from ridgeline.fourier.decomposition import PencilGrid
+from ridgeline.fourier.exchanges.row_exchange import PlanePass, RowExchange, SharedRows, shared_numbers
 from ridgeline.fourier.exchanges.shared_memory import can_share
-from ridgeline.fourier.exchanges.transpose import Transpose
+from ridgeline.fourier.exchanges.tuned_transpose import Transpose
 from ridgeline.fourier.fft import Effort
 from ridgeline.fourier.fft import describe as fft_library
-from ridgeline.fourier.lines import LineOperation, LineStage, Tile, lines_per_tile
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.packing import lines_from_modes, modes_from_lines
-from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.fourier.planes import PlaneOperation, PlaneStage
 from ridgeline.fourier.planning import Planner, plan_on_all_ranks
-from ridgeline.fourier.row_pairs import block_from_pairs, pairs_from_block
-from ridgeline.fourier.rows import RowBlock, RowOperation, RowStage, rows_per_block
+from ridgeline.fourier.real_pairs import block_from_pairs, pairs_from_block
+from ridgeline.fourier.stages import (
+    LineOperation,
+    PlaneOperation,
+    RowBlock,
+    RowOperation,
+    Tile,
+    XStage,
+    YStage,
+    ZStage,
+    lines_per_tile,
+    rows_per_block,
+)
 from ridgeline.fourier.tuning import Layout, TransformTuning
 from ridgeline.fourier.workers import Clock, Workers
+from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.parallel.autotuner import TuningResult, choose
 from ridgeline.parallel.partition import split
 
@@ -54,14 +75,20 @@ class FourierTransform:
     grid, lengths : this rank's points and modes; the box (L_z, L_y, L_x)
     comm : all ranks, numbered as grid.rank is
     dtype : of physical fields, float32 or float64
-    n_in, n_mid, n_out : most variables of the passes `lines` and `planes`. They go from lines to physical space,
-        from there to planes, and, combined, from planes to lines
-    tuning : how it is computed
+    tuning : how transforms and exchanges are computed
+    n_in, n_mid, n_out : most variables that go from lines to physical space, from there to planes, and, combined,
+        from planes to lines
 
-    Attributes: modes; column, row: the exchanges (row is None where P_r = 1); scale: what a transform to physical
-    space and back multiplies modes by is 1 / scale.
+    Attributes
+    ----------
+    modes : the modes of this rank
+    column, row : the exchanges; row is None where P_r = 1
+    scale : a transform to physical space and back multiplies modes by 1 / scale
 
-    Raises ConfigError without wisdom, DecompositionError for too many numbers in an exchange.
+    Raises
+    ------
+    ConfigError : if FFTW may not measure and has no wisdom
+    DecompositionError : for too many numbers in an exchange
     """
 
     def __init__(
@@ -102,8 +129,13 @@ class FourierTransform:
             column_comm,
             [split(ny, columns, c)[1] for c in range(columns)],
             [grid.line_range(grid.row, c)[1] for c in range(columns)],
-            n_out, n_in, self.complex, tuning, tile=self._tile, agreement=self.comm,
-        )  # fmt: skip
+            n_out,
+            n_in,
+            self.complex,
+            tuning,
+            tile=self._tile,
+            agreement=self.comm,
+        )
         self.row: RowExchange | SharedRows | None = None
         if rows > 1:
             itemsize, most = self.complex.itemsize, max(n_in, n_mid)
@@ -118,41 +150,39 @@ class FourierTransform:
         grid, (nz, ny, nx), workers = self.grid, self.grid.shape, self.workers
         n_in, n_mid, n_out = self._counts
         n_columns = grid.truncation.n_columns
-        self._lines = LineStage(self.column, ny, self._tile, n_out, n_in, workers)
+        self._y_stage = YStage(self.column, ny, self._tile, n_out, n_in, workers)
         places, memory = len(workers), None
         if isinstance(self.row, SharedRows):
             places, memory = self.row.n_places, self.row.own
-        candidates = {
-            each: PlaneStage(grid, self.column, each, n_in, n_mid, places, memory) for each in layouts
-        }
+        candidates = {each: ZStage(grid, self.column, each, n_in, n_mid, places, memory) for each in layouts}
         first = candidates[layouts[0]]
         if self.row is None:
-            segments, n_rows = np.array([[0, 1, n_columns]], np.int64), first.n_together * nz
+            segments, n_rows = np.array([[0, 1, n_columns]], np.int64), first.n_per_piece * nz
         else:
             segments, n_rows = self.row.segments(), self.row.n_planes * grid.z_range[1]
         block = rows_per_block(nx, n_rows, n_mid, self.complex.itemsize)
-        self._rows = RowStage(nx, n_columns, segments, block, n_in, n_mid, self.complex, len(workers))
+        self._x_stage = XStage(nx, n_columns, segments, block, n_in, n_mid, self.complex, len(workers))
         sizes = {n for group in self._groups() for _, n in first.pieces(*group)}
 
         def make(planner: Planner) -> None:
-            self._lines.plan(planner)
-            self._rows.plan(planner)
+            self._y_stage.plan(planner)
+            self._x_stage.plan(planner)
             for stage in candidates.values():
                 stage.plan(planner, sizes)
 
         plan_on_all_ranks(self.comm, make, effort)
-        self._lines.clear()
-        self._rows.clear()
+        self._y_stage.clear()
+        self._x_stage.clear()
         for stage in candidates.values():
             stage.clear()
-        self._select(candidates)
+        self._choose_layout(candidates)
 
-    def _select(self, candidates: dict[Layout, PlaneStage]) -> None:
-        """Take the layout whose first piece of planes goes there and back faster; parts are as in Table 1."""
+    def _choose_layout(self, candidates: dict[Layout, ZStage]) -> None:
+        """Choose the layout in which a first piece of planes goes there and back faster; parts are as in Table 1."""
         n_in, n_mid, n_out = self._counts
         nothing: Any = lambda *_: None  # noqa: E731
 
-        def trial(stage: PlaneStage) -> dict[str, float]:
+        def trial(stage: ZStage) -> dict[str, float]:
             self._use(stage)
             first, n = stage.pieces(*self._groups()[0])[0]
             there, back = Clock(), Clock()
@@ -161,7 +191,7 @@ class FourierTransform:
                 self._rows_of_planes(0, first, n, nothing, n_in, n_mid)
             elif isinstance(self.row, SharedRows):
                 piece, step = range(n * self.grid.z_range[1]), PlanePass(nothing, None, n_in, n_mid)
-                self.row.across(0, Clock(), stage, self._rows, first, piece, step)
+                self.row.transform_rows(0, Clock(), stage, self._x_stage, first, piece, step)
             stage.forward(0, back, first, n, n_mid, nothing)
             stage.forward(0, back, first, n, 1, None)
             return {"unpack": there.pack, "fft": there.fft + back.fft, "pack": back.pack}
@@ -173,16 +203,16 @@ class FourierTransform:
         self._trial: TuningResult | None = None
         self._use(next(iter(candidates.values())))
         if len(candidates) > 1:
-            ways = {str(name): partial(trial, stage) for name, stage in candidates.items()}
-            self._trial = choose(ways, key, self.comm)
+            trials = {str(name): partial(trial, stage) for name, stage in candidates.items()}
+            self._trial = choose(trials, key, self.comm)
             self._use(next(stage for name, stage in candidates.items() if name == self._trial.taken))
-        self._planes.clear()
-        self._rows.clear()
+        self._z_stage.clear()
+        self._x_stage.clear()
         self.column.clear()
         self.reset_timings()
 
-    def _use(self, stage: PlaneStage) -> None:
-        self._planes = stage
+    def _use(self, stage: ZStage) -> None:
+        self._z_stage = stage
         self._plane_rows = stage.row_places()
         if isinstance(self.row, SharedRows):
             self.row.use(stage.layout.layout)
@@ -198,29 +228,29 @@ class FourierTransform:
 
     @property
     def n_in(self) -> int:
-        """Variables that may go from lines to physical space together, or else one by one."""
+        """Most variables that may go from lines to physical space at a time. They may also go one by one."""
         return self._counts[0]
 
     @property
     def layout(self) -> Layout:
-        """How planes lie for the transforms in z."""
-        return self._planes.layout.layout
+        """Layout of planes for the transforms in z."""
+        return self._z_stage.layout.layout
 
     @property
     def plane_runs(self) -> tuple[NDArray[np.int64], int]:
         """Where retained modes lie in planes: runs and the step between their columns, see `fourier.packing`."""
-        return self._planes.runs, self._planes.layout.step
+        return self._z_stage.runs, self._z_stage.layout.step
 
     def lines(self, operation: LineOperation, n_in: int, n_out: int) -> None:
         """Call `operation` with every tile of lines; n_in variables come from planes, n_out go there. Collective.
 
-        n_in, n_out: 1, or as many as planned, or 0: nothing comes or goes.
+        n_in and n_out are 1, or as many as planned, or 0, where nothing comes or goes.
         """
         inverse = self.column.inverse
         if n_out:
             inverse.open()
-        for group in range(len(self._lines.tiles)):
-            self._lines.run(group, operation, n_in, n_out)
+        for group in range(len(self._y_stage.tiles)):
+            self._y_stage.run(group, operation, n_in, n_out)
             if n_out:
                 t0 = perf_counter()
                 inverse.start(group, n_out)
@@ -235,20 +265,36 @@ class FourierTransform:
     ) -> None:
         """Call `operation` with rows in physical space, transform back, and hand planes over to lines. Collective.
 
-        pack: combines n_mid variables of planes to the n_out that it writes into `column.arena`; None: as they are.
-        n_in, n_mid, n_out: 1, or as many as planned; n_in = 0: nothing comes from lines; n_mid = n_out = 0: nothing
-        goes back.
+        Parameters
+        ----------
+        operation : called with rows of points, which it reads from and writes to
+        pack : combines n_mid variables of planes to the n_out that it writes into `column.arena`; None packs them as
+            they are
+        n_in, n_mid, n_out : 1, or as many as planned. With n_in = 0 nothing comes from lines, with n_mid = n_out = 0
+            nothing goes back
         """
         forward = self.column.forward
         if n_out:
             forward.open()
         step = PlanePass(operation, pack, n_in, n_mid)
+        stage, clocks = self._z_stage, self.workers.clocks
+
+        def slab_planes(worker: int, piece: tuple[int, int]) -> None:
+            y, n = piece
+            if n_in:
+                stage.inverse(worker, clocks[worker], y, n, n_in)
+            self._rows_of_planes(worker, y, n, operation, n_in, n_mid)
+            if n_mid:
+                stage.forward(worker, clocks[worker], y, n, n_mid, pack)
+            if worker == 0:
+                stage.progress()
+
         started = 0
         for first, end in self._groups():
             if self.row is None:
-                self._slab(first, end, step)
+                self.workers.run(self._z_stage.pieces(first, end), slab_planes)
             else:
-                self.row.planes(self._planes, self._rows, self.workers, (first, end), step)
+                self.row.planes(self._z_stage, self._x_stage, self.workers, (first, end), step)
             if n_out:
                 t0 = perf_counter()
                 while started < len(forward.chunks) - 1 and forward.chunks[started + 1] <= end:
@@ -260,34 +306,27 @@ class FourierTransform:
             forward.finish()
             self._column_seconds += perf_counter() - t0
 
-    def _slab(self, first: int, end: int, step: PlanePass) -> None:
-        operation, pack, n_in, n_mid = step
-        stage, clocks = self._planes, self.workers.clocks
-
-        def work(worker: int, piece: tuple[int, int]) -> None:
-            y, n = piece
-            if n_in:
-                stage.inverse(worker, clocks[worker], y, n, n_in)
-            self._rows_of_planes(worker, y, n, operation, n_in, n_mid)
-            if n_mid:
-                stage.forward(worker, clocks[worker], y, n, n_mid, pack)
-            if worker == 0:
-                stage.progress()
-
-        self.workers.run(stage.pieces(first, end), work)
-
     def _rows_of_planes(
         self, worker: int, plane: int, n: int, operation: RowOperation, n_in: int, n_mid: int
     ) -> None:
-        stage = self._planes
+        """Take the rows of n planes, which a slab has whole, through transforms in x and back."""
+        stage = self._z_stage
         start = self._plane_rows
-        self._rows.run(
-            worker, self.workers.clocks[worker], stage.work[worker].flat, (start, start), stage.layout.step,
-            plane, range(n * stage.layout.nz), operation, n_in, n_mid,
-        )  # fmt: skip
+        self._x_stage.run(
+            worker,
+            self.workers.clocks[worker],
+            stage.work[worker].flat,
+            (start, start),
+            stage.layout.step,
+            plane,
+            range(n * stage.layout.nz),
+            operation,
+            n_in,
+            n_mid,
+        )
 
     def to_physical(self, spectral: NDArray[Any]) -> NDArray[Any]:
-        """Return the values at this rank's points, real [n, *blocks.block], of modes [n, n_modes]. Collective."""
+        """Return the values at this rank's points, real [n, *grid.block], of modes [n, n_modes]. Collective."""
         values = np.empty((len(spectral), *self.grid.block), self.real)
         start, ny = self.modes.lines.start, self.grid.shape[1]
         for modes, block in zip(spectral, values):
@@ -303,10 +342,7 @@ class FourierTransform:
         return values
 
     def to_spectral(self, physical: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the retained modes [n, n_modes] of values [n, *blocks.block], scaled by 1/(N_x N_y N_z).
-
-        Collective.
-        """
+        """Return the retained modes [n, n_modes] of values [n, *grid.block], times 1/(N_x N_y N_z). Collective."""
         modes = np.empty((len(physical), self.modes.n_modes), self.complex) if out is None else out
         start, ny = self.modes.lines.start, self.grid.shape[1]
         scale = self.real.type(self.scale)
@@ -324,7 +360,7 @@ class FourierTransform:
 
     @property
     def timings(self) -> dict[str, float]:
-        """Seconds since `reset_timings` in transforms, packing and exchanges; of threads, the mean."""
+        """Seconds since `reset_timings` in transforms, packing and exchanges, the mean over threads."""
         clocks = self.workers.clocks
         return {
             "fft": sum(clock.fft for clock in clocks) / len(clocks),
@@ -343,7 +379,7 @@ class FourierTransform:
         return {"row": row, "column": self.column.under_way}
 
     def reset_timings(self) -> None:
-        """Begin to count `timings` anew."""
+        """Set `timings` to zero."""
         self._column_seconds = 0.0
         if self.row is not None:
             self.row.seconds = 0.0
@@ -351,13 +387,15 @@ class FourierTransform:
             clock.fft = clock.pack = 0.0
 
     def memory(self) -> dict[str, int]:
-        """Return bytes held: exchange buffers, and what all workers work in."""
-        stages = self._lines.memory() + self._planes.memory() + self._rows.memory() + self._plane_rows.nbytes
+        """Return the bytes of exchange buffers and of what all workers work in."""
+        stages = (
+            self._y_stage.memory() + self._z_stage.memory() + self._x_stage.memory() + self._plane_rows.nbytes
+        )
         exchange = sum(each.memory() for each in self._exchanges().values())
         return {"exchange": exchange, "work": stages}
 
     def free(self) -> None:
-        """Give communicators and threads back; not usable afterwards. Collective."""
+        """Free communicators and threads; not usable afterwards. Collective."""
         for exchange in self._exchanges().values():
             exchange.free()
         for comm in self._comms:
@@ -370,15 +408,39 @@ class FourierTransform:
         return {"transforms in z": self.layout if self._trial is None else self._trial.words(), **exchanges}
 
     def trials(self) -> dict[str, TuningResult]:
-        """Return what was timed to take the fastest, by the names of `describe`; in z, one piece of planes."""
+        """Return what was timed to choose the fastest, by the names of `describe`; in z, one piece of planes."""
         exchanges = {
             name: each.trial for name, each in self._exchanges().items() if isinstance(each, Transpose)
         }
-        found = {"transforms in z": self._trial, **exchanges}
-        return {name: trial for name, trial in found.items() if trial is not None}
+        trials = {"transforms in z": self._trial, **exchanges}
+        return {name: trial for name, trial in trials.items() if trial is not None}
 
     def _exchanges(self) -> dict[str, Transpose | SharedRows]:
-        found: dict[str, Transpose | SharedRows] = {"column exchange": self.column}
+        exchanges: dict[str, Transpose | SharedRows] = {"column exchange": self.column}
         if self.row is not None:
-            found["row exchange"] = self.row.transpose if isinstance(self.row, RowExchange) else self.row
-        return found
+            exchanges["row exchange"] = self.row.transpose if isinstance(self.row, RowExchange) else self.row
+        return exchanges
+
+
+def kernels_of_transforms(dtype: DTypeLike) -> list[Specialisation]:
+    """Return the kernels of a `FourierTransform` on any process grid. dtype: of physical fields, float32 or float64.
+
+    Making the transform calls them, to choose the layout of planes. They must be compiled before.
+    """
+    of_modes = [
+        packing.gather_lines,
+        packing.scatter_lines,
+        packing.unpack_planes,
+        packing.pack_planes,
+        packing.planes_to_rows,
+        packing.rows_to_planes,
+        packing.lines_from_modes,
+        packing.modes_from_lines,
+    ]
+    of_rows = [
+        real_pairs.load_pairs,
+        real_pairs.store_pairs,
+        real_pairs.block_from_pairs,
+        real_pairs.pairs_from_block,
+    ]
+    return specialise(of_modes, np.result_type(dtype, np.complex64)) + specialise(of_rows, dtype)

@@ -1,4 +1,4 @@
-"""How exchanges and transforms are computed: choices that change their speed."""
+"""Options of exchanges and transforms, which change their speed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from ridgeline.fourier.fft import Effort
 from ridgeline.runtime.errors import ConfigError
 
-Layout = Literal["strided", "packed"]  # of planes, see fourier.planes
+Layout = Literal["strided", "packed"]  # of planes, see stages.PlaneLayout
 Method = Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node", "shared"]
 
 METHODS: tuple[Method, ...] = ("alltoallv", "ialltoallv", "alltoall", "node", "shared")
@@ -16,18 +16,23 @@ METHODS: tuple[Method, ...] = ("alltoallv", "ialltoallv", "alltoall", "node", "s
 
 @dataclass(frozen=True)
 class TransposeTuning:
-    """How numbers travel: what arrives is the same.
+    """How a transpose moves numbers between ranks. The result does not depend on it.
 
-    method : "alltoallv" (MPI_Alltoallv, exact counts); "ialltoallv" (the same without waiting, chunk by chunk, while
-        the next chunk is computed); "alltoall" (MPI_Alltoall, all blocks padded to the largest); "node" (within
-        nodes, then between them); "shared" (in memory that all ranks share, without messages); "auto" times those
-        that fit, writing and reading included, and takes the one whose slowest rank is fastest, "alltoallv" unless
-        another is clearly faster. Rows of pencils within a node are "shared" in "auto", untimed
+    Parameters
+    ----------
+    method : "alltoallv" (MPI_Alltoallv with exact counts); "ialltoallv" (the same without waiting, chunk by chunk,
+        while the next chunk is computed); "alltoall" (MPI_Alltoall, all blocks padded to the largest); "node" (within
+        nodes, then between them); "shared" (in memory that all ranks share, without messages). "auto" times those
+        that fit, writing and reading included, and takes "alltoallv" unless another one is clearly faster on its
+        slowest rank. With "auto" the rows of pencils within a node are "shared" without timing
     batch : Q, variables per MPI call, 1 to 4
-    ranks_per_node : None asks MPI which ranks share a node; a number cuts the ranks into nodes of that many
+    ranks_per_node : cuts the ranks into nodes of that many; None asks MPI which ranks share a node
     n_chunks : parts that "ialltoallv" hands over one by one; fewer where there are fewer rows or tiles
 
-    Raises ValueError for another batch, ConfigError for an unknown method.
+    Raises
+    ------
+    ValueError : for another batch
+    ConfigError : for an unknown method
     """
 
     method: Method = "auto"
@@ -47,10 +52,12 @@ class TransposeTuning:
 
 @dataclass(frozen=True)
 class TransformTuning(TransposeTuning):
-    """How transforms are computed. Results depend on effort and layout within rounding, on nothing else.
+    """How transforms are computed. Results depend only on effort and layout, and only by rounding.
 
+    Parameters
+    ----------
     threads : workers of this rank
-    effort : of planning, see fourier.planning
+    effort : of planning, see `planning.plan_on_all_ranks`
     layout : of planes, "strided" or "packed"; "auto" takes the faster one
     """
 

@@ -1,4 +1,4 @@
-"""Threads that share a loop over pieces of work, and the time they spend on what."""
+"""Threads that share a loop over pieces of work, and the time that each spends on transforms and on packing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Clock:
 class Workers:
     """A fixed number of threads, the calling one among them, each with a number and a clock.
 
-    What they call must release the GIL for most of its time, as compiled kernels and transforms do.
+    The functions that they call must release the GIL for most of their time, as compiled kernels and transforms do.
     """
 
     def __init__(self, n: int) -> None:
@@ -30,13 +30,13 @@ class Workers:
         self._pool = ThreadPoolExecutor(n - 1) if n > 1 else None
 
     def __len__(self) -> int:
-        """Workers."""
+        """Number of workers."""
         return len(self.clocks)
 
     def run(self, pieces: Sequence[T], work: Callable[[int, T], None]) -> None:
-        """Call work(worker, piece) for every piece, by whichever worker is free; worker 0 is this thread.
+        """Call work(worker, piece) for every piece, by the next free worker; worker 0 is this thread.
 
-        Raises what `work` raised, after all threads are done.
+        What `work` raises is raised again when all threads have finished.
         """
         if self._pool is None or len(pieces) == 1:
             for piece in pieces:

@@ -1,4 +1,4 @@
-"""The physics: one folder per model, found by name.
+"""The physics: one folder per model, found by name. Read `contract.py` first, then `gray_scott/model.py`.
 
 A folder with a `settings.py` is a model. Its `settings.CASE` is the class of its settings, and
 `model.create_model()` returns the object that the time loop runs. Folders of models outside the package are
@@ -40,18 +40,18 @@ def _check(name: str) -> None:
 def case_class(name: str) -> "type[AnyCase]":
     """Return the class of a model's settings; ConfigError if there is no such model."""
     _check(name)
-    found: type[AnyCase] = import_module(f"ridgeline.models.{name}.settings").CASE
-    return found
+    settings: type[AnyCase] = import_module(f"ridgeline.models.{name}.settings").CASE
+    return settings
 
 
 def create(name: str) -> "Model":
     """Return a new model to set up and run; ConfigError if there is no such model."""
     _check(name)
-    made: Model = import_module(f"ridgeline.models.{name}.model").create_model()
-    return made
+    model: Model = import_module(f"ridgeline.models.{name}.model").create_model()
+    return model
 
 
 def estimate(case: "AnyCase", n_ranks: int) -> "Estimate":
     """Return what `case` would need on n_ranks ranks; DecompositionError if it cannot be cut so."""
-    found: Estimate = import_module(f"ridgeline.models.{case.run.model}.estimate").estimate(case, n_ranks)
-    return found
+    needs: Estimate = import_module(f"ridgeline.models.{case.run.model}.estimate").estimate(case, n_ranks)
+    return needs

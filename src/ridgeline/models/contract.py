@@ -1,4 +1,4 @@
-"""What the time loop asks of a model. It knows nothing else about physics.
+"""What a model offers to the time loop, which knows nothing else about physics.
 
 A model is a folder of `ridgeline/models` with `settings.py` (its `CASE`), `estimate.py` (`estimate(case,
 n_ranks)`) and `model.py` (a function `create_model()` that returns a `Model`). Output, checkpoints, resume,
@@ -28,7 +28,7 @@ __all__ = [
     "Context",
     "DistributedArray",
     "Estimate",
-    "Figure",
+    "Metric",
     "Model",
     "Profile",
     "Record",
@@ -45,7 +45,7 @@ __all__ = [
 class Work:
     """Least work of one time step, in closed form, summed over all ranks."""
 
-    points: int  # advanced: what `Model.points_name` says
+    points: int  # that are advanced, of the kind that `Model.points_name` names
     flops: float  # floating-point operations; random number generation not counted
     bytes_memory: float  # least bytes to and from memory: every field once in, once out
     bytes_exchanged: float  # least bytes sent to other ranks
@@ -67,8 +67,8 @@ class Estimate:
     outputs: int
     checkpoint_bytes: float  # of one checkpoint, uncompressed
     work: Work
-    memory_between_steps: float = 0.0  # bytes beside them while outputs, figures or checkpoints are made
-    remarks: tuple[str, ...] = ()  # more that `ridgeline check` says, a sentence each
+    memory_between_steps: float = 0.0  # further bytes while outputs, diagnostics or checkpoints are made
+    remarks: tuple[str, ...] = ()  # what else `ridgeline check` says, a sentence each
     refusals: tuple[str, ...] = ()  # why a run ends before or at its first step, a sentence each
     # Bytes of a rank on its GPU, by what they are for.
     device_memory: Mapping[str, float] = field(default_factory=dict)
@@ -76,15 +76,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Seconds of one time step. phases: of the model's `phases` and "other", which add up to total."""
+    """Seconds of one time step, and of its phases: the model's `phases` and "other", which add up to the total."""
 
     total: float
     phases: Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure of the run report. unit: "B", "B/s", "points/s", "s", that of a model, or "" for a pure number."""
+class Metric:
+    """A number of the run report. unit: "B", "B/s", "points/s", "s", the model's own, or "" for a pure number."""
 
     value: float
     unit: str = ""
@@ -96,10 +96,10 @@ class SolveCount:
 
     solves: int = 0
     iterations: int = 0  # of all solves together
-    most: int = 0  # iterations of the solve that took most
+    most: int = 0  # iterations of the solve that needed most
 
     def after(self, iterations: int) -> Self:
-        """Return the count with one more solve, which took so many iterations."""
+        """Return the count with one more solve, of so many iterations."""
         return type(self)(self.solves + 1, self.iterations + iterations, max(self.most, iterations))
 
 
@@ -110,7 +110,7 @@ class SimulatedModel(ABC):
     """
 
     name: ClassVar[str]
-    # What `time` is, and what `Work.points` counts, in words of reports and pictures.
+    # What `time` is, and what `Work.points` counts, as reports and pictures call them.
     time_name: ClassVar[str] = "time"
     points_name: ClassVar[str] = "grid points"
     # What a step spends its time on: names of the phases that `step` charges in the context's regions, in the
@@ -119,9 +119,10 @@ class SimulatedModel(ABC):
     phases: ClassVar[tuple[str, ...]] = ("compute", "exchange")
     # Which of them send and receive, and do nothing else.
     exchanges: ClassVar[tuple[str, ...]] = ("exchange",)
-    # Names in `state` that came later: a checkpoint of before lacks them, and leaves them as `state` gave them.
+    # Names in `state` that were added in a later version. Older checkpoints lack them; their fields then stay as they
+    # are.
     later: ClassVar[tuple[str, ...]] = ()
-    # What to try when the fields stop being finite: the end of a sentence.
+    # What to try when the fields stop being finite, as the end of a sentence.
     advice: ClassVar[str] = 'try a smaller time step or precision = "float64"'
 
     _case: Any
@@ -131,7 +132,7 @@ class SimulatedModel(ABC):
     def setup(self, case: Any, context: Context) -> None:
         """Decompose the grid, allocate fields and plan communication; no initial state yet.
 
-        Call this one first: it keeps case and context as `_case` and `_context`.
+        A model that overrides this method calls it first: it keeps case and context as `_case` and `_context`.
         """
         self._case, self._context = case, context
 
@@ -165,7 +166,7 @@ class SimulatedModel(ABC):
     def locate_nonfinite(self) -> str | None:
         """Say where the state is not finite ("U at z=3, y=0, x=7"), None if it is finite everywhere.
 
-        By default every number of the state is looked at.
+        The default looks at every number of the state.
         """
         comm = self._context.comm
         for name, array in self.state().items():
@@ -173,10 +174,10 @@ class SimulatedModel(ABC):
             first = (
                 [int(n) + start for n, start in zip(wrong[0], array.offset_global)] if len(wrong) else None
             )
-            found = [place for place in comm.allgather(first) if place is not None]
-            if found:
+            places = [place for place in comm.allgather(first) if place is not None]
+            if places:
                 names = "zyx" if len(array.shape_global) == 3 else map(str, range(len(array.shape_global)))
-                return f"{name} at " + ", ".join(f"{axis}={n}" for axis, n in zip(names, min(found)))
+                return f"{name} at " + ", ".join(f"{axis}={n}" for axis, n in zip(names, min(places)))
         return None
 
     def settable(self) -> tuple[str, ...]:
@@ -184,24 +185,28 @@ class SimulatedModel(ABC):
         return ()
 
     def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
-        """Replace fields of the present state, and go on from there as from an initial state. Collective.
+        """Replace fields of the present state, and continue from there as from an initial state. Collective.
 
-        fields: some of `settable`, the same and in that order on all ranks. Each is finite, and has the shape and
-        dtype that `output_layout` says. What follows from the state, as ghosts and forces, is computed anew. What a
-        scheme keeps of earlier steps is forgotten. Time and averages go on.
+        What follows from the state, such as ghosts and forces, is computed again. What a scheme keeps of earlier
+        steps is forgotten. Time and averages continue.
+
+        Parameters
+        ----------
+        fields : some of `settable`, the same and in that order on all ranks. Each is finite, and has the shape and
+            dtype that `output_layout` says
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Give back what Python does not by itself, as memory that ranks share; the run is over. Nothing by default.
+        """Free what Python does not free by itself, such as memory that ranks share; by default nothing. Collective.
 
-        Collective. A rank alone may still ask for fields afterwards.
+        The run is over. A single rank may still ask for fields afterwards.
         """
         return
 
 
 class ReportedModel(SimulatedModel):
-    """The report: what a model says of its state and of what a step costs."""
+    """The report: what a model tells about its state and about what a step costs."""
 
     @abstractmethod
     def work(self) -> Work:
@@ -210,64 +215,64 @@ class ReportedModel(SimulatedModel):
     def diagnostics(self) -> dict[str, float]:
         """Return global scalars of the present state, equal on all ranks; not finite where a field is not.
 
-        By default least and greatest value of each field of the state.
+        By default they are the least and the greatest value of each field of the state.
         """
-        found = {}
+        extremes = {}
         for name, array in self.state().items():
             here = (array.local.min(), array.local.max()) if array.local.size else ()
-            ranks = [extremes for extremes in self._context.comm.allgather(here) if extremes]
-            found[f"{name}_min"] = float(np.min(ranks))
-            found[f"{name}_max"] = float(np.max(ranks))
-        return found
+            ranks = [pair for pair in self._context.comm.allgather(here) if pair]
+            extremes[f"{name}_min"] = float(np.min(ranks))
+            extremes[f"{name}_max"] = float(np.max(ranks))
+        return extremes
 
     def series(self) -> Mapping[str, float]:
         """Return the row of the present state in the time series (output.series), equal on all ranks.
 
-        Always the same columns. The time loop puts the columns step and time before them.
+        The columns are always the same. The time loop puts the columns step and time before them.
         """
         return self.diagnostics()
 
-    def summary(self) -> Mapping[str, Figure]:
+    def summary(self) -> Mapping[str, Metric]:
         """Return what people look at first when a run has ended with the present state, equal on all ranks.
 
-        A choice from `diagnostics` or `series`, under their names and with their units. By default all of
+        It is a choice from `diagnostics` or `series`, under their names and with their units. By default it is all of
         `diagnostics`, without units.
         """
-        return {name: Figure(value) for name, value in self.diagnostics().items()}
+        return {name: Metric(value) for name, value in self.diagnostics().items()}
 
-    def figures(self, step: StepTimes) -> Mapping[str, Figure]:
-        """Return further figures of the report, such as a bandwidth as the literature defines it.
+    def figures(self, step: StepTimes) -> Mapping[str, Metric]:
+        """Return further numbers of the report, such as a bandwidth as the literature defines it.
 
-        step: the mean over the run's steady steps, of the slowest rank.
+        step: seconds of a step on the slowest rank, the mean over the run's steady steps.
         """
         return {}
 
     def describe(self) -> dict[str, Any]:
-        """Return what the run header shows: process_grid, block, method; and what the report keeps beside."""
+        """Return what the run header shows (process_grid, block, method) and what else the report keeps."""
         return {}
 
     def regions(self) -> Mapping[str, Region]:
         """Return seconds and counted work of parts of a step on this rank, in the order of the report's table.
 
-        Of the run's steps so far; seconds are exclusive, so that they add up. The report leaves the first call of
-        `step` out. None by default.
+        They are those of the run's steps so far. Seconds are exclusive, so that they add up. The report leaves the
+        first call of `step` out. By default there are none.
         """
         return {}
 
     def precisions(self) -> Mapping[str, str]:
-        """Return the dtype of those regions that do not compute in `run.precision`; none by default."""
+        """Return the dtype of the regions that do not compute in `run.precision`; none by default."""
         return {}
 
     def solves(self) -> Mapping[str, SolveCount]:
-        """Return how the linear solves of the run's steps so far went, by name; none by default."""
+        """Return how the linear solves of the run's steps so far went, by their names; none by default."""
         return {}
 
 
 class Model(ReportedModel):
     """A simulation of one model on this rank. All methods are collective over the context's communicator.
 
-    Models derive from this. What is abstract every model must have; the rest has a plain default. The methods of this
-    class are the outputs and pictures: what a run writes for people, and how it is to be shown.
+    Models derive from this class. Every model must implement the abstract methods; the others have plain defaults.
+    The methods of this class itself are the outputs and pictures: what a run writes for people, and how it is shown.
     """
 
     def output_layout(self, names: Sequence[str]) -> list[Variable]:
@@ -278,16 +283,16 @@ class Model(ReportedModel):
     def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
         """Return the outputs `names` of the present state, as `output_layout` says; valid until the next call.
 
-        The names are those of output.variables. By default they are fields of the state; a model whose state
-        is not what people look at computes them here.
+        The names are those of output.variables. By default they are fields of the state. A model whose state is not
+        what people look at computes them here.
         """
         state = self.state()
         return {name: state[name] for name in names}
 
     def output_attributes(self) -> Mapping[str, Any]:
-        """Return what readers of the outputs need beside the settings, by name; none by default.
+        """Return the attributes that readers of the outputs need beside the settings; none by default.
 
-        "time/units" and "time/long_name" describe the variable `time` where it is not a number without unit.
+        "time/units" and "time/long_name" describe the variable `time` where it is not a number without a unit.
         """
         return {}
 
@@ -296,13 +301,13 @@ class Model(ReportedModel):
         return ()
 
     def image_geometry(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return (origin, spacing) of the image fields, each (z, y, x); by default places are indices."""
+        """Return (origin, spacing) of the image fields, each (z, y, x); by default coordinates are indices."""
         return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 
     def point_places(self) -> str:
-        """Name the output that holds the places of points, [N, 3], if the outputs are of points; "" by default.
+        """Name the output with the coordinates of points, [N, 3], where outputs belong to points; "" by default.
 
-        Outputs with its first axis are then shown at the points.
+        Outputs with the same first axis are then shown at the points.
         """
         return ""
 
@@ -311,5 +316,5 @@ class Model(ReportedModel):
         return {}
 
     def recorders(self, case: Any, comm: MPI.Comm) -> Sequence[Recorder]:
-        """Return what writes while the run steps: by default a data set of its fields and the time series."""
+        """Return the recorders that write during the run: by default a data set of fields and the time series."""
         return [*fields_recorder(self, case, comm), *series_recorder(self, case, comm)]

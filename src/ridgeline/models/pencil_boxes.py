@@ -1,17 +1,17 @@
-"""Boxes of particles on the points of a transform: each rank has the particles whose cells begin at its points."""
+"""Boxes of particles on the grid of a transform: a rank owns the particles of the cells that begin at its points."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ridgeline.fourier.decomposition import ProcessGrid
 from ridgeline.fourier.modes import Lengths
-from ridgeline.fourier.pencil import ProcessGrid
 from ridgeline.parallel.partition import Triple, split
 from ridgeline.particles.boxes import Boxes, cell_edges
 
 
 def boxes_of(shape: Triple, process_grid: ProcessGrid, lengths: Lengths) -> Boxes:
-    """Return the boxes of all ranks: those of the cells whose first points a rank has.
+    """Return the boxes of all ranks, each of which has the cells that begin at the rank's points.
 
     shape: (N_z, N_y, N_x) of the grid; process_grid: (P_r, P_c); lengths: (L_z, L_y, L_x).
     """

@@ -1,7 +1,7 @@
-"""What a case needs and takes on a machine: as its model predicts it, or else from the closed forms of its estimate.
+"""What a case needs on a machine and how long it takes, predicted by its model or from its model's estimate.
 
-A model's `estimate.py` may have a function `predict(case, place, iterations)`, and SOLVES, the names of the linear
-solves of a step, where there are some.
+The `estimate.py` of a model may have a function `predict(case, place, iterations)`, and a tuple SOLVES with the names
+of the linear solves of a step. Where it has no `predict`, the closed forms of the estimate are used.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from ridgeline.models import estimate
 def predict_case(
     case: AnyCase, place: Allocation, iterations: Mapping[str, float] | None = None
 ) -> Prediction:
-    """Return what a case needs and takes on an allocation. No MPI, no fields, no communication.
+    """Return what a case needs on an allocation and how long it takes. No MPI, no fields, no communication.
 
     iterations: of the linear solves of a step, by their names (`solves_of`). Raises DecompositionError for ranks that
-    do not fit.
+    do not fit the grid.
     """
-    own = getattr(_estimates_of(case.run.model), "predict", None)
-    if own is None:
+    predict = getattr(_estimate_module(case.run.model), "predict", None)
+    if predict is None:
         return predict_from_estimate(case, place)
-    prediction: Prediction = own(case, place, iterations or {})
+    prediction: Prediction = predict(case, place, iterations or {})
     return prediction
 
 
 def solves_of(model: str) -> tuple[str, ...]:
-    """Return the names of the linear solves of a step, whose iterations a prediction takes; none of most models."""
-    return tuple(getattr(_estimates_of(model), "SOLVES", ()))
+    """Return the names of the linear solves of a step, whose iterations a prediction needs; most models have none."""
+    return tuple(getattr(_estimate_module(model), "SOLVES", ()))
 
 
-def _estimates_of(model: str) -> ModuleType:
+def _estimate_module(model: str) -> ModuleType:
     return import_module(f"ridgeline.models.{model}.estimate")
 
 
 def predict_from_estimate(case: AnyCase, place: Allocation) -> Prediction:
-    """Return the prediction of a case whose estimate says all there is. Raises DecompositionError.
+    """Return the prediction that follows from the estimate of a case alone. Raises DecompositionError.
 
-    The time of a sweep is its least traffic over bandwidth and the share of it that the machine file has for the
-    model, or over all of it (Gray-Scott paper, Eqs. 4 and 5a).
+    The time of a sweep is its least memory traffic over the bandwidth that the model reaches: the share of the
+    machine's bandwidth that the machine file gives for the model, or all of it (Gray-Scott paper, Eqs. 4 and 5a).
     """
     plan = estimate(case, place.ranks)
     work, ranks = plan.work, place.ranks

@@ -25,50 +25,52 @@ if TYPE_CHECKING:
 
 
 class Record(Protocol):
-    """What a recorder writes to: one kind of output, open. Every method is collective.
+    """An open output of one kind, to which a recorder writes. Every method is collective.
 
-    One with an attribute `fingerprint` tells what it holds in a few letters; its recorder then has the function that
-    tells the same of what lies at the path.
+    A record may have an attribute `fingerprint`, a short text that identifies what it holds. Its recorder then has a
+    function that computes the same text from what lies at the path.
     """
 
     path: str
 
     @property
     def count(self) -> int:
-        """How many steps it holds."""
+        """Number of steps that it holds."""
 
     def write(self, step: int) -> int:
-        """Append the present state, which is that of `step`.
+        """Append the present state, which is that of `step`, and return its bytes.
 
-        Returns the bytes of it, before compression and of all ranks, the same on each; 0 if it is written later.
+        They are counted before compression and over all ranks, and are the same on each rank; 0 if the state is
+        written later.
         """
 
     def close(self) -> None:
-        """Finish it."""
+        """Finish the output."""
 
 
 class StepWriter(Protocol):
-    """What writes a step to a file or data set: `BPWriter`, `ParticleWriter`, `SeriesWriter`."""
+    """Writes steps to a file or data set, as `BPWriter`, `ParticleWriter` and `SeriesWriter` do."""
 
     @property
     def steps(self) -> int:
-        """How many steps are written."""
+        """Number of steps written so far."""
 
     @property
     def fingerprint(self) -> str:
-        """What the steps are known by."""
+        """A short text that identifies these steps."""
 
     def write(self, step: int, time: float, values: Mapping[str, Any], /) -> int:
         """Append a step and return its bytes."""
 
     def close(self) -> None:
-        """Finish it."""
+        """Finish the file or data set."""
 
 
 class WrittenSteps:
-    """The record of a writer: each time it writes what `present` returns, at the time that `time` says.
+    """The record of a writer: each time it writes the values that `present` returns, at the time that `time` returns.
 
-    time: of a step, the present one; present: the values, by name. Both are collective.
+    path, writer: where and by what it is written. time: returns the model time of the present step. present: returns
+    the present values by name. Both functions are collective.
     """
 
     def __init__(
@@ -83,12 +85,12 @@ class WrittenSteps:
 
     @property
     def count(self) -> int:
-        """How many steps it holds."""
+        """Number of steps that it holds."""
         return self._writer.steps
 
     @property
     def fingerprint(self) -> str:
-        """What these steps are known by."""
+        """A short text that identifies these steps."""
         return self._writer.fingerprint
 
     def write(self, step: int) -> int:
@@ -96,7 +98,7 @@ class WrittenSteps:
         return self._writer.write(step, self._time(step), self._present())
 
     def close(self) -> None:
-        """Finish it."""
+        """Finish the output."""
         self._writer.close()
 
 
@@ -104,15 +106,20 @@ class WrittenSteps:
 class Recorder:
     """A kind of output that a run writes while it steps.
 
-    name: what it is, for people and in checkpoints ("data set"); no two of a run have the same.
-    path: of the settings. every: steps between writes, > 0.
-    open: takes the attributes of the data set and how many steps to keep (None starts anew, see `BPWriter`), and
-    returns what writes. Collective.
-    initial: whether it writes the state of step 0 where a run begins.
-    search: whether the state is searched for NaN before; not where the search would cost more than the writing.
-    fingerprint: (path, steps) to that of what lies there, by which a resumed run notices what another run has written
-    since; None for a kind that is written anew, or whose writer sees for itself.
-    plot: the file that `ridgeline plot` draws of it, None for `path`; "" if it draws nothing.
+    Attributes
+    ----------
+    name : of this kind of output, for people and in checkpoints ("data set"); unique in a run
+    path : where it is written, from the settings
+    every : steps between writes, > 0
+    open : takes the attributes of the data set and how many steps to keep (None starts a new one, see `BPWriter`),
+        and returns the open output. Collective
+    initial : whether it writes the state of step 0 when a run begins
+    search : whether the state is searched for NaN before it is written; not where the search would cost more than the
+        writing
+    fingerprint : takes (path, steps) and returns the fingerprint of what lies there, by which a resumed run notices
+        what another run has written since; None for a kind that is always written anew, or whose writer checks this
+        itself
+    plot : the file from which `ridgeline plot` draws it, None for `path`; "" if nothing is drawn
     """
 
     name: str
@@ -125,7 +132,7 @@ class Recorder:
     plot: str | None = None
 
     def due(self, step: int) -> bool:
-        """Say whether it writes at `step`."""
+        """Return whether it writes at `step`."""
         return step % self.every == 0
 
     def next(self, step: int) -> int:
@@ -137,9 +144,9 @@ class Recorder:
 class Profile:
     """A small array of the present state, such as a spectrum: the same values on all ranks.
 
-    dims: a name for each axis. The profile that is called like its only axis holds the places along it:
+    dims: a name for each axis. A profile with the name of its only axis holds the coordinates along that axis:
     {"k": Profile(k, ("k",)), "energy_spectrum": Profile(e, ("k",))}. Shapes and dtypes never change in a run.
-    unit: "1" of a pure number, and of models without units.
+    unit: "1" for a pure number, and for models without units.
     """
 
     values: NDArray[Any]
@@ -149,7 +156,7 @@ class Profile:
 
 
 class RecordedModel(Protocol):
-    """What the recorders of this file ask of a model; `models.contract.Model` says what each method returns."""
+    """What the recorders of this file need of a model; `models.contract.Model` says what each method returns."""
 
     name: ClassVar[str]
 
@@ -200,7 +207,11 @@ def fields_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
             keep_steps=keep,
             points=places if places in names else "",
         )
-        return WrittenSteps(output.path, writer, model.time, lambda: _local(model.outputs(names)))
+
+        def present() -> dict[str, NDArray[Any]]:
+            return {name: array.local for name, array in model.outputs(names).items()}
+
+        return WrittenSteps(output.path, writer, model.time, present)
 
     return [
         Recorder(
@@ -212,10 +223,6 @@ def fields_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
             fingerprint=bp_sums.fingerprint,
         )
     ]
-
-
-def _local(arrays: Mapping[str, DistributedArray]) -> dict[str, NDArray[Any]]:
-    return {name: array.local for name, array in arrays.items()}
 
 
 def series_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
@@ -244,7 +251,7 @@ def profiles_recorder(model: RecordedModel, path: str, every: int, comm: MPI.Com
     """Return the recorder of the model's profiles as the data set `output.spectra`; none if `every` is 0."""
     if not every:
         return []
-    writes = comm.rank == 0  # for all, which have the same
+    writes = comm.rank == 0  # on behalf of all ranks, which have the same values
 
     def variable(name: str, profile: Profile) -> Variable:
         shape, origin = profile.values.shape, (0,) * profile.values.ndim

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from ridgeline.models import estimate
-from ridgeline.models.memory import MemoryCapacity, shortage
+from ridgeline.models.memory_check import MemoryCapacity, shortage
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.device_errors import explained

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ridgeline.models.contract import Model, Variable
-from ridgeline.models.memory import refuse_what_does_not_fit
+from ridgeline.models.memory_check import refuse_what_does_not_fit
 from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.runtime.console import Progress

@@ -16,7 +16,7 @@ from ridgeline.config.load import load_case
 from ridgeline.config.schema import fields_of
 from ridgeline.config.size_law import SizeLaw
 from ridgeline.models import case_class, estimate
-from ridgeline.models.memory import MemoryCapacity, memory_needed, shortage
+from ridgeline.models.memory_check import MemoryCapacity, memory_needed, shortage
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.declared_options import Option
 from ridgeline.runtime.errors import ConfigError, DecompositionError

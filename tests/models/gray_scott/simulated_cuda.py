@@ -20,8 +20,8 @@ from ridgeline.models.gray_scott.device.kernels_cuda import (
     launch_shape,
     make_sweep,
 )
-from ridgeline.models.gray_scott.device.memory import PAD_ROWS, device_bytes
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
+from ridgeline.models.gray_scott.estimate import PAD_ROWS, device_bytes
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
 from ridgeline.runtime.context import Context

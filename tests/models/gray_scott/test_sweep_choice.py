@@ -212,8 +212,10 @@ def test_planes_that_fewer_planes_compute_twice_do_not_count(monkeypatch: pytest
     c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
     monkeypatch.setattr(sweep_choice, "cache_sizes", dict)
     monkeypatch.setattr(sweep_choice, "PLANES", 4)
-    timing = sweep_choice._Timing(run, (1, 1, 1), c, (GENERATORS["philox4x32-7"], 0), Context(MPI.COMM_SELF))
-    for name, work in timing.work.items():
+    trials = sweep_choice._SweepTrials(
+        run, (1, 1, 1), c, (GENERATORS["philox4x32-7"], 0), Context(MPI.COMM_SELF)
+    )
+    for name, work in trials.work.items():
         steps = int(name[0])
         assert work == pytest.approx(mean_steps(run, steps) * (1 + (steps - 1) / 4) / (1 + (steps - 1) / 40))
 

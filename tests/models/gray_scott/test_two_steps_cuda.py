@@ -96,7 +96,7 @@ def test_on_a_gpu_equals_the_cpu_bit_for_bit(shape, periodic, dtype, noisy) -> N
     for kind in (CudaEngine, CpuEngine):
         engine = kind(block, cartesian, c, (PHILOX_7, 42), dtype, Context(MPI.COMM_SELF))
         if kind is CudaEngine:
-            engine.take_steps(2)
+            engine.set_steps_per_sweep(2)
         engine.compile()
         for field, value in zip(engine.host(), start):
             field[:] = value

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.n_body.cosmology import Cosmology

@@ -4,7 +4,7 @@ import pytest
 
 import ridgeline
 from ridgeline.io.series import read_series
-from ridgeline.models.contract import Figure
+from ridgeline.models.contract import Metric
 from ridgeline.models.navier_stokes.diagnostics import summarise
 from ridgeline.simulation import report
 
@@ -16,14 +16,14 @@ def test_a_duct_shows_its_flow_friction_and_heat():
         "f_re": 56.9, "re_tau": 180.0, "iterations_pressure": 9.0,
     }  # fmt: skip
     found = {
-        "kinetic_energy": Figure(0.6, "length^2/time^2"),
-        "bulk_velocity": Figure(1.0, "length/time"),
-        "courant": Figure(0.3),
-        "scalar_0_mean": Figure(2.0, "scalar"),
-        "scalar_10_nusselt": Figure(3.6),
+        "kinetic_energy": Metric(0.6, "length^2/time^2"),
+        "bulk_velocity": Metric(1.0, "length/time"),
+        "courant": Metric(0.3),
+        "scalar_0_mean": Metric(2.0, "scalar"),
+        "scalar_10_nusselt": Metric(3.6),
     }
     assert summarise(row, between_walls=False) == found
-    assert summarise(row, between_walls=True) == found | {"re_tau": Figure(180.0), "f_re": Figure(56.9)}
+    assert summarise(row, between_walls=True) == found | {"re_tau": Metric(180.0), "f_re": Metric(56.9)}
 
 
 @pytest.mark.parametrize("recorded", [False, True])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models.turbulence.device import engine_cuda, products_cuda
 from ridgeline.models.turbulence.device.device_estimate import FusedPasses

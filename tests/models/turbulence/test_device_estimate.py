@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
 
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.device.layout import DeviceLayout
-from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.models.turbulence.device.device_estimate import device_bytes, exchange_groups
 from ridgeline.models.turbulence.device.kernels_diagnostics_cuda import MOST_BINS
 from ridgeline.models.turbulence.estimate import estimate, paper_bound

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ridgeline.fourier.shells import Shells
+from ridgeline.fourier.modes import Shells
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.turbulence import kernels_diagnostics
 from ridgeline.models.turbulence.diagnostics import Diagnostics, ScalarParameters, kernels_of_diagnostics

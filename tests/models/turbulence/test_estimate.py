@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ridgeline.fourier.pencil import PencilGrid, Truncation
+from ridgeline.fourier.decomposition import PencilGrid, Truncation
 from ridgeline.fourier.sizes import Share, exchanged, messages
 from ridgeline.models.turbulence.estimate import estimate, paper_bound, process_grid
 from ridgeline.models.turbulence.restart import field_sizes

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.fourier.shells import Shells
+from ridgeline.fourier.modes import Shells
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells
 from ridgeline.models.turbulence.problem import FlowParameters

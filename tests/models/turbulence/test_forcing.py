@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.fourier.shells import Shells
+from ridgeline.fourier.decomposition import PencilGrid
+from ridgeline.fourier.modes import Modes, Shells
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.forcing import (
     EswaranPope,

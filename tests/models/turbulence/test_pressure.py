@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ridgeline.fourier.shells import Shells
+from ridgeline.fourier.modes import Shells
 from ridgeline.models.turbulence import kernels_diagnostics
 from ridgeline.models.turbulence.diagnostics import Diagnostics
 from ridgeline.models.turbulence.passes import HostPasses

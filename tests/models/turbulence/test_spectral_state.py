@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ridgeline.fourier.pencil import Truncation
+from ridgeline.fourier.decomposition import Truncation
 from ridgeline.jit.contiguous_runs import gather_runs, scatter_runs
 from ridgeline.models.turbulence.restart import field_sizes, recover
 from ridgeline.models.turbulence.solenoidal import project, sum_of_squares

@@ -15,8 +15,8 @@ from mpi4py import MPI
 from numba import types
 
 from cuda_tools import SIMULATOR_SECONDS, compile_without_spills, run_simulated, skip_without_device
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.device import kernels_cuda as packing
-from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.models.turbulence.device import kernels_cuda as kernels
 from ridgeline.models.turbulence.problem import FlowParameters
 from turbulence_tools import make_engine, random_start

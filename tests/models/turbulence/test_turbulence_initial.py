@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.fourier.shells import Shells
+from ridgeline.fourier.modes import Shells
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.reference import Wavenumbers, from_ragged

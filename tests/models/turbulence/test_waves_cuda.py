@@ -12,7 +12,7 @@ from mpi4py import MPI
 from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated, skip_without_device
-from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.models.turbulence.device import waves_cuda
 from ridgeline.models.turbulence.problem import FlowParameters
 from turbulence_tools import WAVE_FLOWS, make_engine, random_start

@@ -16,7 +16,7 @@ from ridgeline.bench.transpose.transpose_timing import (
     TransposeFigures,
     time_exchanges,
 )
-from ridgeline.fourier.pencil import Truncation
+from ridgeline.fourier.decomposition import Truncation
 
 if TYPE_CHECKING:
     from mpi4py import MPI

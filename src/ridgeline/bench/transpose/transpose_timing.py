@@ -20,8 +20,8 @@ import numpy as np
 
 from ridgeline.bench.node_memory import require_memory
 from ridgeline.bench.transpose.transpose_options import TransposeOptions
-from ridgeline.fourier.exchanges.transpose import Transpose
-from ridgeline.fourier.pencil import PencilGrid, ProcessGrid, Truncation, check_process_grid
+from ridgeline.fourier.decomposition import PencilGrid, ProcessGrid, Truncation, check_process_grid
+from ridgeline.fourier.exchanges.tuned_transpose import Transpose
 from ridgeline.fourier.tuning import TransposeTuning
 from ridgeline.parallel.partition import split
 from ridgeline.runtime.aligned import aligned_zeros

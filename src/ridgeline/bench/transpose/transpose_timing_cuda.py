@@ -29,9 +29,9 @@ from ridgeline.bench.transpose.transpose_timing import (
     counts_of,
     time_exchanges,
 )
+from ridgeline.fourier.decomposition import ProcessGrid
 from ridgeline.fourier.device.exchange_cuda import ExchangePieces
-from ridgeline.fourier.exchanges.transpose_plan import check_limits
-from ridgeline.fourier.pencil import ProcessGrid
+from ridgeline.fourier.exchanges.plain_transpose import check_limits
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.parallel.payload import Buffer, check, content

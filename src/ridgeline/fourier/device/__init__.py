@@ -1,1 +1,1 @@
-"""Slabs of turbulence in GPU memory: layout, packing kernels, exchanges, cuFFT."""
+"""Distributed Fourier transforms in the memory of GPUs. Read `pipeline_cuda.py` first, then `layout.py`."""

@@ -1,12 +1,12 @@
 """Complex Fourier transforms within a thread block, for kernels that do more with what they load or store.
 
 A transform of n points has n / E threads. Thread t holds the points t, t + n/E, t + 2 n/E ... as a tuple of E pairs
-(re, im), before and after. In between there are passes of radix r, in Stockham's order. A pass takes what a thread
-holds, multiplies it by twiddle factors and makes transforms of r points; shared memory turns the results. Real parts
-go through it before imaginary ones, which halves it.
+(re, im), before and after the transform. In between there are passes of radix r, in Stockham's order. A pass
+multiplies what a thread holds by twiddle factors and makes transforms of r points; the results are redistributed over
+threads through shared memory. Real parts go through it before imaginary ones, which halves the memory.
 
-E is 8 for n = 8 x 2^a and 12 for n = 12 x 2^a; no other n is taken (`block_plans`). Functions of E pairs are
-composed of those of fewer, so that every number is a register. Nothing is scaled. No communication.
+E is 8 for n = 8 x 2^a and 12 for n = 12 x 2^a; other n are not possible (`block_plans`). Functions of E pairs are
+composed of functions of fewer pairs, so that every number is a register. Nothing is scaled. No communication.
 
 Source: Swarztrauber, Parallel Computing 1 (1984) 45 (Stockham's order); Govindaraju et al., SC'08 (registers and
 shared memory of a GPU); Temperton, J. Comput. Phys. 52 (1983) 1 (transforms of composite length).
@@ -52,7 +52,7 @@ def multiply(a, b):
 
 
 def join(parts: Sequence[Any]) -> Any:
-    """Return a function of three arguments: the tuples that `parts` give for them, one behind the other."""
+    """Return a function of three arguments that returns the tuples which `parts` return for them, concatenated."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -134,7 +134,7 @@ def make_butterfly(radix: int, dtype: Any, sign: int) -> Any:
 
 @cache
 def _make_twiddle(count: int) -> Any:
-    """Return twiddle(x, w, power): entries times power, power w, power w^2 ... One power is held at a time."""
+    """Return twiddle(x, w, power): entries times power, power w, power w^2 ..., with one power held at a time."""
     if count == 1:
         return device_function(lambda x, w, power: (multiply(x[0], power),))
     rest = _make_twiddle(count - 1)
@@ -159,7 +159,7 @@ def _make_spot(ahead: int) -> Any:
 
 
 def in_turn(parts: Sequence[Any]) -> Any:
-    """Return a function of four arguments that calls `parts`, of which each returns nothing, one after the other."""
+    """Return a function of four arguments that calls `parts` one after the other; none of them returns anything."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -213,7 +213,7 @@ def make_pairs(count: int) -> Any:
 
 
 class _Pass(NamedTuple):
-    """A pass of radix r, after passes whose radices have the product `done`, in a kernel of so many columns."""
+    """A pass of radix r in a kernel of so many columns, after passes whose radices have the product `done`."""
 
     plan: BlockTransform
     radix: int
@@ -222,13 +222,13 @@ class _Pass(NamedTuple):
 
     @property
     def groups(self) -> int:
-        """Transforms of r points that a thread makes: number i has those that it holds at i, i + groups ..."""
+        """Transforms of r points that a thread makes; number i takes those that it holds at i, i + groups ..."""
         return self.plan.held // self.radix
 
 
 @cache
 def _make_radix_pass(step: _Pass, dtype: Any, sign: int) -> Any:
-    """Return a function of (x, t, table): what the pass makes of x, group after group."""
+    """Return a function of (x, t, table) that returns the pass of x, group after group."""
     (plan, radix, done, _), groups = step, step.groups
     butterfly = make_butterfly(radix, dtype, sign)
     stride = plan.n // (done * radix)
@@ -254,7 +254,7 @@ def _make_radix_pass(step: _Pass, dtype: Any, sign: int) -> Any:
 
 @cache
 def _make_turnover(step: _Pass) -> Any:
-    """Return turnover(y, shared, t, column): what a thread holds next, of what the pass made; all threads call it."""
+    """Return turnover(y, shared, t, column), which redistributes the results of a pass; all threads call it."""
     (plan, radix, done, columns), groups = step, step.groups
 
     def put(i: int, q: int, part: int) -> Any:
@@ -293,11 +293,12 @@ def _make_turnover(step: _Pass) -> Any:
 def make_block_fft(n: int, dtype: Any, sign: int, columns: int = 1) -> Any:
     """Return fft(x, t, column, table, shared), the transform of what the threads of a column hold.
 
-    x : tuple of pairs, entry m is point t + m n / E; so is what is returned
-    table : of `twiddle_factors`; shared : `room` times columns reals of shared memory
-    column : of this thread, less than columns, or room times a number where columns is 1
+    x : tuple of pairs, entry m is point t + m n / E; the result is stored likewise
+    table : of `twiddle_factors`
+    shared : `room` times `columns` reals in shared memory
+    column : of this thread, less than `columns`; where `columns` is 1, a multiple of `room`
 
-    All threads of the thread block call it; they have passed a barrier when it returns, if n has several passes.
+    All threads of the thread block call it. If n has several passes, they have passed a barrier when it returns.
     """
     plan = block_transform(n)
     if plan is None:

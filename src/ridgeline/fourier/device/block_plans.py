@@ -1,4 +1,4 @@
-"""How transforms within thread blocks lie on threads, registers and shared memory of a GPU: no device is needed."""
+"""How transforms within thread blocks lie on threads, registers and shared memory of a GPU. Needs no device."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from numpy.typing import DTypeLike
 
 MOST_POINTS = 4096
 SIZES = f"8 x 2^a or 12 x 2^a, at most {MOST_POINTS}"
-SPACING = 8  # numbers in shared memory between two that are left out, so that threads meet different banks
-_SEGMENT = 32, 64  # bytes of neighbouring columns: at least, a sector of memory, and at most
+# In shared memory one place is left out after so many numbers, so that threads access different banks.
+SPACING = 8
+_SEGMENT = 32, 64  # bytes of neighbouring columns: at least a sector of memory, and at most
 _SHARED, _THREADS = 48 * 1024, 1024  # bytes and threads of a thread block, at most
 _QUARTER = 16384  # registers of a quarter of a multiprocessor, which has warps of its own
-# Of a thread, by points that it holds and bytes of a real number; a sum holds two variables, a row two at points.
+# Registers of a thread, by the points that it holds and the bytes of a real number. A sum holds two variables, a row
+# holds two at points.
 _REGISTERS = {(8, 8): 80, (8, 4): 64, (12, 8): 128, (12, 4): 64}
 _SUM_REGISTERS = {(8, 8): 128, (8, 4): 80, (12, 8): 168, (12, 4): 128}
 _ROW_REGISTERS = {(8, 8): 168, (8, 4): 128, (12, 8): 255, (12, 4): 168}
 
 
 class BlockTransform(NamedTuple):
-    """How a transform of n points lies on threads: each holds `held` points, and passes have these radices."""
+    """How a transform of n points lies on threads: each holds `held` points; the passes have these radices."""
 
     n: int
     held: int
@@ -29,12 +31,12 @@ class BlockTransform(NamedTuple):
 
     @property
     def threads(self) -> int:
-        """Threads of one transform."""
+        """Number of threads of one transform."""
         return self.n // self.held
 
     @property
     def room(self) -> int:
-        """Real numbers of shared memory that one transform needs."""
+        """Real numbers in shared memory that one transform needs."""
         return self.n + self.n // SPACING + 1
 
 
@@ -60,7 +62,7 @@ def _blocks(registers: int, threads: int) -> int:
 
 
 class ColumnShape(NamedTuple):
-    """A transform along z, how many columns x a thread block has, and how many blocks a multiprocessor."""
+    """A transform along z: how many columns x a thread block has, and how many blocks fit on a multiprocessor."""
 
     plan: BlockTransform
     columns: int
@@ -80,27 +82,28 @@ class ColumnShape(NamedTuple):
 def column_shape(n: int, dtype: DTypeLike, summed: bool = False) -> ColumnShape | None:
     """Return the shape of kernels for n points in z; None for an n that has no transform within thread blocks.
 
-    A thread block has as many columns as let two of them fit on a multiprocessor: one loads while another computes.
+    A thread block has as many columns as still let two blocks fit on a multiprocessor, so that one loads while
+    another computes.
     """
     plan, itemsize = block_transform(n), np.dtype(dtype).itemsize
     if plan is None:
         return None
     registers = (_SUM_REGISTERS if summed else _REGISTERS)[plan.held, itemsize]
-    found = []
+    shapes = []
     columns = _SEGMENT[1] // (2 * itemsize)
     while columns * 2 * itemsize >= _SEGMENT[0]:
         threads = plan.threads * columns
         blocks = _blocks(registers, threads)
         if blocks > 0 and threads <= _THREADS and plan.room * columns * itemsize <= _SHARED:
-            found.append(ColumnShape(plan, columns, blocks))
+            shapes.append(ColumnShape(plan, columns, blocks))
         columns //= 2
-    return next((shape for shape in found if shape.blocks > 1), found[0] if found else None)
+    return next((shape for shape in shapes if shape.blocks > 1), shapes[0] if shapes else None)
 
 
 class RowShape(NamedTuple):
-    """A transform along x, how many pairs of rows a thread block has, and how many blocks a multiprocessor.
+    """A transform along x: how many pairs of rows a thread block has, and how many blocks fit on a multiprocessor.
 
-    kept: variables at points whose pairs lie in shared memory meanwhile.
+    kept: variables at points whose pairs are in shared memory during the transform.
     """
 
     plan: BlockTransform
@@ -115,19 +118,19 @@ class RowShape(NamedTuple):
 
     @property
     def room(self) -> int:
-        """Real numbers of shared memory of a thread block: of transforms, and behind them points."""
+        """Real numbers in the shared memory of a thread block: of transforms, and after them points."""
         return self.plan.room * self.pairs + 2 * self.plan.held * self.threads * self.kept
 
     def launch(self, n_rows: int, most: int) -> tuple[int, int]:
-        """Return grid, of at most so many thread blocks, and block."""
+        """Return the grid, of at most so many thread blocks, and the block."""
         return max(1, min(-(-n_rows // (2 * self.pairs)), most)), self.threads
 
 
 @cache
 def row_shape(n: int, dtype: DTypeLike, kept: int, least_threads: int = 64) -> RowShape | None:
-    """Return the shape of kernels for n points in x; None where thread blocks have no room for them.
+    """Return the shape of kernels for n points in x; None where thread blocks have not enough memory for them.
 
-    least_threads: that a thread block has, by several pairs of rows if need be.
+    least_threads: the fewest that a thread block has; it takes several pairs of rows where these are needed for it.
     """
     plan, itemsize = block_transform(n), np.dtype(dtype).itemsize
     if plan is None:

@@ -1,4 +1,4 @@
-"""Batches of one-dimensional Fourier transforms in device memory: the one file that knows a library for them.
+"""Batches of one-dimensional Fourier transforms in device memory. This is the one file that knows cuFFT.
 
 On a GPU the transforms are cuFFT's, through the bindings of nvmath-python. They take plans of any strides, 64-bit
 sizes, a stream, and one work area that all plans share. In numba-cuda's simulator NumPy transforms the same places.
@@ -20,9 +20,13 @@ from ridgeline.runtime.extras import import_extra
 
 Kind = Literal["complex", "real forward", "real inverse"]
 _NAMES = {
-    ("complex", 8): "Z2Z", ("real forward", 8): "D2Z", ("real inverse", 8): "Z2D",
-    ("complex", 4): "C2C", ("real forward", 4): "R2C", ("real inverse", 4): "C2R",
-}  # fmt: skip
+    ("complex", 8): "Z2Z",
+    ("real forward", 8): "D2Z",
+    ("real inverse", 8): "Z2D",
+    ("complex", 4): "C2C",
+    ("real forward", 4): "R2C",
+    ("real inverse", 4): "C2R",
+}
 _FORWARD, _INVERSE = -1, 1  # cuFFT's directions
 
 
@@ -30,7 +34,7 @@ _FORWARD, _INVERSE = -1, 1  # cuFFT's directions
 class Spacing:
     """Where the numbers of a batch lie: number i of transform b at `stride` i + `distance` b.
 
-    Counted in numbers, real or complex, as they are on that side of the transform.
+    Both are counted in the numbers of that side of the transform, which are real or complex.
     """
 
     stride: int
@@ -51,22 +55,22 @@ def make_plan(
 
 
 class DevicePlan(Protocol):
-    """Transforms of one kind and size. work_bytes: that a run needs beside its arrays."""
+    """Transforms of one kind and size. work_bytes: memory that `run` needs beside its arrays."""
 
     work_bytes: int
 
     def use_work(self, work: Any) -> None:
-        """Take a device array of at least `work_bytes` to work in. Runs that share one must follow each other."""
+        """Set the device array to work in, of at least `work_bytes`. Runs that share one must not overlap."""
 
     def run(self, source: Any, target: Any, stream: Any, inverse: bool = False) -> None:
         """Put the transforms on a stream; source and target: flat device arrays of real numbers, or one array twice.
 
-        inverse: whether a complex transform has the exponent +i; a real one has its direction.
+        inverse: whether a complex transform has the exponent +i; the direction of a real one is part of its kind.
         """
 
 
 class _NumpyPlan:
-    """Stands in for cuFFT where kernels are simulated."""
+    """NumPy in place of cuFFT, where kernels are simulated."""
 
     work_bytes = 0
 
@@ -75,12 +79,13 @@ class _NumpyPlan:
     ) -> None:
         self._kind, self._n, self._count, self._dtype = kind, n, count, dtype
         self._complex = np.result_type(dtype, np.complex64)
-        half = n // 2 + 1
-        self._source = (*((dtype, n) if kind == "real forward" else self._of_complex(half)), source)
-        self._target = (*((dtype, n) if kind == "real inverse" else self._of_complex(half)), target)
-
-    def _of_complex(self, half: int) -> tuple[np.dtype[Any], int]:
-        return self._complex, self._n if self._kind == "complex" else half
+        modes = n if kind == "complex" else n // 2 + 1
+        self._source: tuple[np.dtype[Any], int, Spacing] = (self._complex, modes, source)
+        self._target: tuple[np.dtype[Any], int, Spacing] = (self._complex, modes, target)
+        if kind == "real forward":
+            self._source = (dtype, n, source)
+        if kind == "real inverse":
+            self._target = (dtype, n, target)
 
     def _view(self, array: Any, side: tuple[np.dtype[Any], int, Spacing]) -> NDArray[Any]:
         """Return the numbers of a simulated device array as [transform, number]."""
@@ -93,21 +98,21 @@ class _NumpyPlan:
         return as_strided(flat, (self._count, n), steps)
 
     def use_work(self, work: Any) -> None:
-        """Take nothing: NumPy works elsewhere."""
+        """Do nothing: NumPy allocates its work area."""
 
     def run(self, source: Any, target: Any, stream: Any, inverse: bool = False) -> None:
         """Transform at once."""
         numbers = self._view(source, self._source)
-        found: NDArray[Any]
+        transformed: NDArray[Any]
         if self._kind == "real forward":
-            found = np.fft.rfft(numbers)
+            transformed = np.fft.rfft(numbers)
         elif self._kind == "real inverse":
-            found = np.fft.irfft(numbers, self._n, norm="forward")
+            transformed = np.fft.irfft(numbers, self._n, norm="forward")
         elif inverse:
-            found = np.fft.ifft(numbers, norm="forward")
+            transformed = np.fft.ifft(numbers, norm="forward")
         else:
-            found = np.fft.fft(numbers)
-        self._view(target, self._target)[...] = found
+            transformed = np.fft.fft(numbers)
+        self._view(target, self._target)[...] = transformed
 
 
 class _CufftPlan:
@@ -122,13 +127,22 @@ class _CufftPlan:
         try:
             self._plan = self._cufft.create()
             self._cufft.set_auto_allocation(self._plan, 0)
-            # Of one dimension the extents of what the numbers are embedded in say nothing, but must be there.
+            # In one dimension the extents of the embedding arrays mean nothing, but must be given.
             self.work_bytes = int(
                 self._cufft.make_plan_many64(
-                    self._plan, 1, [n], [n], source.stride, source.distance, [n], target.stride, target.distance,
-                    int(self._cufft.Type[name]), count,
+                    self._plan,
+                    1,
+                    [n],
+                    [n],
+                    source.stride,
+                    source.distance,
+                    [n],
+                    target.stride,
+                    target.distance,
+                    int(self._cufft.Type[name]),
+                    count,
                 )
-            )  # fmt: skip
+            )
         except self._cufft.cuFFTError as error:
             raise DeviceError(
                 f"cuFFT makes no plan of {count} transforms {name} of {n} points ({error}); use another grid.shape"
@@ -136,12 +150,10 @@ class _CufftPlan:
         self._run = getattr(self._cufft, f"exec_{name.lower()}")
 
     def use_work(self, work: Any) -> None:
-        """Take a device array to work in."""
         self._work = work  # lives as long as the plan
         self._cufft.set_work_area(self._plan, _address(work))
 
     def run(self, source: Any, target: Any, stream: Any, inverse: bool = False) -> None:
-        """Put the transforms on a stream."""
         self._cufft.set_stream(self._plan, int(stream))
         direction = (_INVERSE if inverse else _FORWARD,) if self._kind == "complex" else ()
         self._run(self._plan, _address(source), _address(target), *direction)

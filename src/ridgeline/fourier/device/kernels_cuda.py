@@ -2,9 +2,9 @@
 
 Complex numbers are pairs of reals in flat device arrays; all counts are complex numbers. *Lines* are [y, line], lines
 contiguous; *planes* are [z, y, x] with rows of `pitch`. A table says where the line of (z, x) lies in a variable: at
-place[z * pitch + x], nowhere if that is -1. From one y to the next it is `step`. So these kernels see no difference
-between the lines of one rank, pieces of several ranks, and pieces of several variables. The row exchange of pencils
-has such tables too, where planes of some columns j_x stand for lines, and rows for planes. A warp's threads lie along
+place[z * pitch + x]; -1 means that there is none. The next y is `step` numbers further. These kernels therefore treat
+the lines of one rank, pieces of several ranks, and pieces of several variables alike. The row exchange of pencils has
+such tables too, where planes of some columns j_x stand for lines, and rows for planes. A warp's threads lie along
 x, where lines of one j_z are contiguous on both sides. Launch as `launch_shape` says.
 """
 
@@ -14,7 +14,7 @@ from numba import cuda
 from ridgeline.jit.cuda_device import SIMULATED, WARP, device_function, kernel, load, load_pair, store_pair
 
 THREADS = 4 if SIMULATED else 128
-BLOCKS = 12  # that fit on a multiprocessor: 1536 threads, each with a number or more under way
+BLOCKS = 12  # that fit on a multiprocessor: 1536 threads, each with one number or more in flight
 ROWS_PER_THREAD = 8  # at most; a thread reads the table once for them
 LINE_THREADS = 4 if SIMULATED else 128
 LINE_ROWS = 16  # of a thread that computes something for its line
@@ -139,10 +139,11 @@ def scatter_modes(modes, field, n_fields, places, n, out_fields):
 
 @kernel(LINE_THREADS)
 def order_by_lines(field, n_lines, rows, most, start, out_ragged):
-    """Set a field as hosts have it (`fourier.modes`), line by line, from rows j_y = 0, 1, ..., -1 of lines.
+    """Set a field as the host stores it (`fourier.modes`), line by line, from rows j_y = 0, 1, ..., -1 of lines.
 
     field : [rows, n_lines], rows odd or as many as N_y; most : int32, start : int64, of each line
-    out_ragged : (n_modes,). Launch: `line_launch(n_lines, rows)`. Between steps only: one side is in pieces.
+    out_ragged : (n_modes,). Launch: `line_launch(n_lines, rows)`. Not for the step loop, because one side is
+        scattered.
     """
     line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if line >= n_lines:
@@ -157,7 +158,7 @@ def order_by_lines(field, n_lines, rows, most, start, out_ragged):
 
 @kernel(LINE_THREADS)
 def order_by_rows(ragged, n_lines, rows, most, start, out_field):
-    """Set rows of lines from a field as hosts have it, zeros where it has no mode: see `order_by_lines`."""
+    """Set rows of lines from a field as the host stores it, zero where it has no mode: see `order_by_lines`."""
     line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if line >= n_lines:
         return

@@ -1,1 +1,1 @@
-"""Exchanges between ranks: transposes by each method, rows of pencils, shared memory of a node."""
+"""Exchanges between ranks: transposes, rows of pencils, shared memory. Read `plain_transpose.py` first."""

@@ -1,10 +1,10 @@
 """Moving a long 1-D array between two owners' views of it: scattered runs, and one range per rank.
 
-Numbers have *positions* in a global order. On one side each rank holds any runs of consecutive positions, one
-after the other in memory; on the other rank p holds the positions bounds[p, 0] ... bounds[p, 1] - 1. One
-Alltoallv moves them; the plan is made once. What a rank sends to another is consecutive on the side of the runs, so
-only the side of the ranges packs and unpacks. Not even that is needed where every rank's runs come before those of
-the next rank.
+Numbers have *positions* in a global order. On one side each rank holds any runs of consecutive positions, one after
+the other in memory; on the other side rank p holds the positions bounds[p, 0] ... bounds[p, 1] - 1. One Alltoallv
+moves them; the plan is made once. What a rank sends to another is consecutive on the side of the runs, so that only
+the side of the ranges packs and unpacks. Not even that is needed where every rank's runs come before those of the
+next rank.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Redistribution:
     start, count : int64 [n_runs], first position and length of this rank's runs, increasing, without overlap;
         runs of different ranks do not overlap either
     bounds : int64 [ranks, 2], [first, end) of each rank's range, equal on all ranks, increasing, without overlap;
-        positions outside all ranges do not take part
+        positions outside all ranges are not moved
 
     Attributes
     ----------
-    run, offset, length : int64 [n_pieces], what takes part of this rank's runs, in their order. They are the number
-        of the run, the place in it where the piece begins, and its length
+    run, offset, length : int64 [n_pieces], the pieces of this rank's runs that are in some range, in their order:
+        number of the run, place in it where the piece begins, and length
     n_values : sum of `length`, the numbers on the side of the runs
     n_range : numbers in this rank's range
     n_buffer : numbers in the buffer that the moves need, 0 if none
@@ -64,32 +64,38 @@ class Redistribution:
         joined_first, joined_end, joined = _join(first, end, pieces)
         n_from = np.empty_like(joined)
         comm.Alltoall(joined, n_from)
-        told = np.stack([joined_first, joined_end], axis=1)
-        heard = np.empty((int(n_from.sum()), 2), np.int64)
-        comm.Alltoallv([told, (2 * joined, _places(2 * joined))], [heard, (2 * n_from, _places(2 * n_from))])
+        sent = np.stack([joined_first, joined_end], axis=1)
+        received = np.empty((int(n_from.sum()), 2), np.int64)
+        comm.Alltoallv(
+            [sent, (2 * joined, _places(2 * joined))], [received, (2 * n_from, _places(2 * n_from))]
+        )
 
         low, high = bounds[comm.rank]
         self.n_range = int(high - low)
-        self._start = np.ascontiguousarray(heard[:, 0] - low)
-        self._length = np.ascontiguousarray(heard[:, 1] - heard[:, 0])
-        heard_ends = np.concatenate([[0], np.cumsum(self._length)])
+        self._start = np.ascontiguousarray(received[:, 0] - low)
+        self._length = np.ascontiguousarray(received[:, 1] - received[:, 0])
+        received_ends = np.concatenate([[0], np.cumsum(self._length)])
         piece_ends = np.concatenate([[0], np.cumsum(n_from)])
-        self._range_counts = np.diff(heard_ends[piece_ends])
-        self._range_places = heard_ends[piece_ends[:-1]]
+        self._range_counts = np.diff(received_ends[piece_ends])
+        self._range_places = received_ends[piece_ends[:-1]]
         # Pieces that follow one another as they arrive need no unpacking, and no buffer.
-        self._in_order = bool((self._start[1:] == (heard[:-1, 1] - low)).all())
-        if self._in_order and len(heard):
+        self._in_order = bool((self._start[1:] == (received[:-1, 1] - low)).all())
+        if self._in_order and len(received):
             self._range_places = self._range_places + self._start[0]
-        self.n_buffer = 0 if self._in_order else int(heard_ends[-1])
+        self.n_buffer = 0 if self._in_order else int(received_ends[-1])
 
     def to_ranges(
         self, values: NDArray[Any], out_range: NDArray[Any], buffer: NDArray[Any] | None = None
     ) -> None:
         """Send every number to the range that its position is in. Collective.
 
-        values: [n_values], this rank's pieces one after the other. out_range: [n_range], written where some
-        rank has the position. buffer: [n_buffer or more], overwritten; None allocates it. All contiguous, of
-        one dtype, equal on all ranks.
+        Parameters
+        ----------
+        values : [n_values], this rank's pieces one after the other
+        out_range : [n_range], written where some rank has the position
+        buffer : [n_buffer or more], overwritten; None allocates it
+
+        All are contiguous and of one dtype, which is the same on all ranks.
         """
         target = self._range_side(out_range, buffer)
         self._comm.Alltoallv(
@@ -104,7 +110,7 @@ class Redistribution:
     ) -> None:
         """Send every number to the rank that has its position in a run: the reverse of `to_ranges`. Collective.
 
-        Nothing of range_values is changed.
+        range_values is not changed.
         """
         source = self._range_side(range_values, buffer)
         if not self._in_order:
@@ -115,7 +121,7 @@ class Redistribution:
         )
 
     def _range_side(self, array: NDArray[Any], buffer: NDArray[Any] | None) -> NDArray[Any]:
-        """Return what MPI reads or writes on the side of the ranges."""
+        """Return the array that MPI reads or writes on the side of the ranges."""
         self._check(array, self.n_range)
         if self._in_order:
             return array
@@ -152,7 +158,7 @@ def _cut(start: Integers, end: Integers, bounds: Integers) -> tuple[Integers, In
 
 
 def _join(first: Integers, end: Integers, pieces: Integers) -> tuple[Integers, Integers, Integers]:
-    """Join pieces of one range that follow one another: (first, end) of the joined ones, how many per range."""
+    """Join pieces of one range that follow each other: (first, end) of the joined pieces, their number per range."""
     owner = np.repeat(np.arange(len(pieces)), pieces)
     begins = np.ones(len(first), bool)
     begins[1:] = (first[1:] != end[:-1]) | (owner[1:] != owner[:-1])

@@ -14,22 +14,24 @@ from ridgeline.parallel.communicator import node_communicator
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-PAGE = 4096  # bytes: parts of ranks share none, so that each lies near the rank that touches it first
-ROOM = Path("/dev/shm")  # where Linux keeps the shared memory of MPI libraries, often less than a node has
+PAGE = 4096  # bytes; the parts of two ranks share none, so that each lies near the rank that touches it first
+# Where Linux keeps the shared memory of MPI libraries. It is often smaller than the memory of the node.
+SHARED_MEMORY = Path("/dev/shm")
 
 
-def can_share(comm: MPI.Comm, everyone: MPI.Comm, n_bytes: int) -> bool:
-    """Return whether the ranks of every `comm` are on one node that has room for n_bytes of each. Collective.
+def can_share(comm: MPI.Comm, all_ranks: MPI.Comm, n_bytes: int) -> bool:
+    """Return whether the ranks of every `comm` are on one node with enough shared memory for n_bytes of each rank.
 
-    everyone: the ranks that make such communicators and agree. A page beyond the room is found only when it is
-    touched, and ends the job without a word: therefore the question.
+    Collective over all_ranks, which are divided into such communicators; the answer is the same on all of them. It
+    must be known beforehand, because a page that exceeds the shared memory ends the job without a message, and not
+    before it is touched.
     """
-    with node_communicator(everyone) as node:
+    with node_communicator(all_ranks) as node:
         needed = node.allreduce(n_bytes + 2 * PAGE)
-        room = node.bcast(shutil.disk_usage(ROOM).free if ROOM.is_dir() else needed)
-    with node_communicator(comm) as near:
-        together = near.size == comm.size
-    return bool(everyone.allreduce(together and needed <= room, MPI.LAND))
+        free = node.bcast(shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else needed)
+    with node_communicator(comm) as on_this_node:
+        on_one_node = on_this_node.size == comm.size
+    return bool(all_ranks.allreduce(on_one_node and needed <= free, MPI.LAND))
 
 
 class SharedArray:
@@ -38,11 +40,14 @@ class SharedArray:
     Parameters
     ----------
     comm : the ranks
-    n : numbers of this rank's part; parts follow one another, in the order of ranks, each from a page on
+    n : numbers of this rank's part; parts follow each other in the order of ranks, each beginning at a page
     dtype : of the numbers
 
-    Attributes: whole: all parts, at other addresses on each rank; begin: where each rank's part begins in it;
-    own: this rank's part, n numbers.
+    Attributes
+    ----------
+    whole : all parts; their addresses differ between ranks
+    begin : where each rank's part begins in `whole`
+    own : this rank's part, n numbers
     """
 
     def __init__(self, comm: MPI.Comm, n: int, dtype: DTypeLike) -> None:
@@ -62,13 +67,13 @@ class SharedArray:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until all ranks are here: what each wrote before, all may read after. Collective."""
+        """Wait for all ranks. What each rank wrote before, all may read afterwards. Collective."""
         self._window.Sync()
         self._comm.Barrier()
         self._window.Sync()
 
     def free(self) -> None:
-        """Give the memory back: `whole` and all views of it may no longer be used. Collective."""
+        """Free the memory; `whole` and all views of it must no longer be used. Collective."""
         del self.whole, self.own
         self._window.Unlock_all()
         self._window.Free()

@@ -1,4 +1,4 @@
-"""Gray-Scott on CPU cores: two sets of fields, a sweep from one into the other, and the exchange between."""
+"""Gray-Scott on CPU cores: two sets of fields, a sweep from one into the other, and the exchange of ghosts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from ridgeline.blocks.halo import HaloExchange
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.jit.random import Generator, round_keys
 from ridgeline.models.contract import Context
-from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
-from ridgeline.models.gray_scott.diagnostics import scan
-from ridgeline.models.gray_scott.kernels import Tiling, make_scratch, make_sweep, tiling
+from ridgeline.models.gray_scott.diagnostics import scan, scan_extrema
+from ridgeline.models.gray_scott.engine import OUTSIDE, Box, split_for_overlap
+from ridgeline.models.gray_scott.kernels import Sweep, Tiling, make_scratch, make_sweep, tiling
 from ridgeline.models.gray_scott.physics import Coefficients
-from ridgeline.models.gray_scott.scan import scan_extrema
 from ridgeline.parallel.allreduce import kernels_of_sums
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.parallel.partition import Triple
@@ -26,11 +25,9 @@ from ridgeline.runtime.machine import cache_sizes
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-OUTSIDE = (1.0, 0.0)  # u, v beyond a fixed boundary
-
 
 def usual_tiling(comm: MPI.Comm, dtype: DTypeLike, shape_local: Triple) -> Callable[[int], Tiling]:
-    """Return the rule for a rank's tiling on this machine, a function of the steps of a sweep. Collective."""
+    """Return the rule for the tiling of a rank on this machine, as a function of the steps of a sweep. Collective."""
     caches = cache_sizes()
     ranks = place_on_node(comm).ranks
     sizes = (caches[2], caches[max(caches)] // ranks) if 2 in caches else ()
@@ -38,7 +35,7 @@ def usual_tiling(comm: MPI.Comm, dtype: DTypeLike, shape_local: Triple) -> Calla
 
 
 class CpuEngine:
-    """Fields and sweeps on CPU cores (see `model.Engine`).
+    """Fields and sweeps on CPU cores (see `engine.Engine`).
 
     The block's ghost width is the number of steps that one sweep advances. Each sweep computes the cells that
     neighbours wait for first, starts the exchange, and computes the rest while the faces travel.
@@ -56,19 +53,25 @@ class CpuEngine:
     ) -> None:
         """Allocate both sets of fields and plan the exchange. Collective over cartesian.
 
-        noise: how its numbers are made, and the seed. cut: how sweeps are cut; None takes the usual way.
+        Parameters
+        ----------
+        block, cartesian : this rank's block, with ghosts; the ranks in their process grid
+        coefficients, dtype : of the step, in the precision of the fields
+        noise : how its random numbers are made, and the seed
+        context : threads, regions of time
+        cut : how sweeps are cut; None for the tiling of the rule
         """
         self._block, self._c, self._context = block, coefficients, context
         self._dtype = np.dtype(dtype)
         self.steps_per_sweep = block.ghost
         generator, seed = noise
         self._keys = round_keys(seed, generator.rounds) if coefficients.noise else None
-        # Ghosts beyond a fixed boundary keep the value that they are allocated with for ever.
+        # Ghosts beyond a fixed boundary keep the value that they are allocated with.
         self._sets = [
             [BlockArray.allocate(block, self._dtype, outside) for outside in OUTSIDE] for _ in range(2)
         ]
         self._now = 0
-        self._sweep = make_sweep(generator)
+        self._sweep: Sweep = make_sweep(generator)
         self._halo = HaloExchange.of_fields(
             cartesian,
             self._sets,
@@ -89,7 +92,7 @@ class CpuEngine:
         self.method = f"{self.steps_per_sweep} steps per sweep in {words}, exchange by {self._halo.method}"
 
     def cut(self, how: Tiling) -> None:
-        """Cut the sweeps in another way from now on, which changes their speed alone."""
+        """Cut the sweeps in another way from now on, which changes nothing but their speed."""
         self._tiling = how
         if how.tile_rows > self._scratch_rows:
             block, self._scratch_rows = self._block, how.tile_rows
@@ -98,11 +101,10 @@ class CpuEngine:
             )
 
     def free(self) -> None:
-        """Free the requests of the exchange; the engine is of no use afterwards."""
+        """Free the requests of the exchange; not usable afterwards."""
         self._halo.free()
 
     def compile(self) -> None:
-        """Compile or load the sweep, the scan and the sums."""
         compile_kernels(
             [
                 *specialise([self._sweep], self._dtype, self._keys is not None),
@@ -112,16 +114,13 @@ class CpuEngine:
         )
 
     def host(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the owned cells of the present u and v: views."""
         u, v = self._sets[self._now]
         return u.owned, v.owned
 
     def commit(self) -> None:
-        """Fill the ghosts of the present fields. Neighbours."""
         self._halo.exchange(self._now)
 
     def advance(self, step: int, most: int) -> int:
-        """Advance by one sweep of at most `most` steps, return how many. Neighbours."""
         steps = min(most, self.steps_per_sweep)
         regions = self._context.regions
         compute, exchange = regions("compute"), regions("exchange")
@@ -140,12 +139,10 @@ class CpuEngine:
         return steps
 
     def fields(self) -> tuple[BlockArray, BlockArray]:
-        """Return the present u and v."""
         u, v = self._sets[self._now]
         return u, v
 
     def nonfinite(self) -> int:
-        """Return how many owned cells of u and v are not finite."""
         return sum(scan(field, self._context.threads)[2] for field in self.fields())
 
     def allocated(self) -> int:
@@ -158,8 +155,21 @@ class CpuEngine:
         (u, v), (out_u, out_v) = self._sets[self._now], self._sets[1 - self._now]
         block = self._block
         self._sweep(
-            u.flat, v.flat, (u.origin, u.row_pitch, u.plane_pitch), box,
-            block.offset_global, block.shape_global, block.periodic, step, steps,
-            self._keys, self._c, *self._tiling, self._context.threads, *self._scratch,
-            out_u.flat, out_v.flat,
-        )  # fmt: skip
+            u.flat,
+            v.flat,
+            (u.origin, u.row_pitch, u.plane_pitch),
+            box,
+            block.offset_global,
+            block.shape_global,
+            block.periodic,
+            step,
+            steps,
+            self._keys,
+            self._c,
+            self._tiling.tile_rows,
+            self._tiling.streaming,
+            self._context.threads,
+            *self._scratch,
+            out_u.flat,
+            out_v.flat,
+        )

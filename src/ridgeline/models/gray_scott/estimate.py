@@ -1,55 +1,59 @@
-"""What a Gray-Scott run needs and does, before it runs: no MPI, no allocation."""
+"""What a Gray-Scott run needs and does, counted before it runs. No MPI, no device, no allocation."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
+from ridgeline.blocks.halo import HaloPlan
 from ridgeline.models.contract import Estimate, Work
-from ridgeline.models.gray_scott.device.memory import device_bytes
 from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.runtime.errors import ConfigError
 
 FIELDS = 2
-# Per cell, fused multiply-adds counted as two: 2 x 5 additions of neighbours, 3 multiplications and an addition for
-# the reaction terms (u v^2 dt, 1 - u), 6 fused multiply-adds and 2 additions for the update; negations are free.
+# Operations per cell, fused multiply-adds counted as two: 2 x 5 additions of neighbours, 3 multiplications and an
+# addition for the reaction terms (u v^2 dt, 1 - u), 6 fused multiply-adds and 2 additions for the update; negations
+# are free.
 FLOPS_PER_CELL = 10 + 4 + 12 + 2
 FLOPS_NOISE = 2  # one more fused multiply-add
 
+MOST_STEPS = 3  # of a sweep that are timed: 4 were never faster
+MOST_STEPS_OF_LAUNCH = 2  # on GPUs
+# Bytes of a row from which on the rule takes two steps per pass. Three planes of long rows do not stay in the caches
+# in any case, so that a sweep waits for memory (docs/theory-sweep.md). With shorter rows one step is as fast.
+LONG_ROW = 4096
+
+# Variants of a sweep are timed if a run takes much longer than the trials, which take some 5 s of a core's time, and
+# if its fields do not stay in a second-level cache whatever is chosen.
+CELL_STEPS_TIMED = 5_000_000_000  # cells * steps of a thread
+CELLS_TIMED = 32**3  # of a block
+# Launches of one and two steps are timed if a run moves more bytes than this on each GPU: some 5 s of the memory of
+# an H100 or H200.
+BYTES_TIMED = 2e13
+
+# Rows of padding before and behind a field on a GPU: a group of four rows may start up to 3 rows, and read 4, outside
+# the block.
+PAD_ROWS = 4
+SETS = 2  # of fields on a GPU: those of the present step, and those that a sweep writes
+
 
 def process_grid(case: GrayScottCase, n_ranks: int) -> tuple[int, int, int]:
-    """Return the process grid of the case; DecompositionError if it does not fit the ranks or the grid."""
+    """Return the process grid of the case. Raises DecompositionError if it does not fit the ranks or the grid."""
     if case.grid.process_grid == "auto":
         return choose_process_grid(case.grid.shape, n_ranks)
     check_process_grid(case.grid.shape, case.grid.process_grid, n_ranks)
     return case.grid.process_grid
 
 
-# Two steps per pass pay where rows are long: three planes of long rows crowd the caches in any case, so that a
-# sweep waits for memory (docs/theory-sweep.md). Shorter rows stay in cache and one step is as fast.
-LONG_ROW = 4096  # bytes
-
-
-MOST_STEPS = 3  # of a sweep that are timed: 4 were never faster
-MOST_STEPS_OF_LAUNCH = 2  # on GPUs
-
-# Ways to cut the sweeps are timed if a run takes much longer than that, some 5 s of a core's time, and if its fields
-# do not stay in a second-level cache whatever is chosen.
-CELL_STEPS_TIMED = 5_000_000_000  # cells * steps of a thread
-CELLS_TIMED = 32**3  # of a block
-
-# Launches of one and two steps are timed if a run moves more than that on each GPU, some 5 s of an H100's or H200's
-# memory.
-BYTES_TIMED = 2e13
-
-
 def possible_steps(case: GrayScottCase, grid: tuple[int, int, int]) -> range:
-    """Return the steps of a sweep that the blocks allow, of those that are worth a thought.
+    """Return the numbers of steps that a sweep may have with these blocks, up to the most that is ever faster.
 
-    Ghosts are as wide as the steps, and come from direct neighbours only. So the thinnest block in a direction that
-    is cut or periodic bounds them. On GPUs directions that are not cut do not count: the sweep itself wraps them.
+    Ghosts are as wide as the steps, and come from direct neighbours only. The thinnest block in a direction that is
+    cut or periodic is therefore a bound. On GPUs directions that are not cut do not count, because the sweep itself
+    wraps them.
     """
     on_gpu = case.run.device == "cuda"
     wraps = case.grid.boundary == "periodic" and not on_gpu
@@ -59,14 +63,21 @@ def possible_steps(case: GrayScottCase, grid: tuple[int, int, int]) -> range:
 
 
 def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
-    """Return how many time steps one sweep advances: as set, or by rule what is usually fastest.
+    """Return how many time steps one sweep advances: as set, or by a rule that is usually fastest.
 
     Raises ConfigError where the blocks of several GPUs are too thin for the steps that are set.
     """
     chosen, on_gpu = case.model.steps_per_sweep, case.run.device == "cuda"
     if isinstance(chosen, int):
         if on_gpu and chosen not in possible_steps(case, grid):
-            raise ConfigError(_too_thin(chosen, case, grid))
+            axis, n, p = next(
+                (a, n, p) for a, n, p in zip("zyx", case.grid.shape, grid) if p > 1 and n // p < chosen
+            )
+            raise ConfigError(
+                f'model.steps_per_sweep: got {chosen}; need "auto", "rule" or 1 with run.device = "cuda", since '
+                f"grid.process_grid = {list(grid)} leaves blocks of {n // p} cell in {axis} (of {n}), of which a "
+                f"neighbour takes {chosen} layers; use fewer ranks or a larger grid.shape"
+            )
         return chosen
     if on_gpu:
         return 1
@@ -74,20 +85,10 @@ def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
     return min(2 if row >= LONG_ROW else 1, possible_steps(case, grid)[-1])
 
 
-def _too_thin(steps: int, case: GrayScottCase, grid: tuple[int, int, int]) -> str:
-    """Say which blocks have fewer layers than a launch of so many steps takes from them."""
-    axis, n, p = next((a, n, p) for a, n, p in zip("zyx", case.grid.shape, grid) if p > 1 and n // p < steps)
-    return (
-        f'model.steps_per_sweep: got {steps}; need "auto", "rule" or 1 with run.device = "cuda", since '
-        f"grid.process_grid = {list(grid)} leaves blocks of {n // p} cell in {axis} (of {n}), of which a neighbour "
-        f"takes {steps} layers; use fewer ranks or a larger grid.shape"
-    )
-
-
 def ghost_width(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
-    """Return the layers of ghosts: as many as a sweep may have steps, but one on one GPU.
+    """Return the layers of ghosts: as many as a sweep may have steps, but one on a single GPU.
 
-    Raises ConfigError as `steps_per_sweep`.
+    Raises ConfigError as `steps_per_sweep` does.
     """
     steps = steps_per_sweep(case, grid)
     if case.run.device == "cpu":
@@ -98,24 +99,24 @@ def ghost_width(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
 
 
 def launch_is_timed(case: GrayScottCase, grid: tuple[int, int, int]) -> bool:
-    """Say whether a run on GPUs takes the faster of one and two steps a launch, and not what the rule says."""
+    """Return whether a run on GPUs times one and two steps a launch, instead of following the rule."""
     step = least_work(case.grid.shape, np.dtype(case.run.precision).itemsize, case.model.noise > 0, 0, 0)
-    worth = step.bytes_memory * case.run.steps >= BYTES_TIMED * math.prod(grid)
-    of_choice = case.model.steps_per_sweep == "auto" and case.run.device == "cuda"
-    return of_choice and worth and len(possible_steps(case, grid)) > 1
+    is_long = step.bytes_memory * case.run.steps >= BYTES_TIMED * math.prod(grid)
+    is_free = case.model.steps_per_sweep == "auto" and case.run.device == "cuda"
+    return is_free and is_long and len(possible_steps(case, grid)) > 1
 
 
 def sweep_is_timed(case: GrayScottCase, grid: tuple[int, int, int]) -> bool:
-    """Say whether a run takes the fastest of ways that are timed, and not that of the rule."""
+    """Return whether a run on CPUs times variants of its sweep, instead of following the rule."""
     cells = math.prod(Block.of_rank(case.grid.shape, grid, 0).shape_local)
-    worth = cells > CELLS_TIMED and cells * case.run.steps >= CELL_STEPS_TIMED * case.run.threads
-    return worth and case.model.steps_per_sweep == "auto" and case.run.device == "cpu"
+    is_long = cells > CELLS_TIMED and cells * case.run.steps >= CELL_STEPS_TIMED * case.run.threads
+    return is_long and case.model.steps_per_sweep == "auto" and case.run.device == "cpu"
 
 
 def least_work(
     shape: tuple[int, int, int], itemsize: int, noisy: bool, bytes_exchanged: float, messages: float
 ) -> Work:
-    """Return the least work of one step: each of the two fields is read once and written once."""
+    """Return the least work of one step, in which each of the two fields is read once and written once."""
     points = shape[0] * shape[1] * shape[2]
     flops = FLOPS_PER_CELL + (FLOPS_NOISE if noisy else 0)
     return Work(
@@ -124,12 +125,11 @@ def least_work(
 
 
 def effective_bytes(shape: tuple[int, int, int], itemsize: int, variables: int = 1) -> float:
-    """Return the least bytes that one sweep over a block of `shape` computed cells must move, as the Frontier paper
-    counts them.
+    """Return the least bytes that a sweep over a block of `shape` cells moves, as the Frontier paper counts them.
 
     Source: Godoy et al., SC-W 2023, Eqs. 4a and 4b, with L = n + 2 cells per direction, ghosts included. Every cell
-    is fetched once but the corners and edges, which no 7-point stencil reads. Every inner cell is written once. For
-    unequal sides, 8 corners and 4 (Lx + Ly + Lz - 6) edge cells (12 (L - 2) in a cube).
+    is fetched once, except the corners and edges, which no 7-point stencil reads. Every inner cell is written once.
+    With unequal sides there are 8 corners and 4 (Lx + Ly + Lz - 6) edge cells (12 (L - 2) in a cube).
     """
     lengths = [n + 2 for n in shape]
     fetched = lengths[0] * lengths[1] * lengths[2] - 8 - 4 * (sum(lengths) - 6)
@@ -137,11 +137,39 @@ def effective_bytes(shape: tuple[int, int, int], itemsize: int, variables: int =
     return float(variables * itemsize * (fetched + written))
 
 
+def exchange_plan(block: Block, dtype: DTypeLike, n_fields: int, layers: int) -> HaloPlan:
+    """Return the exchange between GPUs of a block's faces in 1 layer, or in 2 with the edges that two steps need.
+
+    Directions in which the block is periodic with itself are left out, because the sweep wraps them.
+    """
+    wrap = (False, False, False)
+    return HaloPlan(block, n_fields, np.dtype(dtype).itemsize, wrap=wrap, layers=layers, star=layers > 1)
+
+
+def device_bytes(block: Block, dtype: DTypeLike, n_fields: int) -> dict[str, float]:
+    """Return the bytes of one block on its GPU by what they are for, without the context and the kernels' code.
+
+    A block with ghosts of two layers has the exchanges of one and of two layers, so that its launches may have one
+    step or two.
+    """
+    itemsize = np.dtype(dtype).itemsize
+    field = (
+        BlockArray.bytes_of(block, dtype) + 2 * PAD_ROWS * BlockArray.row_pitch_of(block, dtype) * itemsize
+    )
+    parts = {"fields": float(SETS * n_fields * field)}
+    items = sum(
+        exchange_plan(block, dtype, n_fields, layers).buffer_items for layers in range(1, block.ghost + 1)
+    )
+    if items:
+        parts["halo buffers"] = float(2 * items * itemsize)
+    return parts
+
+
 def _edges(case: GrayScottCase, grid: tuple[int, int, int]) -> tuple[int, int]:
     """Return the cells and messages of the edges that all GPUs send for a launch of two steps.
 
     An edge along x lies between faces across z and y, and there are four of each kind. It is sent if z or y is cut,
-    beyond a fixed boundary not at all.
+    but not beyond a fixed boundary.
     """
     wraps = case.grid.boundary == "periodic"
     sides = [2 * (p if wraps else p - 1) for p in grid]  # of all blocks in a direction that have a neighbour
@@ -163,8 +191,8 @@ def estimate(case: GrayScottCase, n_ranks: int) -> Estimate:
     largest = Block.of_rank(shape, grid, 0, ghost=widest)
     nz, ny, nx = largest.shape_local
     allocated = BlockArray.bytes_of(largest, case.run.precision)
-    # One copy of each field in the old and the new state, and the contiguous copy that output makes of one. Beside a
-    # GPU the host holds one copy, and what is sent and received.
+    # On CPUs there is a copy of each field in the old and in the new state, and output makes a contiguous copy of one
+    # field. Beside a GPU the host holds one copy of each field, and what is sent and received.
     on_device = device_bytes(largest, case.run.precision, FIELDS) if case.run.device == "cuda" else {}
     copies = FIELDS * allocated + on_device.get("halo buffers", 0.0) if on_device else 2 * FIELDS * allocated
     memory = copies + nz * ny * nx * itemsize

@@ -12,6 +12,7 @@ from ridgeline.config.expressions import parse
 from ridgeline.io.initial_field import output_step, read_block
 from ridgeline.io.picture import read_darkness
 from ridgeline.jit.random import uniform_reference
+from ridgeline.models.gray_scott.engine import OUTSIDE
 from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.models.gray_scott.start_file import SETTING, open_start
 from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks, raise_on_all_ranks
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
 Fields = tuple[NDArray[Any], NDArray[Any]]  # u and v, (nz, ny, nx) owned cells of a block, float32 or float64
 
-OUTSIDE = (1.0, 0.0)  # the rest state
-# Steps that no run reaches, whose random numbers those of the start are.
+# The random numbers of the start are those of steps that no run reaches.
 _PLACES, _NOISE_U, _NOISE_V = 2**32 - 1, 2**32 - 2, 2**32 - 3
 
 
@@ -46,14 +46,10 @@ def set_start(case: GrayScottCase, block: Block, fields: Fields, comm: MPI.Comm)
             raise_on_all_ranks(comm, problem)
         case "image":
             n_y, n_x = block.shape_global[1:]
-            _shade(
-                block,
-                fields,
-                broadcast_decision(comm, lambda: read_darkness(initial.path, (n_y, n_x), SETTING)),
-                inside,
-            )
+            black = broadcast_decision(comm, lambda: read_darkness(initial.path, (n_y, n_x), SETTING))
+            set_image(block, fields, black, inside)
         case "file":
-            _read_fields(case, block, fields, comm)
+            read_fields(case, block, fields, comm)
     if initial.noise:
         disturb(block, fields, initial.noise, case.run.seed)
 
@@ -83,12 +79,12 @@ def set_box(
 def set_patches(case: GrayScottCase, block: Block, fields: Fields) -> None:
     """Set the rest state, and `count` boxes of 2 half_width cells a side around random cells. No communication.
 
-    Beyond a periodic face a box goes on at the opposite one; beyond a fixed one it is cut off.
+    Beyond a periodic face a box continues at the opposite face; beyond a fixed one it is cut off.
     """
     initial, periodic = case.initial, case.grid.boundary == "periodic"
     fields[0][...], fields[1][...] = OUTSIDE
     patches = np.arange(initial.count)
-    inside = []  # of each direction: which of its own cells are in which patch
+    inside = []  # for each direction, which of this rank's cells are in which patch
     for axis, (n, offset, size) in enumerate(
         zip(block.shape_global, block.offset_global, block.shape_local, strict=True)
     ):
@@ -104,9 +100,9 @@ def set_patches(case: GrayScottCase, block: Block, fields: Fields) -> None:
 
 
 def set_formulas(case: GrayScottCase, block: Block, fields: Fields) -> ConfigError | None:
-    """Set fields by formulas of the places of cells; return what is wrong, None if nothing is. No communication."""
+    """Set fields by formulas of the cells' coordinates; return what is wrong, if anything. No communication."""
     z, y, x = (
-        place(case, offset + np.arange(n)) for offset, n in zip(block.offset_global, block.shape_local)
+        cell_places(case, offset + np.arange(n)) for offset, n in zip(block.offset_global, block.shape_local)
     )
     plane_y, plane_x = np.meshgrid(y, x, indexing="ij")
     for name, field in zip(("formula_u", "formula_v"), fields, strict=True):
@@ -122,34 +118,25 @@ def set_formulas(case: GrayScottCase, block: Block, fields: Fields) -> ConfigErr
     return None
 
 
-def place(case: GrayScottCase, index: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the places of cells along a direction, as the data set has them; see grid.cell_size."""
+def cell_places(case: GrayScottCase, index: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the coordinates of cells along a direction, as the data set has them; see grid.cell_size."""
     h = case.grid.cell_size
     return index.astype(np.float64) if h is None else (index + 0.5) * h
 
 
-def disturb(block: Block, fields: Fields, amplitude: float, seed: int) -> None:
-    """Multiply every cell by 1 + amplitude r, r uniform in [-1, 1) by its global index. No communication."""
-    z, y, x = (
-        offset + np.arange(n) for offset, n in zip(block.offset_global, block.shape_local, strict=True)
-    )
-    for field, step in zip(fields, (_NOISE_U, _NOISE_V), strict=True):
-        for k, height in enumerate(z):
-            field[k] *= 1 + amplitude * uniform_reference(
-                seed, step, height, y[:, np.newaxis], x, field.dtype
-            )
+def set_image(block: Block, fields: Fields, black: NDArray[np.float64], inside: tuple[float, float]) -> None:
+    """Set every plane in z to a picture: the rest state where it is white, `inside` where it is black.
 
-
-def _shade(block: Block, fields: Fields, black: NDArray[np.float64], inside: tuple[float, float]) -> None:
-    """Set every plane in z to a picture: from the rest state where it is white to `inside` where it is black."""
+    black: float64 [N_y, N_x] of the whole grid, from 0 (white) to 1 (black). No communication.
+    """
     (_, y, x), (_, n_y, n_x) = block.offset_global, block.shape_local
     share = black[y : y + n_y, x : x + n_x]
     for field, first, last in zip(fields, OUTSIDE, inside, strict=True):
         field[...] = first + share * (last - first)
 
 
-def _read_fields(case: GrayScottCase, block: Block, fields: Fields, comm: MPI.Comm) -> None:
-    """Read this rank's block of U and V. Collective."""
+def read_fields(case: GrayScottCase, block: Block, fields: Fields, comm: MPI.Comm) -> None:
+    """Read this rank's block of U and V from a data set. Collective."""
     with errors_on_all_ranks(comm):
         reader = open_start(case.initial.path, case.initial.step, case.grid.shape)
         try:
@@ -164,3 +151,15 @@ def _read_fields(case: GrayScottCase, block: Block, fields: Fields, comm: MPI.Co
                     )
         finally:
             reader.close()
+
+
+def disturb(block: Block, fields: Fields, amplitude: float, seed: int) -> None:
+    """Multiply every cell by 1 + amplitude r, r uniform in [-1, 1) by its global index. No communication."""
+    z, y, x = (
+        offset + np.arange(n) for offset, n in zip(block.offset_global, block.shape_local, strict=True)
+    )
+    for field, step in zip(fields, (_NOISE_U, _NOISE_V), strict=True):
+        for k, height in enumerate(z):
+            field[k] *= 1 + amplitude * uniform_reference(
+                seed, step, height, y[:, np.newaxis], x, field.dtype
+            )

@@ -7,35 +7,35 @@
 
 advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at `step + steps`.
 
-- u, v, out_u, out_v: `BlockArray.flat` of one layout, float64 or float32. u and v hold valid ghosts `steps`
-  wide around the box, edges and corners included if steps > 1 (beyond a fixed boundary: u=1, v=0).
-  Ghosts in x are the exception where rows are whole rings (x periodic, the box as long as the grid). The sweep
-  sets them itself, one on each side, just before it reads them. So no exchange has to visit every row.
-  Nothing outside the box is written, so that boxes may be swept while others' ghosts are still on the way.
-- layout = (origin, row_pitch, plane_pitch) of the four arrays; origin a cache line's first element.
-- box = (z0, z1, y0, y1, x0, x1): local cells z0 <= k < z1 and so on. Any box will do. The best have
-  global y0 and y1 that are multiples of 8, and x0 and x1 that are multiples of a vector.
+- u, v, out_u, out_v: `BlockArray.flat` of one layout, float64 or float32. u and v hold valid ghosts `steps` wide
+  around the box, edges and corners included if steps > 1 (beyond a fixed boundary: u=1, v=0). Ghosts in x are the
+  exception where rows are whole rings (x periodic, the box as long as the grid): the sweep sets them itself, one on
+  each side, just before it reads them, so that no exchange has to visit every row. Nothing outside the box is
+  written, so that boxes may be swept while the ghosts of others are still on the way.
+- layout = (origin, row_pitch, plane_pitch) of the four arrays; origin is the first element of a cache line.
+- box = (z0, z1, y0, y1, x0, x1): local cells z0 <= k < z1 and so on. Any box is allowed. The fastest have global y0
+  and y1 that are multiples of 8, and x0 and x1 that are multiples of a vector.
 - offset_global: global index (z, y, x) of local cell 0; shape_global; periodic: three bools.
-- generator: of the noise; keys: `random.round_keys(seed, generator.rounds)`, or None for no noise (they are two
+- generator: of the noise; keys: `random.round_keys(seed, generator.rounds)`, or None for no noise (these are two
   compilations).
 - coefficients: `physics.Coefficients` in the arrays' precision.
-- tile_rows, a multiple of 4, best of 8, and streaming (stores bypass the caches): see
-  `tiling`; they change speed only.
+- tile_rows, a multiple of 4 (best of 8), and streaming (stores bypass the caches): see `tiling`; they change nothing
+  but the speed.
 - n_threads: threads that share the box, at most `numba.get_num_threads()`.
 
-A cell's new value is the same bit for bit in any box, alignment, thread count, vector width, tile and number
-of fused steps. Each evaluates the same expressions in the same order. Fused multiply-adds are only where
-`physics.point_update` has them, and numbers come from `random` by global index.
+A cell's new value is the same bit for bit for any box, alignment, thread count, vector width, tile and number of
+fused steps, because the same expressions are always evaluated in the same order. Fused multiply-adds are only where
+`physics.point_update` has them, and random numbers are drawn by global index.
 
-Loops: a thread takes a range of planes (rows, if there are few planes) and cuts it into tiles of rows. It runs
-through the planes of each tile, so that three planes of a tile stay in the second-level cache. With steps = S > 1
-the front is followed by S - 1 more planes, each one step further and one plane behind. Their intermediate values
-live in rings of three planes in `scratch`. Each tile computes again the S - s cells around it that step s needs
-(Wellein et al., COMPSAC 2009; overlapped wavefront blocking).
+Loops: a thread takes a range of planes (or of rows, if there are few planes) and cuts it into tiles of rows. It runs
+through the planes of each tile, so that three planes of a tile stay in the second-level cache. With steps = S > 1 the
+front is followed by S - 1 more planes, each one step further and one plane behind. Their intermediate values are kept
+in rings of three planes in `scratch`. Each tile computes the S - s cells around it that step s needs a second time
+(overlapped wavefront blocking; Wellein et al., COMPSAC 2009).
 """
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numba import boolean, int64, prange, types, uint64
@@ -44,6 +44,7 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import host_vector_bytes, store_fence
 from ridgeline.jit.random import PHILOX_7, Generator
+from ridgeline.models.gray_scott.engine import Box
 from ridgeline.models.gray_scott.kernels_rows import update_one_row, update_row_groups
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.partition import Triple
@@ -51,6 +52,35 @@ from ridgeline.runtime.aligned import CACHE_LINE, aligned_zeros
 
 PREFETCH_ROWS = 2  # rows ahead, in the next plane
 RING = 3  # planes of an intermediate step that the next one reads
+
+Flat = NDArray[np.generic]  # `BlockArray.flat`
+
+
+class Sweep(Protocol):
+    """A compiled sweep. The docstring of this file says what its arguments are."""
+
+    def __call__(
+        self,
+        u: Flat,
+        v: Flat,
+        layout: Triple,
+        box: Box,
+        offset_global: Triple,
+        shape_global: Triple,
+        periodic: tuple[bool, bool, bool],
+        step: int,
+        steps: int,
+        keys: NDArray[np.uint64] | None,
+        coefficients: Coefficients,
+        tile_rows: int,
+        streaming: bool,
+        n_threads: int,
+        scratch_u: Flat,
+        scratch_v: Flat,
+        out_u: Flat,
+        out_v: Flat,
+        /,
+    ) -> None: ...
 
 
 @subroutine
@@ -87,7 +117,7 @@ def _share(first, last, part, parts, unit, offset):
 
 
 def _signature(T: Any, noisy: bool) -> tuple[Any, ...]:
-    """Return the types of a sweep's arguments, with and without noise."""
+    """Return the types of a sweep's arguments, with or without noise."""
     triple, flags = types.UniTuple(int64, 3), types.UniTuple(boolean, 3)
     keys = uint64[:, ::1] if noisy else types.none
     coefficients = types.NamedUniTuple(T, len(Coefficients._fields), Coefficients)
@@ -96,7 +126,7 @@ def _signature(T: Any, noisy: bool) -> tuple[Any, ...]:
 
 
 @cache
-def make_sweep(generator: Generator = PHILOX_7, vector_bytes: int = 0) -> Any:
+def make_sweep(generator: Generator = PHILOX_7, vector_bytes: int = 0) -> Sweep:
     """Return the compiled sweep (see the module) for vectors of 16, 32 or 64 bytes; 0: this CPU's."""
     vector_bytes = vector_bytes or host_vector_bytes()
     groups_streaming, groups_ordinary, long_row, short_row = (
@@ -106,9 +136,25 @@ def make_sweep(generator: Generator = PHILOX_7, vector_bytes: int = 0) -> Any:
 
     @kernel(_signature, parallel=True, nogil=True, error_model="numpy")
     def sweep(
-        u, v, layout, box, offset_global, shape_global, periodic, step, steps,
-        keys, coefficients, tile_rows, streaming, n_threads, scratch_u, scratch_v, out_u, out_v,
-    ):  # fmt: skip
+        u,
+        v,
+        layout,
+        box,
+        offset_global,
+        shape_global,
+        periodic,
+        step,
+        steps,
+        keys,
+        coefficients,
+        tile_rows,
+        streaming,
+        n_threads,
+        scratch_u,
+        scratch_v,
+        out_u,
+        out_v,
+    ):
         origin, row_pitch, plane_pitch = layout
         z0, z1, y0, y1, x0, x1 = box
         oz, oy, ox = offset_global
@@ -130,7 +176,7 @@ def make_sweep(generator: Generator = PHILOX_7, vector_bytes: int = 0) -> Any:
             else:
                 ya, yb = _share(y0, y1, thread, n_threads, 4, oy)
             scratch = thread * halo * RING * scratch_plane
-            unit = served if tile_rows % served == 0 else 4  # rows of one block are best drawn for one tile
+            unit = served if tile_rows % served == 0 else 4  # one tile should have all rows of a Philox block
             tile = ya
             while tile < yb and za < zb:
                 tile_end = min(yb, (tile + oy + max(4, tile_rows)) // unit * unit - oy)
@@ -200,13 +246,25 @@ def make_sweep(generator: Generator = PHILOX_7, vector_bytes: int = 0) -> Any:
                                 if last_stage and streaming:
                                     update_row_groups(
                                         groups_streaming,
-                                        from_u, from_v, indices, coefficients, keys, to_u, to_v,
-                                    )  # fmt: skip
+                                        from_u,
+                                        from_v,
+                                        indices,
+                                        coefficients,
+                                        keys,
+                                        to_u,
+                                        to_v,
+                                    )
                                 else:
                                     update_row_groups(
                                         groups_ordinary,
-                                        from_u, from_v, indices, coefficients, keys, to_u, to_v,
-                                    )  # fmt: skip
+                                        from_u,
+                                        from_v,
+                                        indices,
+                                        coefficients,
+                                        keys,
+                                        to_u,
+                                        to_v,
+                                    )
                             for i in range(j, j + rows):
                                 to = out + i * out_pitch
                                 indices = (
@@ -216,17 +274,22 @@ def make_sweep(generator: Generator = PHILOX_7, vector_bytes: int = 0) -> Any:
                                 )  # fmt: skip
                                 if groups == 0:
                                     update_one_row(
-                                        long_row,
-                                        from_u, from_v, indices, coefficients, keys, to_u, to_v,
-                                    )  # fmt: skip
+                                        long_row, from_u, from_v, indices, coefficients, keys, to_u, to_v
+                                    )
                                 else:
                                     for first, last in ((ia, min(ma, ib)), (mb, ib)):
                                         if first < last:
                                             part = (*indices[:6], first, last, *indices[8:])
                                             update_one_row(
                                                 short_row,
-                                                from_u, from_v, part, coefficients, keys, to_u, to_v,
-                                            )  # fmt: skip
+                                                from_u,
+                                                from_v,
+                                                part,
+                                                coefficients,
+                                                keys,
+                                                to_u,
+                                                to_v,
+                                            )
                                 if around and grow > 0:
                                     _copy_ghosts(to_u, to + x0, to + x1, grow)
                                     _copy_ghosts(to_v, to + x0, to + x1, grow)
@@ -234,7 +297,8 @@ def make_sweep(generator: Generator = PHILOX_7, vector_bytes: int = 0) -> Any:
                 tile = tile_end
             store_fence()
 
-    return sweep
+    compiled: Sweep = sweep
+    return compiled
 
 
 @subroutine
@@ -245,13 +309,13 @@ def _scratch_pitch(x0, x1, steps, line):
 
 
 class Tiling(NamedTuple):
-    """How the sweep cuts its work; changes speed only."""
+    """How the sweep cuts its work, which changes nothing but the speed."""
 
     tile_rows: int
     streaming: bool
 
     def words(self) -> str:
-        """Return it in words."""
+        """Return the tiling in words."""
         return f"tiles of {self.tile_rows} rows, {'streaming' if self.streaming else 'ordinary'} stores"
 
 
@@ -260,13 +324,13 @@ def tiling(
 ) -> Tiling:
     """Return the tiling for a block of `shape_local` cells on a core with these caches.
 
-    l2_bytes: second-level cache of one core; l3_bytes: last-level cache that the rank may call its own.
+    l2_bytes: second-level cache of one core; l3_bytes: this rank's share of the last-level cache.
     """
     itemsize = np.dtype(dtype).itemsize
     nz, ny, nx = shape_local
     row_bytes = 2 * (nx + 2 * steps) * itemsize
-    # Three planes of a tile per step; less than half the cache, since lines ahead and the other rows' ends
-    # want room too. Low tiles compute too much of their halo again, so a few rows are kept in any case.
+    # Three planes of a tile per step in less than half the cache, because prefetched lines and the ends of other rows
+    # need space too. Low tiles would compute too much of their halo twice, so that a few rows are kept in any case.
     rows = int(0.45 * l2_bytes) // (RING * steps * row_bytes) - 2 * steps
     rows = min(max(rows, 16), ny + 7) // 8 * 8
     return Tiling(rows, 2 * nz * ny * row_bytes > l3_bytes)

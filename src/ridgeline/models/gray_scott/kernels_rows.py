@@ -1,12 +1,12 @@
-"""Gray-Scott row kernels: vector code for one plane's rows, built from `physics.point_update`.
+"""Gray-Scott row kernels: vector code for the rows of a plane, built from `physics.point_update`.
 
-Two intrinsics, each an LLVM function of its own that the sweep calls once per group of rows:
+There are two intrinsics. Each is an LLVM function of its own, which the sweep calls once per group of rows:
 
-- `update_row_groups`: full, aligned vectors of groups of four rows, which take the words of one Philox block;
-  stores may be streaming. All the time is spent here.
-- `update_one_row`: any cells first <= i < last of one row, by masked stores: what is left over.
+- `update_row_groups` updates full, aligned vectors of groups of four rows, which take the words of one Philox block;
+  stores may be streaming. Nearly all the time is spent here.
+- `update_one_row` updates any cells first <= i < last of one row by masked stores: what is left over.
 
-Both evaluate the same expressions in the same order, so a cell rounds alike in either.
+Both evaluate the same expressions in the same order, so that a cell rounds alike in either of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ from ridgeline.jit.random import (
 )
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
 
-CHUNK = 1024  # cells of a row that are updated in one go: the noise of 2 x 4 rows of them is kept
+CHUNK = 1024  # cells of a row that are updated at a time: the noise of 2 x 4 rows of them is kept
 VECTORS_AHEAD = 8  # how far to prefetch from the second-level cache
 REGISTERS = 4  # Philox blocks of this many vector registers are computed side by side
 
@@ -62,7 +62,7 @@ INDICES = (
 
 
 class RowBuilder:
-    """Builds the body of one row function; its arguments are attributes named as in INDICES.
+    """Builds the body of one row function, whose arguments are in `index` by the names of INDICES.
 
     generator: of the noise, None if there is none.
     """
@@ -88,7 +88,7 @@ class RowBuilder:
         self.update = point_update(self.lanes.fma)
 
     def move_down(self, rows: int) -> None:
-        """Make `at` refer to the row this many rows below the first."""
+        """Let `load` refer to the row that lies this many rows after the first."""
         mul, add = self.builder.mul, self.builder.add
         down, out_down = mul(rows, self.index["pitch"]), mul(rows, self.index["out_pitch"])
         self.rows = {name: add(self.index[name], down) for name in ("below", "centre", "above", "ahead")}
@@ -104,7 +104,7 @@ class RowBuilder:
         return self.lanes.load(pointer, index, aligned=True)
 
     def prefetch_around(self, pointer: ir.Value, i: ir.Value) -> None:
-        """Ask for lines from memory rows ahead, into L2, and for this row's from L2 some vectors ahead."""
+        """Prefetch cache lines of later rows from memory into L2, and lines some vectors ahead from L2 into L1."""
         add = self.builder.add
         prefetch(self.builder, pointer, add(self.rows["ahead"], i), locality=2)
         i_ahead = add(i, ir.Constant(I64, VECTORS_AHEAD * self.lanes.count))
@@ -138,7 +138,7 @@ class RowBuilder:
         builder.position_at_end(after)
 
     def first_carried(self, i: ir.Value) -> list[Vector]:
-        """Return what `cells` carries from vector to vector: u at i and one cell to the left, v likewise."""
+        """Return what `cells` carries from vector to vector: u at i and u one cell to the left, and v likewise."""
         carried = []
         for pointer in self.pointers[:2]:
             here = self.load(pointer, "centre", i)
@@ -150,7 +150,8 @@ class RowBuilder:
     ) -> tuple[list[Vector], list[Vector]]:
         """Return the new [u, v] at vector i of the present row, and what to carry to the next vector.
 
-        Neighbours in x come by lane shifts of aligned vectors: an unaligned load would cross a cache line.
+        Neighbours in x are found by lane shifts of aligned vectors, because an unaligned load would cross a cache
+        line.
         """
         sums, following = [], []
         for pointer, here, left in zip(self.pointers[:2], carried[::2], carried[1::2]):
@@ -164,10 +165,10 @@ class RowBuilder:
 
 
 class NoiseBuffer:
-    """Words of noise of some cells to come, waiting in the first-level cache: `sets` of 1 or 4 rows.
+    """Random words of cells that are updated next, kept in the first-level cache: `sets` of 1 or 4 rows.
 
-    One Philox block is a chain of rounds, each waiting for the one before. So the blocks of several registers are
-    computed side by side, on a vector type that LLVM splits.
+    One Philox block is a chain of rounds, each of which waits for the previous one. The blocks of several registers
+    are therefore computed side by side, on a vector type that LLVM splits.
     """
 
     def __init__(
@@ -188,9 +189,9 @@ class NoiseBuffer:
         self.words = Lanes(build.builder, I32, self.group)
 
     def fill(self, i: ir.Value, block_row: ir.Value, row: ir.Value, place: ir.Value) -> None:
-        """Compute the words of `group` cells from i on of all rows of a row of blocks, for buffer rows `row` ...
+        """Compute the words of `group` cells from i on, of all rows of a row of blocks, into buffer rows `row` ...
 
-        place: where in the buffer's rows, a multiple of group.
+        place: where in these buffer rows, a multiple of `group`.
         """
         build, builder = self.build, self.build.builder
         x = Lanes(builder, I64, self.group).iota(builder.add(build.index["x_global"], i))
@@ -229,10 +230,10 @@ class NoiseBuffer:
 
 
 def _row_groups(build: RowBuilder, streaming: bool) -> None:
-    """Row after row, so that the hardware prefetchers see few and long streams.
+    """Emit the update of groups of rows, row after row, so that the hardware prefetchers see few and long streams.
 
-    The last four rows that a row of blocks serves draw the noise of the next one, a fourth each. So the arithmetic is
-    spread between memory traffic. Two sets of buffer rows take turns.
+    The last four rows that a row of Philox blocks serves draw the noise of the next row of blocks, a fourth each, so
+    that the arithmetic is spread between memory traffic. Two sets of buffer rows take turns.
     """
     builder, index = build.builder, build.index
     add, integer = builder.add, lambda n: ir.Constant(I64, n)
@@ -297,6 +298,7 @@ def _row_groups(build: RowBuilder, streaming: bool) -> None:
 
 
 def _one_row(build: RowBuilder, registers: int) -> None:
+    """Emit the update of some cells of one row."""
     builder, index = build.builder, build.index
     zero = ir.Constant(I64, 0)
     first = builder.and_(index["first"], ir.Constant(I64, -build.lanes.count))
@@ -356,11 +358,16 @@ def _call(emit: Callable[..., None], context: Any, builder: ir.IRBuilder, signat
 def update_row_groups(typing, how, u, v, indices, coefficients, keys, out_u, out_v):
     """Update the vectors first <= i < last, both multiples of the vector, of `groups` times four rows.
 
-    how: a literal of three words, "streaming" or "ordinary" for the stores, bytes of a vector, name of the generator.
-    u, v, out_u, out_v: flat arrays. indices: 64-bit integers as INDICES: below, centre, above: index of cell 0 of the
-    first row in planes z-1, z, z+1 of u and v (aligned), rows `pitch` apart; out, out_pitch: the same of the results;
-    ahead: index of rows to prefetch; the global indices of cell 0 of the first row (y a multiple of 4); nx_global;
-    step; groups. keys: `round_keys` or None.
+    Parameters
+    ----------
+    how : a literal of three words: "streaming" or "ordinary" for the stores, bytes of a vector, name of the generator
+    u, v, out_u, out_v : flat arrays
+    indices : 64-bit integers in the order of INDICES. below, centre, above: index of cell 0 of the first row in
+        planes z-1, z, z+1 of u and v (aligned), rows `pitch` apart; out, out_pitch: the same of the results; ahead:
+        index of rows to prefetch; x_global, y_global, z_global: global index of cell 0 of the first row (y a multiple
+        of 4); nx_global; step; groups
+    coefficients : `physics.Coefficients`
+    keys : `round_keys`, or None
     """
 
     def codegen(context, builder, signature, args):

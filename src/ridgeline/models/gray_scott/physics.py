@@ -3,13 +3,13 @@
 u_t = Du lap(u) - u v^2 + F (1 - u) + n r,    v_t = Dv lap(v) + u v^2 - (F + k) v,
 lap(u) = (sum of the 6 neighbours - 6 u) / 6, forward Euler (Godoy et al., SC-W 2023, Eqs. 1-3).
 
-`point_update` returns a plain Python function of numbers. What a number is decides where it runs: NumPy
-arrays (the reference), vectors of LLVM IR while a CPU sweep is being built, or the scalars of a CUDA
-thread. Only the fused multiply-add has to be handed in, because each of them spells it differently.
+`point_update` returns a plain Python function of numbers. Where it runs depends on what these numbers are: NumPy
+arrays (the reference), vectors of LLVM IR while a CPU sweep is being built, or the scalars of a CUDA thread. Only the
+fused multiply-add is an argument, because each of them spells it differently.
 
-The form is chosen for its rounding: `sum - 6 u` vanishes exactly in a uniform field. So u=1, v=0 stays put bit for
-bit, and diffusion conserves the total without a systematic drift. A rounded 1/6 or 1-dt*Du would drift by an ulp a
-step, visible in float32.
+The form is chosen for its rounding: `sum - 6 u` vanishes exactly in a uniform field. The state u=1, v=0 therefore
+stays the same bit for bit, and diffusion conserves the total without a systematic drift. A rounded 1/6 or 1-dt*Du
+would drift by an ulp a step, which is visible in float32.
 """
 
 from collections.abc import Callable
@@ -44,9 +44,9 @@ def coefficients(
 def point_update(fma: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
     """Return the update of one cell, given `fma(a, b, c) = a * b + c`.
 
-    The returned `update(u, v, sum_u, sum_v, r, c)` takes the cell's values, the sums over its six neighbours, and the
-    random number r in [-1, 1) (None: no noise). It also takes `Coefficients`, and returns the new (u, v). Callers sum
-    neighbours as ((x- + x+) + (y- + y+)) + (z- + z+), so that all round alike.
+    The returned function `update(u, v, sum_u, sum_v, r, c)` takes the cell's values, the sums over its six
+    neighbours, the random number r in [-1, 1) (None for no noise) and the `Coefficients` c; it returns the new (u,
+    v). Callers sum neighbours as ((x- + x+) + (y- + y+)) + (z- + z+), so that all of them round alike.
     """
 
     def update(u, v, sum_u, sum_v, r, c):

@@ -1,4 +1,7 @@
-"""The fields of a run by name: data sets, images and checkpoints hold U and V as they are advanced."""
+"""The fields of a run by name: data sets, images and checkpoints hold U and V as they are advanced.
+
+The recorders themselves are those that every model has by default (`models.recorders`).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ NAMES = ("U", "V")
 
 
 def distributed(block: Block, fields: Sequence[NDArray[Any]]) -> dict[str, DistributedArray]:
-    """Return U and V by name. fields: of this rank's owned cells, (nz, ny, nx) each. Views, no communication."""
+    """Return U and V by name, as views of the owned cells of this rank, (nz, ny, nx) each. No communication."""
     return {
         name: DistributedArray(name, block.shape_global, block.offset_global, field)
         for name, field in zip(NAMES, fields)

@@ -15,7 +15,7 @@ Field = NDArray[np.floating]
 
 
 def with_ghosts(field: Field, boundary: str, outside: float) -> Field:
-    """Return the field with one layer around it: wrapped if `boundary` is "periodic", else `outside`."""
+    """Return the field with one layer around it: wrapped if `boundary` is "periodic", otherwise `outside`."""
     if boundary == "periodic":
         return np.pad(field, 1, mode="wrap")
     return np.pad(field, 1, constant_values=field.dtype.type(outside))
@@ -42,9 +42,9 @@ def advance(
 ) -> tuple[Field, Field]:
     """Return u and v, shape (nz, ny, nx), float32 or float64, after `steps` forward Euler steps.
 
-    `boundary`: "periodic", or "fixed" for ghost cells held at u=1, v=0. The random number of a cell belongs
-    to (seed, step, global index), step counting from `first_step`; c.noise = 0 means none is drawn. generator: what
-    draws it.
+    `boundary` is "periodic", or "fixed" for ghost cells held at u=1, v=0. The random number of a cell depends on the
+    seed, the step (counted from `first_step`) and the global index; `generator` says how it is drawn. With c.noise =
+    0 none is drawn.
     """
     nz, ny, nx = u.shape
     z, y, x = np.ogrid[:nz, :ny, :nx]

@@ -41,7 +41,7 @@ class OutputSection(sections.OutputSection):
 
 
 def largest_eigenvalue(shape: tuple[int, int, int], periodic: bool) -> float:
-    """Return the largest s with lap(u) = -s u that a grid can hold: 2 on large grids, less where it has few cells.
+    """Return the largest s with lap(u) = -s u on a grid: 2 on large grids, less where there are few cells.
 
     A mode with angles a, b, c has s = (2/6) (3 - cos a - cos b - cos c). Among n cells the angle nearest pi is pi
     itself in a periodic direction of even n, and pi - pi/n of odd n. Between fixed ghost cells it is pi - pi/(n + 1).
@@ -62,7 +62,7 @@ def stability_limits(Du: float, Dv: float, F: float, k: float, s: float) -> tupl
     Around the rest state u=1, v=0 the reaction u v^2 is of second order, and U and V decouple. Each step multiplies a
     mode with lap(u) = -s u by 1 - dt (Du s + F), and one of V by 1 - dt (Dv s + F + k). No factor exceeds 1 in size
     if dt <= 2 / (s Du + F) and dt <= 2 / (s Dv + F + k) with the largest s (`largest_eigenvalue`). The limit is the
-    linear one: the reaction may ask for less.
+    linear one: the reaction may need a smaller step.
     """
     rates = (s * Du + F, s * Dv + F + k)
     limit_u, limit_v = (2.0 / rate if rate > 0.0 else math.inf for rate in rates)
@@ -91,17 +91,17 @@ class ModelSection(Checked):
     )
     Dv: Number = setting(
         0.1,
-        "Diffusion rate of V, in the same measure: Pearson's D = 1e-5 is 0.629.",
+        "Diffusion rate of V, in the same units: Pearson's D = 1e-5 is 0.629.",
         unit="1/time; length^2/time with grid.cell_size",
         ge=0,
     )
     F: Number = setting(0.02, "Feed rate of U.", unit="1/time", ge=0)
-    k: Number = setting(0.048, "Kill rate of V, beside F.", unit="1/time", ge=0)
+    k: Number = setting(0.048, "Kill rate of V, in addition to F.", unit="1/time", ge=0)
     noise: Number = setting(0.1, "Amplitude n of the noise on U.", unit="1/time", ge=0)
     random_numbers: Literal["auto", "philox4x32-7", "philox4x32-10"] = setting(
         "auto",
-        "What draws r: Philox of 7 rounds, 16 bits a number, or of 10 rounds, 32 bits (24 in float32), as runs had "
-        'before there was a choice. "auto" is "philox4x32-7", or in a resumed run what its checkpoint had.',
+        "Generator of r: Philox of 7 rounds with 16 bits a number, or of 10 rounds with 32 bits (24 in float32), the "
+        'only one in earlier versions. "auto" is "philox4x32-7", or in a resumed run that of its checkpoint.',
         needs={"noise": ON},
     )
     dt: Number = setting(
@@ -113,9 +113,9 @@ class ModelSection(Checked):
     )
     steps_per_sweep: Literal["auto", "rule"] | Count = setting(
         "auto",
-        'Time steps that one pass over memory advances (temporal blocking). "auto" times some ways before a '
-        'run that takes much longer, and keeps the fastest for later runs; else, and with "rule", a rule '
-        "of sizes and caches says. On GPUs 1 or 2. Results do not depend on it.",
+        'Time steps that one pass over memory advances (temporal blocking). "auto" times some variants before a run '
+        'that takes much longer than these trials, and keeps the fastest for later runs; otherwise, and with "rule", '
+        "a rule based on sizes and caches decides. On GPUs 1 or 2. Results do not depend on it.",
         unit="steps",
         rule='"auto", "rule" or an integer >= 1',
     )
@@ -252,7 +252,8 @@ class GrayScottCase(AnyCase):
         if self.model.random_numbers != "auto":
             return self
         before = NEWEST if identity is None else identity.get(RANDOM_NUMBERS, OLDEST)
-        known = before in (NEWEST, OLDEST)  # if not, a later version's: comparing the identities refuses it
+        # An unknown generator is that of a later version; the comparison of identities then refuses the checkpoint.
+        known = before in (NEWEST, OLDEST)
         model = self.model.model_copy(update={"random_numbers": before if known else NEWEST})
         return self.model_copy(update={"model": model})
 
@@ -263,7 +264,7 @@ class GrayScottCase(AnyCase):
         check_start(self.initial.kind, self.initial.path, self.initial.step, self.grid.shape)
 
     def diffusion(self) -> tuple[float, float]:
-        """Return the diffusion rates of U and V on cells of width 1, of a Laplacian that is a sixth of the usual."""
+        """Return the diffusion rates of U and V on cells of width 1, for a Laplacian that is a sixth of the usual."""
         h, m = self.grid.cell_size, self.model
         return (m.Du, m.Dv) if h is None else (6 * m.Du / h**2, 6 * m.Dv / h**2)
 

@@ -1,4 +1,4 @@
-"""The picture or data set that a run of Gray-Scott starts from: what can be said of it without MPI."""
+"""The picture or data set that a run of Gray-Scott starts from, checked without MPI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ SETTING = "initial.path"
 
 
 def check_start(kind: str, path: str, step: int | None, shape: tuple[int, int, int]) -> None:
-    """Raise what is wrong with the file that a run starts from, if it does. The first three are of [initial]."""
+    """Raise OutputError or ConfigError if the file that a run starts from cannot be used; other runs have none.
+
+    kind, path and step are the settings of [initial]; shape is that of the grid.
+    """
     if kind == "image":
         read_darkness(path, (1, 1), SETTING)
     elif kind == "file":
@@ -21,7 +24,7 @@ def check_start(kind: str, path: str, step: int | None, shape: tuple[int, int, i
 
 
 def open_start(path: str, step: int | None, shape: tuple[int, int, int]) -> BPReader:
-    """Open the data set that a run starts from. Raises OutputError if it cannot be that."""
+    """Open the data set that a run starts from. Raises OutputError if a run of this shape cannot start from it."""
     reader = BPReader(Path(path))
     try:
         for name in ("U", "V"):

@@ -1,20 +1,26 @@
-"""How a CPU sweep cuts its work: by rule, as set, or as the fastest of some ways that are timed before the run.
+"""How sweeps cut their work: as set, by rule, or as the fastest of some variants that are timed before the run.
 
-What is fastest depends on caches, memory, threads and neighbours. So a run that is long enough times sweeps of 1, 2
-and 3 steps. Each has the rule's tiles and stores, twice its rows, or the other stores. Blocks, ranks and exchange are
-those of the run, with fewer planes. Results do not depend on the choice, bit for bit. It is kept for later runs in
-the user's cache. The rule comes first, and another way replaces it only if it is clearly faster, on nodes that others
-leave alone (parallel/autotuner.py).
+Which variant is fastest depends on the machine. A run that is long enough therefore times some of them; the results
+of a sweep do not depend on the choice, bit for bit. The choice is kept for later runs in the user's cache, by the
+rules of `parallel.choices`: the rule comes first, and another variant replaces it only if it is clearly faster.
+
+On CPUs (`choose_sweep`) the variants are sweeps of 1, 2 and 3 steps, each with the rule's tiles and stores, with
+twice its rows, or with the other stores. What is fastest depends on caches, memory, threads and neighbours. Blocks,
+ranks and exchange are those of the run, with fewer planes. Nodes that others use meanwhile give no choice.
+
+On GPUs (`choose_launch`) the variants are one and two steps a launch. Two steps move fewer bytes and compute more. On
+several GPUs they also send half as many messages, with more in each. Both are timed in the run's own fields, before
+these hold its initial state, and each with the exchange that it would run with.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,6 +31,8 @@ from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine, usual_tiling
 from ridgeline.models.gray_scott.estimate import (
     FIELDS,
+    launch_is_timed,
+    least_work,
     possible_steps,
     steps_per_sweep,
     sweep_is_timed,
@@ -40,26 +48,39 @@ from ridgeline.parallel.partition import Triple
 from ridgeline.runtime.machine import cache_sizes
 from ridgeline.runtime.node_load import MOST_OTHERS, read_load
 
-CELLS_PER_CALL = 1 << 22  # that a thread advances by a step while a way is timed, at least: some milliseconds
-CACHES = 3  # times the last-level cache: the fields of larger blocks are timed with fewer planes
+if TYPE_CHECKING:
+    from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
+
+CELLS_PER_CALL = 1 << 22  # that a thread advances by a step in a timed call, at least: some milliseconds
+CACHES = 3  # times the last-level cache: larger blocks are timed with fewer planes
 PLANES = 16  # of a thread, at least
 SCHEDULE = 1000  # steps of a run that say how many steps its sweeps can have
+BYTES_PER_CALL = 4e10  # that a timed call moves on a GPU, about: some 10 ms
+MOST_LAUNCHES = 1000  # of a timed call: small grids wait for launches, not for memory
 
 
-class Way(NamedTuple):
-    """Steps of one sweep, and how it cuts them."""
+class SweepVariant(NamedTuple):
+    """Steps of one sweep, and how it cuts its work."""
 
     steps: int
     tiling: Tiling
 
     def words(self) -> str:
-        """Return the way in words, its key among others."""
+        """Return the variant in words, by which it is known among others."""
         return f"{self.steps} step{'s' * (self.steps > 1)} a sweep, {self.tiling.words()}"
 
 
 @dataclass(frozen=True)
 class SweepChoice:
-    """Steps of a sweep; tiling: None is that of the rule; source: who chose; trial: what was timed, if it was."""
+    """How the sweeps of a run cut their work.
+
+    Attributes
+    ----------
+    steps : of one sweep
+    tiling : on CPUs; None for that of the rule
+    source : how it was chosen, in words for the report
+    trial : what was timed, if anything was
+    """
 
     steps: int
     tiling: Tiling | None
@@ -72,17 +93,23 @@ def choose_sweep(
 ) -> SweepChoice:
     """Return how the CPU sweeps of a run cut their work. Collective, the same on all ranks.
 
-    grid: process grid; c: coefficients of the run, in its precision; noise: how its numbers are made, and the seed.
-    Before fields are allocated: what is timed has fields of its own, which are free again
-    afterwards. Compiles the sweep if anything is timed.
+    It is called before the run allocates its fields: what is timed has fields of its own, which are freed. The sweep
+    is compiled if anything is timed.
+
+    Parameters
+    ----------
+    case, grid : the run; its process grid
+    c : coefficients of the run, in its precision
+    noise : how its random numbers are made, and the seed
+    context : communicator and threads
     """
     steps = steps_per_sweep(case, grid)
     if case.model.steps_per_sweep not in ("auto", "rule"):
         return SweepChoice(steps, None, "as set")
     if not sweep_is_timed(case, grid):
-        asked = case.model.steps_per_sweep == "rule"
-        return SweepChoice(steps, None, "by rule" if asked else "by rule, since the run is short")
-    timing, comm, since = _Timing(case, grid, c, noise, context), context.comm, read_load()
+        by_setting = case.model.steps_per_sweep == "rule"
+        return SweepChoice(steps, None, "by rule" if by_setting else "by rule, since the run is short")
+    trials, comm, since = _SweepTrials(case, grid, c, noise, context), context.comm, read_load()
     others = 0.0
 
     def quiet() -> bool:
@@ -91,20 +118,25 @@ def choose_sweep(
         return others <= MOST_OTHERS
 
     try:
-        trial = choose(timing.candidates, timing.key, comm, timing.work, quiet)
+        trial = choose(trials.candidates, trials.key, comm, trials.work, quiet)
     finally:
-        timing.free()
-    taken = timing.ways[trial.taken]
+        trials.free()
+    chosen = trials.variants[trial.taken]
     source = trial.source
     if others > MOST_OTHERS:
         source = f"by rule, since others used {others:.0%} of a node meanwhile"
-    return SweepChoice(taken.steps, taken.tiling, source, trial)
+    return SweepChoice(chosen.steps, chosen.tiling, source, trial)
 
 
-class _Timing:
-    """Sweeps that are timed: ways by name, what a call of each does, and the engines, made when first called.
+class _SweepTrials:
+    """Variants of sweeps to time, with the engines that run them, which are made when they are first called.
 
-    key: of the choice; work: steps of each way's call, as a run has them, whose outputs cut its sweeps short.
+    Attributes
+    ----------
+    variants : by their words
+    candidates : a call of each, to be timed
+    work : steps that each call advances by, as a run would: outputs cut its sweeps short
+    key : what the choice depends on, by which it is kept
     """
 
     def __init__(
@@ -115,7 +147,7 @@ class _Timing:
         noise: tuple[Generator, int],
         context: Context,
     ) -> None:
-        """Decide on the ways. Collective; allocates nothing."""
+        """List the variants. Collective; allocates nothing."""
         self._case, self._grid, self._c, self._noise = case, grid, c, noise
         self._context = Context(context.comm, context.device, context.threads)  # regions of its own
         self._dtype = np.dtype(case.run.precision)
@@ -123,23 +155,27 @@ class _Timing:
         usual = usual_tiling(context.comm, self._dtype, block)
         all_steps = list(dict.fromkeys([steps_per_sweep(case, grid), *possible_steps(case, grid)]))
         ranks = place_on_node(context.comm).ranks
-        ways, self._shape = broadcast_decision(
+        variants, self._shape = broadcast_decision(
             context.comm,
             lambda: (
-                [way for steps in all_steps for way in _ways(steps, usual(steps), block[1])],
-                self._shape_of(block, ranks, len(all_steps)),
+                [
+                    SweepVariant(steps, cut)
+                    for steps in all_steps
+                    for cut in _tilings_to_time(usual(steps), block[1])
+                ],
+                self._shape_to_time(block, ranks, len(all_steps)),
             ),
         )
-        self.ways = {way.words(): way for way in ways}
-        self.candidates = {name: partial(self._sweep, way) for name, way in self.ways.items()}
+        self.variants = {variant.words(): variant for variant in variants}
+        self.candidates = {name: partial(self._sweep, variant) for name, variant in self.variants.items()}
         lengths = {steps: mean_steps(case, steps) for steps in all_steps}
         planes = Block.of_rank(self._shape, grid, 0).shape_local[0]
         self.work = {
-            name: self._repeats(way)
-            * lengths[way.steps]
-            * self._again(way, planes)
-            / self._again(way, block[0])
-            for name, way in self.ways.items()
+            name: self._sweeps_per_call(variant)
+            * lengths[variant.steps]
+            * self._planes_computed(variant, planes)
+            / self._planes_computed(variant, block[0])
+            for name, variant in self.variants.items()
         }
         self.key = (
             f"sweep; {context.threads} threads; "
@@ -149,10 +185,10 @@ class _Timing:
         )
         self._engines: dict[int, CpuEngine] = {}
 
-    def _shape_of(self, block: Triple, ranks: int, engines: int) -> Triple:
-        """Return the grid that is timed: as the run's, with fewer planes where these do not fit the caches anyway.
+    def _shape_to_time(self, block: Triple, ranks: int, engines: int) -> Triple:
+        """Return the grid that is timed: the run's, with fewer planes where these do not fit the caches anyway.
 
-        All engines together are then no larger than the run, or `engines` * CACHES caches.
+        All engines together then take no more memory than the run, or than `engines` * CACHES caches.
         """
         caches = cache_sizes()
         plane = 2 * FIELDS * block[1] * block[2] * self._dtype.itemsize
@@ -161,31 +197,31 @@ class _Timing:
         _, ny, nx = self._case.grid.shape
         return self._case.grid.shape if planes >= block[0] else (planes * self._grid[0], ny, nx)
 
-    def _repeats(self, way: Way) -> int:
-        """Return how many sweeps a call of a way makes."""
+    def _sweeps_per_call(self, variant: SweepVariant) -> int:
+        """Return how many sweeps a timed call makes."""
         cells = math.prod(Block.of_rank(self._shape, self._grid, 0).shape_local)
-        return max(1, CELLS_PER_CALL * self._context.threads // (cells * way.steps))
+        return max(1, CELLS_PER_CALL * self._context.threads // (cells * variant.steps))
 
-    def _again(self, way: Way, planes: int) -> float:
+    def _planes_computed(self, variant: SweepVariant, planes: int) -> float:
         """Return how many planes the sweep of a block of so many computes for each that it advances by a step.
 
         Step s of S computes S - s planes more at both ends of each thread's part.
         """
-        return 1.0 + (way.steps - 1) * self._context.threads / planes
+        return 1.0 + (variant.steps - 1) * self._context.threads / planes
 
-    def _sweep(self, way: Way) -> dict[str, float]:
+    def _sweep(self, variant: SweepVariant) -> dict[str, float]:
         """Advance by some sweeps. Neighbours; collective when called first."""
-        engine = self._engines.get(way.steps)
+        engine = self._engines.get(variant.steps)
         if engine is None:
             periodic = (self._case.grid.boundary == "periodic",) * 3
-            cartesian, block = decompose(self._context.comm, self._shape, self._grid, periodic, way.steps)
+            cartesian, block = decompose(self._context.comm, self._shape, self._grid, periodic, variant.steps)
             engine = CpuEngine(block, cartesian, self._c, self._noise, self._dtype, self._context)
             cartesian.Free()  # its requests keep it
             in_turn_per_node(self._context.comm, engine.compile)
-            self._engines[way.steps] = engine
-        engine.cut(way.tiling)
-        for _ in range(self._repeats(way)):
-            engine.advance(0, way.steps)
+            self._engines[variant.steps] = engine
+        engine.cut(variant.tiling)
+        for _ in range(self._sweeps_per_call(variant)):
+            engine.advance(0, variant.steps)
         return {}
 
     def free(self) -> None:
@@ -195,17 +231,68 @@ class _Timing:
         self._engines.clear()
 
 
-def _ways(steps: int, usual: Tiling, ny: int) -> Iterator[Way]:
-    """Yield ways to cut sweeps of blocks with ny rows, the usual one first."""
+def _tilings_to_time(usual: Tiling, ny: int) -> Iterator[Tiling]:
+    """Yield the tilings to time in blocks with ny rows, the usual one first."""
     more_rows = min(2 * usual.tile_rows, max(ny + 7, 8) // 8 * 8)
     others = usual._replace(tile_rows=more_rows), usual._replace(streaming=not usual.streaming)
-    for tiling in dict.fromkeys([usual, *others]):
-        yield Way(steps, tiling)
+    yield from dict.fromkeys([usual, *others])
 
 
 def mean_steps(case: GrayScottCase, steps: int) -> float:
-    """Return how many steps the sweeps of a run advance on average, `steps` at most: outputs cut them short."""
+    """Return how many steps the sweeps of a run advance on average, at most `steps`: outputs cut them short."""
     intervals = (case.output.every, case.output.series_every, case.checkpoint.every, case.run.check_every)
     last = min(case.run.steps, SCHEDULE)
     events = sorted({0, last, *(step for each in intervals if each for step in range(each, last, each))})
     return last / sum(-(-(end - begin) // steps) for begin, end in pairwise(events))
+
+
+def choose_launch(case: GrayScottCase, grid: Triple, engine: CudaEngine, context: Context) -> SweepChoice:
+    """Set the engine's steps per launch to what is set or is fastest, and return the choice. Collective.
+
+    What its fields hold is lost if anything is timed. Raises ConfigError as `estimate.steps_per_sweep` does.
+    """
+    chosen, steps = case.model.steps_per_sweep, steps_per_sweep(case, grid)
+    if launch_is_timed(case, grid):
+        choice = _time_launches(case, grid, engine, context)
+    elif isinstance(chosen, int):
+        choice = SweepChoice(steps, None, "as set")
+    elif chosen == "rule":
+        choice = SweepChoice(steps, None, "by rule")
+    elif len(possible_steps(case, grid)) == 1:
+        choice = SweepChoice(steps, None, "by rule, since blocks are thin")
+    else:
+        choice = SweepChoice(steps, None, "by rule, since the run is short")
+    engine.set_steps_per_sweep(choice.steps)
+    return choice
+
+
+def _time_launches(case: GrayScottCase, grid: Triple, engine: CudaEngine, context: Context) -> SweepChoice:
+    """Return the faster of one and two steps a launch; compiles both."""
+    from numba import cuda  # late: runs on CPUs use this file too
+
+    engine.set_steps_per_sweep(2)
+    in_turn_per_node(context.comm, engine.compile)
+    work = least_work(case.grid.shape, np.dtype(case.run.precision).itemsize, case.model.noise > 0, 0, 0)
+    step_bytes = work.bytes_memory / math.prod(grid)
+    launches = min(MOST_LAUNCHES, max(2, round(BYTES_PER_CALL / step_bytes)))
+
+    def launch(steps: int) -> Mapping[str, float]:
+        engine.set_steps_per_sweep(steps)
+        for _ in range(launches):
+            engine.advance(0, steps)
+        cuda.synchronize()
+        return {}
+
+    steps = {"1 step a launch": 1, "2 steps a launch": 2}
+    candidates = {name: partial(launch, n) for name, n in steps.items()}
+    lengths = {name: mean_steps(case, n) for name, n in steps.items()}
+    exchange = f"in {grid} through {engine.transport}; " if context.comm.size > 1 else ""
+    key = (
+        f"launch; {engine.device.name}; {exchange}"
+        f"{case.grid.shape} {case.grid.boundary} {case.run.precision}; "
+        f"{case.settled().model.random_numbers if case.model.noise else 'no noise'}; "
+        f"steps {', '.join(f'{each:.3g}' for each in lengths.values())}"
+    )
+    steps_per_call = {name: launches * length for name, length in lengths.items()}
+    trial = choose(candidates, key, context.comm, steps_per_call)
+    return SweepChoice(steps[trial.taken], None, trial.source, trial)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ridgeline.io.bp_attributes import periodic_box
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.models.contract import Context, Figure, Model, Profile, Recorder, StepTimes, Work
+from ridgeline.models.contract import Context, Metric, Model, Profile, Recorder, StepTimes, Work
 from ridgeline.models.molecular_dynamics.diagnostics import Diagnostics
 from ridgeline.models.molecular_dynamics.engine_cpu import FIELDS, CpuEngine
 from ridgeline.models.molecular_dynamics.estimate import least_work, process_grid
@@ -99,11 +99,11 @@ class MolecularDynamics(Model):
         """Return the columns of LAMMPS' thermo output. Collective."""
         return self._diagnostics.row()
 
-    def summary(self) -> Mapping[str, Figure]:
+    def summary(self) -> Mapping[str, Metric]:
         """Return the columns of LAMMPS' thermo output with units. Collective."""
         units = {"Press": "epsilon/sigma^3", "MSD": "sigma^2"}
         return {
-            name: Figure(value, units.get(name, "epsilon")) for name, value in self._diagnostics.row().items()
+            name: Metric(value, units.get(name, "epsilon")) for name, value in self._diagnostics.row().items()
         }
 
     def recorders(self, case: MolecularDynamicsCase, comm: MPI.Comm) -> list[Recorder]:
@@ -138,9 +138,9 @@ class MolecularDynamics(Model):
             "method": self._engine.method,
         }
 
-    def figures(self, step: StepTimes) -> Mapping[str, Figure]:
+    def figures(self, step: StepTimes) -> Mapping[str, Metric]:
         """Return the number of atoms that are advanced by a step in a second. No communication."""
-        return {"figure_of_merit": Figure(self._engine.melt.atoms / step.total, "atom-steps/s")}
+        return {"figure_of_merit": Metric(self._engine.melt.atoms / step.total, "atom-steps/s")}
 
     def output_layout(self, names: Sequence[str]) -> list[Variable]:
         return [layout(self._engine.ranges, name) for name in names]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.contract import Context

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ridgeline.fourier.ghost_planes import CORNERS, buffer_shape
-from ridgeline.fourier.pencil import (
+from ridgeline.fourier.decomposition import (
     Dealias,
     PencilGrid,
     ProcessGrid,
@@ -16,6 +15,7 @@ from ridgeline.fourier.pencil import (
     check_process_grid,
     choose_process_grid,
 )
+from ridgeline.fourier.ghost_planes import CORNERS, buffer_shape
 from ridgeline.fourier.sizes import (
     Share,
     VariableCounts,

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.modes import Lengths, Modes, mirrored
-from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.fourier.random_numbers import normal
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.models.n_body.cosmology import Cosmology

@@ -4,7 +4,7 @@ The density is a cloud-in-cell deposit of n equal particles, whose window W mult
 
     W(k) = prod_i sinc(k_i d_i / 2)^2,   d_i: spacing of the grid
 
-The estimate of a shell of wavenumbers (fourier/shells.py) is the mean over its modes of
+The estimate of a shell of wavenumbers (fourier/modes.py) is the mean over its modes of
 
     P(k) = volume |delta_k|^2 / W(k)^2
 
@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.shells import Shells
+from ridgeline.fourier.modes import Modes, Shells
 from ridgeline.parallel.allreduce import gather_and_broadcast
 
 if TYPE_CHECKING:

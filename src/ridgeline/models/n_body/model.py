@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.io.bp_attributes import periodic_box
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.models.contract import Context, Figure, Model, Profile, Recorder, StepTimes, Work
+from ridgeline.models.contract import Context, Metric, Model, Profile, Recorder, StepTimes, Work
 from ridgeline.models.n_body.diagnostics import KM_PER_S, Diagnostics, EnergyBudget
 from ridgeline.models.n_body.engine_cpu import FIELDS, MOMENTUM, PHASES, CpuEngine
 from ridgeline.models.n_body.estimate import DEALIAS, law_of, least_work, process_grid
@@ -157,12 +157,12 @@ class NBody(Model):
             **{f"momentum_{c}": p for c, p in zip("xyz", momentum)},
         }
 
-    def summary(self) -> Mapping[str, Figure]:
+    def summary(self) -> Mapping[str, Metric]:
         """Return redshift, energies and what is left of the energy equation. Collective."""
         units = {"kinetic": "(100 km/s)^2", "potential": "(100 km/s)^2"}
         names = ("redshift", "kinetic", "potential", "layzer_irvine")
         found = self.diagnostics()
-        return {name: Figure(found[name], units.get(name, "")) for name in names}
+        return {name: Metric(found[name], units.get(name, "")) for name in names}
 
     def recorders(self, case: NBodyCase, comm: MPI.Comm) -> list[Recorder]:
         """Return those of every model, and the profiles', if the settings ask for them."""
@@ -205,13 +205,13 @@ class NBody(Model):
             "memory": memory,
         }
 
-    def figures(self, step: StepTimes) -> Mapping[str, Figure]:
+    def figures(self, step: StepTimes) -> Mapping[str, Metric]:
         """Return the particles that a second advances by a substep, in all and by each phase. No communication."""
         pushed = self._case.gravity.n_global * self._case.substeps
-        found = {"figure_of_merit": Figure(pushed / step.total, "particle-substeps/s")}
+        found = {"figure_of_merit": Metric(pushed / step.total, "particle-substeps/s")}
         for name in PHASES:
             if step.phases.get(name, 0.0) > 0:
-                found[f"{name.replace(' ', '_')}_rate"] = Figure(
+                found[f"{name.replace(' ', '_')}_rate"] = Metric(
                     pushed / step.phases[name], "particle-substeps/s"
                 )
         return found

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.ghost_planes import CORNERS, GhostPlanes
-from ridgeline.fourier.kernels import kernels_of_transforms
-from ridgeline.fourier.lines import Tile
 from ridgeline.fourier.modes import mode_numbers
 from ridgeline.fourier.packing import lines_from_modes
-from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.fourier.rows import RowBlock
-from ridgeline.fourier.transform import FourierTransform
+from ridgeline.fourier.stages import RowBlock, Tile
+from ridgeline.fourier.transform import FourierTransform, kernels_of_transforms
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.n_body.kernels import (

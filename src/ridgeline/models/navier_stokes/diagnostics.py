@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import MOST_FACES, ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, side_axis
-from ridgeline.models.contract import Figure
+from ridgeline.models.contract import Metric
 from ridgeline.models.navier_stokes.derivatives import (
     element_chunks,
     physical_gradient,
@@ -301,7 +301,7 @@ def _ratio(a: float, b: float) -> float:
     return a / b if b else 0.0
 
 
-def summarise(row: Mapping[str, float], between_walls: bool) -> dict[str, Figure]:
+def summarise(row: Mapping[str, float], between_walls: bool) -> dict[str, Metric]:
     """Return the most important numbers of a row of the series, with units. No communication."""
     left_out = () if between_walls else BETWEEN_WALLS
     units = {name: unit for name, unit in SUMMARY_UNITS.items() if name in row and name not in left_out}
@@ -309,7 +309,7 @@ def summarise(row: Mapping[str, float], between_walls: bool) -> dict[str, Figure
         quantity = re.fullmatch(r"scalar_\d+_(mean|min|max|nusselt(?:_[xyz])?)", name)
         if quantity:
             units[name] = "" if quantity[1].startswith("nusselt") else "scalar"
-    return {name: Figure(row[name], unit) for name, unit in units.items()}
+    return {name: Metric(row[name], unit) for name, unit in units.items()}
 
 
 def locate_nonfinite(

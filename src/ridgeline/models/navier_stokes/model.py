@@ -19,7 +19,7 @@ from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import (
     Context,
     DistributedArray,
-    Figure,
+    Metric,
     Model,
     Recorder,
     Region,
@@ -213,7 +213,7 @@ class NavierStokes(Model):
         engine = self._engine
         return self._diagnostics.bulk_quantities(engine.u, engine.fields[3:])
 
-    def summary(self) -> Mapping[str, Figure]:
+    def summary(self) -> Mapping[str, Metric]:
         """Return energy, flow, friction between walls or forces on walls, and scalars. Collective."""
         figures, forces = summarise(self.series(), self._diagnostics.between_walls), self._forces
         if forces is None and self._diagnostics.walls and not self._diagnostics.between_walls:
@@ -327,9 +327,9 @@ class NavierStokes(Model):
             "memory": memory,
         }
 
-    def figures(self, step: StepTimes) -> Mapping[str, Figure]:
+    def figures(self, step: StepTimes) -> Mapping[str, Metric]:
         """Return the time per step and unique point, by which codes of this kind are compared."""
-        return {"seconds_per_step_and_point": Figure(step.total / self._grid.n_unique, "s")}
+        return {"seconds_per_step_and_point": Metric(step.total / self._grid.n_unique, "s")}
 
 
 def create_model() -> NavierStokes:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ridgeline.elements.geometry import MOST_FACES, ElementGeometry, Side
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.series import SeriesWriter, fingerprint
-from ridgeline.models.contract import Figure, Record, Recorder
+from ridgeline.models.contract import Metric, Record, Recorder
 from ridgeline.models.navier_stokes.derivatives import physical_gradient
 from ridgeline.models.navier_stokes.problem import FlowState
 from ridgeline.models.recorders import WrittenSteps
@@ -74,7 +74,7 @@ class SideForces:
             sums = np.concatenate([sums, sums[:, :1] / self.dynamic], axis=1)
         return dict(zip(self.columns, sums.reshape(-1).tolist()))
 
-    def figures(self, flow: FlowState) -> dict[str, Figure]:
+    def figures(self, flow: FlowState) -> dict[str, Metric]:
         """Return the forces, and their coefficients, with units. Collective."""
         row = self.row(flow)
         kinds = {"force": "length^4/time^2"} | ({"coefficient": ""} if self.dynamic else {})
@@ -84,7 +84,7 @@ class SideForces:
             for kind, unit in kinds.items()
             for axis in "xyz"
         )
-        return {name: Figure(row[name], unit) for name, unit in names}
+        return {name: Metric(row[name], unit) for name, unit in names}
 
     def _faces(self, side: Side, flow: FlowState) -> Array:
         """Return the force, its part that is due to pressure, and the torque on each face of a side, [9, f]."""

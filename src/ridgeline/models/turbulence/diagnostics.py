@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.shells import Shells
+from ridgeline.fourier.modes import Modes, Shells
 from ridgeline.jit.kernel import Specialisation, specialise
-from ridgeline.models.contract import Figure, Profile
+from ridgeline.models.contract import Metric, Profile
 from ridgeline.models.turbulence import kernels_diagnostics
 from ridgeline.models.turbulence.gradients import (
     AXES,
@@ -278,10 +277,10 @@ def scalar_figures(sums: Mapping[str, float], scalar: ScalarParameters, prefix: 
     }
 
 
-def summarise(figures: Mapping[str, float]) -> dict[str, Figure]:
+def summarise(figures: Mapping[str, float]) -> dict[str, Metric]:
     """Return the most important figures of a flow, with units. figures: of `Diagnostics.mode_figures`."""
     units = SUMMARY_UNITS | {name: "scalar^2" for name in figures if name.endswith("_variance")}
-    return {name: Figure(figures[name], unit) for name, unit in units.items()}
+    return {name: Metric(figures[name], unit) for name, unit in units.items()}
 
 
 def _ratio(a: float, b: float) -> float:

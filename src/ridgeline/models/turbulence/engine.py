@@ -19,8 +19,8 @@ from ridgeline.parallel.autotuner import TuningResult
 from ridgeline.parallel.communicator import in_turn_per_node
 
 if TYPE_CHECKING:
-    from ridgeline.fourier.pencil import PencilGrid
-    from ridgeline.fourier.rows import RowOperation
+    from ridgeline.fourier.decomposition import PencilGrid
+    from ridgeline.fourier.stages import RowOperation
     from ridgeline.models.contract import Context
     from ridgeline.models.turbulence.settings import TurbulenceCase
 

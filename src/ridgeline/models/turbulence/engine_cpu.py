@@ -17,15 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.exchanges.row_exchange import RowExchange
-from ridgeline.fourier.kernels import kernels_of_transforms
-from ridgeline.fourier.lines import Tile
 from ridgeline.fourier.modes import Lengths
 from ridgeline.fourier.packing import modes_from_lines
-from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.fourier.planes import Planes
-from ridgeline.fourier.rows import RowBlock, RowOperation
-from ridgeline.fourier.transform import FourierTransform
+from ridgeline.fourier.stages import Planes, RowBlock, RowOperation, Tile
+from ridgeline.fourier.transform import FourierTransform, kernels_of_transforms
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import Specialisation, compile_kernels, specialise
 from ridgeline.models.turbulence.forcing import Forcing

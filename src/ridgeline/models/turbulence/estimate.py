@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeline.fourier.device.layout import WAY_WORDS, DeviceLayout
-from ridgeline.fourier.pencil import PencilGrid, ProcessGrid, Truncation, choose_process_grid
+from ridgeline.fourier.decomposition import PencilGrid, ProcessGrid, Truncation, choose_process_grid
+from ridgeline.fourier.device.layout import TRANSPORT_WORDS, DeviceLayout
 from ridgeline.fourier.sizes import (
     Share,
     exchange_bytes,
@@ -219,8 +219,8 @@ def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -
         words.append("what cuFFT works in comes on top of the memory of each GPU")
         words.append(passes_remark(passes, fused, passes_are_timed(case, grid)))
         if grid[0] * grid[1] > 1:
-            any_way = f"the fastest of {', '.join(WAY_WORDS.values())} that a run finds"
-            way = WAY_WORDS.get(case.model.transpose.between_gpus, any_way)
+            any_way = f"the fastest of {', '.join(TRANSPORT_WORDS.values())} that a run finds"
+            way = TRANSPORT_WORDS.get(case.model.transpose.between_gpus, any_way)
             words.append(
                 f"messages between GPUs go by {way}, those of the column exchange with Q = {case.batch} variables"
             )

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.modes import Modes, mirrored
-from ridgeline.fourier.pencil import Truncation
+from ridgeline.fourier.decomposition import Truncation
+from ridgeline.fourier.modes import Modes, Shells, mirrored
 from ridgeline.fourier.random_numbers import normal
-from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence.random_numbers import Purpose
 from ridgeline.parallel.allreduce import allreduce_sums
 from ridgeline.runtime.errors import CheckpointError, ConfigError

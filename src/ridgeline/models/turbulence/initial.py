@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.modes import Modes, mirrored
-from ridgeline.fourier.pencil import Lines, PencilGrid
+from ridgeline.fourier.decomposition import Lines, PencilGrid
+from ridgeline.fourier.modes import Modes, Shells, mirrored
 from ridgeline.fourier.random_numbers import uniform
-from ridgeline.fourier.shells import Shells
 from ridgeline.models.turbulence.initial_from_file import fill_from_file
 from ridgeline.models.turbulence.random_numbers import Purpose
 from ridgeline.models.turbulence.spectra import largest_sphere, sum_over_ranks

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.fourier.decomposition import Truncation
 from ridgeline.fourier.exchanges.redistribute import Redistribution, equal_ranges
 from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.pencil import Truncation
 from ridgeline.io.checkpoint_format import (
     MANIFEST,
     DamagedError,

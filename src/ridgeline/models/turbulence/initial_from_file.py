@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.pencil import PencilGrid
 from ridgeline.io.bp_reader import BPReader
 from ridgeline.io.initial_field import output_step, read_block
 from ridgeline.jit.kernel import Specialisation, specialise

@@ -12,7 +12,7 @@ import numpy as np
 from numba import complex128, float64, int64
 from numpy.typing import NDArray
 
-from ridgeline.fourier.shells import HALF
+from ridgeline.fourier.modes import HALF
 from ridgeline.jit.kernel import kernel
 
 FLOW_SUMS = (

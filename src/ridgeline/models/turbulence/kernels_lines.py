@@ -20,7 +20,7 @@ from numba import boolean, int64, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ridgeline.fourier.row_pairs_llvm import alternating, swapped
+from ridgeline.fourier.real_pairs import alternating, swapped
 from ridgeline.jit.kernel import kernel, subroutine
 from ridgeline.jit.llvm import I64, Vector, VectorLoop
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.contract import (
     Context,
     DistributedArray,
-    Figure,
+    Metric,
     Model,
     Profile,
     Recorder,
@@ -187,7 +187,7 @@ class Turbulence(Model):
         """Return the figures that are sums over modes, which need no transform. Collective."""
         return self._diagnostics.mode_figures(self._engine.stored)
 
-    def summary(self) -> Mapping[str, Figure]:
+    def summary(self) -> Mapping[str, Metric]:
         """Return energy, scales, resolution and variances of scalars, with units. Collective."""
         return summarise(self.diagnostics())
 
@@ -273,7 +273,7 @@ class Turbulence(Model):
             "lines_left_out": self._grid.saved_lines,
         }
 
-    def figures(self, step: StepTimes) -> Mapping[str, Figure]:
+    def figures(self, step: StepTimes) -> Mapping[str, Metric]:
         """Return the figures of the GESTS paper: N^3/time, and of each exchange bandwidth (Eq. 13) and message size.
 
         Also returned is the fraction of lines that truncation leaves out of exchanges and transforms. A bandwidth's
@@ -283,8 +283,8 @@ class Turbulence(Model):
         comm, engine = self._context.comm, self._engine
         points = int(np.prod(self._case.grid.shape, dtype=np.int64))
         figures = {
-            "figure_of_merit": Figure(points / step.total, "points/s"),
-            "lines_left_out": Figure(self._grid.saved_lines),
+            "figure_of_merit": Metric(points / step.total, "points/s"),
+            "lines_left_out": Metric(self._grid.saved_lines),
         }
         for name, (sent, message) in engine.exchanged().items():
             sent, message = comm.allreduce(sent) / comm.size, comm.allreduce(message) / comm.size
@@ -294,8 +294,8 @@ class Turbulence(Model):
                 seconds = (seconds - first) / (self._steps - 1)
             seconds = float(allreduce_max(comm, seconds))
             if message and seconds > 0:
-                figures[f"{name}_bandwidth"] = Figure(sent / seconds, "B/s")
-                figures[f"{name}_message"] = Figure(message, "B")
+                figures[f"{name}_bandwidth"] = Metric(sent / seconds, "B/s")
+                figures[f"{name}_message"] = Metric(message, "B")
         return figures | self._particles.speed(self._steps)
 
 

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.shells import Shells
+from ridgeline.fourier.modes import Modes, Shells
 from ridgeline.models.turbulence.kernels_diagnostics import (
     FLOW_SUMS,
     POWERS,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.shells import Shells
+from ridgeline.fourier.modes import Shells
 from ridgeline.models.turbulence.gradients import STRAIN, mean_powers, shape_factors
 from ridgeline.models.turbulence.passes import Field, Fields, FlowPasses
 from ridgeline.models.turbulence.problem import NO_WAVES, Waves

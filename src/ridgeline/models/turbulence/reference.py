@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.fourier.decomposition import Lines
 from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.pencil import Lines
 from ridgeline.models.turbulence.problem import FlowParameters, Waves
 from ridgeline.models.turbulence.random_numbers import phase_shift
 

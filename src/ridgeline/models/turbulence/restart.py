@@ -1,6 +1,6 @@
 """The state of a turbulence run as checkpoints hold it: in Fourier space, independent of the process grid.
 
-A checkpoint holds only the retained modes, in the canonical order of fourier/pencil.py, as 1-D arrays of which rank p
+A checkpoint holds only the retained modes, in the canonical order of fourier/decomposition.py, as 1-D arrays of which rank p
 has the p-th of equal ranges:
 
     velocity_x, velocity_z    every mode
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.fourier.decomposition import PencilGrid, Truncation
 from ridgeline.fourier.exchanges.redistribute import Redistribution, equal_ranges
 from ridgeline.fourier.modes import Lengths, Modes
-from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.jit.contiguous_runs import gather_runs, scatter_runs
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.turbulence.solenoidal import recover_y

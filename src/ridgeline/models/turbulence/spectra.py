@@ -1,6 +1,6 @@
 """Two-point statistics: sums over modes, spectra over shells of wavenumber, and structure functions.
 
-A spectrum is the sum over each shell (fourier/shells.py) divided by its width dk, so that sum_n E(k_n) dk is the
+A spectrum is the sum over each shell (fourier/modes.py) divided by its width dk, so that sum_n E(k_n) dk is the
 energy in a box of any lengths.
 
 Structure functions are moments of velocity differences over a separation along x. With
@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.shells import Shells
+from ridgeline.fourier.modes import Modes, Shells
 from ridgeline.models.turbulence.kernels_diagnostics import FLOW_SUMS, SCALAR_SUMS, offsets_along
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.parallel.allreduce import allreduce_sums

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ridgeline.fourier.decomposition import PencilGrid, ProcessGrid, Truncation
 from ridgeline.fourier.ghost_planes import PADDING, buffer_shape, ghosts_of_others, padded_shape
-from ridgeline.fourier.pencil import PencilGrid, ProcessGrid, Truncation
 from ridgeline.fourier.sizes import Share, VariableCounts, exchanged, messages, transform_flops
 from ridgeline.io.viewer_schemas import BYTES_OF_VERTEX
 from ridgeline.models.contract import Work

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.fourier.kernels import kernels_of_transforms
-from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.fourier.transform import FourierTransform
+from ridgeline.fourier.decomposition import PencilGrid
+from ridgeline.fourier.transform import FourierTransform, kernels_of_transforms
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.turbulence.fluid_particles.interpolation import (

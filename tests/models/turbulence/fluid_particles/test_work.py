@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ridgeline.fourier.decomposition import PencilGrid, Truncation
 from ridgeline.fourier.ghost_planes import GhostPlanes, ghosts_of_others, padded_shape
-from ridgeline.fourier.pencil import PencilGrid, Truncation
 from ridgeline.fourier.sizes import Share, exchanged
 from ridgeline.models.turbulence.estimate import estimate, least_work
 from ridgeline.models.turbulence.settings import TurbulenceCase

@@ -1,1 +1,1 @@
-"""The GPU engine of Gray-Scott: sweep, search for NaN, memory, trace of streams."""
+"""Gray-Scott on NVIDIA GPUs. Read `engine_cuda.py` first, then `kernels_cuda.py`."""

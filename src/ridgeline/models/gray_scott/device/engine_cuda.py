@@ -1,8 +1,13 @@
-"""Gray-Scott on one NVIDIA GPU per rank: fields that stay on the device, and the exchange of their faces."""
+"""Gray-Scott on one NVIDIA GPU per rank: fields that stay on the device, and the exchange of their faces.
+
+`StreamTrace` records when each stream of the GPU was at work, for `ridgeline run --trace`.
+"""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,14 +21,18 @@ from ridgeline.jit.cuda_device import make_stream
 from ridgeline.jit.cuda_random import device_key
 from ridgeline.jit.random import Generator
 from ridgeline.models.contract import Context
-from ridgeline.models.gray_scott.boxes import Box, split_for_overlap
 from ridgeline.models.gray_scott.device.kernels_cuda import (
+    SCAN_THREADS,
     BoxLaunch,
+    DeviceKernel,
     Shape,
+    Stream,
+    count_nonfinite,
     default_shape,
     device_coefficients,
     launch_shape,
     make_sweep,
+    scan_grid,
 )
 from ridgeline.models.gray_scott.device.kernels_two_cuda import (
     TwoStepTile,
@@ -31,21 +40,19 @@ from ridgeline.models.gray_scott.device.kernels_two_cuda import (
     make_two_step_sweep,
     two_step_launch,
 )
-from ridgeline.models.gray_scott.device.memory import PAD_ROWS, SETS, device_bytes, exchange_plan
-from ridgeline.models.gray_scott.device.scan_cuda import THREADS, count_nonfinite, grid_of
-from ridgeline.models.gray_scott.device.stream_trace import StreamTrace
+from ridgeline.models.gray_scott.engine import OUTSIDE, Box, split_for_overlap
+from ridgeline.models.gray_scott.estimate import PAD_ROWS, SETS, device_bytes, exchange_plan
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
 from ridgeline.runtime.errors import DeviceError
+from ridgeline.runtime.regions import Span, Timeline
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-OUTSIDE = (1.0, 0.0)  # u, v beyond a fixed boundary
+
 ADVICE = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
 WAVES = 4  # of the sweep's thread blocks, while faces wait for their turn on the device
-
-
 NO_CELLS: Box = (0, 0, 0, 0, 0, 0)
 
 
@@ -63,20 +70,24 @@ class _Exchange(NamedTuple):
         return self.packer.plan.layers or 1
 
     def boxes_and_waves(self) -> list[tuple[Box, int]]:
-        """Return the boxes, and in how many waves of thread blocks each is swept, at least."""
-        of_rest = WAVES if self.face_boxes else 1
-        return [*((box, 1) for box in self.face_boxes), *((box, of_rest) for box in self.rest_boxes)]
+        """Return each box, and in how many waves of thread blocks it is swept at least."""
+        rest_waves = WAVES if self.face_boxes else 1
+        return [(box, 1) for box in self.face_boxes] + [(box, rest_waves) for box in self.rest_boxes]
 
 
 class CudaEngine:
-    """Fields and sweeps on a GPU (see `model.Engine`).
+    """Fields and sweeps on a GPU (see `engine.Engine`).
 
-    Directions in which the block is periodic with itself are wrapped by the sweep. If other ranks need faces,
-    the cells next to them are swept and packed on an urgent stream, while the rest is swept on another.
-    The host holds one copy of the present fields in pinned memory, for input, output and diagnostics.
-    With ghosts of two layers there is an exchange of one layer, and one of two for launches of two steps.
+    Directions in which the block is periodic with itself are wrapped by the sweep. If other ranks need faces, the
+    cells next to them are swept and packed on an urgent stream, while the rest is swept on another. The host holds
+    one copy of the present fields in pinned memory, for input, output and diagnostics. With ghosts of two layers
+    there is an exchange of one layer, and one of two layers for launches of two steps.
 
-    steps_per_sweep: of a launch, 1 until `take_steps` says otherwise.
+    Attributes
+    ----------
+    steps_per_sweep : of a launch, 1 until `set_steps_per_sweep` changes it
+    device : the GPU of this rank
+    transport : how faces travel, in words
     """
 
     def __init__(
@@ -90,9 +101,8 @@ class CudaEngine:
     ) -> None:
         """Allocate both sets of fields and plan the exchange. Collective over cartesian.
 
-        noise: how its numbers are made, and the seed.
-
-        Raises DeviceError if there is no GPU for a rank or, with the sum, too little free memory on it.
+        The arguments are those of `engine_cpu.CpuEngine`. Raises DeviceError if there is no GPU for a rank, or if it
+        has too little free memory; the message has the sum.
         """
         assert block.ghost <= 2, "launches of two steps need no more"
         self.device = select_device(cartesian)
@@ -112,23 +122,23 @@ class CudaEngine:
         for fields in self._sets:  # also for the ghosts beyond a fixed boundary, which nothing writes again
             self._upload(fields)
         self._now, self._host_is_present = 0, True
-        self._found = cuda.to_device(np.zeros(1, np.int64))
+        self._nonfinite_count = cuda.to_device(np.zeros(1, np.int64))
 
         self._rest_stream, self._face_stream = make_stream(), make_stream(urgent=True)
-        # One of each per set of fields: what was last put on a stream to write that set.
+        # For each set of fields, events behind the work that was last put on a stream to write that set.
         self._rest_done, self._faces_done = [cuda.event(), cuda.event()], [cuda.event(), cuda.event()]
         device_buffers = mpi_takes_device_buffers()
-        self.way = "GPU-aware MPI" if device_buffers else "pinned host memory"
+        self.transport = "GPU-aware MPI" if device_buffers else "pinned host memory"
         self._exchanges = {
             layers: self._plan_exchange(cartesian, layers, device_buffers)
             for layers in range(1, block.ghost + 1)
         }
         self._filled = 0  # layers of ghosts that the present fields have from other ranks
-        self._trace: StreamTrace | None = None  # while somebody looks at what overlaps
+        self._trace: StreamTrace | None = None  # where the run writes a timeline
         self._launches: dict[Box, BoxLaunch] = {}
-        self._two_launches: dict[Box, tuple[Any, BoxLaunch]] = {}  # with the sweep of each
+        self._two_launches: dict[Box, tuple[DeviceKernel, BoxLaunch]] = {}  # with the sweep of each
         self._plan_launches(default_shape(self._dtype))
-        self.take_steps(1)
+        self.set_steps_per_sweep(1)
 
     def _plan_exchange(self, cartesian: MPI.Cartcomm, layers: int, device_buffers: bool) -> _Exchange:
         """Plan the exchange of so many layers, allocate its buffers, and cut the block for it. Collective."""
@@ -142,12 +152,12 @@ class CudaEngine:
             if side
         }
         boxes = split_for_overlap(self._block, faces, layers)
-        return _Exchange(packer, HaloExchange(cartesian, packer, self.way), *boxes)
+        return _Exchange(packer, HaloExchange(cartesian, packer, self.transport), *boxes)
 
-    def take_steps(self, steps: int, tile: TwoStepTile | None = None) -> None:
-        """Advance by 1 or 2 steps a launch from now on, which changes the speed alone; compile afterwards.
+    def set_steps_per_sweep(self, steps: int, tile: TwoStepTile | None = None) -> None:
+        """Advance by 1 or 2 steps a launch from now on, which changes nothing but the speed; compile afterwards.
 
-        tile: of two steps; None for the default of each box, others are for measuring.
+        tile: of launches of two steps; None for the default of each box, others are for measuring.
 
         Raises DeviceError for two steps where other ranks need faces, and fields have ghosts of one layer.
         """
@@ -160,14 +170,27 @@ class CudaEngine:
         self.bytes_exchanged = halo.bytes_sent / steps
         self.messages = halo.messages_sent / steps
         what = "faces and edges" if self._exchange.layers > 1 else "faces"
-        exchange = f"{what} through {self.way}" if self._exchange.face_boxes else "no faces to exchange"
+        exchange = f"{what} through {self.transport}" if self._exchange.face_boxes else "no faces to exchange"
         self.method = f"{steps} step{'s' * (steps > 1)} per sweep on {self.device}, {exchange}"
 
     def compile(self) -> None:
-        """Compile or load the kernels by running them on nothing."""
+        """Compile or load the kernels by launching them on no cells."""
         self._compile_sweep(None)
         if self.steps_per_sweep > 1:
-            self._compile_two_steps()
+            cut_z, cut_y, cut_x = (p > 1 for p in self._block.process_grid)
+            for box, waves in self._exchange.boxes_and_waves():
+                z0, z1, y0, y1, x0, x1 = box
+                tile = self._tile or default_tile(self._dtype, (z1 - z0, y1 - y0, x1 - x0))
+                sweep = make_two_step_sweep(
+                    self._dtype, self._host[0].row_pitch, tile, self._generator, (cut_z, cut_y, cut_x)
+                )
+                launch = two_step_launch(
+                    box, self._block.offset_global[1], tile, self.device.multiprocessors, waves
+                )
+                self._two_launches[box] = sweep, launch
+                no_planes = BoxLaunch((1, 1, 1), launch.block, 0)
+                self._launch_two(sweep, NO_CELLS, 0, self._rest_stream, no_planes)
+            self._rest_stream.synchronize()
         self._exchange.packer.compile()
         self.nonfinite()
 
@@ -177,7 +200,6 @@ class CudaEngine:
         self._compile_sweep(shape)
 
     def host(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the owned u and v: views of the host's copy, brought up to date."""
         u, v = self.fields()
         return u.owned, v.owned
 
@@ -192,7 +214,6 @@ class CudaEngine:
         return u, v
 
     def commit(self) -> None:
-        """Take over what was written into the arrays of `host`, and fill the ghosts. Neighbours."""
         cuda.synchronize()
         for field in self._host:
             _wrap_ghosts(field, self._wrap)
@@ -200,17 +221,13 @@ class CudaEngine:
         self._fill_ghosts()
 
     def _fill_ghosts(self) -> None:
-        """Exchange the present fields, while nothing else is under way. Neighbours."""
+        """Exchange the ghosts of the present fields; the device does nothing else. Collective, with neighbours."""
         cuda.synchronize()
         self._exchange.halo.exchange(self._now)
         cuda.synchronize()
         self._filled = self._exchange.layers
 
     def advance(self, step: int, most: int) -> int:
-        """Advance by one launch of at most `most` steps, return how many. Neighbours.
-
-        Returns while the device is still at work, at most one launch behind.
-        """
         steps = min(most, self.steps_per_sweep)
         now, new = self._now, 1 - self._now
         regions, exchange = self._context.regions, self._exchange
@@ -218,7 +235,7 @@ class CudaEngine:
             with regions("exchange"):
                 self._fill_ghosts()
         with regions("compute"):
-            if exchange.face_boxes:  # each stream waits for what the other wrote in the step before
+            if exchange.face_boxes:  # each stream waits for what the other wrote in the previous step
                 self._faces_done[now].wait(self._rest_stream)
                 self._rest_done[now].wait(self._face_stream)
                 with self._traced("sweep next to faces", "faces", self._face_stream):
@@ -239,7 +256,7 @@ class CudaEngine:
         self._filled = exchange.layers
         return steps
 
-    def _traced(self, name: str, lane: str, stream: Any) -> AbstractContextManager[None]:
+    def _traced(self, name: str, lane: str, stream: Stream) -> AbstractContextManager[None]:
         """Record a piece of work on a stream if there is a timeline."""
         timeline = self._context.regions.timeline
         if timeline is None:
@@ -249,20 +266,18 @@ class CudaEngine:
         return self._trace.on_stream(name, lane, stream)
 
     def nonfinite(self) -> int:
-        """Return how many owned cells of u and v are not finite, counted on the device."""
-        self._found.copy_to_device(np.zeros(1, np.int64))
+        self._nonfinite_count.copy_to_device(np.zeros(1, np.int64))
         cuda.synchronize()
         for field in self._sets[self._now]:
             layout = field.origin, field.row_pitch, field.plane_pitch
             shape = self._block.shape_local
-            count_nonfinite[grid_of(shape), THREADS, self._rest_stream](
-                field.flat, layout, shape, self._found
+            count_nonfinite[scan_grid(shape), SCAN_THREADS, self._rest_stream](
+                field.flat, layout, shape, self._nonfinite_count
             )
         self._rest_stream.synchronize()
-        return int(self._found.copy_to_host()[0])
+        return int(self._nonfinite_count.copy_to_host()[0])
 
     def allocated(self) -> int:
-        """Return the bytes of both sets of fields on the device."""
         return sum(int(field.flat.nbytes) for fields in self._sets for field in fields)
 
     def _upload(self, fields: list[BlockArray]) -> None:
@@ -271,37 +286,21 @@ class CudaEngine:
             _window(field, host).copy_to_device(host.flat)
 
     def _plan_launches(self, shape: Shape) -> None:
-        """Decide once how each box is launched."""
+        """Plan how each box is launched for one step."""
         for exchange in self._exchanges.values():
             for box, waves in exchange.boxes_and_waves():
-                of_box = shape._replace(waves=max(waves, shape.waves)) if waves > 1 else shape
+                box_shape = shape._replace(waves=max(waves, shape.waves)) if waves > 1 else shape
                 self._launches[box] = launch_shape(
-                    box, self._block.offset_global[1], of_box, self.device.multiprocessors
+                    box, self._block.offset_global[1], box_shape, self.device.multiprocessors
                 )
 
     def _compile_sweep(self, shape: Shape | None) -> None:
-        """Compile or load the sweep by running it on an empty box."""
+        """Compile or load the sweep of one step by launching it on an empty box."""
         self._sweep = make_sweep(self._dtype, self._host[0].row_pitch, shape, self._generator)
         self._launch_one(NO_CELLS, 0, self._rest_stream, BoxLaunch((1, 1, 1), (1, 1, 1), 1))
         self._rest_stream.synchronize()
 
-    def _compile_two_steps(self) -> None:
-        """Decide how boxes are launched for two steps; compile or load their sweeps by running them on no planes."""
-        cut_z, cut_y, cut_x = (p > 1 for p in self._block.process_grid)
-        for box, waves in self._exchange.boxes_and_waves():
-            z0, z1, y0, y1, x0, x1 = box
-            tile = self._tile or default_tile(self._dtype, (z1 - z0, y1 - y0, x1 - x0))
-            sweep = make_two_step_sweep(
-                self._dtype, self._host[0].row_pitch, tile, self._generator, (cut_z, cut_y, cut_x)
-            )
-            launch = two_step_launch(
-                box, self._block.offset_global[1], tile, self.device.multiprocessors, waves
-            )
-            self._two_launches[box] = sweep, launch
-            self._launch_two(sweep, NO_CELLS, 0, self._rest_stream, BoxLaunch((1, 1, 1), launch.block, 0))
-        self._rest_stream.synchronize()
-
-    def _run(self, box: Box, step: int, steps: int, stream: Any) -> None:
+    def _run(self, box: Box, step: int, steps: int, stream: Stream) -> None:
         """Put a sweep of one box of local cells from the present fields into the others on a stream."""
         if steps > 1:
             sweep, launch = self._two_launches[box]
@@ -309,21 +308,43 @@ class CudaEngine:
         else:
             self._launch_one(box, step, stream, self._launches[box])
 
-    def _launch_two(self, sweep: Any, box: Box, step: int, stream: Any, launch: BoxLaunch) -> None:
+    def _launch_two(
+        self, sweep: DeviceKernel, box: Box, step: int, stream: Stream, launch: BoxLaunch
+    ) -> None:
         block = self._block
         place = (*box, *block.offset_global) if block.n_ranks > 1 else ()
         (u, v), (out_u, out_v) = self._sets[self._now], self._sets[1 - self._now]
         sweep[launch.grid, launch.block, stream](
-            u.flat, v.flat, (u.origin, u.plane_pitch), block.shape_global, place, launch.planes, self._rings, step,
-            self._key, self._c, out_u.flat, out_v.flat,
-        )  # fmt: skip
+            u.flat,
+            v.flat,
+            (u.origin, u.plane_pitch),
+            block.shape_global,
+            place,
+            launch.planes,
+            self._rings,
+            step,
+            self._key,
+            self._c,
+            out_u.flat,
+            out_v.flat,
+        )
 
-    def _launch_one(self, box: Box, step: int, stream: Any, launch: BoxLaunch) -> None:
+    def _launch_one(self, box: Box, step: int, stream: Stream, launch: BoxLaunch) -> None:
         (u, v), (out_u, out_v) = self._sets[self._now], self._sets[1 - self._now]
         self._sweep[launch.grid, launch.block, stream](
-            u.flat, v.flat, (u.origin, u.plane_pitch), box, launch.planes, self._block.offset_global,
-            self._wrap, step, self._key, self._c, out_u.flat, out_v.flat,
-        )  # fmt: skip
+            u.flat,
+            v.flat,
+            (u.origin, u.plane_pitch),
+            box,
+            launch.planes,
+            self._block.offset_global,
+            self._wrap,
+            step,
+            self._key,
+            self._c,
+            out_u.flat,
+            out_v.flat,
+        )
 
 
 def _pinned_field(block: Block, dtype: np.dtype[Any], outside: float) -> BlockArray:
@@ -334,13 +355,9 @@ def _pinned_field(block: Block, dtype: np.dtype[Any], outside: float) -> BlockAr
     return BlockArray(block, flat, plain.origin, plain.row_pitch, plain.plane_pitch)
 
 
-def _device_size(host: BlockArray) -> int:
-    return int(host.flat.size + 2 * PAD_ROWS * host.row_pitch)
-
-
 def _device_field(host: BlockArray) -> BlockArray:
     """Allocate the device's twin of a host field: the same layout between PAD_ROWS rows of padding."""
-    flat = cuda.device_array(_device_size(host), host.flat.dtype)
+    flat = cuda.device_array(int(host.flat.size + 2 * PAD_ROWS * host.row_pitch), host.flat.dtype)
     origin = host.origin + PAD_ROWS * host.row_pitch
     return BlockArray(host.block, flat, origin, host.row_pitch, host.plane_pitch)
 
@@ -362,3 +379,39 @@ def _wrap_ghosts(field: BlockArray, wrap: tuple[int, ...]) -> None:
                 source, target = list(place), list(place)
                 source[axis], target[axis] = ghost + owned, ghost + outside
                 field.ghosted[tuple(target)] = field.ghosted[tuple(source)]
+
+
+class StreamTrace:
+    """Spans of work on the streams of one rank's device, on the clock of the host beside it: a source of a timeline.
+
+    Events before and after a span of work on a stream give its times on the device. To relate them to the host's
+    clock, that is read when an event has been recorded on an idle device. Streams and host are then on one axis, to
+    some microseconds. Making it waits for the device. Recording an event costs a launch, so that traced steps take
+    some microseconds longer.
+    """
+
+    def __init__(self, timeline: Timeline) -> None:
+        cuda.synchronize()
+        self._start = cuda.event()
+        self._start.record()
+        self._start.synchronize()
+        self._host_start = time.perf_counter()
+        self._on_streams: list[tuple[str, str, Any, Any]] = []
+        self.timeline = timeline
+        timeline.sources.append(self.spans)
+
+    @contextmanager
+    def on_stream(self, name: str, lane: str, stream: Stream) -> Iterator[None]:
+        """Record the work that is put on a stream inside the block. lane: the stream's line in the timeline."""
+        begin, end = cuda.event(), cuda.event()
+        begin.record(stream)
+        yield
+        end.record(stream)
+        self._on_streams.append((name, lane, begin, end))
+
+    def spans(self) -> Iterator[Span]:
+        """Yield the recorded spans; waits for the device."""
+        cuda.synchronize()
+        for name, lane, *ends in self._on_streams:
+            begin, end = (self._host_start + 1e-3 * self._start.elapsed_time(event) for event in ends)
+            yield Span(name, lane, begin, end)

@@ -1,4 +1,5 @@
-"""The Gray-Scott sweep on NVIDIA GPUs: one fused pass over u and v, the GPU twin of `kernels`.
+"""The Gray-Scott sweep on NVIDIA GPUs: one fused pass over u and v, the GPU twin of `kernels`; and the search for
+NaN.
 
     sweep = make_sweep(dtype, row_pitch, shape, generator)
     launch = launch_shape(box, ...)
@@ -10,44 +11,72 @@ advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at
 
 - u, v, out_u, out_v: flat device arrays of one layout (`BlockArray` with `PAD_ROWS` rows more at either end), of
   one dtype, float64 or float32. u and v hold valid ghosts around the box, of faces only.
-- box = (z0, z1, y0, y1, x0, x1): local cells z0 <= k < z1 and so on. Any box will do.
+- box = (z0, z1, y0, y1, x0, x1): local cells z0 <= k < z1 and so on. Any box is allowed.
 - offset_global: global index (z, y, x) of local cell 0.
-- wrap = (nz, ny, nx): the block's extent in each direction in which it is periodic with itself, else 0. There the
-  sweep also writes a boundary cell's new value into the ghost at the other end. So no exchange has to fill the ghosts
-  of a whole grid on one GPU.
-- key: `cuda_random.device_key(seed)`, or () for no noise (they are two compilations); generator: how the numbers are
-  made from it.
+- wrap = (nz, ny, nx): the block's extent in each direction in which it is periodic with itself, otherwise 0. There
+  the sweep also writes a boundary cell's new value into the ghost at the other end, so that no exchange has to fill
+  the ghosts of a whole grid on one GPU.
+- key: `cuda_random.device_key(seed)`, or () for no noise (these are two compilations); generator: how random numbers
+  are made from it.
 - coefficients: `device_coefficients(c)`.
 
 A cell's new value is bit for bit that of the CPU sweep. The expressions and their order are the same, with fused
-multiply-adds only where `physics.point_update` has them. (No product in it is added other than by an explicit one, so
-that the compiler finds nothing to contract.)
+multiply-adds only where `physics.point_update` has them. (Every product that is added there is in an explicit fused
+multiply-add, so that the compiler finds nothing to contract.)
 
 Loops: a thread takes the four rows of an aligned group at one x, which draw from one Philox block. It marches in z
-with three planes of its column of both fields in registers. A warp's 32 threads lie along x. So a cell of the next
-plane is fetched from memory once, and its neighbours in x and y come from the first-level cache. Each thread has
-eight cells under way. The row pitch is a constant of the compiled kernel: every access is then a moving pointer plus
-an immediate.
+with three planes of its column of both fields in registers. A warp's 32 threads lie along x. A cell of the next plane
+is therefore fetched from memory once, and its neighbours in x and y come from the first-level cache. Each thread
+works on eight cells at a time. The row pitch is a constant of the compiled kernel, so that every access is a moving
+pointer plus an immediate.
 """
 
 import math
+from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
-from ridgeline.jit.cuda_device import WARP, device_function, fma, kernel, load, store, store_streaming
+from ridgeline.jit.cuda_device import (
+    SIMULATED,
+    WARP,
+    device_function,
+    fma,
+    kernel,
+    load,
+    store,
+    store_streaming,
+)
 from ridgeline.jit.cuda_random import SCALE, philox_words, significant_bits, unscaled_uniform
 from ridgeline.jit.random import PHILOX_7, WORDS, Generator
+from ridgeline.models.gray_scott.engine import Box
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
+from ridgeline.parallel.partition import Triple
+
+# Threads of a block that looks for cells that are not finite, and rows that it looks at.
+SCAN_THREADS, SCAN_ROWS = 8 if SIMULATED else 128, 16
 
 _update = device_function(point_update(fma))
 
 
+class DeviceKernel(Protocol):
+    """A kernel that is compiled when it is first launched, by kernel[grid, block, stream](*arguments)."""
+
+    def __getitem__(self, launch: tuple[Any, ...], /) -> Callable[..., None]: ...
+
+
+class Stream(Protocol):
+    """A stream of the device, as `cuda_device.make_stream` returns it."""
+
+    def synchronize(self) -> None:
+        """Wait for all that was put on the stream."""
+
+
 class Shape(NamedTuple):
-    """Threads of a launch; changes speed only."""
+    """Threads of a launch, which change nothing but the speed."""
 
     threads: int  # per block, at most
     blocks: int  # that fit on a multiprocessor
@@ -71,10 +100,10 @@ class BoxLaunch(NamedTuple):
     planes: int  # that a thread block marches through
 
 
-def launch_shape(box: tuple[int, ...], y_offset: int, shape: Shape, multiprocessors: int) -> BoxLaunch:
+def launch_shape(box: Box, y_offset: int, shape: Shape, multiprocessors: int) -> BoxLaunch:
     """Return how to launch the sweep over a box that is not empty; y_offset is the global y of local row 0.
 
-    Thread blocks run to their end, so work on other streams starts when one of several waves is through.
+    Thread blocks run to their end, so that work on other streams can start only between waves of them.
     """
     z0, z1, y0, y1, x0, x1 = box
     first_x = x0 - x0 % WARP if x1 - x0 >= WARP else x0
@@ -103,17 +132,18 @@ def planes_of_chunks(planes: int, per_chunk: int, device: int, beyond: int, leas
     def cost(chunks: int) -> float:
         of_chunk = -(-planes // chunks)
         waves = per_chunk * -(-planes // of_chunk) / device
-        # A block reads more planes than it writes, half of the traffic; the last wave may not fill the device; and
-        # blocks of a wave do not end together, by some twentieth of it.
+        # A block reads more planes than it writes, and reading is half of the traffic. The last wave may not fill the
+        # device. Blocks of a wave do not end at the same time; they differ by some twentieth of it.
         return (1 + beyond / of_chunk) * math.ceil(waves) / waves * (1 + 0.05 / math.ceil(waves))
 
     return -(-planes // min(range(min(planes, least), planes + 1), key=cost))
 
 
 def device_coefficients(c: Coefficients) -> tuple[Any, ...]:
-    """Return the coefficients that depend on the case, as kernels take them: few, for each costs the launch time.
+    """Return the coefficients that depend on the case, as kernels take them.
 
-    The noise absorbs the power of two that makes words uniform numbers, which is exact.
+    They are few, because each argument makes a launch slower. The noise absorbs the power of two that turns words
+    into uniform numbers, which is exact.
     """
     return (*c[:4], c.noise * type(c.noise)(SCALE), c.dt)
 
@@ -158,7 +188,7 @@ def points(u, v, at, pitch, u_c, v_c, u_s, v_s, u_n, v_n, u_b, v_b, u_a, v_a, r,
 
 
 def how_drawn(dtype: DTypeLike, generator: Generator) -> tuple[Any, ...]:
-    """Return `drawn` of `numbers`: plain numbers, as the closure of a kernel that is kept must hold."""
+    """Return `drawn` of `numbers`: plain numbers, because kernels that are cached close over nothing else."""
     return (generator.rounds, generator.parts, *significant_bits(dtype, generator))
 
 
@@ -166,7 +196,7 @@ def how_drawn(dtype: DTypeLike, generator: Generator) -> tuple[Any, ...]:
 def numbers(x, group, z, step, key, drawn, real):
     """Return the random numbers of a group's four rows, None without noise; times SCALE they are uniform.
 
-    x, group, z: global indices. real: the precision.
+    x, group and z are global indices, real is the precision.
     """
     if len(key) == 0:
         return None, None, None, None
@@ -232,7 +262,7 @@ def store_column(field, at, pitch, values):
 
 @device_function
 def _stream_column(field, at, pitch, values):
-    """Store them to be the first that the cache evicts."""
+    """Store the cells of the four rows of a group so that the cache evicts them first."""
     store_streaming(field, np.uint64(at), values[0])
     store_streaming(field, np.uint64(at + pitch), values[1])
     store_streaming(field, np.uint64(at + 2 * pitch), values[2])
@@ -242,7 +272,7 @@ def _stream_column(field, at, pitch, values):
 @cache
 def make_sweep(
     dtype: DTypeLike, row_pitch: int, shape: Shape | None = None, generator: Generator = PHILOX_7
-) -> Any:
+) -> DeviceKernel:
     """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart.
 
     shape: None for `default_shape`; others are for measuring.
@@ -295,4 +325,34 @@ def make_sweep(
             above += plane
             k += 1
 
-    return sweep
+    compiled: DeviceKernel = sweep
+    return compiled
+
+
+@kernel(SCAN_THREADS)
+def count_nonfinite(values, layout, shape, out_found):
+    """Add the number of cells that are NaN or infinite to out_found[0]; launch `scan_grid(shape)` x SCAN_THREADS.
+
+    Parameters
+    ----------
+    values : (n,) float32 or float64 device array, `BlockArray.flat`
+    layout : (origin, row_pitch, plane_pitch); shape : owned (nz, ny, nx)
+    out_found : (1,) int64 device array
+
+    Cost: reads each cell once.
+    """
+    origin, row_pitch, plane_pitch = layout
+    nz, ny, nx = shape
+    found = 0
+    for row in range(cuda.blockIdx.x, nz * ny, cuda.gridDim.x):
+        start = origin + row // ny * plane_pitch + row % ny * row_pitch
+        for i in range(cuda.threadIdx.x, nx, cuda.blockDim.x):
+            if not math.isfinite(load(values, start + i)):
+                found += 1
+    if found > 0:
+        cuda.atomic.add(out_found, 0, found)
+
+
+def scan_grid(shape: Triple) -> int:
+    """Return the number of thread blocks of `count_nonfinite` for a block of `shape` owned cells."""
+    return -(-shape[0] * shape[1] // SCAN_ROWS)

@@ -1,4 +1,4 @@
-"""Two steps of Gray-Scott in one launch: memory is read and written once for both.
+"""Two steps of Gray-Scott in one launch on NVIDIA GPUs: memory is read and written once for both.
 
     sweep = make_two_step_sweep(dtype, row_pitch, tile, generator, cut)
     launch = two_step_launch(box, y_offset, tile, multiprocessors)
@@ -8,16 +8,18 @@
 advances the cells of a box from (u, v) at time step `step` to (out_u, out_v) at `step + 2`. The bits are those of two
 launches of the sweep in `kernels_cuda`, and so are the arguments, but for these:
 
-- place = (*box, *offset_global), or () where one block is the whole grid: all its cells, for fewer arguments.
-- rings: the grid's extent in each periodic direction, else 0.
-- cut: whether other ranks have a part in a direction. There a box may be any, and u and v hold valid ghosts: of faces
-  in two layers, of edges in one. In other directions a box has all cells. Ghosts there are as the sweep of one step
-  needs and leaves them: one layer, of faces only. So launches of one and of two steps may follow each other.
+- place = (*box, *offset_global), or () where one block is the whole grid, which saves arguments.
+- rings: the grid's extent in each periodic direction, otherwise 0.
+- cut: for each direction, whether other ranks have a part of it. Along a direction that is cut a box may have any
+  cells, and u and v hold valid ghosts: of faces in two layers, of edges in one. Along the others a box has all cells,
+  and ghosts are as the sweep of one step needs and leaves them: one layer, of faces only. Launches of one and of two
+  steps may therefore follow each other.
 
-A thread block has a tile of 4 `along_y` rows of `along_x` cells. Plane by plane it computes the step between there,
-and the second step on those cells whose neighbours it has. Beyond a cut it computes the step between of ghosts, as
-their owner does. Beyond a periodic boundary of its own it computes the cells at the other end again; so the tile's
-threads are placed where those lie. Beyond a fixed boundary ghosts stay what they are.
+A thread block has a tile of 4 `along_y` rows of `along_x` cells. Plane by plane it computes the first of the two
+steps there ("the step between"), and the second step on those cells whose neighbours it has. Beyond a cut it computes
+the step between for ghosts, as their owner does. Beyond a periodic boundary of its own block it computes the cells at
+the other end again; the threads of the tile are placed where those lie. Beyond a fixed boundary ghosts stay what they
+are.
 
 A thread takes the four rows of an aligned group at one x in both steps, and each step draws one Philox block for
 them. It marches in z with three planes of its column of the present fields in registers, and three of the step
@@ -25,7 +27,7 @@ between. Planes of the step between also lie in shared memory, in two buffers by
 """
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import cuda
@@ -35,6 +37,7 @@ from ridgeline.jit.cuda_device import barrier, device_function, kernel, load, st
 from ridgeline.jit.random import PHILOX_7, WORDS, Generator
 from ridgeline.models.gray_scott.device.kernels_cuda import (
     BoxLaunch,
+    DeviceKernel,
     column,
     how_drawn,
     numbers,
@@ -43,6 +46,7 @@ from ridgeline.models.gray_scott.device.kernels_cuda import (
     put,
     store_column,
 )
+from ridgeline.models.gray_scott.engine import Box
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.partition import Triple
 
@@ -50,7 +54,7 @@ SHARED_BYTES = 48 * 1024  # of a thread block that does not ask for more
 
 
 class TwoStepTile(NamedTuple):
-    """Threads of a thread block; changes speed only."""
+    """Threads of a thread block, which change nothing but the speed."""
 
     along_x: int  # cells of a row, two of which are not of the second step
     along_y: int  # groups of four rows, at least 3; one group's worth of rows is not of the second step
@@ -80,12 +84,12 @@ def default_tile(dtype: DTypeLike, shape: Triple) -> TwoStepTile:
 
 
 def two_step_launch(
-    box: tuple[int, ...], y_offset: int, tile: TwoStepTile, multiprocessors: int, waves: int = 1
+    box: Box, y_offset: int, tile: TwoStepTile, multiprocessors: int, waves: int = 1
 ) -> BoxLaunch:
     """Return how to launch the sweep over a box that is not empty; y_offset is the global y of local row 0.
 
-    Tiles are counted from behind: the last one has the box's last group, and one more, for the row behind it.
-    waves: thread blocks fill the device that often, at least, so that other streams get their turn.
+    Tiles are counted from the end: the last one has the box's last group, and one more for the row behind it.
+    waves: how often thread blocks fill the device, at least, so that other streams get their turn.
     """
     z0, z1, y0, y1, x0, x1 = box
     rows, cells = tile.written
@@ -120,8 +124,9 @@ def _area(place, shape):
 def _place(row, ny, periodic):
     """Return (j, row, rows) of a thread's four rows in the tile's order, the first of which is `row`.
 
-    j: which rows of the grid they are; row: the tile's row of that at j; rows: how many are no other thread's. Of 32
-    bits, as all that a thread keeps on its march: one register and not two.
+    j says which rows of the grid they are, row is the tile's row of that at j, and rows is how many of them belong to
+    no other thread. They have 32 bits, like all that a thread keeps on its march, and take one register instead of
+    two.
     """
     if not periodic:
         return np.int32(min(max(row, -WORDS), ny)), np.int32(row), np.int32(WORDS)
@@ -157,7 +162,7 @@ def _kept(outside, j, ny, present, new):
 
 @device_function
 def _followed(values, rows, north):
-    """Return a column with `north` behind its first `rows` cells, where the grid's last group is no whole one."""
+    """Return a column with `north` behind its first `rows` cells, where the grid's last group is not whole."""
     return (
         values[0],
         north if rows == 1 else values[1],
@@ -186,7 +191,7 @@ def make_two_step_sweep(
     tile: TwoStepTile,
     generator: Generator = PHILOX_7,
     cut: tuple[bool, bool, bool] = (False, False, False),
-) -> Any:
+) -> DeviceKernel:
     """Return the sweep (see the module) for fields of `dtype` whose rows lie `row_pitch` cells apart.
 
     What depends on `cut` is compiled only where it is needed: each thread has all the registers that there are.
@@ -268,9 +273,23 @@ def make_two_step_sweep(
                     m_c, n_c = _followed(m_c, rows, m_n), _followed(n_c, rows, n_n)
                 r = numbers(draw_x, draw_group, k - 1 + oz, step + 1, key, drawn, real)
                 p, q = points(
-                    between_u, between_v, old, along_x,
-                    m_c, n_c, m_s, n_s, m_n, n_n, m_b, n_b, m_a, n_a, r, c,
-                )  # fmt: skip
+                    between_u,
+                    between_v,
+                    old,
+                    along_x,
+                    m_c,
+                    n_c,
+                    m_s,
+                    n_s,
+                    m_n,
+                    n_n,
+                    m_b,
+                    n_b,
+                    m_a,
+                    n_a,
+                    r,
+                    c,
+                )
                 if not plain or k == 1 or k == wrap[0]:
                     put(out_u, out_v, to, p, q, k - 1, j, i, y0, y1, wrap, pitch, plane)
                 else:
@@ -283,4 +302,5 @@ def make_two_step_sweep(
             at = ahead
             k += 1
 
-    return sweep
+    compiled: DeviceKernel = sweep
+    return compiled

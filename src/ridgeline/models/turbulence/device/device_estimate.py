@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ridgeline.fourier.decomposition import ProcessGrid
 from ridgeline.fourier.device.block_plans import SIZES, RowShape, column_shape, row_shape
 from ridgeline.fourier.device.layout import BufferCounts, DeviceLayout, VariableBatch, batches
-from ridgeline.fourier.pencil import ProcessGrid
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_VELOCITY
 from ridgeline.models.turbulence.kernels_diagnostics import FLOW_SUMS, POWERS, SCALAR_SUMS, offsets_along
 from ridgeline.models.turbulence.step_work import Variables

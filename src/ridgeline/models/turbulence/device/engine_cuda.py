@@ -17,14 +17,14 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.fourier.decomposition import PencilGrid
+from ridgeline.fourier.device.exchange_cuda import ExchangeMethod
 from ridgeline.fourier.device.kernels_cuda import gather_modes, line_launch, scatter_modes
 from ridgeline.fourier.device.layout import DeviceLayout
-from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
+from ridgeline.fourier.device.pipeline_cuda import DevicePipeline
 from ridgeline.fourier.device.transform_cuda import DeviceTransform
-from ridgeline.fourier.device.ways import ExchangeMethod
 from ridgeline.fourier.modes import Lengths, Modes
-from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.fourier.rows import RowOperation
+from ridgeline.fourier.stages import RowOperation
 from ridgeline.models.turbulence.device.device_estimate import buffer_counts, device_bytes, exchange_groups
 from ridgeline.models.turbulence.device.kernels_cuda import (
     PHASES,
@@ -81,7 +81,7 @@ class CudaEngine:
         self._batch = batch if counts.messages else 1
         self._inward, self._outward = exchange_groups(self.n_scalars, self._batch)
         groups = self._inward + self._outward
-        self.slabs = DeviceSlabs(grid, comm, dtype, counts, groups, exchange)
+        self.slabs = DevicePipeline(grid, comm, dtype, counts, groups, exchange)
         self._memory = device_bytes(
             layout, self._real.itemsize, self.n_scalars, self._scheme.copies, self._batch
         )

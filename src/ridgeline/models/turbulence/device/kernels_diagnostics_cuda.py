@@ -20,7 +20,7 @@ from numba import cuda
 from numpy.typing import DTypeLike
 
 from ridgeline.fourier.device.kernels_cuda import LINE_THREADS
-from ridgeline.fourier.shells import HALF
+from ridgeline.fourier.modes import HALF
 from ridgeline.jit.cuda_device import (
     SIMULATED,
     device_function,

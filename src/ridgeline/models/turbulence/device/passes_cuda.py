@@ -16,10 +16,9 @@ from numba import cuda
 from numpy.typing import NDArray
 
 from ridgeline.fourier.device.kernels_cuda import LINE_THREADS, line_launch
-from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
+from ridgeline.fourier.device.pipeline_cuda import DevicePipeline
 from ridgeline.fourier.device.transform_cuda import DeviceTransform
-from ridgeline.fourier.modes import Modes
-from ridgeline.fourier.shells import Shells
+from ridgeline.fourier.modes import Modes, Shells
 from ridgeline.models.turbulence.device.device_estimate import INCREMENT_PARTS, sum_numbers
 from ridgeline.models.turbulence.device.kernels_cuda import PHASES, AxisTables, make_load
 from ridgeline.models.turbulence.device.kernels_diagnostics_cuda import (
@@ -64,7 +63,7 @@ class CudaPasses:
 
     def __init__(
         self,
-        slabs: DeviceSlabs,
+        slabs: DevicePipeline,
         transform: DeviceTransform,
         modes: Modes,
         tables: AxisTables,

@@ -17,10 +17,10 @@ from numba import cuda
 from numpy.typing import NDArray
 
 from ridgeline.fourier.device.block_fft_cuda import twiddle_factors
-from ridgeline.fourier.device.in_z_cuda import Table
 from ridgeline.fourier.device.kernels_cuda import add_turned_sum
 from ridgeline.fourier.device.layout import VariableBatch
-from ridgeline.fourier.device.slabs_cuda import DeviceSlabs
+from ridgeline.fourier.device.pipeline_cuda import DevicePipeline
+from ridgeline.fourier.device.z_stage_cuda import Table
 from ridgeline.models.turbulence.device.device_estimate import (
     FusedPasses,
     Passes,
@@ -52,7 +52,7 @@ class DeviceProducts:
 
     def __init__(
         self,
-        slabs: DeviceSlabs,
+        slabs: DevicePipeline,
         dtype: np.dtype[Any],
         k: tuple[NDArray[Any], NDArray[Any]],
         lengths: Sequence[float],

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.ghost_planes import GhostPlanes, padded_shape
-from ridgeline.fourier.lines import Tile
 from ridgeline.fourier.modes import Modes, mode_numbers
-from ridgeline.fourier.pencil import PencilGrid
-from ridgeline.fourier.rows import RowBlock, RowOperation
+from ridgeline.fourier.stages import RowBlock, RowOperation, Tile
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.pencil_boxes import boxes_of

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.fourier.rows import RowOperation
+from ridgeline.fourier.stages import RowOperation
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.models.contract import Context, DistributedArray, Figure, Profile, Recorder
+from ridgeline.models.contract import Context, DistributedArray, Metric, Profile, Recorder
 from ridgeline.models.turbulence.engine import FlowEngine
 from ridgeline.models.turbulence.fluid_particles.fields import SAMPLED_AT_START
 from ridgeline.models.turbulence.fluid_particles.interpolation import displacement, kernels_of_points
@@ -78,7 +78,7 @@ class NoParticles:
         """Return the bytes that this rank holds for particles, by purpose."""
         return {}
 
-    def speed(self, steps: int) -> dict[str, Figure]:
+    def speed(self, steps: int) -> dict[str, Metric]:
         """Return the seconds that a particle takes in a step, by part, of the slowest rank. steps: made so far."""
         return {}
 
@@ -170,14 +170,14 @@ class ParticleTracking(NoParticles):
         by_purpose["particles"] += self._start_samples.n_bytes()
         return by_purpose
 
-    def speed(self, steps: int) -> dict[str, Figure]:
+    def speed(self, steps: int) -> dict[str, Metric]:
         if not steps:
             return {}
         regions = self.tracers.regions
         each = max(self.tracers.ranges.n_global / self._comm.size, 1.0) * steps
         seconds = allreduce_max(self._comm, [regions.seconds(name) for name in PARTS])
         return {
-            f"particle_{name.replace(' ', '_')}": Figure(float(part) / each, "s")
+            f"particle_{name.replace(' ', '_')}": Metric(float(part) / each, "s")
             for name, part in zip(PARTS, seconds)
         }
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.fourier.random_numbers import normal, uniform
-from ridgeline.fourier.rows import RowOperation
+from ridgeline.fourier.stages import RowOperation
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.models.pencil_boxes import boxes_of
 from ridgeline.models.turbulence.fluid_particles.fields import CARRIED, MOVING, N_LOADED, SAVED

@@ -1,17 +1,18 @@
 """Slabs and pencils: which rank owns which grid points and which Fourier modes of a periodic box.
 
-P_r x P_c ranks; slabs are P_r = 1. Rank (r, c), numbered r + P_r c so that a row is consecutive ranks, owns
+There are P_r x P_c ranks; slabs are P_r = 1. Rank (r, c), numbered r + P_r c so that a row is consecutive ranks, owns
 
 - in physical space the points of a range of z (cut over r) and a range of y (cut over c), all x;
-- after the transform in x the *columns* j_x = r, r + P_r, ... (dealt like cards, so that the many short and
-  the few long ones spread evenly), for its range of y, all z;
+- after the transform in x the *columns* j_x = r, r + P_r, ... (dealt like cards, so that the many short and the few
+  long ones are spread evenly), for its range of y, all z;
 - after the transform in z a range of the *lines* (j_x, j_z), all y.
 
-Modes are numbered by integers j along each direction, the wavenumber is 2 pi j / length. Only retained modes
-exist: lines without one are never moved or transformed. j_x >= 0, the rest follows from conjugate symmetry.
-Lines are ordered by j_z = 0, 1, ..., -2, -1, then j_x; the modes of a line by j_y = 0, 1, ..., -2, -1. This
-*canonical order* of all modes depends on no rank; a rank's lines are in it too. Source: Yeung et al. (GESTS),
-Secs. 2.1 and 3.1; leaving out lines is ours.
+Modes are numbered by integers j along each direction; the wavenumber is 2 pi j / length. Only retained modes are
+stored, and lines without one are never moved or transformed. Only j_x >= 0 is stored, because the other modes follow
+from conjugate symmetry. Lines are ordered by j_z = 0, 1, ..., -2, -1, then by j_x; the modes of a line by j_y = 0, 1,
+..., -2, -1. This *canonical order* of all modes does not depend on the ranks; the lines of a rank are in it too.
+
+Source: Yeung et al. (GESTS), Secs. 2.1 and 3.1; leaving out lines is ours.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Truncation:
     dealias: Dealias
 
     def most_y(self, jz: NDArray[np.int64], jx: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the largest retained j_y of lines (jz, jx), -1 where none is retained. int64, broadcast."""
+        """Return the largest retained j_y of lines (jz, jx), -1 where none is retained. int64; broadcasts."""
         nz, ny, nx = self.shape
         jz, jx = np.broadcast_arrays(np.abs(jz), np.abs(jx))
         if self.dealias == "phase-shift":
@@ -65,7 +66,7 @@ class Truncation:
 
     @cached_property
     def table(self) -> NDArray[np.int64]:
-        """Largest retained j_y of every line: [N_z, columns], j_z in the order 0, 1, ..., -2, -1; -1 is none."""
+        """Largest retained j_y of every line, or -1: int64 [N_z, columns], j_z in the order 0, 1, ..., -2, -1."""
         nz, _, nx = self.shape
         jz = np.fft.fftfreq(nz, 1 / nz).round().astype(np.int64)
         whole = self.most_y(jz[:, np.newaxis], np.arange(nx // 2 + 1)[np.newaxis, :])
@@ -73,29 +74,31 @@ class Truncation:
 
     @cached_property
     def n_columns(self) -> int:
-        """Retained j_x: 0 ... n_columns - 1."""
+        """Number of retained j_x, which are 0 ... n_columns - 1."""
         nx = self.shape[2]
         return int((self.most_y(np.zeros(1, np.int64), np.arange(nx // 2 + 1)) >= 0).sum())
 
     @cached_property
     def n_lines(self) -> int:
-        """Lines (j_x, j_z) with a retained mode, of the N_z (N_x/2 + 1) that a full transform has."""
+        """Number of lines (j_x, j_z) with a retained mode, of the N_z (N_x/2 + 1) lines of a full transform."""
         return int((self.table >= 0).sum())
 
     @cached_property
     def n_modes(self) -> int:
-        """Retained modes."""
-        kept = self.table[self.table >= 0]
-        return int((2 * kept + 1).sum())
+        """Number of retained modes."""
+        retained = self.table[self.table >= 0]
+        return int((2 * retained + 1).sum())
 
 
 @dataclass(frozen=True, eq=False)
 class Lines:
     """Lines of Fourier modes and the order in which their modes are stored.
 
-    jx, jz, most: int64 [n_lines]; line i has the modes j_y = 0 ... most[i], -most[i] ... -1 at the positions
-    start[i] ... start[i + 1] - 1 of a field. start: int64 [n_lines + 1].
-    start_global: int64 [n_lines], position of each line's first mode in the canonical order of all modes.
+    Attributes
+    ----------
+    jx, jz, most : int64 [n_lines]; line i has the modes j_y = 0 ... most[i], -most[i] ... -1
+    start : int64 [n_lines + 1]; the modes of line i are at the positions start[i] ... start[i + 1] - 1 of a field
+    start_global : int64 [n_lines], position of each line's first mode in the canonical order of all modes
     """
 
     jx: NDArray[np.int64]
@@ -106,12 +109,12 @@ class Lines:
 
     @property
     def n_lines(self) -> int:
-        """Lines."""
+        """Number of lines."""
         return len(self.jx)
 
     @property
     def n_modes(self) -> int:
-        """Modes of all lines."""
+        """Number of modes of all lines."""
         return int(self.start[-1])
 
     def expand(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -125,9 +128,18 @@ class Lines:
 
 @dataclass(frozen=True)
 class PencilGrid:
-    """One rank's share. shape: (N_z, N_y, N_x); process_grid: (P_r, P_c); rank: of all P_r P_c.
+    """One rank's share of the points and modes of a grid.
 
-    Raises DecompositionError if some rank would have no points or no modes, or if an N is odd.
+    Parameters
+    ----------
+    shape : (N_z, N_y, N_x), all even
+    dealias : which modes are retained
+    process_grid : (P_r, P_c)
+    rank : this rank, of all P_r P_c
+
+    Raises
+    ------
+    DecompositionError : if some rank would have no points or no modes, or if an N is odd
     """
 
     shape: Triple
@@ -145,12 +157,12 @@ class PencilGrid:
 
     @property
     def row(self) -> int:
-        """r: index within the row communicator (size P_r)."""
+        """Index r within the row communicator, which has P_r ranks."""
         return self.rank % self.process_grid[0]
 
     @property
     def column(self) -> int:
-        """c: index within the column communicator (size P_c)."""
+        """Index c within the column communicator, which has P_c ranks."""
         return self.rank // self.process_grid[0]
 
     @property
@@ -180,7 +192,7 @@ class PencilGrid:
     def lines_of(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return (place of j_z, 0 ... N_z - 1; index into columns_of(row); most) of the lines of a row index.
 
-        In canonical order; cut over c by `line_range`.
+        They are in canonical order; `line_range` cuts them over c.
         """
         table = self.truncation.table[:, row :: self.process_grid[0]]
         places, columns = np.nonzero(table >= 0)
@@ -243,21 +255,23 @@ def choose_process_grid(
     n_ranks: int,
     decomposition: Literal["slabs", "pencils"],
     ranks_per_node: int,
-    asked: ProcessGrid | Literal["auto"] = "auto",
+    setting: ProcessGrid | Literal["auto"] = "auto",
 ) -> ProcessGrid:
-    """Return (P_r, P_c): what is asked for; else (1, P) for slabs, and for pencils the smallest P_r that fits.
+    """Return (P_r, P_c): the setting, or with "auto" (1, P) for slabs, and for pencils the smallest P_r that fits.
 
-    It divides a node's ranks if one does. A small P_r leaves the row exchange within a node or out altogether (paper,
-    Table 3). Raises DecompositionError if no process grid of n_ranks fits, or the one that is asked for does not.
+    A P_r that divides the ranks of a node is preferred. A small P_r keeps the row exchange within a node, or makes it
+    unnecessary (paper, Table 3). Raises DecompositionError if no process grid of n_ranks fits, or if the setting does
+    not.
     """
-    if asked != "auto":
-        if asked[0] * asked[1] != n_ranks:
+    if setting != "auto":
+        needed = setting[0] * setting[1]
+        if needed != n_ranks:
             raise DecompositionError(
-                f"grid.process_grid = {list(asked)} is for {asked[0] * asked[1]} ranks, but there are {n_ranks}; "
-                f'use {asked[0] * asked[1]} ranks or grid.process_grid = "auto"'
+                f"grid.process_grid = {list(setting)} is for {needed} ranks, but there are {n_ranks}; "
+                f'use {needed} ranks or grid.process_grid = "auto"'
             )
-        check_process_grid(truncation, asked)
-        return asked
+        check_process_grid(truncation, setting)
+        return setting
     if decomposition == "slabs":
         check_process_grid(truncation, (1, n_ranks))
         return 1, n_ranks

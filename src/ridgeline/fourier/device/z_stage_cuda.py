@@ -1,14 +1,19 @@
-"""Transforms in z on NVIDIA GPUs that load lines, or store them: packing costs no pass of its own.
+"""The stage between lines and planes on NVIDIA GPUs, transforms in z included: in two passes, or fused in one.
 
-Arrays, tables and their names are those of `kernels_cuda`. A thread block has some neighbouring columns x of a plane
-y, all z of them. It loads what the table says where a mode is kept, transforms it, and writes planes once. The way
-back reads planes once, transforms them, and writes the modes that are kept, or sums of two variables' modes.
+`CufftZStage` packs with the kernels of `kernels_cuda` and transforms with cuFFT. `FusedZStage` does both in one pass,
+with the kernels of this file: transforms in z that load lines, or store them, so that packing costs no pass of its
+own. Both take pieces of lines and their tables (see `kernels_cuda`, whose names are used here), and variables by
+number in the planes of `DevicePipeline`. Their results differ by rounding.
+
+In the fused kernels a thread block has some neighbouring columns x of a plane y, with all z of them. It loads what
+the table says where a mode is kept, transforms it, and writes planes once. The way back reads planes once, transforms
+them, and writes the modes that are kept, or sums of two variables' modes.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numba import cuda
@@ -19,8 +24,13 @@ from ridgeline.fourier.device.block_fft_cuda import (
     in_turn,
     join,
     make_block_fft,
+    twiddle_factors,
 )
 from ridgeline.fourier.device.block_plans import ColumnShape, column_shape
+from ridgeline.fourier.device.fft_cuda import DevicePlan
+from ridgeline.fourier.device.kernels_cuda import collect_lines, collect_sums, spread_lines
+from ridgeline.fourier.device.layout import DeviceArray
+from ridgeline.jit.cuda_clock import DeviceClock
 from ridgeline.jit.cuda_device import device_function, kernel, load, load_pair, store_pair
 
 
@@ -226,3 +236,129 @@ def make_collect_sum(n: int, dtype: Any) -> Any:
 
 def _factor_at(z: int) -> Any:
     return device_function(lambda kz, t, line: (line[0] + line[1] * load(kz, t + z),))
+
+
+Table = tuple[DeviceArray, int, int, int]  # place, step, ny, pitch of `kernels_cuda`
+
+
+class PlaneBuffers:
+    """Planes of all variables, flat, of so many reals each, and the stream and clock of work on them."""
+
+    def __init__(self, planes: DeviceArray, size: int, stream: Any, clock: DeviceClock) -> None:
+        self.all, self.size, self.stream, self.clock = planes, size, stream, clock
+
+    def of(self, variable: int) -> DeviceArray:
+        """Return the planes of one variable."""
+        return self.all[variable * self.size : (variable + 1) * self.size]
+
+
+class DeviceZStage(Protocol):
+    """Brings variables from lines to planes and back."""
+
+    def compile(self, lines: DeviceArray, k: DeviceArray, table: Table) -> None:
+        """Compile or load the kernels by launching them on nothing; k: real device array."""
+
+    def spread(self, lines: DeviceArray, table: Table, variable: int, whole: bool) -> None:
+        """Set a variable's planes to lines, at points in z, including the columns without modes if `whole`."""
+
+    def leave(self, variable: int) -> None:
+        """Begin the way back of a variable's planes; called once for each time that they are set."""
+
+    def collect(self, variable: int, table: Table, out_lines: DeviceArray) -> None:
+        """Set lines to a variable's planes, at modes in z, after `leave`."""
+
+    def collect_sum(
+        self, pair: tuple[int, int], k: tuple[DeviceArray, DeviceArray], table: Table, out_lines: DeviceArray
+    ) -> None:
+        """Set lines to k_x first + k_z second of two variables, after `leave`. k: (pitch,) and (N_z,)."""
+
+
+class CufftZStage:
+    """cuFFT in place, and a pass that packs. launch: of the packing kernels, see `kernels_cuda.launch_shape`."""
+
+    def __init__(self, buffers: PlaneBuffers, plan: DevicePlan, launch: tuple[Any, ...]) -> None:
+        self._buffers, self._plan, self._launch = buffers, plan, launch
+
+    def compile(self, lines: DeviceArray, k: DeviceArray, table: Table) -> None:
+        launch, table = (1, 1, self._buffers.stream), (table[0], table[1], 0, 0)
+        spread_lines[launch](lines, *table, lines)
+        collect_lines[launch](lines, *table, lines)
+        collect_sums[launch](lines, lines, k, k, *table, lines)
+
+    def spread(self, lines: DeviceArray, table: Table, variable: int, whole: bool) -> None:
+        del whole
+        buffers = self._buffers
+        planes = buffers.of(variable)
+        with buffers.clock("pack"):
+            spread_lines[self._launch](lines, *table, planes)
+        with buffers.clock("fft"):
+            self._plan.run(planes, planes, buffers.stream, inverse=True)
+
+    def leave(self, variable: int) -> None:
+        """Transform a variable's planes."""
+        buffers = self._buffers
+        planes = buffers.of(variable)
+        with buffers.clock("fft"):
+            self._plan.run(planes, planes, buffers.stream)
+
+    def collect(self, variable: int, table: Table, out_lines: DeviceArray) -> None:
+        with self._buffers.clock("pack"):
+            collect_lines[self._launch](self._buffers.of(variable), *table, out_lines)
+
+    def collect_sum(
+        self, pair: tuple[int, int], k: tuple[DeviceArray, DeviceArray], table: Table, out_lines: DeviceArray
+    ) -> None:
+        sources = map(self._buffers.of, pair)
+        with self._buffers.clock("pack"):
+            collect_sums[self._launch](*sources, *k, *table, out_lines)
+
+
+class FusedZStage:
+    """One pass each way, which transforms in shared memory.
+
+    n: N_z, one of `block_plans.SIZES`; n_columns: columns of planes that may have modes.
+    """
+
+    def __init__(self, buffers: PlaneBuffers, n: int, n_columns: int, dtype: Any) -> None:
+        self._buffers, self._n, self._n_columns = buffers, n, n_columns
+        self._kind: Any = np.dtype(dtype).type  # hashable, unlike a dtype in general
+        self._kernels = {
+            name: make(n, self._kind)
+            for name, make in (("spread", make_spread), ("collect", make_collect), ("sum", make_collect_sum))
+        }
+        self._twiddles = cuda.to_device(twiddle_factors(n, self._kind))
+
+    def _launch(self, table: Table, whole: bool = False, summed: bool = False) -> tuple[Any, ...]:
+        shape = column_shape(self._n, self._kind, summed)
+        assert shape is not None, "its kernel was made"
+        return (*shape.launch(table[3] if whole else self._n_columns, table[2]), self._buffers.stream)
+
+    def compile(self, lines: DeviceArray, k: DeviceArray, table: Table) -> None:
+        place = table[0], table[1], 0, 1
+        for name, first in (("spread", (lines,)), ("collect", (lines,)), ("sum", (lines, 0, 0, 0, k, k))):
+            launch = (1, 1), self._launch(table, summed=name == "sum")[1], self._buffers.stream
+            self._kernels[name][launch](*first, *place, self._twiddles, lines)
+
+    def spread(self, lines: DeviceArray, table: Table, variable: int, whole: bool) -> None:
+        with self._buffers.clock("fft"):
+            self._kernels["spread"][self._launch(table, whole)](
+                lines, *table, self._twiddles, self._buffers.of(variable)
+            )
+
+    def leave(self, variable: int) -> None:
+        """Do nothing: `collect` transforms."""
+
+    def collect(self, variable: int, table: Table, out_lines: DeviceArray) -> None:
+        with self._buffers.clock("fft"):
+            self._kernels["collect"][self._launch(table)](
+                self._buffers.of(variable), *table, self._twiddles, out_lines
+            )
+
+    def collect_sum(
+        self, pair: tuple[int, int], k: tuple[DeviceArray, DeviceArray], table: Table, out_lines: DeviceArray
+    ) -> None:
+        first, second = (variable * self._buffers.size // 2 for variable in pair)
+        with self._buffers.clock("fft"):
+            self._kernels["sum"][self._launch(table, summed=True)](
+                self._buffers.all, first, second - first, 2, *k, *table, self._twiddles, out_lines
+            )

@@ -1,16 +1,18 @@
 """Fourier transforms of slabs and pencils on one NVIDIA GPU per rank; modes and points stay in its memory.
 
     lines [variable, y, line]     all y of this rank's lines; the transform in y is strided, lines contiguous
-    planes [variable, z, y, x]    this rank's y, of pencils its columns j_x alone; the transform in z is strided over
-                                  whole planes
+    planes [variable, z, y, x]    this rank's y, and with pencils only its columns j_x; the transform in z is strided
+                                  over whole planes
     rows [variable, z, y, x]      this rank's y and z; transforms in x are between rows of modes and rows of points,
-                                  in place. They take the place of planes; of slabs they are the planes
+    in
+                                  place. Rows take the place of planes; with slabs they are the planes
 
-The column exchange is between lines and planes, that of rows, which pencils have, between planes and rows. Both sides
-hold pieces as messages want them. Those of lines are cut by y, those of planes by the lines of each rank, or by z.
-Those of rows are cut by the columns of each rank. So packing is the one pass that also sets what truncation leaves
-out, or forms sums of products. Where a message has several variables, the transforms in y write lines into it, or
-read them from there. Complex numbers are pairs of reals in flat device arrays.
+The column exchange is between lines and planes; the row exchange, which only pencils have, is between planes and
+rows. Both sides of an exchange hold pieces as messages need them: those of lines are cut by y, those of planes by the
+lines of each rank or by z, those of rows by the columns of each rank. Packing is therefore the one pass that also
+zeroes what truncation leaves out, or forms sums of products. Where a message has several variables, the transforms in
+y write lines into it, or read them from there. Complex numbers are pairs of reals in flat device arrays.
+
 Source: Yeung et al. (GESTS), Sec. 2: batches of one-dimensional transforms, fields resident on the device.
 """
 
@@ -23,13 +25,18 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
-from ridgeline.fourier.device.exchange_cuda import DeviceExchange, ExchangeStreams
+from ridgeline.fourier.decomposition import PencilGrid
+from ridgeline.fourier.device.exchange_cuda import (
+    DeviceExchange,
+    ExchangeMethod,
+    ExchangeSpec,
+    ExchangeStreams,
+    make_exchange,
+)
 from ridgeline.fourier.device.fft_cuda import DevicePlan, Spacing, make_plan
-from ridgeline.fourier.device.in_z_cuda import CufftInZ, FusedInZ, PlaneBuffers, Table, TransformsInZ
 from ridgeline.fourier.device.kernels_cuda import collect_lines, launch_shape, spread_lines
-from ridgeline.fourier.device.layout import BufferCounts, DeviceLayout, VariableBatch, batches
-from ridgeline.fourier.device.ways import ExchangeMethod, ExchangeOrder, make_exchange
-from ridgeline.fourier.pencil import PencilGrid
+from ridgeline.fourier.device.layout import BufferCounts, DeviceArray, DeviceLayout, VariableBatch, batches
+from ridgeline.fourier.device.z_stage_cuda import CufftZStage, DeviceZStage, FusedZStage, PlaneBuffers, Table
 from ridgeline.jit.cuda_clock import DeviceClock
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.parallel.autotuner import TuningResult
@@ -38,32 +45,43 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
-class DeviceSlabs:
+class DevicePipeline:
     """The arrays, plans and exchanges of transforms on this rank's device. Built collectively, in two steps.
 
-    Plans are made first, without memory: `work_bytes` is what they want. `allocate` follows.
+    The constructor makes plans, without memory for them; `work_bytes` is what they need. `allocate` follows.
 
     Parameters
     ----------
-    grid : slabs or pencils; comm : all ranks, numbered as grid.rank is; dtype : of physical fields
+    grid, comm : slabs or pencils; all ranks, numbered as grid.rank is
+    dtype : of physical fields
     counts : variables that arrays have room for, see `DeviceLayout.buffers`
     groups : batches of variables that `to_points` and `to_lines` will move; each may also move one variable
-    way : that messages go, "auto" for the fastest
+    method : of messages between GPUs, "auto" for the fastest
 
-    Attributes: layout: extents; stream: all work is put on it; scale: 1 over what there and back multiplies by.
-    in_y, in_z, rows_to_points, rows_to_modes: plans of one variable. column, row: the exchanges, None where there are
-    none; trials: what was measured to choose their ways. z: how variables come from lines to planes and back.
+    Attributes
+    ----------
+    layout, stream : extents of arrays; the stream on which all work is put
+    scale : a transform there and back multiplies by 1 / scale
+    in_y, in_z, rows_to_points, rows_to_modes : plans of one variable
+    column, row : the exchanges, None where there are none
+    trials : what was measured to choose the transports of exchanges
+    z : the stage between lines and planes
     """
 
     def __init__(
-        self, grid: PencilGrid, comm: MPI.Comm, dtype: DTypeLike, counts: BufferCounts,
-        groups: Iterable[VariableBatch], way: ExchangeMethod,
-    ) -> None:  # fmt: skip
+        self,
+        grid: PencilGrid,
+        comm: MPI.Comm,
+        dtype: DTypeLike,
+        counts: BufferCounts,
+        groups: Iterable[VariableBatch],
+        method: ExchangeMethod,
+    ) -> None:
         self.grid, self.comm, self.counts = grid, comm, counts
         self.layout = DeviceLayout.of(grid)
         self._dtype: np.dtype[Any] = np.dtype(dtype)
         self._widths = sorted({1, *(group.width for group in groups)})
-        self._way = way
+        self._method = method
         nz, ny, nx = grid.shape
         self.scale = 1.0 / (nx * ny * nz)
         self.stream = make_stream()
@@ -105,46 +123,43 @@ class DeviceSlabs:
         self._lines = self._numbers(counts.lines * layout.line_numbers)
         self._planes = self._numbers(counts.planes * layout.plane_numbers)
         self._buffers = PlaneBuffers(self._planes, 2 * layout.plane_numbers, self.stream, self.clock)
-        self._allocate_pieces()
-        self._make_exchanges()
-        tables = {width: layout.line_table(width) for width in self._widths}
-        self._tables = {width: (cuda.to_device(place), step) for width, (place, step) in tables.items()}
-        self.launch = (*launch_shape(self.grid.shape[0], layout.ny_local, layout.width), self.stream)
-        self.z: TransformsInZ = CufftInZ(self._buffers, self.in_z, self.launch)
-        if self.row is not None:
-            place, step = layout.column_table()
-            self._column_table = cuda.to_device(place), step, layout.ny_local, layout.pitch
-            self._row_launch = (*launch_shape(layout.nz_local, layout.ny_local, layout.pitch), self.stream)
-
-    def fuse_in_z(self, fused: bool) -> None:
-        """Let transforms in z pack lines in the same pass, or leave both apart. Raises ValueError for other sizes."""
-        if not fused:
-            self.z = CufftInZ(self._buffers, self.in_z, self.launch)
-            return
-        columns = self.grid.truncation.n_columns if self.row is None else self.layout.width
-        self.z = FusedInZ(self._buffers, self.grid.shape[0], columns, self._dtype)
-
-    def _numbers(self, n: int) -> Any:
-        """Return n complex numbers, zero: what no kernel writes is sent or transformed too."""
-        return cuda.to_device(np.zeros(2 * n, self._dtype))
-
-    def _allocate_pieces(self) -> None:
-        layout, counts = self.layout, self.counts
+        self._messages: DeviceArray = None
+        if counts.messages:
+            self._messages = self._numbers(counts.messages * layout.line_numbers)
         self._room, self._row_room = layout.piece_rooms(counts)
-        self._messages: Any = (
-            self._numbers(counts.messages * layout.line_numbers) if counts.messages else None
-        )
-        self._pieces: Any = self._lines
-        self._row_pieces: Any = None
+        self._pieces: DeviceArray = self._lines
         if not counts.pieces:
             self._room = layout.line_numbers
         elif counts.shared:
             self._pieces = self._numbers(max(counts.pieces, counts.row_pieces) * self._room)
         else:
             self._pieces = self._numbers(counts.pieces * self._room)
-        if counts.row_pieces:
-            own = not counts.shared
-            self._row_pieces = self._numbers(counts.row_pieces * self._row_room) if own else self._pieces
+        self._row_pieces: DeviceArray = None
+        if counts.row_pieces and counts.shared:
+            self._row_pieces = self._pieces
+        elif counts.row_pieces:
+            self._row_pieces = self._numbers(counts.row_pieces * self._row_room)
+        self._make_exchanges()
+        tables = {width: layout.line_table(width) for width in self._widths}
+        self._tables = {width: (cuda.to_device(place), step) for width, (place, step) in tables.items()}
+        self.launch = (*launch_shape(self.grid.shape[0], layout.ny_local, layout.width), self.stream)
+        self.z: DeviceZStage = CufftZStage(self._buffers, self.in_z, self.launch)
+        if self.row is not None:
+            place, step = layout.column_table()
+            self._column_table = cuda.to_device(place), step, layout.ny_local, layout.pitch
+            self._row_launch = (*launch_shape(layout.nz_local, layout.ny_local, layout.pitch), self.stream)
+
+    def fuse_in_z(self, fused: bool) -> None:
+        """Transform in z and pack lines in one pass, or in two. Raises ValueError for sizes without such a pass."""
+        if not fused:
+            self.z = CufftZStage(self._buffers, self.in_z, self.launch)
+            return
+        columns = self.grid.truncation.n_columns if self.row is None else self.layout.width
+        self.z = FusedZStage(self._buffers, self.grid.shape[0], columns, self._dtype)
+
+    def _numbers(self, n: int) -> DeviceArray:
+        """Return n complex numbers, zero: what no kernel writes is sent or transformed too."""
+        return cuda.to_device(np.zeros(2 * n, self._dtype))
 
     def _make_exchanges(self) -> None:
         layout, counts, (rows, columns) = self.layout, self.counts, self.grid.process_grid
@@ -152,13 +167,18 @@ class DeviceSlabs:
         case = f"{self.grid.shape} {self.grid.dealias} {self._dtype} {self.grid.process_grid}"
 
         def make(
-            name: str, color: int, key: int, sides: dict[str, list[int]], n: int, batch: VariableBatch,
-            places: tuple[Any, Any],
-        ) -> DeviceExchange:  # fmt: skip
+            name: str,
+            color: int,
+            key: int,
+            sides: dict[str, list[int]],
+            n: int,
+            batch: VariableBatch,
+            places: tuple[DeviceArray, DeviceArray],
+        ) -> DeviceExchange:
             comm = self.comm.Split(color, key)
             self._comms.append(comm)
-            order = ExchangeOrder(name, comm, self.comm, sides, n, self._dtype, streams, batch, places, case)
-            exchange, trial = make_exchange(order, self._way)
+            spec = ExchangeSpec(name, comm, self.comm, sides, n, self._dtype, streams, batch, places, case)
+            exchange, trial = make_exchange(spec, self._method)
             if trial is not None:
                 self.trials[f"{name} exchange"] = trial
             return exchange
@@ -167,23 +187,23 @@ class DeviceSlabs:
             batch = VariableBatch(0, self._widths[-1])
             sides = dict(zip(("lines", "planes"), layout.of_columns))
             places = self._message(batch), _cut(self._pieces, 0, batch.width * layout.piece_numbers)
-            place = self.grid.row, self.grid.column
-            self.column = make("column", *place, sides, counts.lines, batch, places)
+            self.column = make("column", self.grid.row, self.grid.column, sides, counts.lines, batch, places)
         if rows > 1:
             sides = dict(zip(("planes", "rows"), layout.of_rows))
             places = self._plane_message(0), self._row_piece(0)
-            place = self.grid.column, self.grid.row
-            self.row = make("row", *place, sides, counts.planes, VariableBatch(0, 1), places)
+            self.row = make(
+                "row", self.grid.column, self.grid.row, sides, counts.planes, VariableBatch(0, 1), places
+            )
 
     def collect(self) -> None:
-        """Read the clocks, when the stream has been synchronised. No communication."""
+        """Read the clocks; the stream must have been synchronised. No communication."""
         self.clock.collect()
         for exchange in (self.column, self.row):
             if exchange is not None:
                 exchange.collect()
 
     def free(self) -> None:
-        """Give communicators back; not usable afterwards. Collective."""
+        """Free the communicators; not usable afterwards. Collective."""
         for exchange in (self.column, self.row):
             if exchange is not None:
                 exchange.free()
@@ -191,60 +211,63 @@ class DeviceSlabs:
             self._comms.pop().Free()
 
     @property
-    def all_lines(self) -> Any:
+    def all_lines(self) -> DeviceArray:
         """Lines of all variables, flat."""
         return self._lines
 
     @property
-    def all_planes(self) -> Any:
+    def all_planes(self) -> DeviceArray:
         """Planes or rows of all variables, flat."""
         return self._planes
 
-    def lines(self, variable: int) -> Any:
+    def lines(self, variable: int) -> DeviceArray:
         """Return the lines of one variable."""
         return _cut(self._lines, variable, self.layout.line_numbers)
 
-    def planes(self, variable: int) -> Any:
+    def planes(self, variable: int) -> DeviceArray:
         """Return the planes of one variable, or its rows."""
         return self._buffers.of(variable)
 
-    def pieces(self, batch: VariableBatch, variable: int | None = None) -> Any:
-        """Return what the planes' side of the column exchange has of a batch, from one of its variables on."""
+    def pieces(self, batch: VariableBatch, variable: int | None = None) -> DeviceArray:
+        """Return the pieces of a batch on the planes' side of the column exchange, from one of its variables on."""
         begin = 2 * batch.first * self._room
-        end = begin + 2 * batch.width * self._piece_size()
+        size = self.layout.line_numbers if self.column is None else self.layout.piece_numbers
+        end = begin + 2 * batch.width * size
         later = 0 if variable is None else variable - batch.first
         return self._pieces[begin + 2 * later * self.layout.n_lines : end]
-
-    def _piece_size(self) -> int:
-        return self.layout.line_numbers if self.column is None else self.layout.piece_numbers
 
     def table(self, batch: VariableBatch) -> Table:
         """Return where kernels find the lines of a variable of a batch among `pieces` from that variable on."""
         return *self._tables[batch.width], self.layout.ny_local, self.layout.width
 
-    def _message(self, batch: VariableBatch) -> Any:
-        """Return where the lines of a batch are sent from and received."""
+    def _message(self, batch: VariableBatch) -> DeviceArray:
+        """Return the array that the lines of a batch are sent from and received in."""
         size = 2 * self.layout.line_numbers
         array = self._lines if batch.width == 1 else self._messages
         return array[batch.first * size : (batch.first + batch.width) * size]
 
-    def _row_piece(self, variable: int) -> Any:
+    def _row_piece(self, variable: int) -> DeviceArray:
         begin = 2 * variable * self._row_room
         return self._row_pieces[begin : begin + 2 * self.layout.row_piece_numbers]
 
-    def _plane_message(self, variable: int) -> Any:
+    def _plane_message(self, variable: int) -> DeviceArray:
         layout = self.layout
         return self.planes(variable)[: 2 * self.grid.shape[0] * layout.ny_local * layout.width]
 
     def to_points(self, groups: Sequence[VariableBatch], in_x: bool = True) -> None:
-        """Bring batches from lines to points in `planes`. Collective. The lines' content is lost.
+        """Bring batches from lines to points in `planes`. The content of the lines is lost. Collective.
 
-        in_x: whether rows of slabs are transformed; else they are left as modes in x, of which those that are not
-        retained are undefined.
+        in_x: whether rows of slabs are transformed; otherwise they are left as modes in x, of which those that are
+        not retained are undefined.
         """
         column, row = self.column, self.row
+        n = 2 * self.layout.n_lines
         for batch in groups:
-            self._transform_lines(batch)
+            message = self._message(batch)
+            with self.clock("fft"):
+                for place, v in enumerate(batch.variables):
+                    target = message[place * n :]
+                    self._to_message[batch.width].run(self.lines(v), target, self.stream, inverse=True)
             if column is not None:
                 column.give(batch, "lines", self._message(batch))
         if column is not None:
@@ -266,16 +289,9 @@ class DeviceSlabs:
                 with self.clock("fft"):
                     self.rows_to_points.run(planes, planes, self.stream)
 
-    def _transform_lines(self, batch: VariableBatch) -> None:
-        message, n = self._message(batch), 2 * self.layout.n_lines
-        with self.clock("fft"):
-            for place, v in enumerate(batch.variables):
-                target = message[place * n :]
-                self._to_message[batch.width].run(self.lines(v), target, self.stream, inverse=True)
-
     def _spread(self, batch: VariableBatch, in_x: bool) -> None:
-        """Bring a batch from its pieces to planes, transformed in z; of slabs to points. Rows are given away."""
-        for v in batch.variables:  # all of them first: rows come to where the pieces are
+        """Bring a batch from its pieces to planes, transformed in z, and then to points, or to the row exchange."""
+        for v in batch.variables:  # all of them first, because rows arrive where the pieces are
             self.z.spread(self.pieces(batch, v), self.table(batch), v, whole=in_x)
         for v in batch.variables:
             if self.row is not None:
@@ -309,7 +325,7 @@ class DeviceSlabs:
     def to_planes(self, variable: int, in_x: bool = True) -> None:
         """Bring one variable, which left points, to modes in x, on the way to `to_lines`. Collective of pencils.
 
-        in_x: as of `to_points`.
+        in_x: as in `to_points`.
         """
         planes = self.planes(variable)
         self._arrive(variable)
@@ -318,15 +334,20 @@ class DeviceSlabs:
                 self.rows_to_modes.run(planes, planes, self.stream)
         self.z.leave(variable)
 
-    def to_lines(self, groups: Sequence[VariableBatch], fill: Callable[[int, Any, Table], None]) -> None:
+    def to_lines(
+        self, groups: Sequence[VariableBatch], fill: Callable[[int, DeviceArray, Table], None]
+    ) -> None:
         """Bring batches to lines in the given order, where they are transformed in y. Collective.
 
-        fill: puts what sets `pieces` of a variable on the stream, given those, and their table.
+        fill: puts the work that computes the `pieces` of a variable on the stream; it is given the variable, the
+        pieces, and their table.
         """
         column = self.column
         for batch in groups:
             for v in batch.variables:
-                self._arrive(v)  # its pieces are sent from there, see `BufferCounts.shared`
+                self._arrive(
+                    v
+                )  # its row pieces may share the memory of the pieces, see `BufferCounts.shared`
             for v in batch.variables:
                 fill(v, self.pieces(batch, v), self.table(batch))
             if column is not None:
@@ -348,5 +369,5 @@ class DeviceSlabs:
         return batches(begin, end, batch if self.counts.messages else 1)
 
 
-def _cut(array: Any, variable: int, numbers: int) -> Any:
+def _cut(array: DeviceArray, variable: int, numbers: int) -> DeviceArray:
     return array[2 * variable * numbers : 2 * (variable + 1) * numbers]
