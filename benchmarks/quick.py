@@ -28,7 +28,7 @@ from harness.change import BETTER, NO_RECORD, NOT_JUDGED, SAME, WORSE, change, s
 from harness.machine import describe
 from harness.session import Figure, measure_rows
 from harness.table import Row, columns_markdown
-from ridgeline.io.previous import to_json, write_text
+from ridgeline.io.output_files import to_json, write_text
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import RidgelineError

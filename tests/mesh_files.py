@@ -7,7 +7,7 @@ import numpy as np
 
 from ridgeline.elements.mesh import BoxMesh, face_index
 from ridgeline.elements.meshes.raw_mesh import RawMesh
-from ridgeline.io.meshes.gmsh import node_places
+from ridgeline.io.gmsh import node_places
 
 HEXAHEDRON = {1: 5, 2: 12, 3: 92, 4: 93, 8: 97}  # Gmsh's kinds of elements, by order
 QUADRILATERAL = {1: 3, 2: 10, 3: 36, 4: 37, 8: 49}

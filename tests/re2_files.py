@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ridgeline.io.meshes.re2 import CORNERS, WORDS
+from ridgeline.io.nek5000_mesh import CORNERS, WORDS
 
 EDGE_OF = {  # our corners of the edges 1 ... 12 of the file
     1: (0, 1), 2: (1, 3), 3: (3, 2), 4: (2, 0), 5: (4, 5), 6: (5, 7), 7: (7, 6), 8: (6, 4),

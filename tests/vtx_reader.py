@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from ridgeline.io.adios2_bindings import load_bindings
-from ridgeline.io.bp_engine import DTYPES
+from ridgeline.io.bp_reader import DTYPES
 
 
 class VtxPoints:

@@ -6,7 +6,7 @@ import xarray as xr
 
 import ridgeline
 from ridgeline.analysis import atoms
-from ridgeline.analysis.command import draw
+from ridgeline.analysis.plot_command import draw
 from ridgeline.runtime.errors import ConfigError
 
 N = 4000

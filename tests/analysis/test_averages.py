@@ -8,8 +8,8 @@ import xarray as xr
 
 import ridgeline
 from ridgeline.analysis.averages import has_averages, plot_averages, plot_wall_units
-from ridgeline.analysis.command import draw
-from ridgeline.analysis.shades import colour_map
+from ridgeline.analysis.colour_scales import colour_map
+from ridgeline.analysis.plot_command import draw
 from ridgeline.runtime.errors import ConfigError
 
 Z, Y = np.array([0.0, 0.1, 0.9, 1.0]), np.array([0.0, 0.5, 2.0])

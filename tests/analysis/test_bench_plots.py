@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from ridgeline.analysis.bench_plots import draw, save_plot
+from ridgeline.analysis.bench_plots import draw_benchmark, save_plot
 from ridgeline.bench.result import Plot, Result
 from ridgeline.runtime.errors import ConfigError, OutputError
 
@@ -40,7 +40,7 @@ BARS = facts(
 
 
 def axes_of(result):
-    return draw(result).axes[0]
+    return draw_benchmark(result).axes[0]
 
 
 def test_lines_are_sorted_and_named():

@@ -2,7 +2,7 @@ import pytest
 from PIL import Image
 
 import ridgeline
-from ridgeline.analysis.command import draw
+from ridgeline.analysis.plot_command import draw
 from ridgeline.runtime.errors import ConfigError
 
 

@@ -6,10 +6,10 @@ import xarray as xr
 from xarray.core import indexing
 
 from recording_array import RecordingArray
-from ridgeline.analysis import data_sets
-from ridgeline.analysis.command import draw
+from ridgeline.analysis import plot_command
 from ridgeline.analysis.element_images import ELEMENT_DIMS, on_grid
 from ridgeline.analysis.plot import blank_figure
+from ridgeline.analysis.plot_command import draw
 from ridgeline.analysis.slices import take_slice
 from ridgeline.elements.mappings import annulus, wavy
 from ridgeline.elements.mesh import BoxMesh, ElementGrid
@@ -84,7 +84,7 @@ def test_the_command_draws_sharp_planes_and_counts_plain_ones(tmp_path, monkeypa
         return blank_figure(1, 1)
 
     for name in ("plot_slices", "plot_pdf"):
-        monkeypatch.setattr(data_sets, name, look)
+        monkeypatch.setattr(plot_command, name, look)
     draw(str(tmp_path / "a.bp"), **wishes)
     assert shapes == [shape]
 

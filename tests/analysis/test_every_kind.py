@@ -7,8 +7,7 @@ import pytest
 import xarray as xr
 from mpi4py import MPI
 
-from ridgeline.analysis.command import draw
-from ridgeline.analysis.no_picture import refuse_without_picture
+from ridgeline.analysis.plot_command import check_has_picture, draw
 from ridgeline.bench.result import Plot, Result, to_csv
 from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.io.nek5000 import Nek5000Writer
@@ -130,7 +129,7 @@ def test_reports_are_known_whatever_else_they_hold(kind, tmp_path):
     path.write_text(
         json.dumps(kind | {"files": 1, "schema": 1, "verdict": 1, "xxh3_64": 1, "predictions": 1})
     )
-    refuse_without_picture(path)
+    check_has_picture(path)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from ridgeline.analysis import movie
-from ridgeline.analysis.command import draw
+from ridgeline.analysis.plot_command import draw
 from ridgeline.runtime.errors import ConfigError
 
 

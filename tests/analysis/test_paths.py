@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 
 import ridgeline
-from ridgeline.analysis.command import draw
 from ridgeline.analysis.paths import autocorrelation, has_paths, plot_paths
+from ridgeline.analysis.plot_command import draw
 from ridgeline.runtime.errors import ConfigError
 
 RNG = np.random.default_rng(5)

@@ -12,8 +12,8 @@ from matplotlib import colormaps
 from PIL import Image
 
 from ridgeline.analysis import movie, plot
+from ridgeline.analysis.colour_scales import colour_map
 from ridgeline.analysis.series import compute_series
-from ridgeline.analysis.shades import colour_map
 from ridgeline.runtime.errors import ConfigError, DivergedError, OutputError
 
 

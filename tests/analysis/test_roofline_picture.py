@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from ridgeline.analysis.command import draw
-from ridgeline.analysis.roofline import bandwidth_lines, plot_roofline, roofline_dots
+from ridgeline.analysis.plot_command import draw
+from ridgeline.analysis.run_plots import bandwidth_lines, plot_roofline, roofline_dots
 from ridgeline.runtime.errors import ConfigError, OutputError
 
 LIMITS = {

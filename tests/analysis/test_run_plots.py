@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ridgeline.analysis.command import draw, draw_as
-from ridgeline.analysis.options import PictureOptions
+from ridgeline.analysis.picture_options import PictureOptions
+from ridgeline.analysis.plot_command import draw, draw_file
 from ridgeline.analysis.run_plots import plot_run
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.simulation.step_times import StepDistribution
@@ -165,4 +165,4 @@ def test_wishes_that_are_not_of_a_report_are_refused(tmp_path):
     path.write_text(json.dumps(make_report()))
     for name, wish in (("pdf", True), ("movie", "m.gif"), ("variable", ("U",))):
         with pytest.raises(ConfigError, match=f"is a report, for which --{name} has no meaning"):
-            draw_as(str(path), PictureOptions(**{name: wish}))
+            draw_file(str(path), PictureOptions(**{name: wish}))

@@ -6,8 +6,8 @@ import xarray as xr
 
 import ridgeline
 from ridgeline.analysis import spectra
-from ridgeline.analysis.command import draw
 from ridgeline.analysis.plot import save_figure
+from ridgeline.analysis.plot_command import draw
 from ridgeline.runtime.errors import ConfigError
 
 K = 0.5 * np.arange(9)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from ridgeline.analysis.structure import has_structure, plot_structure
+from ridgeline.analysis.spectra import has_structure, plot_structure
 from ridgeline.runtime.errors import ConfigError
 
 

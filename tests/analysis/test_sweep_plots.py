@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from ridgeline.analysis.command import draw
-from ridgeline.analysis.sweep_plots import SWEPT, plot_sweep
+from ridgeline.analysis.plot_command import draw
+from ridgeline.analysis.study_plots import SWEEP_AXES, plot_sweep
 from ridgeline.bench.result import Column, Result
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.study import sweep
@@ -30,7 +30,7 @@ def facts(axes, cases):
         rows.append({**case, "state": "done" if done else "failed", "step": 10 if done else None, **figures})
     columns = [Column(name, name) for name in (*axes, "state", "step", "time")]
     columns += [Column(name, f"{name} (mol)") for name in FIGURES]
-    result = Result("sweep of toy", "p", "f", "s", 1, columns, rows, extra={SWEPT: list(axes)})
+    result = Result("sweep of toy", "p", "f", "s", 1, columns, rows, extra={SWEEP_AXES: list(axes)})
     return json.loads(json.dumps(result.to_dict()))
 
 

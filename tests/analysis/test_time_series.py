@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ridgeline.analysis.command import draw
-from ridgeline.analysis.time_series import SeriesLabels, labels_beside, most_telling, plot_time_series
+from ridgeline.analysis.plot_command import draw
+from ridgeline.analysis.time_series import SeriesLabels, labels_beside, most_informative, plot_time_series
 from ridgeline.runtime.errors import ConfigError
 
 SERIES = "step,time,energy,dissipation,enstrophy\n0,0.0,0.5,0.1,2.0\n5,0.25,0.4,0.2,3.0\n9,0.45,0.3,0.1,2.5\n"
@@ -58,15 +58,15 @@ def axes_of(values):
 def test_what_tells_most_comes_first_and_what_does_not_change_last():
     wave = np.sin(TIME)
     many = series_of(dt=wave, energy_x=wave, courant=1 + wave, dissipation=wave, energy=wave, flat=0 * wave)
-    assert most_telling(many) == ["energy", "dissipation", "energy_x"]
-    assert most_telling(series_of(flat=0 * wave, also=1 + 1e-12 * wave, heat=wave))[0] == "heat"
+    assert most_informative(many) == ["energy", "dissipation", "energy_x"]
+    assert most_informative(series_of(flat=0 * wave, also=1 + 1e-12 * wave, heat=wave))[0] == "heat"
     steady = series_of(
         kinetic_energy=1 + 0 * wave, dt=wave, mean_velocity_x=wave, enstrophy=wave, skew=0 * wave
     )
-    assert most_telling(steady) == ["enstrophy", "kinetic_energy", "dt"]
-    assert most_telling(series_of(flat=0 * wave)) == ["flat"]
+    assert most_informative(steady) == ["enstrophy", "kinetic_energy", "dt"]
+    assert most_informative(series_of(flat=0 * wave)) == ["flat"]
     assert (
-        most_telling(series_of(dt=wave, scalar_0_dissipation=wave, scalar_0_nusselt=wave))[0]
+        most_informative(series_of(dt=wave, scalar_0_dissipation=wave, scalar_0_nusselt=wave))[0]
         == "scalar_0_nusselt"
     )
 

@@ -10,8 +10,8 @@ import xarray as xr
 from PIL import Image
 
 from ridgeline.analysis import views
-from ridgeline.analysis.command import draw
-from ridgeline.analysis.shades import Shade
+from ridgeline.analysis.colour_scales import ColourScale
+from ridgeline.analysis.plot_command import draw
 from ridgeline.runtime import extras
 from ridgeline.runtime.errors import ConfigError, DeviceError
 
@@ -120,7 +120,7 @@ def test_the_box_is_that_of_the_domain_also_of_a_thinned_field(ball, places, end
 def test_the_colour_bar_is_whole(ball, name, monkeypatch):
     """It is Matplotlib's, which makes room for it."""
     monkeypatch.setattr(extras, "find_spec", lambda name: object())
-    shade = Shade("viridis", (0.000118, 17.3))
+    shade = ColourScale("viridis", (0.000118, 17.3))
     image = np.zeros((130, 150, 3), np.uint8)
     monkeypatch.setattr(views, "_rendered", lambda scene: (image, shade))
     figure = views.plot_volume(ball.rename({"rho": name}), name)

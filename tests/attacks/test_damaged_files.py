@@ -26,7 +26,7 @@ from ridgeline.elements.meshes.hexahedra import build_mesh
 from ridgeline.fourier import planning
 from ridgeline.fourier.fft import plan
 from ridgeline.io.machine_file import write_machine_file
-from ridgeline.io.meshes.read import mesh_digest, read_mesh
+from ridgeline.io.mesh_file import mesh_digest, read_mesh
 from ridgeline.io.place_lists import read_places, write_places
 from ridgeline.io.series import SeriesWriter, read_series
 from ridgeline.jit import kernel_cache

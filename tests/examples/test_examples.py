@@ -15,8 +15,8 @@ import typer
 import ridgeline
 from ridgeline.cli.main import app
 from ridgeline.config.load import load_case
+from ridgeline.io.bp_attributes import BYTES_OF_VERTEX
 from ridgeline.io.series import read_series
-from ridgeline.io.viewer_schemas import BYTES_OF_VERTEX
 from ridgeline.models import case_class
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of
 from ridgeline.study.plan import make_plan

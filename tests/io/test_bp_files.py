@@ -73,7 +73,7 @@ def test_an_index_without_a_header_is_of_a_run_that_wrote_no_step(path, content)
         OutputError, match="holds no whole output step: its run has not reached the first, or ended"
     ):
         BPReader(path)
-    assert bp_files.holds_nothing(path)
+    assert bp_files.is_empty(path)
 
 
 CUT = """
@@ -171,19 +171,19 @@ def test_the_index_counts_steps_and_subfiles(whole):
 
 def test_a_data_set_is_known_as_ours_from_the_moment_of_opening(tmp_path, whole):
     path = tmp_path / "new.bp"
-    assert not bp_files.is_ours(path)
+    assert not bp_files.is_own_data_set(path)
     bp_files.create(path)
-    assert bp_files.is_ours(path)
+    assert bp_files.is_own_data_set(path)
     assert bp_files.is_data_set(path)
-    assert bp_files.is_ours(whole)
+    assert bp_files.is_own_data_set(whole)
     (path / "ridgeline.sums").write_bytes(b"")  # killed between making the file and writing its header
-    assert bp_files.is_ours(path)
+    assert bp_files.is_own_data_set(path)
     (path / "ridgeline.sums").unlink()  # killed where ADIOS2 had emptied the folder
-    assert bp_files.is_ours(path)
+    assert bp_files.is_own_data_set(path)
     (path / "data.0").write_bytes(b"values")
-    assert not bp_files.is_ours(path)
+    assert not bp_files.is_own_data_set(path)
     (path / "ridgeline.sums").write_bytes(b"something else\n")
-    assert not bp_files.is_ours(path)
+    assert not bp_files.is_own_data_set(path)
 
 
 def test_repair_leaves_whole_data_sets_alone(path, whole):

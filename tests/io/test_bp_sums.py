@@ -31,7 +31,7 @@ def zero(file: Path, start: int, length: int = 16) -> None:
 
 
 def ends(path: Path, name: str) -> list[int]:
-    return [record.parts[name][0] for record in bp_sums.read(path)[0]]
+    return [record.parts[name][0] for record in bp_sums.read_sums(path)[0]]
 
 
 @pytest.mark.parametrize("name", ["md.idx", "md.0"])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.io import checkpoint_write
+from ridgeline.io import checkpoint
 from ridgeline.io.checkpoint import CheckpointStore, find_checkpoints, load, read_manifest
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
@@ -23,8 +23,8 @@ IDENTITY = {"model": "toy", "shape": SHAPE, "seed": 3}
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(checkpoint_write, "CHUNK_BYTES", 700)
-    monkeypatch.setattr(checkpoint_write, "ROUND_BYTES", 1000)
+    monkeypatch.setattr(checkpoint, "CHUNK_BYTES", 700)
+    monkeypatch.setattr(checkpoint, "ROUND_BYTES", 1000)
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_all_damaged_is_an_error_even_for_auto(store):
 def test_lost_file_entry_is_damage(store, monkeypatch):
     """A manifest that is whole but names too few files does not leave cells unset."""
     save(store, 1)
-    real = checkpoint_write.commit
+    real = checkpoint.commit
     monkeypatch.setattr(
         "ridgeline.io.checkpoint.commit",
         lambda partial, final, manifest: real(
@@ -294,7 +294,7 @@ def test_all_is_on_the_disk_before_the_rename(store, monkeypatch):
     monkeypatch.setattr(Path, "rename", lambda self, to: (events.append((self, to)), rename(self, to))[1])
     file = SimpleNamespace(Open=lambda *how: RecordedFile(MPI.File.Open(*how), events))
     shim = SimpleNamespace(File=file, MODE_CREATE=MPI.MODE_CREATE, MODE_WRONLY=MPI.MODE_WRONLY)
-    monkeypatch.setattr(checkpoint_write, "mpi", shim)
+    monkeypatch.setattr(checkpoint, "mpi", shim)
     save(store, 1)
     partial, final = store.path / "checkpoint_00000001.partial", store.path / "checkpoint_00000001"
     on_disk = ["Write_at", "Sync", "Close", f"{partial}/manifest.json", f"{partial}", (partial, final)]
@@ -307,10 +307,10 @@ CRASH = """
     import numpy as np
     from mpi4py import MPI
     from ridgeline.parallel.partition import DistributedArray
-    from ridgeline.io import checkpoint, checkpoint_write
+    from ridgeline.io import checkpoint
     from ridgeline.io.checkpoint import CheckpointStore
 
-    checkpoint_write.CHUNK_BYTES, checkpoint_write.ROUND_BYTES = 700, 1000
+    checkpoint.CHUNK_BYTES, checkpoint.ROUND_BYTES = 700, 1000
 
     def crash_at(line, end):
         '''Call end() before the line-th new line of the writing code is run.'''
@@ -323,8 +323,7 @@ CRASH = """
                     end()
             return on_line
 
-        ours = (checkpoint.__file__, checkpoint_write.__file__)
-        sys.settrace(lambda frame, event, arg: on_line if frame.f_code.co_filename in ours else None)
+        sys.settrace(lambda frame, event, arg: on_line if frame.f_code.co_filename == checkpoint.__file__ else None)
 
     def fields(comm, step):
         whole = np.random.default_rng(step).random((6, 6, 7))

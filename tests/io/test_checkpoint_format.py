@@ -14,7 +14,6 @@ from ridgeline.io.checkpoint_format import (
     Manifest,
     bounding_boxes,
     compress,
-    cut,
     decode_table,
     decompress,
     differences,
@@ -22,6 +21,7 @@ from ridgeline.io.checkpoint_format import (
     intersect,
     is_leftover,
     normalized,
+    split_box,
     step_of,
 )
 from ridgeline.runtime.errors import CheckpointError
@@ -49,7 +49,7 @@ def test_cut_tiles_the_block_in_pieces_under_the_limit():
     for shape, limit in product(shapes, [1, 8, 50, 130, 10**6]):
         case = f"{shape=}, {limit=}"
         seen = np.zeros(shape, int)
-        pieces = list(cut(shape, 8, limit))
+        pieces = list(split_box(shape, 8, limit))
         for offset, size in pieces:
             assert len(offset) == len(size) == len(shape), case
             assert math.prod(size) * 8 <= max(limit, 8), case
@@ -60,7 +60,7 @@ def test_cut_tiles_the_block_in_pieces_under_the_limit():
 
 
 def test_cut_splits_a_plane_of_several_gigabytes():
-    pieces = list(cut((2, 30000, 30000), 8, 1 << 28))
+    pieces = list(split_box((2, 30000, 30000), 8, 1 << 28))
     assert max(math.prod(size) for _, size in pieces) * 8 <= 1 << 28
     assert sum(math.prod(size) for _, size in pieces) == 2 * 30000**2
 

@@ -50,7 +50,7 @@ def test_wrapping_counts_lengths_and_stays_below_the_end():
     place = np.array([[1.0, 14.0, 5.0, 2.0], [-1.0 - 1e-18, -1.0, 3.5, math.nan], [-7.0, 0.0, 1.0, 9.0]])
     place[1, 0] = np.nextafter(-1.0, -2)
     before, image = place.copy(), np.zeros((3, 4), np.int32)
-    boxes.settle(place, 0, image)
+    boxes.wrap(place, 0, image)
     assert place[0].tolist() == [4.0, 2.0, 2.0, 2.0]
     assert image[0].tolist() == [-1, 4, 1, 0]
     assert (place[1, :3] >= -1.0).all()
@@ -66,7 +66,7 @@ def test_what_left_a_box_is_found_after_wrapping(rank):
     place[1, 7] = math.nan
     boxes, image = Boxes(EDGES, RANKS, (True, True, False)), np.zeros((3, 300), np.int64)
     before = place.copy()
-    left = boxes.settle(place, rank, image)
+    left = boxes.wrap(place, rank, image)
     np.testing.assert_allclose(place + image * [[0.0], [3.0], [4.0]], before, atol=1e-14)
     np.testing.assert_array_equal(left, np.flatnonzero(boxes.owners(place, rank)[0] != rank))
     assert 100 < len(left) < 300
@@ -75,7 +75,7 @@ def test_what_left_a_box_is_found_after_wrapping(rank):
 def test_a_tiny_step_below_the_beginning_comes_to_the_beginning():
     boxes = even_boxes((0.0,) * 3, (1.0,) * 3, np.zeros((1, 1, 1), np.int64), (True,) * 3)
     place, image = np.full((3, 1), -1e-20), np.zeros((3, 1), np.int64)
-    boxes.settle(place, 0, image)
+    boxes.wrap(place, 0, image)
     assert (place == 0.0).all()
     assert (image == 0).all()
 

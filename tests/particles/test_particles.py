@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from ridgeline.particles.curve import BITS, morton_keys, sort_along_curve
-from ridgeline.particles.particles import ParticleField, Particles
+from ridgeline.particles.particles import BITS, ParticleField, Particles, morton_keys, sort_along_curve
 
 FIELDS = {"mass": ParticleField(np.float32), "velocity": ParticleField(np.float64, 3)}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ridgeline.blocks.block import Block, BlockArray, choose_process_grid
-from ridgeline.io import checkpoint_write
+from ridgeline.io import checkpoint
 from ridgeline.io.checkpoint import CheckpointStore, find_checkpoints, load, read_manifest
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
@@ -22,8 +22,8 @@ IDENTITY = {"model": "toy", "precision": "any"}
 @pytest.fixture(autouse=True)
 def many_rounds(monkeypatch):
     """Make chunks and rounds so small that every file takes several."""
-    monkeypatch.setattr(checkpoint_write, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(checkpoint_write, "ROUND_BYTES", 1500)
+    monkeypatch.setattr(checkpoint, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(checkpoint, "ROUND_BYTES", 1500)
 
 
 def whole(name, dtype, step):
@@ -188,7 +188,7 @@ def test_one_rank_that_cannot_compress(comm, folder, monkeypatch):
     with CheckpointStore(comm, folder, ranks_per_file=1) as store:
         with monkeypatch.context() as patch:
             if comm.rank == victim:
-                patch.setattr(checkpoint_write, "compress", broken)
+                patch.setattr(checkpoint, "compress", broken)
             message = raised_by(
                 comm, lambda: store.save(parts(comm, "float32", 1), step=1, time=0.1, identity=IDENTITY)
             )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ridgeline.elements.meshes.hexahedra import build_mesh, scatter_mesh
-from ridgeline.io.meshes.read import read_mesh
+from ridgeline.io.mesh_file import read_mesh
 from ridgeline.parallel.allreduce import broadcast_decision
 from ridgeline.parallel.partition import split
 from ridgeline.runtime.errors import ConfigError

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ridgeline.io.checkpoint import CheckpointStore
-from ridgeline.particles import by_identity
+from ridgeline.particles import identity_ranges
 from ridgeline.particles.boxes import even_boxes
-from ridgeline.particles.by_identity import IdentityRanges
+from ridgeline.particles.identity_ranges import IdentityRanges
 from ridgeline.particles.migration import Migration
 from ridgeline.particles.particles import ParticleField, Particles
 from ridgeline.runtime.errors import CheckpointError, ParticleError, VerificationError
@@ -147,8 +147,8 @@ def test_a_lost_particle_is_noticed(comm):
 def test_who_sends_what_is_agreed_upon_once(comm, monkeypatch):
     """Until the particles of any rank are in another order."""
     particles, ranges, calls = made(comm, boxes_of(comm)), IdentityRanges(comm, N), []
-    real = by_identity.exchange_counted
-    monkeypatch.setattr(by_identity, "exchange_counted", lambda *args: calls.append(1) or real(*args))
+    real = identity_ranges.exchange_counted
+    monkeypatch.setattr(identity_ranges, "exchange_counted", lambda *args: calls.append(1) or real(*args))
     mine = ranges.identities
     np.testing.assert_array_equal(ranges.gather(particles, "mass"), mine)
     np.testing.assert_array_equal(ranges.gather(particles, "velocity"), velocity()[:, mine])

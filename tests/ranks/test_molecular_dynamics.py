@@ -93,7 +93,7 @@ def test_forces_computed_while_ghosts_travel_have_the_same_bits(comm, monkeypatc
     np.testing.assert_array_equal(usual.forces[: usual.particles.n], waiting.forces[: waiting.particles.n])
     assert made[0].series() == made[1].series()
     if comm.size > 1:
-        assert len(sizes) == 25 * (1 + ghosts.LOOKS)
+        assert len(sizes) == 25 * (1 + ghosts.PROGRESS_CALLS)
         assert usual.lists.inner > 0
     assert made[0]._case.identity() == made[1]._case.identity()
 

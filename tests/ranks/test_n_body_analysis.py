@@ -7,9 +7,8 @@ from mpi4py import MPI
 from halo_toys import LENGTH, chain, clumps, labels_of_all, snake
 from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.modes import Modes
-from ridgeline.models.n_body.density_slices import surface_density
 from ridgeline.models.n_body.halos import friends_of_friends, halo_catalogue
-from ridgeline.models.n_body.measured_spectrum import power_spectrum
+from ridgeline.models.n_body.structure import power_spectrum, surface_density
 from ridgeline.particles.boxes import even_boxes
 from ridgeline.runtime.errors import DecompositionError
 from spectral_toys import part, whole_modes

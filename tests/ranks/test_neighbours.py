@@ -9,7 +9,7 @@ from mpi4py import MPI
 from ridgeline.parallel.partition import factorizations
 from ridgeline.particles.boxes import even_boxes
 from ridgeline.particles.cells import Cells
-from ridgeline.particles.ghosts import LOOKS, Ghosts
+from ridgeline.particles.ghosts import PROGRESS_CALLS, Ghosts
 from ridgeline.particles.neighbours import FAR, NeighbourList
 from ridgeline.runtime.errors import DecompositionError
 
@@ -54,7 +54,7 @@ def made(comm, grid, periodic, reach=REACH):
     rows = np.concatenate([rows[: ghosts.n_all], np.full((1, 4), FAR)])
     identities = np.zeros((ghosts.n_all + 1, 1), np.int64)
     identities[: len(mine), 0] = mine
-    ghosts.carry(identities)
+    ghosts.forward_values(identities)
     return boxes, ghosts, rows, identities[:, 0]
 
 
@@ -148,10 +148,10 @@ def test_rows_of_this_rank_may_be_read_while_messages_travel(comm, grid):
     wanted = rows.copy()
     rows[ghosts.n : ghosts.n_all] = np.nan
     looks = 0
-    for _ in ghosts.travel(rows, shifted=True):
+    for _ in ghosts.forward_overlapped(rows, shifted=True):
         np.testing.assert_array_equal(rows[: ghosts.n_local], wanted[: ghosts.n_local])
         looks += 1
-    assert looks <= LOOKS * ghosts.stages
+    assert looks <= PROGRESS_CALLS * ghosts.stages
     np.testing.assert_array_equal(rows, wanted)
 
 

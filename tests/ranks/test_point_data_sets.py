@@ -6,11 +6,11 @@ import pytest
 import ridgeline
 from ridgeline.io import bp, bp_blocks
 from ridgeline.io.bp import BPWriter, Variable
+from ridgeline.io.bp_attributes import vertices
 from ridgeline.io.bp_check import check_data_set
 from ridgeline.io.particle_output import ParticleWriter
-from ridgeline.io.viewer_schemas import vertices
 from ridgeline.models import case_class, create, estimate
-from ridgeline.particles.by_identity import IdentityRanges
+from ridgeline.particles.identity_ranges import IdentityRanges
 from ridgeline.particles.particles import ParticleField
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import OutputError

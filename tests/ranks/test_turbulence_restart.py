@@ -7,7 +7,7 @@ from mpi4py import MPI
 from ridgeline.fourier.decomposition import PencilGrid, Truncation
 from ridgeline.fourier.modes import Modes
 from ridgeline.fourier.tuning import TransformTuning
-from ridgeline.io import checkpoint_write
+from ridgeline.io import checkpoint
 from ridgeline.io.checkpoint import CheckpointStore, load
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import EswaranPope
@@ -26,8 +26,8 @@ IDENTITY = {"model": "toy"}
 @pytest.fixture(autouse=True)
 def many_rounds(monkeypatch):
     """Make chunks and rounds so small that every file takes several."""
-    monkeypatch.setattr(checkpoint_write, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(checkpoint_write, "ROUND_BYTES", 1500)
+    monkeypatch.setattr(checkpoint, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(checkpoint, "ROUND_BYTES", 1500)
 
 
 def bits(array):

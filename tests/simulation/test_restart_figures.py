@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from ridgeline.io.checkpoint import Saved
+from ridgeline.io.checkpoint import SavedCheckpoint
 from ridgeline.models import case_class, create
 from ridgeline.simulation.restart import Restart
 
@@ -20,7 +20,7 @@ def test_raw_and_written_bytes_have_a_bandwidth_each(tmp_path) -> None:
     assert restart.figures() == {"written": 0}
     costs = ((1000, 400, 2.0), (1000, 600, 3.0))
     for step, cost in enumerate(costs):
-        restart._record(Saved(Path(f"{step}"), step, *cost))
+        restart._record(SavedCheckpoint(Path(f"{step}"), step, *cost))
     assert restart.newest() == Path("1")
     assert restart.figures() == {
         "written": 2,

@@ -1,6 +1,6 @@
-"""Pictures of atoms as a run of molecular dynamics writes them: a layer of them, their speeds, g(r).
+"""Pictures of atoms as a run of molecular dynamics writes them: a layer of atoms, their speeds, and g(r).
 
-Lengths are in sigma: an atom is drawn as a disc of diameter 1. Sources: Maxwell's distribution of speeds,
+Lengths are in sigma, and an atom is drawn as a disc of diameter 1. Sources: Maxwell's distribution of speeds,
 p(v) = sqrt(2 / pi) v^2 T^(-3/2) exp(-v^2 / 2T); Allen and Tildesley, "Computer Simulation of Liquids", Sec. 2.6.
 """
 
@@ -13,38 +13,38 @@ from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from ridgeline.analysis.colour_scales import colour_map
 from ridgeline.analysis.plot import blank_figure, panels, title
-from ridgeline.analysis.shades import colour_map
 from ridgeline.analysis.slices import select_step
 from ridgeline.analysis.spectra import step_or_mean
 from ridgeline.runtime.errors import ConfigError
 
 ATOM, POSITION, VELOCITY, RADIAL = "atom", "position", "velocity", "radial_distribution"
 AXES = "xyz"
-LAYER = 1.0  # thickness of the layer that is drawn: atoms in it hardly hide each other
+LAYER = 1.0  # thickness of the layer that is drawn, so that atoms hardly hide each other
 BINS = 100
 
 Reals = NDArray[np.float64]
 
 
 def has_atoms(dataset: xr.Dataset) -> bool:
-    """Say whether it is a data set of atoms."""
+    """Whether it is a data set of atoms."""
     return ATOM in dataset.dims
 
 
 def has_radial(dataset: xr.Dataset) -> bool:
-    """Say whether it is a data set of radial distribution functions."""
+    """Whether it is a data set of radial distribution functions."""
     return RADIAL in dataset
 
 
 def plot_atoms(
     dataset: xr.Dataset, variables: Sequence[str] = (), slice_spec: str = "z=mid", step: int = -1
 ) -> Figure:
-    """Draw the atoms of a layer as discs, a panel for each variable, whose magnitude is the colour.
+    """Draw the atoms of a layer as discs, with a panel for each variable, whose magnitude gives the colour.
 
-    dataset : as `ridgeline.open` returns it, with `position` in it.
-    variables : of velocity and force; none means all that there are. slice_spec : the middle of the layer, "z=mid"
-        or "x=12.5", in sigma. step : as for `select_step`. Raises ConfigError for others.
+    dataset: as `ridgeline.open` returns it, with `position`; variables: of velocity and force, by default all in the
+    data set; slice_spec: the middle of the layer in sigma, "z=mid" or "x=12.5"; step: as for `select_step`. Raises
+    ConfigError for invalid ones.
     """
     now = select_step(dataset, step)
     if POSITION not in now:
@@ -53,18 +53,35 @@ def plot_atoms(
         )
     names = _vectors(now, variables)
     place = now[POSITION].values
-    across, middle = _layer(slice_spec, place)
+    # The axis across the layer, and the coordinate of its middle.
+    axis, separator, where = (part.strip() for part in slice_spec.partition("="))
+    across = AXES.find(axis) if len(axis) == 1 else -1
+    low, high = (float(ends[across]) if len(place) else 0.0 for ends in (place.min(0), place.max(0)))
+    try:
+        middle = 0.5 * (low + high) if where == "mid" else float(where)
+    except ValueError:
+        middle = np.nan
+    if across < 0 or not separator or not low <= middle <= high:
+        raise ConfigError(
+            f"slice = '{slice_spec}' names no layer of atoms; use AXIS=PLACE with x, y or z, and mid or a place of "
+            f"{low:.4g} to {high:.4g} sigma, such as z=mid"
+        )
     inside = np.flatnonzero(np.abs(place[:, across] - middle) <= LAYER / 2)
-    inside = inside[np.argsort(place[inside, across])]  # those on top come last
+    inside = inside[np.argsort(place[inside, across])]  # atoms on top are drawn last
     ones = np.ones(len(inside))
     horizontal, vertical = (axis for axis in range(3) if axis != across)
     figure = blank_figure(5.2 * max(len(names), 1), 4.8)
     for axes, name in zip(panels(figure, max(len(names), 1)), names or [""]):
         discs = EllipseCollection(
-            widths=ones, heights=ones, angles=0 * ones, units="xy",
-            offsets=place[inside][:, [horizontal, vertical]], offset_transform=axes.transData,
-            edgecolors="black", linewidths=0.2,
-        )  # fmt: skip
+            widths=ones,
+            heights=ones,
+            angles=0 * ones,
+            units="xy",
+            offsets=place[inside][:, [horizontal, vertical]],
+            offset_transform=axes.transData,
+            edgecolors="black",
+            linewidths=0.2,
+        )
         if name:
             discs.set_array(magnitude(now[name])[inside])
             discs.set_cmap(colour_map(name))
@@ -79,9 +96,9 @@ def plot_atoms(
 
 
 def plot_magnitudes(dataset: xr.Dataset, variables: Sequence[str] = (), step: int = -1) -> Figure:
-    """Draw the probability densities of the magnitudes of vectors; that of speeds beside Maxwell's.
+    """Draw the probability densities of the magnitudes of vectors, that of speeds beside Maxwell's distribution.
 
-    variables : as for `plot_atoms`. Maxwell's distribution has the temperature of the step, sum v^2 / (3N - 3).
+    variables: as for `plot_atoms`. Maxwell's distribution has the temperature of the step, sum v^2 / (3N - 3).
     """
     now = select_step(dataset, step)
     names = _vectors(now, variables)
@@ -103,9 +120,10 @@ def plot_magnitudes(dataset: xr.Dataset, variables: Sequence[str] = (), step: in
 
 
 def plot_radial(dataset: xr.Dataset, step: int = -1, average: str | None = None) -> Figure:
-    """Draw the radial distribution function, those of other steps in grey. step, average : as for `step_or_mean`.
+    """Draw the radial distribution function, with those of other steps in grey.
 
-    The axis ends above the curve of the step: peaks of the lattice at step 0 would leave a liquid flat.
+    step, average: as for `step_or_mean`. The axis ends above the curve of the step, because with the peaks of the
+    lattice at step 0 the curve of a liquid would look flat.
     """
     now, others, words = step_or_mean(dataset, step, average)
     figure = blank_figure(5.6, 4.2)
@@ -127,12 +145,12 @@ def _draw_radial(axes: Axes, of_step: xr.Dataset, colour: str, label: str | None
 
 
 def magnitude(vectors: xr.DataArray) -> Reals:
-    """Return the lengths of vectors (atoms, 3), (atoms,)."""
+    """Return the lengths (atoms,) of vectors (atoms, 3)."""
     return np.asarray(np.sqrt(np.square(vectors.values).sum(1)))
 
 
 def maxwell(speeds: Reals, temperature: float) -> Reals:
-    """Return Maxwell's density of speeds at a temperature; atoms have the mass 1."""
+    """Return Maxwell's density of speeds at a temperature, for atoms of mass 1."""
     if temperature <= 0:
         return np.zeros_like(speeds)
     squares = speeds**2 / temperature
@@ -140,7 +158,7 @@ def maxwell(speeds: Reals, temperature: float) -> Reals:
 
 
 def _vectors(now: xr.Dataset, variables: Sequence[str]) -> list[str]:
-    """Return the names of the vectors to draw; ConfigError for one that is not there."""
+    """Return the names of the vectors to draw. Raises ConfigError for one that does not exist."""
     known = [str(name) for name in now.data_vars if name in (VELOCITY, "force")]
     for name in variables:
         if name not in known:
@@ -149,20 +167,3 @@ def _vectors(now: xr.Dataset, variables: Sequence[str]) -> list[str]:
                 f"{', '.join(known) or 'none'}, and may have velocity and force (output.variables)"
             )
     return list(variables) or known
-
-
-def _layer(slice_spec: str, place: Reals) -> tuple[int, float]:
-    """Return the axis across a layer and where its middle is. place: (atoms, 3)."""
-    axis, separator, where = (part.strip() for part in slice_spec.partition("="))
-    across = AXES.find(axis) if len(axis) == 1 else -1
-    low, high = (float(ends[across]) if len(place) else 0.0 for ends in (place.min(0), place.max(0)))
-    try:
-        middle = 0.5 * (low + high) if where == "mid" else float(where)
-    except ValueError:
-        middle = np.nan
-    if across < 0 or not separator or not low <= middle <= high:
-        raise ConfigError(
-            f"slice = '{slice_spec}' names no layer of atoms; use AXIS=PLACE with x, y or z, and mid or a place of "
-            f"{low:.4g} to {high:.4g} sigma, such as z=mid"
-        )
-    return across, middle

@@ -1,4 +1,4 @@
-"""Pictures of benchmarks, drawn from what their JSON holds (`bench.result.Result.to_dict`)."""
+"""Pictures of benchmarks, drawn from their JSON (`bench.result.Result.to_dict`)."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ if TYPE_CHECKING:
 
 
 def save_plot(result: Mapping[str, Any], path: str) -> None:
-    """Draw a benchmark into a file; its ending says the format.
+    """Draw a benchmark into a file, whose suffix selects the format.
 
     Raises ConfigError if the benchmark has no picture or the format is unknown, OutputError if it cannot be written.
     """
-    save_figure(draw(result), path, "--plot", crop=True)
+    save_figure(draw_benchmark(result), path, "--plot", crop=True)
 
 
-def draw(result: Mapping[str, Any]) -> Figure:
+def draw_benchmark(result: Mapping[str, Any]) -> Figure:
     """Return the figure of a benchmark. Raises ConfigError if it has none."""
     plot = result["plot"]
     if plot is None:
         raise ConfigError(f"{result['benchmark']} has no picture; leave --plot out")
-    # A map is square: beside it stand the names of its rows and its colour bar, and nothing else.
+    # A map is square, and has only the names of its rows and its colour bar beside it.
     figure = Figure(figsize=(6.4, 5.0) if plot["kind"] == "heat" else (8.0, 5.0), layout="constrained")
     axes = figure.subplots()
-    {"lines": _lines, "heat": _heat, "boxes": _boxes, "bars": _bars}[plot["kind"]](axes, result, plot)
+    drawers = {"lines": _draw_lines, "heat": _draw_map, "boxes": _draw_boxes, "bars": _draw_bars}
+    drawers[plot["kind"]](axes, result, plot)
     label_decades(figure)
     axes.set_title(f"{result['benchmark']}, {counted(result['ranks'], 'rank')}", loc="left")
     return figure
@@ -46,7 +47,7 @@ def _name(values: tuple[Any, ...]) -> str:
     return ", ".join(str(value) for value in values if value is not None)
 
 
-def _lines(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
+def _draw_lines(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
     curves: dict[str, list[tuple[float, float]]] = {}
     for row in result["rows"]:
         for key in plot["y"]:
@@ -68,7 +69,7 @@ def _lines(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> No
         axes.legend(frameon=False, fontsize="small")
 
 
-def _heat(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
+def _draw_map(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
     rows = [[np.nan if value is None else value for value in row] for row in result["extra"]["matrix"]]
     image = axes.imshow(np.array(rows, float) / plot["y_scale"], interpolation="nearest")
     names = result["extra"].get("names")
@@ -80,7 +81,7 @@ def _heat(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> Non
     axes.figure.colorbar(image, label=plot["y_label"])
 
 
-def _boxes(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
+def _draw_boxes(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
     samples = {name: values for name, values in result["extra"]["samples"].items() if values}
     data = [np.asarray(values, float) / plot["y_scale"] for values in samples.values()]
     upright = len(data) <= 12
@@ -91,7 +92,7 @@ def _boxes(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> No
     names.set_ticks(range(1, len(data) + 1), list(samples))
     if upright:
         _slant(axes)
-    else:  # so many names are read line by line, the first on top
+    else:  # many names are one below the other, with the first on top
         axes.invert_yaxis()
         assert isinstance(axes.figure, Figure)
         axes.figure.set_size_inches(10.0, 1.5 + 0.22 * len(data))
@@ -100,7 +101,7 @@ def _boxes(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> No
     values.set_label_text(plot["y_label"])
 
 
-def _bars(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
+def _draw_bars(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
     names = [_name((row[plot["x"]], *(row.get(by) for by in plot["by"]))) for row in result["rows"]]
     bottom = np.zeros(len(names))
     for key in plot["y"]:
@@ -113,6 +114,6 @@ def _bars(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> Non
 
 
 def _slant(axes: Axes) -> None:
-    """Slant names under an axis so that each ends at its mark."""
+    """Slant the names below an axis so that each ends at its mark."""
     for label in axes.get_xticklabels():
         label.set(rotation=30, ha="right", rotation_mode="anchor")

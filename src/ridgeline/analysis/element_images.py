@@ -1,10 +1,10 @@
-"""Fields at the points of spectral elements, seen on a uniform grid: interpolated where and when they are read.
+"""Fields at the points of spectral elements on a uniform grid, interpolated lazily: only what is indexed.
 
-    images = on_grid(dataset)       # dims (step, z, y, x) instead of (step, element, t, s, r); nothing is computed
-    images.pressure.isel(step=-1, z=200)    # reads the elements that this plane crosses, evaluates them there
+    images = on_grid(dataset)       # dims (step, z, y, x) instead of (step, element, t, s, r); computes nothing
+    images.pressure.isel(step=-1, z=200)    # reads the elements that this plane crosses, and evaluates them
 
-Places are all that this looks at: elements may be boxes, curved, or of any mesh, in any order. A point in several
-elements has the value of the first of them, one in no element is NaN.
+Only the positions of the points matter: elements may be boxes, curved, or of any mesh, in any order. A point in
+several elements has the value of the first of them, and a point in no element is NaN.
 """
 
 from __future__ import annotations
@@ -24,26 +24,33 @@ from ridgeline.elements.inverse_map import MARGIN, lattice_inside, values_at
 
 ELEMENT_DIMS = ("element", "t", "s", "r")
 PLACES = ("z", "y", "x")
-LONGEST, SHORTEST = (
-    401,
-    65,
-)  # points along the longest and the shortest side; odd, so that one is in the middle
-SHARPER = 3  # times as many points along the axes of a plane to look at; odd too
-LATTICES = 2  # whose points are kept in memory: fields and steps share them
+# Points along the longest and the shortest side, odd so that one is in the middle.
+LONGEST, SHORTEST = 401, 65
+SHARPER = 3  # multiplies the points along the axes of a plane that is drawn; odd too
+LATTICES = 2  # number of lattices whose located points are kept: fields and steps share them
 
 Reals = NDArray[np.float64]
-Located = list[
-    tuple[int, NDArray[np.int64], Reals]
-]  # element, flat numbers of points of the lattice, (r, s, t)
+# (element, flat indices of points of the lattice, their (r, s, t)) of each element that contains points.
+Located = list[tuple[int, NDArray[np.int64], Reals]]
 
 
 def on_grid(dataset: xr.Dataset, longest: int = LONGEST, sharp: Collection[str] = ()) -> xr.Dataset:
-    """Return the element fields of `dataset` as images on equal cells that fill the box around the domain, lazily.
+    """Return the element fields of a data set as images on equal cells that fill the box around the domain, lazily.
 
-    dataset : as `ridgeline.open` returns it; without the dim `element` it is returned as it is. longest : cells along
-        the longest side of the box; other sides have as many as are as long, but SHORTEST at least, or `longest`.
-        sharp: axes of z, y, x that have SHARPER times as many, so that curved sides are smooth in a picture.
-    Fields are float64 over (step, z, y, x), the coordinates z, y, x the middles of the cells.
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A data set as `ridgeline.open` returns it. Without the dimension `element` it is returned unchanged.
+    longest : int
+        Cells along the longest side of the box. Other sides have proportionally fewer, but at least SHORTEST, or
+        `longest` if that is less.
+    sharp : collection of str
+        Axes of z, y, x with SHARPER times as many cells, so that curved sides are smooth in a picture.
+
+    Returns
+    -------
+    xarray.Dataset
+        Fields are float64 over (step, z, y, x), and the coordinates z, y, x are the centres of the cells.
     """
     if ELEMENT_DIMS[0] not in dataset.dims:
         return dataset
@@ -64,13 +71,13 @@ def on_grid(dataset: xr.Dataset, longest: int = LONGEST, sharp: Collection[str] 
         for name, field in dataset.data_vars.items()
         if field.dims == (STEP, *ELEMENT_DIMS)
     }
-    found = xr.Dataset(images, coords, dataset.attrs)
-    found.set_close(dataset.close)
-    return found
+    gridded = xr.Dataset(images, coords, dataset.attrs)
+    gridded.set_close(dataset.close)
+    return gridded
 
 
 class _Mesh:
-    """Where the elements are. low, high: corners of the boxes around their points, [E, 3] along z, y, x."""
+    """The positions of elements. low, high: corners of the boxes around their points, [E, 3] in the order z, y, x."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
         self._places = [dataset[name] for name in PLACES]
@@ -82,7 +89,7 @@ class _Mesh:
         self._located: OrderedDict[bytes, Located] = OrderedDict()
 
     def locate(self, lattice: list[Reals]) -> Located:
-        """Return the elements that hold points of a lattice, places along (z, y, x), and which; ascending."""
+        """Return the elements, ascending, that contain points of a lattice (along z, y, x), and these points."""
         key = b"|".join(places.tobytes() for places in lattice)
         if key not in self._located:
             self._located[key] = self._locate(lattice)
@@ -95,12 +102,12 @@ class _Mesh:
         margin = MARGIN * (self.high - self.low).max(axis=1, keepdims=True)
         near = np.flatnonzero(((self.low - margin <= last) & (self.high + margin >= first)).all(axis=1))
         z, y, x = (place.isel(element=near).values for place in self._places)
-        found: Located = []
+        located: Located = []
         for number, element in zip(near, np.stack([x, y, z], axis=1).astype(np.float64)):
             numbers, rst = lattice_inside(element, (lattice[0], lattice[1], lattice[2]))
             if len(numbers):
-                found.append((int(number), numbers, rst))
-        return found
+                located.append((int(number), numbers, rst))
+        return located
 
 
 class _Interpolated(BackendArray):
@@ -116,8 +123,8 @@ class _Interpolated(BackendArray):
 
     def _read(self, key: tuple[Any, ...]) -> Reals:
         """Evaluate an outer selection: an int, a slice or a 1-D array of indices for each axis."""
-        wanted = [np.arange(n)[k] for n, k in zip(self.shape, key)]
-        steps, *axes = (np.atleast_1d(each) for each in wanted)
+        indices = [np.arange(n)[k] for n, k in zip(self.shape, key)]
+        steps, *axes = (np.atleast_1d(index) for index in indices)
         ascending, back = zip(*(np.unique(axis, return_inverse=True) for axis in axes))
         box = np.full((len(steps), *map(len, ascending)), np.nan)
         if box.size:
@@ -125,10 +132,12 @@ class _Interpolated(BackendArray):
             for image, step in zip(box, steps):
                 self._evaluate(located, int(step), image.reshape(-1))
         picked = box[np.ix_(np.arange(len(steps)), *back)]
-        return np.asarray(picked.reshape([w.size for w in wanted if w.ndim]))
+        return np.asarray(picked.reshape([index.size for index in indices if index.ndim]))
 
     def _evaluate(self, located: Located, step: int, image: Reals) -> None:
         elements = [element for element, _, _ in located]
         values = self._field.isel({STEP: step, ELEMENT_DIMS[0]: elements}).values
-        for (_, numbers, rst), u in reversed(list(zip(located, values))):  # so the first has the last word
+        for (_, numbers, rst), u in reversed(
+            list(zip(located, values))
+        ):  # so that the first element is written last
             image[numbers] = values_at(u, rst)

@@ -14,14 +14,14 @@ from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from PIL import Image
 
+from ridgeline.analysis.colour_scales import colour_scales
 from ridgeline.analysis.plot import DOTS_PER_INCH, load_plane, planes_figure, title
-from ridgeline.analysis.shades import shades_of
 from ridgeline.analysis.slices import get_field, step_numbers, take_slice, value_range
-from ridgeline.io.previous import GENERATOR, written
+from ridgeline.io.output_files import GENERATOR, atomic_output
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.extras import import_extra
 
-BLOCK = 16  # pixels: what H.264 cuts pictures into
+BLOCK = 16  # pixels: H.264 divides pictures into blocks of this size
 
 Frame = NDArray[np.uint8]  # [height, width, 3]
 
@@ -34,14 +34,33 @@ def save_movie(
     frames_per_second: float = 10.0,
     width: int | None = None,
 ) -> int:
-    """Write a movie of one plane of fields side by side, a frame per output step, and return how many.
+    """Write a movie of one plane of fields side by side, with a frame for each output step, and return their number.
 
-    path : its suffix is .gif or .mp4. All frames share the colours of a field, from the least to the greatest finite
-        value of its plane over all steps.
-    width : of a frame in pixels, rounded up to a multiple of 16; None for DOTS_PER_INCH of a picture's inches.
-    Planes are read one at a time, or some MiB of small ones; each twice, since the range comes first.
-    Raises ConfigError for a bad field, slice, rate or suffix, or where an MP4 needs the extra `movie`; OutputError if
-    the file cannot be written.
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A data set as `ridgeline.open` returns it.
+    variables, slice_spec
+        Names of fields, and a plane as for `take_slice`.
+    path : path
+        The movie; its suffix is .gif or .mp4.
+    frames_per_second : float
+        At most 100.
+    width : int, optional
+        Width of a frame in pixels, rounded up to a multiple of 16; None for DOTS_PER_INCH times the inches of a
+        picture.
+
+    Raises
+    ------
+    ConfigError
+        For an invalid field, slice, rate or suffix, or if an MP4 needs the extra `movie`.
+    OutputError
+        If the file cannot be written.
+
+    Notes
+    -----
+    All frames share the colours of a field, from the least to the greatest finite value of its plane over all steps.
+    Each plane is therefore read twice, one plane at a time, or some MiB of small ones.
     """
     save = {".gif": _save_gif, ".mp4": _save_mp4}.get(Path(path).suffix)
     if save is None:
@@ -55,18 +74,18 @@ def save_movie(
         raise ConfigError("the data set holds no output step yet; wait for the run's first output")
     names = [variables] if isinstance(variables, str) else list(variables)
     frames = _frames(dataset, names, slice_spec, width)
-    with written(path, "--movie") as new:
+    with atomic_output(path, "--movie") as new:
         save(frames, new, frames_per_second)
     return len(steps)
 
 
 def _frames(dataset: xr.Dataset, names: Sequence[str], slice_spec: str, width: int | None) -> Iterator[Frame]:
-    """Draw one frame after the other into one figure, whose sides are whole blocks of pixels."""
+    """Draw the frames one after the other into one figure, whose sides are multiples of BLOCK."""
     ranges = {}
     for name in names:
         low, high = value_range(take_slice(get_field(dataset, name), slice_spec), skip_nonfinite=True)
         ranges[name] = (low, high) if low <= high else (0.0, 1.0)
-    shades = shades_of(ranges)
+    shades = colour_scales(ranges)
     figure: Figure | None = None
     images: list[AxesImage] = []
     for step in step_numbers(dataset):
@@ -76,14 +95,14 @@ def _frames(dataset: xr.Dataset, names: Sequence[str], slice_spec: str, width: i
             inches = figure.get_size_inches()
             dots = width / inches[0] if width else DOTS_PER_INCH
             figure.set_dpi(dots)
-            # Rounding lets a width of whole blocks be itself.
+            # Rounding keeps a width that is a multiple of BLOCK already.
             figure.set_size_inches(np.ceil(np.round(inches * dots / BLOCK, 6)) * BLOCK / dots)
         for image, plane in zip(images, planes):
             image.set_data(plane.values)
         figure.suptitle(title(planes[0]))
-        canvas: Any = figure.canvas  # Matplotlib leaves its drawing methods untyped
+        canvas: Any = figure.canvas  # Matplotlib does not type its drawing methods
         canvas.draw()
-        figure.set_layout_engine("none")  # what the first frame found stays, so that nothing moves
+        figure.set_layout_engine("none")  # the layout of the first frame is kept, so that nothing moves
         yield np.ascontiguousarray(np.asarray(canvas.buffer_rgba())[..., :3])
 
 

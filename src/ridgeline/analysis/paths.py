@@ -1,11 +1,11 @@
-"""Particles of a run: correlations in time along their paths, or where they are, and pictures of both.
+"""Pictures of particles: correlations in time along their paths, or their positions.
 
 With q of a particle at output i, and q' = q - <q> about the mean over all particles of that output,
 
     rho(l) = sum_i <q'_i . q'_(i+l)> / sqrt(sum_i <q'_i . q'_i> sum_i <q'_(i+l) . q'_(i+l)>).
 
-The sums run over all pairs of outputs l apart. So every output is an origin of time, unlike in the time series, whose
-correlations are with step 0. Source: Yeung and Pope, J. Fluid Mech. 207 (1989) 531.
+The sums are over all pairs of outputs with the distance l, so that every output is an origin of time. The
+correlations in the time series, in contrast, are with step 0. Source: Yeung and Pope, J. Fluid Mech. 207 (1989) 531.
 """
 
 from __future__ import annotations
@@ -24,20 +24,36 @@ from ridgeline.analysis.slices import select_step, unit_of
 from ridgeline.runtime.errors import ConfigError
 
 NOT_CORRELATED = ("position", "image", "velocity_gradient")
-MOST = 20_000  # particles that are read, evenly spread over all
+MOST = 20_000  # number of particles that are read, evenly spread over all
 
 
 def has_paths(dataset: xr.Dataset) -> bool:
-    """Say whether it is a data set of particles or atoms."""
+    """Whether it is a data set of particles or atoms with velocities."""
     return "velocity" in dataset and dataset["velocity"].dims[2:] == ("axis",)
 
 
 def autocorrelation(dataset: xr.Dataset, name: str, most: int = MOST) -> xr.DataArray:
-    """Return rho over `lag`, from 0 to half of the outputs: float64 [lags], each the mean lag of its pairs in time.
+    """Return the autocorrelation rho of an array along the paths of particles.
 
-    dataset : as `ridgeline.open` returns it, of particles.path or of atoms. name : of an array of theirs.
-    most : particles that are read at most. 0 where q has no variance.
-    Raises ConfigError for an array that is not there, and where fewer than two outputs are.
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A data set of particles or atoms, as `ridgeline.open` returns it.
+    name : str
+        Name of the array q.
+    most : int
+        Largest number of particles that are read.
+
+    Returns
+    -------
+    xarray.DataArray
+        float64 over `lag`, from 0 to half of the outputs; a lag is the mean time between the outputs of its pairs.
+        rho is 0 where q has no variance.
+
+    Raises
+    ------
+    ConfigError
+        For an array that does not exist, or if there are fewer than two outputs.
     """
     known = _known(dataset)
     if name not in known:
@@ -59,12 +75,12 @@ def autocorrelation(dataset: xr.Dataset, name: str, most: int = MOST) -> xr.Data
     scale = np.sqrt(earlier * later)
     time = dataset["time"].values
     apart = [float((time[lag:] - time[: n_steps - lag]).mean()) for lag in lags]
-    found = np.divide(both[lags], scale, out=np.zeros(len(lags)), where=scale > 0)
-    return xr.DataArray(found, {"lag": ("lag", apart)}, ("lag",), name)
+    rho = np.divide(both[lags], scale, out=np.zeros(len(lags)), where=scale > 0)
+    return xr.DataArray(rho, {"lag": ("lag", apart)}, ("lag",), name)
 
 
 def _products(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return sum over i and j of values[i, j] values[i + l, j] for all lags l. values: [steps, numbers]."""
+    """Return the sum over i and j of values[i, j] values[i + l, j] for all lags l. values: [steps, numbers]."""
     n_steps = len(values)
     modes = scipy.fft.rfft(values, scipy.fft.next_fast_len(2 * n_steps, real=True), axis=0)
     power = (modes.real**2 + modes.imag**2).sum(axis=1)
@@ -82,17 +98,17 @@ def _known(dataset: xr.Dataset) -> list[str]:
 
 
 def has_places(dataset: xr.Dataset) -> bool:
-    """Say whether it is a data set of particles in space that nobody follows: of one output, or of structure."""
+    """Whether positions of particles are drawn instead of paths: there is one output, or it is cosmic structure."""
     if "position" not in dataset or dataset["position"].dims[1:] != ("particle", "axis"):
         return False
-    expands = any(str(name).startswith("cosmology.") for name in dataset.attrs)  # settings of its run
+    expands = any(str(name).startswith("cosmology.") for name in dataset.attrs)  # an attribute of N-body runs
     return expands or dataset.sizes["step"] < 2
 
 
 def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) -> Figure:
-    """Draw how many particles there are along each line through the box, over their mean, in colours by decades.
+    """Draw the number of particles along each line through the box over its mean, on a logarithmic colour scale.
 
-    slice_spec : its axis is that of the lines; all particles count. step : as for `select_step`.
+    slice_spec: its axis is the direction of the lines, and all particles count; step: as for `select_step`.
     """
     now = select_step(dataset, step)
     along = "xyz".find(slice_spec.partition("=")[0].strip() or "?")
@@ -106,9 +122,12 @@ def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) 
     (axes,) = panels(figure, 1)
     over = np.maximum(counts.T / counts.mean(), 0.1)
     image = axes.imshow(
-        over, origin="lower", cmap="inferno", norm=LogNorm(0.1, max(float(over.max()), 1.0)),
+        over,
+        origin="lower",
+        cmap="inferno",
+        norm=LogNorm(0.1, max(float(over.max()), 1.0)),
         extent=(across[0], across[-1], up[0], up[-1]),
-    )  # fmt: skip
+    )
     figure.colorbar(image, ax=axes, label="particles over the mean")
     unit = unit_of(now["position"])
     names = [f"{'xyz'[axis]} in {unit}" if unit else "xyz"[axis] for axis in (horizontal, vertical)]
@@ -120,7 +139,7 @@ def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) 
 def plot_paths(dataset: xr.Dataset, variables: Sequence[str] = ()) -> Figure:
     """Draw the autocorrelations along paths over the lag in one panel.
 
-    dataset : as for `autocorrelation`, which raises ConfigError. variables : names; none means all.
+    dataset: as for `autocorrelation`, which raises ConfigError; variables: names, by default all.
     """
     curves = [autocorrelation(dataset, name) for name in variables or _known(dataset)]
     figure = blank_figure(5.6, 4.2)

@@ -16,17 +16,32 @@ def compute_pdf(
     bins: int = 100,
     within: tuple[float, float] | None = None,
 ) -> xr.DataArray:
-    """Return the probability density of the values of `field`, a histogram whose integral is 1.
+    """Return the probability density of the values of a field, a histogram whose integral is 1.
 
-    field : any dimensions; read slab by slab, never whole (twice, if `within` is None).
-    per : dimensions to keep: () for one density of everything, "z" for one per slice, ("step", "z") for one
-        per slice and step. All share their bins, so that they can be compared.
-    bins : number of bins of equal width.
-    within : (lowest, highest) value; values outside are left out. None takes those of `field`.
+    Parameters
+    ----------
+    field : xarray.DataArray
+        A field of any dimensions. It is read slab by slab, never whole, and twice if `within` is None.
+    per : str or sequence of str
+        Dimensions to keep: () for one density of everything, "z" for one of each slice, ("step", "z") for one of each
+        slice and step. All densities share their bins, so that they can be compared.
+    bins : int
+        Number of bins of equal width.
+    within : tuple of two floats, optional
+        Lowest and highest value. Values outside are left out. None takes the range of the field.
 
-    The result has the dimensions (*per, value), float64, in 1 / unit of the field; `value` holds the bin
-    centres and the attribute `bin_width` their width: `pdf.sum("value") * pdf.bin_width` is 1.
-    Raises ConfigError for impossible bins, range or dimensions, DivergedError if the field is not finite.
+    Returns
+    -------
+    xarray.DataArray
+        float64 with the dimensions (*per, value), in 1 / unit of the field. `value` has the centres of the bins, and
+        the attribute `bin_width` their width: `pdf.sum("value") * pdf.bin_width` is 1.
+
+    Raises
+    ------
+    ConfigError
+        For impossible bins, range or dimensions.
+    DivergedError
+        If the field is not finite.
     """
     kept = (per,) if isinstance(per, str) else tuple(per)
     unknown = [dim for dim in kept if dim not in field.dims]
@@ -36,14 +51,19 @@ def compute_pdf(
         )
     if bins < 1:
         raise ConfigError(f"bins = {bins} is not possible; use at least 1, such as 100")
-    edges = np.linspace(*(bin_range(field, bins) if within is None else _checked(within)), bins + 1)
+    lowest, highest = bin_range(field, bins) if within is None else within
+    if not (np.isfinite(lowest) and np.isfinite(highest) and lowest < highest):
+        raise ConfigError(
+            f"within = ({lowest}, {highest}) is empty; give two finite numbers, the lower one first"
+        )
+    edges = np.linspace(lowest, highest, bins + 1)
     width = float(edges[-1] - edges[0]) / bins
 
     shape = tuple(field.sizes[dim] for dim in kept)
     density = np.empty((*shape, bins))
     for place in np.ndindex(*shape):
         counts = _count(field.isel(dict(zip(kept, place))), edges)
-        # A part without a value in the range has no density: zero, not 0 / 0.
+        # The density of a part without a value in the range is zero, not 0 / 0.
         density[place] = counts / (max(counts.sum(), 1) * width)
     coords = {name: c for name, c in field.coords.items() if set(c.dims) <= set(kept)}
     coords["value"] = xr.Variable("value", 0.5 * (edges[:-1] + edges[1:]))
@@ -51,7 +71,7 @@ def compute_pdf(
 
 
 def bin_range(field: xr.DataArray, bins: int) -> tuple[float, float]:
-    """Return the range of the values of `field`, one unit wide where it is too narrow for `bins` bins.
+    """Return the range of the values of `field`, widened to 1 if it is too narrow for `bins` bins.
 
     Raises DivergedError if the field is not finite everywhere.
     """
@@ -69,15 +89,6 @@ def bin_range(field: xr.DataArray, bins: int) -> tuple[float, float]:
 def _count(field: xr.DataArray, edges: NDArray[np.float64]) -> NDArray[np.int64]:
     counts = np.zeros(len(edges) - 1, dtype=np.int64)
     for values in slabs(field):
-        # Number and range, not edges: NumPy then computes the bin instead of searching it.
+        # With number and range instead of edges NumPy computes the bin of a value instead of searching it.
         counts += np.histogram(values, len(edges) - 1, (edges[0], edges[-1]))[0]
     return counts
-
-
-def _checked(within: tuple[float, float]) -> tuple[float, float]:
-    lowest, highest = within
-    if not (np.isfinite(lowest) and np.isfinite(highest) and lowest < highest):
-        raise ConfigError(
-            f"within = ({lowest}, {highest}) is empty; give two finite numbers, the lower one first"
-        )
-    return lowest, highest

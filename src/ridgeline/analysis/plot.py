@@ -1,8 +1,8 @@
-"""Pictures of slices, probability densities and time series.
+"""Pictures of slices, probability densities and time series, and the parts that all pictures share.
 
-Figures are made without pyplot. So nothing here needs a display, picks a backend or keeps global state. A notebook
-shows a returned figure by itself. The choice of plots has two sources. Slices of U and V stand side by side as in
-Godoy et al., SC-W 2023, Fig. 9. The densities per slice are those of ADIOS2-Examples' `pdf_calc`.
+Figures are created without pyplot: nothing here needs a display, selects a backend or keeps global state. A notebook
+shows a returned figure by itself. Slices of several fields are side by side as in Godoy et al., SC-W 2023, Fig. 9,
+and the densities of a slice are those of `pdf_calc` in ADIOS2-Examples.
 """
 
 import logging
@@ -18,17 +18,17 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from ridgeline.analysis.colour_scales import ColourScale, colour_scales, extent_of, finite_range
 from ridgeline.analysis.pdf import bin_range, compute_pdf
-from ridgeline.analysis.shades import Shade, extent_of, finite_range, shades_of
 from ridgeline.analysis.slices import STEP, field_names, get_field, select_step, take_slice, unit_of
-from ridgeline.io.previous import GENERATOR, check_file, written
+from ridgeline.io.output_files import GENERATOR, atomic_output, check_writable
 from ridgeline.runtime.errors import ConfigError
 
 DOTS_PER_INCH = 150
-WIDE = 2.5  # planes that are so many times as wide as high stand one above the other
-PER_ROW = 3  # of other planes
-PER_PAGE = 12  # panels of a figure that one can still read
-SHORT = 2.0  # decades of a logarithmic axis below which powers of ten alone are too few marks
+WIDE = 2.5  # planes with a larger ratio of width to height are drawn one above the other
+PER_ROW = 3  # panels in a row
+PER_PAGE = 12  # panels of a readable figure
+SHORT = 2.0  # a logarithmic axis of fewer decades has too few marks at powers of ten alone
 log = logging.getLogger(__name__)
 
 
@@ -38,27 +38,33 @@ def plot_slices(
     slice_spec: str = "z=mid",
     step: int = -1,
 ) -> Figure:
-    """Draw the same plane of several fields side by side, each with its own colour bar; wide ones as strips.
+    """Draw the same plane of several fields side by side, or wide planes one above the other.
 
-    Components of a vector and fields of both signs are white at zero, and a hole is grey. The components have one
-    scale; the title of one that is small beside the others says that it has limits of its own, or that it is zero.
+    Each field has its own colour bar. Components of a vector and fields of both signs are white at zero, and a hole
+    is grey. Components share a scale; the title of one that is small beside the others says that it has limits of its
+    own, or that it is zero.
 
-    dataset : as `ridgeline.open` returns it; one plane of each field is read.
-    variables : names of fields; None takes all.
-    slice_spec, step : as for `take_slice` and `select_step`, which raise ConfigError for bad ones.
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A data set as `ridgeline.open` returns it. One plane of each field is read.
+    variables : sequence of str, optional
+        Names of fields; None draws all.
+    slice_spec, step
+        As for `take_slice` and `select_step`, which raise ConfigError for invalid ones.
     """
-    names = _chosen(dataset, variables)
+    names = _field_names(dataset, variables)
     planes = [load_plane(dataset, name, slice_spec, step) for name in names]
     ranges = {name: finite_range(plane.values) for name, plane in zip(names, planes)}
-    figure, _ = planes_figure(planes, shades_of(ranges))
+    figure, _ = planes_figure(planes, colour_scales(ranges))
     figure.suptitle(title(planes[0]))
     return figure
 
 
 def planes_figure(
-    planes: Sequence[xr.DataArray], shades: Mapping[str, Shade]
+    planes: Sequence[xr.DataArray], shades: Mapping[str, ColourScale]
 ) -> tuple[Figure, list[AxesImage]]:
-    """Return a figure of planes of one shape, each with its colour bar and its name above, and their images."""
+    """Return a figure of planes of one shape, each with a colour bar and a title, and the images in it."""
     left, right, bottom, top = extent_of(planes[0])
     shape = (right - left) / (top - bottom)
     if shape < WIDE:
@@ -83,14 +89,23 @@ def plot_pdf(
     step: int = -1,
     bins: int = 100,
 ) -> Figure:
-    """Draw the probability density of fields in one slice, and in the whole volume for comparison.
+    """Draw the probability density of fields in a slice, and in the whole volume for comparison.
 
-    dataset : as `ridgeline.open` returns it; one output step of each field is read, slab by slab.
-    variables, slice_spec, step : as for `plot_slices`.
-    bins : number of bins between the extremes of the volume.
-    Raises DivergedError for a field that is not finite.
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A data set as `ridgeline.open` returns it. One output step of each field is read, slab by slab.
+    variables, slice_spec, step
+        As for `plot_slices`.
+    bins : int
+        Number of bins between the extremes of the volume.
+
+    Raises
+    ------
+    DivergedError
+        For a field that is not finite.
     """
-    names = _chosen(dataset, variables)
+    names = _field_names(dataset, variables)
     across = min(len(names), PER_ROW)
     figure = blank_figure(4.8 * across, 3.8 * -(-len(names) // across))
     for axes, name in zip(panels(figure, len(names), PER_ROW), names):
@@ -98,12 +113,12 @@ def plot_pdf(
         plane = take_slice(volume, slice_spec)
         within = bin_range(volume, bins)
         edges = np.linspace(*within, bins + 1)
-        of_plane, of_volume = (compute_pdf(part, bins=bins, within=within) for part in (plane, volume))
-        axes.stairs(of_plane.values, edges, fill=True, alpha=0.5, label=_place(plane))
-        axes.stairs(of_volume.values, edges, color="black", linewidth=1, label="whole volume")
-        # Most of the volume is near one value: on a linear axis nothing else would be seen.
+        plane_pdf, volume_pdf = (compute_pdf(part, bins=bins, within=within) for part in (plane, volume))
+        axes.stairs(plane_pdf.values, edges, fill=True, alpha=0.5, label=_space_coordinates(plane))
+        axes.stairs(volume_pdf.values, edges, color="black", linewidth=1, label="whole volume")
+        # Most of the volume is near one value. On a linear axis nothing else would be visible.
         axes.set_yscale("log")
-        axes.set(xlabel=label_of(volume), ylabel="probability density")
+        axes.set(xlabel=axis_label(volume), ylabel="probability density")
         axes.legend()
     label_decades(figure)
     figure.suptitle(title(select_step(dataset, step)))
@@ -111,7 +126,7 @@ def plot_pdf(
 
 
 def plot_series(series: xr.Dataset) -> Figure:
-    """Draw the statistics that `compute_series` returned over time: range, mean and standard deviation."""
+    """Draw the statistics of `compute_series` over time: range, mean and standard deviation."""
     figure = blank_figure(4.8 * len(series.data_vars), 3.8)
     over = "time" if "time" in series.coords else STEP
     for axes, values in zip(panels(figure, len(series.data_vars)), series.data_vars.values()):
@@ -123,7 +138,7 @@ def plot_series(series: xr.Dataset) -> Figure:
         axes.plot(x, mean, label="mean", marker=".")
         axes.fill_between(x, mean - std, mean + std, alpha=0.2, color="C1", label="mean ± std")
         axes.plot(x, lowest, label="min", marker=".")
-        axes.set(xlabel=time_name(series) if over == "time" else over, ylabel=label_of(values))
+        axes.set(xlabel=time_name(series) if over == "time" else over, ylabel=axis_label(values))
         axes.legend()
     return figure
 
@@ -131,22 +146,22 @@ def plot_series(series: xr.Dataset) -> Figure:
 def save_figure(
     figure: Figure, path: str | PathLike[str], option: str = "--output", crop: bool = False
 ) -> None:
-    """Write `figure` to `path`, where an earlier picture of ours is set aside (io/previous.py).
+    """Write a figure to `path`. An earlier picture of Ridgeline there is set aside (io/output_files.py).
 
-    option: what errors tell the user to change. crop: whether white margins are cut off.
-    Raises ConfigError for a suffix that names no format, OutputError if the file cannot be written.
+    option: the option that errors tell the user to change; crop: whether white margins are cut off. Raises
+    ConfigError for a suffix that is not a format, and OutputError if the file cannot be written.
     """
     suffix = _format_of(path)
     key = "Software" if suffix == "png" else "Creator"
-    with written(path, option) as new:
+    with atomic_output(path, option) as new:
         metadata = {key: GENERATOR} if suffix in ("png", "svg", "svgz", "pdf", "ps", "eps") else None
         figure.savefig(new, dpi=DOTS_PER_INCH, metadata=metadata, bbox_inches="tight" if crop else None)
 
 
 def check_picture(path: str | PathLike[str], option: str) -> None:
-    """Raise ConfigError or OutputError, as `save_figure` would, before there is anything to draw."""
+    """Raise ConfigError or OutputError as `save_figure` would, before the picture is computed."""
     _format_of(path)
-    check_file(path, option)
+    check_writable(path, option)
 
 
 def _format_of(path: str | PathLike[str]) -> str:
@@ -160,14 +175,14 @@ def _format_of(path: str | PathLike[str]) -> str:
 
 
 def load_plane(dataset: xr.Dataset, variable: str, slice_spec: str, step: int) -> xr.DataArray:
-    """Return one plane of a field in memory, with its place (step, time, index) as coordinates."""
+    """Return a plane of a field in memory, with its step, time and position as coordinates."""
     return take_slice(select_step(get_field(dataset, variable), step), slice_spec).load()
 
 
-def draw_plane(axes: Axes, plane: xr.DataArray, shade: Shade) -> AxesImage:
-    """Draw a two-dimensional field as an image at its places, the origin at the lower left."""
+def draw_plane(axes: Axes, plane: xr.DataArray, shade: ColourScale) -> AxesImage:
+    """Draw a two-dimensional field as an image at its coordinates, with the origin at the lower left."""
     vertical, horizontal = (str(dim) for dim in plane.dims)
-    axes.set(xlabel=label_of(plane[horizontal]), ylabel=label_of(plane[vertical]))
+    axes.set(xlabel=axis_label(plane[horizontal]), ylabel=axis_label(plane[vertical]))
     low, high = shade.limits
     return axes.imshow(
         plane.values,
@@ -181,33 +196,34 @@ def draw_plane(axes: Axes, plane: xr.DataArray, shade: Shade) -> AxesImage:
 
 
 def title(data: xr.Dataset | xr.DataArray) -> str:
-    """Return what the scalar coordinates of `data` say about its place: "step 1000, t = 2000, z = 32"."""
+    """Return a title from the scalar coordinates of `data`: "step 1000, t = 2000, z = 32"."""
     parts = [f"step {int(data[STEP])}"] if STEP in data.coords else []
     if "time" in data.coords:
-        parts.append(f"{_short(time_name(data))} = {float(data['time']):g}")
-    return ", ".join([*parts, *filter(None, [_place(data)])])
+        parts.append(f"{_time_symbol(data)} = {float(data['time']):g}")
+    return ", ".join([*parts, *filter(None, [_space_coordinates(data)])])
 
 
 def mean_title(outputs: xr.Dataset) -> str:
-    """Return what a mean over outputs is of: "mean of 8 outputs, t = 3 to 10"."""
+    """Return a title for a mean over outputs: "mean of 8 outputs, t = 3 to 10"."""
     over = "time" if "time" in outputs.coords else STEP
     first, last = (float(outputs[over][place]) for place in (0, -1))
-    words = _short(time_name(outputs)) if over == "time" else STEP
-    return f"mean of {outputs.sizes[STEP]} outputs, {words} = {first:g} to {last:g}"
+    symbol = _time_symbol(outputs) if over == "time" else STEP
+    return f"mean of {outputs.sizes[STEP]} outputs, {symbol} = {first:g} to {last:g}"
 
 
 def time_name(data: xr.Dataset | xr.DataArray) -> str:
-    """Return what the coordinate time is: "time", or what the model has in its place, as the scale factor."""
+    """Return the name of the coordinate time: "time", or another one of the model, such as "scale factor"."""
     return str(data["time"].attrs.get("long_name", "time")) if "time" in data.coords else "time"
 
 
-def _short(name: str) -> str:
-    """Return the symbol of time, otherwise the name."""
+def _time_symbol(data: xr.Dataset | xr.DataArray) -> str:
+    """Return "t" for time, and the name of another coordinate that a model has instead."""
+    name = time_name(data)
     return "t" if name == "time" else name
 
 
-def _place(data: xr.Dataset | xr.DataArray) -> str:
-    """Return the scalar space coordinates of `data`: "z = 32", "" if there is none."""
+def _space_coordinates(data: xr.Dataset | xr.DataArray) -> str:
+    """Return the scalar coordinates of `data` in space as text: "z = 32", or "" if there are none."""
     return ", ".join(
         f"{name} = {coordinate.item():g}"
         for name, coordinate in data.coords.items()
@@ -215,8 +231,8 @@ def _place(data: xr.Dataset | xr.DataArray) -> str:
     )
 
 
-def _chosen(dataset: xr.Dataset, variables: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the fields to draw; raises ConfigError for one that is not there, or for none."""
+def _field_names(dataset: xr.Dataset, variables: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the fields to draw. Raises ConfigError if one does not exist, or if there are none."""
     names = field_names(dataset) if variables is None else tuple(variables)
     if not names:
         raise ConfigError("the data set has no field to draw; name a data set that a run has written")
@@ -224,14 +240,14 @@ def _chosen(dataset: xr.Dataset, variables: Sequence[str] | None) -> tuple[str, 
 
 
 def blank_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches."""
+    """Return an empty figure. width, height: in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def panels(figure: Figure, n: int, per_row: int = 0) -> list[Axes]:
-    """Return n panels of a figure, side by side or at most per_row in a row."""
+    """Return n panels of a figure, side by side, or with at most per_row in a row."""
     across = min(n, per_row or n)
     axes = figure.subplots(-(-n // across), across, squeeze=False).ravel()
     for spare in axes[n:]:
@@ -239,10 +255,10 @@ def panels(figure: Figure, n: int, per_row: int = 0) -> list[Axes]:
     return list(axes[:n])
 
 
-def on_page(names: Sequence[str], page: int) -> list[str]:
-    """Return the names whose panels are on a page of a figure, PER_PAGE at most; a note says if there are others.
+def names_on_page(names: Sequence[str], page: int) -> list[str]:
+    """Return the names whose panels are on a page, at most PER_PAGE. A message is logged if there are other pages.
 
-    page: from 1. Raises ConfigError if there is no such page.
+    page: from 1. Raises ConfigError if the page does not exist.
     """
     pages = max(1, -(-len(names) // PER_PAGE))
     if page > pages:
@@ -250,16 +266,18 @@ def on_page(names: Sequence[str], page: int) -> list[str]:
     if pages > 1:
         log.info(
             "page %d of %d, %d panels each; --page draws another, --variable what it names",
-            page, pages, PER_PAGE,
-        )  # fmt: skip
+            page,
+            pages,
+            PER_PAGE,
+        )
     return list(names[(page - 1) * PER_PAGE : page * PER_PAGE])
 
 
 def label_decades(figure: Figure) -> None:
-    """Label logarithmic axes at powers of ten, those of less than SHORT decades at 1, 2 and 5 times them too.
+    """Label logarithmic axes at powers of ten; those of less than SHORT decades also at 2 and 5 times these.
 
-    Matplotlib writes all multiples of an axis of about a decade beside each other, as 2 x 10^0, and they overlap.
-    Call it when all is drawn: the limits decide.
+    Matplotlib labels all multiples on an axis of about a decade, as 2 x 10^0, so that they overlap. Call this when
+    everything is drawn, because it depends on the limits of the axes.
     """
     for axes in figure.axes:
         for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
@@ -271,7 +289,7 @@ def label_decades(figure: Figure) -> None:
                 axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def label_of(places: xr.DataArray) -> str:
-    """Return the label of the axis along a coordinate: its name, and its unit if it has one."""
+def axis_label(places: xr.DataArray) -> str:
+    """Return the label of an axis: the name of the coordinate, and its unit if it has one."""
     unit = unit_of(places)
     return f"{places.name} in {unit}" if unit else str(places.name)

@@ -1,4 +1,4 @@
-"""Time series of field statistics."""
+"""Time series of statistics of fields: minimum, maximum, mean and standard deviation of each output."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,19 +13,32 @@ STATISTICS = ("min", "max", "mean", "std")
 
 
 def compute_series(dataset: xr.Dataset, variables: Sequence[str] | None = None) -> xr.Dataset:
-    """Return minimum, maximum, mean and standard deviation of fields at every output step.
+    """Return the minimum, maximum, mean and standard deviation of fields at every output step.
 
-    dataset : fields over (step, z, y, x); read slab by slab, never whole.
-    variables : names of fields; None takes all.
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Fields over (step, z, y, x). They are read slab by slab, never whole.
+    variables : sequence of str, optional
+        Names of fields; None takes all.
 
-    The result holds each variable over (step, statistic), float64, in the unit of the field; `statistic` is
-    one of "min", "max", "mean", "std": `series.U.sel(statistic="max")`. The coordinates and attributes of
-    `dataset` stay. A NaN in a field makes its statistics NaN.
+    Returns
+    -------
+    xarray.Dataset
+        Each variable over (step, statistic), float64, in the unit of the field. `statistic` is one of "min", "max",
+        "mean", "std": `series.U.sel(statistic="max")`. The coordinates and attributes of `dataset` are kept. A NaN in
+        a field makes its statistics NaN.
 
-    The standard deviation is that of the population (divided by the number of cells). Mean and variance are merged
-    over slabs in float64 by a pairwise update, and so do not cancel. Source: Chan, Golub & LeVeque, "Updating
-    formulae and a pairwise algorithm for computing sample variances", COMPSTAT 1982, Eq. 2.1. Raises ConfigError if a
-    variable is not in the data set.
+    Raises
+    ------
+    ConfigError
+        If a variable is not in the data set.
+
+    Notes
+    -----
+    The standard deviation is that of the population (divided by the number of cells). Means and variances of slabs
+    are merged in float64 by a pairwise update, which avoids cancellation. Source: Chan, Golub & LeVeque, "Updating
+    formulae and a pairwise algorithm for computing sample variances", COMPSTAT 1982, Eq. 2.1.
     """
     fields = [get_field(dataset, name) for name in (field_names(dataset) if variables is None else variables)]
     columns = {
@@ -42,8 +55,9 @@ def compute_series(dataset: xr.Dataset, variables: Sequence[str] | None = None) 
 
 
 def compute_statistics(field: xr.DataArray) -> NDArray[np.float64]:
-    """Return (min, max, mean, std) of a field, shape (4,), float64; read slab by slab."""
-    count, mean, squares = 0, 0.0, 0.0  # of the cells so far; squares: sum of squared differences to the mean
+    """Return (min, max, mean, std) of a field, float64 (4,). It is read slab by slab."""
+    # Of the cells so far; squares is the sum of squared differences from the mean.
+    count, mean, squares = 0, 0.0, 0.0
     lowest, highest = np.inf, -np.inf
     for values in slabs(field):
         lowest = np.minimum(lowest, values.min())
@@ -58,7 +72,7 @@ def compute_statistics(field: xr.DataArray) -> NDArray[np.float64]:
 
 
 def _moments(values: NDArray[Any]) -> tuple[int, float, float]:
-    """Return the number of values, their mean and the sum of their squared differences to it."""
+    """Return the number of values, their mean and the sum of their squared differences from it."""
     mean = float(values.mean(dtype=np.float64))
     difference = np.subtract(values, mean, dtype=np.float64).ravel()
     return values.size, mean, float(np.dot(difference, difference))

@@ -1,7 +1,7 @@
-"""Choosing what to look at: output steps, planes and slabs of fields that may be larger than memory.
+"""Selecting output steps, planes and slabs of fields that may be larger than memory.
 
-Fields are xarray objects with the dimensions (step, z, y, x) or a part of them, as `ridgeline.open` returns
-them. Nothing is read here but by `slabs`: the other functions narrow a lazy object down.
+Fields are xarray objects with the dimensions (step, z, y, x) or a part of them, as `ridgeline.open` returns them.
+Only `slabs`, `value_range` and `take_mean` read data: the other functions select a part of a lazy object.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from ridgeline.runtime.errors import ConfigError
 Data = TypeVar("Data", xr.Dataset, xr.DataArray)
 
 STEP = "step"
-SLAB_BYTES = 64 * 2**20  # read about this much at once: enough for full speed, small beside any memory
+SLAB_BYTES = 64 * 2**20  # bytes read at a time: enough for full speed, and small beside any memory
 
 
 def spatial_dims(data: xr.Dataset | xr.DataArray) -> tuple[str, ...]:
@@ -26,15 +26,12 @@ def spatial_dims(data: xr.Dataset | xr.DataArray) -> tuple[str, ...]:
 
 
 def field_names(dataset: xr.Dataset) -> tuple[str, ...]:
-    """Return the names of the variables that are fields: defined over at least two space dimensions."""
+    """Return the names of the variables that are fields: those with at least two space dimensions."""
     return tuple(str(name) for name, field in dataset.data_vars.items() if len(spatial_dims(field)) >= 2)
 
 
 def get_field(dataset: xr.Dataset, variable: str) -> xr.DataArray:
-    """Return the field called `variable`.
-
-    Raises ConfigError, naming the fields there are, if it is not one of them.
-    """
+    """Return the field called `variable`. Raises ConfigError with the names of all fields if it does not exist."""
     names = field_names(dataset)
     if variable not in names:
         raise ConfigError(
@@ -45,7 +42,7 @@ def get_field(dataset: xr.Dataset, variable: str) -> xr.DataArray:
 
 
 def unit_of(data: xr.DataArray) -> str:
-    """Return the unit of an array, as it stands beside an axis; "" of a pure number, whose unit in CF is 1."""
+    """Return the unit of an array for the label of an axis; "" for a pure number, whose unit in CF is 1."""
     unit = str(data.attrs.get("units", ""))
     return "" if unit == "1" else unit
 
@@ -53,9 +50,8 @@ def unit_of(data: xr.DataArray) -> str:
 def select_step(data: Data, step: int) -> Data:
     """Return `data` at one output step, without the dimension `step`.
 
-    step : time step of the simulation, as in the coordinate `step`; negative values count output steps
-        from the end, -1 being the last.
-    Raises ConfigError if there is no output of that step.
+    step: time step of the simulation, as in the coordinate `step`; negative values count output steps from the end,
+    with -1 for the last. Raises ConfigError if there is no output of that step.
     """
     steps = step_numbers(data)
     if not len(steps):
@@ -70,10 +66,10 @@ def select_step(data: Data, step: int) -> Data:
 
 
 def take_mean(dataset: xr.Dataset, average: str) -> tuple[xr.Dataset, xr.Dataset]:
-    """Return the mean of `dataset` over some of its outputs, in memory, and these outputs, lazy.
+    """Return the mean of `dataset` over some of its outputs, in memory, and these outputs, lazily.
 
-    average : "FIRST:LAST", time steps of the first and the last output in it; one may be left out: "600:".
-    Every output counts alike. Raises ConfigError if it is no such thing, or no output lies in it.
+    average: "FIRST:LAST", the time steps of the first and the last output; one of them may be left out: "600:". All
+    outputs have the same weight. Raises ConfigError if `average` is invalid, or no output is in its range.
     """
     first, separator, last = average.partition(":")
     steps = step_numbers(dataset)
@@ -98,11 +94,11 @@ def step_numbers(data: xr.Dataset | xr.DataArray) -> NDArray[np.int64]:
 
 
 def take_slice(data: Data, spec: str) -> Data:
-    """Return the plane of `data` that `spec` names, still lazy, without the dimension across it.
+    """Return the plane of `data` that `spec` describes, lazily, without the dimension across it.
 
-    spec : "z=mid" (index n // 2), "z=12", "y=0", "x=-1" (the last), or a place with a decimal point, "x=12.5", for
-        the plane that is nearest. The place, or else the index, stays on as a coordinate.
-    Raises ConfigError if `spec` is no such thing or out of range.
+    spec: "z=mid" (index n // 2), "z=12", "y=0", "x=-1" (the last), or a coordinate with a decimal point, "x=12.5",
+    for the nearest plane. The coordinate of the plane, or its index if there is none, is kept as a scalar coordinate.
+    Raises ConfigError if `spec` is invalid or out of range.
     """
     dims = spatial_dims(data)
     axis, separator, place = (part.strip() for part in spec.partition("="))
@@ -129,7 +125,7 @@ def take_slice(data: Data, spec: str) -> Data:
 
 
 def _index_of(data: xr.Dataset | xr.DataArray, axis: str, place: str) -> int:
-    """Return the index that a plane's place means, the number of planes for one beyond them."""
+    """Return the index of the plane at `place`, or the number of planes if it is outside of them."""
     if place.lstrip("+-").isdigit():
         return int(place)
     if axis not in data.coords:
@@ -141,10 +137,10 @@ def _index_of(data: xr.Dataset | xr.DataArray, axis: str, place: str) -> int:
 
 
 def slabs(field: xr.DataArray, most_bytes: int = SLAB_BYTES) -> Iterator[NDArray[Any]]:
-    """Read `field` piece by piece, in order: yield its values as new arrays of at most about `most_bytes`.
+    """Read `field` piece by piece in order, and yield its values as new arrays of at most about `most_bytes`.
 
-    A piece is a range of the first dimension; where one index of it is too much already, the next dimension
-    is cut. A single plane is never cut.
+    A piece is a range of the first dimension. If one index of this is too large already, the next dimension is
+    divided. A single plane is never divided.
     """
     dim = field.dims[0] if field.ndim else ""
     n = field.sizes[dim] if field.ndim else 1
@@ -160,10 +156,9 @@ def slabs(field: xr.DataArray, most_bytes: int = SLAB_BYTES) -> Iterator[NDArray
 
 
 def value_range(field: xr.DataArray, skip_nonfinite: bool = False) -> tuple[float, float]:
-    """Return the least and greatest value of `field`, read slab by slab.
+    """Return the least and greatest value of `field`, which is read slab by slab.
 
-    A NaN makes both NaN, unless `skip_nonfinite` leaves NaN and infinity out; of no values at all they are
-    (inf, -inf).
+    A NaN makes both NaN, unless `skip_nonfinite` leaves out NaN and infinity. Without any value they are (inf, -inf).
     """
     lowest, highest = np.inf, -np.inf
     for values in slabs(field):
@@ -174,7 +169,7 @@ def value_range(field: xr.DataArray, skip_nonfinite: bool = False) -> tuple[floa
 
 
 def _listed(numbers: Sequence[int] | NDArray[np.int64]) -> str:
-    """Return numbers for an error message: all of a few, the ends of many."""
+    """Return numbers for an error message: all of them if they are few, otherwise the first and last ones."""
     if len(numbers) <= 6:
         return "the steps " + ", ".join(str(n) for n in numbers)
     return f"{len(numbers)} steps from {numbers[0]}, {numbers[1]} to {numbers[-1]}"

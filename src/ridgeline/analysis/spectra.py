@@ -1,9 +1,12 @@
-"""Pictures of turbulence statistics: spectra and probability densities as a run writes them (output.spectra).
+"""Pictures of spectra as a run writes them (output.spectra): of turbulence, and of cosmic structure.
 
-At each step the data set holds E(k) as `energy_spectrum`, D(k) as `dissipation_spectrum`, and spectra of scalars.
-It also holds the densities of dissipation and enstrophy over their means, and of the pressure over its root mean
-square. Sources: Kolmogorov's E(k) = C eps^(2/3) k^(-5/3) with C = 1.62 (Yeung and Zhou, Phys. Rev. E 56 (1997)
-1746); compensated spectra over k eta as there.
+Turbulence: at each step the data set holds E(k) as `energy_spectrum`, D(k) as `dissipation_spectrum`, and spectra of
+scalars. It also holds the probability densities of dissipation and enstrophy over their means, and of the pressure
+over its root mean square. Source: Kolmogorov's E(k) = C eps^(2/3) k^(-5/3) with C = 1.62 and compensated spectra over
+k eta are those of Yeung and Zhou, Phys. Rev. E 56 (1997) 1746.
+
+Cosmic structure, of an N-body run: at each step the data set holds `surface_density`, P(k) as `matter_power` beside
+`linear_power`, and `halo_density` over `halo_mass` if halos were identified.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -21,29 +25,42 @@ from ridgeline.runtime.errors import ConfigError
 KOLMOGOROV_CONSTANT = 1.62
 ENERGY = "energy_spectrum"
 DENSITIES = {"dissipation_density": "ε / <ε>", "enstrophy_density": "Ω / <Ω>"}
-MOST_OTHERS = 8  # spectra of other steps that are drawn in grey
+MOST_OTHERS = 8  # other steps whose spectra are drawn in grey
+POWER = "matter_power"
+DARKEST = 0.1  # the lower end of the colours of density, over the mean
 
 
 def has_spectra(dataset: xr.Dataset) -> bool:
-    """Say whether it is a data set of spectra."""
+    """Whether it is a data set of spectra of turbulence."""
     return ENERGY in dataset
 
 
 def plot_spectra(
     dataset: xr.Dataset, step: int = -1, average: str | None = None, alone: bool = False
 ) -> Figure:
-    """Draw the energy spectrum with the -5/3 line, and beside it compensated by it.
+    """Draw the energy spectrum with a line of slope -5/3, and beside it the spectrum compensated by that slope.
 
-    Left: E(k), spectra of scalars, E(k) of other steps in grey. Right: E(k) / (eps^(2/3) k^(-5/3)) over k eta,
-    where an inertial range is a plateau near C = 1.62; without viscosity k^(5/3) E(k) over k. The dissipation eps
-    is the integral of D(k), eta follows with the viscosity among the attributes of the data set.
+    Left: E(k), spectra of scalars, and E(k) of other steps in grey. Right: E(k) / (eps^(2/3) k^(-5/3)) over k eta, in
+    which an inertial range is a plateau near C = 1.62; without viscosity k^(5/3) E(k) over k. The dissipation eps is
+    the integral of D(k), and eta follows from it and the viscosity among the attributes of the data set.
 
-    dataset : as `ridgeline.open` returns it, with "k" and "energy_spectrum" in it.
-    step : as for `select_step`. average : as for `take_mean`, instead of a step; E and eps are means over the
-        outputs, which are drawn in grey. alone : draw the compensated spectrum alone.
-    Raises ConfigError if the data set has no spectra or not that step.
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A data set as `ridgeline.open` returns it, with "k" and "energy_spectrum".
+    step : int
+        As for `select_step`.
+    average : str, optional
+        As for `take_mean`, instead of a step. E and eps are means over these outputs, which are drawn in grey.
+    alone : bool
+        Draw only the compensated spectrum.
+
+    Raises
+    ------
+    ConfigError
+        If the data set has no spectra, or lacks the step.
     """
-    _refuse_others(dataset)
+    _check_spectra(dataset)
     now, others, words = step_or_mean(dataset, step, average)
     figure = blank_figure(6.4, 4.6) if alone else blank_figure(9.6, 4.2)
     *left, compensated = panels(figure, 1 if alone else 2)
@@ -93,12 +110,12 @@ def _draw_compensated(axes: Axes, now: xr.Dataset, others: Sequence[xr.Dataset])
 
 
 def _has_scales(spectra: xr.Dataset) -> bool:
-    """Say whether there are a dissipation and a viscosity, and so Kolmogorov's scales."""
+    """Whether there are a dissipation and a viscosity, so that Kolmogorov's scales are known."""
     return mean_dissipation(spectra) > 0 and float(spectra.attrs.get("model.viscosity", 0.0)) > 0
 
 
 def _compensated(spectra: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return k eta and k^(5/3) E(k) / eps^(2/3) of one step; without scales k and k^(5/3) E(k)."""
+    """Return k eta and k^(5/3) E(k) / eps^(2/3) at one step; without Kolmogorov's scales k and k^(5/3) E(k)."""
     k, energy = curve(spectra, ENERGY)
     if not _has_scales(spectra):
         return k, k ** (5 / 3) * energy
@@ -108,14 +125,12 @@ def _compensated(spectra: xr.Dataset) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 def plot_densities(dataset: xr.Dataset, step: int = -1) -> Figure:
-    """Draw the probability densities of dissipation and enstrophy over their means, both axes logarithmic.
+    """Draw the probability densities of dissipation and enstrophy over their means, on logarithmic axes.
 
-    Beside them, where the data set has it, that of the pressure over its root mean square p', with that of a
-    Gaussian.
-
-    dataset, step : as for `plot_spectra`.
+    If the data set has it, the density of the pressure over its root mean square p' is drawn beside them, with a
+    Gaussian. dataset, step: as for `plot_spectra`.
     """
-    _refuse_others(dataset)
+    _check_spectra(dataset)
     now = select_step(dataset, step).load()
     missing = [name for name in DENSITIES if name not in now]
     if missing:
@@ -148,8 +163,62 @@ def _draw_pressure(axes: Axes, deviation: NDArray[np.float64], density: NDArray[
     axes.legend()
 
 
+def has_structure(dataset: xr.Dataset) -> bool:
+    """Whether it is a data set of cosmic structure."""
+    return POWER in dataset
+
+
+def plot_structure(dataset: xr.Dataset, step: int = -1) -> Figure:
+    """Draw the slice of density, the power spectrum beside linear theory, and the mass function of halos.
+
+    dataset: as `ridgeline.open` returns it; step: as for `select_step`, which raises ConfigError.
+    """
+    now = select_step(dataset, step).load()
+    halos = "halo_density" in now
+    figure = blank_figure(14.4 if halos else 9.8, 4.4)
+    density, power, *beside = panels(figure, 2 + halos)
+    _draw_density(figure, density, now)
+    k, measured = curve(now, POWER)
+    power.loglog(k, measured, label="measured" if len(k) else "measured: nowhere positive, not drawn")
+    if "linear_power" in now:
+        power.loglog(*curve(now, "linear_power"), ":", color="black", label="linear theory")
+    power.loglog(*curve(now, "shot_noise"), "--", color="0.6", label="shot noise of particles at random")
+    power.set(xlabel="k in h/Mpc", ylabel="P in (Mpc/h)³")
+    power.legend(frameon=False)
+    for axes in beside:
+        _draw_halos(axes, now)
+    label_decades(figure)
+    figure.suptitle(f"redshift {max(1 / float(now['time']) - 1, 0.0):.4g}, step {int(now['step'])}")
+    return figure
+
+
+def _draw_density(figure: Figure, axes: Axes, now: xr.Dataset) -> None:
+    picture, x = now["surface_density"].values, now["x"].values
+    length = float(x[1] * len(x))
+    image = axes.imshow(
+        np.maximum(picture, DARKEST),
+        origin="lower",
+        cmap="inferno",
+        extent=(0.0, length, 0.0, length),
+        norm=LogNorm(DARKEST, max(float(picture.max()), 10 * DARKEST)),
+    )
+    figure.colorbar(image, ax=axes, label="mass over the mean")
+    axes.set(xlabel="x in Mpc/h", ylabel="y in Mpc/h")
+
+
+def _draw_halos(axes: Axes, now: xr.Dataset) -> None:
+    mass, density = now["halo_mass"].values, now["halo_density"].values
+    positive = density > 0
+    if not positive.any():
+        axes.text(0.5, 0.5, "no halos", ha="center", va="center", transform=axes.transAxes)
+        axes.set(xticks=[], yticks=[])
+        return
+    axes.loglog(mass[positive], density[positive], "o-")
+    axes.set(xlabel="mass in solar masses / h", ylabel="halos per (Mpc/h)³ and decade of mass")
+
+
 def mean_dissipation(spectra: xr.Dataset) -> float:
-    """Return eps, the integral of D(k) of one step; 0 if the data set does not have it."""
+    """Return eps, the integral of D(k), at one step; 0 if the data set lacks D(k)."""
     if "dissipation_spectrum" not in spectra:
         return 0.0
     k = spectra["k"].values
@@ -157,13 +226,13 @@ def mean_dissipation(spectra: xr.Dataset) -> float:
 
 
 def curve(spectra: xr.Dataset, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return k and a spectrum where a logarithm exists: k > 0 and the spectrum > 0."""
+    """Return k and a spectrum where both are positive, so that logarithms exist."""
     k, values = spectra["k"].values, spectra[name].values
     drawn = (k > 0) & (values > 0)
     return k[drawn], values[drawn]
 
 
-def _refuse_others(dataset: xr.Dataset) -> None:
+def _check_spectra(dataset: xr.Dataset) -> None:
     if not has_spectra(dataset):
         raise ConfigError(
             f"the data set has no {ENERGY}; name the one of output.spectra, which a run writes with "
@@ -174,9 +243,9 @@ def _refuse_others(dataset: xr.Dataset) -> None:
 def step_or_mean(
     dataset: xr.Dataset, step: int, average: str | None
 ) -> tuple[xr.Dataset, list[xr.Dataset], str]:
-    """Return the data of one step or the mean over some, other outputs to draw in grey, and a title.
+    """Return the data of one step or the mean over several, other outputs to draw in grey, and a title.
 
-    step, average : as for `select_step` and `take_mean`; average takes the place of step.
+    step, average: as for `select_step` and `take_mean`. If average is given, step is ignored.
     """
     if average is None:
         now = select_step(dataset, step).load()
@@ -186,7 +255,7 @@ def step_or_mean(
 
 
 def other_steps(dataset: xr.Dataset, step: int) -> Iterator[xr.Dataset]:
-    """Yield the data of at most MOST_OTHERS other steps, spread over the run."""
+    """Yield the data of at most MOST_OTHERS steps other than `step`, spread over the run."""
     others = [int(number) for number in step_numbers(dataset) if number != step]
     places = np.linspace(0, len(others) - 1, min(len(others), MOST_OTHERS)).round().astype(int)
     for place in places:

@@ -1,4 +1,4 @@
-"""Charts of a validation as SVG text, to stand inside a page: distributions over parts, and maps of pairs."""
+"""Charts of a validation as SVG text inside a page: distributions over parts, and maps of pairs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 GOOD, BAD, USUAL, CUT = "#3b73b9", "#c62f2f", "#1d2733", "#d98a00"
-FEW = 24  # parts that are drawn one by one, by name
-MAP_CELLS = 128  # rows of a map at most: more nodes share them
+FEW = 24  # up to so many parts each is drawn with its name
+MAP_CELLS = 128  # largest number of rows of a map; more nodes share rows
 _COLOURS = LinearSegmentedColormap.from_list("extra time", ["#f2f6fb", "#a9c6e8", "#f3c969", "#c62f2f"])
 _STYLE = {
     "svg.fonttype": "none",
@@ -36,10 +36,20 @@ _STYLE = {
 def draw_distribution(
     values: Floats, suspect: NDArray[np.bool_], names: Sequence[str], label: str, usual: float, cut: float
 ) -> str:
-    """Return the SVG of a quantity's distribution over its parts.
+    """Return the SVG of the distribution of a quantity over parts.
 
-    values: [n], scaled for the label; suspect: [n]; names: of the parts, drawn where there are few; usual, cut: the
-    reference, and the value from which a part is slow.
+    Parameters
+    ----------
+    values : float64 [n]
+        The quantity, scaled for the label.
+    suspect : bool [n]
+        Whether each part is suspect.
+    names : sequence of str
+        Names of the parts, drawn if there are few.
+    label : str
+        Label of the quantity.
+    usual, cut : float
+        The reference value, and the value from which a part is slow.
     """
     with matplotlib.rc_context(_STYLE):
         if len(values) <= FEW:
@@ -55,7 +65,7 @@ def draw_distribution(
             axes = figure.subplots()
             bins = list(np.histogram_bin_edges(values, bins=int(np.clip(2 * np.sqrt(len(values)), 12, 60))))
             parts = [values[~suspect], values[suspect]]
-            # Of many parts the suspects are few, and would not be seen beside the others.
+            # A few suspects among many parts would be invisible beside the others on a linear axis.
             axes.hist(parts, bins=bins, stacked=True, color=[GOOD, BAD], log=len(values) > 200)
             axes.set_ylabel("parts")
         axes.axvline(usual, color=USUAL, linewidth=1)
@@ -65,9 +75,10 @@ def draw_distribution(
 
 
 def draw_pairs(n_nodes: int, first: Integers, second: Integers, extra: Floats, names: Sequence[str]) -> str:
-    """Return the SVG of the map of pairs: extra time of every link over the usual, in percent.
+    """Return the SVG of the map of pairs: the extra time of every link over the usual one, in percent.
 
-    extra: [n_links]. With many nodes a cell is the worst of all links between its neighbours in number.
+    first, second: int64 [n_links], the nodes of each link; extra: float64 [n_links], as a fraction; names: of the
+    nodes. With many nodes a cell shows the worst of all links between nodes with neighbouring numbers.
     """
     cells = min(n_nodes, MAP_CELLS)
     place = np.arange(n_nodes) * cells // n_nodes
@@ -101,7 +112,7 @@ def draw_pairs(n_nodes: int, first: Integers, second: Integers, extra: Floats, n
 
 
 def _svg(figure: Figure) -> str:
-    """Return a figure as an element of a page: no XML header, no metadata with addresses."""
+    """Return a figure as an element of a page, without XML header and without metadata, which has addresses."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()

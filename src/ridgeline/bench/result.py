@@ -111,7 +111,7 @@ class Result:
 def to_csv(result: Result) -> str:
     """Return the rows as comma-separated values in SI units: a line of keys, then a line a row; None is empty.
 
-    The first column names the benchmark, by which the file is known as ours (io/previous.py).
+    The first column names the benchmark, by which the file is known as ours (io/output_files.py).
     """
     keys = dict.fromkeys(
         ["benchmark"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.io.previous import check_file, to_json, write_text
+from ridgeline.io.output_files import check_writable, to_json, write_text
 from ridgeline.parallel.job import job
 from ridgeline.parallel.layout import busiest_share, oversubscription_warning
 from ridgeline.runtime.console import Phases, plain_console
@@ -31,8 +31,8 @@ class BenchmarkOutputs:
 
     def check(self) -> None:
         """Raise OutputError if one of them cannot be written."""
-        check_file(self.json, "--json")
-        check_file(self.csv, "--csv")
+        check_writable(self.json, "--json")
+        check_writable(self.csv, "--csv")
         if self.plot is not None:
             from ridgeline.analysis.plot import check_picture
 

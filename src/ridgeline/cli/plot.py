@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ridgeline.analysis.options import PictureOptions
+from ridgeline.analysis.picture_options import PictureOptions
 from ridgeline.cli.options import with_options
 from ridgeline.runtime.declared_options import options_of
 
@@ -30,7 +30,7 @@ def plot(
 
     Of what Ridgeline writes and has no picture of, one sentence says what shows it.
     """
-    from ridgeline.analysis.command import draw_as
+    from ridgeline.analysis.plot_command import draw_file
 
-    for path in draw_as(data, options, output):
+    for path in draw_file(data, options, output):
         typer.echo(f"wrote {path}", err=True)

@@ -34,14 +34,14 @@ def report(
     from rich.errors import ConsoleError
 
     from ridgeline.bench.result import Result, make_table
-    from ridgeline.io.stored_reports import damage_errors, is_run, read_report
+    from ridgeline.io.report_file import damage_errors, is_run_report, read_report
     from ridgeline.runtime.console import plain_console
     from ridgeline.simulation.print_report import print_report
 
     content = read_report(file)
     console = plain_console(soft_wrap=True)
     with damage_errors(file, ConsoleError):
-        if is_run(content):
+        if is_run_report(content):
             print_report(content, console, verbose)
         else:
             console.print(make_table(Result.from_dict(content)), soft_wrap=False)

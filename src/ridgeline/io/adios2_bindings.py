@@ -1,4 +1,4 @@
-"""ADIOS2's Python bindings: what the installed one can do, and its errors. The only file that imports adios2."""
+"""ADIOS2's Python bindings: their capabilities and their errors. This is the only file that imports adios2."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from ridgeline.runtime.environment import give_home
 from ridgeline.runtime.errors import OutputError
 
 # Lossless compressions, all by ADIOS2's operator OPERATOR, with settings chosen by ratio and speed on fields with and
-# without noise. Not by bzip2: ADIOS2's operator fails on a block that does not shrink, in the middle of a run.
+# without noise. bzip2 is not offered: ADIOS2's operator fails on a block that does not shrink, in the middle of a
+# run.
 OPERATOR = "blosc"
 COMPRESSIONS: dict[str, dict[str, str]] = {
     "blosc": {"compressor": "zstd", "clevel": "1", "doshuffle": "BLOSC_SHUFFLE", "nthreads": "1"},
@@ -22,7 +23,7 @@ COMPRESSIONS: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Facts:
-    """What the installed ADIOS2 can do."""
+    """Version and capabilities of the installed ADIOS2."""
 
     version: str
     with_mpi: bool
@@ -30,18 +31,18 @@ class Facts:
 
 
 def adios2_facts() -> Facts:
-    """Return version, MPI and compressions of the installed ADIOS2. Raises OutputError if there is none."""
+    """Return the capabilities of the installed ADIOS2. Raises OutputError if it is not installed."""
     bindings = load_bindings()
     adios = bindings.ADIOS()
-    found = ["none"]
+    compressions = ["none"]
     with contextlib.suppress(ValueError, RuntimeError):
         adios.DefineOperator(OPERATOR, OPERATOR, {})
-        found += COMPRESSIONS
-    return Facts(str(bindings.__version__), bool(bindings.is_built_with_mpi), tuple(found))
+        compressions += COMPRESSIONS
+    return Facts(str(bindings.__version__), bool(bindings.is_built_with_mpi), tuple(compressions))
 
 
 def load_bindings() -> Any:
-    """Import ADIOS2's bindings: late, because that takes a moment and most commands need none."""
+    """Import ADIOS2's bindings, only when they are used: the import takes time, and most commands do not need it."""
     give_home()
     try:
         import adios2.bindings
@@ -52,12 +53,12 @@ def load_bindings() -> Any:
 
 @contextlib.contextmanager
 def adios2_errors(doing: str, hint: str) -> Iterator[None]:
-    """Turn what ADIOS2 throws into an OutputError of one sentence: "cannot {doing}: why; {hint}"."""
+    """Turn an exception of ADIOS2 into an OutputError of one sentence: "cannot {doing}: reason; {hint}"."""
     try:
         yield
     except OutputError:
         raise
-    except Exception as error:  # the bindings throw whatever fits the C++ exception
+    except Exception as error:  # the bindings map C++ exceptions to several types
         text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         text = re.sub(r"^\s*\[.*?\]\s*\[ADIOS2 EXCEPTION\](\s*<[^>]*>)*\s*:?\s*", "", text).strip()
         text = text.splitlines()[0].removesuffix(": iostream error") if text else type(error).__name__

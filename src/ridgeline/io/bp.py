@@ -1,9 +1,9 @@
-"""Data sets of a run, written through ADIOS2 BP5.
+"""Writing a data set of a run as ADIOS2 BP5.
 
-For each output step a data set holds global arrays ([z, y, x] or of any rank) and the scalars `step` (int32) and
-`time` (float64). It holds the attributes once. Arrays of points are stored block by block, as ParaView wants them.
-Where ADIOS2 has MPI, all ranks write together. With the plain wheel rank 0 writes and places every rank's block into
-the same arrays: both read back alike.
+For each output step a data set holds global arrays ([z, y, x] or any other rank) and the scalars `step` (int32) and
+`time` (float64). It holds the attributes once. Arrays of points are stored block by block, as ParaView requires. If
+ADIOS2 is built with MPI, all ranks write collectively. With the plain wheel rank 0 writes, and places the blocks of
+all ranks into the same global arrays, so that both data sets read back alike.
 """
 
 from __future__ import annotations
@@ -24,11 +24,18 @@ from numpy.typing import NDArray
 
 from ridgeline.io import bp_files, bp_sums
 from ridgeline.io.adios2_bindings import COMPRESSIONS, OPERATOR, adios2_errors, adios2_facts, load_bindings
-from ridgeline.io.bp_attributes import COORDINATES, in_types, storable
+from ridgeline.io.bp_attributes import (
+    BYTES_OF_VERTEX,
+    COORDINATES,
+    convert_types,
+    image_schemas,
+    point_schemas,
+    to_attribute,
+    vertices,
+)
 from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, Shape, Variable
 from ridgeline.io.bp_reader import BPReader
-from ridgeline.io.previous import make_way
-from ridgeline.io.viewer_schemas import BYTES_OF_VERTEX, image_schemas, point_schemas, vertices
+from ridgeline.io.output_files import set_aside
 from ridgeline.runtime.errors import OutputError
 
 if TYPE_CHECKING:
@@ -37,10 +44,12 @@ if TYPE_CHECKING:
 __all__ = ["BPWriter", "Variable", "image_schemas"]
 
 PARAMETERS = {
-    "AsyncOpen": "off",  # what cannot be opened fails at once
-    "StatsLevel": "1",  # minimum and maximum of every block
-    # Every rank writes its block into its node's file. The default, where one rank per node writes for the
-    # others through shared memory, hangs without a word if that rank meets an error such as a full quota.
+    # A file that cannot be opened fails at once.
+    "AsyncOpen": "off",
+    # Minimum and maximum of every block.
+    "StatsLevel": "1",
+    # Every rank writes its block into its node's file. By default one rank per node writes for the others through
+    # shared memory, and all of them hang without a message if that rank meets an error such as a full quota.
     "AggregationType": "EveryoneWrites",
 }
 
@@ -48,26 +57,41 @@ PARAMETERS = {
 class BPWriter:
     """Writes one data set, a step at a time. Every method is collective over `comm`.
 
-    path: folder of the data set (`gray_scott.bp`). variables: the same names, dtypes and global shapes on all
-    ranks; the blocks tile each array once. attributes: of rank 0, written once: str, bool, int, float, or
-    lists of one of them; None and empty lists are left out. compression: "none" or a lossless operator.
+    Parameters
+    ----------
+    path : path
+        Folder of the data set (`gray_scott.bp`).
+    comm : MPI.Comm
+        The ranks that write.
+    variables : sequence of Variable
+        The arrays: the same names, dtypes and global shapes on all ranks. The blocks of all ranks tile each array
+        once.
+    attributes : mapping
+        Attributes of rank 0, written once: str, bool, int, float, or lists of one of them. None and empty lists are
+        left out.
+    compression : str
+        "none", or a lossless operator.
+    keep_steps : int, optional
+        None starts a new data set: an earlier one at `path` is set aside, and anything else there is an error
+        (output_files.py). A number continues the data set after its first keep_steps steps. Later steps, written
+        after the checkpoint that the run continues from, are cut off, like a step that a killed writer left
+        incomplete.
+    collective : bool, optional
+        None writes with all ranks if ADIOS2 is built with MPI. False lets rank 0 write in any case.
+    setting : str
+        The key of `path`, which errors tell the user to change.
+    points : str
+        Name of the variable with the positions of points, float64 [N, 3]; "" if there is none. This variable, and all
+        others along its first axis that are not written once, are stored as ADIOS2's local arrays with vertices for
+        ParaView (see `bp_attributes`). The ranks' blocks are in the order of ranks.
 
-    keep_steps: None starts anew: what is at `path` is set aside or an error (io/previous.py). A number continues the
-    data set after its first keep_steps steps. Later ones, written after the checkpoint that the run continues from,
-    are cut off. So is a step that a killed writer left unfinished.
-
-    setting: the key of `path`, which errors tell the user to change.
-
-    points: name of the variable that holds the places of points, float64 [N, 3]. It and all others along its first
-    axis, but for those written once, are then stored as ADIOS2's local arrays, with vertices for ParaView
-    (`viewer_schemas`). The ranks' blocks are in the order of ranks. "": no points.
-
-    collective: None writes with all ranks if ADIOS2 has MPI; False lets rank 0 write even then.
-
-    Raises OutputError on all ranks if nothing may be written there, or if something else or fewer than keep_steps
-    steps are there. Raises it too if the operator is not in this ADIOS2, or (in `write`) the disk is full. If all
-    ranks write and one meets an error inside ADIOS2 (a quota, a broken disk), that rank alone raises, at once. The
-    others wait in ADIOS2, so the caller must end the job, as after any error of one rank.
+    Raises
+    ------
+    OutputError
+        On all ranks, if nothing may be written to `path`, if something else or fewer than keep_steps steps are there,
+        or if this ADIOS2 lacks the operator; in `write` also if the disk is full. If all ranks write and one of them
+        meets an error inside ADIOS2 (a quota, a broken disk), that rank alone raises, at once. The others wait in
+        ADIOS2, so that the caller must end the job, as after any error of one rank.
     """
 
     def __init__(
@@ -84,12 +108,14 @@ class BPWriter:
         points: str = "",
     ) -> None:
         self.path = Path(path)
-        self.steps = keep_steps or 0  # output steps in the data set
+        self.steps = keep_steps or 0  # number of output steps in the data set
         self._comm = comm
         self._variables = {v.name: v for v in variables}
         self._compression, self._setting = compression, setting
-        self._n_points, self._by_block = 0, self._along(points)
+        self._n_points, self._by_block = 0, list[str]()
         if points:
+            axis = self._variables[points].dims[0]
+            self._by_block = [v.name for v in variables if v.dims[:1] == (axis,) and not v.once]
             others = [name for name in self._by_block if name != points]
             self._n_points = self._variables[points].shape_global[0]
             attributes = {**attributes, **point_schemas(self._n_points, points, others)}
@@ -98,7 +124,7 @@ class BPWriter:
         self._bindings: Any = None
         from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
 
-        self._together = functools.partial(errors_on_all_ranks, comm)
+        self._errors_on_all_ranks = functools.partial(errors_on_all_ranks, comm)
         with errors_on_all_ranks(comm):
             self._bindings = load_bindings()
             with_mpi = bool(self._bindings.is_built_with_mpi)
@@ -112,14 +138,14 @@ class BPWriter:
                     f'output.compression = "{compression}" is not in this ADIOS2; use one of '
                     f"{', '.join(known)}, or run `make adios2-mpi`"
                 )
-            described = {
+            coordinates = {
                 f"{name}/{key}": text for name, own in COORDINATES.items() for key, text in own.items()
             }
-            attributes = {**described, **attributes}
-            stored = {key: storable(key, value) for key, value in attributes.items() if comm.rank == 0}
+            attributes = {**coordinates, **attributes}
+            stored = {key: to_attribute(key, value) for key, value in attributes.items() if comm.rank == 0}
         self._blocks = None if self.collective else BlocksAtRank0(comm, variables)
         subfiles, types = broadcast_decision(comm, lambda: self._prepare(keep_steps))
-        stored = in_types(stored, types)
+        stored = convert_types(stored, types)
         if self.collective:
             self._open_engine(stored, subfiles, self._nodes())
         else:
@@ -128,34 +154,28 @@ class BPWriter:
                     self._open_engine(stored, subfiles, nodes=1)
         with errors_on_all_ranks(comm):
             if comm.rank == 0:
-                self._sums = bp_sums.SumsWriter(self.path, self.steps)  # again: ADIOS2 empties a new folder
+                # After ADIOS2, which empties a new folder.
+                self._sums = bp_sums.SumsWriter(self.path, self.steps)
         self._open = True
 
-    def _along(self, points: str) -> list[str]:
-        """Return the variables that have the first axis of `points`, itself among them."""
-        if not points:
-            return []
-        axis = self._variables[points].dims[0]
-        return [name for name, v in self._variables.items() if v.dims[:1] == (axis,) and not v.once]
-
     def _prepare(self, keep_steps: int | None) -> tuple[int, dict[str, np.dtype[Any]]]:
-        """Make the folder ready (rank 0).
+        """Prepare the folder on rank 0.
 
-        Returns how many subfiles to append to, 0 for a new data set, and the dtypes of the attributes in it.
+        Returns the number of subfiles to append to, 0 for a new data set, and the dtypes of the attributes in it.
         """
         if not keep_steps:
-            make_way(self.path, self._setting)
+            set_aside(self.path, self._setting)
             bp_files.create(self.path, self._setting)
             return 0, {}
         index = bp_files.repair(self.path, least=keep_steps)
         with BPReader(self.path) as reader:
-            there = {v.name: (v.dtype, v.shape) for v in reader.arrays.values()}
+            stored = {v.name: (v.dtype, v.shape) for v in reader.arrays.values()}
             by_block = {v.name for v in reader.arrays.values() if v.by_block}
             types = reader.attribute_types
-        ours = {v.name: (np.dtype(v.dtype), v.shape_global) for v in self._variables.values()}
-        if there != ours:
+        declared = {v.name: (np.dtype(v.dtype), v.shape_global) for v in self._variables.values()}
+        if stored != declared:
             raise OutputError(
-                f"the data set {self.path} holds {_listed(there)}, but this run writes {_listed(ours)}; set "
+                f"the data set {self.path} holds {_listed(stored)}, but this run writes {_listed(declared)}; set "
                 f"{self._setting} to another name, or start anew with --resume never"
             )
         if by_block != set(self._by_block):
@@ -166,16 +186,17 @@ class BPWriter:
         return index.subfiles, types
 
     def _nodes(self) -> int:
-        """Return on how many nodes the ranks are. Collective."""
-        from ridgeline.parallel.layout import place_on_node  # not above: it starts MPI, which no reader needs
+        """Return the number of nodes of the ranks. Collective."""
+        # Not at the top: the import starts MPI, which readers do not need.
+        from ridgeline.parallel.layout import place_on_node
 
         return int(self._comm.allreduce(place_on_node(self._comm).local_rank == 0))
 
     def _open_engine(self, attributes: Mapping[str, Any], subfiles: int, nodes: int) -> None:
-        """Define variables and attributes, and open the data set: a file for each node.
+        """Define variables and attributes, and open the data set with one file for each node.
 
-        subfiles: how many files the data set has that is continued, 0 for a new one. BP5 knows where to append
-        only in these, so more nodes share them.
+        subfiles: the number of files of the data set that is continued, 0 for a new one. BP5 can append only to these
+        files, so that more nodes share them.
         """
         bindings = self._bindings
         with adios2_errors(
@@ -183,7 +204,7 @@ class BPWriter:
         ):
             adios = bindings.ADIOS(self._comm) if self.collective else bindings.ADIOS()
             io = adios.DeclareIO("output")
-            self._let_go = weakref.finalize(self, _let_go_quietly, adios)
+            self._release = weakref.finalize(self, _release_quietly, adios)
             io.SetEngine("BP5")
             self._files = min(nodes, subfiles or nodes)
             io.SetParameters(PARAMETERS | {"NumAggregators": str(self._files)})
@@ -194,16 +215,16 @@ class BPWriter:
                 "time": io.DefineVariable("time", np.empty(0, np.float64), [], [], [], True),
             }
             for v in self._variables.values():
-                places = [list(v.shape_global), list(v.offset_global), list(v.shape_local)]
+                boxes = [list(v.shape_global), list(v.offset_global), list(v.shape_local)]
                 if v.name in self._by_block:
-                    places[:2] = [], []
+                    boxes[:2] = [], []
                 defined = self._defined[v.name] = io.DefineVariable(
-                    v.name, np.empty(0, v.dtype), *places, False
+                    v.name, np.empty(0, v.dtype), *boxes, False
                 )
                 if self._compression != "none":
                     defined.AddOperation(OPERATOR, COMPRESSIONS[self._compression])
-                words = v.description or v.name.replace("_", " ")
-                for key, value in (("units", v.unit), ("long_name", words), ("dims", list(v.dims))):
+                long_name = v.description or v.name.replace("_", " ")
+                for key, value in (("units", v.unit), ("long_name", long_name), ("dims", list(v.dims))):
                     if value and self._comm.rank == 0:
                         io.DefineAttribute(key, value, v.name)
                 if v.once and self._comm.rank == 0:
@@ -217,45 +238,45 @@ class BPWriter:
             self._engine = io.Open(str(self.path), mode)
 
     def write(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> int:
-        """Append one output step and return the bytes of its arrays, of all ranks and before compression.
+        """Append one output step, and return the bytes of its arrays on all ranks before compression.
 
-        step: number of the time step; time: model time; arrays: this rank's blocks by name, shape and dtype
-        as declared. Rows may be strided (ghosts left out). Arrays declared `once` are given too, and only the first
-        step holds them. Nothing of the arrays is kept after the return.
+        step: number of the time step; time: model time; arrays: this rank's blocks by name, with the declared shapes
+        and dtypes. Rows may be strided, to leave out ghosts. Arrays that are written once are given in every call,
+        and stored in the first step. No array is referenced after the return.
         """
         arrays = self._checked(arrays)
         if not self._open:
             raise OutputError(f"the data set {self.path} was closed, by `close` or after an error")
-        with self._together():
+        with self._errors_on_all_ranks():
             if self._comm.rank == 0 and self._compression == "none":
                 self._check_space(step)
-        self._open = False  # until the step is whole
+        self._open = False  # until the step is complete
         if self._blocks is None:
             self._write_collectively(step, time, arrays)
         else:
-            with self._together():
+            with self._errors_on_all_ranks():
                 if self._comm.rank:
                     self._blocks.send(arrays)
                 else:
-                    self._write_for_all(step, time, self._blocks.receive(arrays))
+                    self._write_on_rank_0(step, time, self._blocks.receive(arrays))
         self.steps += 1
         self._open = True
         return sum(self._variables[name].bytes_global for name in arrays)
 
     def _checked(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Return what is written now, in the order of declaration."""
+        """Return the arrays that this step stores, in the order of declaration."""
         if set(arrays) != set(self._variables):
             raise ValueError(f"the data set has {sorted(self._variables)}, not {sorted(arrays)}")
         for name, v in self._variables.items():
-            got, declared = (arrays[name].dtype, arrays[name].shape), (np.dtype(v.dtype), v.shape_local)
-            if got != declared:
+            given, declared = (arrays[name].dtype, arrays[name].shape), (np.dtype(v.dtype), v.shape_local)
+            if given != declared:
                 raise ValueError(
-                    f"{_listed({name: got})} given where {_listed({name: declared})} is declared"
+                    f"{_listed({name: given})} given where {_listed({name: declared})} is declared"
                 )
         return {name: arrays[name] for name, v in self._variables.items() if not (v.once and self.steps)}
 
     def _check_space(self, step: int) -> None:
-        """Raise OutputError if the step cannot fit: before ADIOS2 starts, all ranks can still agree."""
+        """Raise OutputError if the step does not fit. Before ADIOS2 starts, all ranks can still raise together."""
         need = sum(v.bytes_global for v in self._variables.values()) + BYTES_OF_VERTEX * self._n_points
         with adios2_errors(f"write output step {step} to {self.path}", "is the folder still there?"):
             free = shutil.disk_usage(self.path).free
@@ -288,27 +309,27 @@ class BPWriter:
 
     def _write_collectively(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> None:
         blocks = {}
-        with self._together(), self._errors(step):
-            # ADIOS2 reads the blocks in EndStep; it takes them contiguous and does not check that they are.
+        with self._errors_on_all_ranks(), self._errors(step):
+            # ADIOS2 reads the blocks in EndStep. It assumes that they are contiguous, and does not check it.
             blocks = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array.size}
             sums = {name: bp_sums.digest(block) for name, block in blocks.items()}
             self._begin_step(step, time)
             for name, block in blocks.items():
                 self._engine.Put(self._defined[name], block, self._bindings.Mode.Deferred)
-        of_ranks = self._comm.gather(sums)
+        sums_of_ranks = self._comm.gather(sums)
         with self._errors(step):
             self._engine.EndStep()
-        with self._together():
-            if of_ranks:  # rank 0: ADIOS2 counts the blocks of an array in the order of the ranks
-                self._sums.add({name: [own[name] for own in of_ranks if name in own] for name in arrays})
+        with self._errors_on_all_ranks():
+            if sums_of_ranks:  # on rank 0; ADIOS2 counts the blocks of an array in the order of the ranks
+                self._sums.add({name: [own[name] for own in sums_of_ranks if name in own] for name in arrays})
 
-    def _write_for_all(
+    def _write_on_rank_0(
         self, step: int, time: float, slabs: Iterator[tuple[str, Shape, NDArray[Any]]]
     ) -> None:
-        """Put the slabs of all ranks as they come; ADIOS2 holds some, not the whole arrays."""
-        failed: OutputError | None = None
+        """Write the slabs of all ranks as they arrive, so that ADIOS2 buffers some of them and not whole arrays."""
+        problem: OutputError | None = None
         sums: dict[str, list[str]] = {}
-        held = 0
+        buffered = 0
         try:
             with self._errors(step):
                 self._begin_step(step, time)
@@ -317,24 +338,24 @@ class BPWriter:
                     start = [] if name in self._by_block else list(offset)
                     self._defined[name].SetSelection((start, list(slab.shape)))
                     self._engine.Put(self._defined[name], slab, self._bindings.Mode.Sync)
-                    held += slab.nbytes
-                    if held >= SLAB:
+                    buffered += slab.nbytes
+                    if buffered >= SLAB:
                         self._engine.PerformDataWrite()
-                        held = 0
-                self._engine.PerformDataWrite()  # so that the index knows how long the data are
+                        buffered = 0
+                self._engine.PerformDataWrite()  # so that the index has the length of the data
                 self._engine.EndStep()
             self._sums.add(sums)
         except OutputError as error:
-            failed = error
+            problem = error
         for _ in slabs:
-            pass  # after an error: the ranks wait until their blocks are taken
-        if failed:
-            self._let_go()  # not `Close`, which would declare the half-written step whole
-            raise failed
+            pass  # after an error, because the ranks wait until their blocks are received
+        if problem:
+            self._release()  # not `Close`, which would mark the incomplete step as complete
+            raise problem
 
     @property
     def fingerprint(self) -> str:
-        """Return the checksum of all that the data set holds, which no other run has written; "" beyond rank 0."""
+        """Checksum of everything in the data set, which identifies the run that wrote it; "" except on rank 0."""
         return self._sums.fingerprint if self._comm.rank == 0 else ""
 
     def close(self) -> None:
@@ -342,11 +363,11 @@ class BPWriter:
         if not self._open:
             return
         self._open = False
-        with contextlib.nullcontext() if self.collective else self._together():
+        with contextlib.nullcontext() if self.collective else self._errors_on_all_ranks():
             if self._engine is not None:
                 with adios2_errors(f"finish the data set {self.path}", "its steps are intact"):
                     self._engine.Close()
-                    self._let_go()
+                    self._release()
 
     def __enter__(self) -> BPWriter:
         return self
@@ -356,14 +377,15 @@ class BPWriter:
             self.close()
 
 
-def _let_go_quietly(adios: Any) -> None:
-    """Let go of what was opened, also where an error kept it from being closed: whole steps are intact."""
+def _release_quietly(adios: Any) -> None:
+    """Release the engine, even if an error kept it from being closed: complete steps are intact.
+
+    The standard error output is redirected: ADIOS2 would comment on an error that was already reported.
+    """
     sys.stderr.flush()
     stderr = os.dup(2)
-    with open(
-        os.devnull, "w"
-    ) as nowhere:  # ADIOS2 would remark on it, after an error was reported in one sentence
-        os.dup2(nowhere.fileno(), 2)
+    with open(os.devnull, "w") as devnull:
+        os.dup2(devnull.fileno(), 2)
     try:
         adios.RemoveIO("output")
     finally:

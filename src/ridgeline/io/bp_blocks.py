@@ -1,4 +1,4 @@
-"""The blocks of all ranks, moved to rank 0 one slab at a time: for a writer that works without MPI."""
+"""Variables of a data set, and the blocks of all ranks moved to rank 0 slab by slab, for an ADIOS2 without MPI."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ridgeline.parallel.partition import DistributedArray
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-SLAB = 64 * 2**20  # bytes that rank 0 holds at a time
+SLAB = 64 * 2**20  # bytes that rank 0 receives at a time
 
 Shape = tuple[int, ...]
 
@@ -29,10 +29,10 @@ class Variable:
     shape_global: Shape
     offset_global: Shape
     shape_local: Shape
-    unit: str = "1"  # as CF writes it: "1" of a pure number
-    description: str = ""  # "": that of the name
-    dims: tuple[str, ...] = ()  # names of the axes, where they are not z, y, x
-    once: bool = False  # whether only the first output step holds it, such as the places of the points
+    unit: str = "1"  # as CF writes it; "1" is a pure number
+    description: str = ""  # "" describes the variable by its name
+    dims: tuple[str, ...] = ()  # names of the axes, if they are not z, y, x
+    once: bool = False  # whether only the first output step has it, such as positions of fixed points
 
     @classmethod
     def of(cls, array: DistributedArray, unit: str = "1", description: str = "") -> Variable:
@@ -42,57 +42,56 @@ class Variable:
 
     @property
     def bytes_global(self) -> int:
-        """Size of the whole array in bytes."""
+        """Bytes of the whole array."""
         return prod(self.shape_global) * np.dtype(self.dtype).itemsize
 
 
 class BlocksAtRank0:
-    """Knows where the blocks of all ranks lie, and moves them. Made collectively.
+    """Moves the blocks of all ranks to rank 0. Creating it is collective.
 
-    Slabs pass through one buffer that is allocated here: a rank that ran out of memory half-way would leave
-    its partner waiting.
+    Slabs pass through one buffer that is allocated here, because a rank that ran out of memory in the middle of a
+    transfer would leave its partner waiting.
     """
 
     def __init__(self, comm: MPI.Comm, variables: Sequence[Variable]) -> None:
         self._comm = comm
         self._dtypes = {v.name: np.dtype(v.dtype) for v in variables}
-        mine = {v.name: (v.offset_global, v.shape_local) for v in variables}
-        self._blocks = comm.gather(mine) or [mine]
-        self._buffer = np.empty(max(map(self._largest_slab, self._blocks), default=0), np.uint8)
-
-    def _largest_slab(self, blocks: Mapping[str, tuple[Shape, Shape]]) -> int:
-        return max(
+        local = {v.name: (v.offset_global, v.shape_local) for v in variables}
+        self._blocks = comm.gather(local) or [local]
+        largest = max(
             (
                 (z1 - z0) * prod(shape[1:]) * self._dtypes[name].itemsize
+                for blocks in self._blocks
                 for name, (_, shape) in blocks.items()
                 for z0, z1 in slabs(shape, self._dtypes[name].itemsize)
             ),
             default=0,
         )
+        self._buffer = np.empty(largest, np.uint8)
 
-    def _room(self, name: str, shape: Shape) -> NDArray[Any]:
+    def _slab(self, name: str, shape: Shape) -> NDArray[Any]:
         """Return a contiguous array in the buffer."""
         dtype = self._dtypes[name]
         return self._buffer[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
     def send(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Give this rank's blocks to rank 0, which must run through `receive`; the same names in one order."""
+        """Send this rank's blocks to rank 0, which iterates over `receive` with the same names in the same order."""
         for name, array in arrays.items():
             for z0, z1 in slabs(array.shape, self._dtypes[name].itemsize):
-                slab = self._room(name, (z1 - z0, *array.shape[1:]))
+                slab = self._slab(name, (z1 - z0, *array.shape[1:]))
                 slab[...] = array[z0:z1]
                 self._comm.Send(slab, dest=0)
 
     def receive(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, Shape, NDArray[Any]]]:
         """Yield (name, global offset, contiguous array) of each slab of each rank, rank 0's `arrays` first.
 
-        The array is valid until the next one is asked for.
+        An array is valid until the next one is yielded.
         """
         for rank, blocks in enumerate(self._blocks):
             for name in arrays:
                 offset, shape = blocks[name]
                 for z0, z1 in slabs(shape, self._dtypes[name].itemsize):
-                    slab = self._room(name, (z1 - z0, *shape[1:]))
+                    slab = self._slab(name, (z1 - z0, *shape[1:]))
                     if rank == 0:
                         slab[...] = arrays[name][z0:z1]
                     else:
@@ -101,7 +100,7 @@ class BlocksAtRank0:
 
 
 def slabs(shape: Shape, itemsize: int) -> Iterator[tuple[int, int]]:
-    """Cut a block along its first axis into parts of at most SLAB bytes, at least a plane: yield (from, to)."""
+    """Yield (begin, end) along the first axis of parts of a block that have at most SLAB bytes, or are one plane."""
     plane = prod(shape[1:]) * itemsize
     if not plane:
         return

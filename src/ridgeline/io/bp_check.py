@@ -1,4 +1,4 @@
-"""Whether a data set is as it was written: its metadata, and every block of its arrays."""
+"""Verification of a data set: its metadata and every block of its arrays are compared with their checksums."""
 
 from __future__ import annotations
 
@@ -14,11 +14,20 @@ from ridgeline.runtime.errors import OutputError
 
 @dataclass(frozen=True)
 class DataSetCheck:
-    """What was compared, and what is damaged, a line for each file, and for each array at a step.
+    """The result of a verification.
 
-    path: of the data set. steps: whole output steps. unknown: those of them whose arrays have no checksums, which
-    an older Ridgeline wrote. unfinished: whether there is one more, being written or half written when its run
-    was killed. bytes_compared: of arrays.
+    Attributes
+    ----------
+    path : Path
+        The data set.
+    steps, unknown : int
+        Number of complete output steps, and of those without checksums of arrays, which an older Ridgeline wrote.
+    unfinished : bool
+        Whether there is one more step that is being written, or was when its run was killed.
+    bytes_compared : int
+        Bytes of array values that were compared.
+    damages : tuple of str
+        A line for each damaged file, and for each damaged array at a step.
     """
 
     path: Path
@@ -29,7 +38,7 @@ class DataSetCheck:
     damages: tuple[str, ...]
 
     def lines(self) -> Iterator[str]:
-        """Say it in words, a line each."""
+        """Yield the lines of the result for people."""
         yield from self.damages
         if self.unknown:
             yield f"{_steps(self.unknown)} of an older Ridgeline, without checksums of the values"
@@ -40,7 +49,7 @@ class DataSetCheck:
             yield f"{_steps(self.steps)}, metadata and {size}, as they were written"
 
     def raise_if_damaged(self) -> None:
-        """Raise OutputError if something is damaged."""
+        """Raise OutputError if there are damages."""
         if self.damages:
             raise OutputError(
                 f"the data set {self.path} is damaged in {len(self.damages)} "
@@ -53,36 +62,36 @@ def _steps(number: int) -> str:
 
 
 def check_data_set(path: Path) -> DataSetCheck:
-    """Compare the data set at `path` with its checksums. Reads all of it that can be read.
+    """Compare the data set at `path` with its checksums, and read everything that can be read.
 
-    Raises OutputError if there is no data set, or one without checksums.
+    Raises OutputError if there is no data set, or if it has no checksums.
     """
     if not (path / bp_sums.SUMS).exists():
-        bp_files.read_index(path)  # says what is there instead
+        bp_files.read_index(path)  # raises an error that says what is there instead
         raise OutputError(
             f"the data set {path} cannot be checked: it holds no {bp_sums.SUMS}, so another program or an older "
             f"Ridgeline wrote it"
         )
     records, wrong = bp_files.checked_records(path)
-    # Its length before the index: where a step is being written, the index has that step already.
+    # The length is taken before the index is read: while a step is being written, the index has that step already.
     more = (path / bp_sums.SUMS).stat().st_size - bp_sums.end_of(records)
     damages = [f"{damage.what} from output step {damage.step} on" for damage in wrong]
-    known = records[: wrong[0].step] if wrong else records
-    steps = bp_files.intact_index(path)[0].steps if known or not wrong else ()
+    intact = records[: wrong[0].step] if wrong else records
+    steps = bp_files.intact_index(path)[0].steps if intact or not wrong else ()
     if more > 0 and not wrong and len(steps) == len(records):
         damages.append(f"{bp_sums.SUMS} has {more} bytes more than were written")
-    lost: set[str] = set()
-    for number, step in enumerate(steps[: len(known)]):
+    reported: set[str] = set()
+    for number, step in enumerate(steps[: len(intact)]):
         for what in bp_files.problems(path, step):
-            known = known[:number]
-            if (name := what.split()[0]) not in lost:
-                lost.add(name)
+            intact = intact[:number]
+            if (name := what.split()[0]) not in reported:
+                reported.add(name)
                 damages.append(f"{what} from output step {number} on")
     compared = 0
-    if known:
-        with BPReader(path, len(known), isolated=True) as reader:
+    if intact:
+        with BPReader(path, len(intact), isolated=True) as reader:
             try:
-                for size, damage in _compare(reader, known):
+                for size, damage in _compare(reader, intact):
                     compared += size
                     damages += [damage] if damage else []
             except OutputError as error:  # ADIOS2 crashed
@@ -98,7 +107,7 @@ def check_data_set(path: Path) -> DataSetCheck:
 
 
 def _compare(reader: BPReader, records: tuple[bp_sums.StepSums, ...]) -> Iterator[tuple[int, str | None]]:
-    """Yield for each array of each step its size in bytes, and what is wrong with it."""
+    """Yield for each array at each step its size in bytes, and its damage or None."""
     for step, record in enumerate(records):
         where = f"output step {step} (time step {reader.scalars['step'][step]})"
         for name, written in (record.blocks or {}).items():
@@ -107,13 +116,13 @@ def _compare(reader: BPReader, records: tuple[bp_sums.StepSums, ...]) -> Iterato
             if len(blocks) != len(written):
                 yield size, f"{name} has {len(blocks)} blocks at {where}, but {len(written)} were written"
                 continue
-            other = [block for block, digest in zip(blocks, written) if block.digest != digest]
-            if not other:
+            damaged = [block for block, digest in zip(blocks, written) if block.digest != digest]
+            if not damaged:
                 yield size, None
                 continue
-            first = ", ".join(f"{start}:{start + n}" for start, n in zip(other[0].start, other[0].shape))
+            first = ", ".join(f"{start}:{start + n}" for start, n in zip(damaged[0].start, damaged[0].shape))
             yield (
                 size,
-                f"{name} is not as it was written at {where}: {len(other)} of its {len(blocks)} blocks, the first "
+                f"{name} is not as it was written at {where}: {len(damaged)} of its {len(blocks)} blocks, the first "
                 f"{name}[{first}]",
             )

@@ -1,14 +1,14 @@
-"""The files of a BP5 data set, looked at without ADIOS2: what is there, what is complete, what is damaged.
+"""The files of a BP5 data set, examined without ADIOS2: which steps are complete, and what is damaged.
 
-A BP5 data set is a folder of `md.idx` (index), `md.0` and `mmd.0` (metadata) and `data.0`, `data.1`, ...
-(blocks of arrays). A step is written in the order data, metadata, index, so its index record says that it is
-complete. ADIOS2 trusts these files: a half-written record or a missing file makes it wait, or worse. So
-writers and readers ask here first.
+A BP5 data set is a folder of `md.idx` (index), `md.0` and `mmd.0` (metadata) and `data.0`, `data.1`, ... (blocks of
+arrays). A step is written in the order data, metadata, index, so that its record in the index marks it as complete.
+ADIOS2 trusts these files: an incomplete record or a missing file makes it wait forever, or crash. Writers and readers
+therefore check the files here first.
 
-`md.idx` is a header of 64 bytes and then records of a type (1 byte), a body length (uint64) and a body of uint64.
-Each new set of writers has a record "w" (writers, aggregators, subfiles, subfile of each writer). Each step has a
-record "s": position and size in `md.0`, and flushes. For each writer it also has position and size of each flush, and
-the position of the rest in its subfile.
+`md.idx` is a header of 64 bytes followed by records of a type (1 byte), the length of the body (uint64) and a body of
+uint64. Each new set of writers has a record "w": writers, aggregators, subfiles, subfile of each writer. Each step
+has a record "s": position and size in `md.0`, the number of flushes, and for each writer the position and size of
+each flush and the position of the rest in its subfile.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _HEADER_SIZE = 64
 _ENDIAN_AT, _VERSION_AT = 36, 37
 _RECORD = struct.Struct("<cQ")
 _LONGEST_RECORD = 2**32  # bytes: millions of ranks with dozens of flushes
-_BLOCK_ALIGNMENT = 4096  # ADIOS2's StripeSize: a rank's data may begin at the next multiple beyond the end
+_BLOCK_ALIGNMENT = 4096  # ADIOS2's StripeSize: a rank's data may begin at the next multiple of it
 
 
 @dataclass(frozen=True)
 class StepExtent:
-    """What one output step needs: bytes of `md.0`, and of each subfile at least this many bytes."""
+    """The extent of an output step: its ends in the index and in `md.0`, and the least size of each subfile."""
 
     record_end: int
     metadata_end: int
@@ -56,7 +56,7 @@ class Index:
 
 
 def describe(path: Path) -> str:
-    """Say what is at `path`, for messages: "a file", "a folder with a.txt, b.txt"."""
+    """Describe what is at `path` for messages: "a file", "a folder with a.txt, b.txt"."""
     if not path.exists():
         return "nothing"
     if path.is_file():
@@ -71,37 +71,37 @@ def describe(path: Path) -> str:
 
 
 def is_data_set(path: Path) -> bool:
-    """Say whether `path` is a folder of BP files and of nothing else."""
+    """Whether `path` is a folder that contains BP files and nothing else."""
     if not path.is_dir():
         return False
     names = [entry.name for entry in path.iterdir()]
-    return (INDEX in names or bp_sums.is_begun(path)) and all(BP_FILE.fullmatch(name) for name in names)
+    return (INDEX in names or bp_sums.has_sums(path)) and all(BP_FILE.fullmatch(name) for name in names)
 
 
-def is_ours(path: Path) -> bool:
-    """Say whether `path` is a data set that Ridgeline wrote or had begun, or one that holds nothing at all.
+def is_own_data_set(path: Path) -> bool:
+    """Whether `path` is a data set that Ridgeline wrote or started, or one whose files are all empty.
 
-    Holding nothing: ADIOS2 empties the folder while it opens a new data set, and may be killed there.
+    ADIOS2 empties the folder while it opens a new data set, and may be killed at that point.
     """
     return is_data_set(path) and (
-        bp_sums.is_begun(path) or all(file.stat().st_size == 0 for file in path.iterdir())
+        bp_sums.has_sums(path) or all(file.stat().st_size == 0 for file in path.iterdir())
     )
 
 
-def holds_nothing(path: Path) -> bool:
-    """Say whether a folder is empty, or a data set of ours without a block of data. Raises OSError."""
+def is_empty(path: Path) -> bool:
+    """Whether a folder is empty, or a data set of ours without any data. Raises OSError."""
     if not any(path.iterdir()):
         return True
     try:
-        # A data set that is closed without a step has one in its index, of no data.
-        steps = intact_index(path)[0].steps if is_ours(path) else None
+        # A data set that was closed without a step has one without data in its index.
+        steps = intact_index(path)[0].steps if is_own_data_set(path) else None
         return steps is not None and not any(end > 0 for step in steps for end in step.data_ends.values())
     except OutputError:
-        return False  # of another format, or damaged: there may be something in it
+        return False  # another format, or damaged: it may contain data
 
 
-def empty(path: Path) -> None:
-    """Delete the files of the data set at `path`; the folder stays. Raises OSError if something else is in it."""
+def delete_files(path: Path) -> None:
+    """Delete the files of the data set at `path` but not the folder. Raises OSError if it contains other files."""
     for entry in list(path.iterdir()):
         if BP_FILE.fullmatch(entry.name):
             entry.unlink()
@@ -110,13 +110,13 @@ def empty(path: Path) -> None:
 
 
 def create(path: Path, setting: str = "output.path") -> None:
-    """Make the folder of a new data set, empty or not there (`previous.make_way`), and mark it as ours.
+    """Create the folder of a new data set, and mark it as ours. The folder is empty or missing before.
 
-    setting: what errors tell the user to change. Raises OutputError if it cannot be done.
+    setting: the key that errors tell the user to change. Raises OutputError if this fails.
     """
     with output_errors(f"create the data set {path}", f"set {setting} to a place where you may write"):
         Path(os.path.realpath(path)).mkdir(parents=True, exist_ok=True)
-        bp_sums.begin(path)  # the folder is ours from here on, whenever we are killed
+        bp_sums.create_sums(path)  # from here on the folder is known as ours, even if the run is killed
         (path / INDEX).touch()
 
 
@@ -132,7 +132,7 @@ def read_index(path: Path) -> Index:
 
 
 def intact_index(path: Path) -> tuple[Index, str | None]:
-    """Return the index up to its first record that is wrong, and what is wrong there."""
+    """Return the index up to its first damaged record, and the damage, None if there is none."""
     if not (path / INDEX).is_file():
         near = sorted(p.name for p in path.parent.glob("*.bp")) if path.parent.is_dir() else []
         there = f"; {path.parent} holds {', '.join(near[:5])}" if near else ""
@@ -141,9 +141,8 @@ def intact_index(path: Path) -> tuple[Index, str | None]:
         )
     raw = bp_sums.bytes_of(path / INDEX)
     if len(raw) < _HEADER_SIZE and not any(raw):
-        return Index(
-            (), 0
-        ), None  # created, nothing written yet; ADIOS2 leaves a part of zeros if a run fails then
+        # Created, but nothing is written yet. ADIOS2 leaves a part of zeros if a run fails at this point.
+        return Index((), 0), None
     if len(raw) < _HEADER_SIZE or raw[_ENDIAN_AT] != 0 or raw[_VERSION_AT] != 5:
         raise OutputError(
             f"{path} is not a little-endian BP5 data set: its {INDEX} has another header; "
@@ -159,7 +158,7 @@ def intact_index(path: Path) -> tuple[Index, str | None]:
             wrong = f"{INDEX} has an unknown record at byte {position}"
             break
         if end > len(raw):
-            break  # being written, or cut off when its writer was killed
+            break  # the record is being written, or its writer was killed
         body = struct.unpack_from(f"<{length // 8}Q", raw, begin)
         if kind == b"w" and len(body) == 3 + body[0] and all(subfile < body[2] for subfile in body[3:]):
             writer_to_subfile = body[3:]
@@ -188,15 +187,15 @@ def _step(record_end: int, body: tuple[int, ...], writer_to_subfile: tuple[int, 
 
 
 def problem(path: Path, step: StepExtent) -> str | None:
-    """Return what is wrong if the files at `path` cannot hold `step`, None if they may."""
+    """Return why the files at `path` cannot contain `step`, None if they may."""
     return next(problems(path, step), None)
 
 
 def problems(path: Path, step: StepExtent) -> Iterator[str]:
-    """Yield what is wrong with each file at `path` that cannot hold its part of `step`."""
-    wanted = {METADATA: step.metadata_end}
-    wanted |= {f"data.{subfile}": end for subfile, end in step.data_ends.items()}
-    for name, least in wanted.items():
+    """Yield a description of each file at `path` that cannot contain its part of `step`."""
+    sizes = {METADATA: step.metadata_end}
+    sizes |= {f"data.{subfile}": end for subfile, end in step.data_ends.items()}
+    for name, least in sizes.items():
         size = _size_of(path / name)
         if size is None:
             yield f"{name} is missing"
@@ -205,7 +204,7 @@ def problems(path: Path, step: StepExtent) -> Iterator[str]:
 
 
 def check(path: Path, index: Index) -> None:
-    """Raise OutputError if `md.0` or the data files at `path` cannot hold what the index says."""
+    """Raise OutputError if `md.0` or the data files at `path` are shorter than the index says."""
     for number, step in enumerate(index.steps):
         wrong = problem(path, step)
         if wrong:
@@ -213,7 +212,7 @@ def check(path: Path, index: Index) -> None:
 
 
 def check_formats(path: Path) -> None:
-    """Raise OutputError if `mmd.0` at `path` is not whole."""
+    """Raise OutputError if `mmd.0` at `path` is missing or incomplete."""
     complete = _complete_formats(path)
     if not complete:
         raise _damaged(path, f"{FORMATS} is missing or empty")
@@ -222,10 +221,11 @@ def check_formats(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Readable:
-    """The output steps of a data set that may be read: how many, and the folder where ADIOS2 finds their files.
+class ReadableSteps:
+    """The output steps of a data set that may be read.
 
-    verified: whether their metadata are as they were written; without checksums nobody knows.
+    steps: their number; folder: where ADIOS2 finds their files; verified: whether their metadata agree with
+    checksums.
     """
 
     steps: int
@@ -233,58 +233,60 @@ class Readable:
     verified: bool
 
 
-def readable(path: Path, steps: int | None = None) -> Readable:
-    """Look at the data set at `path`, and return its whole output steps, or the first so many.
+def readable_steps(path: Path, steps: int | None = None) -> ReadableSteps:
+    """Check the data set at `path`, and return its complete output steps, or the first `steps` of them.
 
-    Raises OutputError if it is none, holds no whole step or fewer than `steps`, or if these are damaged.
+    Raises OutputError if it is not a data set, has no complete step or fewer than `steps`, or if these are damaged.
     """
     verified = (path / bp_sums.SUMS).exists()
     records: tuple[bp_sums.StepSums, ...] = ()
     if verified:
-        records, damages = checked_records(path)  # before the index: a writer writes them after it
+        records, damages = checked_records(path)  # before the index, because a writer writes them after it
         if steps is not None:
             records, damages = records[:steps], [damage for damage in damages if damage.step < steps]
         if damages:
-            raise _damaged_from(path, damages, steps is None)
+            first = damages[0]
+            advice = (
+                f"; {path.name} can be read up to there: ridgeline.open({str(path)!r}, steps={first.step})"
+            )
+            raise _damaged(
+                path,
+                f"{first.what} from output step {first.step} on",
+                advice if first.step and steps is None else "",
+            )
         index = Index(intact_index(path)[0].steps[: len(records)], 0)
     else:
         index = read_index(path)
     check(path, index)
-    found = len(index.steps)
-    if not found:
+    complete = len(index.steps)
+    if not complete:
         raise OutputError(
             f"the data set {path} holds no whole output step: its run has not reached the first, or ended before it"
         )
-    if steps is not None and not 1 <= steps <= found:
-        raise OutputError(f"the data set {path} holds {found} whole output steps, so it has no first {steps}")
+    if steps is not None and not 1 <= steps <= complete:
+        raise OutputError(
+            f"the data set {path} holds {complete} whole output steps, so it has no first {steps}"
+        )
     if not verified:
         check_formats(path)
     elif any(_size_of(path / name) != end for name, (end, _) in records[-1].parts.items()):
-        return _cut_copy(path, records[-1])  # ADIOS2 sees nothing that was not verified
-    return Readable(min(found, steps or found), path, verified)
+        return _truncated_copy(path, records[-1])  # so that ADIOS2 reads nothing that was not verified
+    return ReadableSteps(min(complete, steps or complete), path, verified)
 
 
 def checked_records(path: Path) -> tuple[tuple[bp_sums.StepSums, ...], list[bp_sums.Damage]]:
-    """Return the checksums of the whole output steps, and where the metadata do not agree with them."""
-    records, wrong = bp_sums.read(path)
-    damages = bp_sums.verify(path, records)
+    """Return the checksums of the complete output steps, and the damages: metadata that do not agree with them."""
+    records, wrong = bp_sums.read_sums(path)
+    damages = bp_sums.verify_metadata(path, records)
     if wrong:
         damages.append(wrong)
-    elif not damages and len(intact_index(path)[0].steps) > len(records) + 1:  # one may be being written
+    elif not damages and len(intact_index(path)[0].steps) > len(records) + 1:  # one step may be being written
         damages.append(bp_sums.Damage(len(records), f"{bp_sums.SUMS} is cut off"))
     return records, sorted(damages, key=lambda damage: damage.step)
 
 
-def _damaged_from(path: Path, damages: list[bp_sums.Damage], advise: bool) -> OutputError:
-    first = damages[0]
-    rest = f"; {path.name} can be read up to there: ridgeline.open({str(path)!r}, steps={first.step})"
-    return _damaged(
-        path, f"{first.what} from output step {first.step} on", rest if first.step and advise else ""
-    )
-
-
-def _cut_copy(path: Path, record: bp_sums.StepSums) -> Readable:
-    """Return a copy of the data set that ends with the step of `record`: of the metadata, with links to the data."""
+def _truncated_copy(path: Path, record: bp_sums.StepSums) -> ReadableSteps:
+    """Return a copy of the data set up to the step of `record`: a copy of the metadata, with links to the data."""
     doing = f"copy the metadata of {path} to {tempfile.gettempdir()}"
     with output_errors(doing, "set TMPDIR to a folder where you may write"):
         folder = Path(tempfile.mkdtemp(prefix="ridgeline_"))
@@ -292,61 +294,57 @@ def _cut_copy(path: Path, record: bp_sums.StepSums) -> Readable:
             (folder / name).write_bytes(bp_sums.bytes_of(path / name)[:end])
         for file in path.glob("data.*"):
             (folder / file.name).symlink_to(file.absolute())
-    copy = Readable(len(read_index(folder).steps), folder, True)
+    copy = ReadableSteps(len(read_index(folder).steps), folder, True)
     weakref.finalize(copy, shutil.rmtree, folder, ignore_errors=True)
     return copy
 
 
 def repair(path: Path, least: int) -> Index:
-    """Cut off what a killed writer left half written, and return the index of the steps that are whole.
+    """Cut off what a killed writer left incomplete, and return the index of the complete steps.
 
-    Readers take `md.0` and `mmd.0` without gaps, so these are cut after the last whole step like the index.
-    What lies in a subfile beyond it does no harm: ADIOS2 appends after it. A data set of an older Ridgeline gets
-    checksums of the metadata that it has.
+    Readers require `md.0` and `mmd.0` without gaps, so that these are truncated after the last complete step, like
+    the index. Further data in a subfile do no harm: ADIOS2 appends after them. A data set of an older Ridgeline gets
+    checksums of its present metadata.
 
-    Raises OutputError, and changes nothing, if fewer than `least` steps are whole.
+    Raises OutputError, and changes nothing, if fewer than `least` steps are complete.
     """
     index, _ = intact_index(path)
-    summed = (path / bp_sums.SUMS).exists()
-    records, damages = checked_records(path) if summed else ((), [])
-    most = min([len(records)] + [damage.step for damage in damages]) if summed else len(index.steps)
-    whole = 0
+    has_sums = (path / bp_sums.SUMS).exists()
+    records, damages = checked_records(path) if has_sums else ((), [])
+    most = min([len(records)] + [damage.step for damage in damages]) if has_sums else len(index.steps)
+    complete = 0
     for step in index.steps[:most]:
         if problem(path, step):
             break
-        whole += 1
-    if whole < least:
+        complete += 1
+    if complete < least:
         why = f" ({damages[0].what} from output step {damages[0].step} on)" if damages else ""
         raise OutputError(
-            f"the data set {path} holds {whole} whole output steps{why}, but the run had written {least} when its "
+            f"the data set {path} holds {complete} whole output steps{why}, but the run had written {least} when its "
             f"checkpoint was taken; restore it, or start anew with --resume never"
         )
-    steps = index.steps[:whole]
+    steps = index.steps[:complete]
     sizes = {INDEX: _HEADER_SIZE, METADATA: 0, FORMATS: _complete_formats(path)}
     if steps:
         sizes |= {INDEX: steps[-1].record_end, METADATA: steps[-1].metadata_end}
-    if steps and summed:
-        sizes[FORMATS] = records[whole - 1].parts[FORMATS][0]
+    if steps and has_sums:
+        sizes[FORMATS] = records[complete - 1].parts[FORMATS][0]
     with output_errors(f"continue the data set {path}", "may you write there?"):
         for name, size in sizes.items():
             if (_size_of(path / name) or 0) > size:
                 os.truncate(path / name, size)
-        if summed:
-            bp_sums.SumsWriter(path, whole)
+        if has_sums:
+            bp_sums.SumsWriter(path, complete)
         else:
-            _adopt(path, steps, sizes[FORMATS])
+            sums = bp_sums.SumsWriter(path, 0)
+            for step in steps:
+                ends = {INDEX: step.record_end, METADATA: step.metadata_end, FORMATS: sizes[FORMATS]}
+                sums.add(None, ends)
     return Index(steps, index.subfiles)
 
 
-def _adopt(path: Path, steps: tuple[StepExtent, ...], formats_end: int) -> None:
-    """Write checksums of the metadata that are there."""
-    sums = bp_sums.SumsWriter(path, 0)
-    for step in steps:
-        sums.add(None, {INDEX: step.record_end, METADATA: step.metadata_end, FORMATS: formats_end})
-
-
 def _complete_formats(path: Path) -> int:
-    """Return how many bytes of `mmd.0` hold complete records: two lengths (uint64), then two strings."""
+    """Return the bytes of the complete records of `mmd.0`: each has two lengths (uint64), then two strings."""
     file = path / FORMATS
     raw = bp_sums.bytes_of(file) if file.is_file() else b""
     position = 0

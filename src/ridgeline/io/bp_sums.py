@@ -1,16 +1,16 @@
-"""Checksums of a data set, in the file `ridgeline.sums` of its folder: what ADIOS2 itself does not check.
+"""Checksums of a data set, in the file `ridgeline.sums` of its folder: ADIOS2 itself checks nothing.
 
-The file is the line `ridgeline sums 1` and a line for each output step, written when the step is whole:
+The file is the line `ridgeline sums 1` and one line for each output step, written when the step is complete:
 
     {"metadata": {"md.idx": [162, "9f..."], "md.0": ..., "mmd.0": ...}, "blocks": {"U": ["77...", ...], ...}} e1...
 
-For each file of metadata it holds the end and the checksum of the part that the step added. The part begins where the
-step before ended. For each array it holds the checksum of each block, in the order of ADIOS2's `BlocksInfo`, over the
-values as they were handed to ADIOS2. So it says nothing of where they lie, nor how they are compressed. The last word
-is the checksum of the line and of the last word before it. Every checksum is a 64-bit XXH3 hash in hexadecimal
-digits.
+For each file of metadata the line holds the end and the checksum of the part that the step added; the part begins
+where that of the step before ended. For each array it holds the checksum of each block, in the order of ADIOS2's
+`BlocksInfo`, over the values as they were handed to ADIOS2. The checksums therefore do not depend on where blocks are
+stored, nor on their compression. The last word is the checksum of the line and of the last word of the line before.
+Every checksum is a 64-bit XXH3 hash in hexadecimal digits.
 
-A killed run leaves whole lines and at most a part of one; a step without a line is not whole.
+A killed run leaves complete lines, and at most a part of one more. A step without a line is not complete.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SUMS = "ridgeline.sums"
 HEADER = b"ridgeline sums 1\n"
 METADATA_FILES = ("md.idx", "md.0", "mmd.0")
 
-_ACTIVE_AT = 39  # of md.idx: ADIOS2 sets this byte while a writer has the data set open
+_ACTIVE_AT = 39  # byte of md.idx that ADIOS2 sets while a writer has the data set open
 
 Blocks = Mapping[str, Sequence[str]]  # checksums of the blocks of each array
 
@@ -40,8 +40,9 @@ Blocks = Mapping[str, Sequence[str]]  # checksums of the blocks of each array
 class StepSums:
     """The checksums of one output step.
 
-    parts: for each file of metadata, where the part of the step ends, and its checksum. blocks: None for a step
-    that an older Ridgeline wrote. end: where the line ends. seal: its own checksum.
+    parts: for each file of metadata the end of the step's part, and its checksum; blocks: checksums of the blocks of
+    each array, None for a step that an older Ridgeline wrote; end: position at which the line ends; seal: checksum of
+    the line.
     """
 
     parts: Mapping[str, tuple[int, str]]
@@ -52,7 +53,7 @@ class StepSums:
 
 @dataclass(frozen=True)
 class Damage:
-    """The first output step that a file no longer holds as it was written, counted from 0, and why."""
+    """A damage of a file: the first output step that it affects, counted from 0, and a description."""
 
     step: int
     what: str
@@ -66,13 +67,13 @@ def digest(values: Any) -> str:
     return str(xxhash.xxh3_64_hexdigest(values))
 
 
-def begin(path: Path) -> None:
-    """Begin the checksums of a new data set in the folder `path`: from here on it is known as Ridgeline's."""
+def create_sums(path: Path) -> None:
+    """Create the file of checksums in the folder `path`, which marks the data set as one of Ridgeline."""
     (path / SUMS).write_bytes(HEADER)
 
 
-def is_begun(path: Path) -> bool:
-    """Say whether the folder `path` holds checksums, if only the first bytes of them."""
+def has_sums(path: Path) -> bool:
+    """Whether the folder `path` has a file of checksums, even if only its first bytes are written."""
     try:
         with (path / SUMS).open("rb") as file:
             return HEADER.startswith(file.read(len(HEADER)))
@@ -80,16 +81,15 @@ def is_begun(path: Path) -> bool:
         return False
 
 
-def read(path: Path) -> tuple[tuple[StepSums, ...], Damage | None]:
-    """Return the records of the data set at `path` up to the first that is wrong, and what is wrong there."""
+def read_sums(path: Path) -> tuple[tuple[StepSums, ...], Damage | None]:
+    """Return the records of the data set at `path` up to the first damaged one, and the damage or None."""
     raw = bytes_of(path / SUMS)
     if not HEADER.startswith(raw[: len(HEADER)]):
         return (), Damage(0, f"{SUMS} does not begin with {HEADER.decode().strip()!r}")
     records: list[StepSums] = []
     last = _BEGIN
-    for line in raw[len(HEADER) :].split(b"\n")[
-        :-1
-    ]:  # the last is being written, or was when its writer died
+    lines = raw[len(HEADER) :].split(b"\n")
+    for line in lines[:-1]:  # the last one is being written, or was when its writer died
         text, _, seal = line.rpartition(b" ")
         if seal.decode("ascii", "replace") != _seal(text, last):
             return tuple(records), Damage(len(records), f"{SUMS} is not as it was written")
@@ -101,56 +101,55 @@ def read(path: Path) -> tuple[tuple[StepSums, ...], Damage | None]:
 
 
 def end_of(records: Sequence[StepSums]) -> int:
-    """Return where the last of some records ends."""
+    """Return the position at which the last of the records ends."""
     return (records[-1] if records else _BEGIN).end
 
 
-def verify(path: Path, records: Sequence[StepSums]) -> list[Damage]:
-    """Compare the metadata at `path` with its records: return the first damage of each file that has one."""
-    found = []
+def verify_metadata(path: Path, records: Sequence[StepSums]) -> list[Damage]:
+    """Compare the metadata at `path` with the records, and return the first damage of each file."""
+    damages = []
     for name in METADATA_FILES:
         content = _metadata(path, name)
         start = 0
         for step, record in enumerate(records):
             end, written = record.parts[name]
             if content is None or len(content) < end:
-                found.append(Damage(step, f"{name} is {'missing' if content is None else 'cut off'}"))
+                damages.append(Damage(step, f"{name} is {'missing' if content is None else 'cut off'}"))
                 break
             if digest(content[start:end]) != written:
-                found.append(Damage(step, f"{name} is not as it was written"))
+                damages.append(Damage(step, f"{name} is not as it was written"))
                 break
             start = end
-    return found
+    return damages
 
 
 class SumsWriter:
     """Appends the checksums of one output step after another.
 
-    path: folder of the data set. steps: how many records are kept, those after them are cut off; 0 begins anew.
+    path: folder of the data set; steps: the number of records to keep. Later ones are cut off; 0 starts a new file.
     """
 
     def __init__(self, path: Path, steps: int) -> None:
         self._path = path
-        self._last = read(path)[0][steps - 1] if steps else _BEGIN
-        with _told(path):
+        self._last = read_sums(path)[0][steps - 1] if steps else _BEGIN
+        with _write_errors(path):
             if not steps:
-                begin(path)
+                create_sums(path)
             os.truncate(path / SUMS, self._last.end)
 
     @property
     def fingerprint(self) -> str:
-        """Return the checksum of all that the data set holds: the chain of its records ends in it."""
+        """Checksum of everything in the data set: the end of the chain of its records."""
         return self._last.seal
 
     def add(self, blocks: Blocks | None, ends: Mapping[str, int] | None = None) -> None:
         """Append the record of an output step.
 
-        ends: where its part of each file of metadata ends; without, at the end of the file.
-
-        Raises OutputError if that cannot be done.
+        blocks: checksums of the blocks of each array; ends: the end of the step's part of each file of metadata, by
+        default the end of the file. Raises OutputError if the record cannot be written.
         """
         parts = {}
-        with _told(self._path):
+        with _write_errors(self._path):
             for name in METADATA_FILES:
                 start = self._last.parts[name][0]
                 part = _metadata(self._path, name, start, ends[name] if ends else None) or b""
@@ -168,7 +167,7 @@ def _seal(text: bytes, before: StepSums) -> str:
 
 
 def _metadata(path: Path, name: str, start: int = 0, end: int | None = None) -> bytes | None:
-    """Return a part of a file of metadata, None if the file is missing."""
+    """Return a part of a file of metadata, without the byte that says whether a writer is active; None if missing."""
     with output_errors(f"read {path / name}", "may you read it?"):
         try:
             with (path / name).open("rb") as file:
@@ -182,17 +181,17 @@ def _metadata(path: Path, name: str, start: int = 0, end: int | None = None) -> 
 
 
 def bytes_of(file: Path) -> bytes:
-    """Return what a file holds. Raises OutputError if it cannot be read."""
+    """Return the content of a file. Raises OutputError if it cannot be read."""
     with output_errors(f"read {file}", "may you read it?"):
         return file.read_bytes()
 
 
-def _told(path: Path) -> AbstractContextManager[None]:
+def _write_errors(path: Path) -> AbstractContextManager[None]:
     where = "free space or set the data set's path to another file system"
     return output_errors(f"write the checksums {path / SUMS}", f"{where}; the steps before are intact")
 
 
 def fingerprint(path: str | os.PathLike[str], steps: int) -> str:
-    """Return what `SumsWriter.fingerprint` was after so many steps, at least one; "" if fewer are there."""
-    records = read(Path(path))[0] if (Path(path) / SUMS).exists() else ()
+    """Return the `SumsWriter.fingerprint` after the first `steps` >= 1 steps; "" if there are fewer."""
+    records = read_sums(Path(path))[0] if (Path(path) / SUMS).exists() else ()
     return records[steps - 1].seal if len(records) >= steps else ""

@@ -1,14 +1,14 @@
-"""What a checkpoint is on disk: names, the manifest, tables of chunks, compressed chunks.
+"""The format of a checkpoint on disk: names, the manifest, tables of chunks, and compressed chunks.
 
     <checkpoint.path>/checkpoint_00000700/manifest.json   what was saved, and one entry per data file
                                          /data_0000.bin   magic, chunks back to back, table of chunks
                                          /data_0001.bin   the next group of ranks
 
-A *chunk* is a box of one field, at most CHUNK_BYTES large. Its bytes are shuffled (all first bytes of the
-numbers, then all second bytes, ...) and compressed by LZ4. Shuffling gathers the slowly varying exponents,
-which compress, apart from the noisy mantissas, which do not. The *table* of a data file is JSON, one row per
-chunk. One 64-bit XXH3 hash covers every byte of a checkpoint: the table has those of chunks, the manifest those of
-tables and its own. Magic and lengths are compared. docs/restart.md describes the format.
+A *chunk* is a box of one field with at most CHUNK_BYTES. Its bytes are shuffled (all first bytes of the numbers, then
+all second bytes, ...) and compressed by LZ4. Shuffling separates the slowly varying exponents, which compress well,
+from the noisy mantissas, which do not. The *table* of a data file is JSON with one row per chunk. Every byte of a
+checkpoint is covered by a 64-bit XXH3 hash: the table has the hashes of chunks, and the manifest those of tables and
+its own. The magic and the lengths are compared too. docs/restart.md describes the format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ridgeline.runtime.files import DAMAGED
 FORMAT = 1
 MAGIC = b"ridgeline ckpt 1"  # first bytes of every data file
 MANIFEST = "manifest.json"
-CHUNK_BYTES = 4 << 20  # of raw data; what is copied, shuffled and compressed at a time stays in the cache
+CHUNK_BYTES = 4 << 20  # of raw data, so that copying, shuffling and compressing a chunk stays in the cache
 PARTIAL = ".partial"  # suffix of a checkpoint that is being written
 REMOVED = ".removed"  # suffix of a checkpoint that is being deleted
 
@@ -44,10 +44,10 @@ Index = tuple[int, ...]
 
 
 class DamagedError(CheckpointError):
-    """A checkpoint is incomplete or its bytes are not those that were written."""
+    """A checkpoint is incomplete, or its bytes are not those that were written."""
 
 
-def data_name(group: int) -> str:
+def data_file_name(group: int) -> str:
     """Return the file name of the data of one group of ranks."""
     return f"data_{group:04d}.bin"
 
@@ -59,12 +59,12 @@ def step_of(directory: Path) -> int | None:
 
 
 def is_ours(directory: Path) -> bool:
-    """Say whether a directory holds files of a checkpoint and nothing else. Raises OSError."""
+    """Whether a directory contains files of a checkpoint and nothing else. Raises OSError."""
     return directory.is_dir() and all(_FILE.fullmatch(entry.name) for entry in directory.iterdir())
 
 
 def is_leftover(directory: Path) -> bool:
-    """Say whether this is what an interrupted write or delete left behind. Raises OSError."""
+    """Whether a directory was left behind by an interrupted write or delete. Raises OSError."""
     name_fits = directory.suffix in (PARTIAL, REMOVED) and step_of(directory.with_suffix("")) is not None
     return name_fits and is_ours(directory)
 
@@ -82,10 +82,11 @@ def digest(data: bytes | bytearray | memoryview) -> str:
     return str(xxhash.xxh3_64_hexdigest(data))
 
 
-def cut(shape: Sequence[int], itemsize: int, limit: int = CHUNK_BYTES) -> Iterator[tuple[Index, Index]]:
+def split_box(shape: Sequence[int], itemsize: int, limit: int = CHUNK_BYTES) -> Iterator[tuple[Index, Index]]:
     """Yield (offset, shape) of boxes of at most `limit` bytes that tile a block of `shape`, in C order.
 
-    Boxes are as many whole planes, or rows of one plane, or cells of one row, as fit; at least one cell.
+    A box consists of as many whole planes, or rows of one plane, or cells of one row, as fit, and of at least one
+    cell.
     """
     if 0 in shape:
         return
@@ -105,7 +106,7 @@ def cut(shape: Sequence[int], itemsize: int, limit: int = CHUNK_BYTES) -> Iterat
 def intersect(
     offset_a: Sequence[int], shape_a: Sequence[int], offset_b: Sequence[int], shape_b: Sequence[int]
 ) -> tuple[slice, ...] | None:
-    """Return the global index ranges that two boxes have in common, None if there are none."""
+    """Return the global index ranges of the intersection of two boxes, None if it is empty."""
     ranges = []
     for a, n_a, b, n_b in zip(offset_a, shape_a, offset_b, shape_b):
         first, last = max(a, b), min(a + n_a, b + n_b)
@@ -116,19 +117,19 @@ def intersect(
 
 
 def localize(ranges: tuple[slice, ...], offset: Sequence[int]) -> tuple[slice, ...]:
-    """Return global index ranges counted from `offset`."""
+    """Return global index ranges relative to `offset`."""
     return tuple(slice(r.start - o, r.stop - o) for r, o in zip(ranges, offset))
 
 
 def _bytes_first(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """View an array of shape [...] as its bytes of shape [itemsize, ...]; strides are free."""
+    """Return a view of the bytes of an array [...], strided or not, with the shape [itemsize, ...]."""
     return np.moveaxis(array[..., np.newaxis].view(np.uint8), -1, 0)
 
 
 def compress(box: NDArray[Any], scratch: NDArray[np.uint8]) -> tuple[str, bytes]:
     """Return (codec, payload) of a box. scratch: uint8, at least box.nbytes, overwritten.
 
-    codec "lz4" is shuffled and compressed, "none" only shuffled, where LZ4 would not make it smaller.
+    The codec "lz4" means shuffled and compressed, "none" only shuffled, which is used if LZ4 saves nothing.
     """
     shuffled = scratch[: box.nbytes]
     np.copyto(shuffled.reshape(box.itemsize, *box.shape), _bytes_first(box))
@@ -139,9 +140,9 @@ def compress(box: NDArray[Any], scratch: NDArray[np.uint8]) -> tuple[str, bytes]
 def decompress(
     codec: str, payload: bytes, shape: Index, source: tuple[slice, ...], target: NDArray[Any]
 ) -> None:
-    """Write the cells `source` of a chunk of `shape` to `target`, a view of equal shape and the field's dtype.
+    """Write the cells `source` of a chunk of `shape` to `target`, a view of their shape and the field's dtype.
 
-    Raises DamagedError if the payload does not hold that many bytes.
+    Raises DamagedError if the payload has another number of bytes.
     """
     size = math.prod(shape) * target.itemsize
     try:
@@ -168,7 +169,7 @@ class Chunk:
 
 
 def encode_table(chunks: Sequence[Chunk]) -> bytes:
-    """Return the table as JSON: a list of rows with Chunk's members in order."""
+    """Return the table as JSON: a list of rows with the members of `Chunk` in order."""
     rows = [[c.field, c.offset, c.shape, c.position, c.size, c.codec, c.hash] for c in chunks]
     return json.dumps(rows, separators=(",", ":")).encode()
 
@@ -180,7 +181,7 @@ def decode_table(data: bytes) -> list[Chunk]:
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file. boxes: per field, first global cell and shape of the box around its chunks."""
+    """A data file. boxes: for each field the first global cell and the shape of the box around its chunks."""
 
     name: str
     size: int
@@ -190,7 +191,7 @@ class DataFile:
 
 
 def bounding_boxes(chunks: Sequence[Chunk]) -> dict[str, tuple[Index, Index]]:
-    """Return, per field, offset and shape of the smallest box around its chunks."""
+    """Return for each field the offset and the shape of the smallest box around its chunks."""
     boxes: dict[str, tuple[Index, Index]] = {}
     for c in chunks:
         low, shape = boxes.get(c.field, (c.offset, c.shape))
@@ -202,11 +203,21 @@ def bounding_boxes(chunks: Sequence[Chunk]) -> dict[str, tuple[Index, Index]]:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All there is to know about a checkpoint but the data.
+    """The description of a checkpoint.
 
-    sequence grows by one with every checkpoint of a directory: the newest has the largest, also after a run
-    went back to an earlier step. fields: name to (dtype as numpy's `dtype.str`, global shape). identity: what
-    a run must have in common to resume; settings: all settings, for the record; state: the time loop's own.
+    Attributes
+    ----------
+    sequence : int
+        Grows by one with every checkpoint in a directory: the newest has the largest, even if a run went back to an
+        earlier step.
+    step, time, written, ranks
+        Number of the time step, model time, date, and number of ranks.
+    identity, settings, state : mapping
+        Settings that must be equal in a run that resumes, all settings, and the state of the time loop.
+    fields : mapping
+        For each name the dtype, as NumPy's `dtype.str`, and the global shape.
+    files : sequence of DataFile
+        The data files.
     """
 
     sequence: int
@@ -221,7 +232,7 @@ class Manifest:
     files: Sequence[DataFile]
 
     def encode(self) -> bytes:
-        """Return the manifest as JSON with its own hash. Raises TypeError for what JSON cannot hold."""
+        """Return the manifest as JSON with its own hash. Raises TypeError for values that JSON cannot store."""
         body = {"format": FORMAT, **asdict(self)}
         return _to_json({**body, "xxh3_64": digest(_to_json(body))})
 
@@ -230,12 +241,12 @@ class Manifest:
         """Return the manifest in `data`. Raises DamagedError, or CheckpointError for a newer format."""
         try:
             body = json.loads(data)
-            claimed = body.pop("xxh3_64")
+            stored_hash = body.pop("xxh3_64")
             version = body.pop("format")
         except DAMAGED:
             raise DamagedError(f"{MANIFEST} is damaged (it is not a manifest)") from None
-        whole = {"format": version, **body}
-        if digest(_to_json(whole)) != claimed or _to_json({**whole, "xxh3_64": claimed}) != data:
+        content = {"format": version, **body}
+        if digest(_to_json(content)) != stored_hash or _to_json({**content, "xxh3_64": stored_hash}) != data:
             raise DamagedError(f"{MANIFEST} is damaged (its hash does not match)")
         if version != FORMAT:
             raise CheckpointError(
@@ -251,7 +262,7 @@ class Manifest:
 
 
 def _plain(value: Any) -> Any:
-    """Turn NumPy scalars and arrays, which settings and the time loop's state may hold, into JSON's types."""
+    """Turn NumPy scalars and arrays, which settings and the state may contain, into types of JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"a checkpoint's state and settings hold plain data, not {type(value).__name__}")
@@ -262,35 +273,34 @@ def _to_json(value: Any) -> bytes:
 
 
 def normalized(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping as it reads back from JSON: tuples as lists, NumPy scalars as numbers."""
+    """Return a mapping as JSON returns it: tuples as lists, NumPy scalars as numbers."""
     result: dict[str, Any] = json.loads(_to_json(dict(mapping)))
     return result
 
 
 def describe_fields(fields: Mapping[str, tuple[DTypeLike, Index]]) -> dict[str, Any]:
-    """Return dtype and shape of fields as people read them, for comparison."""
+    """Return the dtypes and shapes of fields in a readable form, for comparison."""
     return {name: {"dtype": np.dtype(d).name, "shape": list(s)} for name, (d, s) in fields.items()}
 
 
 def differences(checkpoint: Mapping[str, Any], run: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return "key: checkpoint has X, run has Y" for every key whose values differ, nested ones dotted."""
-    found = []
+    """Return "key: checkpoint has X, run has Y" for every key whose values differ. Nested keys are dotted."""
+    lines = []
     for key in [*checkpoint, *(k for k in run if k not in checkpoint)]:
         a, b = checkpoint.get(key), run.get(key)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
-            found += differences(a, b, f"{prefix}{key}.")
+            lines += differences(a, b, f"{prefix}{key}.")
         elif a != b or (key in checkpoint) != (key in run):
             a_text = repr(a) if key in checkpoint else "nothing"
             b_text = repr(b) if key in run else "nothing"
-            found.append(f"{prefix}{key}: checkpoint has {a_text}, run has {b_text}")
-    return found
+            lines.append(f"{prefix}{key}: checkpoint has {a_text}, run has {b_text}")
+    return lines
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read and check the manifest of one checkpoint.
+    """Read and check the manifest of a checkpoint.
 
-    Raises DamagedError if it is missing, unreadable or not what was written, CheckpointError if its format is
-    newer.
+    Raises DamagedError if it is missing, unreadable or not as it was written, CheckpointError if its format is newer.
     """
     try:
         data = (directory / MANIFEST).read_bytes()
@@ -300,7 +310,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def find_checkpoints(path: Path) -> list[Path]:
-    """Return the checkpoints in a directory, the newest first; those with a damaged manifest before all."""
+    """Return the checkpoints in a directory, the newest first, after those with a damaged manifest."""
     try:
         entries = [entry for entry in Path(path).iterdir() if step_of(entry) is not None and entry.is_dir()]
     except (FileNotFoundError, NotADirectoryError):

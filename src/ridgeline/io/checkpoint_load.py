@@ -1,4 +1,4 @@
-"""Reading checkpoints back, onto any number of ranks and any process grid."""
+"""Reading checkpoints on any number of ranks and any process grid."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ridgeline.io.checkpoint_format import (
     read_manifest,
     step_of,
 )
-from ridgeline.io.file_errors import explained
+from ridgeline.io.file_errors import explain_errors
 from ridgeline.parallel.allreduce import allreduce_max, broadcast_decision, errors_on_all_ranks
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import CheckpointError
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """What a resumed run continues from.
+class LoadedCheckpoint:
+    """The checkpoint from which a run resumes.
 
-    state, settings, identity: as given to `save`. remarks: one sentence per checkpoint that was refused.
-    bytes_read: by all ranks, compressed. seconds: of the slowest rank.
+    state, settings, identity: as given to `save`; refused, remarks: damaged checkpoints that were skipped, and a
+    sentence about each; bytes_read: compressed bytes that all ranks read; seconds: of the slowest rank.
     """
 
     path: Path
@@ -68,21 +68,43 @@ def load(
     *,
     required: bool = True,
     later: Collection[str] = (),
-) -> Loaded | None:
-    """Fill the local parts of `fields` from a checkpoint, whatever ranks and process grid wrote it. Collective.
+) -> LoadedCheckpoint | None:
+    """Fill the local parts of `fields` from a checkpoint, whatever process grid wrote it. Collective.
 
-    path: one checkpoint, or a directory of checkpoints, of which the newest usable one is taken. All ranks together
-    pass over damaged ones, which the remarks name. identity: what must be equal in the checkpoint and this run; dtype
-    and shape of the fields are compared too. later: fields that an older checkpoint may lack; they stay as they are.
-    Each rank reads the tables and chunks that hold its cells, and checks their hashes.
+    Parameters
+    ----------
+    comm : MPI.Comm
+        The ranks of the run.
+    path : path
+        A checkpoint, or a directory of checkpoints, of which the newest usable one is read. All ranks skip damaged
+        ones together, and the remarks name them.
+    fields : mapping of str to DistributedArray
+        The arrays to fill.
+    identity : mapping
+        Settings that must be equal in the checkpoint and in this run. The fields' dtypes and shapes are compared too.
+    required : bool
+        Whether a missing checkpoint is an error.
+    later : collection of str
+        Fields that an older checkpoint may lack. They are left unchanged then.
 
-    Returns None if there is no checkpoint and it is not `required`.
-    Raises CheckpointError if a required checkpoint is missing, or if the one named, or all, are damaged. Raises it
-    too if the newest usable one is of another case, and lists the differences. `fields` are undefined then.
+    Returns
+    -------
+    LoadedCheckpoint or None
+        None if there is no checkpoint and it is not required.
+
+    Raises
+    ------
+    CheckpointError
+        If a required checkpoint is missing, if the named one or all in the directory are damaged, or if the newest
+        usable one belongs to another case; the message lists the differences. `fields` are undefined then.
+
+    Notes
+    -----
+    Each rank reads only the tables and chunks that contain its cells, and checks their hashes.
     """
     begin = time.perf_counter()
     path = Path(path)
-    in_words = partial(explained, f"cannot read checkpoint {path}", comm)
+    in_words = partial(explain_errors, f"cannot read checkpoint {path}", comm)
     candidates = broadcast_decision(comm, in_words()(partial(_candidates, path, required)))
     refused: list[Path] = []
     remarks: list[str] = []
@@ -92,13 +114,13 @@ def load(
                 comm, in_words()(partial(_matching_manifest, candidate, fields, identity, later))
             )
             with errors_on_all_ranks(comm), in_words():
-                size = read_parts(candidate, manifest, _held(manifest, fields, later))
+                size = read_parts(candidate, manifest, _fields_in(manifest, fields, later))
         except DamagedError as error:
             refused.append(candidate)
             remarks.append(f"checkpoint {candidate} was refused: {error}")
             continue
         total = comm.allreduce(size)
-        return Loaded(
+        return LoadedCheckpoint(
             path=candidate,
             step=manifest.step,
             time=manifest.time,
@@ -118,16 +140,16 @@ def load(
     )
 
 
-def check_named(comm: MPI.Comm, path: str | os.PathLike[str]) -> None:
-    """Raise CheckpointError on all ranks if there is no checkpoint at a path at all. Reads no data. Collective."""
-    in_words = explained(f"cannot read checkpoint {path}", comm)
+def check_exists(comm: MPI.Comm, path: str | os.PathLike[str]) -> None:
+    """Raise CheckpointError on all ranks if there is no checkpoint at a path. Reads no data. Collective."""
+    in_words = explain_errors(f"cannot read checkpoint {path}", comm)
     broadcast_decision(comm, in_words(partial(_candidates, Path(path), True)))
 
 
 def newest_identity(comm: MPI.Comm, path: str | os.PathLike[str]) -> Mapping[str, Any] | None:
-    """Return the identity of the checkpoint that `load` tries first of those that can be read. Collective.
+    """Return the identity of the first readable checkpoint that `load` would try. Collective.
 
-    None if there is no such checkpoint: `load` says why. Reads no data.
+    None if there is no such checkpoint; `load` raises the error. Reads no data.
     """
 
     def identity() -> Mapping[str, Any] | None:
@@ -136,16 +158,16 @@ def newest_identity(comm: MPI.Comm, path: str | os.PathLike[str]) -> Mapping[str
                 return read_manifest(candidate).identity
         return None
 
-    in_words = explained(f"cannot read checkpoint {path}", comm)
+    in_words = explain_errors(f"cannot read checkpoint {path}", comm)
     return broadcast_decision(comm, in_words(identity))
 
 
 def _candidates(path: Path, required: bool) -> list[Path]:
-    """Return the checkpoints that `path` means, in the order to try them."""
+    """Return the checkpoints at `path`, in the order in which they are tried."""
     if (path / MANIFEST).exists() or (step_of(path) is not None and path.is_dir()):
         return [path]
-    found = find_checkpoints(path)
-    if not found and required:
+    checkpoints = find_checkpoints(path)
+    if not checkpoints and required:
         kind = (
             "holds no checkpoint" if path.is_dir() else "does not exist" if not path.exists() else "is a file"
         )
@@ -153,7 +175,7 @@ def _candidates(path: Path, required: bool) -> list[Path]:
             f"cannot resume from {path}: it {kind}; name a directory such as checkpoints/checkpoint_00000100, "
             "or the one above it"
         )
-    return found
+    return checkpoints
 
 
 def _matching_manifest(
@@ -162,32 +184,32 @@ def _matching_manifest(
     identity: Mapping[str, Any],
     later: Collection[str],
 ) -> Manifest:
-    """Return the manifest of a checkpoint that this run can continue from."""
+    """Return the manifest of a checkpoint. Raises CheckpointError if this run cannot resume from it."""
     manifest = read_manifest(path)
-    held = _held(manifest, fields, later)
-    mine = {name: (array.local.dtype.str, array.shape_global) for name, array in held.items()}
-    # Fields follow from the settings, so they are worth naming only where the settings agree.
-    found = differences(manifest.identity, normalized(identity)) or differences(
-        describe_fields(manifest.fields), describe_fields(mine), "fields."
+    present = _fields_in(manifest, fields, later)
+    expected = {name: (array.local.dtype.str, array.shape_global) for name, array in present.items()}
+    # Fields follow from the settings, so that their differences matter only if the settings agree.
+    lines = differences(manifest.identity, normalized(identity)) or differences(
+        describe_fields(manifest.fields), describe_fields(expected), "fields."
     )
-    if found:
+    if lines:
         raise CheckpointError(
-            f"checkpoint {path} is of another case ({'; '.join(found)}); change the settings back, name another "
+            f"checkpoint {path} is of another case ({'; '.join(lines)}); change the settings back, name another "
             "checkpoint, or start from the beginning with --resume never"
         )
     return manifest
 
 
-def _held(
+def _fields_in(
     manifest: Manifest, fields: Mapping[str, DistributedArray], later: Collection[str]
 ) -> dict[str, DistributedArray]:
-    """Return the fields but for those that came later than the checkpoint."""
+    """Return the fields without those of `later` that the checkpoint lacks."""
     return {name: array for name, array in fields.items() if name in manifest.fields or name not in later}
 
 
 @dataclass
 class _Part:
-    """This rank's part of one field, and how many of its cells have not been read yet."""
+    """This rank's part of a field, and the number of its cells that have not been read yet."""
 
     array: DistributedArray
     missing: int = field(init=False)
@@ -196,15 +218,16 @@ class _Part:
         self.missing = math.prod(self.array.shape_local)
 
     def common(self, box: tuple[Sequence[int], Sequence[int]]) -> tuple[slice, ...] | None:
-        """Return the global index ranges of the part's cells in a box (offset, shape)."""
+        """Return the global index ranges of the part's cells in a box (offset, shape), None if there are none."""
         return intersect(self.array.offset_global, self.array.shape_local, *box) if self.missing else None
 
 
 def read_parts(path: Path, manifest: Manifest, fields: Mapping[str, DistributedArray]) -> int:
     """Fill the local parts of `fields` from the checkpoint directory `path` and return the bytes read.
 
-    Not collective: every rank may ask for any part of some or all fields of the manifest, in their dtypes.
-    Raises DamagedError if a file cannot be read, has other bytes than were written, or cells are in none.
+    Not collective: a rank may read any part of some or all fields of the manifest, in their dtypes. Raises
+    DamagedError if a file cannot be read or does not have the bytes that were written, or if no file contains some of
+    the cells.
     """
     parts = {name: _Part(array) for name, array in fields.items()}
     size = 0
@@ -223,7 +246,7 @@ def read_parts(path: Path, manifest: Manifest, fields: Mapping[str, DistributedA
 
 
 def _read_file(path: Path, entry: DataFile, parts: Mapping[str, _Part]) -> int:
-    """Copy the cells that one data file holds of `parts` and return the bytes read."""
+    """Copy the cells of `parts` that a data file contains, and return the bytes read."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size != entry.size:

@@ -1,4 +1,4 @@
-"""Data sets as xarray Datasets whose arrays are read only where they are indexed."""
+"""Opening data sets as xarray Datasets, whose arrays are read lazily: only what is indexed is read."""
 
 from __future__ import annotations
 
@@ -19,32 +19,44 @@ from ridgeline.io import bp_files
 from ridgeline.io.bp_attributes import COORDINATES
 from ridgeline.io.bp_blocks import slabs
 from ridgeline.io.bp_reader import BPReader, Selection, StoredArray
-from ridgeline.io.nek5000_dataset import is_nek5000, open_nek5000
+from ridgeline.io.nek5000_read import is_nek5000, open_nek5000
 from ridgeline.io.series import FIRST, read_series
 
 AXES = ("z", "y", "x")
 
 
 def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
-    """Open the data set of a run, lazily; or a time series (a .csv file), or Nek5000 files (.f00001, .nek5000).
+    """Open the data set of a run lazily, or a time series (a .csv file), or Nek5000 files (.f00001, .nek5000).
 
-    Dims: step, z, y, x. Coordinates: `step` (numbers of the time steps), `time` (step), and z, y, x: places of
-    the values, which are cell indices unless the run set a spacing. Spectra have axes of their own, such as
-    wavenumber. Vectors of particles have the dim axis, with the coordinates x, y, z. Fields on spectral
-    elements have dims element, t, s, r, and the places of their points are the coordinates x, y, z. Variables and
-    coordinates have CF's attributes `units` and `long_name`. Attributes are as written, but lists of text are joined
-    by commas, which NetCDF and Zarr can store. Only what is indexed is read: `ds.U.isel(step=-1, z=64)` reads one
-    plane. A data set that a run is still writing shows the output steps that were whole when it was opened.
+    Parameters
+    ----------
+    path : path
+        The data set. One that a run is still writing shows the output steps that were complete when it was opened.
+    steps : int, optional
+        Open only the first so many output steps, for example those before a damage.
 
-    steps: open the first so many output steps alone, such as those before a damage.
+    Returns
+    -------
+    xarray.Dataset
+        Dimensions step, z, y, x. Coordinates `step` (numbers of the time steps), `time` (step), and z, y, x:
+        positions of the values, which are cell indices unless the run set a spacing. Spectra have axes of their own,
+        such as wavenumber. Vectors of particles have the dimension axis with the coordinates x, y, z. Fields on
+        spectral elements have the dimensions element, t, s, r, and the positions of their points are the coordinates
+        x, y, z. Variables and coordinates have CF's attributes `units` and `long_name`. Attributes are as written,
+        except that lists of text are joined by commas, which NetCDF and Zarr can store.
 
-    The metadata are compared with their checksums, the values are not: `ridgeline check` does that. A data set
-    without checksums, of another program or an older Ridgeline, is read as it is, in a child process. An array or
-    number of such a data set that is called like a coordinate (x, y, z, step) becomes this coordinate if it fits;
-    otherwise it gets another name, and a warning says so.
+    Raises
+    ------
+    OutputError
+        If `path` is none of these, has no complete step, or is damaged. Values that are missing in the files raise it
+        when they are read.
 
-    Raises OutputError if `path` is none of these, holds no whole step, or is damaged.
-    Values that are not in the files raise it when they are read.
+    Notes
+    -----
+    Only what is indexed is read: `ds.U.isel(step=-1, z=64)` reads one plane. The metadata are compared with their
+    checksums, the values are not; `ridgeline check` compares them. A data set without checksums, of another program
+    or an older Ridgeline, is read in a child process. An array or number of such a data set with the name of a
+    coordinate (x, y, z, step) becomes this coordinate if it fits; otherwise it gets another name, with a warning.
     """
     path = Path(path)
     if path.suffix == ".csv":
@@ -70,7 +82,9 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
     scalars = dict(reader.scalars)
     for name in {"step", "time"} & set(arrays):
         array, data = arrays[name]
-        if array.shape == (1,) and name not in named:  # as other programs write a number
+        if (
+            array.shape == (1,) and name not in named
+        ):  # other programs write a number as an array of one value
             scalars[name] = xr.Variable(("step", "value"), data).values[:, 0]
             del arrays[name]
     unnamed = (array for array, _ in arrays.values() if array.name not in named)
@@ -78,8 +92,8 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
     coords: dict[str, Any] = {}
     if image is not None:
         coords |= _places(image.shape, reader.attributes)
-    if any("axis" in dims for dims in named.values()):  # of vectors, such as the places of particles
-        # Objects, since Zarr has no lasting format for text of fixed length.
+    if any("axis" in dims for dims in named.values()):  # vectors, such as positions of particles
+        # As objects, because Zarr has no stable format for text of fixed length.
         coords["axis"] = ("axis", np.array(["x", "y", "z"], object), {"long_name": "component"})
     steps_written = scalars.pop("step", np.arange(reader.steps))
     coords["step"] = ("step", steps_written, {**COORDINATES["step"], **own.get("step", {})})
@@ -90,7 +104,7 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
         dims = named.get(name) or _dims(array, image)
         variable = xr.Variable(("step", *dims), data, own[name])
         if dims == (name,) and (name in named or _is_constant(variable)):
-            coords[name] = variable.isel(step=0).load()  # the places along an axis, the same at every step
+            coords[name] = variable.isel(step=0).load()  # positions along an axis, the same at every step
         elif name in once:
             coords[name] = variable.isel(step=0)
         else:
@@ -104,12 +118,12 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
 
 
 def _storable(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes that every format of xarray can store: lists of text become text."""
+    """Return attributes with lists of text joined, so that every format of xarray can store them."""
     return {key: ", ".join(value) if isinstance(value, list) else value for key, value in attributes.items()}
 
 
 def _is_constant(variable: xr.Variable) -> bool:
-    """Say whether the values along an axis are the same at every step."""
+    """Whether the values along an axis are the same at every step."""
     values = variable.values
     return bool(
         np.array_equal(values, np.broadcast_to(values[0], values.shape), equal_nan=values.dtype.kind in "fc")
@@ -117,7 +131,7 @@ def _is_constant(variable: xr.Variable) -> bool:
 
 
 def _free_name(path: Path, name: str, coords: Mapping[str, Any]) -> str:
-    """Return the name of a variable, another one where a coordinate has it."""
+    """Return the name of a variable, or another one if a coordinate has this name."""
     if name not in coords:
         return name
     other = f"{name}_values"
@@ -128,9 +142,9 @@ def _free_name(path: Path, name: str, coords: Mapping[str, Any]) -> str:
 
 
 def _prefer_chunks(dataset: xr.Dataset) -> xr.Dataset:
-    """Say in the encodings what is read in one go: a step, or as many of its planes as fit into a slab.
+    """Set the preferred chunks in the encodings: a step, or as many of its planes as fit into a slab.
 
-    `xarray.open_dataset(..., chunks={})` takes these. An axis is cut alike for all variables, as xarray requires.
+    `xarray.open_dataset(..., chunks={})` uses them. An axis has equal chunks in all variables, as xarray requires.
     """
     sizes = {**dataset.sizes, "step": 1}
     for variable in dataset.variables.values():
@@ -143,8 +157,8 @@ def _prefer_chunks(dataset: xr.Dataset) -> xr.Dataset:
     return dataset
 
 
-def in_memory(arrays: Mapping[str, tuple[Sequence[str], NDArray[Any], str, str]]) -> xr.Dataset:
-    """Return arrays as `open` would, once they are written: name to (dims, values, unit, description). Copies."""
+def to_dataset(arrays: Mapping[str, tuple[Sequence[str], NDArray[Any], str, str]]) -> xr.Dataset:
+    """Return copies of arrays as `open` would return them. arrays: name to (dims, values, unit, description)."""
     return xr.Dataset(
         {
             name: (dims, values.copy(), {"units": unit, "long_name": description or name.replace("_", " ")})
@@ -164,12 +178,12 @@ def _dims(array: StoredArray, image: StoredArray | None) -> tuple[str, ...]:
     if image is not None and array.shape == image.shape:
         return AXES
     if image is not None and array.name in AXES and array.shape == (image.shape[AXES.index(array.name)],):
-        return (array.name,)  # places along it, as other programs write them
+        return (array.name,)  # positions along an axis, as other programs write them
     return tuple(f"{array.name}_{axis}" for axis in range(len(array.shape)))
 
 
 def _places(shape: Sequence[int], attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the coordinates of a uniform grid; integers where they are the cells' indices."""
+    """Return the coordinates of a uniform grid, as integers if they are cell indices."""
     origin, spacing = (
         np.asarray(attributes.get(f"Fides_{key}", default), float)[::-1]
         for key, default in (("Origin", (0, 0, 0)), ("Spacing", (1, 1, 1)))
@@ -180,7 +194,7 @@ def _places(shape: Sequence[int], attributes: dict[str, Any]) -> dict[str, Any]:
         if (o, h) == (0, 1):
             places[axis] = (axis, index, {"units": "1", "long_name": f"index along {axis}"})
         else:
-            unit = {"units": "1"} if "run.model" in attributes else {}  # that of another program is not known
+            unit = {"units": "1"} if "run.model" in attributes else {}  # unknown for other programs
             places[axis] = (axis, o + h * index, unit | {"long_name": f"place along {axis}"})
     return places
 
@@ -200,11 +214,11 @@ class _Array(BackendArray):
     def _read(self, key: tuple[Any, ...]) -> NDArray[Any]:
         """Read an outer selection: an int, a slice or a 1-D array of indices for each axis.
 
-        Steps and planes of the first axis are read one by one (neighbouring planes together). Of the other axes the
-        range from the first to the last index is read.
+        Steps are read one by one, as are planes of the first axis unless they are neighbours. Along the other axes
+        the range from the first to the last index is read.
         """
-        wanted = [np.arange(n)[k] for n, k in zip(self.shape, key)]
-        steps, *axes = (np.atleast_1d(w) for w in wanted)
+        indices = [np.arange(n)[k] for n, k in zip(self.shape, key)]
+        steps, *axes = (np.atleast_1d(index) for index in indices)
         ranges = [(int(a.min()), int(a.max()) + 1) if a.size else (0, 0) for a in axes]
         planes = np.unique(axes[0])
         box = np.empty((len(steps), len(planes), *(end - start for start, end in ranges[1:])), self.dtype)
@@ -213,7 +227,7 @@ class _Array(BackendArray):
         inside = [np.searchsorted(planes, axes[0])]
         inside += [a - start for a, (start, _) in zip(axes[1:], ranges[1:])]
         picked = box[np.ix_(np.arange(len(steps)), *inside)]
-        return picked.reshape([w.size for w in wanted if w.ndim])
+        return picked.reshape([index.size for index in indices if index.ndim])
 
     def _pieces(
         self, steps: NDArray[Any], planes: NDArray[Any], ranges: list[tuple[int, int]], box: NDArray[Any]
@@ -239,5 +253,5 @@ class RidgelineBackend(BackendEntrypoint):
         return open(filename_or_obj).drop_vars(dropped, errors="ignore")
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Say whether it is a folder of BP files."""
+        """Whether it is a folder of BP files."""
         return isinstance(filename_or_obj, (str, os.PathLike)) and bp_files.is_data_set(Path(filename_or_obj))

@@ -1,4 +1,4 @@
-"""What goes wrong with files, in words for people."""
+"""Errors of files, as sentences for people."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
-def reason(error: Exception) -> str:
-    """Return what went wrong, without stacks: the system's words for OSError and MPI errors."""
+def error_reason(error: Exception) -> str:
+    """Return the reason of an error without a traceback: for OSError and MPI errors the system's words."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
     if isinstance(error, mpi.Exception):
@@ -26,18 +26,18 @@ def reason(error: Exception) -> str:
 
 
 def explain(what: str, comm: MPI.Comm, error: Exception) -> RidgelineError:
-    """Return an error for people: Ridgeline's own as they are, others as CheckpointError "what: rank: why"."""
+    """Return a RidgelineError unchanged, and any other error as a CheckpointError "what: rank: reason"."""
     if isinstance(error, RidgelineError):
         return error
     place = f"rank {comm.rank}: " if comm.size > 1 else ""
-    problem = CheckpointError(f"{what}: {place}{reason(error)}")
-    problem.__cause__ = error  # for a traceback, where one is asked for
+    problem = CheckpointError(f"{what}: {place}{error_reason(error)}")
+    problem.__cause__ = error  # for tracebacks, which debugging options print
     return problem
 
 
 @contextmanager
-def explained(what: str, comm: MPI.Comm) -> Iterator[None]:
-    """Raise what is raised inside, block or decorated function, as `explain` says it. Not collective."""
+def explain_errors(what: str, comm: MPI.Comm) -> Iterator[None]:
+    """Raise what the block, or the decorated function, raises as `explain` returns it. Local."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Writing the machine file of the machine at hand, and where it lies."""
+"""The machine file of this machine: its name, its path, and writing it."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ import socket
 from pathlib import Path
 
 from ridgeline.config.machine_file import MachineDocument, machine_text
-from ridgeline.io.previous import GENERATOR, write_text
+from ridgeline.io.output_files import GENERATOR, write_text
 from ridgeline.runtime.user_cache import private_folder
 
 
 def machine_name(host: str) -> str:
-    """Return the name of the machine of a host: the host's name up to its first dot, without the digits at its end.
+    """Return the name of the machine that a host belongs to.
 
-    So the nodes of a cluster, node001 to node512, share one.
+    It is the host's name up to its first dot, without digits at the end: the nodes node001 to node512 of a cluster
+    share it.
     """
     first = host.partition(".")[0]
     return first.rstrip("0123456789").rstrip("-_") or first
 
 
 def machine_name_here() -> str:
-    """Return the name of the machine at hand."""
+    """Return the name of this machine."""
     return machine_name(socket.gethostname())
 
 
 def machine_file_here() -> Path:
-    """Return where the file of the machine at hand lies: MACHINE.toml in `machines` of the user's cache directory.
+    """Return the path of this machine's file: MACHINE.toml in `machines` of the user's cache directory.
 
-    Nothing is made.
+    No folder is created.
     """
     return private_folder("machines", make=False) / f"{machine_name_here()}.toml"
 
@@ -36,13 +37,24 @@ def machine_file_here() -> Path:
 def write_machine_file(
     document: MachineDocument, file: str | os.PathLike[str] | None = None, option: str = "RIDGELINE_CACHE_DIR"
 ) -> Path:
-    """Write a machine file and return its path; without one, that of the machine at hand.
+    """Write a machine file, and return its path.
 
-    document: tables by name ("node": {"memory_bandwidth": Quantity(4e10, "STREAM triad, 2 ranks")}), repeated ones,
-    as "all_to_all", as a list of tables. Quantities are in SI units. An earlier file of ours is set aside.
-    option: what an error tells to change.
+    Parameters
+    ----------
+    document : mapping
+        Tables by name ("node": {"memory_bandwidth": Quantity(4e10, "STREAM triad, 2 ranks")}). A repeated table, such
+        as "all_to_all", is a list of tables. Quantities are in SI units.
+    file : path, optional
+        The file to write; None is the file of this machine. An earlier one is set aside.
+    option : str
+        The option that errors tell the user to change.
 
-    Raises ConfigError for what is no machine file, OutputError for a file that cannot be written.
+    Raises
+    ------
+    ConfigError
+        If the document is not a machine file.
+    OutputError
+        If the file cannot be written.
     """
     path = private_folder("machines") / machine_file_here().name if file is None else Path(file)
     content = f"# {GENERATOR}\n\n{machine_text(document)}"

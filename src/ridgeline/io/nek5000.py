@@ -1,8 +1,8 @@
-"""Nek5000 field files: written by all ranks together, and the `.nek5000` file that ParaView and VisIt open.
+"""Writing Nek5000 field files by all ranks, and the `.nek5000` index that ParaView and VisIt open.
 
-Every rank writes its elements, a contiguous range of the curve order (`elements.mesh`), by MPI-IO. The files are the
-same, byte for byte, on any number of ranks. A file gets its name when it is whole. nek5000_format.py says what a file
-holds, nek5000_read.py reads it. Tags: velocity U, pressure P, the first scalar T, the others S01, S02, ...
+Every rank writes its elements, a contiguous range of the curve order (`elements.mesh`), by MPI-IO. The files have the
+same bytes on any number of ranks. A file gets its name when it is complete. nek5000_format.py describes the files,
+and nek5000_read.py reads them. Tags: velocity U, pressure P, the first scalar T, the others S01, S02, ...
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +21,7 @@ from mpi4py import MPI as mpi
 from numpy.typing import NDArray
 
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.io.file_errors import reason
+from ridgeline.io.file_errors import error_reason
 from ridgeline.io.nek5000_format import ENDIAN_TAG, MOST_SCALARS, FileSection, Header
 from ridgeline.parallel.allreduce import broadcast_decision, raise_on_all_ranks
 from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WORDS = {"float32": 4, "float64": 8}
-ROUND_BYTES = 32 << 20  # what a rank converts and hands to one collective write
+ROUND_BYTES = 32 << 20  # what a rank converts and passes to one collective write
 PARTIAL = ".partial"
 Array = NDArray[np.floating[Any]]
 
@@ -40,15 +40,32 @@ Array = NDArray[np.floating[Any]]
 class Nek5000Writer:
     """Writes the field files `prefix0.f00001`, ... and `prefix.nek5000`. Every method is collective over `comm`.
 
-    prefix: path without number; grid: this rank's elements; coordinates: x, y, z of their points, float64
-    [3, n_elements, n, n, n], kept by reference; precision: "float32" or "float64", of the numbers in the files;
-    mesh: "first" writes the coordinates into the first file alone, as Nek5000 does, "every" into each one.
+    Parameters
+    ----------
+    comm : MPI.Comm
+        The ranks that share the elements.
+    prefix : path
+        Path of the files without their number.
+    grid : ElementGrid
+        The elements of this rank.
+    coordinates : float64 [3, n_elements, n, n, n]
+        x, y, z of the points. A reference is kept.
+    precision : str
+        "float32" or "float64", of the numbers in the files.
+    mesh : str
+        "first" writes the coordinates only into the first file, as Nek5000 does, "every" into each one.
+    keep_files : int, optional
+        None starts a new series: earlier field files get another prefix, which ends in `_previous`. A number
+        continues after so many files, and deletes later ones.
+    setting : str
+        The key that errors tell the user to change.
 
-    keep_files: None starts anew: field files of this prefix get another one, which ends in `_previous`. A number
-    continues after so many files, and deletes later ones. setting: the key that errors tell the user to change.
-
-    Raises ConfigError for a prefix that readers cannot take, OutputError if nothing may be written there, or
-    something else than field files is there.
+    Raises
+    ------
+    ConfigError
+        For a prefix that readers cannot use.
+    OutputError
+        If nothing may be written there, or if other files than field files are there.
     """
 
     def __init__(
@@ -78,19 +95,19 @@ class Nek5000Writer:
         self._on_rank_0(self._prepare)
 
     def name(self, number: int) -> Path:
-        """Return the path of a file; numbers begin with 1."""
+        """Return the path of the file with a number, which begins with 1."""
         return self.prefix.with_name(f"{self.prefix.name}0.f{number:05d}")
 
-    def _on_rank_0(self, work: Any) -> None:
-        """Do what rank 0 does for all, with its errors in words on all."""
+    def _on_rank_0(self, work: Callable[[], None]) -> None:
+        """Call `work` on rank 0, and raise its error on all ranks."""
 
-        def in_words() -> None:
+        def work_with_errors() -> None:
             try:
                 work()
             except OSError as error:
-                raise self._failed(reason(error)) from error
+                raise self._failed(error_reason(error)) from error
 
-        broadcast_decision(self._comm, in_words)
+        broadcast_decision(self._comm, work_with_errors)
 
     def _failed(self, why: str) -> OutputError:
         return OutputError(
@@ -99,7 +116,7 @@ class Nek5000Writer:
         )
 
     def _prepare(self) -> None:
-        """Check that the files kept are there, and clear the way for those that follow."""
+        """Check that the kept files exist, and delete or set aside later ones."""
         self.prefix.parent.mkdir(parents=True, exist_ok=True)
         for number in range(1, self.files + 1):
             if not self.name(number).is_file():
@@ -107,7 +124,7 @@ class Nek5000Writer:
                     f"there is no {self.name(number)}, which the run had written when its checkpoint was taken; "
                     f"restore it, or start anew with --resume never"
                 )
-        later = self._later()
+        later = self._later_files()
         if self.files:
             for path in later:
                 path.unlink()
@@ -115,24 +132,24 @@ class Nek5000Writer:
         elif later or self._index.exists():
             self._set_aside(later)
 
-    def _later(self) -> list[Path]:
-        """Return the field files beyond those kept, after deleting half-written ones."""
+    def _later_files(self) -> list[Path]:
+        """Delete incomplete field files, and return those after the kept ones."""
         pattern = re.compile(re.escape(self.prefix.name) + r"0\.f(\d{5,})(" + re.escape(PARTIAL) + ")?")
         later = []
         for path in sorted(self.prefix.parent.iterdir()):
             match = pattern.fullmatch(path.name)
             if match is None or (int(match[1]) <= self.files and not match[2]):
                 continue
-            self._refuse_foreign(path, b"#std")
+            self._check_replaceable(path, b"#std")
             if match[2]:
                 path.unlink()
             else:
                 later.append(path)
         if self._index.exists():
-            self._refuse_foreign(self._index, b"filetemplate")
+            self._check_replaceable(self._index, b"filetemplate")
         return later
 
-    def _refuse_foreign(self, path: Path, start: bytes) -> None:
+    def _check_replaceable(self, path: Path, start: bytes) -> None:
         with path.open("rb") as file:
             if file.read(len(start)) not in (b"", start):
                 raise OutputError(
@@ -141,7 +158,7 @@ class Nek5000Writer:
                 )
 
     def _set_aside(self, files: list[Path]) -> None:
-        """Give the files of an earlier run the first prefix ending in `_previous` that has no index."""
+        """Rename the files of an earlier run to the first unused prefix that ends in `_previous`."""
         number, prefix = 1, self.prefix
         while prefix == self.prefix or next(prefix.parent.glob(f"{glob.escape(prefix.name)}[0.]*"), None):
             count = str(number) if number > 1 else ""
@@ -164,13 +181,27 @@ class Nek5000Writer:
     def write(
         self, step: int, time: float, velocity: Array, pressure: Array, scalars: Array | None = None
     ) -> int:
-        """Append a file and return its bytes.
+        """Append a file, and return its bytes.
 
-        velocity: [3, n_elements, n, n, n] of float32 or float64, x, y, z; pressure: [n_elements, n, n, n];
-        scalars: [s, n_elements, n, n, n], s = 0 ... 100: T, S01, ... Shapes are those of `grid`.
+        Parameters
+        ----------
+        step, time : int, float
+            Number of the time step, and model time.
+        velocity : float32 or float64 [3, n_elements, n, n, n]
+            Components x, y, z.
+        pressure : float32 or float64 [n_elements, n, n, n]
+            Pressure.
+        scalars : float32 or float64 [s, n_elements, n, n, n], optional
+            Up to 100 scalars: T, S01, ...
 
-        Raises OutputError on all ranks if the disk is full or a rank cannot write; the files before are intact.
-        Memory: a buffer of at most ROUND_BYTES, at least an element. Passes: one over each field.
+        Raises
+        ------
+        OutputError
+            On all ranks, if the disk is full or a rank cannot write. Earlier files are intact.
+
+        Notes
+        -----
+        One pass over each field, with a buffer of at most ROUND_BYTES, or of one element.
         """
         fields = {"U": velocity, "P": pressure[None]}
         shape = self._grid.shape
@@ -185,9 +216,17 @@ class Nek5000Writer:
         if with_mesh:
             fields["X"] = self._coordinates
         header = Header(
-            self._word, self._grid.n, self._grid.n_elements_global, time, step,
-            with_mesh, True, True, bool(several), max(len(several) - 1, 0),
-        )  # fmt: skip
+            word=self._word,
+            n=self._grid.n,
+            n_elements=self._grid.n_elements_global,
+            time=time,
+            step=step,
+            coordinates=with_mesh,
+            velocity=True,
+            pressure=True,
+            temperature=bool(several),
+            scalars=max(len(several) - 1, 0),
+        )
         final = self.name(self.files + 1)
         unfinished = final.with_name(final.name + PARTIAL)
         self._on_rank_0(lambda: self._check_space(header.size, unfinished))
@@ -222,7 +261,7 @@ class Nek5000Writer:
                 cast(mpi.Intracomm, self._comm), os.fspath(path), mpi.MODE_CREATE | mpi.MODE_WRONLY
             )
         except mpi.Exception as error:
-            problem = self._failed(reason(error))
+            problem = self._failed(error_reason(error))
         raise_on_all_ranks(self._comm, problem)
         assert file is not None
         try:
@@ -230,7 +269,7 @@ class Nek5000Writer:
                 try:
                     file.Write_at_all(position, block)
                 except mpi.Exception as error:
-                    problem = problem or self._failed(reason(error))
+                    problem = problem or self._failed(error_reason(error))
         finally:
             file.Close()
         if problem is not None and self._comm.rank == 0:
@@ -238,7 +277,7 @@ class Nek5000Writer:
         raise_on_all_ranks(self._comm, problem)
 
     def _blocks(self, header: Header, fields: dict[str, Array]) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield (position, numbers) of this rank's writes; on all ranks equally many, the last of them empty."""
+        """Yield (position, numbers) of this rank's writes: equally many on all ranks, so that some may be empty."""
         grid = self._grid
         lead = header.encode() + np.array([ENDIAN_TAG], "<f4").tobytes()
         yield 0, np.frombuffer(lead if self._comm.rank == 0 else b"", np.uint8)
@@ -255,7 +294,7 @@ class Nek5000Writer:
     def _rounds(
         self, header: Header, section: FileSection, field: Array
     ) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield the writes of one field, [component, element, z, y, x] here, element first in the file."""
+        """Yield the writes of a field [component, element, z, y, x]; in the file elements come first."""
         grid = self._grid
         per_element = section.components * header.points * self._word
         at_once = max(ROUND_BYTES // per_element, 1)
@@ -270,7 +309,7 @@ def _index_of(prefix: Path) -> Path:
 
 
 def _write_index(prefix: Path, n_files: int) -> None:
-    """Write the file that names the others; readers see the old or the new one whole."""
+    """Write the index of the field files. Readers see either the old one or the new one, complete."""
     index = _index_of(prefix)
     unfinished = index.with_name(index.name + PARTIAL)
     unfinished.write_text(

@@ -1,11 +1,12 @@
 """Layout of Nek5000 field files (`name0.f00001`), which ParaView, VisIt and pymech read.
 
-A file begins with a header of 132 characters and the number 6.54321 as float32, from which readers tell the order of
-bytes. Then come the int32 numbers (from 1) of the elements in the order of the file, the fields, and the extremes of
-each element. Fields are in the order of the header's tags: X (coordinates, 3 components), U (velocity, 3), P
-(pressure), T (temperature), S01...S99 (further scalars). X and U hold one element after the other, x, y, z of each;
-the others [element, z, y, x]. The extremes, float32 (min, max), follow in the same order; in files of two-dimensional
-runs, which are not read here, there are none. Source: Nek5000 user's guide, "Restart/Output files (.f00000)".
+A file begins with a header of 132 characters and the number 6.54321 as float32, from which readers derive the byte
+order. Then follow the int32 numbers (from 1) of the elements in the order of the file, the fields, and the extremes
+of each element. Fields are in the order of the header's tags: X (coordinates, 3 components), U (velocity, 3), P
+(pressure), T (temperature), S01...S99 (further scalars). X and U hold one element after the other, with its x, y, z;
+the others are [element, z, y, x]. The extremes, float32 (min, max), follow in the same order. Files of
+two-dimensional runs, which are not read here, have none. Source: Nek5000 user's guide, "Restart/Output files
+(.f00000)".
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ _TAGS = re.compile(r"(X?)(U?)(P?)(T?)(?:S(\d\d))?")
 
 @dataclass(frozen=True)
 class FileSection:
-    """A run of a file that holds `components` of every element, [element, component, z, y, x]."""
+    """A section of a file: one field, [element, component, z, y, x]."""
 
     tag: str  # "X", "U", "P", "T", "S01", ...
     components: int
-    start: int  # its first byte in the file
-    extremes: int  # where its minima and maxima begin, float32 [element, component, 2]
+    start: int  # position of its first byte in the file
+    extremes: int  # position of its minima and maxima, float32 [element, component, 2]
 
 
 @dataclass(frozen=True)
 class Header:
-    """What the first 132 characters say. word: bytes of a number, 4 or 8; n: points per direction of an element."""
+    """The header of 132 characters. word: bytes of a number, 4 or 8; n: points of an element in each direction."""
 
     word: int
     n: int
@@ -52,35 +53,33 @@ class Header:
 
     def encode(self) -> bytes:
         """Return the 132 characters."""
+        flags = (self.coordinates, self.velocity, self.pressure, self.temperature)
+        tags = "".join(tag for tag, present in zip("XUPT", flags) if present)
+        tags += f"S{self.scalars:02d}" if self.scalars else ""
         line = (
             f"#std {self.word:1d} {self.n:2d} {self.n:2d} {self.n:2d} {self.n_elements:10d} {self.n_elements:10d} "
-            f"{self.time:20.13E} {self.step:9d} {0:6d} {1:6d} {self._tags()}"
+            f"{self.time:20.13E} {self.step:9d} {0:6d} {1:6d} {tags}"
         )
         return line.ljust(HEADER_BYTES).encode()
 
-    def _tags(self) -> str:
-        flags = (self.coordinates, self.velocity, self.pressure, self.temperature)
-        tags = "".join(tag for tag, there in zip("XUPT", flags) if there)
-        return tags + (f"S{self.scalars:02d}" if self.scalars else "")
-
     @property
     def sections(self) -> list[FileSection]:
-        """The runs of the file, in its order."""
+        """The sections of the file, in its order."""
         parts = [("X", 3)] * self.coordinates + [("U", 3)] * self.velocity
         parts += [("P", 1)] * self.pressure + [("T", 1)] * self.temperature
         parts += [(f"S{i + 1:02d}", 1) for i in range(self.scalars)]
         start = DATA_START + 4 * self.n_elements
         extremes = start + sum(c for _, c in parts) * self.n_elements * self.points * self.word
-        found = []
+        sections = []
         for tag, components in parts:
-            found.append(FileSection(tag, components, start, extremes))
+            sections.append(FileSection(tag, components, start, extremes))
             start += components * self.n_elements * self.points * self.word
             extremes += components * self.n_elements * 8
-        return found
+        return sections
 
     @property
     def points(self) -> int:
-        """Points of an element."""
+        """Number of points of an element."""
         return math.prod((self.n,) * 3)
 
     @property
@@ -96,10 +95,9 @@ class Header:
 
 
 def decode_header(text: bytes, path: object) -> Header:
-    """Return the header that the first bytes of a file hold.
+    """Return the header of the file `path`, given its first bytes.
 
-    Raises OutputError, naming `path`, for what is no Nek5000 field file, or is one of several parts or of two
-    dimensions.
+    Raises OutputError for a file that is not a Nek5000 field file, is one of several parts, or is two-dimensional.
     """
     if text[:4] != b"#std":
         raise OutputError(f"{path} is not a Nek5000 field file: it does not begin with #std")

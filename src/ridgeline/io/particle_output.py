@@ -1,6 +1,6 @@
 """Data sets of particles: ADIOS2 BP5 arrays in the order of identities, the same from any number of ranks.
 
-They are stored block by block, as ParaView shows points; `ridgeline.open` reads the whole arrays.
+Arrays are stored block by block, as ParaView requires for points; `ridgeline.open` reads whole arrays.
 """
 
 from __future__ import annotations
@@ -13,24 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io.bp import BPWriter, Variable
-from ridgeline.particles.by_identity import IdentityRanges
+from ridgeline.particles.identity_ranges import IdentityRanges
 from ridgeline.particles.particles import POSITION, ParticleField
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 PARTICLE = "particle"  # the axis, and the identities along it
-AXES = {
-    3: "axis",
-    9: "derivative",
-}  # names of the axes of components: x, y, z; du_x/dx, du_x/dy, ..., du_z/dz
+# Names of the axes of components: x, y, z; and du_x/dx, du_x/dy, ..., du_z/dz.
+AXES = {3: "axis", 9: "derivative"}
 
 
 class ParticleWriter:
     """Writes fields of all particles to one data set, a step at a time. Every method is collective.
 
-    fields: by name, `position` of three components among them; an array is [N], or [N, components], N particles.
-    ranges: of the identities, of which each rank writes its own. Other arguments and errors are those of `BPWriter`.
+    fields: the fields by name, among them `position` of three components; the arrays are [N] or [N, components].
+    ranges: the identities whose particles each rank writes. Other arguments and errors are those of `BPWriter`.
     """
 
     def __init__(
@@ -45,17 +43,17 @@ class ParticleWriter:
         setting: str = "output.path",
     ) -> None:
         self._ranges, self._fields = ranges, dict(fields)
-        whole, first, mine = (ranges.n_global,), (ranges.first,), (ranges.n,)
+        shape, first, local = (ranges.n_global,), (ranges.first,), (ranges.n,)
         variables = [
             Variable(
-                PARTICLE, np.int64, whole, first, mine, description="identity", dims=(PARTICLE,), once=True
+                PARTICLE, np.int64, shape, first, local, description="identity", dims=(PARTICLE,), once=True
             )
         ]
         for name, field in fields.items():
             more = (field.components,) if field.components else ()
             dims = (PARTICLE, *(AXES.get(n, f"{name}_component") for n in more))
             none = (0,) * len(more)
-            blocks = (*whole, *more), (*first, *none), (*mine, *more)
+            blocks = (*shape, *more), (*first, *none), (*local, *more)
             variables.append(Variable(name, field.dtype, *blocks, dims=dims))
         self._writer = BPWriter(
             path, comm, variables, attributes, keep_steps=keep_steps, setting=setting, points=POSITION
@@ -63,16 +61,16 @@ class ParticleWriter:
 
     @property
     def steps(self) -> int:
-        """Output steps in the data set."""
+        """Number of output steps in the data set."""
         return self._writer.steps
 
     @property
     def fingerprint(self) -> str:
-        """Return the checksum of what the data set holds; "" beyond rank 0."""
+        """Checksum of everything in the data set; "" except on rank 0."""
         return self._writer.fingerprint
 
     def write(self, step: int, time: float, values: Mapping[str, NDArray[Any]]) -> int:
-        """Append a step; return its bytes. values: of this rank's identities, [n] or [components, n], by name."""
+        """Append a step, and return its bytes. values: by name, [n] or [components, n] for this rank's identities."""
         arrays = {name: np.ascontiguousarray(values[name].T) for name in self._fields}
         return self._writer.write(step, time, {PARTICLE: self._ranges.identities, **arrays})
 

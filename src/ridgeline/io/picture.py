@@ -1,4 +1,4 @@
-"""Pictures as fields: how dark they are."""
+"""Pictures as fields: the darkness of their pixels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ridgeline.runtime.files import require_regular
 
 
 def read_darkness(path: str, shape: tuple[int, int], setting: str) -> NDArray[np.float64]:
-    """Return how dark a picture is, 0 (white, or transparent) to 1 (black), resampled to (n_y, n_x).
+    """Return the darkness of a picture, from 0 (white or transparent) to 1 (black), float64 [n_y, n_x].
 
-    The lowest row of the picture comes first, so that y points upwards. setting: the key that names the path, for
-    messages. Raises ConfigError if there is no picture to read.
+    path: the picture; shape: (n_y, n_x) to which it is resampled; setting: the key of the path, for messages. The
+    lowest row of the picture comes first, so that y points upwards. Raises ConfigError if the picture cannot be read.
     """
     try:
         require_regular(path)

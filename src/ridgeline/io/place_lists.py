@@ -1,4 +1,4 @@
-"""Places in space as CSV files: a line x,y,z each, with a header or without; or numbered, as we write them."""
+"""Lists of positions as CSV files: a line x,y,z for each, with or without a header; written ones are numbered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.io.previous import GENERATOR, write_text
+from ridgeline.io.output_files import GENERATOR, write_text
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import output_errors, read_regular
 
@@ -18,11 +18,10 @@ HEADERS = (["x", "y", "z"], ["probe", "x", "y", "z"])
 
 
 def read_places(path: str | Path, option: str) -> Array:
-    """Return the places (x, y, z) of a CSV file, float64 [m, 3]. option: the setting that names it, for errors.
+    """Return the positions (x, y, z) in a CSV file, float64 [m, 3]. option: the setting that names the file.
 
-    Left out are empty lines, those that begin with #, a first line x,y,z or probe,x,y,z, and the numbers of probes.
-
-    Raises ConfigError for a file that cannot be read, and for a line that is not three finite numbers.
+    Empty lines, lines that begin with #, a header x,y,z or probe,x,y,z, and the numbers of probes are skipped. Raises
+    ConfigError for a file that cannot be read, and for a line that is not three finite numbers.
     """
     path = Path(path)
     try:
@@ -32,7 +31,7 @@ def read_places(path: str | Path, option: str) -> Array:
         raise ConfigError(
             f'{option} = "{path}": cannot be read ({why}); need a CSV file with a line x,y,z for each place'
         ) from error
-    found: list[list[float]] = []
+    places: list[list[float]] = []
     first = 0  # column of x
     for number, row in enumerate(csv.reader(lines), start=1):
         if not row or row[0].lstrip().startswith("#"):
@@ -42,19 +41,19 @@ def read_places(path: str | Path, option: str) -> Array:
         except ValueError:
             place = []
             header = [text.strip().lower() for text in row]
-            if not found and header in HEADERS:
+            if not places and header in HEADERS:
                 first = HEADERS.index(header)
                 continue
         if len(place) != 3 or not all(map(math.isfinite, place)):
             raise ConfigError(
                 f'{option} = "{path}": line {number} is {",".join(row)[:60]!r}; need three numbers x,y,z in each line'
             )
-        found.append(place)
-    return np.array(found, np.float64).reshape(-1, 3)
+        places.append(place)
+    return np.array(places, np.float64).reshape(-1, 3)
 
 
 def write_places(path: Path, places: Array, option: str) -> None:
-    """Write places [m, 3] as probe,x,y,z, numbered from 0. Raises OutputError; option: see `read_places`."""
+    """Write positions [m, 3] as lines probe,x,y,z, numbered from 0. Raises OutputError. option: see `read_places`."""
     rows = [f"{number},{x!r},{y!r},{z!r}" for number, (x, y, z) in enumerate(places.tolist())]
     with output_errors(f"write the places {path}", f"set {option} to a place where you may write"):
         path.parent.mkdir(parents=True, exist_ok=True)

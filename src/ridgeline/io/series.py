@@ -1,11 +1,11 @@
-"""Time series of a run: a CSV file with a row for each recorded step, which any program reads.
+"""Time series of a run: a CSV file with a row for each recorded step, which any program can read.
 
     step,time,energy,dissipation
     0,0.0,0.125,0.00375
     10,0.05,0.12480993,0.0038021
 
-Numbers are written so that they read back with the same bits. A row is on its way to the disk before the run goes on,
-so a run can be watched. A crash cuts off a part of the last row at most.
+Numbers are written so that they read back with the same bits. A row is passed to the operating system before the run
+continues, so that a run can be watched. A crash cuts off at most a part of the last row.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
@@ -21,29 +22,39 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from ridgeline.io.previous import make_way
+from ridgeline.io.output_files import set_aside
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.files import output_errors, require_regular
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-FIRST = ("step", "time")  # the columns that every series begins with
+FIRST = ("step", "time")  # the first columns of every series
 
 
 class SeriesWriter:
     """Writes one time series. Every method is collective over `comm`; rank 0 writes.
 
-    path: the CSV file. columns: names after step and time, equal on all ranks, without commas and quotes.
+    Parameters
+    ----------
+    path : path
+        The CSV file.
+    comm : MPI.Comm
+        The ranks of the run.
+    columns : sequence of str
+        The names after step and time, equal on all ranks, without commas and quotes.
+    keep_rows : int, optional
+        None starts a new file: an earlier one at `path` is set aside, and anything else there is an error
+        (output_files.py). A number continues the series after its first keep_rows rows. Later rows, written after the
+        checkpoint that the run continues from, are cut off, like a row that a killed writer left incomplete.
+    option : str
+        The setting that names the path, for errors.
 
-    option: the setting that names the path, for errors.
-
-    keep_rows: None starts anew: what is at `path` is set aside or an error (io/previous.py). A number continues the
-    series after its first keep_rows rows. Later ones, written after the checkpoint that the run continues from, are
-    cut off. So is a row that a killed writer left unfinished.
-
-    Raises OutputError on all ranks if nothing may be written there, or if something else, other columns or fewer than
-    keep_rows whole rows are there. Raises it too if (in `write`) the disk is full.
+    Raises
+    ------
+    OutputError
+        On all ranks, if nothing may be written there, or if something else, other columns or fewer than keep_rows
+        complete rows are there; in `write` also if the disk is full.
     """
 
     def __init__(
@@ -55,18 +66,17 @@ class SeriesWriter:
         keep_rows: int | None = None,
         option: str = "output.series",
     ) -> None:
-        from ridgeline.parallel.allreduce import (
-            errors_on_all_ranks,  # imports mpi4py, which readers do without
-        )
+        # Not at the top: it imports mpi4py, which readers do not need.
+        from ridgeline.parallel.allreduce import errors_on_all_ranks
 
         self.path = Path(path)
         self.columns = tuple(columns)
         self._option = option
-        self.steps = keep_rows or 0  # rows in the file, one a step
+        self.steps = keep_rows or 0  # number of rows in the file, one for each step
         self._comm = comm
         self._file: FileIO | None = None
         self._hash = xxhash.xxh3_64()
-        self._together = errors_on_all_ranks
+        self._errors_on_all_ranks = partial(errors_on_all_ranks, comm)
         if any(set(name) & set(',"\n') or not name for name in columns) or {*columns} & {*FIRST}:
             raise ValueError(f"these cannot all be columns of a time series: {', '.join(map(repr, columns))}")
         with errors_on_all_ranks(comm):
@@ -83,19 +93,19 @@ class SeriesWriter:
                 self._file = FileIO(self.path, "a")
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                make_way(self.path, self._option)
+                set_aside(self.path, self._option)
                 self._file = FileIO(self.path, "w")
                 self._put(header)
 
     def write(self, step: int, time: float, values: Mapping[str, float]) -> int:
-        """Append a row and return its bytes. values: a number for each column, the same on all ranks."""
+        """Append a row, and return its bytes. values: a number for each column, the same on all ranks."""
         if set(values) != set(self.columns):
             raise ValueError(f"the time series has {sorted(self.columns)}, not {sorted(values)}")
         numbers = [time, *(values[name] for name in self.columns)]
         row = (",".join([str(int(step)), *(repr(float(number)) for number in numbers)]) + "\n").encode()
-        with self._together(self._comm):
+        with self._errors_on_all_ranks():
             if self._comm.rank == 0:
-                self._refuse_if_moved()
+                self._check_path()
                 doing = f"write the row of step {step} to the time series {self.path}"
                 where = f"free space there, or set {self._option} to another file system"
                 with output_errors(doing, where):
@@ -104,7 +114,7 @@ class SeriesWriter:
         return len(row)
 
     def _put(self, data: bytes) -> None:
-        """Write all of it, unbuffered, or nothing: half a number would read as another one."""
+        """Write all of `data` unbuffered, or nothing: a part of a number would be read as another number."""
         assert self._file is not None, "the time series was closed"
         end, rest = self._file.tell(), data
         try:
@@ -117,8 +127,8 @@ class SeriesWriter:
             raise
         self._hash.update(data)
 
-    def _refuse_if_moved(self) -> None:
-        """Raise OutputError if the open file is not the one at `path`: nobody would find what is written."""
+    def _check_path(self) -> None:
+        """Raise OutputError if the open file is not at `path` any more, where its rows would be looked for."""
         assert self._file is not None, "the time series was closed"
         with suppress(OSError):
             if os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno())):
@@ -130,15 +140,15 @@ class SeriesWriter:
 
     @property
     def fingerprint(self) -> str:
-        """Return the checksum of all that the file holds, which no other run has written; of rank 0."""
+        """Checksum of the whole file on rank 0, which identifies the run that wrote it."""
         return str(self._hash.hexdigest())
 
     def close(self) -> None:
-        """Finish the file; does nothing if it is closed already. Raises OutputError if its path is another file."""
-        with self._together(self._comm):
+        """Close the file, if it is open. Raises OutputError if it is not at its path any more."""
+        with self._errors_on_all_ranks():
             try:
                 if self._file is not None:
-                    self._refuse_if_moved()
+                    self._check_path()
             finally:
                 self._release()
 
@@ -160,7 +170,7 @@ class SeriesWriter:
 def read_series(path: str | os.PathLike[str]) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
     """Return the columns of a time series by name: step as int64 [rows], all others as float64 [rows].
 
-    A row that is not complete, because a run is writing it or was killed, is left out.
+    An incomplete last row, which is being written or whose run was killed, is left out.
 
     Raises OutputError if `path` is not a time series, or is damaged.
     """
@@ -176,7 +186,7 @@ def read_series(path: str | os.PathLike[str]) -> dict[str, NDArray[np.float64] |
 
 
 def _header(path: Path, file: BinaryIO) -> bytes:
-    """Read the first line, of a file that is a time series."""
+    """Return the first line of a file. Raises OutputError if it is not that of a time series."""
     line = file.readline()
     if not line.endswith(b"\n") or line.rstrip().split(b",")[:2] != [name.encode() for name in FIRST]:
         raise OutputError(f"{path} is not a time series: it does not begin with {','.join(FIRST)}")
@@ -184,7 +194,7 @@ def _header(path: Path, file: BinaryIO) -> bytes:
 
 
 def _rows(path: Path, file: BinaryIO, n_columns: int) -> Iterator[tuple[int, list[float]]]:
-    """Yield (step, other numbers) of each whole row that follows; raise OutputError for what is no row."""
+    """Yield (step, other numbers) of each complete row after the header. Raises OutputError for a damaged row."""
     before = -1
     for number, line in enumerate(iter(file.readline, b""), start=2):
         if not line.endswith(b"\n"):
@@ -204,7 +214,7 @@ def _rows(path: Path, file: BinaryIO, n_columns: int) -> Iterator[tuple[int, lis
 
 
 def fingerprint(path: str | os.PathLike[str], n_rows: int) -> str:
-    """Return what `SeriesWriter.fingerprint` was after n_rows rows, at least one; "" if fewer are there."""
+    """Return the `SeriesWriter.fingerprint` after the first n_rows >= 1 rows; "" if there are fewer."""
     try:
         with Path(path).open("rb") as file:
             header = file.readline()
@@ -216,27 +226,27 @@ def fingerprint(path: str | os.PathLike[str], n_rows: int) -> str:
 def _rows_kept(
     path: Path, header: bytes, n_rows: int, option: str = "output.series"
 ) -> tuple[int, xxhash.xxh3_64]:
-    """Return how many bytes the header and the first n_rows rows of a series have, and their hash; n_rows >= 1."""
+    """Return the bytes of the header and the first n_rows >= 1 rows of a series, and their hash."""
     if not path.is_file():
         raise OutputError(
             f"there is no time series {path}, to which the run had written {n_rows} rows when its checkpoint was "
             f"taken; restore it, or start anew with --resume never"
         )
     with path.open("rb") as file:
-        found = _header(path, file)
-        if found != header:
+        columns = _header(path, file)
+        if columns != header:
             raise OutputError(
-                f"the time series {path} has the columns {found.decode(errors='replace').strip()}, but this run "
+                f"the time series {path} has the columns {columns.decode(errors='replace').strip()}, but this run "
                 f"writes {header.decode().strip()}; set {option} to another name, or start anew with "
                 f"--resume never"
             )
-        there = 0
-        for there, _ in enumerate(_rows(path, file, header.count(b",") + 1), start=1):
-            if there == n_rows:
+        complete = 0
+        for complete, _ in enumerate(_rows(path, file, header.count(b",") + 1), start=1):
+            if complete == n_rows:
                 end = file.tell()
                 file.seek(0)
                 return end, xxhash.xxh3_64(file.read(end))
     raise OutputError(
-        f"the time series {path} holds {there} whole rows, but the run had written {n_rows} when its checkpoint was "
-        f"taken; restore it, or start anew with --resume never"
+        f"the time series {path} holds {complete} whole rows, but the run had written {n_rows} when its checkpoint "
+        f"was taken; restore it, or start anew with --resume never"
     )

@@ -1,1 +1,4 @@
-"""Particles: who owns which, how they move between ranks, in which order they lie."""
+"""Particles distributed over ranks: storage, ownership by boxes, migration, ghosts, cell lists and neighbour lists.
+
+Read `particles.py` first, then `boxes.py`.
+"""

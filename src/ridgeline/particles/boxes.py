@@ -1,6 +1,7 @@
-"""Whose is a particle: the domain cut into a grid of boxes, one for each rank, by planes at any places.
+"""Ownership of particles: planes at arbitrary positions cut the domain into a grid of boxes, one for each rank.
 
-Plain data without a communicator. Blocks of `blocks/` and pencils of `fourier/` are described by where they cut.
+`Boxes` is plain data without a communicator. The blocks of `blocks/` and the pencils of `fourier/` can both be
+described by the positions of their cuts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 
-NOT_FINITE, OUTSIDE = -1, -2  # in place of a rank
+# What `find_owners` writes instead of a rank.
+NOT_FINITE, OUTSIDE = -1, -2
 
 Triple = tuple[int, int, int]
 Floats = NDArray[np.float64]
@@ -26,10 +28,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """The boxes of all ranks. Triples are in the order z, y, x, as of a grid.
+    """The boxes of all ranks. Triples are in the order z, y, x, like the axes of a grid.
 
-    edges: where each direction begins, is cut and ends, increasing float64 [p + 1]; a box is [edge, next edge).
-    ranks: int64 [pz, py, px], the rank of every box. periodic: of each direction.
+    Parameters
+    ----------
+    edges : tuple of three arrays
+        For each direction the positions where the domain begins, is cut and ends: increasing, float64 [p + 1]. A box
+        contains its lower edges and excludes its upper ones.
+    ranks : int64 [pz, py, px]
+        The rank that owns each box.
+    periodic : tuple of three bools
+        Whether each direction is periodic.
     """
 
     edges: tuple[Floats, Floats, Floats]
@@ -45,13 +54,13 @@ class Boxes:
 
     @property
     def low(self) -> tuple[float, float, float]:
-        """Where the domain begins, (z, y, x)."""
+        """The lower corner of the domain, (z, y, x)."""
         z, y, x = (float(edges[0]) for edges in self.edges)
         return z, y, x
 
     @property
     def high(self) -> tuple[float, float, float]:
-        """Where the domain ends, (z, y, x)."""
+        """The upper corner of the domain, (z, y, x)."""
         z, y, x = (float(edges[-1]) for edges in self.edges)
         return z, y, x
 
@@ -61,43 +70,55 @@ class Boxes:
         return {int(self.ranks[place]): place for place in places}
 
     def coords(self, rank: int) -> Triple:
-        """Return the place of a rank's box in the grid of boxes."""
+        """Return the coordinates of a rank's box in the grid of boxes, (z, y, x)."""
         return self._coords[rank]
 
     def bounds(self, rank: int) -> tuple[tuple[float, float], ...]:
-        """Return (begin, end) of a rank's box in z, y, x."""
+        """Return (begin, end) of a rank's box in the directions z, y, x."""
         return tuple(
             (float(edges[c]), float(edges[c + 1])) for edges, c in zip(self.edges, self.coords(rank))
         )
 
     def neighbours(self, rank: int) -> list[int]:
-        """Return the ranks, at most 26, of the boxes that touch a rank's, in increasing order."""
-        found = set()
+        """Return the ranks, at most 26, whose boxes touch that of `rank`, in increasing order."""
+        touching = set()
         for step in product((-1, 0, 1), repeat=3):
             place = [c + s for c, s in zip(self.coords(rank), step)]
             inside = [0 <= c < n or wraps for c, n, wraps in zip(place, self.ranks.shape, self.periodic)]
             if all(inside):
-                found.add(int(self.ranks[tuple(c % n for c, n in zip(place, self.ranks.shape))]))
-        return sorted(found - {rank})
+                touching.add(int(self.ranks[tuple(c % n for c, n in zip(place, self.ranks.shape))]))
+        return sorted(touching - {rank})
 
-    def settle(self, position: Floats, rank: int, image: NDArray[Any] | None = None) -> NDArray[np.int64]:
-        """Bring positions [3, n] (x, y, z) back into the domain where it is periodic; return which left rank's box.
+    def wrap(self, position: Floats, rank: int, image: NDArray[Any] | None = None) -> NDArray[np.int64]:
+        """Wrap positions into the periodic domain, in place, and return which of them are outside a rank's box.
 
-        int64 [m], increasing places of the positions that are not in the box; one at the end of a closed direction
-        is among them. image: int32 or int64 [3, n], added to: how many lengths of the domain each was brought back.
-        So position + image * length is a path without jumps. No communication.
+        Parameters
+        ----------
+        position : float64 [3, n]
+            x, y, z; overwritten.
+        rank : int
+            The rank whose box the positions were in.
+        image : int32 or int64 [3, n], optional
+            Incremented by the number of domain lengths by which each position was wrapped: position + image * length
+            is a path without jumps.
+
+        Returns
+        -------
+        int64 [m]
+            Increasing indices of the positions that are not in the box of `rank`. A position exactly at the end of a
+            direction that is not periodic is among them.
         """
         images = np.empty((3, 0), np.int64) if image is None else image
         domain = np.array([self.low, self.high])[:, ::-1].copy()
         box = np.array(self.bounds(rank))[::-1].T.copy()
         periodic = np.array(self.periodic[::-1])
         left = np.empty(position.shape[1], np.int64)
-        return left[: settle_positions(*position, domain, box, periodic, *images, left)]
+        return left[: wrap_positions(*position, domain, box, periodic, *images, left)]
 
     def owners(self, position: Floats, rank: int) -> tuple[NDArray[np.int64], int]:
-        """Return the rank that owns each position [3, n] (x, y, z), int64 [n], and how many are not of `rank`.
+        """Return the owner of each position [3, n] (x, y, z), int64 [n], and how many are not owned by `rank`.
 
-        NOT_FINITE or OUTSIDE stand for a rank where there is none. No communication.
+        NOT_FINITE or OUTSIDE take the place of a rank for positions that no rank owns.
         """
         out = np.empty(position.shape[1], np.int64)
         here = np.array(self.coords(rank), np.int64)
@@ -109,35 +130,36 @@ class Boxes:
 def even_boxes(
     low: Sequence[float], high: Sequence[float], ranks: NDArray[np.int64], periodic: tuple[bool, bool, bool]
 ) -> Boxes:
-    """Return boxes of one size. low, high: of the domain, (z, y, x); ranks: int64 [pz, py, px]."""
+    """Return boxes of equal size. low, high: corners of the domain, (z, y, x); ranks: int64 [pz, py, px]."""
     z, y, x = (np.linspace(a, b, n + 1) for a, b, n in zip(low, high, ranks.shape))
     return Boxes((z, y, x), ranks, periodic)
 
 
 def cell_edges(length: float, cells: int, cuts: Sequence[int]) -> Floats:
-    """Return the edges that lie where `cell_of` comes to the cells `cuts`, increasing from 0 to `cells`.
+    """Return the edges of boxes that contain whole cells of a uniform grid of `cells` cells along `length`.
 
-    A position is in the box that has its cell then, to the last bit: a product with a positive number is monotone.
+    cuts: numbers of the cells at which boxes begin, increasing from 0 to `cells`. The edge for a cell is the least
+    float64 x with x * (cells / length) >= cell, so that a position is in the box that owns its cell to the last bit:
+    a product with a positive number is monotone. The ends of the domain are exact.
     """
-    return np.array([_first_in_cell(length, cells, cut) for cut in cuts])
-
-
-def _first_in_cell(length: float, cells: int, cell: int) -> float:
-    """Return the least float64 x with x * (cells / length) >= cell; the ends of the domain are as they are."""
-    if cell in (0, cells):
-        return length if cell else 0.0
     scale = cells / length
-    x = cell / scale
-    while x * scale >= cell:
-        x = math.nextafter(x, -math.inf)
-    while x * scale < cell:
-        x = math.nextafter(x, math.inf)
-    return x
+    edges = []
+    for cell in cuts:
+        if cell in (0, cells):
+            edges.append(length if cell else 0.0)
+            continue
+        x = cell / scale
+        while x * scale >= cell:
+            x = math.nextafter(x, -math.inf)
+        while x * scale < cell:
+            x = math.nextafter(x, math.inf)
+        edges.append(x)
+    return np.array(edges)
 
 
 @subroutine(inline="always")
-def wrapped(x, low, high):
-    """Return x brought into [low, high), which is periodic, and by how many lengths. What is not finite stays."""
+def wrap_periodic(x, low, high):
+    """Return x wrapped into the periodic interval [low, high), and by how many lengths. Not finite: unchanged."""
     if (low <= x and x < high) or not np.isfinite(x):
         return x, 0
     turns = np.floor((x - low) / (high - low))
@@ -148,24 +170,24 @@ def wrapped(x, low, high):
 
 
 @kernel(
-    lambda I: (*[float64[::1]] * 3, *[float64[:, ::1]] * 2, boolean[::1], *[I[::1]] * 3, int64[::1]), nogil=True
-)  # fmt: skip
-def settle_positions(x, y, z, domain, box, periodic, image_x, image_y, image_z, out_left):
-    """Wrap positions where the domain is periodic; set out_left to those not in the box, and return how many.
+    lambda I: (*[float64[::1]] * 3, *[float64[:, ::1]] * 2, boolean[::1], *[I[::1]] * 3, int64[::1]),
+    nogil=True,
+)
+def wrap_positions(x, y, z, domain, box, periodic, image_x, image_y, image_z, out_left):
+    """Wrap positions where the domain is periodic; list those outside the box in out_left, and return their number.
 
-    x, y, z : (n,) float64, overwritten; domain, box : (2, 3), begins and ends; periodic : (3,), both x, y, z; image :
-    (n,) int32 or int64, added to, or (0,): not counted; out_left : (>= n,) their places, increasing.
+    x, y, z : (n,) float64, overwritten; domain, box : (2, 3), lower and upper corners, and periodic : (3,), in the
+    order x, y, z; image_x, image_y, image_z : (n,) int32 or int64, incremented by the wraps, or (0,) to count none;
+    out_left : (>= n,) increasing indices.
     """
     counted = image_x.shape[0] > 0
     n = 0
     for i in range(x.shape[0]):
-        if (
-            box[0, 0] <= x[i] < box[1, 0] and box[0, 1] <= y[i] < box[1, 1] and box[0, 2] <= z[i] < box[1, 2]
-        ):  # fmt: skip
+        if box[0, 0] <= x[i] < box[1, 0] and box[0, 1] <= y[i] < box[1, 1] and box[0, 2] <= z[i] < box[1, 2]:
             continue
         for axis, row, image in ((0, x, image_x), (1, y, image_y), (2, z, image_z)):
             if periodic[axis]:
-                row[i], turns = wrapped(row[i], domain[0, axis], domain[1, axis])
+                row[i], turns = wrap_periodic(row[i], domain[0, axis], domain[1, axis])
                 if counted:
                     image[i] += turns
         out_left[n] = i
@@ -177,7 +199,7 @@ def settle_positions(x, y, z, domain, box, periodic, image_x, image_y, image_z, 
 
 @subroutine(inline="always")
 def _place(x, edges, here, closed):
-    """Return which box x is in, -1 if in none; `here` is tried first."""
+    """Return the index of the box that contains x, or -1. The box `here` is tried first."""
     if edges[here] <= x and x < edges[here + 1]:
         return here
     last = edges.shape[0] - 1
@@ -196,14 +218,14 @@ def _place(x, edges, here, closed):
 
 
 @kernel(
-    lambda: (*[float64[::1]] * 6, int64[:, :, ::1], boolean[::1], int64[::1], int64[::1], ),
+    lambda: (*[float64[::1]] * 6, int64[:, :, ::1], boolean[::1], int64[::1], int64[::1]),
     nogil=True,
-)  # fmt: skip
+)
 def find_owners(x, y, z, edges_z, edges_y, edges_x, ranks, closed, here, out_owner):
-    """Set out_owner to the rank of the box of each position; return how many are not in the box `here`.
+    """Set out_owner to the rank of the box of each position; return the number of those that are not in box `here`.
 
-    x, y, z : (n,) float64; ranks : (pz, py, px); closed : (3,) whether a direction's end belongs to its last box;
-    here : (3,) box that is tried first; all but x, y, z in the order z, y, x.
+    x, y, z : (n,) float64; ranks : (pz, py, px); closed : (3,) whether the last box includes the end of a direction;
+    here : (3,) box that is tried first. All but x, y, z are in the order z, y, x.
     """
     mine = ranks[here[0], here[1], here[2]]
     others = 0
@@ -220,9 +242,9 @@ def find_owners(x, y, z, edges_z, edges_y, edges_x, ranks, closed, here, out_own
 
 
 def kernels_of_boxes() -> list[Specialisation]:
-    """Return the kernels of `Boxes`."""
+    """Return the kernels that `Boxes` calls."""
     return [
         *specialise([find_owners]),
-        *specialise([settle_positions], np.int64),
-        *specialise([settle_positions], np.int32),
+        *specialise([wrap_positions], np.int64),
+        *specialise([wrap_positions], np.int32),
     ]

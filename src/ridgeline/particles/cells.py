@@ -1,7 +1,8 @@
-"""Cell lists: the particles of a box and their ghosts, sorted into cells that are no thinner than a reach.
+"""Cell lists: the particles of a box and their ghosts, sorted into cells that are at least as thick as a given reach.
 
-So all that is within the reach of a particle lies in its cell and the 26 around it. These are nine runs of memory, as
-cells in x follow each other. Source: Hockney and Eastwood, "Computer Simulation Using Particles" (1988), Sec. 8-3-2.
+Everything within the reach of a particle is then in its own cell or in one of the 26 around it. These are nine
+contiguous ranges of memory, because cells that are neighbours in x follow each other. Source: Hockney and Eastwood,
+"Computer Simulation Using Particles" (1988), Sec. 8-3-2.
 """
 
 from __future__ import annotations
@@ -13,19 +14,28 @@ from numpy.typing import NDArray
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.particles.particles import SPARE
 
-PADDING = 16  # places beyond the last particle that vectors may read
+PADDING = 16  # entries beyond the last particle that vector loads may read
 
 
 class Cells:
-    """Cells of one rank's box, with one layer of cells around it. All triples are x, y, z. No communication.
+    """The cells of one rank's box, with one layer of cells around it. Triples are in the order x, y, z. Local.
 
-    shape: cells with the layer, int64 [3]; low: where the box begins; per_length: cells per length.
-    order: int32 [n + PADDING], rows of the particles, cell after cell; starts: int64 [cells + 1], where each cell
-    begins in it; sorted: float64 [3, n + PADDING], their positions in this order.
+    Attributes
+    ----------
+    shape : int64 [3]
+        Number of cells, the layer included.
+    low, per_length : float64 [3]
+        Lower corner of the box, and cells per unit of length.
+    order : int32 [>= n + PADDING]
+        Rows of the particles, cell after cell.
+    starts : int64 [cells + 1]
+        Index in `order` at which each cell begins.
+    sorted : float64 [3, >= n + PADDING]
+        Positions of the particles in this order.
     """
 
     def __init__(self, bounds: tuple[tuple[float, float], ...], reach: float) -> None:
-        """bounds: (begin, end) of the box in z, y, x, no thinner than the reach."""
+        """bounds: (begin, end) of the box in z, y, x; the box is at least as thick as the reach."""
         low, high = np.array(bounds)[::-1].T
         inner = np.maximum((high - low) // reach, 1.0)
         self.low, self.per_length = low.copy(), inner / (high - low)
@@ -37,37 +47,46 @@ class Cells:
 
     @property
     def n_bytes(self) -> int:
-        """Memory held."""
+        """Bytes of memory that are allocated."""
         return sum(array.nbytes for array in (self.starts, self._cell, self.order, self.sorted))
 
     def fill(self, rows: NDArray[np.float64], n: int) -> None:
-        """Sort the first n rows, which begin with x, y, z."""
+        """Sort the first n rows into the cells. rows: float64 [m, >= 3], beginning with x, y, z."""
         if len(self._cell) < n + PADDING:
-            room = int(SPARE * n) + PADDING
-            self._cell, self.order = np.zeros(room, np.int32), np.zeros(room, np.int32)
-            self.sorted = np.zeros((3, room))
+            capacity = int(SPARE * n) + PADDING
+            self._cell, self.order = np.zeros(capacity, np.int32), np.zeros(capacity, np.int32)
+            self.sorted = np.zeros((3, capacity))
         sort_rows(rows, n, self.low, self.per_length, self.shape, self._cell, self.starts, self.order)
         copy_sorted(rows, n, self.order, self.sorted)
 
 
 def kernels_of_cells() -> list[Specialisation]:
-    """Return the kernels of `Cells`."""
+    """Return the kernels that `Cells` calls."""
     return specialise([sort_rows, copy_sorted])
 
 
 @subroutine(inline="always")
 def cell_along(x, low, per_length, cells):
-    """Return the cell of x in a direction: 0 and cells - 1 are around the box and take what is beyond them."""
+    """Return the cell of x in one direction. Cells 0 and cells - 1 are outside the box and take all beyond them."""
     place = np.floor((x - low) * per_length) + 1.0
     return int64(min(max(place, 0.0), cells - 1.0))
 
 
 @kernel(
-    lambda: (float64[:, ::1], int64, float64[::1], float64[::1], int64[::1], int32[::1], int64[::1], int32[::1]),
+    lambda: (
+        float64[:, ::1],
+        int64,
+        float64[::1],
+        float64[::1],
+        int64[::1],
+        int32[::1],
+        int64[::1],
+        int32[::1],
+    ),
     nogil=True,
-)  # fmt: skip
+)
 def sort_rows(rows, n, low, per_length, shape, cell, out_starts, out_order):
-    """Count rows in cells, and list them cell after cell: those of a cell in the order that they had.
+    """List the rows cell after cell; the rows of one cell keep their order (a counting sort).
 
     rows: (m, w); cell: (n,) scratch; out_starts: (cells + 1,); out_order: (n,). See `Cells`.
     """

@@ -1,8 +1,9 @@
-"""Ghosts: copies of the particles of other ranks, and of periodic images, that are within a reach of a rank's box.
+"""Ghosts: copies of the particles of other ranks, and of periodic images, within a given reach of a rank's box.
 
-Six messages in three stages, one direction after the other: what came in one is passed on in the next. So edges and
-corners need no messages of their own. Directions that are not cut come first: their ghosts are this rank's own
-particles, and need no message. Source: Plimpton, J. Comput. Phys. 117 (1995), Sec. 5.
+Ghosts come in six messages in three stages, one direction after the other. What arrived in one stage is passed on in
+the next, so that edges and corners need no messages of their own. Directions that are not cut among ranks come first,
+because their ghosts are images of this rank's own particles and need no message. Source: Plimpton, J. Comput. Phys.
+117 (1995), Sec. 5.
 """
 
 from __future__ import annotations
@@ -18,32 +19,32 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise
 from ridgeline.particles.boxes import Boxes
-from ridgeline.particles.particles import room_for
+from ridgeline.particles.particles import capacity_for
 from ridgeline.runtime.errors import DecompositionError
 
 Rows = NDArray[Any]
-LOOKS = 4  # at messages under way, in each stage: MPI moves long ones only while it is called
+PROGRESS_CALLS = 4  # tests of pending messages in a stage: MPI moves long ones only while it is called
 
 
 @dataclass
 class _Swap:
-    """One message: rows that go to one neighbour, and those that come from the opposite one."""
+    """One message: rows that are sent to one neighbour, and rows that are received from the opposite one."""
 
-    places: NDArray[np.int64]  # rows that are sent
-    shift: NDArray[np.float64]  # added to positions: a length of the domain across a periodic side
+    places: NDArray[np.int64]  # indices of the rows that are sent
+    shift: NDArray[np.float64]  # added to positions: the length of the domain across a periodic side
     to: int
     source: int
-    first: int  # row of the first that comes
+    first: int  # index of the first row that is received
     count: int
     buffer: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
 
     @property
-    def coming(self) -> slice:
-        """Return the rows that come."""
+    def received(self) -> slice:
+        """The rows that are received."""
         return slice(self.first, self.first + self.count)
 
     def packed(self, rows: Rows, shift: Rows) -> Rows:
-        """Return the rows that go, shifted, in memory that is kept for the next time."""
+        """Return the rows to send, shifted, in a buffer that the next message uses again."""
         shape = len(self.places), rows.shape[1]
         size = shape[0] * shape[1] * rows.itemsize
         if len(self.buffer) < size:
@@ -54,27 +55,34 @@ class _Swap:
 
 
 class Ghosts:
-    """The ghosts of this rank's particles. Rows are [m, w]; those of positions begin with x, y, z.
+    """The ghosts of this rank's particles. Arrays have rows [m, w]; rows of positions begin with x, y, z.
 
-    n, n_all: owned rows, and those with ghosts: rows n ... n_all - 1 are the ghosts. Those from n_local on come by
-    messages; rows n ... n_local - 1 are images of this rank's own particles. stages: how many times messages travel
-    in one `forward`. bytes_sent, messages: to other ranks by this rank in one `forward` of positions.
+    Attributes
+    ----------
+    n, n_local, n_all : int
+        Rows 0 ... n - 1 are owned particles, rows n ... n_local - 1 images of owned particles, and rows
+        n_local ... n_all - 1 ghosts that arrive in messages.
+    stages : int
+        Number of stages with messages in one `forward`.
+    bytes_sent, messages : int
+        What this rank sends to other ranks in one `forward` of positions.
     """
 
     def __init__(self, comm: MPI.Comm, boxes: Boxes, reach: float) -> None:
-        """Raise DecompositionError if a box is thinner than the reach: ghosts come from direct neighbours alone."""
+        """Raise DecompositionError if a box is thinner than the reach: ghosts come from direct neighbours only."""
         check_reach(boxes, reach)
         self._comm, self._boxes, self._reach = comm, boxes, reach
         cut = [size > 1 for size in boxes.ranks.shape[::-1]]
         self._axes = sorted(range(3), key=lambda axis: cut[axis])
         self.stages = sum(cut)
-        self._swaps: list[tuple[_Swap, _Swap]] = []  # of each direction, to both sides
+        self._swaps: list[tuple[_Swap, _Swap]] = []  # for each direction, to both sides
         self.n = self.n_local = self.n_all = self.bytes_sent = self.messages = 0
 
     def build(self, rows: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-        """Find anew who is whose ghost, and append the ghosts: return the rows, or larger ones. Neighbours.
+        """Determine the ghosts of the present positions and append them. Communicates with neighbours.
 
-        rows: float64 positions, the first n of them owned.
+        rows: float64 positions [m, w], of which the first n are owned. Returns the rows with the ghosts, in a larger
+        array if they do not fit.
         """
         self._swaps, self.n, self.n_local, self.n_all = [], n, n, n
         self.bytes_sent = self.messages = 0
@@ -95,7 +103,7 @@ class Ghosts:
         return rows
 
     def _partners(self, direction: int, side: int) -> tuple[int, int, float]:
-        """Return whom to send to, whom to receive from, and the shift of positions. direction: of z, y, x."""
+        """Return the rank to send to, the rank to receive from, and the shift of positions. direction: 0 for z."""
         ranks, periodic = self._boxes.ranks, self._boxes.periodic[direction]
         here = self._boxes.coords(self._comm.rank)
         n = ranks.shape[direction]
@@ -120,7 +128,7 @@ class Ghosts:
         shift: float,
         partners: tuple[int, int],
     ) -> tuple[NDArray[np.float64], _Swap]:
-        """Plan one message and exchange positions; return the rows, or larger ones, and the plan."""
+        """Plan one message and exchange positions; return the rows, or a larger array, and the plan."""
         come = np.zeros(1, np.int64)
         self._comm.Sendrecv(np.array([len(places)], np.int64), partners[0], 0, come, partners[1], 0)
         shifts = np.zeros(rows.shape[1])
@@ -131,62 +139,63 @@ class Ghosts:
             self.bytes_sent += len(places) * rows.shape[1] * rows.itemsize
             self.messages += 1
         if self.n_all > len(rows):
-            larger = np.zeros((room_for(self.n_all), rows.shape[1]))
+            larger = np.zeros((capacity_for(self.n_all), rows.shape[1]))
             larger[: swap.first] = rows[: swap.first]
             rows = larger
         MPI.Request.Waitall(self._start(0, swap, rows, swap.shift))
         return rows, swap
 
     def _start(self, side: int, swap: _Swap, rows: Rows, shift: Rows) -> list[MPI.Request]:
-        """Copy rows to ghosts of this rank, or send them: return what is to be waited for. side: a tag."""
+        """Copy rows to ghosts on this rank, or start sending them; return the pending requests. side: message tag."""
         if swap.to == self._comm.rank:
-            take_rows(rows, swap.places, shift, rows[swap.coming])
+            take_rows(rows, swap.places, shift, rows[swap.received])
             return []
-        receive = self._comm.Irecv(rows[swap.coming], swap.source, side)
+        receive = self._comm.Irecv(rows[swap.received], swap.source, side)
         return [receive, self._comm.Isend(swap.packed(rows, shift), swap.to, side)]
 
-    def travel(self, rows: Rows, shifted: bool = False) -> Iterator[None]:
-        """Copy rows to ghosts, [n_all, w]; yield up to LOOKS times a stage while messages are under way. Neighbours.
+    def forward_overlapped(self, rows: Rows, shifted: bool = False) -> Iterator[None]:
+        """Copy rows [n_all, w] to ghosts, and yield while messages are pending so that the caller can compute.
 
-        Then rows below `n_local` may be read, and no row of `rows` be written. shifted: positions, to which a length
-        is added across periodic sides.
+        It yields at most PROGRESS_CALLS times a stage. Meanwhile the caller may read rows below `n_local` and must
+        not write any. shifted: the rows are positions, to which the domain's length is added across periodic sides.
+        Communicates with neighbours.
         """
         nothing = np.zeros(rows.shape[1], rows.dtype)
         for swaps in self._swaps:
-            under_way = [
+            pending = [
                 request
                 for side, swap in enumerate(swaps)
                 for request in self._start(side, swap, rows, swap.shift if shifted else nothing)
             ]
-            for _ in range(LOOKS):
-                if not under_way or MPI.Request.Testall(under_way):
+            for _ in range(PROGRESS_CALLS):
+                if not pending or MPI.Request.Testall(pending):
                     break
                 yield
-            MPI.Request.Waitall(under_way)
+            MPI.Request.Waitall(pending)
 
     def forward(self, positions: NDArray[np.float64]) -> None:
-        """Bring the positions of ghosts up to date: across periodic sides a length is added. Neighbours."""
-        for _ in self.travel(positions, shifted=True):
+        """Update the positions of ghosts; the domain's length is added across periodic sides. Neighbours."""
+        for _ in self.forward_overlapped(positions, shifted=True):
             pass
 
-    def carry(self, rows: Rows) -> None:
-        """Copy rows of any other values to ghosts, [n_all, w] float64 or int64. Neighbours."""
-        for _ in self.travel(rows):
+    def forward_values(self, rows: Rows) -> None:
+        """Copy values other than positions to ghosts: rows [n_all, w], float64 or int64. Neighbours."""
+        for _ in self.forward_overlapped(rows):
             pass
 
     def reverse(self, rows: Rows) -> None:
-        """Add what ghosts have to the particles that they are of, such as forces; the ghosts keep it. Neighbours."""
+        """Add the values of ghosts, such as forces, to the particles that they are copies of. Neighbours."""
         for swap in (swap for swaps in reversed(self._swaps) for swap in reversed(swaps)):
             if swap.to == self._comm.rank:
-                add_rows(rows[swap.coming], swap.places, rows)
+                add_rows(rows[swap.received], swap.places, rows)
                 continue
             come = np.empty((len(swap.places), rows.shape[1]), rows.dtype)
-            self._comm.Sendrecv(rows[swap.coming], swap.source, 0, come, swap.to, 0)
+            self._comm.Sendrecv(rows[swap.received], swap.source, 0, come, swap.to, 0)
             add_rows(come, swap.places, rows)
 
 
 def check_reach(boxes: Boxes, reach: float) -> None:
-    """Raise DecompositionError if a box is thinner than the reach where ghosts come from a neighbour."""
+    """Raise DecompositionError if a box is thinner than the reach in a direction that has ghosts."""
     for axis, edges, n, periodic in zip("zyx", boxes.edges, boxes.ranks.shape, boxes.periodic):
         thinnest = float(np.diff(edges).min())
         if (n > 1 or periodic) and thinnest < reach:
@@ -200,13 +209,13 @@ def check_reach(boxes: Boxes, reach: float) -> None:
 
 def kernels_of_ghosts(dtypes: tuple[DTypeLike, ...] = (np.float64,)) -> list[Specialisation]:
     """Return the kernels of `Ghosts`, for rows of these dtypes."""
-    of_rows = [each for dtype in dtypes for each in specialise([take_rows, add_rows], dtype)]
-    return [*of_rows, *specialise([find_near_side])]
+    row_kernels = [each for dtype in dtypes for each in specialise([take_rows, add_rows], dtype)]
+    return [*row_kernels, *specialise([find_near_side])]
 
 
 @kernel(lambda: (float64[:, ::1], int64, int64, float64, int64[::1]), nogil=True)
 def find_near_side(rows, axis, side, edge, out_places):
-    """List the rows with x < edge (side -1), or x >= edge (side 1), in out_places; return how many they are."""
+    """List the rows with x < edge (side -1), or x >= edge (side 1), in out_places; return their number."""
     found = 0
     for i in range(rows.shape[0]):
         x = rows[i, axis]

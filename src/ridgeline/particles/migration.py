@@ -1,8 +1,8 @@
-"""Moving particles to the ranks that own the boxes they are in.
+"""Migration: every particle moves to the rank that owns the box it is in.
 
-All fields of a particle travel in one message to each neighbour, of which there are 26 at most. If a particle
-anywhere goes farther, all ranks exchange with all. Nothing is lost: the number of particles and the sum of their
-identities are compared with those of the beginning every time.
+All fields of a particle travel in one message to each neighbouring rank, of which there are at most 26. If a particle
+anywhere on the machine moves farther than that, all ranks exchange with all ranks. After each migration the number of
+particles and the sum of their identities are compared with the initial ones, so that a lost particle is found.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ridgeline.runtime.errors import ParticleError, VerificationError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-IMAGE = "image"  # the field that counts how often a particle was brought back into a periodic domain
-WORD = 8  # bytes: what every part of a message begins at
+IMAGE = "image"  # the field that counts how often a particle was wrapped into the periodic domain
+WORD = 8  # bytes to which each part of a message is aligned
 
 Integers = NDArray[np.int64]
 
 
 class Migration:
-    """Moves the particles of all ranks of comm. Made collectively, for particles that are anywhere.
+    """Moves particles to their owners. Creating it is collective; the particles may be on any rank at first.
 
-    boxes: of the ranks of comm, equal on all. moved, far: particles that this rank has sent so far, and migrations in
-    which all ranks exchanged with all.
+    boxes: the boxes of all ranks of `comm`, equal on all of them. Attributes: `moved`, the particles that this rank
+    has sent so far; `far`, the number of migrations in which all ranks exchanged with all ranks.
     """
 
     def __init__(self, comm: MPI.Comm, boxes: Boxes, particles: Particles) -> None:
@@ -49,15 +49,19 @@ class Migration:
         self._graph.Free()
 
     def __call__(self, particles: Particles, step: int) -> None:
-        """Wrap positions where the domain is periodic, and send every particle to the owner of its box. Collective.
+        """Wrap positions into the periodic domain, and send every particle to the owner of its box. Collective.
 
-        step: for messages. A field `image` counts wraps, see `Boxes.settle`.
+        step: number of the time step, for error messages. If there is a field `image`, it counts the wraps.
 
-        Raises ParticleError on all ranks if a position is not finite, or outside in a direction that is not periodic.
-        Raises VerificationError on all ranks if a particle was lost or doubled.
+        Raises
+        ------
+        ParticleError
+            On all ranks, if a position is not finite, or is outside the domain in a direction that is not periodic.
+        VerificationError
+            On all ranks, if a particle was lost or duplicated.
         """
         image = particles[IMAGE] if IMAGE in particles.fields else None
-        leave = self._boxes.settle(particles.position, self._comm.rank, image)
+        leave = self._boxes.wrap(particles.position, self._comm.rank, image)
         target, _ = self._boxes.owners(particles.position[:, leave], self._comm.rank)
         away = target != self._comm.rank
         leave, target = leave[away], target[away]
@@ -65,38 +69,38 @@ class Migration:
         flags = np.array([bad, not bad and not self._near[target].all()], np.int64)
         self._comm.Allreduce(mpi.IN_PLACE, flags, mpi.MAX)
         if flags[0]:
-            self._refuse(particles, leave, target, step)
+            self._raise_outside(particles, leave, target, step)
         self._exchange(particles, leave, target, bool(flags[1]))
         self._check(particles, step)
 
-    def _refuse(self, particles: Particles, leave: Integers, target: Integers, step: int) -> None:
-        """Raise ParticleError about the particle of least identity that is nowhere. Collective."""
+    def _raise_outside(self, particles: Particles, leave: Integers, target: Integers, step: int) -> None:
+        """Raise ParticleError about the particle of least identity that no rank owns. Collective."""
         nowhere = np.flatnonzero(target < 0)
-        mine: tuple[int, bool, list[float]] | None = None
+        local: tuple[int, bool, list[float]] | None = None
         if len(nowhere):
             first = nowhere[np.argmin(particles.identity[leave[nowhere]])]
             place = leave[first]
-            mine = (
+            local = (
                 int(particles.identity[place]),
                 bool(target[first] == NOT_FINITE),
                 particles.position[:, place].tolist(),
             )
-        found = [each for each in self._comm.allgather(mine) if each is not None]
-        identity, not_finite, (x, y, z) = min(found, key=lambda each: each[0])
+        candidates = [candidate for candidate in self._comm.allgather(local) if candidate is not None]
+        identity, not_finite, (x, y, z) = min(candidates, key=lambda candidate: candidate[0])
         if not_finite:
             what = "its position is not finite; try a shorter time step"
         else:
-            low, high = (", ".join(f"{v:g}" for v in reversed(corner)) for corner in self._domain())
+            low, high = (
+                ", ".join(f"{v:g}" for v in reversed(corner))
+                for corner in (self._boxes.low, self._boxes.high)
+            )
             what = f"it left the domain from ({low}) to ({high}); try a shorter time step or periodic sides"
         raise ParticleError(
             f"particle {identity} is at x = {x:g}, y = {y:g}, z = {z:g} in step {step}: {what}"
         )
 
-    def _domain(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return self._boxes.low, self._boxes.high
-
     def _exchange(self, particles: Particles, leave: Integers, target: Integers, far: bool) -> None:
-        """Send the particles at the places `leave` to the ranks `target`, and take what comes. Collective."""
+        """Send the particles at the indices `leave` to the ranks `target`, and receive arrivals. Collective."""
         partners = self._everyone if far else self._neighbours
         self.moved += len(leave)
         self.far += far
@@ -121,10 +125,10 @@ class Migration:
         _unpack(arrived, come, size, particles, particles.replace(leave, int(come.sum())))
 
     def _totals(self, particles: Particles) -> tuple[int, int]:
-        """Return number and sum of identities (modulo 2^64) of all ranks' particles. Collective."""
-        mine = np.array([particles.n, particles.identity.sum()], np.int64)
-        self._comm.Allreduce(mpi.IN_PLACE, mine)
-        return int(mine[0]), int(mine[1])
+        """Return the number of particles on all ranks and the sum of their identities modulo 2^64. Collective."""
+        totals = np.array([particles.n, particles.identity.sum()], np.int64)
+        self._comm.Allreduce(mpi.IN_PLACE, totals)
+        return int(totals[0]), int(totals[1])
 
     def _check(self, particles: Particles, step: int) -> None:
         n, identities = self._totals(particles)
@@ -141,9 +145,9 @@ def _places(counts: Integers) -> Integers:
 
 
 def _parts(buffer: NDArray[np.uint8], counts: Integers, size: int, rows: list[NDArray[Any]]) -> Any:
-    """Yield (number of the row, first particle, its part of the buffer) for all partners and rows.
+    """Yield (number of the row, first particle, part of the buffer) for each partner and row.
 
-    A partner's part of the buffer has row after row.
+    The buffer holds one partner after the other, and each partner's part one row after the other.
     """
     for first, count in zip(_places(counts).tolist(), counts.tolist()):
         if not count:
@@ -156,7 +160,7 @@ def _parts(buffer: NDArray[np.uint8], counts: Integers, size: int, rows: list[ND
 
 
 def _packed(particles: Particles, places: Integers, counts: Integers, size: int) -> NDArray[np.uint8]:
-    """Return the bytes of the particles at `places`, counts[r] for each partner one after the other."""
+    """Return the bytes of the particles at the indices `places`, of which counts[r] go to partner r."""
     buffer = np.zeros(len(places) * size, np.uint8)
     rows = list(particles.rows())
     for number, first, part in _parts(buffer, counts, size, rows):
@@ -167,7 +171,7 @@ def _packed(particles: Particles, places: Integers, counts: Integers, size: int)
 def _unpack(
     buffer: NDArray[np.uint8], counts: Integers, size: int, particles: Particles, places: Integers
 ) -> None:
-    """Put the particles of a buffer, as `_packed` made it, to the places."""
+    """Write the particles of a buffer that `_packed` made to the indices `places`."""
     rows = list(particles.rows())
     for number, first, part in _parts(buffer, counts, size, rows):
         rows[number][places[first : first + len(part)]] = part

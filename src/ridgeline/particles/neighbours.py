@@ -1,9 +1,9 @@
-"""Verlet lists: which particles are within a reach of each, until particles have moved by half the skin.
+"""Verlet lists: the neighbours of each particle within a given reach, valid until a particle moves by half the skin.
 
-A full list has every neighbour of every owned particle. A half list has every pair once, with owned and ghosts alike:
-the neighbours in the upper half of space. There z is larger, or z is equal and y larger, or both are and x is
-larger. The ranks of a pair agree on who has it, if positions of ghosts are shifted without rounding. Then forces on
-ghosts go back to their owners (`Ghosts.reverse`).
+A full list has every neighbour of every owned particle. A half list has every pair once, whether the neighbour is
+owned or a ghost: it has the neighbours in the upper half of space, where z is larger, or z is equal and y larger, or
+both are equal and x larger. The two ranks of a pair agree on which of them lists it, provided that the positions of
+ghosts are shifted without rounding. Forces on ghosts then return to their owners (`Ghosts.reverse`).
 
 Sources: Verlet, Phys. Rev. 159 (1967) 98; Plimpton, J. Comput. Phys. 117 (1995), Sec. 5.
 """
@@ -21,18 +21,26 @@ from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.particles.cells import Cells, kernels_of_cells
 from ridgeline.particles.neighbours_llvm import LANES, append_near, gather_near_box
 
-# A list is padded to a multiple of this by a row far away, so that vectors need no remainder.
+# The length of a list is padded to a multiple of this with a row that is far away: vector loops need no remainder.
 MULTIPLE = 16
-SPARE = 1.1  # how many more lists than needed there is room for
-FAR = 1e6  # place of that row, in each direction: beyond every reach, and its powers are finite
+SPARE = 1.1  # allocated lists over those needed now
+FAR = 1e6  # coordinates of the padding row: beyond every reach, and its powers are finite
 
 
 class NeighbourList:
-    """The neighbours within `reach` of the owned particles of one rank. No communication.
+    """The neighbours within `reach` of the owned particles of one rank. Local.
 
-    rows: int32 [n, capacity], of each owned particle the rows of its neighbours. It is padded to a multiple of
-    MULTIPLE by the row n_all, which must be far from all. counts: int64 [n], with padding; pairs: of all, without.
-    order: int64 [n], the owned rows, of which the first `inner` have no neighbour that comes by a message.
+    Attributes
+    ----------
+    rows : int32 [>= n, capacity]
+        For each owned particle the rows of its neighbours, padded to a multiple of MULTIPLE with the row n_all. The
+        caller puts that row far from all particles.
+    counts : int64 [>= n]
+        Length of each list with its padding.
+    pairs : int
+        Number of listed pairs, without padding.
+    order : int64 [n]
+        The owned rows. The first `inner` of them have no neighbour that arrives in a message.
     """
 
     def __init__(self, cells: Cells, reach: float, half: bool = False, threads: int = 1) -> None:
@@ -44,15 +52,22 @@ class NeighbourList:
         self._capacity = list_capacity(0)
 
     def build(self, positions: NDArray[np.float64], n: int, n_local: int, n_all: int) -> None:
-        """List the neighbours of the first n of n_all rows, which begin with x, y, z; ghosts are the others.
+        """List the neighbours of the first n rows among all n_all rows.
 
-        n_local: from where on they come by messages (`Ghosts`).
+        positions: float64 [m, >= 3], rows that begin with x, y, z; rows from n on are ghosts, and those from n_local
+        on arrive in messages (`Ghosts`).
         """
         self._cells.fill(positions, n_all)
         outer = np.empty(n, bool)
-        owned, shares = self._shares(n, n_all)
-        near, near_rows = self._candidates()
         cells = self._cells
+        # How many owned rows are before each cell, and the cells at which the threads begin.
+        owned = np.concatenate([[0], np.cumsum(cells.order[:n_all] < n)])[cells.starts]
+        shares = np.searchsorted(owned, np.arange(self._threads + 1) * n // self._threads)
+        shares[-1] = len(owned) - 1
+        # Scratch for everything in a cell and around it, for each thread.
+        widest = 9 * int((cells.starts[3:] - cells.starts[:-3]).max(initial=0)) + LANES
+        near = np.empty((self._threads, 3, widest))
+        near_rows = np.empty((self._threads, widest), np.int32)
         most = np.empty(self._threads, np.int64)
         totals = np.empty(self._threads, np.int64)
         while True:
@@ -60,64 +75,100 @@ class NeighbourList:
                 self.rows = np.empty((math.ceil(SPARE * n), self._capacity), np.int32)
                 self.counts = np.empty(len(self.rows), np.int64)
             find_neighbours(
-                n, n_local, n_all, cells.shape, cells.starts, cells.order, cells.sorted, owned, shares,
-                self._reach**2, self._half, near, near_rows, self.rows.reshape(-1), self._capacity, self.counts,
-                outer, most, totals,
-            )  # fmt: skip
+                n,
+                n_local,
+                n_all,
+                cells.shape,
+                cells.starts,
+                cells.order,
+                cells.sorted,
+                owned,
+                shares,
+                self._reach**2,
+                self._half,
+                near,
+                near_rows,
+                self.rows.reshape(-1),
+                self._capacity,
+                self.counts,
+                outer,
+                most,
+                totals,
+            )
             if most.max() + LANES + MULTIPLE <= self._capacity:
                 break
-            self._capacity += 2 * MULTIPLE  # the longest list is not known where lists were cut off
+            self._capacity += 2 * MULTIPLE  # a list that was cut off does not tell its length
         self.pairs = int(totals.sum())
         self.order = np.argsort(outer, kind="stable")
         self.inner = n - int(outer.sum())
 
-    def _shares(self, n: int, n_all: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return how many owned rows are before each cell, and where the cells of each thread begin."""
-        cells = self._cells
-        before = np.concatenate([[0], np.cumsum(cells.order[:n_all] < n)])[cells.starts]
-        parts = np.arange(self._threads + 1) * n // self._threads
-        shares = np.searchsorted(before, parts)
-        shares[-1] = len(before) - 1
-        return before, shares
-
-    def _candidates(self) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Return room for all that is in a cell and around it, for each thread."""
-        starts = self._cells.starts
-        most = 9 * int((starts[3:] - starts[:-3]).max(initial=0)) + LANES
-        return np.empty((self._threads, 3, most)), np.empty((self._threads, most), np.int32)
-
 
 def list_capacity(longest: int) -> int:
-    """Return the places of each list, given how long the longest is."""
+    """Return the capacity to allocate for each list when the longest has `longest` entries."""
     return 2 * MULTIPLE * max(2, -(-(longest + LANES + MULTIPLE) // (2 * MULTIPLE)))
 
 
 def kernels_of_neighbours() -> list[Specialisation]:
-    """Return the kernels of `NeighbourList` and of its cells."""
+    """Return the kernels that `NeighbourList` and its cells call."""
     return [*kernels_of_cells(), *specialise([find_neighbours])]
 
 
 @kernel(
     lambda: (
-        int64, int64, int64, int64[::1], int64[::1], int32[::1], float64[:, ::1], int64[::1], int64[::1], float64,
-        boolean, float64[:, :, ::1], int32[:, ::1], int32[::1], int64, int64[::1], boolean[::1], int64[::1],
+        int64,
+        int64,
+        int64,
+        int64[::1],
+        int64[::1],
+        int32[::1],
+        float64[:, ::1],
+        int64[::1],
+        int64[::1],
+        float64,
+        boolean,
+        float64[:, :, ::1],
+        int32[:, ::1],
+        int32[::1],
+        int64,
+        int64[::1],
+        boolean[::1],
+        int64[::1],
         int64[::1],
     ),
     parallel=True,
     nogil=True,
-)  # fmt: skip
+)
 def find_neighbours(
-    n, n_local, n_all, shape, starts, order, places, owned, shares, square, half, near, near_rows, out_rows,
-    capacity, out_counts, out_outer, out_most, out_totals,
-):  # fmt: skip
-    """List what is nearer than sqrt(square) to each of the first n rows; see `NeighbourList`.
+    n,
+    n_local,
+    n_all,
+    shape,
+    starts,
+    order,
+    places,
+    owned,
+    shares,
+    square,
+    half,
+    near,
+    near_rows,
+    out_rows,
+    capacity,
+    out_counts,
+    out_outer,
+    out_most,
+    out_totals,
+):
+    """List the rows that are nearer than sqrt(square) to each of the first n rows; see `NeighbourList`.
 
-    What is near any particle of a cell is gathered first, so that its particles look at one run of memory.
+    Candidates that are near any particle of a cell are gathered first, so that all particles of the cell search one
+    contiguous range of memory.
 
-    shape, starts, order, places: of `Cells`; owned: (cells + 1,) owned rows before a cell; shares: (threads + 1,)
-    cells of each thread; near, near_rows: (threads, 3, m), (threads, m) scratch; out_outer: (n,) whether a neighbour
-    is of the rows from n_local on; out_most, out_totals: (threads,) longest list and pairs of each thread. A list
-    that reaches capacity - MULTIPLE is cut off there.
+    shape, starts, order, places : the attributes of `Cells` (places are its `sorted`); owned : (cells + 1,) owned
+    rows before each cell; shares : (threads + 1,) first cell of each thread; near, near_rows : (threads, 3, m),
+    (threads, m) scratch; out_outer : (n,) whether a row has a neighbour from n_local on; out_most, out_totals :
+    (threads,) longest list and number of pairs of each thread. A list that reaches capacity - MULTIPLE is cut off
+    there.
     """
     for t in numba.prange(out_most.shape[0]):
         most, total = 0, 0
@@ -137,9 +188,22 @@ def find_neighbours(
                     continue
                 first = i * capacity
                 at = append_near(
-                    mine[0], mine[1], mine[2], mine_rows, 0, found, places[0, k], places[1, k], places[2, k], square,
-                    i, half, out_rows, first, first + capacity - MULTIPLE,
-                )  # fmt: skip
+                    mine[0],
+                    mine[1],
+                    mine[2],
+                    mine_rows,
+                    0,
+                    found,
+                    places[0, k],
+                    places[1, k],
+                    places[2, k],
+                    square,
+                    i,
+                    half,
+                    out_rows,
+                    first,
+                    first + capacity - MULTIPLE,
+                )
                 listed = at - first
                 most, total = max(most, listed), total + listed
                 last = int32(0)
@@ -155,7 +219,7 @@ def find_neighbours(
 
 @subroutine
 def _bound(places, order, begin, end, n, out_box):
-    """Set out_box to where x, y, z of the owned particles of a cell begin and end."""
+    """Set out_box to the bounding box of the owned particles of a cell: three lower ends, then three upper ones."""
     for c in range(3):
         out_box[c], out_box[3 + c] = np.inf, -np.inf
         for k in range(begin, end):
@@ -165,10 +229,10 @@ def _bound(places, order, begin, end, n, out_box):
 
 @subroutine
 def _gather(shape, starts, order, places, cell, half, box, square, out_near, out_rows):
-    """Gather what is near the box in the cell and the 26 around it; return how many there are.
+    """Gather the particles near `box` from the cell and the 26 around it; return their number.
 
-    Cells around the domain's own, where rounding may put a particle of its edge, look around the nearest of those.
-    half: what lies in layers of smaller z is left out.
+    A particle at the edge of the domain may be rounded into the layer outside; such a cell searches around the
+    nearest cell inside. half: layers of smaller z are left out.
     """
     own = cell // (shape[0] * shape[1])
     a = min(max(cell % shape[0], 1), shape[0] - 2)

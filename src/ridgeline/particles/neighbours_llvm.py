@@ -1,4 +1,4 @@
-"""The inner loops of neighbour lists in vector registers: eight distances at a time, the near ones are kept."""
+"""The inner loops of neighbour lists as LLVM IR: eight distances at a time, of which the near ones are kept."""
 
 from llvmlite import ir
 from numba import types
@@ -12,11 +12,11 @@ LANES = 8
 
 @intrinsic
 def append_near(typing, x, y, z, order, begin, end, x0, y0, z0, square, self_row, half, out, at, last):
-    """Append to `out` the rows order[k] of begin <= k < end whose (x, y, z)[k] is near (x0, y0, z0); return the end.
+    """Append to `out` the rows order[k], begin <= k < end, whose (x, y, z)[k] is near (x0, y0, z0).
 
-    Near: the square of the distance is below `square`, and the row is not self_row. half: only the upper half of
-    space. `at` is where to write; beyond `last` nothing is appended. LANES places beyond `end` are read, and LANES
-    places from the returned one are written.
+    A row is near if the square of its distance is below `square` and it is not self_row. half: only the upper half of
+    space counts. Entries are written from index `at` on, and none beyond `last`. Returns the index after the last
+    entry. LANES entries beyond `end` are read, and LANES entries from the returned index on are overwritten.
     """
 
     def codegen(context, builder, signature, args):
@@ -70,11 +70,12 @@ def append_near(typing, x, y, z, order, begin, end, x0, y0, z0, square, self_row
 
 @intrinsic
 def gather_near_box(typing, columns, order, begin, end, box, square, out_columns, out_order, at):
-    """Append what is near a box, of begin <= k < end, to the end of out_columns and out_order; return their new end.
+    """Append the particles k, begin <= k < end, that are near a box to out_columns and out_order.
 
-    columns: (3, m), x, y, z; order: rows; box: (6,), where x, y, z begin and end; near: the square of the distance to
-    the box is below `square`. It is computed as `append_near` does, so that no rounding loses a neighbour of a
-    particle in the box. LANES places beyond `end` are read, and LANES places from the returned one are written.
+    columns : (3, m), x, y, z; order : rows; box : (6,), lower and upper ends of x, y, z; at : index to write to. A
+    particle is near if the square of its distance to the box is below `square`. The distance is computed as in
+    `append_near`, so that rounding never loses a neighbour of a particle in the box. Returns the index after the last
+    entry. LANES entries beyond `end` are read, and LANES entries from the returned index on are overwritten.
     """
 
     def codegen(context, builder, signature, args):
@@ -119,7 +120,7 @@ def _rows_of(context, builder, signature, args, n):
 
 
 def _compress(builder, lanes, value, mask):
-    """Return the lanes that the mask has, one after the other; the rest is zero."""
+    """Return the lanes that the mask selects, moved together to the front; the rest is zero."""
     # As integers: LLVM 22 aborts on floats where the processor has no such instruction (before AVX-512).
     whole = Lanes(builder, I64 if lanes.element == F64 else I32, lanes.count)
     kind = ir.FunctionType(whole.type, [whole.type, ir.VectorType(I1, lanes.count), whole.type])

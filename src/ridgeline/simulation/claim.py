@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from ridgeline.io.previous import check_file, discard, refuse_foreign, refuse_special
+from ridgeline.io.output_files import check_not_special, check_replaceable, check_writable, delete_output
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.runtime.errors import CheckpointError, OutputError
 from ridgeline.runtime.files import output_errors, try_folder
@@ -61,12 +61,12 @@ class Claim:
         with errors_on_all_ranks(self._comm):
             if self._comm.rank == 0:
                 for key, path in self._outputs:
-                    discard(path, key)
+                    delete_output(path, key)
 
     def _take(self) -> None:
         self._refuse_files_over_outputs()
         for key, name in self._outputs:
-            refuse_special(Path(name), key)  # before a lock is made beside it
+            check_not_special(Path(name), key)  # before a lock is made beside it
         checkpoints = Path(self._paths["checkpoint.path"])
         self._take_checkpoints(checkpoints)
         outputs = [(key, Path(path)) for key, path in self._paths.items() if key != "checkpoint.path"]
@@ -76,10 +76,10 @@ class Claim:
                 path.parent.mkdir(parents=True, exist_ok=True)
             self._lock(PathLock.beside(path, f"{key} = {path}"))
         for key, name in self._outputs:
-            refuse_foreign(Path(os.path.realpath(name)), key)
-        check_file(self._report, "output.path")
+            check_replaceable(Path(os.path.realpath(name)), key)
+        check_writable(self._report, "output.path")
         for option, file in self._files.items():
-            check_file(file, option)
+            check_writable(file, option)
 
     def _lock(self, lock: PathLock) -> None:
         dead = lock.acquire()

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ridgeline.io.stored_reports import damage_errors, is_run, read_report, run_title
+from ridgeline.io.report_file import damage_errors, is_run_report, read_report, run_title
 from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
@@ -26,7 +26,7 @@ def compare_reports(first: str, second: str) -> None:
     """
     reports = [read_report(path) for path in (first, second)]
     for path, report in zip((first, second), reports):
-        if not is_run(report):
+        if not is_run_report(report):
             raise ConfigError(f"{path} is the report of a benchmark, and only reports of runs are compared")
     console = plain_console(soft_wrap=True)
     with damage_errors(f"{first} or {second}"):

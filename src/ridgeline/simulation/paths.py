@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ridgeline.io.previous import refuse_foreign, refuse_special
+from ridgeline.io.output_files import check_not_special, check_replaceable
 from ridgeline.runtime.files import output_errors, try_folder
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def check_paths(case: AnyCase) -> None:
     Leaves nothing behind. Locks of other runs are not looked at: those may be over when this one begins.
     """
     for key, name in single_outputs(case):
-        refuse_special(Path(name), key)
-        refuse_foreign(Path(os.path.realpath(name)), key)
-    refuse_foreign(Path(case.report_path()), "output.path")
+        check_not_special(Path(name), key)
+        check_replaceable(Path(os.path.realpath(name)), key)
+    check_replaceable(Path(case.report_path()), "output.path")
     for key, name in case.written().items():
         folder = Path(os.path.realpath(name))
         with output_errors(f"write {name}", f"set {key} to a place where you may write"):

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ridgeline.io.stored_reports import run_title
+from ridgeline.io.report_file import run_title
 from ridgeline.runtime.node_load import MOST_OTHERS
 from ridgeline.runtime.units import number
 

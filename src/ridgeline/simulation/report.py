@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io.checkpoint_format import find_checkpoints
-from ridgeline.io.previous import to_json, write_text
+from ridgeline.io.output_files import to_json, write_text
 from ridgeline.models.contract import Model, Region, StepTimes, Work
 from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks, gather_and_broadcast
 from ridgeline.parallel.communicator import mpi_versions

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.io.checkpoint import CheckpointStore, Saved
-from ridgeline.io.checkpoint_load import check_named, newest_identity
+from ridgeline.io.checkpoint import CheckpointStore, SavedCheckpoint
+from ridgeline.io.checkpoint_load import check_exists, newest_identity
 from ridgeline.models.contract import Model
 from ridgeline.parallel.allreduce import broadcast_decision
 from ridgeline.runtime.errors import CheckpointError
@@ -49,7 +49,7 @@ class Restart:
         if resume == "never":
             broadcast_decision(self._comm, self._case.check_files)
         elif resume != "auto":
-            check_named(self._comm, resume)
+            check_exists(self._comm, resume)
 
     def settle(self, resume: str) -> AnyCase:
         """Return the case with those settings chosen that are left to the run (`AnyCase.settled`). Collective.
@@ -116,7 +116,7 @@ class Restart:
         """Save another model from now on, whose settings have the same [checkpoint]."""
         self._case, self._model = case, model
 
-    def _record(self, saved: Saved) -> None:
+    def _record(self, saved: SavedCheckpoint) -> None:
         self._newest = saved.path
         self._on_disk += saved.bytes_written
         self.writes.record(Write(saved.step, saved.bytes_raw, saved.seconds))

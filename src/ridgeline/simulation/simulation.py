@@ -182,11 +182,11 @@ class Simulation:
 
     def profiles(self) -> xr.Dataset:
         """Return spectra and the like of the present state, equal on all ranks; empty for models without any."""
-        from ridgeline.io.dataset import in_memory
+        from ridgeline.io.dataset import to_dataset
 
         self._begin_call("profiles()")
         found = self._run.model.profiles()
-        return in_memory({name: (p.dims, p.values, p.unit, p.description) for name, p in found.items()})
+        return to_dataset({name: (p.dims, p.values, p.unit, p.description) for name, p in found.items()})
 
     def every(self, steps: int, callback: Callback) -> None:
         """Call `callback(simulation)` after each step that is a multiple of `steps`, from now on."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ridgeline.io.previous import to_json, write_text
+from ridgeline.io.output_files import to_json, write_text
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.regions import Span, Timeline, trace_events

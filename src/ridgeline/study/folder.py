@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ridgeline.config.load import read_text
-from ridgeline.io.previous import to_json
+from ridgeline.io.output_files import to_json
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.files import DAMAGED, check_folder, output_errors, read_regular, replace_file
 from ridgeline.runtime.locks import PathLock

@@ -7,9 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ridgeline.analysis.plot import save_figure
-from ridgeline.analysis.study_plots import Bar, Curve, Panel, Spot, X, draw_bars, draw_curves
+from ridgeline.analysis.study_plots import (
+    AxisValue,
+    CurvePoint,
+    FigureLabels,
+    StackedBar,
+    StudyCurve,
+    draw_bars,
+    draw_curves,
+)
 from ridgeline.bench.result import Column, Result, to_csv
-from ridgeline.io.previous import GENERATOR, discard, to_json, write_text
+from ridgeline.io.output_files import GENERATOR, delete_output, to_json, write_text
 from ridgeline.runtime.files import check_folder
 from ridgeline.study.collect import MARKS, Collected
 from ridgeline.study.rows import Row, best_of, curve_labels, curves
@@ -52,7 +60,7 @@ def save_figures(rows: Rows, folder: Path, title: str, groups: Mapping[str, int]
     for name, figure in made:
         for suffix in FORMATS:
             path = folder / FOLDER / f"{name}.{suffix}"
-            discard(path, "-o")
+            delete_output(path, "-o")
             save_figure(figure, path, "-o", crop=True)
         names.append(name)
     return names
@@ -65,8 +73,10 @@ def make_figures(rows: Rows, title: str, groups: Mapping[str, int]) -> Iterator[
     over = FigureAxis.of(rows)
 
     def drawn(key: str, y_label: str, log: bool, scale: float = 1.0, ideal: bool = False) -> Figure:
-        lines = [line for curve in over.curves if (line := over.line(curve, key, scale, ideal, groups)).spots]
-        return draw_curves(lines, Panel(over.label, y_label, title, log))
+        lines = [
+            line for curve in over.curves if (line := over.line(curve, key, scale, ideal, groups)).points
+        ]
+        return draw_curves(lines, FigureLabels(over.label, y_label, title, log))
 
     yield "time", drawn("seconds", "ms a step", True, 1e-3, ideal=True)
     yield "speed", drawn("points_per_second", "million points a second", True, 1e6, ideal=True)
@@ -88,7 +98,7 @@ def make_figures(rows: Rows, title: str, groups: Mapping[str, int]) -> Iterator[
             yield name, drawn(f"{name}_rate", f"{what}, MB/s", False, 1e6)
     stacks = phases(over)
     if any(bar.parts for bars in stacks.values() for bar in bars):
-        yield "phases", draw_bars(stacks, Panel(over.label, "ms a step", title))
+        yield "phases", draw_bars(stacks, FigureLabels(over.label, "ms a step", title))
 
 
 class FigureAxis:
@@ -121,7 +131,7 @@ class FigureAxis:
         """Whether the x axis is cores."""
         return self.axis is None
 
-    def x(self, row: Row) -> X:
+    def x(self, row: Row) -> AxisValue:
         """Return the place of a row."""
         if self.axis is None:
             return int(row["cores"])
@@ -134,26 +144,28 @@ class FigureAxis:
             del labels[self.axis]
         return ", ".join(f"{key} {value}" if value[:1].isdigit() else value for key, value in labels.items())
 
-    def line(self, curve: Rows, key: str, scale: float, ideal: bool, groups: Mapping[str, int]) -> Curve:
+    def line(self, curve: Rows, key: str, scale: float, ideal: bool, groups: Mapping[str, int]) -> StudyCurve:
         """Return the curve of one key of rows, with perfect scaling and predictions where they are known."""
         known = [row for row in curve if row.get(key) is not None]
-        spots, ideals, predicted = list[Spot](), list[Spot](), list[Spot]()
+        points, ideals, predicted = list[CurvePoint](), list[CurvePoint](), list[CurvePoint]()
         for row in known:
             x = self.x(row)
             until = row["slowest"] / scale if key == "seconds" and row["jobs"] > 1 else None
-            spots.append(Spot(x, row[key] / scale, row[MARKS], until))
+            points.append(CurvePoint(x, row[key] / scale, row[MARKS], until))
             if ideal and self.ranks and len(known) > 1:
                 # The points that a core advances in a second stay as many as on the fewest cores.
                 rate = known[0]["points_per_second"] / known[0]["cores"] * row["cores"]
-                ideals.append(Spot(x, float(row["points"] / rate if key == "seconds" else rate) / scale))
+                ideals.append(
+                    CurvePoint(x, float(row["points"] / rate if key == "seconds" else rate) / scale)
+                )
             if key == "seconds" and row.get("predicted") is not None:
                 known_within = row.get("predicted_least") is not None
                 within = (
                     (row["predicted_least"] / scale, row["predicted_most"] / scale) if known_within else None
                 )
-                predicted.append(Spot(x, row["predicted"] / scale, within=within))
+                predicted.append(CurvePoint(x, row["predicted"] / scale, within=within))
         group = groups.get(str(curve[0]["labels"].get("study")), 0)
-        return Curve(self.name(curve), tuple(spots), tuple(ideals), tuple(predicted), group)
+        return StudyCurve(self.name(curve), tuple(points), tuple(ideals), tuple(predicted), group)
 
 
 def _efficiencies(over: FigureAxis, title: str, groups: Mapping[str, int]) -> Figure:
@@ -162,16 +174,16 @@ def _efficiencies(over: FigureAxis, title: str, groups: Mapping[str, int]) -> Fi
         for curve in over.curves:
             line = over.line(curve, key, 1.0, False, groups)
             name = ", ".join(filter(None, [line.name, called]))
-            lines += [Curve(name, line.spots, group=line.group + kind)] if line.spots else []
-    return draw_curves(lines, Panel(over.label, "parallel efficiency", title))
+            lines += [StudyCurve(name, line.points, group=line.group + kind)] if line.points else []
+    return draw_curves(lines, FigureLabels(over.label, "parallel efficiency", title))
 
 
-def phases(over: FigureAxis) -> dict[str, list[Bar]]:
+def phases(over: FigureAxis) -> dict[str, list[StackedBar]]:
     """Return the stacked phases of a step, in ms, of every curve."""
-    found: dict[str, list[Bar]] = {}
+    found: dict[str, list[StackedBar]] = {}
     for curve in over.curves:
         bars = [
-            Bar(
+            StackedBar(
                 str(over.x(row)),
                 {key[6:]: 1e3 * value for key, value in row.items() if key.startswith("phase ") and value},
                 row[MARKS],
@@ -193,7 +205,7 @@ def write_files(folder: Path, result: Result, page: str, stem: str = STEM) -> li
     paths = []
     for suffix, text in texts.items():
         path = folder / f"{stem}.{suffix}"
-        discard(path, "-o")
+        delete_output(path, "-o")
         write_text(path, text, "-o")
         paths.append(path)
     return paths

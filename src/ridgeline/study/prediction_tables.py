@@ -9,7 +9,7 @@ from typing import Any
 
 from ridgeline.bench.result import Column, Plot, Result, make_table
 from ridgeline.config.case import AnyCase
-from ridgeline.io.previous import check_file, to_json, write_text
+from ridgeline.io.output_files import check_writable, to_json, write_text
 from ridgeline.limits.prediction import Prediction
 from ridgeline.models.prediction import predict_case, solves_of
 from ridgeline.runtime.console import plain_console
@@ -174,7 +174,7 @@ def answer(
     plot: str | None,
 ) -> None:
     """Print the prediction, and write JSON and picture. Raises ConfigError, DecompositionError, OutputError."""
-    check_file(json, "--json")
+    check_writable(json, "--json")
     if plot is not None:
         from ridgeline.analysis.plot import check_picture
 

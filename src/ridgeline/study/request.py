@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.config.load import parse_toml, read_text
-from ridgeline.io.previous import GENERATOR
+from ridgeline.io.output_files import GENERATOR
 from ridgeline.runtime.declared_options import Option, options_of
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import expanded

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 import ridgeline.io.dataset
+from ridgeline.analysis.colour_scales import colour_scales, finite_range
 from ridgeline.analysis.element_images import on_grid
 from ridgeline.analysis.plot import blank_figure, draw_plane, load_plane, panels, save_figure
-from ridgeline.analysis.shades import finite_range, shades_of
 from ridgeline.analysis.slices import field_names
-from ridgeline.analysis.sweep_plots import SWEPT, plot_sweep
+from ridgeline.analysis.study_plots import SWEEP_AXES, plot_sweep
 from ridgeline.bench.result import Column, Result, make_table
 from ridgeline.config.check import did_you_mean
 from ridgeline.config.load import load_case
-from ridgeline.io.previous import discard
+from ridgeline.io.output_files import delete_output
 from ridgeline.models import case_class
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.launcher import check_ranks
@@ -163,7 +163,7 @@ def _collect(
     except (ConfigError, OutputError) as problem:
         tell(f"no contact sheet: {problem}")
     if done:
-        discard(path / FIGURES, "-o")
+        delete_output(path / FIGURES, "-o")
         save_figure(plot_sweep(result.to_dict()), path / FIGURES, "-o")
         page += [f"![final figures]({FIGURES})", ""]
     written = write_files(path, result, "\n".join([*page, *table(result), ""]), STEM)
@@ -211,7 +211,7 @@ def to_result(plan: Plan, found: Sequence[JobStatus]) -> Result:
         columns=columns,
         rows=rows,
         settings={"subject": plan.subject.name},
-        extra={SWEPT: axes},
+        extra={SWEEP_AXES: axes},
         notes=[f"{one.name}: {one.why}" for one in found if one.state != "done"],
     )
 
@@ -246,7 +246,7 @@ def save_contact_sheet(
     figure = blank_figure(INCHES * across + 0.8, (INCHES + 0.12) * down + 0.2)
     name = str(next(iter(planes.values())).name)
     least, most = zip(*(finite_range(plane.values) for plane in planes.values()))
-    shade = shades_of({name: (min(least), max(most))})[name]
+    shade = colour_scales({name: (min(least), max(most))})[name]
     axes = panels(figure, len(plan.points), across)
     if table:  # from below, as an axis runs
         rows = [axes[first : first + across] for first in range(0, len(axes), across)]
@@ -261,6 +261,6 @@ def save_contact_sheet(
         panel.set(xticks=[], yticks=[], xlabel="", ylabel="")
     assert image is not None
     figure.colorbar(image, ax=axes, shrink=min(1.0, 2.0 / down), label=name)
-    discard(path, "-o")
+    delete_output(path, "-o")
     save_figure(figure, path, "-o")
     return path

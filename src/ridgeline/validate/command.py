@@ -134,7 +134,7 @@ def run_validation(options: ValidationOptions, debug: bool = False) -> int:
 
 
 def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: ValidationOptions) -> int:
-    from ridgeline.io.previous import check_file
+    from ridgeline.io.output_files import check_writable
     from ridgeline.parallel.allreduce import errors_on_all_ranks
     from ridgeline.runtime.console import Phases
     from ridgeline.runtime.files import check_folder
@@ -171,7 +171,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
                 check_report(options.report)
             if options.save_baseline is not None:
                 check_folder(Path(options.save_baseline).parent, "the baseline", "--save-baseline")
-                check_file(options.save_baseline, "--save-baseline")
+                check_writable(options.save_baseline, "--save-baseline")
             outcome = Outcome(
                 measurements,
                 thresholds,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.models.n_body.density_slices import surface_density
+from ridgeline.models.n_body.structure import surface_density
 
 COMM = MPI.COMM_SELF
 LENGTHS = (8.0, 6.0, 10.0)  # z, y, x

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from ridgeline.models.n_body.force_law import force_law, mesh_force
-from ridgeline.models.n_body.spectral_filter import Filter, filtered, influence, slope
+from ridgeline.models.n_body.force_law import Filter, filter_factor, force_law, influence, mesh_force, slope
 
 # Public: the polynomial of HACC's kernel for short-range forces, in Argonne's micro-benchmark HACCmk.
 HACC = (0.269327, -0.0750978, 0.0114808, -0.00109313, 0.0000605491, -0.00000147177)
@@ -27,7 +26,7 @@ def test_filter_is_the_papers() -> None:
     k = np.array([1e-9, 1.0, np.pi])
     for width, power in ((0.8, 3), (1.2, 0), (0.0, 2)):
         expected = np.exp(-(k**2) * width**2 / 4) * (2 / k * np.sin(k / 2)) ** power
-        np.testing.assert_allclose(filtered(k**2, Filter(width, power)), expected, rtol=1e-14)
+        np.testing.assert_allclose(filter_factor(k**2, Filter(width, power)), expected, rtol=1e-14)
 
 
 def cloud_corners(place, n):
@@ -46,7 +45,14 @@ def measured_forces(source, places, n, of):
     for point, weight in cloud_corners(source, n):
         mass[point] += weight
     inside = np.logical_and.reduce([np.abs(each) < np.pi - 1e-9 for each in axes])
-    phi = 4 * np.pi * influence(*axes) * filtered(sum(a * a for a in axes), of) * inside * np.fft.fftn(mass)
+    phi = (
+        4
+        * np.pi
+        * influence(*axes)
+        * filter_factor(sum(a * a for a in axes), of)
+        * inside
+        * np.fft.fftn(mass)
+    )
     fields = [np.fft.ifftn(-1j * slope(each) * phi).real for each in axes]
     return np.array(
         [

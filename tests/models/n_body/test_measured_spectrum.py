@@ -11,8 +11,8 @@ from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.n_body.cosmology import Cosmology
 from ridgeline.models.n_body.initial import lattice_particles
-from ridgeline.models.n_body.measured_spectrum import power_spectrum
 from ridgeline.models.n_body.power_spectra import power_law
+from ridgeline.models.n_body.structure import power_spectrum
 from spectral_toys import forward, whole_modes
 
 COMM = MPI.COMM_SELF

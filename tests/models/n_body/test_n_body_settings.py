@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from ridgeline.models import case_class, estimate
-from ridgeline.models.n_body.stepping import Stepping
+from ridgeline.models.n_body.problem import Stepping
 from ridgeline.runtime.errors import ConfigError
 
 
@@ -68,7 +68,7 @@ def test_steps_end_today_and_their_parts_add_up(spacing) -> None:
     assert schedule.scale_factor(0) == pytest.approx(0.02)
     assert schedule.scale_factor(7) == pytest.approx(1.0)
     a, b = schedule.scale_factor(2), schedule.scale_factor(3)
-    parts = schedule.of_substeps(2)
+    parts = schedule.substep_factors(2)
     assert len(parts) == 3
     universe = schedule.cosmology
     assert sum(part.drift for part in parts) == pytest.approx(universe.drift_factor(a, b))

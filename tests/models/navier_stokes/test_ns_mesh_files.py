@@ -10,7 +10,7 @@ from navier_stokes_tools import ethier_steinman, history
 from re2_files import write_butterfly
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.meshes.hexahedra import build_mesh
-from ridgeline.io.meshes.read import read_mesh
+from ridgeline.io.mesh_file import read_mesh
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import FlowProblem, VelocitySide
 

@@ -18,7 +18,7 @@ from ridgeline.bench.hpcg.hpcg_options import (
 )
 from ridgeline.bench.hpcg.hpcg_report import report_name
 from ridgeline.bench.result import Result
-from ridgeline.io.previous import write_text
+from ridgeline.io.output_files import write_text
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import check_folder, output_errors, read_regular
 

@@ -14,7 +14,7 @@ from ridgeline.bench.hpl.hpl_dat import HplTest
 from ridgeline.bench.hpl.hpl_options import HplOptions
 from ridgeline.bench.hpl.record import THRESHOLD, HplNorms
 from ridgeline.bench.result import Result
-from ridgeline.io.previous import GENERATOR, write_text
+from ridgeline.io.output_files import GENERATOR, write_text
 
 _WIDTH = 80
 _DOUBLE, _SINGLE = "=" * _WIDTH, "-" * _WIDTH

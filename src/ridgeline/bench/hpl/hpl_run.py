@@ -38,7 +38,7 @@ from ridgeline.bench.hpl.sizes import (
 )
 from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.io.previous import check_file
+from ridgeline.io.output_files import check_writable
 from ridgeline.jit.kernel import check_threads
 from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks
 from ridgeline.parallel.devices import select_device
@@ -89,7 +89,7 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
     plan = make_plan(comm, options)
     with errors_on_all_ranks(comm):
         if comm.rank == 0:
-            check_file(plan.output, "output file of HPL.dat")
+            check_writable(plan.output, "output file of HPL.dat")
     notes = list(plan.notes)
     progress.begin("matrix products")
     rate = _rate(comm, options, "float64", plan.tests[0].nb)

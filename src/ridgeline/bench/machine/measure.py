@@ -27,7 +27,7 @@ from ridgeline.bench.repetitions import MAX_COLLECTIVE_SIZE
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.config.machine_file import Quantity
 from ridgeline.io.machine_file import write_machine_file
-from ridgeline.io.previous import check_file
+from ridgeline.io.output_files import check_writable
 from ridgeline.limits.stream import measure_caches, measure_stream
 from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
 from ridgeline.parallel.communicator import node_communicator, sleeping_barrier
@@ -92,7 +92,7 @@ def measure_machine(comm: MPI.Comm, options: MachineFileOptions, progress: Phase
     """
     with errors_on_all_ranks(comm):
         if comm.rank == 0:
-            check_file(options.machine_file, "--machine-file")
+            check_writable(options.machine_file, "--machine-file")
     layout, before = find_layout(comm, options.ranks_per_node), read_load()
     if options.ranks_per_node is None:
         _check_whole_node(comm, options.threads)

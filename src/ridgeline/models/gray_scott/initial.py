@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ridgeline.blocks.block import Block
 from ridgeline.config.expressions import parse
-from ridgeline.io.initial_field import output_step, read_block
+from ridgeline.io.bp_reader import output_index, read_block
 from ridgeline.io.picture import read_darkness
 from ridgeline.jit.random import uniform_reference
 from ridgeline.models.gray_scott.engine import OUTSIDE
@@ -140,7 +140,7 @@ def read_fields(case: GrayScottCase, block: Block, fields: Fields, comm: MPI.Com
     with errors_on_all_ranks(comm):
         reader = open_start(case.initial.path, case.initial.step, case.grid.shape)
         try:
-            output = output_step(reader, case.initial.step)
+            output = output_index(reader, case.initial.step)
             for name, field in zip(("U", "V"), fields, strict=True):
                 values = np.empty(field.shape, field.dtype)  # fields have ghosts around them
                 read_block(reader, name, output, block.offset_global, values)

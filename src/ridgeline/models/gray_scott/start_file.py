@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ridgeline.io.bp_reader import BPReader
-from ridgeline.io.initial_field import output_step
+from ridgeline.io.bp_reader import BPReader, output_index
 from ridgeline.io.picture import read_darkness
 from ridgeline.runtime.errors import OutputError
 
@@ -37,7 +36,7 @@ def open_start(path: str, step: int | None, shape: tuple[int, int, int]) -> BPRe
                     f"{name} of the data set {path} has shape {list(array.shape)} and dtype {array.dtype}; "
                     f"need numbers on grid.shape = {list(shape)}"
                 )
-        output_step(reader, step)
+        output_index(reader, step)
     except OutputError:
         reader.close()
         raise

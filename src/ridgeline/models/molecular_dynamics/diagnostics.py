@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from ridgeline.models.molecular_dynamics.initial import square_speeds
 from ridgeline.models.molecular_dynamics.problem import Thermo, thermo_of
 from ridgeline.parallel.allreduce import allreduce_sums
-from ridgeline.particles.nonfinite import locate_nonfinite
-from ridgeline.particles.particles import POSITION
+from ridgeline.particles.particles import POSITION, locate_nonfinite
 
 if TYPE_CHECKING:
     from mpi4py import MPI

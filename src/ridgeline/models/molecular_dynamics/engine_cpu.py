@@ -30,12 +30,12 @@ from ridgeline.models.molecular_dynamics.problem import Langevin, Melt, Method
 from ridgeline.parallel.allreduce import allreduce_max, kernels_of_sums
 from ridgeline.parallel.partition import Triple
 from ridgeline.particles.boxes import kernels_of_boxes
-from ridgeline.particles.by_identity import IdentityRanges
 from ridgeline.particles.cells import Cells
-from ridgeline.particles.ghosts import LOOKS, Ghosts, kernels_of_ghosts
+from ridgeline.particles.ghosts import PROGRESS_CALLS, Ghosts, kernels_of_ghosts
+from ridgeline.particles.identity_ranges import IdentityRanges
 from ridgeline.particles.migration import Migration
 from ridgeline.particles.neighbours import FAR, NeighbourList, kernels_of_neighbours
-from ridgeline.particles.particles import POSITION, ParticleField, Particles, room_for
+from ridgeline.particles.particles import POSITION, ParticleField, Particles, capacity_for
 from ridgeline.runtime.errors import ParticleError
 
 # The fields of an atom beside its position. held: its position when the lists were built last.
@@ -163,7 +163,7 @@ class CpuEngine:
     def _reserve(self, rows: int) -> None:
         """Make `points` at least one row longer than `rows`."""
         if len(self.points) <= rows:
-            larger = np.zeros((room_for(rows) + 1, COLUMNS))
+            larger = np.zeros((capacity_for(rows) + 1, COLUMNS))
             larger[: len(self.points)] = self.points
             self.points = larger
 
@@ -177,7 +177,7 @@ class CpuEngine:
                 self.forces = np.zeros(self.points.shape, np.int64)
                 self._identities = np.zeros((len(self.points), 1), np.int64)
             self._identities[: particles.n, 0] = particles.identity
-            ghosts.carry(self._identities)
+            ghosts.forward_values(self._identities)
         self.points[ghosts.n_all] = FAR
         if self._method.mixed:
             if len(self._grid) != len(self.points):
@@ -202,8 +202,8 @@ class CpuEngine:
                 self._kick,
                 self.melt.dt,
                 self._quantum,
-                particles.room("velocity"),
-                particles.room(POSITION),
+                particles.storage("velocity"),
+                particles.storage(POSITION),
                 self.points,
             )
         step += 1
@@ -211,7 +211,7 @@ class CpuEngine:
             self._rebuild(step)
         self._compute_forces(step)
         with regions("integrate"):
-            kernels.kick_velocity(self.forces, particles.n, self._kick, particles.room("velocity"))
+            kernels.kick_velocity(self.forces, particles.n, self._kick, particles.storage("velocity"))
             if self._langevin is not None:
                 dt, damping = self.melt.dt, self._langevin.damping
                 spread = math.sqrt(self._langevin.temperature * -math.expm1(-2 * dt / damping))
@@ -222,7 +222,7 @@ class CpuEngine:
                     self._keys,
                     math.exp(-dt / damping),
                     spread,
-                    particles.room("velocity"),
+                    particles.storage("velocity"),
                 )
 
     def _lists_are_due(self, step: int) -> bool:
@@ -262,13 +262,13 @@ class CpuEngine:
         self._closest.fill(np.inf)
         if self._method.mixed:
             with self._regions("integrate"):
-                kernels.to_grid(self.particles.room(POSITION), n, self._per_length, self._grid)
+                kernels.to_grid(self.particles.storage(POSITION), n, self._per_length, self._grid)
             # The integers wrap as the box does, so that no shift is added to them.
-            messages = ghosts.travel(self._grid)
+            messages = ghosts.forward_overlapped(self._grid)
         else:
-            messages = ghosts.travel(self.points, shifted=True)
+            messages = ghosts.forward_overlapped(self.points, shifted=True)
         done, inner = 0, lists.inner if self._method.overlap else 0
-        piece = -(-inner // max(ghosts.stages * LOOKS, 1))
+        piece = -(-inner // max(ghosts.stages * PROGRESS_CALLS, 1))
         with self._regions("exchange"):
             for _ in messages:
                 if done < inner:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgeline.blocks.block import check_process_grid
-from ridgeline.io.viewer_schemas import BYTES_OF_VERTEX
+from ridgeline.io.bp_attributes import BYTES_OF_VERTEX
 from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_latency
 from ridgeline.limits.prediction import Allocation, Part, Prediction, exchange_kind
 from ridgeline.models.contract import Estimate, Work

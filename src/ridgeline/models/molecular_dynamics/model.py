@@ -160,7 +160,7 @@ class MolecularDynamics(Model):
         arrays |= {name: np.ascontiguousarray(values.T) for name, values in fields.items()}
         if "position" in fields:
             arrays[POSITION] = engine.rounded(arrays["position"])
-            engine.boxes.settle(arrays[POSITION], self._context.comm.rank, arrays["image"])
+            engine.boxes.wrap(arrays[POSITION], self._context.comm.rank, arrays["image"])
             arrays["held"] = arrays[POSITION]
         engine.start(arrays, self._step)
 

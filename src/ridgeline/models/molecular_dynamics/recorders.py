@@ -9,7 +9,7 @@ import numpy as np
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.models.molecular_dynamics.kernels_pairs import FORCE_UNIT
 from ridgeline.parallel.partition import DistributedArray
-from ridgeline.particles.by_identity import IdentityRanges
+from ridgeline.particles.identity_ranges import IdentityRanges
 from ridgeline.particles.particles import ParticleField
 
 if TYPE_CHECKING:

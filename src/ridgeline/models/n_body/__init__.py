@@ -1,1 +1,4 @@
-"""Gravity of collisionless particles in an expanding universe, as HACC computes it."""
+"""N-body gravity in an expanding universe: a mesh for long-range forces, direct sums over near particles, halos.
+
+Read `problem.py` for the equations and the schedule, then `engine_cpu.py` for a step.
+"""

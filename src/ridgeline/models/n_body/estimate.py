@@ -1,4 +1,7 @@
-"""What an N-body run needs and does, before it runs: no MPI, no allocation."""
+"""The needs of an N-body run before it runs: decomposition, memory, output, least work and predicted time.
+
+Nothing here uses MPI or allocates fields. Particles are taken to be spread evenly.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from ridgeline.fourier.sizes import (
     transform_flops,
     work_bytes,
 )
-from ridgeline.io.viewer_schemas import BYTES_OF_VERTEX
+from ridgeline.io.bp_attributes import BYTES_OF_VERTEX
 from ridgeline.limits.exchange_costs import RankGroup, all_to_all, neighbours, without_latency
 from ridgeline.limits.prediction import Allocation, Part, Prediction, exchange_kind, optimistic, traffic
 from ridgeline.models.contract import Estimate, Work
@@ -32,43 +35,59 @@ from ridgeline.models.n_body.force_law import ForceLaw, force_law
 from ridgeline.models.n_body.settings import NBodyCase
 from ridgeline.models.pencil_boxes import boxes_of
 from ridgeline.particles.ghosts import check_reach
-from ridgeline.particles.particles import POSITION, room_for
+from ridgeline.particles.particles import POSITION, capacity_for
 from ridgeline.runtime.errors import DecompositionError
 
-DEALIAS: Dealias = "none"  # of the mesh: all modes but Nyquist's
-FORWARD, BACK = VariableCounts(0, 1, 1), VariableCounts(3, 0, 0)  # of the density, and of three forces
-TOGETHER = VariableCounts(3, 1, 1)  # what the transform is made for
-WORD = 8
-MOST_COUNTED = 512  # ranks up to which modes are counted one by one
-STATE = 6  # words of a particle: position and momentum
-# Floating-point operations. Deposit: 3 places, 8 weights of 2 products and a sum. Interpolation: 3 x 8 sums more.
+DEALIAS: Dealias = "none"  # the mesh has all modes except Nyquist's
+# The transforms of the density and of three forces; the plan is created for both.
+FORWARD, BACK = VariableCounts(0, 1, 1), VariableCounts(3, 0, 0)
+BOTH = VariableCounts(3, 1, 1)
+WORD = 8  # bytes of a float64
+STATE = 6  # words of a particle's position and momentum
+MOST_COUNTED = 512  # up to so many ranks the modes of each are counted exactly
+# Floating-point operations. Deposit: 3 positions, 8 weights of 2 products and a sum. Interpolation: 3 x 8 sums more.
 PER_DEPOSIT, PER_INTERPOLATION = 3 * 3 + 8 * 3, 3 * 3 + 4 * 2 + 3 * 8 * 3
-# Of a near pair: 3 differences, 5 for s, a square root, a division, 2 products, the polynomial 10, 2 and 6 to add.
+# A near pair: 3 differences, 5 for s, a square root, a division, 2 products, 10 for the polynomial, 2 and 6 to add.
 PER_PAIR = 3 + 5 + 1 + 1 + 2 + 10 + 2 + 6
 PER_PUSH = 3 * 2 * 3  # two kicks and a drift of three components
-PER_MODE = 16  # of the gradient: a product with the potential, and three with slopes
+PER_MODE = 16  # the gradient: a product with the potential, and three with slopes
+# For the prediction: the entry of machine files with the measured share of peak, exchanges of one variable each, and
+# messages in a direction that is cut among ranks.
+SHARE = "codes.n_body"
+CALLS = FORWARD.combined + BACK.inward
+SIDES = 2
 
 
 def process_grid(case: NBodyCase, n_ranks: int) -> ProcessGrid:
-    """Return (P_r, P_c): what is asked for; else the pencils with the fewest ghosts, of those the fewest rows.
+    """Return the process grid (P_r, P_c) of a case on n_ranks ranks.
 
-    Raises DecompositionError if it does not fit ranks, lattice or matching radius.
+    It is the one of the settings, if they have one. Otherwise it is the one with the fewest ghosts, and among those
+    the one with the fewest rows. Raises DecompositionError if none fits the ranks, the lattice and the matching
+    radius.
     """
-    grid, asked = case.grid, case.grid.process_grid
+    grid, requested = case.grid, case.grid.process_grid
+    radius = case.gravity.radius
     truncations = Truncation(grid.shape, DEALIAS), Truncation((grid.lattice,) * 3, DEALIAS)
-    if asked == "auto" and grid.decomposition == "pencils":
+
+    def cost(pair: ProcessGrid) -> tuple[bool, float, ProcessGrid]:
+        too_thin = radius is not None and grid.shape[0] // max(pair) < radius
+        return too_thin, expected_ghosts(case, pair, False), pair
+
+    if requested == "auto" and grid.decomposition == "pencils":
         pairs = [(rows, n_ranks // rows) for rows in range(1, n_ranks + 1) if n_ranks % rows == 0]
-        for pair in sorted(pairs, key=lambda pair: (_thin(case, pair), ghosts_of(case, pair, False), pair)):
+        for pair in sorted(pairs, key=cost):
             try:
-                return _checked(case, pair, truncations)
+                return _checked_grid(case, pair, truncations)
             except DecompositionError:
                 continue
-    chosen = choose_process_grid(truncations[0], n_ranks, grid.decomposition, 1, asked)
-    return _checked(case, chosen, truncations)
+    chosen = choose_process_grid(truncations[0], n_ranks, grid.decomposition, 1, requested)
+    return _checked_grid(case, chosen, truncations)
 
 
-def _checked(case: NBodyCase, grid: ProcessGrid, truncations: tuple[Truncation, Truncation]) -> ProcessGrid:
-    """Return the process grid; DecompositionError if it does not fit mesh, lattice or matching radius."""
+def _checked_grid(
+    case: NBodyCase, grid: ProcessGrid, truncations: tuple[Truncation, Truncation]
+) -> ProcessGrid:
+    """Return the process grid; raise DecompositionError if it does not fit the mesh, lattice or matching radius."""
     gravity = case.gravity
     if gravity.radius is not None:
         boxes = boxes_of(gravity.shape, grid, (gravity.length,) * 3)
@@ -78,32 +97,26 @@ def _checked(case: NBodyCase, grid: ProcessGrid, truncations: tuple[Truncation, 
     return grid
 
 
-def _thin(case: NBodyCase, grid: ProcessGrid) -> bool:
-    """Say whether a box is thinner than the matching radius."""
-    radius = case.gravity.radius
-    return radius is not None and case.grid.shape[0] // max(grid) < radius
-
-
-def law_of(case: NBodyCase) -> ForceLaw | None:
-    """Return the short-range force of a case, None without."""
+def short_range_law(case: NBodyCase) -> ForceLaw | None:
+    """Return the short-range force of a case; None if the mesh alone computes forces."""
     gravity = case.gravity
-    return None if gravity.radius is None else force_law(gravity.radius, gravity.softening, gravity.of)
+    return None if gravity.radius is None else force_law(gravity.radius, gravity.softening, gravity.filter)
 
 
-def ghosts_of(case: NBodyCase, grid: ProcessGrid, to_ranks: bool) -> float:
-    """Return the expected ghosts of a rank's particles; to_ranks: those alone that come from other ranks."""
+def expected_ghosts(case: NBodyCase, grid: ProcessGrid, from_ranks: bool) -> float:
+    """Return the expected number of ghosts on a rank; from_ranks: only those that come from other ranks."""
     gravity = case.gravity
     if gravity.radius is None:
         return 0.0
     n = gravity.shape[0]
     edges = [n / grid[0], n / grid[1], float(n)]
-    cut = [not to_ranks or parts > 1 for parts in (*grid, 1)]
-    around = math.prod(edge + 2 * gravity.radius * each for edge, each in zip(edges, cut))
+    counted = [not from_ranks or parts > 1 for parts in (*grid, 1)]
+    around = math.prod(edge + 2 * gravity.radius * each for edge, each in zip(edges, counted))
     return (around - math.prod(edges)) * gravity.n_global / n**3
 
 
 def near_pairs(case: NBodyCase) -> float:
-    """Return the pairs of particles within the matching radius where they are spread evenly."""
+    """Return the number of pairs of particles within the matching radius."""
     gravity = case.gravity
     if gravity.radius is None:
         return 0.0
@@ -112,14 +125,14 @@ def near_pairs(case: NBodyCase) -> float:
 
 
 def near_work(case: NBodyCase) -> tuple[float, float]:
-    """Return flops, and bytes of memory traffic, of all substeps of a step on all ranks: forces, kicks, drifts."""
+    """Return flops and bytes of memory traffic of a step's substeps on all ranks: near forces, kicks and drifts."""
     n, substeps = case.gravity.n_global, case.substeps
     flops = substeps * (PER_PAIR * near_pairs(case) + PER_PUSH * n)
     return flops, float(substeps * n * WORD * 2 * STATE)
 
 
 def mesh_work(case: NBodyCase) -> tuple[float, float]:
-    """Return flops, and bytes of memory traffic, of the mesh in a step on all ranks: deposit to interpolation."""
+    """Return flops and bytes of memory traffic of the mesh in a step on all ranks: from deposit to interpolation."""
     gravity, truncation = case.gravity, Truncation(case.grid.shape, DEALIAS)
     real = np.dtype(case.run.precision).itemsize
     n, points, modes = gravity.n_global, math.prod(gravity.shape), math.prod(gravity.shape) // 2
@@ -127,13 +140,13 @@ def mesh_work(case: NBodyCase) -> tuple[float, float]:
         transform_flops(truncation, sum(each.of_rows), sum(each.of_columns)) for each in (FORWARD, BACK)
     )
     flops += PER_MODE * modes + n * (PER_DEPOSIT + PER_INTERPOLATION)
-    # Mass and forces are written and read, modes too; positions are read twice, forces written.
+    # Mass, modes and forces are written and read; positions are read twice, and forces at particles written.
     traffic = points * 2 * (WORD + 3 * real) + 2 * 2 * real * modes + n * WORD * (3 + 3 + 3)
     return flops, float(traffic)
 
 
 def transposed(case: NBodyCase, grid: ProcessGrid) -> tuple[float, float]:
-    """Return the bytes of a rank through the row and the column exchange in a step, its own part included."""
+    """Return the bytes that a rank puts through the row and the column exchange in a step, its own part included."""
     real = np.dtype(case.run.precision).itemsize
     variables = FORWARD.combined + BACK.inward
     volume = float(variables * math.prod(case.grid.shape) * real / math.prod(grid))
@@ -141,12 +154,12 @@ def transposed(case: NBodyCase, grid: ProcessGrid) -> tuple[float, float]:
 
 
 def ghost_bytes(case: NBodyCase, grid: ProcessGrid) -> float:
-    """Return the bytes of ghosts that a rank gets from others in a step."""
-    return case.substeps * ghosts_of(case, grid, True) * 3 * WORD
+    """Return the bytes of ghosts that a rank receives from others in a step."""
+    return case.substeps * expected_ghosts(case, grid, True) * 3 * WORD
 
 
 def least_work(case: NBodyCase, grid: ProcessGrid) -> Work:
-    """Return the least work of a step on all ranks: a uniform density, each near pair once a substep."""
+    """Return the least work of a step on all ranks, with each near pair counted once a substep."""
     ranks, cut = math.prod(grid), sum(parts > 1 for parts in grid)
     (near_flops, near_bytes), (mesh_flops, mesh_bytes) = near_work(case), mesh_work(case)
     row, column = transposed(case, grid)
@@ -162,37 +175,37 @@ def least_work(case: NBodyCase, grid: ProcessGrid) -> Work:
 
 
 def transform_bytes(case: NBodyCase, grid: ProcessGrid) -> float:
-    """Return the bytes of buffers and work of the transforms, on the rank that needs most.
+    """Return the bytes of the transforms' buffers and work arrays on the rank that needs most.
 
-    Up to MOST_COUNTED ranks they are counted. Beyond, each mode of a rank has twice as many complex numbers as
-    variables may be on their way.
+    Up to MOST_COUNTED ranks they are counted exactly. Beyond, each mode of a rank takes twice as many complex numbers
+    as variables are exchanged at the same time.
     """
     itemsize = 2 * np.dtype(case.run.precision).itemsize
     if math.prod(grid) > MOST_COUNTED:
         modes = math.prod(case.grid.shape) / 2 / math.prod(grid)
-        return 2 * max(TOGETHER) * modes * itemsize
+        return 2 * max(BOTH) * modes * itemsize
     share = Share.of(Truncation(case.grid.shape, DEALIAS), grid)
     row, column = np.unravel_index(int(np.argmax(share.modes)), share.modes.shape)
     first = PencilGrid(case.grid.shape, DEALIAS, grid, int(row + grid[0] * column))
-    work = work_bytes(first, TOGETHER, case.run.threads, itemsize, "strided")
-    return exchange_bytes(first, share, TOGETHER, 1, itemsize) + work
+    work = work_bytes(first, BOTH, case.run.threads, itemsize, "strided")
+    return exchange_bytes(first, share, BOTH, 1, itemsize) + work
 
 
 def memory(case: NBodyCase, grid: ProcessGrid) -> dict[str, float]:
-    """Return the bytes of the rank that needs most, by what they are for, where particles are spread evenly."""
+    """Return the bytes of memory on the rank that needs most, by their purpose."""
     gravity, ranks = case.gravity, math.prod(grid)
     real = np.dtype(case.run.precision).itemsize
-    first = PencilGrid(gravity.shape, DEALIAS, grid, 0)  # its block is the largest
+    first = PencilGrid(gravity.shape, DEALIAS, grid, 0)  # the rank with the largest block
     z, y, x = first.block
     points, buffers = (z + 1) * (y + 1) * x, math.prod(buffer_shape(first, CORNERS))
     owned = gravity.n_global / ranks
-    every = owned + ghosts_of(case, grid, False)
+    with_ghosts = owned + expected_ghosts(case, grid, False)
     near = 0.0
     if gravity.radius is not None:
-        # Rows of ghosts and owned; sorted positions, places, order and cell; forces.
-        near = WORD * (room_for(int(every)) * (3 + 3 + 1.5) + 3 * room_for(int(owned)))
+        # Rows of owned particles and ghosts; sorted positions, places, order and cell; forces.
+        near = WORD * (capacity_for(int(with_ghosts)) * (3 + 3 + 1.5) + 3 * capacity_for(int(owned)))
     return {
-        "particles": float(WORD * room_for(int(owned)) * (STATE + 1 + 3)),
+        "particles": float(WORD * capacity_for(int(owned)) * (STATE + 1 + 3)),
         "mesh": float(
             (points + buffers) * (WORD + 3 * real) + 3 * real * math.prod(gravity.shape) / 2 / ranks
         ),
@@ -202,8 +215,8 @@ def memory(case: NBodyCase, grid: ProcessGrid) -> dict[str, float]:
 
 
 def remarks(case: NBodyCase) -> tuple[str, ...]:
-    """Return what `ridgeline check` says beside the common figures."""
-    law = law_of(case)
+    """Return the remarks of `ridgeline check` that only this model has."""
+    law = short_range_law(case)
     if law is None:
         return ("the mesh alone: forces are softened over some three cells",)
     cell = case.gravity.cell
@@ -221,8 +234,8 @@ def estimate(case: NBodyCase, n_ranks: int) -> Estimate:
     owned = gravity.n_global / n_ranks
     written = 3 * WORD * len(case.output.variables)
     written += BYTES_OF_VERTEX if POSITION in case.output.variables else 0
-    # The lattice's displacements are made by transforms of their own, with some ten fields beside them.
-    beginning = 10 * WORD * owned
+    # The displacements of the lattice have transforms of their own, with some ten fields beside them.
+    initial = 10 * WORD * owned
     return Estimate(
         process_grid=grid,
         block=PencilGrid(gravity.shape, DEALIAS, grid, 0).block,
@@ -231,20 +244,15 @@ def estimate(case: NBodyCase, n_ranks: int) -> Estimate:
         outputs=outputs,
         checkpoint_bytes=float((STATE * gravity.n_global + 4) * WORD),
         work=least_work(case, grid),
-        memory_between_steps=float(max(beginning, 3 * STATE * WORD * owned)),
+        memory_between_steps=float(max(initial, 3 * STATE * WORD * owned)),
         remarks=remarks(case),
     )
 
 
-SHARE = "codes.n_body"
-CALLS = FORWARD.combined + BACK.inward  # exchanges of one variable each
-SIDES = 2  # messages of a direction that is cut
-
-
 def predict(case: NBodyCase, place: Allocation, iterations: Mapping[str, float]) -> Prediction:
-    """Return the prediction of a case whose particles are spread evenly. Raises DecompositionError.
+    """Return the predicted time of a step. Raises DecompositionError if the case does not fit the ranks.
 
-    Later, where halos have formed, near forces take several times as long; nobody knows beforehand.
+    Once halos have formed, near forces take several times as long, which cannot be known beforehand.
     """
     plan = estimate(case, place.ranks)
     rows, columns = plan.process_grid

@@ -1,8 +1,9 @@
-"""Compiled loops over particles: deposit on the mesh, forces from it, kicks and drifts.
+"""Compiled loops over particles: deposit on the mesh, forces from the mesh, kicks and drifts.
 
-Positions are multiples of a quantum, a power of two far below any length that matters. Differences of them, and
-shifts by the edge of the box, are exact then. Weights on the mesh are integers, which have one sum in any order. So
-the mesh, and what is near, are the same on any ranks (docs/n-body.md).
+Positions are multiples of a quantum, a power of two far below any length that matters, so that differences of
+positions, and shifts by the edge of the box, are exact. Weights on the mesh are integers, whose sum does not depend
+on their order. The mesh, and the particles near a particle, are therefore the same on any number of ranks
+(docs/n-body.md).
 """
 
 import math
@@ -12,18 +13,18 @@ from numba import float64, int64
 
 from ridgeline.jit.kernel import kernel, subroutine
 
-MASS_BITS = 42  # a particle is 2^MASS_BITS on the mesh: 2^21 particles fit into one point
+MASS_BITS = 42  # a particle has the mass 2^MASS_BITS on the mesh, so that one point can hold 2^21 particles
 MASS_UNIT = 2.0**-MASS_BITS
 
 
 def quantum_of(extent: float) -> float:
-    """Return the power of two whose multiples positions up to `extent` in size are."""
+    """Return the power of two of which positions up to `extent` are multiples."""
     return math.ldexp(1.0, math.frexp(extent)[1] - 51)
 
 
 @subroutine(inline="always")
 def _corner(x, per_length, cells, offset):
-    """Return the point below x, in the rank's block, and how far x is from it in cells."""
+    """Return the mesh point below x, counted from the rank's block, and the distance of x from it in cells."""
     place = x * per_length
     cell = min(math.floor(place), cells - 1.0)
     return int(cell) - offset, place - cell
@@ -33,11 +34,11 @@ def _corner(x, per_length, cells, offset):
 def deposit_clouds(x, y, z, per_length, offset, out_mass):
     """Add the clouds of particles to the corners of their cells, in units of MASS_UNIT (cloud in cell).
 
-    x, y, z : (n,) float64, in this rank's box; per_length : cells per length; offset : (3,) of this rank's block,
-    x, y, z, and cells of the mesh along x; out_mass : (n_z + 1, n_y + 1, n_x), with ghosts above in y and z.
+    x, y, z : (n,) float64, in this rank's box; per_length : cells per unit of length; offset : (3,) first point of
+    this rank's block, x, y, z; out_mass : (n_z + 1, n_y + 1, n_x), with ghosts above in y and z.
     """
     n_x = out_mass.shape[2]
-    cells = float64(n_x)  # of a cube, in each direction
+    cells = float64(n_x)  # in each direction, because the mesh is a cube
     for i in range(x.shape[0]):
         a, s = _corner(x[i], per_length, cells, offset[0])
         b, t = _corner(y[i], per_length, cells, offset[1])
@@ -61,7 +62,8 @@ def deposit_clouds(x, y, z, per_length, offset, out_mass):
 def interpolate_clouds(x, y, z, per_length, offset, fields, first, out):
     """Set out[v, first + i] to fields[v] at position i, by the weights of `deposit_clouds`.
 
-    fields : (m, n_z + 1, n_y + 1, n_x) float32 or float64, ghosts filled; out : (m, >= first + n). Others as there.
+    fields : (m, n_z + 1, n_y + 1, n_x) float32 or float64, with their ghosts filled; out : (m, >= first + n). The
+    other arguments are those of `deposit_clouds`.
     """
     n_x = fields.shape[3]
     cells = float64(n_x)
@@ -82,15 +84,20 @@ def interpolate_clouds(x, y, z, per_length, offset, fields, first, out):
 
 @kernel(
     lambda T: (
-        T[::1], int64[::1], *[int64] * 3, T.underlying_float[::1], *[T.underlying_float[::1]] * 3, T[:, :, ::1],
+        T[::1],
+        int64[::1],
+        *[int64] * 3,
+        T.underlying_float[::1],
+        *[T.underlying_float[::1]] * 3,
+        T[:, :, ::1],
     ),
     nogil=True,
-)  # fmt: skip
+)
 def load_gradient(modes, start, first_line, n_lines, n_y, green, slope_x, slope_y, slope_z, out_lines):
-    """Spread -grad(phi) over lines, phi = green times modes: -i slope phi for each direction.
+    """Set lines of modes along y to -grad(phi), which is -i slope phi for each direction, with phi = green * modes.
 
-    modes, green : (n_modes,), line i at start[i] ... start[i + 1] - 1; slope_x, slope_z : (all lines,);
-    slope_y : (n_y,) in the order j_y = 0, 1, ..., -1; out_lines : (3, >= n_lines, >= n_y), x, y, z
+    modes, green : (n_modes,), with line i at start[i] ... start[i + 1] - 1; slope_x, slope_z : (all lines,);
+    slope_y : (n_y,) in the order j_y = 0, 1, ..., -1; out_lines : (3, >= n_lines, >= n_y), components x, y, z.
     """
     for l in range(n_lines):
         begin, end = start[first_line + l], start[first_line + l + 1]
@@ -112,9 +119,9 @@ def load_gradient(modes, start, first_line, n_lines, n_y, green, slope_x, slope_
 
 @kernel(lambda T: (T[:, ::1], *[int64] * 4, T[:, :, ::1]), nogil=True)
 def rows_from_pairs(pairs, plane, first_row, n_rows, n_z, out_padded):
-    """Set rows of a padded block from pairs in physical space, see `fourier.row_pairs.block_from_pairs`.
+    """Set rows of a padded block from pairs in physical space; see `fourier.row_pairs.block_from_pairs`.
 
-    n_z : planes of the block; out_padded : (n_z + 1, n_y + 1, n_x), ghosts above in y and z are not set
+    n_z : planes of the block; out_padded : (n_z + 1, n_y + 1, n_x), whose ghosts above in y and z are not set.
     """
     for i in range(n_rows):
         pair, part = pairs[i // 2], i % 2
@@ -125,7 +132,7 @@ def rows_from_pairs(pairs, plane, first_row, n_rows, n_z, out_padded):
 
 @kernel(lambda: (float64[:, ::1], int64, float64, float64[:, ::1]), nogil=True)
 def kick(force, n, factor, momentum):
-    """p += factor force. force, momentum : (3, capacity), of the first n particles."""
+    """Add factor * force to the momenta of the first n particles. force, momentum : (3, capacity)."""
     for c in range(3):
         f, p = force[c], momentum[c]
         for i in range(n):
@@ -134,7 +141,7 @@ def kick(force, n, factor, momentum):
 
 @kernel(lambda: (int64[:, ::1], int64, float64, float64[:, ::1]), nogil=True)
 def kick_near(force, n, factor, momentum):
-    """p += factor force, of forces in integers, (capacity, 3); factor: with their unit. As `kick`."""
+    """Do the same as `kick` with forces that are integers, (capacity, 3); their unit is part of the factor."""
     for c in range(3):
         p = momentum[c]
         for i in range(n):
@@ -143,7 +150,7 @@ def kick_near(force, n, factor, momentum):
 
 @kernel(lambda: (float64[:, ::1], int64, float64, float64, float64[:, ::1]), nogil=True)
 def drift(momentum, n, factor, quantum, position):
-    """x += factor p, to the nearest multiple of the quantum. momentum, position : (3, capacity)."""
+    """Add factor * momentum to positions, rounded to multiples of the quantum. Both arrays : (3, capacity)."""
     for c in range(3):
         p, x = momentum[c], position[c]
         for i in range(n):

@@ -1,4 +1,4 @@
-"""N-body gravity on this rank: what the time loop asks of a model."""
+"""The N-body model: connects the engine, diagnostics and profiles to the time loop."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import Context, Metric, Model, Profile, Recorder, StepTimes, Work
 from ridgeline.models.n_body.diagnostics import KM_PER_S, Diagnostics, EnergyBudget
 from ridgeline.models.n_body.engine_cpu import FIELDS, MOMENTUM, PHASES, CpuEngine
-from ridgeline.models.n_body.estimate import DEALIAS, law_of, least_work, process_grid
-from ridgeline.models.n_body.initial import lattice_particles, pancake
-from ridgeline.models.n_body.kernels_halos import kernels_of_halos
+from ridgeline.models.n_body.estimate import DEALIAS, least_work, process_grid, short_range_law
+from ridgeline.models.n_body.halos import kernels_of_halos
+from ridgeline.models.n_body.initial import InitialParticles, lattice_particles, pancake
 from ridgeline.models.n_body.recorders import FIELDS as OUTPUTS
 from ridgeline.models.n_body.recorders import layout, output_field
 from ridgeline.models.n_body.settings import NBodyCase
@@ -30,10 +30,10 @@ from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.particles.particles import POSITION, ParticleField
 
-BUDGET = "energy_budget"
-
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+BUDGET = "energy_budget"
 
 
 class NBody(Model):
@@ -48,7 +48,7 @@ class NBody(Model):
     _case: NBodyCase
 
     def setup(self, case: NBodyCase, context: Context) -> None:
-        """Cut mesh and box, compile what planning runs, allocate and plan. Collective."""
+        """Decompose the mesh and the box, compile the kernels that planning runs, allocate and plan. Collective."""
         super().setup(case, context)
         comm = context.comm
         self._process_grid = process_grid(case, comm.size)
@@ -63,72 +63,72 @@ class NBody(Model):
         self._schedule = case.schedule
         self._budget = EnergyBudget()
         self._step = 0
-        self._read: dict[str, DistributedArray] | None = None
+        self._loaded: dict[str, DistributedArray] | None = None
 
     def compile(self) -> None:
-        """Compile, or load from the cache, the kernels of the initial state's transforms and of halos."""
+        """Compile the kernels of the initial transforms and of halos, or load them from the cache."""
         compile_kernels(CpuEngine.kernels(np.float64))
         if self._case.output.spectra_every and self._case.analysis.halos:
             compile_kernels(kernels_of_halos())
 
     def initialize(self) -> None:
-        """Displace the particles from their lattice. Collective."""
+        """Place the particles on their lattice and displace them. Collective."""
         position, momentum, identity = self._lattice()
-        # Half a cell away from the mesh's points, where the weights of clouds have a kink.
+        # Half a cell away from the points of the mesh, at which the weights of clouds have a kink.
         self._engine.start_anywhere(position + 0.5 * self._case.gravity.cell, momentum, identity)
-        self._step, self._read = 0, None
+        self._step, self._loaded = 0, None
         self._begin_budget()
 
     def _begin_budget(self) -> None:
-        """Let the energy equation begin with the present state. Collective."""
+        """Start the energy equation with the present state. Collective."""
         a = self._a
         self._budget.begin(a, self._diagnostics.kinetic(a), self._potential())
 
-    def _lattice(self) -> Any:
-        """Return positions, momenta and identities of the lattice points of this rank. Collective."""
+    def _lattice(self) -> InitialParticles:
+        """Return positions, momenta and identities of the particles of this rank's lattice points. Collective."""
         case, comm = self._case, self._context.comm
         cosmology, edges = case.universe, (case.grid.length,) * 3
         lattice = PencilGrid((case.grid.lattice,) * 3, DEALIAS, self._process_grid, comm.rank)
         if case.initial.kind == "pancake":
             return pancake(lattice, edges, cosmology, case.begin, 1 / (1 + case.initial.collapse))
         transform = FourierTransform(lattice, edges, comm, np.float64, self._tuning, n_in=1, n_mid=1, n_out=1)
-        second = case.initial.order == 2
-        found = lattice_particles(
-            transform, cosmology, case.linear_spectrum(), case.begin, case.run.seed, second
+        second_order = case.initial.order == 2
+        particles = lattice_particles(
+            transform, cosmology, case.linear_spectrum(), case.begin, case.run.seed, second_order
         )
         transform.free()
-        return found
+        return particles
 
     @property
     def _a(self) -> float:
-        """Return the scale factor of the present state."""
+        """The scale factor of the present state."""
         return self._schedule.scale_factor(self._step)
 
     def _potential(self) -> float:
-        """Return the potential energy, and leave the forces as they were. Collective."""
+        """Return the potential energy. Collective."""
         return self._diagnostics.potential(self._a)
 
     def state(self) -> Mapping[str, DistributedArray]:
-        """Return positions and momenta by identity, and what the energy equation remembers. Collective."""
+        """Return positions and momenta by identity, and the terms of the energy equation. Collective."""
         fields = {POSITION: ParticleField(np.float64, 3), **FIELDS}
         ranges, particles = self._engine.ranges, self._engine.particles
-        kept = self._budget.kept if self._context.comm.rank == 0 else self._budget.kept[:0]
-        budget = {BUDGET: DistributedArray(BUDGET, (4,), (0,), kept)}
+        terms = self._budget.terms if self._context.comm.rank == 0 else self._budget.terms[:0]
+        budget = {BUDGET: DistributedArray(BUDGET, (4,), (0,), terms)}
         if not self._engine.started:
-            self._read = {**ranges.arrays(fields), **budget}
-            return self._read
+            self._loaded = {**ranges.arrays(fields), **budget}
+            return self._loaded
         arrays = {
             name: ranges.array(name, field, ranges.gather(particles, name)) for name, field in fields.items()
         }
         return {**arrays, **budget}
 
     def restored(self, step: int, time: float) -> None:
-        """Continue from `step` with what was written into the arrays of `state`. Collective."""
-        assert self._read is not None
-        read = {name: array.local for name, array in self._read.items() if name != BUDGET}
-        self._budget.kept = self._context.comm.bcast(self._budget.kept, 0)
-        self._engine.start(read)
-        self._step, self._read = step, None
+        """Continue from `step` with the values that were read into the arrays of `state`. Collective."""
+        assert self._loaded is not None
+        fields = {name: array.local for name, array in self._loaded.items() if name != BUDGET}
+        self._budget.terms = self._context.comm.bcast(self._budget.terms, 0)
+        self._engine.start(fields)
+        self._step, self._loaded = step, None
 
     def step(self, most: int) -> int:
         """Advance by one step. Collective."""
@@ -144,7 +144,7 @@ class NBody(Model):
         return self._schedule.scale_factor(step)
 
     def diagnostics(self) -> dict[str, float]:
-        """Return energies, what is left of the energy equation, and the mean momentum. Collective."""
+        """Return energies, the residual of the energy equation, and the mean momentum. Collective."""
         a = self._a
         kinetic, potential = self._diagnostics.kinetic(a), self._potential()
         momentum = self._diagnostics.momentum()
@@ -158,14 +158,14 @@ class NBody(Model):
         }
 
     def summary(self) -> Mapping[str, Metric]:
-        """Return redshift, energies and what is left of the energy equation. Collective."""
+        """Return the redshift, energies and the residual of the energy equation. Collective."""
         units = {"kinetic": "(100 km/s)^2", "potential": "(100 km/s)^2"}
         names = ("redshift", "kinetic", "potential", "layzer_irvine")
-        found = self.diagnostics()
-        return {name: Metric(found[name], units.get(name, "")) for name in names}
+        values = self.diagnostics()
+        return {name: Metric(values[name], units.get(name, "")) for name in names}
 
     def recorders(self, case: NBodyCase, comm: MPI.Comm) -> list[Recorder]:
-        """Return those of every model, and the profiles', if the settings ask for them."""
+        """Add the recorder of profiles to those of every model."""
         output = case.output
         return [
             *super().recorders(case, comm),
@@ -173,32 +173,31 @@ class NBody(Model):
         ]
 
     def profiles(self) -> Mapping[str, Profile]:
-        """Return power spectrum, mass function of halos and a slice of density. Collective."""
+        """Return the power spectrum, the mass function of halos and a slice of density. Collective."""
         return self._structure.profiles(self._a)
 
     def locate_nonfinite(self) -> str | None:
-        """Say which particle is not finite. Collective."""
         return self._diagnostics.locate_nonfinite()
 
     def close(self) -> None:
-        """Give back the transforms' communicators and shared memory, where there are several ranks. Collective."""
+        """Free the communicators and the shared memory of the transforms. Collective."""
         if self._context.comm.size > 1:
             self._engine.mesh.transform.free()
 
     def work(self) -> Work:
-        """Return the least work of a step on all ranks."""
         return least_work(self._case, self._process_grid)
 
     def describe(self) -> dict[str, Any]:
-        """Return decomposition, memory and methods. Collective."""
-        transform, memory, law = self._engine.mesh.transform, self._engine.memory(), law_of(self._case)
+        """Return the decomposition, memory and methods. Collective."""
+        transform, memory = self._engine.mesh.transform, self._engine.memory()
+        law = short_range_law(self._case)
         near = "the mesh alone" if law is None else f"near particles within {law.radius:g} cells"
-        words = "; ".join(f"{name} {words}" for name, words in transform.describe().items())
+        methods = "; ".join(f"{name} {method}" for name, method in transform.describe().items())
         return {
             "process_grid": list(self._process_grid),
             "block": list(self._grid.block),
             "particles": self._case.gravity.n_global,
-            "method": f"{near}, {self._case.substeps} substeps; {words}",
+            "method": f"{near}, {self._case.substeps} substeps; {methods}",
             "matching_error": 0.0 if law is None else law.error,
             "trials": {name: asdict(trial) for name, trial in transform.trials().items()},
             "field_bytes_per_rank": sum(memory.values()),
@@ -206,45 +205,43 @@ class NBody(Model):
         }
 
     def figures(self, step: StepTimes) -> Mapping[str, Metric]:
-        """Return the particles that a second advances by a substep, in all and by each phase. No communication."""
+        """Return the particles advanced by a substep per second, in total and in each phase. Local."""
         pushed = self._case.gravity.n_global * self._case.substeps
-        found = {"figure_of_merit": Metric(pushed / step.total, "particle-substeps/s")}
+        rates = {"figure_of_merit": Metric(pushed / step.total, "particle-substeps/s")}
         for name in PHASES:
             if step.phases.get(name, 0.0) > 0:
-                found[f"{name.replace(' ', '_')}_rate"] = Metric(
+                rates[f"{name.replace(' ', '_')}_rate"] = Metric(
                     pushed / step.phases[name], "particle-substeps/s"
                 )
-        return found
+        return rates
 
     def output_layout(self, names: Sequence[str]) -> list[Variable]:
-        """Return shapes, dtypes and this rank's blocks: by identity."""
+        """Return shapes, dtypes and this rank's blocks of outputs in the order of identities."""
         return [layout(self._engine.ranges, name) for name in names]
 
     def output_attributes(self) -> Mapping[str, Any]:
-        """Return the periodic box in Mpc/h."""
+        """Return the edges of the periodic box, in Mpc/h."""
         return periodic_box([self._engine.length] * 3)
 
     def point_places(self) -> str:
-        """Return the output that says where particles are, for ParaView."""
+        """Name the output field with the positions of particles, for ParaView."""
         return POSITION
 
     def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
-        """Return fields of particles in the order of identities. Collective."""
         return {name: output_field(self._engine, name, self._a) for name in names}
 
     def settable(self) -> tuple[str, ...]:
-        """Name positions and velocities."""
         return tuple(OUTPUTS)
 
     def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
-        """Replace positions or velocities; forces and the energy equation begin anew. Collective."""
+        """Replace positions or velocities, recompute the forces and restart the energy equation. Collective."""
         engine = self._engine
-        found = {name: engine.ranges.gather(engine.particles, name) for name in (POSITION, MOMENTUM)}
+        state = {name: engine.ranges.gather(engine.particles, name) for name in (POSITION, MOMENTUM)}
         if "position" in fields:
-            found[POSITION] = engine.rounded(fields["position"].T)
+            state[POSITION] = engine.rounded(fields["position"].T)
         if "velocity" in fields:
-            found[MOMENTUM] = np.ascontiguousarray(fields["velocity"].T) * (self._a / KM_PER_S)
-        engine.start(found)
+            state[MOMENTUM] = np.ascontiguousarray(fields["velocity"].T) * (self._a / KM_PER_S)
+        engine.start(state)
         self._begin_budget()
 
 

@@ -1,7 +1,7 @@
-"""The long-range force: particles to a mesh, Poisson's equation by Fourier transforms, the force back to particles.
+"""The long-range force: particles on a mesh, Poisson's equation by Fourier transforms, forces back at the particles.
 
-A particle is a cloud of one cell (cloud in cell; Hockney and Eastwood 1988, Sec. 5-3). What its potential is, mode by
-mode, `spectral_filter` says.
+A particle is a cloud of one cell (cloud in cell; Hockney and Eastwood 1988, Sec. 5-3). `force_law` has the potential
+of each mode.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ridgeline.fourier.stages import RowBlock, Tile
 from ridgeline.fourier.transform import FourierTransform, kernels_of_transforms
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import Specialisation, specialise
+from ridgeline.models.n_body.force_law import Filter, filter_factor, influence, slope
 from ridgeline.models.n_body.kernels import (
     MASS_UNIT,
     deposit_clouds,
@@ -26,8 +27,6 @@ from ridgeline.models.n_body.kernels import (
     load_gradient,
     rows_from_pairs,
 )
-from ridgeline.models.n_body.spectral_filter import Filter, filtered, influence, slope
-from ridgeline.parallel.partition import Triple
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -36,16 +35,39 @@ if TYPE_CHECKING:
 
 Reals = NDArray[np.float64]
 
-PIECE = 4096  # particles that a thread takes at a time
+PIECE = 4096  # particles that a thread interpolates to at a time
 
 
 class ParticleMesh:
-    """The mesh of one rank. Made collectively.
+    """The mesh of one rank. Creating it is collective.
 
-    grid: this rank's points; length: edge of the cubic box; source: what Poisson's equation has times the density
-    contrast; n_global: particles; dtype: of forces on the mesh. Attributes: transform; mass: int64 [n_z + 1, n_y + 1,
-    n_x], with ghosts above in y and z, in units of MASS_UNIT; modes: of the density contrast, complex [n_modes];
-    forces: [3, n_z + 1, n_y + 1, n_x], x, y, z, of -grad(phi).
+    Parameters
+    ----------
+    grid : PencilGrid
+        The points of this rank.
+    length : float
+        Edge of the cubic box.
+    comm, tuning, regions
+        The ranks, the choices of the transforms, and where time is counted.
+    dtype : dtype
+        Type of the forces on the mesh, float32 or float64.
+    source : float
+        Factor of the density contrast in Poisson's equation.
+    n_global : int
+        Number of particles on all ranks.
+    filter : Filter
+        The filter of the density.
+
+    Attributes
+    ----------
+    transform : FourierTransform
+        The transforms of the mesh.
+    mass : int64 [n_z + 1, n_y + 1, n_x]
+        Mass in units of MASS_UNIT, with ghosts above in y and z.
+    modes : complex [n_modes]
+        Modes of the density contrast.
+    forces : [3, n_z + 1, n_y + 1, n_x]
+        Components x, y, z of -grad(phi), with ghosts above in y and z.
     """
 
     def __init__(
@@ -59,43 +81,43 @@ class ParticleMesh:
         *,
         source: float,
         n_global: int,
-        of: Filter,
+        filter: Filter,
     ) -> None:
         self.transform = FourierTransform(grid, (length,) * 3, comm, dtype, tuning, n_in=3, n_mid=1, n_out=1)
-        self._regions, self._length = regions, length
+        self._regions = regions
         cells = grid.shape[0]
         self._per_length = cells / length
         self._offset = np.array(grid.offset[::-1], np.int64)
         self._contrast = MASS_UNIT * cells**3 / n_global
-        shape = mesh_shape(grid)
+        z, y, x = grid.block
+        shape = z + 1, y + 1, x  # ghosts above in y and z
         self.mass = np.zeros(shape, np.int64)
         self.forces = np.zeros((3, *shape), self.transform.real)
         self.modes = np.zeros(self.transform.modes.n_modes, self.transform.complex)
         self._mass_ghosts = GhostPlanes(grid, comm, 1, np.int64, CORNERS)
         self._force_ghosts = GhostPlanes(grid, comm, 3, self.transform.real, CORNERS)
-        self._make_tables(source, of)
-
-    def _make_tables(self, source: float, of: Filter) -> None:
+        # Tables of Green's function with the filter, and of the derivatives.
         modes, real = self.transform.modes, self.transform.real
-        cell = self._length / modes.shape[0]
+        cell = length / modes.shape[0]
         kz, ky, kx = (cell * k for k in modes.expand())
-        green = influence(kz, ky, kx) * filtered(kz * kz + ky * ky + kx * kx, of)
+        green = influence(kz, ky, kx) * filter_factor(kz * kz + ky * ky + kx * kx, filter)
         self._green = (source * cell**2 * green).astype(real)
         along = modes.unit[1] * mode_numbers(modes.shape[1]).astype(np.float64)
         self._slopes = [np.asarray(slope(cell * k) / cell, real) for k in (modes.kx, along, modes.kz)]
 
     @staticmethod
     def kernels(dtype: DTypeLike) -> list[Specialisation]:
-        """Return the kernels that are called. dtype: of the mesh."""
+        """Return the kernels that a run compiles beforehand. dtype: of the mesh."""
         return [
-            *kernels_of_transforms(dtype), *specialise([deposit_clouds]),
+            *kernels_of_transforms(dtype),
+            *specialise([deposit_clouds]),
             *specialise([load_gradient], np.result_type(dtype, np.complex64)),
             *specialise([rows_from_pairs, interpolate_clouds], dtype),
-        ]  # fmt: skip
+        ]
 
     @property
     def n_bytes(self) -> int:
-        """Memory held."""
+        """Bytes of memory that are allocated."""
         arrays = (self.mass, self.forces, self.modes, self._green, *self._slopes)
         ghosts = self._mass_ghosts.n_bytes + self._force_ghosts.n_bytes
         return sum(array.nbytes for array in arrays) + ghosts + sum(self.transform.memory().values())
@@ -103,7 +125,7 @@ class ParticleMesh:
     def deposit(self, position: Reals) -> None:
         """Set `mass` and `modes` from particles at positions [3, n] in this rank's box. Collective.
 
-        Integers are added: the mass has the same bits on any ranks and in any order of particles.
+        Masses are integers, so that they have the same bits on any number of ranks and in any order of particles.
         """
         block = self.transform.grid.block
         with self._regions("deposit"):
@@ -112,13 +134,13 @@ class ParticleMesh:
         with self._regions("exchange"):
             self._mass_ghosts.add(self.mass[..., np.newaxis])
         with self._regions("poisson"):
-            # The forces are made anew after this: their memory is free for the points.
+            # The old forces are not needed any more: their memory holds the points.
             points = self.forces.reshape(-1)[: int(np.prod(block))].reshape(block)
             np.multiply(self.mass[: block[0], : block[1]], self._contrast, out=points, casting="unsafe")
             self.transform.to_spectral(points[np.newaxis], self.modes[np.newaxis])
 
     def solve(self) -> None:
-        """Set `forces` from `modes`, ghosts included. Collective."""
+        """Set `forces`, ghosts included, from `modes`. Collective."""
         transform = self.transform
         start, n_y = transform.modes.lines.start, transform.grid.shape[1]
         n_z = transform.grid.block[0]
@@ -137,11 +159,12 @@ class ParticleMesh:
             self._force_ghosts.fill(np.moveaxis(self.forces, 0, -1))
 
     def interpolate(self, position: Reals, out: Reals) -> None:
-        """Set out[:, i] to the force at position i, [3, n] in this rank's box; out: float64 [3, n or more]."""
+        """Set out[:, i], float64 [3, >= n], to the force at position i of [3, n] in this rank's box. Local."""
         with self._regions("interpolate"):
-            self._at(position, self.forces, out)
+            self._interpolate(position, self.forces, out)
 
-    def _at(self, position: Reals, fields: NDArray[Any], out: Reals) -> None:
+    def _interpolate(self, position: Reals, fields: NDArray[Any], out: Reals) -> None:
+        """Interpolate fields of the mesh to positions by all threads."""
         n = position.shape[1]
         pieces = [slice(first, min(first + PIECE, n)) for first in range(0, n, PIECE)]
 
@@ -152,9 +175,9 @@ class ParticleMesh:
         self.transform.workers.run(pieces, work)
 
     def potential(self, position: Reals) -> Reals:
-        """Return the potential of the mesh at positions [3, n] in this rank's box, [n]. Collective.
+        """Return the potential of the mesh, float64 [n], at positions [3, n] in this rank's box. Collective.
 
-        `forces` are lost: solve before they are asked for again.
+        This overwrites `forces`: call `solve` before the next use of them.
         """
         transform = self.transform
         start, n_y = transform.modes.lines.start, transform.grid.shape[1]
@@ -171,11 +194,5 @@ class ParticleMesh:
         transform.planes(keep, None, 1, 0, 0)
         self._force_ghosts.fill(np.moveaxis(self.forces[:1], 0, -1))
         out = np.empty((1, position.shape[1]))
-        self._at(position, self.forces[:1], out)
+        self._interpolate(position, self.forces[:1], out)
         return np.asarray(out[0])
-
-
-def mesh_shape(grid: PencilGrid) -> Triple:
-    """Return the shape of a rank's points with ghosts above in y and z."""
-    z, y, x = grid.block
-    return z + 1, y + 1, x

@@ -1,6 +1,6 @@
-"""Linear power spectra P(k) of matter today: k in h/Mpc, P in (Mpc/h)^3. Nothing here communicates.
+"""Linear power spectra P(k) of matter today, with k in h/Mpc and P in (Mpc/h)^3. Nothing here communicates.
 
-    <delta_k conj(delta_k')> = P(k) / volume if k = k', else 0,   delta(x) = sum_k delta_k exp(i k.x)
+    <delta_k conj(delta_k')> = P(k) / volume if k = k', otherwise 0,   delta(x) = sum_k delta_k exp(i k.x)
 
 A spectrum is a function of float64 arrays k > 0 of any shape. Its amplitude is given by sigma8, the root mean square
 of delta in spheres of radius R = 8 Mpc/h:
@@ -26,14 +26,15 @@ from ridgeline.runtime.errors import ConfigError
 Real = NDArray[np.float64]
 Spectrum = Callable[[Real], Real]
 
-RADIUS = 8.0  # Mpc/h, of the spheres of sigma8
-# The integral of sigma8 is summed evenly in ln k between these, in h/Mpc; beyond, CDM spectra add less than rounding.
+RADIUS = 8.0  # of the spheres of sigma8, Mpc/h
+# The integral of sigma8 is a sum over equal steps in ln k between these, in h/Mpc. Beyond them spectra of cold dark
+# matter contribute less than rounding.
 LEAST, MOST, POINTS = 1e-7, 1e3, 40000
-SEPARATION = 1e-9  # least relative step between wavenumbers of a table
+SEPARATION = 1e-9  # least relative difference between wavenumbers of a table
 
 
 def bbks(cosmology: Cosmology, index: float, sigma8: float, omega_b: float = 0.0) -> Spectrum:
-    """Return the spectrum of cold dark matter that began with k^index: A k^index T(q)^2, q = k / shape.
+    """Return the spectrum of cold dark matter with the primordial spectrum k^index: A k^index T(q)^2, q = k / shape.
 
     T(q) = ln(1 + 2.34 q) / (2.34 q) (1 + 3.89 q + (16.1 q)^2 + (5.46 q)^3 + (6.71 q)^4)^(-1/4)  (BBKS, Eq. G3)
     shape = Omega_m h exp(-Omega_b (1 + sqrt(2 h) / Omega_m))  (Sugiyama, 1995)
@@ -60,7 +61,7 @@ def bbks(cosmology: Cosmology, index: float, sigma8: float, omega_b: float = 0.0
 
 
 def power_law(index: float, sigma8: float) -> Spectrum:
-    """Return A k^index. Its integral of sigma8 is a closed form, with u = 1 - index:
+    """Return A k^index. The integral of sigma8 has a closed form, with u = 1 - index:
 
     sigma8^2 = A / (2 pi^2) 9 pi / 2 R^-(3 + index) Gamma(u) Gamma(2 - u/2) /
                (2^u Gamma(1/2 + u/2)^2 Gamma(2 + u/2))
@@ -79,23 +80,23 @@ def power_law(index: float, sigma8: float) -> Spectrum:
 
 
 def from_table(path: Path, sigma8: float | None = None) -> Spectrum:
-    """Return the spectrum of a text file with the columns k and P of today.
+    """Return the spectrum of a text file with the columns k and P(k) of today.
 
-    Between its rows log P is linear in log k. Further columns, and what follows "#", are left out. sigma8: scales it,
-    by the integral over the table; None takes it as it is. The spectrum raises ConfigError where k is beyond the
-    table. Raises ConfigError if the file cannot be read, or a row is wrong.
+    Between rows log P is linear in log k. Further columns, and text after "#", are ignored. sigma8: the spectrum is
+    scaled to it, with the integral over the table; None leaves the table as it is. Raises ConfigError if the file
+    cannot be read or a row is wrong; the spectrum raises it for a k beyond the table.
     """
     k, power = _read_table(path)
     log_k, log_power = np.log(k), np.log(power)
 
-    def tabulated(wanted: Real) -> Real:
-        least, most = np.min(wanted, initial=math.inf), np.max(wanted, initial=0.0)
+    def tabulated(wavenumbers: Real) -> Real:
+        least, most = np.min(wavenumbers, initial=math.inf), np.max(wavenumbers, initial=0.0)
         if least < k[0] * (1 - SEPARATION) or most > k[-1] * (1 + SEPARATION):
             raise ConfigError(
                 f"the power spectrum {path} has k from {k[0]:.4g} to {k[-1]:.4g} h/Mpc, and {least:.4g} to "
                 f"{most:.4g} are needed; use a longer table, another box or fewer particles"
             )
-        return np.asarray(np.exp(np.interp(np.log(wanted), log_k, log_power)))
+        return np.asarray(np.exp(np.interp(np.log(wavenumbers), log_k, log_power)))
 
     if sigma8 is None:
         return tabulated
@@ -104,16 +105,16 @@ def from_table(path: Path, sigma8: float | None = None) -> Spectrum:
 
 
 def variance_in_spheres(k: Real, power: Real) -> float:
-    """Return sigma8^2 of P at wavenumbers [n] that are even in ln k, by the trapezoidal rule."""
+    """Return sigma8^2 of P at wavenumbers [n] with equal steps in ln k, by the trapezoidal rule."""
     x = k * RADIUS
-    # Below 0.01 the difference cancels; 1 - x^2 / 10 is then right to 1e-10.
+    # Below 0.01 the difference cancels; 1 - x^2 / 10 is accurate to 1e-10 there.
     large = np.maximum(x, 0.01)
     window = np.where(x < 0.01, 1 - x * x / 10, 3 * (np.sin(large) - large * np.cos(large)) / large**3)
     return float(np.trapezoid(k**3 * power * window**2, np.log(k)) / (2 * math.pi**2))
 
 
 def _scaled(unscaled: Spectrum, sigma8: float, variance: float) -> Spectrum:
-    """Return the spectrum times what makes its variance in spheres sigma8^2."""
+    """Return the spectrum scaled so that its variance in spheres is sigma8^2."""
     if not 0 < sigma8 < math.inf:
         raise ConfigError(f"sigma8 = {sigma8} is no root mean square; use a positive number, such as 0.8")
     factor = sigma8**2 / variance
@@ -121,10 +122,10 @@ def _scaled(unscaled: Spectrum, sigma8: float, variance: float) -> Spectrum:
 
 
 def _read_table(path: Path) -> tuple[Real, Real]:
-    """Return the columns k and P of a file, checked."""
+    """Return the columns k and P of a file. Raises ConfigError if they are not a table of a spectrum."""
     try:
         if path.exists() and not path.is_file():
-            raise OSError("it is no regular file")  # a pipe would be waited for
+            raise OSError("it is no regular file")  # reading a pipe would wait
         lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The fields of particles by name, in the order of identities: what `output.variables` may list."""
+"""The fields of particles that a run can write, by their names in `output.variables`, in the order of identities."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ridgeline.io.bp_blocks import Variable
 from ridgeline.models.n_body.diagnostics import KM_PER_S
 from ridgeline.models.n_body.engine_cpu import MOMENTUM
 from ridgeline.parallel.partition import DistributedArray
-from ridgeline.particles.by_identity import IdentityRanges
+from ridgeline.particles.identity_ranges import IdentityRanges
 
 if TYPE_CHECKING:
     from ridgeline.models.n_body.engine_cpu import CpuEngine
 
-# name: its unit and what it is.
+# The unit and the description of each field.
 FIELDS = {
     "position": ("Mpc/h", "comoving position in the periodic box: x, y, z"),
     "velocity": ("km/s", "peculiar velocity a dx/dt: x, y, z"),
@@ -24,14 +24,14 @@ DIMS = ("particle", "axis")
 
 
 def layout(ranges: IdentityRanges, name: str) -> Variable:
-    """Return shape, dtype and this rank's block of an output, [particles, 3]."""
-    unit, words = FIELDS[name]
+    """Return the shape [particles, 3], dtype and block of this rank of an output field."""
+    unit, description = FIELDS[name]
     shape, offset, local = (ranges.n_global, 3), (ranges.first, 0), (ranges.n, 3)
-    return Variable(name, np.float64, shape, offset, local, unit, words, DIMS)
+    return Variable(name, np.float64, shape, offset, local, unit, description, DIMS)
 
 
 def output_field(engine: CpuEngine, name: str, a: float) -> DistributedArray:
-    """Return an output of the present state at the scale factor a, [particles, 3]. Collective."""
+    """Return an output field [particles, 3] of the present state, whose scale factor is a. Collective."""
     ranges = engine.ranges
     local = ranges.gather(engine.particles, MOMENTUM if name == "velocity" else name)
     rows = np.ascontiguousarray(local.T)

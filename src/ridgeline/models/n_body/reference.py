@@ -1,7 +1,7 @@
 """N-body gravity in plain NumPy: forces of a periodic box by Ewald's sum, over all pairs. The oracle of the engine.
 
-Written to be read: no mesh, no cells, no ranks. A uniform background makes the whole neutral. With positions in edges
-of the box, the force between two particles and all images of each other is g times the gradient of
+Written to be read: no mesh, no cells, no ranks. A uniform background makes the total mass zero. With the edge of the
+box as the unit of length, the force between two particles and all images of each other is g times the gradient of
 
     psi(r) = sum_n erfc(alpha |r + n|) / |r + n| + sum_(k != 0) (4 pi / k^2) exp(-k^2 / 4 alpha^2) cos(k.r) + const
 
@@ -16,19 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfc
 
-from ridgeline.models.n_body.problem import Gravity
-from ridgeline.models.n_body.stepping import Stepping
+from ridgeline.models.n_body.problem import Gravity, Stepping
 
 Reals = NDArray[np.float64]
 
-ALPHA = 2.0  # where the sums in space and over modes are cut, in edges of the box: both to 1e-12 with these numbers
+# With these numbers both sums, over images and over modes, are truncated at 1e-12. Lengths are in edges of the box.
+ALPHA = 2.0
 IMAGES, MODES = 2, 4
 
 
 def ewald_attraction(apart: Reals) -> Reals:
-    """Return the attraction towards a particle at distances `apart` (..., 3), in edges of the box; 0 at 0.
+    """Return the attraction (..., 3) at positions `apart` (..., 3) by a particle at the origin; 0 at the origin.
 
-    It points from `apart` to the origin, and is -r / r^3 near to it.
+    Lengths are in edges of the box. Close to the origin the attraction is -r / r^3.
     """
     total = np.zeros_like(apart)
     for image in itertools.product(range(-IMAGES, IMAGES + 1), repeat=3):
@@ -47,9 +47,9 @@ def ewald_attraction(apart: Reals) -> Reals:
 
 
 def forces(positions: Reals, gravity: Gravity, softening: float = 0.0) -> Reals:
-    """Return -grad(phi~) at all positions (n, 3) by sums over all pairs.
+    """Return -grad(phi~) (n, 3) at all positions (n, 3) by sums over all pairs.
 
-    softening: Plummer's, of the nearest image, in units of length.
+    softening: Plummer's softening of the nearest image, as a length.
     """
     apart = (positions[:, None] - positions[None, :]) / gravity.length
     pull = ewald_attraction(apart)
@@ -63,16 +63,16 @@ def forces(positions: Reals, gravity: Gravity, softening: float = 0.0) -> Reals:
 
 
 class ReferenceSolver:
-    """Particles that are advanced by kick-drift-kick with all forces in every substep."""
+    """Advances particles by kick-drift-kick, with all forces in every substep."""
 
     def __init__(self, gravity: Gravity, positions: Reals, momenta: Reals, softening: float = 0.0) -> None:
-        """positions, momenta: (n, 3)."""
+        """positions, momenta: (n, 3); softening: see `forces`."""
         self.gravity, self._softening = gravity, softening
         self.positions, self.momenta = positions.copy(), momenta.copy()
 
     def step(self, schedule: Stepping, step: int) -> None:
         """Advance from `step` by one step of the schedule."""
-        for part in schedule.of_substeps(step):
+        for part in schedule.substep_factors(step):
             self.momenta += part.first_kick * forces(self.positions, self.gravity, self._softening)
             self.positions = (self.positions + part.drift * self.momenta) % self.gravity.length
             self.momenta += part.second_kick * forces(self.positions, self.gravity, self._softening)

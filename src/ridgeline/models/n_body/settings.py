@@ -13,19 +13,18 @@ from ridgeline.config.case import AnyCase
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Truth, setting
 from ridgeline.config.size_law import Cube
 from ridgeline.models.n_body.cosmology import Cosmology
+from ridgeline.models.n_body.force_law import Filter
 from ridgeline.models.n_body.power_spectra import Spectrum, bbks, from_table, power_law
-from ridgeline.models.n_body.problem import Gravity
-from ridgeline.models.n_body.spectral_filter import Filter
-from ridgeline.models.n_body.stepping import Stepping
+from ridgeline.models.n_body.problem import Gravity, Stepping
 
 Variable = Literal["position", "velocity"]
-SIGMA8 = 0.8  # where the settings have none
-MOST_CELLS_ALONG = 2**15  # of a direction: every rank keeps a table of all lines of modes
+SIGMA8 = 0.8  # unless the settings have another one
+MOST_CELLS_ALONG = 2**15  # every rank keeps a table of all lines of modes
 MOST_PARTICLES_ALONG = 2**17
 
 
 class RunSection(sections.RunSection):
-    """What runs, how long, in which precision and on what."""
+    """The model, the length of the run, its precision and its device."""
 
     model: Literal["n_body"] = setting(..., "Model to run; `ridgeline explain` lists them.")
     precision: Literal["float64", "float32"] = setting(
@@ -35,20 +34,20 @@ class RunSection(sections.RunSection):
     )
     seed: Integer = setting(
         0,
-        "Key of the random phases: the same seed gives the same waves on any ranks and any finer lattice.",
+        "Seed of the random phases: the same seed gives the same waves on any number of ranks and on finer lattices.",
         ge=0,
         needs={"initial.kind": "random"},
     )
-    device: Literal["cpu"] = setting("cpu", "Where the kernels run: this model has none for GPUs.")
+    device: Literal["cpu"] = setting("cpu", "Device of the kernels: this model runs on CPUs only.")
 
 
 class GridSection(sections.PencilGridSection):
-    """The periodic cube, the mesh of its long-range forces, its particles, and how ranks share it."""
+    """The periodic cube, the mesh of the long-range forces, the number of particles, and the decomposition."""
 
     length: Number = setting(..., "Edge of the comoving box.", unit="Mpc/h", gt=0)
     particles: Integer | None = setting(
         None,
-        "Particles along each edge, which start from a cubic lattice; not set: one for each cell, as HACC has.",
+        "Particles along each edge of the initial cubic lattice; not set: one for each cell, as in HACC.",
         unit="particles",
         rule=f"an even number >= 4 and <= {MOST_PARTICLES_ALONG}",
         ge=4,
@@ -57,11 +56,11 @@ class GridSection(sections.PencilGridSection):
 
     @property
     def lattice(self) -> int:
-        """Return the particles along each edge."""
+        """Number of particles along each edge."""
         return self.shape[0] if self.particles is None else self.particles
 
     def shrunk(self, share: float) -> Self:
-        """Return about this share of the grid: particles along an edge too, so that a cell has as many."""
+        """Return a grid reduced to about this share, particles included, so that a cell has equally many."""
         grid = super().shrunk(share)
         if self.particles is None:
             return grid
@@ -69,7 +68,6 @@ class GridSection(sections.PencilGridSection):
         return grid.model_copy(update={"particles": fewer})
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         yield from super().problems()
         if len(set(self.shape)) > 1 or any(n % 2 or not 4 <= n <= MOST_CELLS_ALONG for n in self.shape):
             yield Problem("shape", f"three equal even numbers >= 4 and <= {MOST_CELLS_ALONG}: a cube")
@@ -81,11 +79,11 @@ class CosmologySection(Checked):
     """A flat universe of matter and a cosmological constant, and the waves that grow in it."""
 
     omega_m: Number = setting(
-        0.31, "Density of matter over the critical one today; 1 is Einstein-de Sitter.", gt=0, le=1
+        0.31, "Matter density today over the critical one; 1 is an Einstein-de Sitter universe.", gt=0, le=1
     )
     omega_b: Number = setting(
         0.0,
-        "That of baryons, which lower the peak of the BBKS spectrum.",
+        "Baryon density today over the critical one; baryons lower the peak of the BBKS spectrum.",
         ge=0,
         lt=1,
         needs={"spectrum": "bbks"},
@@ -106,15 +104,15 @@ class CosmologySection(Checked):
     )
     index: Number = setting(
         0.97,
-        "n: the spectrum begins as k^n; of a power law -3 < n < 1.",
+        "Exponent n of the primordial spectrum k^n; a power law needs -3 < n < 1.",
         ge=-3,
         le=2,
         needs={"spectrum": ("bbks", "power-law")},
     )
     sigma8: Number | None = setting(
         None,
-        "Root mean square of the linear density contrast today in spheres of 8 Mpc/h; not set: 0.8, and of a table "
-        "what it says.",
+        "Root mean square of the linear density contrast today in spheres of 8 Mpc/h; not set: 0.8, or the amplitude "
+        "of the table.",
         rule="a number > 0",
         gt=0,
         le=100,
@@ -128,7 +126,6 @@ class CosmologySection(Checked):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         if self.omega_b >= self.omega_m:
             yield Problem("omega_b", f"a number below cosmology.omega_m = {self.omega_m:g}")
         if self.spectrum == "power-law" and not -3 < self.index < 1:
@@ -142,17 +139,20 @@ class CosmologySection(Checked):
 class ModelSection(Checked):
     """dp/da = -grad(phi~) / (a^2 E), dx/da = p / (a^3 E), lap(phi~) = 1.5 Omega_m delta.
 
-    Forces of the mesh by HACC's filtered Green's function, and direct sums over near particles; kick, drift, kick.
+    The mesh has HACC's filtered Green's function; near particles attract each other by direct sums; steps are
+    kick-drift-kick.
     """
 
     steps_to_today: Integer = setting(
-        100, "Steps from the initial redshift to today, a = 1; run.steps may end before or go beyond.", ge=1
+        100, "Steps from the initial redshift to today, a = 1; run.steps may end earlier or later.", ge=1
     )
     spacing: Literal["linear", "logarithmic"] = setting(
-        "linear", 'Steps of equal length in a, HACC\'s, or in its logarithm ("logarithmic").'
+        "linear",
+        'Steps of equal length in the scale factor a, as in HACC, or in its logarithm ("logarithmic").',
     )
     short_range: Truth = setting(
-        True, "Whether near particles attract each other directly (P3M); without, the mesh alone does (PM)."
+        True,
+        "Whether near particles attract each other directly (P3M); false leaves all forces to the mesh (PM).",
     )
     substeps: Integer = setting(
         4,
@@ -165,7 +165,7 @@ class ModelSection(Checked):
     matching_radius: Number = setting(
         3.2,
         "Distance up to which particles attract each other directly. The mean force is Newton's within 0.5 % from "
-        "3.2 on; `ridgeline check` says how near.",
+        "3.2 on; `ridgeline check` prints the error.",
         unit="cells",
         ge=2.5,
         le=5,
@@ -179,14 +179,16 @@ class ModelSection(Checked):
         le=1,
         needs={"short_range": ON},
     )
-    filter_width: Number = setting(0.8, "sigma of the filter exp(-k^2 sigma^2/4).", unit="cells", ge=0, le=2)
+    filter_width: Number = setting(
+        0.8, "Width sigma of the filter exp(-k^2 sigma^2/4).", unit="cells", ge=0, le=2
+    )
     filter_power: Integer = setting(3, "Exponent n_s of the filter's (2/k) sin(k/2).", ge=0, le=10)
     transpose: sections.TransposeSection = Field(default_factory=sections.TransposeSection)
     fft: sections.FftSection = Field(default_factory=sections.FftSection)
 
 
 class InitialSection(Checked):
-    """The state of step 0: a lattice of particles that growing waves displace."""
+    """The initial state: a lattice of particles, displaced by growing waves."""
 
     kind: Literal["random", "pancake"] = setting(
         "random",
@@ -208,29 +210,28 @@ class InitialSection(Checked):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         if self.kind == "pancake" and self.collapse >= self.redshift:
             yield Problem("collapse", f"a number below initial.redshift = {self.redshift:g}")
 
 
 class AnalysisSection(Checked):
-    """What output.spectra holds beside the power spectrum: halos, and the density of a slab, z from 0 on."""
+    """Analysis for output.spectra besides the power spectrum: halos, and the density of a slab from z = 0 on."""
 
     halos: Truth = setting(
         True,
-        "Whether halos are found, by friends of friends, for their mass function.",
+        "Whether halos are identified, by friends of friends, and their mass function is written.",
         needs={"output.spectra_every": ON},
     )
     linking_length: Number = setting(
         0.2,
-        "Distance below which particles are friends, over their mean separation.",
+        "Distance below which two particles are linked, over their mean separation.",
         gt=0,
         le=1,
         needs={"halos": ON},
     )
     least_halo: Integer = setting(
         20,
-        "Particles of the smallest halo that counts.",
+        "Number of particles in the smallest halo that counts.",
         unit="particles",
         ge=2,
         le=10**6,
@@ -246,7 +247,7 @@ class AnalysisSection(Checked):
     )
     pixels: Integer = setting(
         256,
-        "Pixels along each edge of its picture.",
+        "Pixels along each edge of the picture of the slab.",
         unit="pixels",
         ge=4,
         le=8192,
@@ -273,15 +274,13 @@ class OutputSection(sections.OutputSection):
         needs={"spectra_every": ON},
     )
     spectra_every: Integer = setting(
-        0, "Steps between them, step 0 included; 0 writes none.", unit="steps", ge=0
+        0, "Steps between two outputs of spectra, step 0 included; 0 writes none.", unit="steps", ge=0
     )
 
     def written(self) -> dict[str, str]:
-        """Return the paths that a run writes to, by their keys."""
         return super().written() | ({"output.spectra": self.spectra} if self.spectra_every else {})
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules that these values break."""
         if len(set(self.variables)) < len(self.variables):
             yield Problem("variables", "each name at most once")
 
@@ -290,9 +289,17 @@ class NBodyCase(AnyCase):
     """Settings of one run of the N-body model."""
 
     PHYSICS: ClassVar[tuple[str, ...]] = (
-        "run.model", "run.precision", "run.seed", "grid.shape", "grid.length", "grid.particles", "cosmology", "model",
-        "initial", "analysis",
-    )  # fmt: skip
+        "run.model",
+        "run.precision",
+        "run.seed",
+        "grid.shape",
+        "grid.length",
+        "grid.particles",
+        "cosmology",
+        "model",
+        "initial",
+        "analysis",
+    )
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = ("model.fft", "model.transpose", "cosmology.table")
 
     SIZE_LAW = Cube("grid.shape", "grid.length", "grid.particles")
@@ -307,7 +314,7 @@ class NBodyCase(AnyCase):
 
     @property
     def gravity(self) -> Gravity:
-        """Return what attracts what, in plain values."""
+        """The particles, the box and the force as plain values."""
         model = self.model
         return Gravity(
             self.grid.shape,
@@ -321,32 +328,32 @@ class NBodyCase(AnyCase):
 
     @property
     def begin(self) -> float:
-        """Return the scale factor of step 0."""
+        """Scale factor of step 0."""
         return 1.0 / (1.0 + self.initial.redshift)
 
     @property
     def substeps(self) -> int:
-        """Return the substeps of a step: 1 without the short-range force."""
+        """Substeps of a step: 1 without the short-range force."""
         return self.model.substeps if self.model.short_range else 1
 
     @property
     def universe(self) -> Cosmology:
-        """Return how the universe expands."""
+        """The expansion of the universe."""
         return Cosmology(self.cosmology.omega_m, self.cosmology.hubble)
 
     @property
     def schedule(self) -> Stepping:
-        """Return when the run kicks and drifts."""
+        """The schedule of kicks and drifts."""
         model = self.model
         return Stepping(self.universe, self.begin, model.steps_to_today, self.substeps, model.spacing)
 
     def check_files(self) -> None:
-        """Raise ConfigError for a power spectrum that is wrong."""
+        """Raise ConfigError for an invalid table of the power spectrum."""
         if self.initial.kind == "random":
             self.linear_spectrum()
 
     def linear_spectrum(self) -> Spectrum:
-        """Return the linear power spectrum of today. Raises ConfigError for a table that is wrong."""
+        """Return the linear power spectrum of today. Raises ConfigError for an invalid table."""
         chosen = self.cosmology
         if chosen.spectrum == "table":
             return from_table(Path(chosen.table), chosen.sigma8)
@@ -356,7 +363,6 @@ class NBodyCase(AnyCase):
         return bbks(self.universe, chosen.index, sigma8, chosen.omega_b)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the rules between sections that these values break."""
         fewest = int(2 * self.model.matching_radius) + 1
         if self.model.short_range and self.grid.shape[0] < fewest:
             yield Problem(

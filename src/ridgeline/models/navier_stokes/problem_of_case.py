@@ -22,7 +22,7 @@ from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.mesh import Mapping as BoxMapping
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.meshes.hexahedra import HexahedralMesh, build_mesh, scatter_mesh
-from ridgeline.io.meshes.read import read_mesh
+from ridgeline.io.mesh_file import read_mesh
 from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow
 from ridgeline.models.navier_stokes.initial import exact_flow

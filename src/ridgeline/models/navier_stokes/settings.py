@@ -16,7 +16,7 @@ from ridgeline.config.case import Plain
 from ridgeline.config.fields import Problem
 from ridgeline.config.size_law import ALL, GlobalGrid, Settings
 from ridgeline.elements.mesh import SIDES
-from ridgeline.io.meshes.read import mesh_digest
+from ridgeline.io.mesh_file import mesh_digest
 from ridgeline.models.navier_stokes.case_sections.sections import EXACT_KINDS, NavierStokesSettings
 from ridgeline.models.navier_stokes.mesh_rules import (
     closed_inflows,

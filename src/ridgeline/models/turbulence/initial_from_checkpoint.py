@@ -28,7 +28,7 @@ from ridgeline.io.checkpoint_format import (
     step_of,
 )
 from ridgeline.io.checkpoint_load import read_parts
-from ridgeline.io.file_errors import explained
+from ridgeline.io.file_errors import explain_errors
 from ridgeline.jit.contiguous_runs import scatter_runs
 from ridgeline.models.turbulence.fluid_particles.tracers import PREFIX
 from ridgeline.models.turbulence.forcing import Forcing
@@ -102,7 +102,7 @@ def read_checkpoint(
     Returns warnings, and a sentence that says where the state is from. Memory beside the fields: 5 + S numbers
     for each mode of a batch, and five int64 for each line of the checkpoint.
     """
-    with explained(f"cannot read initial.path = {path}", comm):
+    with explain_errors(f"cannot read initial.path = {path}", comm):
         candidates = broadcast_decision(comm, lambda: _candidates(path, step))
     refused: list[str] = []
     for candidate in candidates:
@@ -218,7 +218,7 @@ def _read(fields: NDArray[Any], source: Source, modes: Modes, comm: MPI.Comm) ->
     for lines in _batches(source, comm.size, most):
         plan = Redistribution(comm, start, count, source.start[lines])
         first, end = lines[comm.rank]
-        with errors_on_all_ranks(comm), explained(f"cannot read checkpoint {source.path}", comm):
+        with errors_on_all_ranks(comm), explain_errors(f"cannot read checkpoint {source.path}", comm):
             part = _read_lines(source, int(first), int(end))
             energy += _energy(source, part, int(first), int(end))
         values = np.empty(plan.n_values, source.dtype)
@@ -276,7 +276,7 @@ def _continue_forcing(forcing: Forcing, source: Source, comm: MPI.Comm) -> list[
         warnings = [f"the random processes of the forcing begin anew: {', and '.join(other)}"]
     else:
         arrays = {name: DistributedArray(name, a.shape, (0,) * a.ndim, a) for name, a in state.items()}
-        with errors_on_all_ranks(comm), explained(f"cannot read checkpoint {source.path}", comm):
+        with errors_on_all_ranks(comm), explain_errors(f"cannot read checkpoint {source.path}", comm):
             if comm.rank == 0:
                 read_parts(source.path, source.manifest, arrays)
         forcing.restored({name: comm.bcast(array, 0) for name, array in state.items()})

@@ -17,8 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.modes import Modes
-from ridgeline.io.bp_reader import BPReader
-from ridgeline.io.initial_field import output_step, read_block
+from ridgeline.io.bp_reader import BPReader, output_index, read_block
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.initial_from_checkpoint import read_checkpoint
@@ -106,7 +105,7 @@ def read_data_set(
         reader = _open(path, modes, len(fields) - 3, step, isolated=False)
     try:
         names = [*VELOCITY, *_scalars(reader, len(fields) - 3)]
-        output = output_step(reader, step)
+        output = output_index(reader, step)
         number = int(reader.scalars["step"][output]) if "step" in reader.scalars else output
         energy = 0.0
         physical = np.empty((1, *grid.block), fields.real.dtype)
@@ -158,7 +157,7 @@ def _open(
                 f"the data set {reader.path} is of another box: its spacing makes grid.lengths = {lengths}, this run "
                 f"has {list(modes.lengths)}; set grid.lengths to those of the data set"
             )
-        output_step(reader, step)
+        output_index(reader, step)
     except OutputError:
         reader.close()
         raise

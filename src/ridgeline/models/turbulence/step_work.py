@@ -17,7 +17,7 @@ import numpy as np
 from ridgeline.fourier.decomposition import PencilGrid, ProcessGrid, Truncation
 from ridgeline.fourier.ghost_planes import PADDING, buffer_shape, ghosts_of_others, padded_shape
 from ridgeline.fourier.sizes import Share, VariableCounts, exchanged, messages, transform_flops
-from ridgeline.io.viewer_schemas import BYTES_OF_VERTEX
+from ridgeline.io.bp_attributes import BYTES_OF_VERTEX
 from ridgeline.models.contract import Work
 from ridgeline.models.turbulence.fluid_particles.fields import (
     CARRIED,
@@ -26,7 +26,7 @@ from ridgeline.models.turbulence.fluid_particles.fields import (
     SAVED,
     sampled_fields,
 )
-from ridgeline.particles.particles import OF_ALL, bytes_of, room_for
+from ridgeline.particles.particles import COMMON_FIELDS, bytes_per_particle, capacity_for
 from ridgeline.runtime.units import number
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def particle_messages(case: TurbulenceCase, grid: ProcessGrid) -> ParticleMessag
     return ParticleMessages(
         ghost_bytes,
         ghost_messages,
-        moved * (-(-bytes_of({**OF_ALL, **CARRIED}) // WORD) * WORD),
+        moved * (-(-bytes_per_particle({**COMMON_FIELDS, **CARRIED}) // WORD) * WORD),
         2 * MIGRATIONS[case.model.scheme] * ranks * neighbours,
     )
 
@@ -280,7 +280,8 @@ def particle_memory(case: TurbulenceCase, grid: ProcessGrid, n_modes: int) -> di
     stages = STAGES[case.model.scheme] * 3 * n_modes * 2 * real
     return {
         "particles": float(
-            room_for(n) * bytes_of({**OF_ALL, **CARRIED}) + (48 + bytes_of(SAMPLED_AT_START)) * n
+            capacity_for(n) * bytes_per_particle({**COMMON_FIELDS, **CARRIED})
+            + (48 + bytes_per_particle(SAMPLED_AT_START)) * n
         ),
         "points of particles": points,
         "fields": float(stages),
@@ -289,7 +290,7 @@ def particle_memory(case: TurbulenceCase, grid: ProcessGrid, n_modes: int) -> di
 
 def checkpoint_bytes_of_particles(case: TurbulenceCase) -> float:
     """Return the bytes that particles add to a checkpoint."""
-    return float(case.particles.count * bytes_of({**SAVED, **SAMPLED_AT_START}))
+    return float(case.particles.count * bytes_per_particle({**SAVED, **SAMPLED_AT_START}))
 
 
 def output_bytes_of_particles(case: TurbulenceCase) -> float:
@@ -297,5 +298,5 @@ def output_bytes_of_particles(case: TurbulenceCase) -> float:
     particles = case.particles
     if not particles.count or not particles.every:
         return 0.0
-    each = 48 + BYTES_OF_VERTEX + bytes_of(sampled_fields(particles.sample, len(case.scalar)))
+    each = 48 + BYTES_OF_VERTEX + bytes_per_particle(sampled_fields(particles.sample, len(case.scalar)))
     return float(particles.count * (8 + each * (1 + case.run.steps // particles.every)))

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ridgeline.io.previous import write_text
+from ridgeline.io.output_files import write_text
 
 HEALTHY, SUSPECTS, UNMEASURED = 0, 1, 2  # exit codes
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.io.previous import to_json, write_text
+from ridgeline.io.output_files import to_json, write_text
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import DAMAGED, output_errors, read_regular
 

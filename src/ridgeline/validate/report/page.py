@@ -15,7 +15,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ridgeline.analysis.validation_plots import draw_distribution, draw_pairs
-from ridgeline.io.previous import GENERATOR, check_file, to_json, write_text
+from ridgeline.io.output_files import GENERATOR, check_writable, to_json, write_text
 from ridgeline.runtime.files import LastWrites, check_folder
 from ridgeline.runtime.units import counted, number, scale_of
 from ridgeline.validate.judge.busy import ADVICE
@@ -186,7 +186,7 @@ def check_report(folder: str | Path) -> Path:
     """Make the folder; raise OutputError if the files of a report cannot be written into it. Returns its path."""
     path = check_folder(folder, "the report", "--report")
     for name in ("report.json", "report.html", "nodes.good"):
-        check_file(path / name, "--report")
+        check_writable(path / name, "--report")
     return path
 
 

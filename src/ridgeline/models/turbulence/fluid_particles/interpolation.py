@@ -35,7 +35,7 @@ from ridgeline.models.turbulence.kernels_diagnostics import count_evenly
 from ridgeline.models.turbulence.settings import Interpolation
 from ridgeline.parallel.allreduce import kernels_of_sums
 from ridgeline.particles.boxes import kernels_of_boxes
-from ridgeline.particles.curve import morton_keys
+from ridgeline.particles.particles import morton_keys
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.regions import Regions
 
@@ -304,7 +304,7 @@ class FourierSums:
         new = np.empty_like(position)
         self.at(position, new)
         position += half * (new - velocity)
-        self._boxes.settle(position, self._comm.rank, image)
+        self._boxes.wrap(position, self._comm.rank, image)
         self.at(position, velocity)
         return 0
 

@@ -19,7 +19,7 @@ from ridgeline.models.turbulence.fluid_particles.stencil_llvm import (
     fetch_stencil,
     stencil_sum,
 )
-from ridgeline.particles.boxes import wrapped
+from ridgeline.particles.boxes import wrap_periodic
 
 SIXTH = 1 / 6
 OF_POSITIONS = [float64[::1]] * 3
@@ -183,9 +183,9 @@ def correct(x, y, z, u, v, w, half, values, geometry, linear, at, weights, lengt
             py[i] += half * (b - pv[i])
             pz[i] += half * (c - pw[i])
         for i in range(px.shape[0]):
-            px[i], turns_x = wrapped(px[i], 0.0, lengths[0])
-            py[i], turns_y = wrapped(py[i], 0.0, lengths[1])
-            pz[i], turns_z = wrapped(pz[i], 0.0, lengths[2])
+            px[i], turns_x = wrap_periodic(px[i], 0.0, lengths[0])
+            py[i], turns_y = wrap_periodic(py[i], 0.0, lengths[1])
+            pz[i], turns_z = wrap_periodic(pz[i], 0.0, lengths[2])
             if turns_x != 0 or turns_y != 0 or turns_z != 0:
                 out_i[first + i] += turns_x
                 out_j[first + i] += turns_y

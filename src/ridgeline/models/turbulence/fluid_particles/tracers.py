@@ -37,10 +37,9 @@ from ridgeline.models.turbulence.fluid_particles.kernels_points import add_two
 from ridgeline.models.turbulence.random_numbers import Purpose
 from ridgeline.models.turbulence.settings import GROUPS, ParticlesSection
 from ridgeline.parallel.partition import DistributedArray
-from ridgeline.particles.by_identity import IdentityRanges
-from ridgeline.particles.curve import sort_along_curve
+from ridgeline.particles.identity_ranges import IdentityRanges
 from ridgeline.particles.migration import Migration
-from ridgeline.particles.particles import IDENTITY, ParticleField, Particles
+from ridgeline.particles.particles import IDENTITY, ParticleField, Particles, sort_along_curve
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:

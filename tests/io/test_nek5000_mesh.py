@@ -11,8 +11,8 @@ from re2_files import EDGE_OF, FACE_OF, write_re2
 from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.meshes import checks
 from ridgeline.elements.meshes.hexahedra import build_mesh
-from ridgeline.io.meshes import re2
-from ridgeline.io.meshes.re2 import read_re2
+from ridgeline.io import nek5000_mesh
+from ridgeline.io.nek5000_mesh import read_re2
 from ridgeline.runtime.errors import ConfigError
 
 CODES = {"x_min": "v", "x_max": "O", "y_min": "W", "y_max": "W", "z_min": "SYM", "z_max": "SYM"}
@@ -197,7 +197,7 @@ def test_elements_at_one_place_are_not_compared_each_with_each(tmp_path, apart, 
         f"#v002{n:9d}  3{n:9d}".ljust(80).encode() + data[80:84] + elements.tobytes() + bytes(16)
     )
     points = []
-    monkeypatch.setattr(re2, "cKDTree", lambda places: points.append(len(places)) or cKDTree(places))
+    monkeypatch.setattr(nek5000_mesh, "cKDTree", lambda places: points.append(len(places)) or cKDTree(places))
     with pytest.raises(ConfigError, match="is one of elements 1, 2, 3 as well"):
         build_mesh(read_re2(path))
     assert points[0] <= 8 * 8  # of 16000 corners, however near each other

@@ -1,16 +1,17 @@
-"""Meshes of Nek5000: .re2 files of version #v001 (numbers of 4 bytes) or #v002 to #v004 (8), any byte order.
+"""Meshes of Nek5000: .re2 files of version #v001 (numbers of 4 bytes) or #v002 to #v004 (8), in either byte order.
 
-    80 bytes of text: version, elements, dimensions, fluid elements; 6.54321 in 4 bytes, which tells the byte order
-    for each element: a group, then x, y and z of its 8 corners
-    a count, and for each curved edge: element, edge, five numbers, a letter
-    a count, and for each face of the surface: element, face, five numbers, three letters; then the same for scalars
+    80 bytes of text: version, elements, dimensions, fluid elements; 6.54321 in 4 bytes, from which the byte order
+    follows for each element: a group, then x, y and z of its 8 corners a count, and for each curved edge: element,
+    edge, five numbers, a letter a count, and for each face of the surface: element, face, five numbers, three
+    letters; then the same for scalars
 
-A count is a whole number in #v001, else a float. Corners go around the lower face, then around the upper one. Edges
-and faces have the numbers of Nek5000's preprocessor. Edges: "C", an arc of a circle in planes of equal z, whose
-radius is positive where the element bulges; "m", the point in the middle. A side is called as its three letters are
-without blanks; "E" is inside, and "P" is one with another face. Converters (gmsh2nek, exo2nek) write no conditions,
-but "MSH" or "EXO" and as the fifth number that of the surface in the mesh that they read: sides "MSH_1", "MSH_2".
-Source: https://nek5000.github.io/NekDoc (mesh file formats); the reader of Nek5000 itself.
+A count is an integer in #v001, and a float in other versions. Corners go around the lower face, then around the upper
+one. Edges and faces have the numbers of Nek5000's preprocessor. Kinds of edges: "C", an arc of a circle in a plane of
+equal z, whose radius is positive if the element bulges; "m", the point in the middle. The name of a side is its three
+letters without blanks; "E" is inside the mesh, and "P" is periodic with another face. Converters (gmsh2nek, exo2nek)
+write no conditions but "MSH" or "EXO", and as the fifth number that of the surface in the mesh that they read: the
+sides become "MSH_1", "MSH_2". Source: https://nek5000.github.io/NekDoc (mesh file formats); the reader of Nek5000
+itself.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ FACES = np.array([2, 1, 3, 0, 4, 5])  # of the file, 1 ... 6, by our numbers
 # Edges of the file, 1 ... 12, by their first and second corner.
 AROUND = ((0, 1), (1, 3), (3, 2), (2, 0))
 EDGES = (*AROUND, *((a + 4, b + 4) for a, b in AROUND), (0, 4), (1, 5), (3, 7), (2, 6))
-ARC_POINTS = 9  # along an element of a mesh with arcs: of an eighth of a circle right to rounding
-ROUNDING = 1e-15  # of the largest coordinate: edges that are shorter have no length
-NEAR = 0.02  # of the shortest edge: corners that are nearer are one
-NUMBERED = ("MSH", "EXO")  # letters that stand for no condition: the fifth number tells the surfaces apart
+ARC_POINTS = 9  # along an element of a mesh with arcs: an eighth of a circle is accurate to rounding
+ROUNDING = 1e-15  # of the largest coordinate: shorter edges count as having no length
+NEAR = 0.02  # of the shortest edge: closer corners are the same vertex
+NUMBERED = ("MSH", "EXO")  # not conditions: the fifth number distinguishes the surfaces
 MOST_NUMBER_IN_FLOAT = 10**6  # elements from which Nek5000 writes numbers of partners as integers
 
 
 @dataclass
 class _Reader:
-    """The bytes of a file, taken from the front."""
+    """Reads the bytes of a file from its beginning."""
 
     path: Path
     data: bytes
@@ -66,13 +67,13 @@ class _Reader:
             raise self.error(
                 f"ends in its {what}: it has {len(self.data)} bytes, and they need {self.place + max(size, 0)}"
             )
-        found = np.frombuffer(self.data, dtype, count, self.place)
+        values = np.frombuffer(self.data, dtype, count, self.place)
         self.place += size
-        return found
+        return values
 
 
 def read_re2(path: Path) -> RawMesh:
-    """Return the mesh of a .re2 file. Raises ConfigError for what is no such file, or has what is not read."""
+    """Return the mesh in a .re2 file. Raises ConfigError if it is not one, or has features that are not supported."""
     reader = _Reader(path, path.read_bytes())
     n, order, words = _header(reader)
     number = f"{order}f{words}"
@@ -84,14 +85,14 @@ def read_re2(path: Path) -> RawMesh:
     curves = _records(reader, order, words, n, 12, "curved edges")
     points, nodes = _curved(reader, places, curves)
     faces = _records(reader, order, words, n, 6, "faces of the surface")
-    while reader.place < len(reader.data):  # of no use here, but whole
+    while reader.place < len(reader.data):  # not used here, but checked
         _records(reader, order, words, n, 6, "faces of a scalar")
     sides, named, pairs = _surface(reader, faces, n, order, words)
     return RawMesh(str(path), points, nodes, corners, sides, named, pairs, np.arange(1, n + 1))
 
 
 def _header(reader: _Reader) -> tuple[int, str, int]:
-    """Return elements, byte order and bytes of a number."""
+    """Return the number of elements, the byte order and the bytes of a number."""
     text = reader.data[:HEADER].decode("ascii", "replace")
     version, counts = text[:5], re.findall(r"-?\d+", text[5:HEADER])
     if version not in WORDS or len(counts) < 2 or len(reader.data) < HEADER + TAG_BYTES:
@@ -118,22 +119,22 @@ def _header(reader: _Reader) -> tuple[int, str, int]:
 
 
 def _records(reader: _Reader, order: str, words: int, n: int, most: int, what: str) -> NDArray[Any]:
-    """Return the records after a count: (element, part), numbered from 0, values [5] and letters."""
+    """Return the records after a count: element and part, numbered from 1, values [5] and letters."""
     count = reader.take(np.dtype(f"{order}{'i4' if words == 4 else 'f8'}"), 1, f"count of {what}")[0]
     if not 0 <= count <= most * n or count != int(count):
         raise reader.error(f"is damaged: it has {count} {what} of {n} elements")
     whole = f"{order}{'i4' if words == 4 else 'f8'}"
     form = [("element", whole), ("part", whole), ("values", f"{order}f{words}", 5), ("letters", f"S{words}")]
-    found = reader.take(np.dtype(form), int(count), what)
+    records = reader.take(np.dtype(form), int(count), what)
     for name, high in (("element", n), ("part", most)):
-        bad = found[name][~((found[name] >= 1) & (found[name] <= high))]
+        bad = records[name][~((records[name] >= 1) & (records[name] <= high))]
         if len(bad):
             raise reader.error(f"is damaged: one of its {what} is of {name} {bad[0]:g}, of {high}")
-    return found
+    return records
 
 
 def _join(reader: _Reader, places: Array) -> Indices:
-    """Return numbers of vertices [E, 8], and give corners that are one the same place, the mean."""
+    """Return the numbers of vertices [E, 8], and move corners that are the same vertex to their mean, in place."""
     edges = places[:, EDGE_CORNERS[:, 1]] - places[:, EDGE_CORNERS[:, 0]]
     lengths = np.sqrt((edges**2).sum(axis=2))
     bad = np.flatnonzero((lengths <= ROUNDING * np.abs(places).max()).any(axis=1))
@@ -145,12 +146,14 @@ def _join(reader: _Reader, places: Array) -> Indices:
         )
     flat = places.reshape(-1, 3)
     distance = NEAR * float(lengths.min())
-    # All corners in a cube of half that size are near each other, and one of them stands for all: a damaged file may
-    # have any number at one place, and each with each would be more pairs than memory holds.
-    _, one, cube = np.unique(np.round(flat / (distance / 2)), axis=0, return_index=True, return_inverse=True)
-    near = cKDTree(flat[one]).query_pairs(distance, output_type="ndarray")
+    # All corners in a cube of half that size are near each other, so that one of them represents all. A damaged file
+    # may have very many corners at one position, and all their pairs would not fit into memory.
+    _, representative, cube = np.unique(
+        np.round(flat / (distance / 2)), axis=0, return_index=True, return_inverse=True
+    )
+    near = cKDTree(flat[representative]).query_pairs(distance, output_type="ndarray")
     a, b = np.asarray(near, np.int64).reshape(-1, 2).T
-    links = coo_matrix((np.ones(len(a)), (a, b)), shape=(len(one), len(one)))
+    links = coo_matrix((np.ones(len(a)), (a, b)), shape=(len(representative), len(representative)))
     number = connected_components(links, directed=False)[1][cube.reshape(-1)]
     count = np.bincount(number)
     for axis in range(3):
@@ -159,10 +162,10 @@ def _join(reader: _Reader, places: Array) -> Indices:
 
 
 def _curved(reader: _Reader, places: Array, curves: NDArray[Any]) -> tuple[Array, Array]:
-    """Return the points along an element, [q], and the nodes [3, E, q, q, q], with curved edges.
+    """Return the points along an element, [q], and its nodes [3, E, q, q, q], with curved edges.
 
-    What an edge is away from its chord is added to the trilinear element, less and less towards the edges beside it.
-    Source: Gordon and Hall, Int. J. Numer. Meth. Eng. 7 (1973) 461.
+    The distance of an edge from its chord is added to the trilinear element, and decreases towards the edges beside
+    it. Source: Gordon and Hall, Int. J. Numer. Meth. Eng. 7 (1973) 461.
     """
     letters = np.char.strip(np.char.decode(curves["letters"], "latin-1"))
     letters = np.array([text.strip("\0 ")[:1] for text in letters])
@@ -182,11 +185,11 @@ def _curved(reader: _Reader, places: Array, curves: NDArray[Any]) -> tuple[Array
     nodes = np.einsum("ced,ckji->dekji", places.transpose(1, 0, 2), cube)
     for edge, (first, second) in enumerate(EDGES):
         for letter in sorted(kinds):
-            mine = np.flatnonzero((curves["part"] == edge + 1) & (letters == letter))
-            if not len(mine):
+            rows = np.flatnonzero((curves["part"] == edge + 1) & (letters == letter))
+            if not len(rows):
                 continue
-            element = curves["element"][mine].astype(np.int64) - 1
-            a, b, values = places[element, first], places[element, second], curves["values"][mine]
+            element = curves["element"][rows].astype(np.int64) - 1
+            a, b, values = places[element, first], places[element, second], curves["values"][rows]
             away = (
                 _middle(a, b, values, upper) if letter == "m" else _arc(reader, element, a, b, values, upper)
             )
@@ -195,7 +198,7 @@ def _curved(reader: _Reader, places: Array, curves: NDArray[Any]) -> tuple[Array
 
 
 def _spread(away: Array, first: int, second: int, blend: Array) -> Array:
-    """Return what the points of an edge are away, [m, q, 3] from its first corner on, all over [3, m, q, q, q]."""
+    """Spread the displacements of an edge, [m, q, 3] from its first corner on, over elements [3, m, q, q, q]."""
     along = abs(second - first)
     if second < first:
         away = away[:, ::-1]
@@ -207,13 +210,13 @@ def _spread(away: Array, first: int, second: int, blend: Array) -> Array:
 
 
 def _middle(a: Array, b: Array, values: NDArray[Any], upper: Array) -> Array:
-    """Return the parabola through a point in the middle, away from the chord, [m, q, 3]."""
+    """Return the displacement from the chord of a parabola through a point in the middle, [m, q, 3]."""
     away = values[:, :3].astype(np.float64) - (a + b) / 2
     return away[:, None] * (4 * upper * (1 - upper))[:, None]
 
 
 def _arc(reader: _Reader, element: Indices, a: Array, b: Array, values: NDArray[Any], upper: Array) -> Array:
-    """Return an arc from a to b in a plane of equal z, away from the chord, [m, q, 3]; equal steps of its angle."""
+    """Return the displacement from the chord of an arc from a to b, in equal steps of its angle, [m, q, 3]."""
     radius = values[:, 0].astype(np.float64)
     chord = (b - a)[:, :2]
     length = np.sqrt((chord**2).sum(axis=1))
@@ -224,53 +227,54 @@ def _arc(reader: _Reader, element: Indices, a: Array, b: Array, values: NDArray[
             f"{length[bad[0]]:g}",
             "need a radius of at least half the chord",
         )
-    half = np.arcsin(np.minimum(length / 2 / np.abs(radius), 1.0))  # of the angle
+    half = np.arcsin(np.minimum(length / 2 / np.abs(radius), 1.0))  # half of the angle
     angle = half[:, None] * (2 * upper - 1)
     r, sign = np.abs(radius)[:, None], np.sign(radius)[:, None]
-    forward = r * (np.sin(angle) + np.sin(half)[:, None])  # along the chord
-    outward = sign * r * (np.cos(angle) - np.cos(half)[:, None])  # to the right of it, out of an element
+    # Along the chord, and to the right of it, out of the element.
+    forward = r * (np.sin(angle) + np.sin(half)[:, None])
+    outward = sign * r * (np.cos(angle) - np.cos(half)[:, None])
     along = chord / length[:, None]
     right = np.stack([along[:, 1], -along[:, 0]], axis=1)
-    found = np.zeros((len(a), len(upper), 3))
+    displacement = np.zeros((len(a), len(upper), 3))
     step = forward - upper * length[:, None]
-    found[:, :, :2] = step[:, :, None] * along[:, None] + outward[:, :, None] * right[:, None]
-    return found
+    displacement[:, :, :2] = step[:, :, None] * along[:, None] + outward[:, :, None] * right[:, None]
+    return displacement
 
 
 def _surface(
     reader: _Reader, faces: NDArray[Any], n: int, order: str, words: int
 ) -> tuple[tuple[str, ...], Indices, Indices]:
-    """Return names of the sides, faces on them (element, face, side), and periodic pairs of faces."""
+    """Return the names of sides, the faces on them (element, face, side), and the periodic pairs of faces."""
     letters = np.array([text.decode("latin-1")[:3].strip("\0 ") for text in faces["letters"]], "U3")
     element, face = faces["element"].astype(np.int64) - 1, FACES[faces["part"].astype(np.int64) - 1]
-    refused = sorted({text for text in letters.tolist() if text in ("J", "SP")})
-    if refused:
-        at = int(np.argmax(np.isin(letters, refused)))
+    hanging = sorted({text for text in letters.tolist() if text in ("J", "SP")})
+    if hanging:
+        at = int(np.argmax(np.isin(letters, hanging)))
         raise reader.error(
-            f"has faces that hang (kind {refused[0]}), such as one of element {element[at] + 1}",
+            f"has faces that hang (kind {hanging[0]}), such as one of element {element[at] + 1}",
             "faces of neighbours must have the same corners",
         )
-    around = letters == "P"
-    values = faces["values"][around]
+    periodic = letters == "P"
+    values = faces["values"][periodic]
     partner = values[:, 0]
     if words == 4 and n >= MOST_NUMBER_IN_FLOAT:
         partner = np.ascontiguousarray(partner).view(f"{order}i4")
-    pairs = _pairs(reader, element[around], face[around], partner, values[:, 1], n)
-    side = ~around & ~np.isin(letters, ("E", ""))
+    pairs = _pairs(reader, element[periodic], face[periodic], partner, values[:, 1], n)
+    side = ~periodic & ~np.isin(letters, ("E", ""))
     names, number = np.unique(_numbered(reader, letters, faces)[side], return_inverse=True)
     sides = tuple(re.sub(r"[^A-Za-z0-9_-]", "_", str(name)) for name in names)
     return sides, np.stack([element[side], face[side], number.reshape(-1)], axis=1), pairs
 
 
 def _numbered(reader: _Reader, letters: NDArray[Any], faces: NDArray[Any]) -> NDArray[Any]:
-    """Return the names of sides: letters, and the number of the surface behind those that stand for no condition."""
-    found = letters.astype("U32")
+    """Return the names of sides: their letters, with the number of the surface if these are not a condition."""
+    names = letters.astype("U32")
     for at in np.flatnonzero(np.isin(letters, NUMBERED)):
         number = float(faces["values"][at, 4])
         if not number.is_integer():
             raise reader.error(f"is damaged: a face marked {letters[at]} has the surface number {number:g}")
-        found[at] = f"{letters[at]}_{number:.0f}"
-    return found
+        names[at] = f"{letters[at]}_{number:.0f}"
+    return names
 
 
 def _pairs(

@@ -1,4 +1,4 @@
-"""What `ridgeline plot` can be asked for, declared once. Imports nothing heavy: `ridgeline --help` reads it."""
+"""The options of `ridgeline plot`, declared once. Imports nothing heavy, because `ridgeline --help` reads it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ridgeline.runtime.declared_options import DeclaredOptions, OptionSpec, opti
 
 @dataclass(frozen=True)
 class PictureOptions(DeclaredOptions):
-    """Which picture of a file is wanted. Not every wish has a meaning for every kind of file."""
+    """Options for the picture of a file. Not every option applies to every kind of file."""
 
     variable: Annotated[
         tuple[str, ...],
@@ -22,7 +22,9 @@ class PictureOptions(DeclaredOptions):
     ] = ()
     all: Annotated[bool, OptionSpec("Draw all columns of a time series.")] = False
     page: Annotated[int, OptionSpec("Page of a picture of more than 12 panels.", minimum=1)] = 1
-    wall_units: Annotated[bool, OptionSpec("Profile of the mean flow at walls, as U+ over y+.")] = False
+    wall_units: Annotated[bool, OptionSpec("Draw the profile of the mean flow at walls, as U+ over y+.")] = (
+        False
+    )
     slice: Annotated[
         str,
         OptionSpec("Plane: z=mid, y=12, x=-1, or a place, z=0.5; of atoms in sigma.", metavar="AXIS=INDEX"),
@@ -32,16 +34,18 @@ class PictureOptions(DeclaredOptions):
         str | None,
         OptionSpec("Mean of spectra or g(r) over the outputs of these time steps.", metavar="FIRST:LAST"),
     ] = None
-    compensated: Annotated[bool, OptionSpec("Of spectra k^(5/3) E(k) / eps^(2/3) over k eta alone.")] = False
-    pdf: Annotated[bool, OptionSpec("Probability density instead of the plane or the spectra.")] = False
+    compensated: Annotated[
+        bool, OptionSpec("Draw only the compensated spectrum, k^(5/3) E(k) / eps^(2/3) over k eta.")
+    ] = False
+    pdf: Annotated[bool, OptionSpec("Draw the probability density instead of a plane or spectra.")] = False
     isosurface: Annotated[
-        str | None, OptionSpec("Surface in space where a field has a value.", metavar="FIELD=VALUE")
+        str | None, OptionSpec("Draw the surface on which a field has a value.", metavar="FIELD=VALUE")
     ] = None
     colour: Annotated[
         str | None,
         OptionSpec("Field that colours the isosurface.", flags=("--colour", "--color"), metavar="FIELD"),
     ] = None
-    volume: Annotated[str | None, OptionSpec("See through a field in space.", metavar="FIELD")] = None
+    volume: Annotated[str | None, OptionSpec("Draw a view through a field in space.", metavar="FIELD")] = None
     movie: Annotated[
         str | None, OptionSpec("Write a movie over all outputs: .gif or .mp4.", metavar="FILE")
     ] = None
@@ -51,9 +55,11 @@ class PictureOptions(DeclaredOptions):
         OptionSpec("Width of a movie in pixels.", minimum=64, maximum=7680, otherwise="by its planes"),
     ] = None
     roofline: Annotated[
-        bool, OptionSpec("Of a report the speed of its regions beside the machine's limits.")
+        bool, OptionSpec("Draw the speed of a report's regions beside the machine's limits.")
     ] = False
 
     def given(self) -> list[str]:
-        """Return the names of the options that are not as they are by default."""
-        return [one.name for one in options_of(type(self)) if getattr(self, one.name) != one.default]
+        """Return the names of the options whose values are not their defaults."""
+        return [
+            option.name for option in options_of(type(self)) if getattr(self, option.name) != option.default
+        ]

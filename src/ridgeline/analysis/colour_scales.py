@@ -1,4 +1,4 @@
-"""How planes of fields become colours: maps, limits and places on the axes, the same for pictures and movies."""
+"""Colour scales of fields: maps, limits and extents of images, the same for pictures and movies."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 # Perceptually uniform maps. Names that differ in the number at their end, and U and V, have different ones.
 COLOUR_MAPS = ("viridis", "magma", "cividis", "plasma")
 SIGNED_MAP = "RdBu_r"  # white is zero
-NOWHERE = "0.6"  # grey where there is no value, as in a hole of a mesh: white may be zero
-SIGNED_SHARE = 0.1  # of the largest size that both signs must reach, for a field to be drawn about zero
-SMALL = 0.25  # of the largest component of a vector: less would hardly be seen with its limits
-ROUNDING = 1e-10  # of the largest component of a vector: less is no flow
+NOWHERE = "0.6"  # grey where there is no value, for example in a hole of a mesh; white may be zero
+SIGNED_SHARE = 0.1  # a field is drawn about zero if both signs reach this share of its largest size
+SMALL = (
+    0.25  # a component below this share of the largest one would hardly be visible with the limits of that
+)
+ROUNDING = 1e-10  # a component below this share of the largest one is rounding
 COMPONENTS = ("_x", "_y", "_z")
 
 
 @dataclass(frozen=True)
-class Shade:
-    """How one field is drawn. limits: of its colours; note: what its title says of them, "" for nothing."""
+class ColourScale:
+    """The colours of a field. limits: values at the ends of the map; note: a remark for the title, "" for none."""
 
     map_name: str
     limits: tuple[float, float]
@@ -31,7 +33,7 @@ class Shade:
 
     @property
     def colours(self) -> Colormap:
-        """The colour map, grey where there is no value."""
+        """The colour map, with grey for missing values."""
         return colormaps[self.map_name].with_extremes(bad=NOWHERE)
 
     def title(self, name: str) -> str:
@@ -39,45 +41,49 @@ class Shade:
         return f"{name}: {self.note}" if self.note else name
 
 
-def shades_of(ranges: Mapping[str, tuple[float, float]]) -> dict[str, Shade]:
-    """Return how fields are drawn together. ranges: least and greatest finite value of each.
+def colour_scales(ranges: Mapping[str, tuple[float, float]]) -> dict[str, ColourScale]:
+    """Return the colour scales of fields that are drawn together. ranges: least and greatest finite value of each.
 
     A component of a vector (velocity_x), and a field of both signs, has a map that is white at zero. Any other field
-    has the map of its name. Components share their limits. One that is small beside the largest has limits of its
-    own, and its note says what part of the others' they are.
+    has the map that belongs to its name. Components share their limits. A component that is small beside the largest
+    one has limits of its own, and a note with their ratio to the shared ones.
     """
     largest: dict[str, float] = {}
     for name, within in ranges.items():
         largest[family_of(name)] = max(largest.get(family_of(name), 0.0), *map(abs, within))
-    found = {}
+    scales = {}
     for name, (least, most) in ranges.items():
         own, size = max(abs(least), abs(most)), largest[family_of(name)]
         if not is_component(name):
             signed = least < 0 < most and min(-least, most) >= SIGNED_SHARE * own
-            found[name] = Shade(SIGNED_MAP, (-own, own)) if signed else Shade(colour_map(name), (least, most))
+            scales[name] = (
+                ColourScale(SIGNED_MAP, (-own, own))
+                if signed
+                else ColourScale(colour_map(name), (least, most))
+            )
         elif own <= ROUNDING * size:
-            found[name] = Shade(
+            scales[name] = ColourScale(
                 SIGNED_MAP, (-size or -1.0, size or 1.0), "zero but for rounding" if own else "zero"
             )
         elif own < SMALL * size:
-            found[name] = Shade(SIGNED_MAP, (-own, own), f"own limits, 1/{size / own:.2g}")
+            scales[name] = ColourScale(SIGNED_MAP, (-own, own), f"own limits, 1/{size / own:.2g}")
         else:
-            found[name] = Shade(SIGNED_MAP, (-size, size))
-    return found
+            scales[name] = ColourScale(SIGNED_MAP, (-size, size))
+    return scales
 
 
 def colour_map(name: str) -> str:
-    """Return the map of a field that has one sign: by its name, so the same in every picture."""
+    """Return the map of a field of one sign. It depends on the name, so that it is the same in every picture."""
     return COLOUR_MAPS[(sum(name.encode()) + len(name) + 2) % len(COLOUR_MAPS)]
 
 
 def is_component(name: str) -> bool:
-    """Say whether a name is that of a component of a vector."""
+    """Whether a name is that of a component of a vector."""
     return name.endswith(COMPONENTS)
 
 
 def family_of(name: str) -> str:
-    """Return the name of the vector that a component belongs to, otherwise the name itself."""
+    """Return the name of the vector of a component; for other fields the name itself."""
     return name[:-2] if is_component(name) else name
 
 
@@ -88,16 +94,16 @@ def finite_range(values: NDArray[np.floating]) -> tuple[float, float]:
 
 
 def extent_of(plane: xr.DataArray) -> tuple[float, float, float, float]:
-    """Return (left, right, bottom, top) of a plane [vertical, horizontal], half a cell beyond the outer places."""
+    """Return (left, right, bottom, top) of a plane [vertical, horizontal], half a cell beyond the outer values."""
     vertical, horizontal = (_cell_edges(plane, str(dim)) for dim in plane.dims)
     return *horizontal, *vertical
 
 
 def box_edges(field: xr.DataArray, dim: str) -> tuple[float, float]:
-    """Return where the domain begins and ends along a direction.
+    """Return the ends of the domain along a direction.
 
-    Places are the middles of cells, or, where the first is 0, the points of a periodic box, which ends a spacing
-    after the last.
+    Coordinates are the centres of cells. If the first is 0 they are the points of a periodic box, which ends one
+    spacing after the last point.
     """
     low, high = _cell_edges(field, dim)
     periodic = dim in field.coords and float(field[dim].values[0]) == 0.0
@@ -107,7 +113,7 @@ def box_edges(field: xr.DataArray, dim: str) -> tuple[float, float]:
 
 
 def _cell_edges(field: xr.DataArray, dim: str) -> tuple[float, float]:
-    """Return the outer edges of the cells whose middles are the places along a direction, by default indices."""
+    """Return the outer edges of the cells whose centres are the coordinates of a direction, by default indices."""
     places = field[dim].values
     width = float(places[1] - places[0]) if len(places) > 1 else 1.0
     return float(places[0]) - width / 2, float(places[-1]) + width / 2

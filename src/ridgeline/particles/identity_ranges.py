@@ -1,7 +1,7 @@
-"""Particles in the order of identities, spread evenly over ranks: what checkpoints and data sets hold.
+"""Particles in the order of their identities, divided evenly among ranks: how checkpoints and data sets hold them.
 
-Rank p has the p-th of equal ranges of 0 ... N - 1, wherever its particles are. So files do not depend on who owned
-what, and any number of ranks reads what any other wrote.
+Rank p holds the p-th of equal ranges of the identities 0 ... N - 1, wherever these particles are. Files therefore do
+not depend on which rank owned which particle, and any number of ranks can read what any other number wrote.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
-class _Arrangement(NamedTuple):
-    """Of this rank's identities: their order by target, how many go to each rank, and where arrivals are put."""
+class _SendPlan(NamedTuple):
+    """How values travel to the ranks of their identities: sending order, counts per rank, target of what arrives."""
 
     identity: NDArray[np.int64]
     order: NDArray[np.int64]
@@ -32,19 +32,19 @@ class _Arrangement(NamedTuple):
 
 
 class IdentityRanges:
-    """This rank's range of the identities 0 ... n_global - 1: `n` of them from `first` on.
+    """This rank's range of the identities 0 ... n_global - 1: `n` of them, starting with `first`.
 
-    together: so many consecutive identities are never cut apart, such as those of a pair; it divides n_global.
+    group: size of the groups of consecutive identities that stay on one rank, such as 2 for pairs; divides n_global.
     """
 
-    def __init__(self, comm: MPI.Comm, n_global: int, together: int = 1) -> None:
-        if n_global % together:
-            raise ValueError(f"{n_global} identities are no whole number of groups of {together}")
+    def __init__(self, comm: MPI.Comm, n_global: int, group: int = 1) -> None:
+        if n_global % group:
+            raise ValueError(f"{n_global} identities are not a whole number of groups of {group}")
         self._comm, self.n_global = comm, n_global
-        groups = [split(n_global // together, comm.size, rank) for rank in range(comm.size)]
-        self.first, self.n = (together * number for number in groups[comm.rank])
-        self._cuts = np.array([together * first for first, _ in groups])
-        self._arranged: _Arrangement | None = None
+        parts = [split(n_global // group, comm.size, rank) for rank in range(comm.size)]
+        self.first, self.n = (group * number for number in parts[comm.rank])
+        self._cuts = np.array([group * first for first, _ in parts])
+        self._plan: _SendPlan | None = None
 
     @property
     def identities(self) -> NDArray[np.int64]:
@@ -52,19 +52,22 @@ class IdentityRanges:
         return np.arange(self.first, self.first + self.n, dtype=np.int64)
 
     def array(self, name: str, field: ParticleField, values: NDArray[Any] | None = None) -> DistributedArray:
-        """Return this rank's part of a field, [N] or [components, N] in the order of identities; None: undefined."""
+        """Return a field [N] or [components, N] in the order of identities, with `values` as this rank's part.
+
+        values: [n] or [components, n]; None leaves the part undefined, to be read into.
+        """
         local = np.empty(field.shape(self.n), field.dtype) if values is None else values
         offset = (0, self.first) if field.components else (self.first,)
         return DistributedArray(name, field.shape(self.n_global), offset, local)
 
     def arrays(self, fields: dict[str, ParticleField], prefix: str = "") -> dict[str, DistributedArray]:
-        """Return undefined arrays of fields, to be read into. Names begin with `prefix`."""
+        """Return undefined arrays for several fields, to be read into. Their names begin with `prefix`."""
         return {prefix + name: self.array(prefix + name, field) for name, field in fields.items()}
 
     def gather(self, particles: Particles, name: str, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return a field of this rank's range of identities, [n] or [components, n], in `out` if given. Collective.
+        """Return a field for this rank's range of identities, [n] or [components, n], in `out` if given. Collective.
 
-        Raises VerificationError on all ranks if an identity is in no rank's particles, or in two.
+        Raises VerificationError on all ranks unless each identity belongs to exactly one particle.
         """
         field = particles.fields[name]
         if out is None:
@@ -72,21 +75,21 @@ class IdentityRanges:
         return self.send(particles.identity, particles[name], out)
 
     def send(self, identity: NDArray[np.int64], values: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        """Return out, into which values [m] or [components, m] of these identities [m] are put. Collective.
+        """Send each value to the rank whose range contains its identity, and return `out`. Collective.
 
-        Who sends what is agreed upon once for as long as the identities of all ranks stay in their order.
+        identity: [m]; values: [m] or [components, m]; out: [n] or [components, n], in the order of identities. The
+        plan of the exchange is kept for as long as the identities of all ranks stay in their order.
         """
-        known = self._arranged
-        same = known is not None and np.array_equal(known.identity, identity)
-        if not self._comm.allreduce(same, mpi.LAND):
-            known = self._arranged = self._arrange(identity)
-        assert known is not None  # where the identities are the same
+        plan = self._plan
+        unchanged = plan is not None and np.array_equal(plan.identity, identity)
+        if not self._comm.allreduce(unchanged, mpi.LAND):
+            plan = self._plan = self._plan_exchange(identity)
+        assert plan is not None
         for row, target in zip(np.atleast_2d(values), np.atleast_2d(out)):
-            target[known.places] = exchange_counted(self._comm, row[known.order], known.counts)[0]
+            target[plan.places] = exchange_counted(self._comm, row[plan.order], plan.counts)[0]
         return out
 
-    def _arrange(self, identity: NDArray[np.int64]) -> _Arrangement:
-        """Return how values of these identities go to the ranks that have them in their range. Collective."""
+    def _plan_exchange(self, identity: NDArray[np.int64]) -> _SendPlan:
         owner = np.searchsorted(self._cuts, identity, side="right") - 1
         order = np.argsort(owner, kind="stable")
         counts = np.bincount(owner, minlength=self._comm.size)
@@ -96,13 +99,13 @@ class IdentityRanges:
             raise VerificationError(
                 f"the particles of all ranks are not those with the identities 0 to {self.n_global - 1}, each once"
             )
-        return _Arrangement(identity.copy(), order, counts, places)
+        return _SendPlan(identity.copy(), order, counts, places)
 
     def scatter(self, arrays: dict[str, NDArray[Any]], boxes: Boxes, particles: Particles) -> None:
-        """Replace all particles by those of the arrays, each on the rank of the box that it is in. Collective.
+        """Replace all particles by those of the arrays, each on the rank that owns its box. Collective.
 
-        arrays: every field but the identity by name, this rank's range as `gather` returns it. Positions must be
-        in the domain.
+        arrays: all fields except the identity by name, for this rank's range as `gather` returns them. Raises
+        VerificationError on all ranks if a position is outside the domain.
         """
         owner, _ = boxes.owners(arrays[POSITION], self._comm.rank)
         if self._comm.allreduce(int((owner < 0).any())):

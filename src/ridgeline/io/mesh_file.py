@@ -1,4 +1,4 @@
-"""A mesh file, whatever its format, as a `RawMesh`."""
+"""Reading a mesh file of any supported format as a `RawMesh`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import xxhash
 
 from ridgeline.elements.meshes.raw_mesh import RawMesh
-from ridgeline.io.meshes.gmsh import read_gmsh
-from ridgeline.io.meshes.re2 import read_re2
+from ridgeline.io.gmsh import read_gmsh
+from ridgeline.io.nek5000_mesh import read_re2
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import require_regular
 
@@ -16,7 +16,7 @@ READERS = {".msh": read_gmsh, ".re2": read_re2}
 
 
 def read_mesh(path: Path) -> RawMesh:
-    """Return the mesh of a file: .msh of Gmsh, .re2 of Nek5000. Raises ConfigError for what cannot be read."""
+    """Return the mesh in a .msh file of Gmsh or a .re2 file of Nek5000. Raises ConfigError if it cannot be read."""
     reader = READERS.get(path.suffix)
     if reader is None:
         raise ConfigError(f'grid.mesh = "{path}": need a file of {" or ".join(READERS)}')

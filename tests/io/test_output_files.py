@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from ridgeline.analysis.plot import save_figure
 from ridgeline.bench.result import Column, Result, to_csv
-from ridgeline.io import previous
+from ridgeline.io import output_files
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.series import SeriesWriter
 from ridgeline.runtime.errors import OutputError
@@ -32,11 +32,11 @@ def write_series(path, value=1.0, rows=1):
 def write_csv(path, value=1.0):
     rows = [{"size": 8, "seconds": value}]
     figures = Result("latency", "", "", "", 1, [Column("size", "size"), Column("seconds", "s")], rows)
-    previous.write_text(path, to_csv(figures), "--csv")
+    output_files.write_text(path, to_csv(figures), "--csv")
 
 
 def write_json(path, value=1.0):
-    previous.write_text(path, previous.to_json({"value": value}), "--json")
+    output_files.write_text(path, output_files.to_json({"value": value}), "--json")
 
 
 def write_picture(path, value=1.0):
@@ -130,14 +130,14 @@ def test_a_data_set_with_a_file_of_the_user_is_not_ours(tmp_path):
     with pytest.raises(OutputError, match="did not write it"):
         write_data_set(tmp_path / "gs.bp")
     with pytest.raises(OutputError, match="did not write it"):
-        previous.discard(tmp_path / "gs.bp", "output.path")
+        output_files.delete_output(tmp_path / "gs.bp", "output.path")
     assert (tmp_path / "gs.bp" / "notes.txt").read_text() == "precious"
 
 
 @BOTH
 def test_discarding_deletes_what_is_ours(tmp_path, name, write):
     write(tmp_path / name)
-    previous.discard(tmp_path / name, "output.path")
+    output_files.delete_output(tmp_path / name, "output.path")
     write(tmp_path / name)
     assert os.listdir(tmp_path) == [name]
 
@@ -148,7 +148,7 @@ def test_a_file_is_never_half_written(tmp_path):
     before = path.read_text()
 
     def fail():
-        with previous.written(path, "--json") as new:
+        with output_files.atomic_output(path, "--json") as new:
             new.write_text("half")
             raise RuntimeError
 
@@ -156,7 +156,7 @@ def test_a_file_is_never_half_written(tmp_path):
         fail()
     assert os.listdir(tmp_path) == ["report.json"]
     assert path.read_text() == before
-    assert json.loads(before)["generator"] == previous.GENERATOR
+    assert json.loads(before)["generator"] == output_files.GENERATOR
 
 
 def test_a_list_of_numbers_is_one_line_of_json():
@@ -164,33 +164,33 @@ def test_a_list_of_numbers_is_one_line_of_json():
         "counts": [1, 2, 3], "rows": [[1.5, None], [float("nan"), -2e-9]], "texts": ["[\n1,\n2\n]", "a"], "none": [],
         "mixed": [1, {"a": [1]}, "[", 2],
     }  # fmt: skip
-    text = previous.to_json(content)
+    text = output_files.to_json(content)
     assert {'  "counts": [1, 2, 3],', "    [1.5, null],", "    [NaN, -2e-09]"} <= set(text.splitlines())
     assert str(json.loads(text)) == str(
-        {"generator": previous.GENERATOR} | content
+        {"generator": output_files.GENERATOR} | content
     )  # nan is unequal to itself
 
 
 def test_devices_and_pipes_are_written_as_they_are(tmp_path, capsys):
-    previous.write_text("/dev/null", "{}", "--json")
-    previous.check_file("/dev/null", "--json")
-    previous.write_text("-", "{}", "--json")
+    output_files.write_text("/dev/null", "{}", "--json")
+    output_files.check_writable("/dev/null", "--json")
+    output_files.write_text("-", "{}", "--json")
     assert capsys.readouterr().out == "{}"
 
 
 def test_a_pipe_gets_all_of_a_file_and_one_without_a_reader_is_not_waited_for(tmp_path):
     pipe = tmp_path / "report.json"
     os.mkfifo(pipe)
-    previous.check_file(pipe, "--json")
+    output_files.check_writable(pipe, "--json")
     with pytest.raises(OutputError, match=r"cannot write .*report.json: nobody reads this pipe; .*--json"):
-        previous.write_text(pipe, "{}", "--json")
+        output_files.write_text(pipe, "{}", "--json")
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    previous.write_text(pipe, "{}", "--json")
+    output_files.write_text(pipe, "{}", "--json")
     assert os.read(reader, 100) == b"{}"
     os.close(reader)
     reading, writing = os.pipe()
-    previous.check_file(f"/dev/fd/{writing}", "--json")
-    previous.write_text(f"/dev/fd/{writing}", "[]", "--json")
+    output_files.check_writable(f"/dev/fd/{writing}", "--json")
+    output_files.write_text(f"/dev/fd/{writing}", "[]", "--json")
     assert os.read(reading, 100) == b"[]"
     os.close(reading)
     os.close(writing)
@@ -198,7 +198,7 @@ def test_a_pipe_gets_all_of_a_file_and_one_without_a_reader_is_not_waited_for(tm
 
 def test_a_full_device_is_a_sentence():
     with pytest.raises(OutputError, match=r"cannot write /dev/full: No space left on device; .*--trace"):
-        previous.write_text("/dev/full", "{}", "--trace")
+        output_files.write_text("/dev/full", "{}", "--trace")
 
 
 @pytest.mark.parametrize(("name", "write"), [("gs.bp", write_data_set), ("series.csv", write_series)])
@@ -212,23 +212,23 @@ def test_what_is_continued_or_renamed_is_no_device_and_no_pipe(tmp_path, name, w
         path.symlink_to(kind)
     with pytest.raises(OutputError, match=r"= .* is a device, a pipe or a socket, and a file is needed"):
         write(path)
-    assert not previous.is_ours(path)
+    assert not output_files.is_output(path)
 
 
 def test_whether_a_file_can_be_written_is_known_before(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_json("old.json")
     for file in ("old.json", "new.json", tmp_path / "new.json", "-", None):
-        previous.check_file(file, "--json")
+        output_files.check_writable(file, "--json")
     assert os.listdir(tmp_path) == ["old.json"]
     (tmp_path / "file").write_text("x")
     for file in (tmp_path / "no" / "x.json", tmp_path / "file" / "x.json"):
         with pytest.raises(OutputError, match=r"cannot write .*: .*choose another --json"):
-            previous.check_file(file, "--json")
+            output_files.check_writable(file, "--json")
     (tmp_path / "case.toml").write_text("[run]\n")
     for file in (tmp_path, "case.toml"):
         with pytest.raises(OutputError, match=r"did not write it .*choose another --json"):
-            previous.check_file(file, "--json")
+            output_files.check_writable(file, "--json")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -236,6 +236,6 @@ def test_a_protected_folder_is_said(tmp_path):
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(OutputError, match="Permission denied"):
-            previous.check_file(tmp_path / "x.json", "--json")
+            output_files.check_writable(tmp_path / "x.json", "--json")
     finally:
         tmp_path.chmod(0o700)

@@ -1,11 +1,11 @@
-"""What lies at an output's path already: the one rule for all that Ridgeline writes.
+"""Writing output files, and the one rule for what is at an output's path already.
 
-What an earlier command of ours wrote is set aside, under a name with `.previous` in it: `gs.bp` becomes
-`gs.previous.bp`, the next one `gs.previous-2.bp`. Of reports and other JSON one is kept. Files that are not ours are
-an error, and stay as they are. Empty files and data sets without a step hold nothing, and are replaced.
+Output of an earlier command is set aside under a name with `.previous` in it: `gs.bp` becomes `gs.previous.bp`, the
+next one `gs.previous-2.bp`. For reports and other JSON only one is kept. Files that Ridgeline did not write are an
+error and stay unchanged. Empty files and data sets without a step contain nothing and are replaced.
 
-Ours is what carries our mark. A data set has its file of checksums, a CSV file its first column, and every other file
-MARK, in its text or its metadata. A hostfile can have none, and is known by its name.
+Output of Ridgeline carries a mark. A data set has its file of checksums, a CSV file its first column, and every other
+file the text MARK in its content or its metadata. A hostfile cannot have a mark and is recognised by its name.
 """
 
 from __future__ import annotations
@@ -29,33 +29,32 @@ from ridgeline.version import VERSION
 log = logging.getLogger(__name__)
 
 MARK = "ridgeline-output/"
-GENERATOR = MARK + VERSION  # what files carry: the mark and the version that wrote them
+GENERATOR = MARK + VERSION  # the mark in files: it includes the version that wrote them
 _CSV_STARTS = (b"step,time", b"benchmark,")  # time series, and rows of a benchmark
-_HOSTFILE = "nodes.good"  # one host a line: what reads it takes no mark
-_PLAIN_LIST = re.compile(
-    r'\[\n[^][{}"]*\]'
-)  # of no text; in JSON no string holds a line end, so it begins in none
-_LOOK = 4096  # bytes at both ends of a file in which the mark is looked for
+_HOSTFILE = "nodes.good"  # one host a line; programs that read it accept no mark
+# A list of numbers in indented JSON. A string cannot contain a line end, so that no match begins inside one.
+_PLAIN_LIST = re.compile(r'\[\n[^][{}"]*\]')
+_SEARCHED = 4096  # bytes at both ends of a file in which the mark is searched
 
 
-def is_ours(path: Path) -> bool:
-    """Say whether Ridgeline wrote what is at `path`. Raises OSError if that cannot be read."""
+def is_output(path: Path) -> bool:
+    """Whether Ridgeline wrote the file or folder at `path`. Raises OSError if it cannot be read."""
     if path.is_dir():
-        return bp_files.is_ours(path)
+        return bp_files.is_own_data_set(path)
     if path.name == _HOSTFILE:
         return True
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        head = file.read(_LOOK)
+        head = file.read(_SEARCHED)
         if head.startswith(_CSV_STARTS):
             return True
-        file.seek(max(path.stat().st_size - _LOOK, 0))
+        file.seek(max(path.stat().st_size - _SEARCHED, 0))
         return MARK.encode() in head + file.read()
 
 
-def free_name(path: Path) -> Path:
-    """Return the first name with `.previous` in it, before the suffix, that nothing has."""
+def free_previous_name(path: Path) -> Path:
+    """Return the first unused name with `.previous` before the suffix of `path`."""
     number = 1
     while True:
         count = f"-{number}" if number > 1 else ""
@@ -65,11 +64,11 @@ def free_name(path: Path) -> Path:
         number += 1
 
 
-def refuse_foreign(path: Path, option: str) -> None:
-    """Raise OutputError if something that is not ours is at `path`. option: what the user may change."""
-    refuse_special(path, option)
+def check_replaceable(path: Path, option: str) -> None:
+    """Raise OutputError if Ridgeline did not write what is at `path`. option: what the error tells to change."""
+    check_not_special(path, option)
     with output_errors(f"look at {path}", f"choose another {option}"):
-        if _is_nothing(path) or is_ours(path):
+        if _is_empty(path) or is_output(path):
             return
     raise OutputError(
         f"{path} exists and Ridgeline did not write it ({bp_files.describe(path)}), so it is not replaced; move it "
@@ -77,8 +76,8 @@ def refuse_foreign(path: Path, option: str) -> None:
     )
 
 
-def refuse_special(path: Path, option: str) -> None:
-    """Raise OutputError for a device, a pipe or a socket. Opens nothing: a pipe would wait, a device has no end."""
+def check_not_special(path: Path, option: str) -> None:
+    """Raise OutputError for a device, a pipe or a socket, without opening it: a pipe would wait."""
     with output_errors(f"look at {path}", f"choose another {option}"):
         if path.exists() and not path.is_file() and not path.is_dir():
             raise OutputError(
@@ -87,42 +86,43 @@ def refuse_special(path: Path, option: str) -> None:
             )
 
 
-def _is_nothing(path: Path) -> bool:
-    """Say whether replacing what is at `path` loses nothing: none, an empty one, or ours without content."""
+def _is_empty(path: Path) -> bool:
+    """Whether nothing is lost if `path` is replaced: it is missing, empty, or output of ours without content."""
     if not path.exists():
         return True
     if path.is_dir():
-        return bp_files.holds_nothing(path)
+        return bp_files.is_empty(path)
     with path.open("rb") as file:
-        head = file.readline(_LOOK)
+        head = file.readline(_SEARCHED)
         return not head or (head.startswith(_CSV_STARTS) and not file.read(1))
 
 
-def make_way(file: str | os.PathLike[str], option: str) -> None:
-    """Set aside what an earlier command of ours left at a path, and say so: at most an empty folder is there then.
+def set_aside(file: str | os.PathLike[str], option: str) -> None:
+    """Rename the output of an earlier command at a path, and log that; afterwards there is at most an empty folder.
 
-    A link stays, and what it points to makes way. Raises OutputError if that is not ours or cannot be renamed.
+    A link stays; the file that it points to is renamed. Raises OutputError if Ridgeline did not write what is there,
+    or if it cannot be renamed.
     """
     path = Path(os.path.realpath(file))
-    refuse_foreign(path, option)
+    check_replaceable(path, option)
     doing = f"set {path} aside, which an earlier command wrote"
     with output_errors(doing, f"move it away or choose another {option}"):
         if not path.exists():
             return
-        if _is_nothing(path):
+        if _is_empty(path):
             _delete(path)
             return
         aside = path.with_name(f"{path.stem}.previous{path.suffix}")
-        if path.suffix != ".json" or aside.is_symlink() or (aside.exists() and not is_ours(aside)):
-            aside = free_name(path)
+        if path.suffix != ".json" or aside.is_symlink() or (aside.exists() and not is_output(aside)):
+            aside = free_previous_name(path)
         path.replace(aside)
     log.warning("%s of an earlier command is now %s", path, aside)
 
 
-def discard(file: str | os.PathLike[str], option: str) -> None:
-    """Delete what an earlier command of ours left at a path, as `make_way` sets it aside."""
+def delete_output(file: str | os.PathLike[str], option: str) -> None:
+    """Delete the output of an earlier command at a path. Raises OutputError like `set_aside`."""
     path = Path(os.path.realpath(file))
-    refuse_foreign(path, option)
+    check_replaceable(path, option)
     with output_errors(f"delete {path}", f"choose another {option}"):
         if path.exists():
             _delete(path)
@@ -130,15 +130,15 @@ def discard(file: str | os.PathLike[str], option: str) -> None:
 
 def _delete(path: Path) -> None:
     if path.is_dir():
-        bp_files.empty(path)
+        bp_files.delete_files(path)
     else:
         path.unlink()
 
 
-def check_file(file: str | os.PathLike[str] | None, option: str) -> None:
-    """Raise OutputError if a file cannot be written, or would replace one of somebody else; "-" and None can.
+def check_writable(file: str | os.PathLike[str] | None, option: str) -> None:
+    """Raise OutputError if a file cannot be written, or would replace one that Ridgeline did not write.
 
-    Asked before the content is computed. Changes nothing.
+    It is called before the content is computed, and changes nothing. "-" and None are always possible.
     """
     if file is None or str(file) == "-":
         return
@@ -148,22 +148,22 @@ def check_file(file: str | os.PathLike[str] | None, option: str) -> None:
             if not os.access(file, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             return
-    refuse_foreign(path, option)
+    check_replaceable(path, option)
     with output_errors(f"write {file}", f"choose another {option}"):
         try_folder(path.parent)
 
 
 @contextlib.contextmanager
-def written(file: str | os.PathLike[str], option: str) -> Iterator[Path]:
-    """Give the path of a new file, which becomes `file` when the block ends well, after `make_way`.
+def atomic_output(file: str | os.PathLike[str], option: str) -> Iterator[Path]:
+    """Yield the path of a new file, which replaces `file` at the end of the block if that raises nothing.
 
-    So `file` is at no time half written. A device or a pipe is written as it is. Raises OutputError, also for a pipe
-    that nobody reads.
+    An earlier output is set aside first. At no time is `file` incomplete. A device or a pipe is written directly.
+    Raises OutputError, also for a pipe without a reader.
     """
     path = Path(os.path.realpath(file))
     with output_errors(f"write {file}", f"choose another {option}"):
         if _is_stream(Path(file)):
-            # Open until all is written: otherwise a reader that waits would see the end of the pipe at once.
+            # The pipe is kept open until everything is written: a waiting reader would see its end otherwise.
             try:
                 kept_open = os.open(file, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError as error:
@@ -175,32 +175,32 @@ def written(file: str | os.PathLike[str], option: str) -> Iterator[Path]:
             finally:
                 os.close(kept_open)
             return
-    check_file(path, option)
+    check_writable(path, option)
     new = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
         with output_errors(f"write {file}", f"free space there or choose another {option}"):
             yield new
-            make_way(path, option)
+            set_aside(path, option)
             new.rename(path)
     finally:
         new.unlink(missing_ok=True)
 
 
 def write_text(file: str | os.PathLike[str], text: str, option: str) -> None:
-    """Write a text file by the rule of this module; "-" is standard output. Raises OutputError."""
+    """Write a text file as `atomic_output` does; "-" is the standard output. Raises OutputError."""
     if str(file) == "-":
         sys.stdout.write(text)
         return
-    with written(file, option) as new:
+    with atomic_output(file, option) as new:
         new.write_text(text)
 
 
 def to_json(content: dict[str, Any], indent: int | None = 2) -> str:
-    """Return JSON that carries the mark, with a line end. A list of numbers is one line, however long it is."""
+    """Return JSON with the mark and a line end. A list of numbers is one line, however long it is."""
     text = json.dumps({"generator": GENERATOR} | content, indent=indent, default=str)
-    return _PLAIN_LIST.sub(lambda found: f"[{' '.join(found[0][1:-1].split())}]", text) + "\n"
+    return _PLAIN_LIST.sub(lambda match: f"[{' '.join(match[0][1:-1].split())}]", text) + "\n"
 
 
 def _is_stream(path: Path) -> bool:
-    """Say whether this is a pipe or a device of characters, such as a terminal: it is written as it is."""
+    """Whether this is a pipe or a character device, such as a terminal, which is written directly."""
     return path.exists() and (path.is_fifo() or path.is_char_device())

@@ -5,8 +5,8 @@ import pytest
 
 from mesh_files import BoxFile, quadrilateral
 from ridgeline.elements.meshes.hexahedra import build_mesh
-from ridgeline.io.meshes.gmsh import node_places, read_gmsh
-from ridgeline.io.meshes.read import read_mesh
+from ridgeline.io.gmsh import node_places, read_gmsh
+from ridgeline.io.mesh_file import read_mesh
 from ridgeline.runtime.errors import ConfigError
 
 
