@@ -44,7 +44,7 @@ def main() -> None:
     from ridgeline.parallel.communicator import ends_job_on_error
     from ridgeline.runtime.context import Context
     from ridgeline.runtime.regions import Regions, Timeline, hidden_share
-    from ridgeline.simulation.trace import write_trace
+    from ridgeline.simulation.meters import write_trace
 
     comm = MPI.COMM_WORLD
     with ends_job_on_error(comm):

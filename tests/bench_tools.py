@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ridgeline.bench.benchmark import BenchmarkOptions
-from ridgeline.bench.registry import find_benchmark
+from ridgeline.bench.benchmark import BenchmarkOptions, find_benchmark
 from ridgeline.bench.result import Result
 from ridgeline.runtime.console import silent
 

@@ -17,8 +17,8 @@ from ridgeline.parallel.partition import split
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.signals import SignalCatcher
 from ridgeline.simulation import report
-from ridgeline.simulation.job import RunCaller, run_case
-from ridgeline.simulation.options import RunOptions
+from ridgeline.simulation.case_run import RunCaller, run_case
+from ridgeline.simulation.run_options import RunOptions
 
 N = 10
 ERRORS: list[Exception] = []
@@ -47,7 +47,7 @@ class Decay(Model):
     ) -> None:
         self.crash_at, self.spoil_at, self.signal_at = crash_at, spoil_at, signal_at
         self.crash: Exception = RuntimeError("the power failed")
-        self.caught = SignalCatcher()
+        self.signals = SignalCatcher()
         self.calls: list[int] = []  # the steps at which `step` was called
 
     def setup(self, case: DecayCase, context: Context) -> None:
@@ -76,7 +76,7 @@ class Decay(Model):
             if self.now == self.crash_at:
                 raise self.crash
             if self.now == self.signal_at and self.context.comm.rank == self.context.comm.size - 1:
-                self.caught.received = signal.SIGTERM
+                self.signals.received = signal.SIGTERM
             with self.context.regions("all-to-all"):
                 largest = max(self.context.comm.allgather(float(np.abs(self.u).max(initial=0.0))))
             with self.context.regions("decay"):
@@ -156,7 +156,7 @@ def run(comm, monkeypatch, case, model, resume="never") -> dict[str, Any]:
             model,
             Context(comm),
             RunOptions(resume=resume),
-            RunCaller(progress=False, caught=model.caught),
+            RunCaller(progress=False, signals=model.signals),
         )
     except Exception as error:
         # A loop that ends by an error leaves a message under way. Its buffers live as long as the traceback.

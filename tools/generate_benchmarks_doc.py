@@ -4,8 +4,7 @@ import textwrap
 from itertools import groupby
 from pathlib import Path
 
-from ridgeline.bench.benchmark import Benchmark
-from ridgeline.bench.registry import available
+from ridgeline.bench.benchmark import Benchmark, available
 from ridgeline.runtime.declared_options import Option
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"

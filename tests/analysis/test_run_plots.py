@@ -10,8 +10,8 @@ from ridgeline.analysis.picture_options import PictureOptions
 from ridgeline.analysis.plot_command import draw, draw_file
 from ridgeline.analysis.run_plots import plot_run
 from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.simulation.outputs import Write, WriteLog
 from ridgeline.simulation.step_times import StepDistribution
-from ridgeline.simulation.writes import Write, WriteLog
 
 NAMES = ("compute", "exchange", "other", "total")
 

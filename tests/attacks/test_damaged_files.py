@@ -35,7 +35,7 @@ from ridgeline.parallel.autotuner import choose
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.locks import PathLock
-from ridgeline.simulation import remembered
+from ridgeline.simulation import limits
 from ridgeline.study.folder import read_status
 from settings_fuzz import within
 
@@ -115,7 +115,7 @@ def use_wisdom(file: Path) -> None:
 
 
 def use_limits(file: Path) -> None:
-    found = remembered.remembered(MPI.COMM_SELF, {"host": "a"}, lambda: {"rate": 2.0}, None)
+    found = limits.cached_rates(MPI.COMM_SELF, {"host": "a"}, lambda: {"rate": 2.0}, None)
     assert found.rates["rate"] > 0
 
 
@@ -188,7 +188,7 @@ def cache(tmp_path, monkeypatch) -> Path:
     """Let the user's cache be an empty folder."""
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(remembered, "busiest_share", lambda comm, since: 0.0)
+    monkeypatch.setattr(limits, "busiest_share", lambda comm, since: 0.0)
     kernel_cache._own_folder.cache_clear()
     yield tmp_path / "cache"
     kernel_cache._own_folder.cache_clear()

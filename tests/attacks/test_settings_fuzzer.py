@@ -57,7 +57,7 @@ def test_what_check_takes_runs_or_ends_by_one_of_our_errors(model, monkeypatch, 
     from ridgeline.models.memory_check import memory_needed
     from ridgeline.runtime.context import Context
     from ridgeline.simulation import report
-    from ridgeline.simulation.job import RunCaller, run_case
+    from ridgeline.simulation.case_run import RunCaller, run_case
 
     monkeypatch.setattr(report, "measure_limits", lambda *arguments: {})
     rng = random.Random(f"{model} run")

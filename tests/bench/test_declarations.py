@@ -9,11 +9,10 @@ from typing import Annotated, Literal, get_type_hints
 
 import pytest
 
-from ridgeline.bench import registry
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+import ridgeline.bench
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, available, find_benchmark
 from ridgeline.bench.pairs.pairs_options import OneWayOptions
-from ridgeline.bench.registry import available, find_benchmark
-from ridgeline.cli.bench import OUTPUTS
+from ridgeline.cli.machine_commands import OUTPUTS
 from ridgeline.runtime.declared_options import OptionSpec, options_of
 from ridgeline.runtime.errors import ConfigError
 
@@ -140,9 +139,7 @@ def test_two_benchmarks_of_one_name(tmp_path, monkeypatch):
     family = tmp_path / "copied"
     family.mkdir()
     (family / "copied_options.py").write_text("from ridgeline.bench.pairs.pairs_options import BENCHMARKS\n")
-    monkeypatch.setattr(
-        registry.ridgeline.bench, "__path__", [*registry.ridgeline.bench.__path__, str(tmp_path)]
-    )
+    monkeypatch.setattr(ridgeline.bench, "__path__", [*ridgeline.bench.__path__, str(tmp_path)])
     with pytest.raises(
         ConfigError, match='two benchmarks are called "latency", in the families copied and pairs'
     ):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ridgeline.bench.repetitions import MAX_COLLECTIVE_SIZE, MAX_SIZE, Repetitions, message_sizes
+from ridgeline.bench.shared_options import MAX_COLLECTIVE_SIZE, MAX_SIZE, Repetitions, message_sizes
 from ridgeline.runtime.errors import ConfigError
 
 

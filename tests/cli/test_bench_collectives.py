@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from ridgeline.cli.bench import bench as bench_group
+from ridgeline.cli.machine_commands import bench as bench_group
 
 
 def bench(ridgeline, *arguments):

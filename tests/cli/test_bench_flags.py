@@ -1,7 +1,7 @@
 """The commands and flags of `ridgeline bench` that scripts of users hold: none is lost when a declaration changes."""
 
-from ridgeline.bench.registry import available
-from ridgeline.cli.bench import OUTPUTS, bench
+from ridgeline.bench.benchmark import available
+from ridgeline.cli.machine_commands import OUTPUTS, bench
 
 FLAGS = {
     "acceptance": "--nx1 --elements",

@@ -76,7 +76,7 @@ def one_wrong(*matrix):
     levels[levels.size // 2] = 0
     return levels
 optimise.dependency_levels = one_wrong
-from ridgeline.bench.registry import find_benchmark
+from ridgeline.bench.benchmark import find_benchmark
 from ridgeline.bench.run import run_benchmark
 hpcg = find_benchmark("hpcg")
 run_benchmark(hpcg, hpcg.make_options(nx=16, seconds=0.0, stream=False, output="reports"))

@@ -25,7 +25,11 @@ def test_the_commands_of_the_documents_work_on_any_machine(ridgeline):
     """Also on one with two cores: no example asks for a number of ranks."""
     root = Path(__file__).parents[2]
     found = []
-    for page in (root / "README.md", *(root / "docs").glob("*.md"), root / "src/ridgeline/cli/bind.py"):
+    for page in (
+        root / "README.md",
+        *(root / "docs").glob("*.md"),
+        root / "src/ridgeline/cli/machine_commands.py",
+    ):
         found += re.findall(r"^[^`\n]*ridgeline (bind\b[^)#\n]*)", page.read_text(), re.MULTILINE)
     assert len(found) >= 3
     for command in {" ".join(line.split()) for line in found}:

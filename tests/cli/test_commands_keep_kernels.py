@@ -18,7 +18,7 @@ COMMANDS = {
     ("bench", "acceptance", "--nx1", 4, "--elements", 8): "tensor_probe.",
     ("bench", "hpcg", "--nx", 16, "--rt", 0, "--no-stream"): "sweeps.",
     ("bench", "stream", "--repeats", 1, "--bytes", 2**22): "vector.",
-    ("validate", "--level", "node", "--quick", "--stage", "compute"): "exact_chains.",
+    ("validate", "--level", "node", "--quick", "--stage", "compute"): "compute_check.",
 }
 
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "ridgeline"
 PAGES = [
     path
-    for folder, pattern in (("", "*.md"), ("docs", "*.md"), ("examples", "**/*"), ("centre", "**/*"))
+    for folder, pattern in (("", "*.md"), ("docs", "*.md"), ("examples", "**/*"), ("site", "**/*"))
     for path in sorted((ROOT / folder).glob(pattern))
     if path.is_file() and path.suffix in (".md", ".slurm", ".pbs", ".sh", ".toml", ".py")
 ]
@@ -24,8 +24,8 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 FOREIGN = {
     "runtime/node_topology.py": {"--of"},  # lstopo
     "runtime/provenance.py": {"--porcelain"},  # git
-    "cli/bind.py": {"--of"},
-    "cli/options.py": {"--no-"},  # how the flag of an option begins that turns it off
+    "cli/machine_commands.py": {"--of"},
+    "cli/command_line_options.py": {"--no-"},  # how the flag of an option begins that turns it off
     "bench/hpcg/hpcg_options.py": {"--ntasks-per-node", "--ppn"},  # launchers
     "bench/hpcg/hpcg_options.py": {"--weak", "--ranks"},  # of ridgeline study, which asks for sizes
     "study/subjects.py": {"--no-"},

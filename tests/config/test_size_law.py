@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from ridgeline.bench.registry import available, find_benchmark
-from ridgeline.bench.scaling import Scaling
+from ridgeline.bench.benchmark import Scaling, available, find_benchmark
 from ridgeline.config.size_law import CountPerRank, GlobalGrid, multiplied, prime_factors
 from ridgeline.models import case_class
 from ridgeline.models.navier_stokes.settings import growing_directions

@@ -7,9 +7,8 @@ import pytest
 from mpi4py import MPI
 from numba import cuda
 
+from ridgeline.bench.memory.limit_tables import measure_peak, measure_rates
 from ridgeline.bench.memory.memory_options import PeakOptions, StreamOptions
-from ridgeline.bench.memory.peak import measure_peak
-from ridgeline.bench.memory.stream_result import measure_rates
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.limits import limits_cuda
 from ridgeline.limits.limits_cuda import SIMULATED_PEAK_ROUNDS, DeviceMultiplyAdds, measure_device_copy

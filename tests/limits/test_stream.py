@@ -12,8 +12,8 @@ from ridgeline.limits import stream
 from ridgeline.limits.stream import StreamArrays, StreamLimits, StreamRates, measure_stream
 from ridgeline.models.contract import Work
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.simulation.report import Timing, performance
-from ridgeline.simulation.roofline import overall
+from ridgeline.simulation.report import Timing, compute_performance
+from ridgeline.simulation.roofline import sum_regions
 
 MiB = 2**20
 LIMITS = StreamLimits(
@@ -41,9 +41,9 @@ def test_every_share_is_of_the_best_rate():
     assert LIMITS.share(36.0) == 0.8
     work = Work(points=1, flops=1.0, bytes_memory=72.0, bytes_exchanged=0.0, messages=0.0)
     timing = Timing(0.0, 0.0, 1.0, steady=2.0, total=3.0, steps=2, steady_steps=1)
-    assert performance(work, timing, LIMITS.to_dict())["fraction_of_stream"] == 0.8
+    assert compute_performance(work, timing, LIMITS.to_dict())["fraction_of_stream"] == 0.8
     assert (
-        overall({"all": {"seconds": 2.0, "flops": 1.0, "bytes": 72.0}}, LIMITS.best)["fraction_of_stream"]
+        sum_regions({"all": {"seconds": 2.0, "flops": 1.0, "bytes": 72.0}}, LIMITS.best)["fraction_of_stream"]
         == 0.8
     )
     figures = NekboneFigures(8, 1, 1, (1, 1, 1), 1, 1, 1, 2.0, 1.0, 72e9, (1.0, 0.5))

@@ -6,10 +6,10 @@ from mpi4py import MPI
 
 from bench_tools import measure
 from ridgeline.bench import node_memory
-from ridgeline.bench.collectives import measure as collectives
-from ridgeline.bench.collectives.calls import COLLECTIVES
+from ridgeline.bench.collectives import collective_benchmark as collectives
+from ridgeline.bench.collectives.collective_benchmark import measure_collective
+from ridgeline.bench.collectives.collective_calls import COLLECTIVES
 from ridgeline.bench.collectives.collectives_options import CollectiveOptions
-from ridgeline.bench.collectives.measure import measure_collective
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 WITH_DATA = [name for name in COLLECTIVES if name != "barrier"]

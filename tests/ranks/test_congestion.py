@@ -11,8 +11,8 @@ from ridgeline.bench.congestion.background import (
     PATTERNS,
     send_until_over,
 )
+from ridgeline.bench.congestion.congestion_figures import summarise
 from ridgeline.bench.congestion.congestion_options import DEFAULT_KINDS
-from ridgeline.bench.congestion.figures import summarise
 from ridgeline.bench.congestion.network_tests import TESTS
 from ridgeline.parallel.communicator import wait_asleep
 from ridgeline.runtime.errors import ConfigError, VerificationError

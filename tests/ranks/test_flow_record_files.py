@@ -12,8 +12,8 @@ from ridgeline.models.navier_stokes.settings import NavierStokesCase
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.simulation import report
-from ridgeline.simulation.job import RunCaller, run_case
-from ridgeline.simulation.options import RunOptions
+from ridgeline.simulation.case_run import RunCaller, run_case
+from ridgeline.simulation.run_options import RunOptions
 
 RANKS = (1, 2, 3)
 TIMEOUT = 300

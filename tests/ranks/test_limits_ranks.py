@@ -6,7 +6,7 @@ from decay_model import Decay, decay_case, run
 from ridgeline.limits import messages, stream
 from ridgeline.limits.stream import measure_caches
 from ridgeline.runtime.context import Context
-from ridgeline.simulation import limits, remembered
+from ridgeline.simulation import limits
 from ridgeline.simulation.meters import Meters
 
 RATES = {"rate": 2.0}
@@ -16,15 +16,15 @@ def shared_folder(comm, tmp_path_factory, monkeypatch):
     """One cache folder for all ranks, which are processes of their own."""
     folder = comm.bcast(str(tmp_path_factory.mktemp("cache")) if comm.rank == 0 else None)
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", folder)
-    monkeypatch.setattr(remembered, "busiest_share", lambda comm, since: 0.0)
+    monkeypatch.setattr(limits, "busiest_share", lambda comm, since: 0.0)
     return folder
 
 
 def test_one_rank_keeps_what_all_measured(comm, tmp_path_factory, monkeypatch):
     shared_folder(comm, tmp_path_factory, monkeypatch)
     written = []
-    monkeypatch.setattr(remembered, "write_kept", lambda file, content: written.append(json.loads(content)))
-    found = remembered.remembered(comm, {"of": "test"}, lambda: RATES, None)
+    monkeypatch.setattr(limits, "write_kept", lambda file, content: written.append(json.loads(content)))
+    found = limits.cached_rates(comm, {"of": "test"}, lambda: RATES, None)
     assert found.rates == RATES
     assert comm.allgather(len(written)) == [1] + [0] * (comm.size - 1)
 

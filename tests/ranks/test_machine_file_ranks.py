@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ridgeline.bench.machine import measure
+from ridgeline.bench.machine import machine_figures
+from ridgeline.bench.machine.machine_figures import half_width, measure_machine, write_file
 from ridgeline.bench.machine.machine_options import MachineFileOptions
-from ridgeline.bench.machine.measure import half_width, measure_machine, write_file
 from ridgeline.config.machine_file import read_machine_file
 from ridgeline.limits.stream import CacheRate
 from ridgeline.runtime.console import silent
@@ -25,11 +25,13 @@ def typed(monkeypatch):
     def stream(part, threads, repeats):
         return SimpleNamespace(best=10e9 * part.size, best_name="triad, ordinary stores")
 
-    monkeypatch.setattr(measure, "measure_stream", stream)
-    monkeypatch.setattr(measure, "measure_caches", lambda node, threads, dtype: [CacheRate(2, 2**20, 1e11)])
-    monkeypatch.setattr(measure, "_PEAK_SECONDS", 1e-3)
-    monkeypatch.setattr(measure, "_LATENCY_ROUNDS", 3)
-    monkeypatch.setattr(measure, "_BANDWIDTH_ROUNDS", 2)
+    monkeypatch.setattr(machine_figures, "measure_stream", stream)
+    monkeypatch.setattr(
+        machine_figures, "measure_caches", lambda node, threads, dtype: [CacheRate(2, 2**20, 1e11)]
+    )
+    monkeypatch.setattr(machine_figures, "_PEAK_SECONDS", 1e-3)
+    monkeypatch.setattr(machine_figures, "_LATENCY_ROUNDS", 3)
+    monkeypatch.setattr(machine_figures, "_BANDWIDTH_ROUNDS", 2)
 
 
 def measured(comm, **more):
@@ -38,7 +40,7 @@ def measured(comm, **more):
 
 
 def test_the_file_of_one_node_holds_what_was_measured(comm, folder, monkeypatch):
-    monkeypatch.setattr(measure, "_check_whole_node", lambda comm, threads: None)
+    monkeypatch.setattr(machine_figures, "_check_whole_node", lambda comm, threads: None)
     result, options = measured(comm, name="abacus", machine_file=str(folder / "abacus.toml"))
     if comm.rank == 0:
         json.dumps(result.to_dict())
@@ -63,7 +65,7 @@ def test_the_file_of_one_node_holds_what_was_measured(comm, folder, monkeypatch)
 
 
 def test_links_are_told_by_size(comm, monkeypatch):
-    monkeypatch.setattr(measure, "_check_whole_node", lambda comm, threads: None)
+    monkeypatch.setattr(machine_figures, "_check_whole_node", lambda comm, threads: None)
     rows = measured(comm)[0].rows
     for figure in ("latency in the node", "bandwidth of two ranks", "all-to-all, a rank"):
         sizes = [row["size"] for row in rows if row["figure"] == figure]
@@ -87,9 +89,9 @@ def test_several_nodes_have_a_network(comm, folder):
 
 
 def test_a_part_of_a_node_is_no_machine(comm, monkeypatch):
-    monkeypatch.setattr(measure, "own_cpus", lambda: set(range(64)))
+    monkeypatch.setattr(machine_figures, "own_cpus", lambda: set(range(64)))
     monkeypatch.setattr(
-        measure, "read_sysfs", lambda: SimpleNamespace(only=lambda cpus: SimpleNamespace(n_cores=32))
+        machine_figures, "read_sysfs", lambda: SimpleNamespace(only=lambda cpus: SimpleNamespace(n_cores=32))
     )
     with pytest.raises(ConfigError, match=r"not the 32 cores of .*; start 32 ranks a node, as with -n 32"):
         measured(comm)

@@ -18,7 +18,7 @@ if not config.ENABLE_CUDASIM:
 
 from bench_tools import measure
 from congestion_patterns import RECEIVERS, check_pattern, check_rings_and_sums
-from ridgeline.bench.collectives.calls import COLLECTIVES
+from ridgeline.bench.collectives.collective_calls import COLLECTIVES
 from ridgeline.bench.congestion.background import ONE_SIDED, PATTERNS
 from ridgeline.bench.pairs.pair_matrix import PairPlan, measure_pairs
 from ridgeline.bench.pairs.pairing import tournament

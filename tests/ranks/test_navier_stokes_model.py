@@ -11,8 +11,8 @@ from ridgeline.models.navier_stokes.settings import NavierStokesCase
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import DivergedError
 from ridgeline.simulation import report
-from ridgeline.simulation.job import RunCaller, run_case
-from ridgeline.simulation.options import RunOptions
+from ridgeline.simulation.case_run import RunCaller, run_case
+from ridgeline.simulation.run_options import RunOptions
 
 RANKS = (1, 2, 3, 4)
 TIMEOUT = 300

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from bench_tools import measure
 from ridgeline.bench.exposed_memory import ExposedMemory
-from ridgeline.bench.one_sided import access_loops, irregular
-from ridgeline.bench.one_sided import measure as one_sided
-from ridgeline.bench.one_sided.access_plan import AccessPlan, Pieces, plan_accesses
+from ridgeline.bench.one_sided import irregular_access, pair_access
+from ridgeline.bench.one_sided import pair_access as one_sided
+from ridgeline.bench.one_sided.irregular_access import AccessPlan, Pieces, plan_accesses
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 TIMEOUT = 90
@@ -18,8 +17,8 @@ OPERATIONS = ("get", "put", "accumulate")
 SYNCS = ("flush", "flush_local", "lock", "fence", "pscw")
 FEW = {"iterations": 3, "warm_up": 1}
 COMPLETIONS = ("flush", "flush_local", "unlock", "fence")
-measure_pair = partial(measure, "one-sided")
-measure_irregular = partial(measure, "one-sided", pattern="fmm")
+measure_pair = partial(pair_access, "one-sided")
+measure_irregular = partial(pair_access, "one-sided", pattern="fmm")
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +32,7 @@ def test_alone_is_refused_in_one_sentence(comm):
         pytest.skip("not alone")
     for pattern in ("pair", "fmm"):
         with pytest.raises(ConfigError, match="-n 2"):
-            measure("one-sided", comm, pattern=pattern)
+            pair_access("one-sided", comm, pattern=pattern)
 
 
 def test_pair_with_every_synchronization(comm):
@@ -60,7 +59,7 @@ def test_pair_with_every_synchronization(comm):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_that_did_not_happen_is_noticed(comm, monkeypatch, operation):
-    monkeypatch.setitem(access_loops.LOOPS, ("latency", "flush"), (access_loops.idle, access_loops.idle))
+    monkeypatch.setitem(pair_access.LOOPS, ("latency", "flush"), (pair_access.idle, pair_access.idle))
     pair = comm.Split(0 if comm.rank < 2 else MPI.UNDEFINED)
     if pair == MPI.COMM_NULL:
         return
@@ -95,12 +94,12 @@ def test_irregular_with_every_completion(comm):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_one_lost_piece_is_noticed_everywhere(comm, monkeypatch, operation):
-    access = irregular._access
+    access = irregular_access._access
 
     def lossy(win, operate, epochs, sync):
         access(win, operate, [epochs[0][1:], *epochs[1:]] if comm.rank == 1 else epochs, sync)
 
-    monkeypatch.setattr(irregular, "_access", lossy)
+    monkeypatch.setattr(irregular_access, "_access", lossy)
     with pytest.raises(VerificationError, match="wrong numbers"):
         measure_irregular(comm, operations=(operation,), messages=20, pieces=(8, 64), repeats=1)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bench_tools import measure
-from ridgeline.bench.tasking import measure as tasking
+from ridgeline.bench.tasking import tasking_benchmark as tasking
 from ridgeline.runtime.errors import RidgelineError
 
 RANKS = (1, 3)

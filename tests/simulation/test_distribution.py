@@ -142,7 +142,7 @@ class Many:
 
 def test_merging_moves_the_bins_of_one_rank_however_many_there_are():
     found, comm = filled([(1, 1.0, 2.0), (1, 3.0, 4.0)], ("compute", "total")), Many()
-    whole = found.merged(comm)
+    whole = found.merge_ranks(comm)
     assert max(comm.bytes) == found.counts.nbytes == 2 * N_BINS * 8
     assert len(comm.bytes) < 20
     assert size_of(whole) == size_of(found) < 200_000

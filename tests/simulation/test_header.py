@@ -5,7 +5,7 @@ from mpi4py import MPI
 from decay_model import Decay, decay_case
 from ridgeline.runtime.context import Context
 from ridgeline.simulation import report
-from ridgeline.simulation.job import RunCaller, run_case
+from ridgeline.simulation.case_run import RunCaller, run_case
 
 
 def test_what_is_known_before_the_set_up_is_said_before_it(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 
 import ridgeline
 from ridgeline.runtime.errors import RidgelineError
-from ridgeline.simulation.check import refuse
+from ridgeline.simulation.check import raise_if_refused
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_what_a_run_refuses_is_refused_and_nothing_is_made(tmp_path, monkeypatch
     before = sorted(tmp_path.rglob("*"))
     case = ridgeline.Case("gray_scott", 1, grid={"shape": (8, 8, 8)}).replace(changes)
     if words is None:
-        refuse(case.settings, {"refusals": ()})
+        raise_if_refused(case.settings, {"refusals": ()})
     else:
         with pytest.raises(RidgelineError, match=words):
-            refuse(case.settings, {"refusals": ()})
+            raise_if_refused(case.settings, {"refusals": ()})
     assert sorted(tmp_path.rglob("*")) == before

@@ -298,7 +298,7 @@ def test_a_fork_leaves_the_run_alone():
                 check_refusal(simulation.advance, f"is of process {os.getppid()}, and this is a fork of it")
                 check_refusal(simulation.close, "this is a fork of it")
                 simulation.__exit__(ValueError, ValueError(), None)
-                simulation._dropped()
+                simulation._finalizer()
                 code = 0
             finally:
                 os._exit(code)

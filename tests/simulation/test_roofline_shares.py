@@ -6,7 +6,7 @@ import pytest
 
 from ridgeline.models.contract import StepTimes, Work
 from ridgeline.simulation.print_report import limit_rows, limit_text
-from ridgeline.simulation.roofline import Ceilings, RooflineWork, exchange_share, of_limit
+from ridgeline.simulation.roofline import Ceilings, RooflineWork, compare_with_limit, exchange_share
 
 LIMITS = {
     "best": 50e9,
@@ -50,8 +50,8 @@ def test_the_least_seconds_of_some_work(work, seconds, limit):
 def test_no_work_has_no_limit_and_unknown_limits_give_none():
     assert CEILINGS.least_seconds(RooflineWork(0.0, 0.0)) is None
     assert Ceilings({"float64": 1e9}, 0.0).least_seconds(RooflineWork(1.0, 1.0)) is None
-    assert of_limit(1.0, None) == {"least_seconds": None, "limit": "", "share_of_limit": None}
-    assert of_limit(0.0, (0.5, "peak"))["share_of_limit"] is None
+    assert compare_with_limit(1.0, None) == {"least_seconds": None, "limit": "", "share_of_limit": None}
+    assert compare_with_limit(0.0, (0.5, "peak"))["share_of_limit"] is None
 
 
 def test_a_cache_that_is_slower_than_memory_is_no_limit():

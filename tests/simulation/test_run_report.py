@@ -7,7 +7,7 @@ from rich.console import Console
 
 from ridgeline.models.contract import StepTimes, Work
 from ridgeline.simulation.print_report import print_report
-from ridgeline.simulation.report import PhaseTimes, Timing, performance
+from ridgeline.simulation.report import PhaseTimes, Timing, compute_performance
 
 WORK = Work(points=4_000_000, flops=5e7, bytes_memory=6e7, bytes_exchanged=7e4, messages=8)
 
@@ -18,7 +18,7 @@ def timing(**more) -> Timing:
 
 
 def test_speed_is_that_of_the_steady_steps():
-    found = performance(WORK, timing(), {"best": 1.2e9})
+    found = compute_performance(WORK, timing(), {"best": 1.2e9})
     assert found == {
         "steps": 11,
         "seconds_per_step": 0.1,
@@ -27,8 +27,8 @@ def test_speed_is_that_of_the_steady_steps():
         "least_bytes_per_second": pytest.approx(6e8),
         "fraction_of_stream": pytest.approx(0.5),
     }
-    assert performance(WORK, timing(steps=1, steady_steps=0), {})["seconds_per_step"] == 0.5
-    assert set(performance(WORK, timing(steps=0, steady_steps=0), {}).values()) == {0, None}
+    assert compute_performance(WORK, timing(steps=1, steady_steps=0), {})["seconds_per_step"] == 0.5
+    assert set(compute_performance(WORK, timing(steps=0, steady_steps=0), {}).values()) == {0, None}
 
 
 def printed(verbose=False, width=120, **more) -> str:
@@ -37,7 +37,7 @@ def printed(verbose=False, width=120, **more) -> str:
     best = StepTimes(0.09, {"FFT": 0.055, "row all-to-all": 0.027, "other": 0.008})
     report = {
         "model": "turbulence",
-        **performance(WORK, timing(), {"best": 1.2e9}),
+        **compute_performance(WORK, timing(), {"best": 1.2e9}),
         "run": {"shape": [64, 128, 256], "precision": "float32", "ranks": 2, "threads": 3, "device": "cpu",
                 "last_step": 11, "time": 0.55, "ended": "SIGTERM"},
         "seconds": vars(timing()),

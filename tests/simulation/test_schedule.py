@@ -3,7 +3,7 @@
 from itertools import product
 
 from ridgeline.models.contract import Recorder
-from ridgeline.simulation.schedule import Schedule
+from ridgeline.simulation.loop import Schedule
 
 
 def recorder(every, search=True):

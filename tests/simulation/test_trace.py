@@ -12,10 +12,10 @@ import ridgeline
 from ridgeline.models import create
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import OutputError
-from ridgeline.simulation import report, trace
-from ridgeline.simulation.job import RunCaller, run_case
-from ridgeline.simulation.options import RunOptions
-from ridgeline.simulation.trace import StepTrace
+from ridgeline.simulation import meters, report
+from ridgeline.simulation.case_run import RunCaller, run_case
+from ridgeline.simulation.meters import StepTrace
+from ridgeline.simulation.run_options import RunOptions
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def test_holds_the_phases_of_the_steps_after_the_first(capsys):
 
 
 def test_ends_after_so_many_steps_and_has_outputs_between(monkeypatch):
-    monkeypatch.setattr(trace, "CALLS", 3)
+    monkeypatch.setattr(meters, "CALLS", 3)
     run(9, every=2)
     assert names().count("compute") == 2 * 3
     assert names().count("output") == 2, "of steps 2 and 4; that of step 1 is not due"
@@ -84,7 +84,7 @@ def test_a_trace_of_an_earlier_run_is_set_aside_and_other_files_are_kept():
 
 
 def test_what_cannot_be_written_leaves_the_other_files_and_the_figures(monkeypatch):
-    monkeypatch.setattr(trace, "CALLS", 2)  # the trace fails long before the end
+    monkeypatch.setattr(meters, "CALLS", 2)  # the trace fails long before the end
     shown = []
     with pytest.raises(OutputError) as failure:
         run(6, "/dev/full", "/dev/full", shown.append)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ridgeline.simulation.writes import MOST_ROWS, Write, WriteLog
+from ridgeline.simulation.outputs import MOST_ROWS, Write, WriteLog
 
 
 def logged(*writes) -> WriteLog:

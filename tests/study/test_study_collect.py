@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ridgeline.bench.registry import find_benchmark
+from ridgeline.bench.benchmark import find_benchmark
 from ridgeline.bench.result import Result
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.study.collect import collect, compare, to_result

@@ -3,7 +3,7 @@
 import pytest
 import typer
 
-from ridgeline.cli.doctor import doctor as command
+from ridgeline.cli.machine_commands import doctor as command
 from ridgeline.runtime.blas import blas_libraries
 from ridgeline.validate import doctor
 

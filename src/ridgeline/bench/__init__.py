@@ -1,6 +1,6 @@
-"""What the machine does: its parts alone, and on the patterns of the models. One folder for each family.
+"""Benchmarks of the machine: its parts alone, and the patterns of the models. One folder for each family.
 
-A folder with a `<family>_options.py` is a family of benchmarks (bench/registry.py). Folders of families outside the
+A folder with a `<family>_options.py` is a family of benchmarks (bench/benchmark.py). Folders of families outside the
 package are named by the environment variable RIDGELINE_BENCHMARK_PATH, separated like those of PYTHONPATH.
 """
 

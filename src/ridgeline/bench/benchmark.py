@@ -1,34 +1,86 @@
-"""How a benchmark is declared: its name, its pattern and formula in a sentence each, its options, its function.
+"""How a benchmark is declared and found: its name, its pattern and formula, its options, its function, its scaling.
 
 The command line, the page of documentation, the checks of ranges and the outputs follow from the declaration
-(cli/bench.py, tools/generate_benchmarks_doc.py, bench/run.py); docs/adding-a-benchmark.md shows one. Declarations
-import neither Numba nor MPI: `ridgeline --help` reads them all. The function is named, and imported when it runs.
+(cli/machine_commands.py, tools/generate_benchmarks_doc.py, bench/run.py); docs/adding-a-benchmark.md shows one. The
+declarations of a family are in its `<family>_options.py`. They import neither Numba nor MPI, because
+`ridgeline --help` reads them all; the function of a benchmark is named there, and imported when it runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ridgeline.bench
+from ridgeline.config.size_law import SizeLaw
 from ridgeline.runtime.declared_options import DeclaredOptions, Option, options_of
+from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
     from ridgeline.bench.result import Result
-    from ridgeline.bench.scaling import Scaling
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The part of a declaration that lets `ridgeline study` scale a benchmark.
+
+    Attributes
+    ----------
+    law
+        How its size changes with the number of ranks.
+    figures
+        "module.function" beside the declaration. The function takes what the benchmark's JSON holds
+        (`Result.to_dict`) and returns a `ScalingFigures` for each curve of the study. Its module imports neither
+        Numba nor MPI, because a study reads reports on login nodes.
+    """
+
+    law: SizeLaw
+    figures: str
+
+
+@dataclass(frozen=True)
+class ScalingFigures:
+    """One point of one scaling curve: what a job measured on all its ranks together.
+
+    Attributes
+    ----------
+    seconds
+        One step or iteration on the slowest rank.
+    points
+        The points that it advances.
+    labels
+        What tells the curves of a study apart, such as {"implementation": "reference"}.
+    phases
+        Seconds of the parts, which add up to about `seconds`.
+    flops, bytes
+        Counted rates per second, or None if they are not known.
+    fraction
+        The share of the limit that the same job measured, or None.
+    """
+
+    seconds: float
+    points: float
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    phases: Mapping[str, float] = field(default_factory=dict)
+    flops: float | None = None
+    bytes: float | None = None
+    fraction: float | None = None
 
 
 @dataclass(frozen=True)
 class BenchmarkOptions(DeclaredOptions):
-    """Base of the options of all benchmarks.
+    """Base class of the options of all benchmarks.
 
-    Two names have a meaning for the job too: `threads` (of a rank), `device` ("cpu" or "cuda": the function gets
-    `memory`, the kind of its messages' memory).
+    Two names have a meaning for the job too: `threads` is the threads of a rank, and with `device` ("cpu" or "cuda")
+    the function is called with `memory`, the kind of memory that its messages lie in.
     """
 
 
@@ -36,13 +88,32 @@ class BenchmarkOptions(DeclaredOptions):
 class Benchmark:
     """The declaration of a benchmark.
 
-    name: of the command; summary: what it does, one sentence; pattern: who does what with whom, one sentence;
-    formula: how figures follow from measured times; options: their class; function: "module.function" beside the
-    declaration, called as function(comm, options), with memory= and progress= if it has such parameters, collective
-    over comm; it returns a Result. details: what else a user must know; fixed: options that this benchmark does not
-    offer, and their values; finish: "module.function" called on rank 0 as finish(result, options) after all else is
-    written, which writes further files and returns lines to print; scaling: how studies scale it, or the name of the
-    benchmark that a study runs in its place; family: the folder, set by the registry.
+    Attributes
+    ----------
+    name
+        The name of the command.
+    summary
+        One sentence that says what it measures.
+    pattern
+        One sentence that says which ranks do what with which.
+    formula
+        How the figures follow from the measured times.
+    options
+        The class of its options.
+    function
+        "module.function" beside the declaration. It is called as function(comm, options), with memory= and progress=
+        if it has such parameters, is collective over comm, and returns a `Result`.
+    details
+        What else a user must know.
+    fixed
+        Options that this benchmark does not offer, with their values.
+    finish
+        "module.function", called on rank 0 as finish(result, options) after everything else is written. It writes
+        further files and returns lines to print.
+    scaling
+        How studies scale it, or the name of the benchmark that a study runs instead.
+    family
+        The folder, set by `available`.
     """
 
     name: str
@@ -60,32 +131,64 @@ class Benchmark:
     @cached_property
     def offered(self) -> list[Option]:
         """The options that a user may give."""
-        return [one for one in options_of(self.options) if one.name not in self.fixed]
+        return [option for option in options_of(self.options) if option.name not in self.fixed]
 
     @property
     def text(self) -> str:
-        """The help: summary, pattern, formula, details."""
+        """The help text: summary, pattern, formula, details."""
         parts = [self.summary, f"Pattern: {self.pattern}", f"Formula: {self.formula}", self.details]
         return "\n\n".join(filter(None, parts))
 
     def make_options(self, **given: Any) -> BenchmarkOptions:
-        """Return options with the values given, the others as declared. Raises ConfigError for one out of range."""
+        """Return options with the given values and the declared defaults. Raises ConfigError for a wrong value."""
         return self.options(**given, **self.fixed)
 
     def find(self, name: str) -> Callable[..., Any]:
         """Return the function called "module.function" in this benchmark's folder."""
         module, _, function = name.rpartition(".")
-        found: Callable[..., Any] = getattr(
+        member: Callable[..., Any] = getattr(
             import_module(f"ridgeline.bench.{self.family}.{module}"), function
         )
-        return found
+        return member
 
     def measure(self, comm: Comm, options: BenchmarkOptions, **offers: Any) -> Result:
-        """Measure: call the function with comm, options, and those of `offers` that are parameters of it.
+        """Call the function with comm, options, and those of `offers` that are its parameters. Collective over comm.
 
-        offers: memory (a `parallel.payload.Memory`), progress (a `runtime.progress.Phases`). Collective over comm.
+        The offers are memory (a `parallel.payload.Memory`) and progress (a `runtime.progress.Phases`).
         """
         function = self.find(self.function)
         parameters = signature(function).parameters
         result: Result = function(comm, options, **{k: v for k, v in offers.items() if k in parameters})
         return result
+
+
+def families() -> list[str]:
+    """Return the sorted names of the families: the folders that have a `<family>_options.py`."""
+    paths = (path for folder in ridgeline.bench.__path__ for path in Path(folder).glob("*/*_options.py"))
+    return sorted({path.parent.name for path in paths if path.stem == f"{path.parent.name}_options"})
+
+
+def available() -> dict[str, Benchmark]:
+    """Return all benchmarks by name, family by family. Raises ConfigError if two have the same name."""
+    benchmarks: dict[str, Benchmark] = {}
+    for family in families():
+        for declared in import_module(f"ridgeline.bench.{family}.{family}_options").BENCHMARKS:
+            if declared.name in benchmarks:
+                raise ConfigError(
+                    f'two benchmarks are called "{declared.name}", in the families '
+                    f"{benchmarks[declared.name].family} and {family}; give one another name"
+                )
+            benchmarks[declared.name] = replace(declared, family=family)
+    return benchmarks
+
+
+def find_benchmark(name: str) -> Benchmark:
+    """Return the benchmark of this name. Raises ConfigError if there is none."""
+    benchmarks = available()
+    if name not in benchmarks:
+        near = get_close_matches(name, benchmarks, n=1)
+        hint = f' Did you mean "{near[0]}"?' if near else ""
+        raise ConfigError(
+            f'no benchmark is called "{name[:60]}"; need one of: {", ".join(benchmarks)}.{hint}'
+        )
+    return benchmarks[name]

@@ -1,7 +1,7 @@
-"""C beside Python: sources of bench/c compiled on the spot, loaded into the same process, with the same MPI.
+"""C for comparison with Python: the sources in bench/c, compiled when they are needed and loaded into this process.
 
 A shared library in the process of the measurement has the same memory, core binding, MPI library and communicator as
-the Python code. So only the language differs.
+the Python code, so only the language differs.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 SOURCES = Path(__file__).parent / "c"
 COMMON = ("-O3", "-std=gnu11", "-pthread", "-shared", "-fPIC")
-# The first that the compiler takes: not every one has OpenMP's run-time library or knows the processor.
+# The first set that the compiler accepts is used: not every one has OpenMP's run-time library or knows the processor.
 OPTIONAL = (("-march=native", "-fopenmp"), ("-march=native",), ("-fopenmp",), ())
 COMPILE_SECONDS = 120.0
 
-# Type of the result, then those of the arguments, as ctypes has them: (ctypes.c_double, ctypes.c_int).
+# The ctypes of the result and then of the arguments, as in (ctypes.c_double, ctypes.c_int).
 Signature = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Library:
-    """A compiled C source. compiler: first line of its --version; command: what compiled it, without files."""
+    """A compiled C source, the first line of its compiler's --version, and the command without file names."""
 
     functions: dict[str, Callable[..., Any]]
     compiler: str
@@ -59,16 +59,34 @@ def load_c(
     folder: Path | None = None,
     optional: Sequence[tuple[str, ...]] | None = None,
 ) -> tuple[Library | None, str]:
-    """Compile bench/c/NAME.c unless that was done before, load it, and return (library, how), or (None, why not).
+    """Compile bench/c/NAME.c unless the cache folder has it, load it, and return it.
 
-    Collective over comm, which may be None for this process alone. One rank of each node compiles, and all ranks have
-    the library or none has. functions: of the source, by name. mpi: compile by the MPI's own compiler (default: if
-    there is a comm). MPICC names it, or it is mpicc beside the interpreter or on PATH. Else CC or cc compiles.
-    folder: where NAME.c lies instead. OpenMP and tuning for this processor are asked for and done without where the
-    compiler lacks them, so test _OPENMP in the source; optional: other sets of flags, of which the compiler gets the
-    first that it takes. The result lies in the cache folder under a digest of source, compiler, flags and processor.
+    The compiled library is cached under a digest of source, compiler, flags and processor. OpenMP and tuning for this
+    processor are left out where the compiler lacks them, so the source must test _OPENMP.
 
-    Raises nothing for want of a compiler: the reason is one for a row of a table.
+    Parameters
+    ----------
+    comm
+        All ranks that need the library, or None for this process alone.
+    functions
+        The functions of the source by name, with their types.
+    mpi
+        Whether to compile with the compiler of MPI (default: if there is a comm): MPICC, or mpicc beside the
+        interpreter or on PATH. Otherwise CC or cc compiles.
+    folder
+        The folder of NAME.c instead of bench/c.
+    optional
+        Sets of flags, of which the first that the compiler accepts is used.
+
+    Returns
+    -------
+    tuple
+        The library and how it was compiled, or None and the reason, for a row of a table. A missing compiler raises
+        no error.
+
+    Notes
+    -----
+    Collective over comm. One rank of each node compiles; either all ranks have the library or none has.
     """
     mpi = comm is not None if mpi is None else mpi
     source = (SOURCES if folder is None else folder) / f"{name}.c"
@@ -86,7 +104,7 @@ def load_c(
 
 
 def address_of(comm: MPI.Comm) -> int:
-    """Return where the communicator's handle lies: an `MPI_Comm *` for C, valid while comm lives."""
+    """Return the address of the communicator's handle: an `MPI_Comm *` for C, valid as long as comm exists."""
     from mpi4py import MPI
 
     return MPI._addressof(comm)
@@ -106,18 +124,19 @@ def _build_on_node(
 
 
 def _build(source: Path, mpi: bool, optional: Sequence[tuple[str, ...]]) -> tuple[Path | None, str]:
-    """Return (shared library, compiler and options), or (None, why there is none)."""
+    """Return the path of the shared library and how it was compiled, or None and the reason."""
     compiler = _find_compiler(mpi)
     if compiler is None:
         missing = "mpicc beside the interpreter, on PATH or in MPICC" if mpi else "cc on PATH or in CC"
         return None, f"no C compiler: there is no {missing}"
-    called = Path(compiler[0]).name
+    compiler_name = Path(compiler[0]).name
     version = _run([*compiler, "--version"])
     if version.returncode:
-        return None, f"no C compiler: {called} says {_first_error(version)}"
-    title = version.stdout.splitlines()[0] if version.stdout else called
+        return None, f"no C compiler: {compiler_name} says {_first_error(version)}"
+    title = version.stdout.splitlines()[0] if version.stdout else compiler_name
     key = f"{compiler} {title} {cpu_name()} {COMMON} {optional}".encode() + source.read_bytes()
-    folder = private_folder("c")  # what lies there is loaded, and so run
+    # A private folder, because the code in it is run.
+    folder = private_folder("c")
     path = folder / f"{source.stem}-{hashlib.blake2b(key, digest_size=8).hexdigest()}.so"
     record = path.with_suffix(".txt")
     why = ""
@@ -130,25 +149,26 @@ def _build(source: Path, mpi: bool, optional: Sequence[tuple[str, ...]]) -> tupl
                 target = Path(scratch) / path.name
                 done = _run([*command, str(source), "-o", str(target), "-lm"])
                 if done.returncode == 0:
-                    text = f"{title}\n{' '.join((called, *compiler[1:], *COMMON, *flags))}"
+                    text = f"{title}\n{' '.join((compiler_name, *compiler[1:], *COMMON, *flags))}"
                     (Path(scratch) / record.name).write_text(text)
                     # Into place at once, so that another run never loads half a file.
                     os.replace(Path(scratch) / record.name, record)
                     os.replace(target, path)
                     return path, text
             why = why or _first_error(done)
-    except OSError as error:  # a full disk
+    # Such as a full disk.
+    except OSError as error:
         why = f"{folder}: {error.strerror}"
-    return None, f"{called} cannot compile {source.name}: {why}"
+    return None, f"{compiler_name} cannot compile {source.name}: {why}"
 
 
 def _find_compiler(mpi: bool) -> list[str] | None:
-    """Return the compiler's path and what must follow it, None if there is none."""
+    """Return the compiler's path and the options that it is named with, or None."""
     chosen = shlex.split(os.environ.get("MPICC" if mpi else "CC", ""))
     if chosen:
         path = shutil.which(chosen[0])
     elif mpi:
-        # Beside the interpreter before links are followed: the environment's folder, where its MPI lies too.
+        # The folder of the interpreter, links not followed, is the environment's, where its MPI lies too.
         path = shutil.which("mpicc", path=str(Path(sys.executable).parent)) or shutil.which("mpicc")
     else:
         path = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -183,17 +203,17 @@ def _open(path: Path, text: str, functions: Mapping[str, Signature], mpi: bool) 
         return None, f"the compiled {path.name} cannot be loaded: {error}"
     if mpi and not _same_mpi(loaded):
         return None, "mpicc belongs to another MPI library than mpi4py runs with; name the right one by MPICC"
-    found = {}
+    callables = {}
     for name, (result, *arguments) in functions.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
-        found[name] = function
+        callables[name] = function
     compiler, _, command = text.partition("\n")
-    return Library(found, compiler, command, path), text.replace("\n", ", ")
+    return Library(callables, compiler, command, path), text.replace("\n", ", ")
 
 
 def _same_mpi(loaded: ctypes.CDLL) -> bool:
-    """Say whether C calls the very library that mpi4py calls: a second copy would not be initialised."""
+    """Return whether C calls the same library as mpi4py. A second copy of it would not be initialised."""
     from mpi4py import MPI
 
     def address(library: ctypes.CDLL) -> int | None:
@@ -201,7 +221,8 @@ def _same_mpi(loaded: ctypes.CDLL) -> bool:
 
     try:
         return address(loaded) == address(ctypes.CDLL(MPI.__file__))
-    except (AttributeError, OSError):  # where mpi4py loads MPI by other means, its name must do
+    # Where mpi4py loads MPI in another way, the name of the library must do.
+    except (AttributeError, OSError):
         text, length = ctypes.create_string_buffer(8192 * 2), ctypes.c_int()
         loaded.MPI_Get_library_version(text, ctypes.byref(length))
         return text.value.decode(errors="replace") == MPI.Get_library_version()

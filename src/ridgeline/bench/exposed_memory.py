@@ -1,4 +1,4 @@
-"""Memory that other ranks may read and write: a window of one-sided communication, on the host or on a GPU."""
+"""Memory that other ranks may read and write: a window for one-sided communication, on the host or on a GPU."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from ridgeline.runtime.errors import VerificationError
 
 
 class ExposedMemory:
-    """A window of n_bytes on this rank. Making and freeing it is collective over comm.
+    """A window of n_bytes on this rank. Creating and freeing it is collective over comm.
 
-    memory: "host": allocated by MPI (MPI_Win_allocate), which may share it among the ranks of a node or register
-    it with the network; "cuda": made of a GPU's memory (MPI_Win_create); "cuda-staged": made of page-locked host
-    memory for bytes of a GPU, which `write` copies there too and `stage_in` brings back after others put.
-    disp_unit: bytes that displacements count.
+    Parameters
+    ----------
+    memory
+        "host": MPI allocates it (MPI_Win_allocate), and may share it among the ranks of a node or register it with
+        the network. "cuda": it is a GPU's memory (MPI_Win_create). "cuda-staged": it is page-locked host memory that
+        stands for a GPU's memory; `write` writes to both, and `stage_in` copies to the GPU what others have put.
+    disp_unit
+        The bytes that a displacement counts.
     """
 
     def __init__(self, comm: MPI.Comm, n_bytes: int, memory: Memory = "host", disp_unit: int = 1) -> None:
@@ -28,16 +32,17 @@ class ExposedMemory:
         self._rank = comm.rank
         self._buffer: Buffer | None = None
         group = cast(MPI.Intracomm, comm)
-        least = max(n_bytes, 8)  # an empty window has no memory to look at
+        # An empty window would have no memory to read.
+        allocated = max(n_bytes, 8)
         if memory == "host":
-            self.win = MPI.Win.Allocate(least, disp_unit, MPI.INFO_NULL, group)
+            self.win = MPI.Win.Allocate(allocated, disp_unit, MPI.INFO_NULL, group)
             self._bytes = np.asarray(self.win.tomemory(), np.uint8)
         else:
-            self._buffer = Buffer(least, memory)
-            self.win = MPI.Win.Create(self._buffer.message(least)[0], disp_unit, MPI.INFO_NULL, group)
+            self._buffer = Buffer(allocated, memory)
+            self.win = MPI.Win.Create(self._buffer.message(allocated)[0], disp_unit, MPI.INFO_NULL, group)
 
     def write(self, data: NDArray[np.uint8]) -> None:
-        """Set the first bytes from this rank's side. No epoch may be open."""
+        """Set the first bytes from this rank. No epoch may be open."""
         self.win.Lock(self._rank, MPI.LOCK_EXCLUSIVE)
         if self._buffer is None:
             self._bytes[: data.size] = data
@@ -46,29 +51,25 @@ class ExposedMemory:
         self.win.Unlock(self._rank)
 
     def stage_in(self) -> None:
-        """Copy what others put to the GPU, if their puts went to host memory. No epoch may be open."""
+        """Copy what others have put to the GPU, if it arrived in host memory. No epoch may be open."""
         if self._buffer is not None and self._buffer.staged:
             self.win.Lock(self._rank, MPI.LOCK_EXCLUSIVE)
             self._buffer.stage_in(self.n_bytes)
             self.win.Unlock(self._rank)
 
     def read(self, n_bytes: int) -> NDArray[np.uint8]:
-        """Return a copy of the first bytes from this rank's side, of a GPU's memory if there is one.
-
-        No epoch may be open.
-        """
+        """Return a copy of the first bytes, read from the GPU if there is one. No epoch may be open."""
         self.win.Lock(self._rank, MPI.LOCK_EXCLUSIVE)
-        data = (self._bytes if self._buffer is None else self._buffer.read(self._buffer.n_bytes))[
-            :n_bytes
-        ].copy()
+        data = self._bytes if self._buffer is None else self._buffer.read(self._buffer.n_bytes)
+        copy = data[:n_bytes].copy()
         self.win.Unlock(self._rank)
-        return data
+        return copy
 
     @contextmanager
     def freed_at_end(self) -> Iterator[None]:
-        """Free the memory after a block, and where it ends by a VerificationError, which must be raised on all ranks.
+        """Free the memory after a block, also if it ends with a VerificationError, which all ranks must raise.
 
-        After other errors, which one rank may have alone, nothing collective is possible.
+        Any other error may be raised by one rank alone, and then nothing collective is possible.
         """
         try:
             yield
@@ -78,12 +79,12 @@ class ExposedMemory:
         self.free()
 
     def free(self) -> None:
-        """Give the memory back. Collective."""
+        """Free the window and its memory. Collective."""
         self.win.Free()
 
 
 def check_sums(arrived: NDArray[Any], expected: NDArray[Any], rank: int, other: int | str) -> None:
-    """Raise VerificationError, naming the first wrong number, unless what a window holds is as expected."""
+    """Raise VerificationError, naming the first wrong number, unless a window holds what is expected."""
     wrong = np.flatnonzero(arrived != expected)
     if wrong.size:
         raise VerificationError(

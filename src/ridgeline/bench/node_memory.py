@@ -1,4 +1,4 @@
-"""Whether what the ranks of a job allocate fits into the memory of their nodes: asked before, not after."""
+"""Checks before allocating: whether what the ranks of a job need fits into the memory of their nodes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def require_memory(comm: MPI.Comm, n_bytes: int, what: str, advice: str) -> None:
-    """Raise ConfigError on all ranks if what the ranks of a node need together is more than is free. Collective.
+    """Raise ConfigError on all ranks if the ranks of a node together need more memory than is free. Collective.
 
-    n_bytes: of this rank. The message is "WHAT need(s) ... GiB on a node, more than is free; ADVICE", where `what`
-    brings its verb.
+    `n_bytes` is what this rank needs. The message is "WHAT ... GiB on a node, more than is free; ADVICE", so `what`
+    ends with its verb, as in "the buffers need".
     """
     with node_communicator(comm) as node:
         needed = node.allreduce(n_bytes)
-    short = max(comm.allgather(needed if needed > memory_available() else 0))
-    if short:
-        raise ConfigError(f"{what} {short / 2**30:.1f} GiB on a node, more than is free; {advice}")
+    most = max(comm.allgather(needed if needed > memory_available() else 0))
+    if most:
+        raise ConfigError(f"{what} {most / 2**30:.1f} GiB on a node, more than is free; {advice}")
 
 
 def memory_per_rank(comm: MPI.Comm) -> float:
-    """Return the free bytes that every rank can have: a node's share of a rank, where it is least. Collective."""
+    """Return the free bytes that each rank can use, on the node where that is least. Collective."""
     return float(min(comm.allgather(memory_available() / place_on_node(comm).ranks)))

@@ -1,4 +1,4 @@
-"""What a benchmark hands back: its figures with their pattern, formula and units, for the screen and for JSON."""
+"""The result of a benchmark: its figures with their pattern, formula and units, for the screen, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -15,11 +15,20 @@ from rich.text import Text
 
 @dataclass(frozen=True)
 class Column:
-    """A column of figures. key: its name in rows and JSON, where values are in SI units (s, B, B/s, 1/s, FLOP/s).
+    """A column of the table. A value of None in a row is an empty cell.
 
-    head: on the screen, with the unit; scale: what a value is divided by for the screen; form: how a number is
-    written (format specification); scale_key: where each row has a unit of its own, the key of its scale. None in a
-    row is an empty cell.
+    Attributes
+    ----------
+    key
+        Its name in rows and in JSON, where values are in SI units (s, B, B/s, 1/s, FLOP/s).
+    head
+        Its head on the screen, with the unit.
+    scale
+        What a value is divided by for the screen.
+    form
+        The format specification of a number.
+    scale_key
+        The key of a row's own scale, where each row has its own unit.
     """
 
     key: str
@@ -45,10 +54,11 @@ MICROSECONDS = Column("seconds", "us", 1e-6)
 
 @dataclass(frozen=True)
 class Plot:
-    """How a benchmark is drawn: y columns over the x column, one curve for each set of values of `by`.
+    """How a benchmark is drawn: the y columns over the x column, with one curve for each set of values of `by`.
 
-    kind "lines": curves; "heat": extra["matrix"] as a map, rows and columns named by extra["names"]; "boxes":
-    extra["samples"], lists of numbers by name, as violins; "bars": y columns stacked, one bar a row named by x.
+    The kind "lines" draws curves; "heat" draws extra["matrix"] as a map with rows and columns named by
+    extra["names"]; "boxes" draws extra["samples"], lists of numbers by name, as violins; "bars" draws the y columns
+    stacked, with one bar for each row, named by x.
     """
 
     x: str = ""
@@ -64,14 +74,33 @@ class Plot:
 
 @dataclass
 class Result:
-    """The figures of one benchmark.
+    """The figures of one benchmark and what they mean.
 
-    pattern: who does what with whom, one or two sentences; formula: how figures follow from measured times;
-    statistic: whether figures are the best, the mean or the median, and of what; ranks: of the job; left_out: ranks
-    that took no part, as with an odd number and pairs; verified: whether arrived data were compared with what was
-    sent (a difference raises VerificationError); failures: sentences that say why the job ends with an error after
-    all is written, none for a good result; settings: sizes, repetitions and options; rows: one dict a line of the
-    table, values in SI units; extra: what is no table (matrices, samples); notes: what a reader must know.
+    Attributes
+    ----------
+    pattern
+        Which ranks do what with which, in one or two sentences.
+    formula
+        How the figures follow from the measured times.
+    statistic
+        Whether figures are the best, the mean or the median, and of what.
+    ranks
+        The ranks of the job.
+    rows
+        One dict for each line of the table, values in SI units.
+    left_out
+        Ranks that did not participate, such as the last one of an odd number in a benchmark of pairs.
+    verified
+        Whether the data that arrived were compared with the data that were sent. A difference raises
+        VerificationError.
+    settings
+        Sizes, repetitions and options.
+    extra
+        Figures that do not fit a table: matrices, samples.
+    notes
+        What a reader must know.
+    failures
+        Sentences that say why the job ends with an error once everything is written. A good result has none.
     """
 
     benchmark: str
@@ -91,7 +120,7 @@ class Result:
     plot: Plot | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON, the columns as the heads of their keys; `from_dict` takes it back."""
+        """Return everything for JSON, the columns as heads by key; `from_dict` is the inverse."""
         content = asdict(self)
         content["columns"] = {column.key: column.head for column in self.columns}
         content["formats"] = {
@@ -102,16 +131,16 @@ class Result:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Result:
-        """Return the figures that `to_dict` gave, after JSON too, without their plot. Raises KeyError, TypeError."""
+        """Return the result that `to_dict` wrote, without its plot. Raises KeyError or TypeError otherwise."""
         columns = [Column(key, head, *content["formats"][key]) for key, head in content["columns"].items()]
         given = {f.name: content[f.name] for f in fields(cls) if f.name in content}
         return cls(**{**given, "columns": columns, "plot": None})
 
 
 def to_csv(result: Result) -> str:
-    """Return the rows as comma-separated values in SI units: a line of keys, then a line a row; None is empty.
+    """Return the rows as comma-separated values in SI units: a line of keys, then a line for each row; None is empty.
 
-    The first column names the benchmark, by which the file is known as ours (io/output_files.py).
+    The first column names the benchmark. By it io/output_files.py recognises the file as ours.
     """
     keys = dict.fromkeys(
         ["benchmark"]
@@ -126,7 +155,7 @@ def to_csv(result: Result) -> str:
 
 
 def make_table(result: Result) -> Group:
-    """Return the figures as a table: pattern above, formula, statistic and notes below."""
+    """Return the figures as a table, with the pattern above and formula, statistic and notes below."""
     ranks = f"{result.ranks} rank{'s' * (result.ranks != 1)}"
     if result.nodes > 1:
         ranks += f" on {result.nodes} nodes"
@@ -139,7 +168,7 @@ def make_table(result: Result) -> Group:
         table.add_column(column.head, justify="right", no_wrap=True)
     for row in result.rows:
         table.add_row(*(column.cell(row) for column in result.columns))
-    # Not the table's own title and caption: those are wrapped at its width, which may be that of two columns.
+    # The table's own title and caption would be wrapped at its width, which may be that of two columns.
     title = f"{result.benchmark}, {ranks}: {result.pattern}"
     caption = "\n".join([f"{result.formula}; {result.statistic}", *notes])
     return Group(Text(title), table, Text(caption))

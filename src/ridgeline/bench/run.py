@@ -1,4 +1,4 @@
-"""A benchmark as a job of its own: prepare this rank, measure, write what was asked for, print on rank 0."""
+"""How a benchmark runs as a job: prepare this rank, measure, write the requested files, and print on rank 0."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.node_load import read_load
 
 if TYPE_CHECKING:
-    from mpi4py import MPI
-
     from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
     from ridgeline.bench.result import Result
 
 
 @dataclass(frozen=True)
 class BenchmarkOutputs:
-    """Files that a user asked for: figures as JSON ("-" for stdout alone), rows as CSV, a picture."""
+    """The files that a user requests: figures as JSON ("-" prints only it on stdout), rows as CSV, a picture."""
 
     json: str | None = None
     csv: str | None = None
@@ -45,10 +43,10 @@ def run_benchmark(
     outputs: BenchmarkOutputs | None = None,
     debug: bool = False,
 ) -> dict[str, Any]:
-    """Run a declared benchmark on all ranks; print on rank 0; return what its JSON holds.
+    """Run a declared benchmark on all ranks, print its figures on rank 0, and return the content of its JSON.
 
-    Collective over the world. Any failure ends the job. A result with failures does so after all is written, as
-    VerificationError.
+    Collective over the world. Any error ends the job. A result with failures raises VerificationError once everything
+    is written.
     """
     outputs = outputs or BenchmarkOutputs()
     threads = getattr(options, "threads", 1)
@@ -59,8 +57,14 @@ def run_benchmark(
             if comm.rank == 0:
                 outputs.check()
         before = read_load()
+        offers: dict[str, Any] = {}
+        device = getattr(options, "device", None)
+        if device is not None:
+            from ridgeline.parallel.payload import memory_for
+
+            offers["memory"] = memory_for(comm, device)
         with Phases(benchmark.name, comm.rank == 0) as progress:
-            result = benchmark.measure(comm, options, progress=progress, **_memory(comm, options))
+            result = benchmark.measure(comm, options, progress=progress, **offers)
         crowded = oversubscription_warning(comm, threads)
         if crowded is not None:
             result.notes.append(crowded)
@@ -71,26 +75,19 @@ def run_benchmark(
             if comm.rank == 0:
                 writes = LastWrites()
                 _write(result, facts, outputs, writes)
-                with writes.trying():
-                    _finish(benchmark, result, options, quiet=outputs.json == "-")
+                if benchmark.finish is not None:
+                    with writes.trying():
+                        for line in benchmark.find(benchmark.finish)(result, options):
+                            if outputs.json != "-":
+                                print(line)
                 writes.raise_failures()
         if result.failures:
             raise VerificationError("; ".join(result.failures))
     return facts
 
 
-def _memory(comm: MPI.Comm, options: BenchmarkOptions) -> dict[str, Any]:
-    """Return the kind of memory for messages, where the options name a device. Collective."""
-    device = getattr(options, "device", None)
-    if device is None:
-        return {}
-    from ridgeline.parallel.payload import memory_for
-
-    return {"memory": memory_for(comm, device)}
-
-
 def _write(result: Result, facts: dict[str, Any], outputs: BenchmarkOutputs, writes: LastWrites) -> None:
-    """Write the files that were asked for, and print the table unless JSON goes to stdout."""
+    """Write the requested files, and print the table unless JSON goes to stdout."""
     from ridgeline.bench.result import make_table, to_csv
 
     if outputs.json is not None:
@@ -106,12 +103,3 @@ def _write(result: Result, facts: dict[str, Any], outputs: BenchmarkOutputs, wri
 
         with writes.trying():
             save_plot(facts, outputs.plot)
-
-
-def _finish(benchmark: Benchmark, result: Result, options: BenchmarkOptions, quiet: bool) -> None:
-    """Write the files that a benchmark has of its own, and print what it says of them."""
-    if benchmark.finish is None:
-        return
-    for line in benchmark.find(benchmark.finish)(result, options):
-        if not quiet:
-            print(line)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-REACH = 1.5  # interquartile ranges beyond the quartiles
+REACH = 1.5  # interquartile ranges (IQR) beyond the quartiles
 
 
 def remove_outliers(values: ArrayLike, reach: float = REACH) -> NDArray[np.float64]:
     """Return the values within [x_25% - reach IQR, x_75% + reach IQR] in their order, float64 [<= n].
 
-    IQR = x_75% - x_25%, quartiles interpolated linearly. No values give none; equal ones are all kept.
-    Source: Tukey, "Exploratory Data Analysis", 1977, Sec. 2D.
+    IQR = x_75% - x_25%, with quartiles interpolated linearly. Equal values are all kept. Source: Tukey, "Exploratory
+    Data Analysis", 1977, Sec. 2D.
     """
-    given = np.asarray(values, np.float64).ravel()
-    if given.size == 0:
-        return given
-    low, high = np.percentile(given, (25.0, 75.0))
+    samples = np.asarray(values, np.float64).ravel()
+    if samples.size == 0:
+        return samples
+    low, high = np.percentile(samples, (25.0, 75.0))
     margin = reach * (high - low)
-    kept: NDArray[np.float64] = given[(given >= low - margin) & (given <= high + margin)]
-    return kept
+    inside: NDArray[np.float64] = samples[(samples >= low - margin) & (samples <= high + margin)]
+    return inside

@@ -1,1 +1,4 @@
-"""The command line: one file per command, which parses, calls and prints."""
+"""The command line: each command parses its options, calls the package and prints.
+
+main.py lists the commands; nothing here imports anything heavy before a command is called.
+"""

@@ -1,4 +1,7 @@
-"""The entry point. Imports nothing heavy: each command imports what it needs when it is called."""
+"""The entry point of the command line, with the list of its commands.
+
+Nothing here imports anything heavy: each command imports what it needs when it is called.
+"""
 
 import os
 import re
@@ -6,25 +9,16 @@ import sys
 
 import typer
 
-from ridgeline.cli.bench import bench
-from ridgeline.cli.bind import bind
-from ridgeline.cli.check import check
-from ridgeline.cli.compile import compile_kernels
-from ridgeline.cli.doctor import doctor
-from ridgeline.cli.explain import explain
-from ridgeline.cli.plot import plot
-from ridgeline.cli.predict import predict
-from ridgeline.cli.report import report
-from ridgeline.cli.run import run
-from ridgeline.cli.study import study
-from ridgeline.cli.sweep import run_list, sweep
-from ridgeline.cli.validate import validate
+from ridgeline.cli.machine_commands import bench, bind, doctor, validate
+from ridgeline.cli.run_commands import check, compile_kernels, explain, plot, report, run
+from ridgeline.cli.study_commands import predict, run_list_command, study, sweep
 from ridgeline.runtime.environment import prepare_process
 from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
 from ridgeline.runtime.launcher import end_with_launcher, may_print
 from ridgeline.runtime.machine import limit_pools
 
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of a command line; Typer has no name for it
+# The error of a wrong command line, which Typer does not export.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="ridgeline",
@@ -43,7 +37,7 @@ app.command()(plot)
 app.command()(predict)
 app.command()(report)
 app.command()(sweep)
-app.command("run-list", hidden=True)(run_list)
+app.command("run-list", hidden=True)(run_list_command)
 app.command()(validate)
 app.command()(bind)
 app.add_typer(bench, name="bench")
@@ -68,15 +62,16 @@ def main() -> None:
     """Run the command line; a user's error ends it with one sentence and the error's exit code."""
     prepare_process()
     end_with_launcher()
-    limit_pools()  # settings classes of models import NumPy, long before a rank knows its threads
-    # A shell expands ~ at the beginning of a word alone: not in --json=~/run.json.
+    # The settings classes of models import NumPy, long before a rank knows its threads.
+    limit_pools()
+    # A shell expands ~ only at the beginning of a word, and so not in --json=~/run.json.
     sys.argv[1:] = [
-        re.sub(r"^(--[\w-]+=)?(~/.*)", lambda found: (found[1] or "") + os.path.expanduser(found[2]), word)
+        re.sub(r"^(--[\w-]+=)?(~/.*)", lambda match: (match[1] or "") + os.path.expanduser(match[2]), word)
         for word in sys.argv[1:]
     ]
     try:
         try:
-            # Every rank finds the same wrong option; one of them says so.
+            # Every rank finds the same wrong option, and one of them prints the error.
             code = app(standalone_mode=may_print())
         finally:
             sys.stdout.flush()
@@ -86,7 +81,8 @@ def main() -> None:
     except OSError as error:
         if error.filename is not None or error.errno is None:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python fails once more when it flushes at its end
+        # Otherwise Python fails once more when it flushes stdout at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if not isinstance(error, BrokenPipeError):
             sys.stderr.write(f"error: cannot write to standard output: {error.strerror}; lead it elsewhere\n")
         raise SystemExit(OutputError.exit_code) from None

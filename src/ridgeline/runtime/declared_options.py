@@ -4,7 +4,7 @@
     class Trials(DeclaredOptions):
         n: Annotated[int, OptionSpec("How many.", minimum=1)] = 3
 
-The flags of the command line (cli/options.py), their help and the checks follow from the declaration.
+The flags of the command line (cli/command_line_options.py), their help and the checks follow from the declaration.
 """
 
 from __future__ import annotations

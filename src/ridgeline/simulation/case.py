@@ -1,4 +1,4 @@
-"""A case built or read in Python: the settings of one run, by the same schema as a settings file."""
+"""The settings of one run, built or read in Python with the same schema as a settings file."""
 
 from __future__ import annotations
 
@@ -17,17 +17,33 @@ from ridgeline.runtime.errors import ConfigError
 
 
 class Case:
-    """The settings of one run, checked and not to be changed: `replace` returns another case.
-
-    model: name of the model; steps: time steps of the run; parameters: the table [model] of a settings file;
-    sections: its other tables by name (grid, output, initial ...), each a mapping, or a list of mappings where a file
-    has [[...]]. Tuples, NumPy numbers and paths are taken as what a file would hold.
+    """The checked settings of one run. A case never changes: `replace` returns another one.
 
         case = ridgeline.Case("gray_scott", 1000, grid={"shape": (64, 64, 64)}, parameters={"F": 0.03})
 
-    settings: the checked values, `case.settings.model.F`.
+    Tuples, NumPy numbers and paths are converted to what a settings file would hold.
 
-    Raises ConfigError, with a sentence for each fault.
+    Parameters
+    ----------
+    model
+        Name of the model.
+    steps
+        Time steps of the run.
+    parameters
+        The table [model] of a settings file.
+    sections
+        The other tables of a settings file by name (grid, output, initial ...), each a mapping, or a list of mappings
+        where a file has [[...]].
+
+    Attributes
+    ----------
+    settings
+        The checked values, as in `case.settings.model.F`.
+
+    Raises
+    ------
+    ConfigError
+        With a sentence for each fault.
     """
 
     def __init__(
@@ -54,7 +70,7 @@ class Case:
 
     @classmethod
     def read(cls, path: str | PathLike[str], changes: Mapping[str, Any] | None = None) -> Self:
-        """Return the case of a settings file, with some settings changed: {"model.F": 0.03}.
+        """Read a settings file and change some of its settings, given by key: {"model.F": 0.03}.
 
         Raises ConfigError, with the line of each fault.
         """
@@ -63,11 +79,10 @@ class Case:
         return case.replace(changes) if changes else case
 
     def replace(self, changes: Mapping[str, Any], place: str = "the changes") -> Self:
-        """Return this case with other values of some settings, by key: {"model.F": 0.03, "run.steps": 10}.
+        """Return this case with other values of some settings, given by key: {"model.F": 0.03, "run.steps": 10}.
 
-        place: where a wrong value was written, for the error.
-
-        Raises ConfigError, with a sentence for each fault.
+        `place` says in an error message where a wrong value was written. Raises ConfigError, with a sentence for each
+        fault.
         """
         document = self.settings.model_dump(mode="json", exclude_none=True, exclude_unset=True)
         put_all(document, {key: _plain(value) for key, value in changes.items()})
@@ -76,9 +91,9 @@ class Case:
         return case
 
     def estimate(self, ranks: int = 1) -> Estimate:
-        """Return what a run on so many ranks would need: memory, output, checkpoints, work.
+        """Estimate what a run on so many ranks would need: memory, output, checkpoints, work.
 
-        Raises DecompositionError if the grid cannot be cut so.
+        Raises DecompositionError if the grid cannot be divided among so many ranks.
         """
         return estimate(self.settings, ranks)
 

@@ -1,8 +1,9 @@
-"""What would run: `ridgeline check`."""
+"""`ridgeline check`: what a run of a case would need and take here, without running it."""
 
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from ridgeline.runtime.devices import (
 from ridgeline.runtime.errors import ConfigError, DeviceError
 from ridgeline.runtime.machine import cores_available, oversubscription
 from ridgeline.runtime.units import number
-from ridgeline.simulation.paths import check_paths, existing
+from ridgeline.simulation.output_paths import check_paths, nearest_existing
 
 if TYPE_CHECKING:
     from ridgeline.config.case import AnyCase
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
-    """Return what a case would need on n_ranks ranks of this node, and what there is too little of, in sentences."""
+    """Return what a case would need on n_ranks ranks of this node, and a sentence for each resource that is short."""
     case = loaded.case
     plan = estimate(case, n_ranks)
     warnings = list(loaded.warnings)
@@ -46,19 +47,22 @@ def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
             f"if all ranks are on this machine, a run finds too little memory{refused}: {problem}"
         )
     warnings += _problems_on_devices(case, plan, n_ranks)
-    free = _free_space(Path(case.output.path))
-    if free is not None and plan.output_bytes > free:
-        warnings.append(
-            f"the data set will have {number(plan.output_bytes, 'B')}, but {number(free, 'B')} are free on its disk"
-        )
+    # Where this user may not look, nothing is known.
+    with suppress(OSError):
+        free = shutil.disk_usage(nearest_existing(Path(case.output.path))).free
+        if plan.output_bytes > free:
+            warnings.append(
+                f"the data set will have {number(plan.output_bytes, 'B')}, but {number(free, 'B')} are free on its "
+                f"disk"
+            )
     return plan, warnings
 
 
 def _problems_on_devices(case: AnyCase, plan: Estimate, n_ranks: int) -> list[str]:
-    """Say what keeps a case from running on the GPUs of this machine, if it asks for them."""
+    """Return a sentence for each reason why a case cannot run on the GPUs of this machine, if it asks for them."""
     if case.run.device == "cpu":
         return []
-    found = []
+    problems = []
     try:
         devices = describe_devices()
         if simulated():
@@ -73,25 +77,27 @@ def _problems_on_devices(case: AnyCase, plan: Estimate, n_ranks: int) -> list[st
                 [needed] * (sharing - 1),
             )
             if problem is not None:
-                found.append(f"if all ranks are on this machine, a run refuses GPU {device.index}: {problem}")
+                problems.append(
+                    f"if all ranks are on this machine, a run refuses GPU {device.index}: {problem}"
+                )
             elif sharing > 1:
-                found.append(f"if all ranks are on this machine, {sharing} of them share GPU {device.index}")
+                problems.append(
+                    f"if all ranks are on this machine, {sharing} of them share GPU {device.index}"
+                )
     except DeviceError as error:
-        found.append(f"a run on this machine ends at once: {error}")
-    return found
+        problems.append(f"a run on this machine ends at once: {error}")
+    return problems
 
 
 def _bandwidth(case: AnyCase, workers: int) -> tuple[str, float] | None:
-    """Measure the memory bandwidth that bounds a step here; return its name and B/s, None if it cannot be had."""
+    """Measure the memory bandwidth that bounds a step here; return its name and B/s, or None if it cannot."""
     if case.run.device == "cpu":
         from ridgeline.limits.stream import measure_stream
 
         try:
             return "this machine's memory bandwidth", measure_stream(None, workers).best
-        except (
-            ConfigError,
-            MemoryError,
-        ):  # too few threads or too little memory here say nothing against the case
+        # Too few threads or too little memory here say nothing against the case.
+        except (ConfigError, MemoryError):
             return None
     if simulated():
         return None
@@ -101,23 +107,24 @@ def _bandwidth(case: AnyCase, workers: int) -> tuple[str, float] | None:
             from ridgeline.limits.limits_cuda import measure_device_copy
 
             return "the copy bandwidth of this machine's GPU", measure_device_copy()
-    except DeviceError:  # of which the warnings tell
+    # The warnings describe it.
+    except DeviceError:
         return None
 
 
 def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     """Return decomposition, memory, output size and predicted time of a case on n_ranks ranks of this node.
 
-    The time is the least memory traffic over a STREAM rate, measured now on as many threads as the ranks of this
-    machine would use. For a run on many nodes it holds per node. On GPUs it is over the copy rate of one for each
-    rank, and None where this machine has none.
+    The time is the least memory traffic over the STREAM bandwidth, measured now on as many threads as the ranks on
+    this machine would use; for a run on many nodes it holds for each node. On GPUs it is the traffic over the copy
+    bandwidth of one GPU for each rank, or None where this machine has no GPU.
     """
     case = loaded.case
     workers = min(cores_available(), n_ranks * case.run.threads)
     prepare_rank(workers)
     plan, warnings = plan_case(loaded, n_ranks)
     limit = _bandwidth(case, workers)
-    # The rate of a GPU is of one rank, STREAM's of the node.
+    # The bandwidth of a GPU belongs to one rank, that of STREAM to the node.
     devices = n_ranks if case.run.device == "cuda" else 1
     return {
         "model": case.run.model,
@@ -144,20 +151,12 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
     }
 
 
-def refuse(case: AnyCase, plan: dict[str, Any]) -> None:
-    """Raise what ends a run before or at its first step because of its settings and paths, wherever it is run."""
+def raise_if_refused(case: AnyCase, plan: dict[str, Any]) -> None:
+    """Raise the errors that end a run early because of its settings and paths, whatever the machine."""
     check_paths(case)
     case.check_files()
     if plan["refusals"]:
         raise ConfigError("; ".join(plan["refusals"]))
-
-
-def _free_space(path: Path) -> int | None:
-    """Return the bytes that are free where a path is or would be, None where this user may not look."""
-    try:
-        return shutil.disk_usage(existing(path)).free
-    except OSError:
-        return None
 
 
 def print_prediction(plan: dict[str, Any]) -> None:
@@ -170,8 +169,8 @@ def print_prediction(plan: dict[str, Any]) -> None:
     table.add_row("ranks x threads", f"{plan['ranks']} x {plan['threads']}")
     table.add_row("process grid", f"{plan['process_grid']}, largest block {plan['largest_block']}")
     between = plan["memory_between_steps"]
-    more = f", and {number(between, 'B')} for outputs and figures" if between else ""
-    table.add_row("memory", f"{number(plan['memory_per_rank'], 'B')} per rank{more}")
+    outputs = f", and {number(between, 'B')} for outputs and figures" if between else ""
+    table.add_row("memory", f"{number(plan['memory_per_rank'], 'B')} per rank{outputs}")
     on_device = plan["device_memory"]
     if on_device:
         sum_ = " + ".join(f"{name} {number(size, 'B')}" for name, size in on_device.items())

@@ -1,11 +1,10 @@
-"""`ridgeline report A.json B.json`: what differs between two runs, and how much faster the second is."""
+"""`ridgeline report A.json B.json`: how two runs differ, and how much faster the second one is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -14,15 +13,16 @@ from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
 
-# Where a report says on what a run ran, beside its settings.
+# The entries of a report's provenance that say where a run ran.
 MACHINE = ("host", "cpu", "git_commit")
-NONE = "-"  # what one of the reports does not have
+NONE = "-"  # stands for what one of the reports does not have
 
 
 def compare_reports(first: str, second: str) -> None:
-    """Print two reports of runs beside each other on stdout: what differs, times, and the states they ended with.
+    """Print two reports of runs beside each other on stdout: what differs, the times, and the final states.
 
-    Raises ConfigError for a report of a benchmark, OutputError for what cannot be read, is damaged or no report.
+    Raises ConfigError for the report of a benchmark, and OutputError for a file that cannot be read, is damaged or is
+    not a report.
     """
     reports = [read_report(path) for path in (first, second)]
     for path, report in zip((first, second), reports):
@@ -31,26 +31,20 @@ def compare_reports(first: str, second: str) -> None:
     console = plain_console(soft_wrap=True)
     with damage_errors(f"{first} or {second}"):
         parts = [
-            *_heads((first, second), reports),
-            _different(*reports),
+            *(
+                Text(f"{name}: {path}\n   {run_title(report)}, {report['steps']} steps")
+                for name, path, report in zip("AB", (first, second), reports)
+            ),
+            _differences(*reports),
             _speeds(*reports),
             _states(*reports),
         ]
     for part in parts:
-        _show(console, part)
+        console.print(part)
+        console.print()
 
 
-def _show(console: Console, part: Table | Text) -> None:
-    console.print(part)
-    console.print()
-
-
-def _heads(paths: tuple[str, str], reports: list[dict[str, Any]]) -> Iterator[Text]:
-    for name, path, report in zip("AB", paths, reports):
-        yield Text(f"{name}: {path}\n   {run_title(report)}, {report['steps']} steps")
-
-
-def _different(a: Mapping[str, Any], b: Mapping[str, Any]) -> Table | Text:
+def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Table | Text:
     """Return a table of the settings, machines and versions that differ."""
     sides = [
         {
@@ -60,22 +54,18 @@ def _different(a: Mapping[str, Any], b: Mapping[str, Any]) -> Table | Text:
         }
         for report in (a, b)
     ]
-    words = {key: [_words(side.get(key)) for side in sides] for key in dict.fromkeys([*sides[0], *sides[1]])}
-    different = {key: both for key, both in words.items() if both[0] != both[1]}
-    if not different:
-        return Text("Both runs have the same settings, machine and versions.")
     table = _table("what differs", "A", "B")
-    for key, both in different.items():
-        table.add_row(Text(key), *map(Text, both))
+    for key in dict.fromkeys([*sides[0], *sides[1]]):
+        a_text, b_text = (NONE if side.get(key) in (None, "") else str(side[key]) for side in sides)
+        if a_text != b_text:
+            table.add_row(Text(key), Text(a_text), Text(b_text))
+    if not table.row_count:
+        return Text("Both runs have the same settings, machine and versions.")
     return table
 
 
-def _words(value: Any) -> str:
-    return NONE if value is None or value == "" else str(value)
-
-
 def _speeds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Table:
-    """Return a table of times and memory; those of a step are of the slowest rank, and means."""
+    """Return a table of times and memory. Those of a step are means of the slowest rank."""
     table = _table("speed", "A", "B", "B / A")
     rows = {"time of a step": ("s", [report["seconds_per_step"] for report in (a, b)])}
     phases = [report["step"].get("mean", {}) for report in (a, b)]
@@ -90,33 +80,31 @@ def _speeds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Table:
     ):
         rows[name] = (unit, [report.get(key) for report in (a, b)])
     for name, (unit, values) in rows.items():
-        table.add_row(
-            Text(name), *(Text(NONE if v is None else number(v, unit)) for v in values), _ratio(*values)
-        )
+        a_value, b_value = values
+        ratio = f"{b_value / a_value:.3f}" if a_value and b_value is not None else ""
+        texts = [Text(NONE if value is None else number(value, unit)) for value in values]
+        table.add_row(Text(name), *texts, ratio)
     return table
 
 
 def _states(a: Mapping[str, Any], b: Mapping[str, Any]) -> Table:
     """Return a table of the last states, which may be of different steps, and their relative difference."""
     table = _table("last state", "A", "B", "(B - A) / |A|")
-    table.add_row("step", *(str(report["run"]["last_step"]) for report in (a, b)), "")
+    table.add_row("step", str(a["run"]["last_step"]), str(b["run"]["last_step"]), "")
     names = [str(report["run"].get("time_name", "time")) for report in (a, b)]
-    table.add_row(
-        " / ".join(dict.fromkeys(names)), *(f"{report['run']['time']:.6g}" for report in (a, b)), ""
-    )
+    table.add_row(" / ".join(dict.fromkeys(names)), f"{a['run']['time']:.6g}", f"{b['run']['time']:.6g}", "")
     for name in dict.fromkeys([*a["summary"], *b["summary"]]):
-        found = [report["summary"].get(name) for report in (a, b)]
-        values = [None if each is None else float(each["value"]) for each in found]
-        apart = ""
-        if values[0] is not None and values[1] is not None and values[0] != 0:
-            apart = f"{(values[1] - values[0]) / abs(values[0]):.3g}"
-        texts = (NONE if each is None else f"{each['value']:.8g} {each['unit']}".rstrip() for each in found)
-        table.add_row(Text(name), *map(Text, texts), apart)
+        figures = [report["summary"].get(name) for report in (a, b)]
+        a_value, b_value = (None if figure is None else float(figure["value"]) for figure in figures)
+        difference = ""
+        if a_value is not None and b_value is not None and a_value != 0:
+            difference = f"{(b_value - a_value) / abs(a_value):.3g}"
+        texts = (
+            NONE if figure is None else f"{figure['value']:.8g} {figure['unit']}".rstrip()
+            for figure in figures
+        )
+        table.add_row(Text(name), *map(Text, texts), difference)
     return table
-
-
-def _ratio(a: float | None, b: float | None) -> str:
-    return f"{b / a:.3f}" if a and b is not None else ""
 
 
 def _table(title: str, *columns: str) -> Table:

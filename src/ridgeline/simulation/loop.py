@@ -1,11 +1,12 @@
-"""The one time loop: steps, and between them outputs, checkpoints and the search for NaN, each at its steps."""
+"""The time loop of every run: it steps the model and, between steps, writes, saves and looks for NaN when due."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from ridgeline.models.contract import Model, Region
+from ridgeline.models.recorders import Recorder
 from ridgeline.runtime.console import Progress
 from ridgeline.runtime.device_errors import explained
 from ridgeline.runtime.errors import DivergedError
@@ -13,15 +14,46 @@ from ridgeline.runtime.regions import Regions
 from ridgeline.runtime.signals import StopRequest
 from ridgeline.simulation.outputs import Outputs
 from ridgeline.simulation.restart import Restart
-from ridgeline.simulation.schedule import Schedule
 from ridgeline.simulation.step_times import StepClock
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The steps at which a run of `steps` steps writes, saves and looks for NaN. An interval of 0 means never."""
+
+    steps: int
+    checkpoint_every: int
+    check_every: int
+    recorders: Collection[Recorder] = ()
+
+    def next_event(self, step: int) -> int:
+        """Return the first step after `step` at which something happens; at the latest the last step."""
+        intervals = (self.checkpoint_every, self.check_every)
+        events = [(step // n + 1) * n for n in intervals if n > 0]
+        return min([self.steps, *events, *(recorder.next(step) for recorder in self.recorders)])
+
+    def checkpoint_due(self, step: int) -> bool:
+        """Return whether the state at `step` is saved: at every multiple, and at the end."""
+        return self.checkpoint_every > 0 and (step % self.checkpoint_every == 0 or step == self.steps)
+
+    def check_due(self, step: int) -> bool:
+        """Return whether the state at `step` is searched for NaN: before it is written or saved, and in between.
+
+        Some outputs, such as a row of the time series, are written without a search (`Recorder.search`).
+        """
+        return (
+            step == self.steps
+            or (self.check_every > 0 and step % self.check_every == 0)
+            or self.checkpoint_due(step)
+            or any(recorder.search and recorder.due(step) for recorder in self.recorders)
+        )
 
 
 @dataclass
 class TimeLoop:
-    """Advances a model from step `first` on, as far as each call of `advance` says: `begin`, `advance` ..., `end`.
+    """Advances a model from step `first` on: call `begin` once, `advance` as often as wanted, then `end`.
 
-    sample: called after every call of the model's `step`, to look at meters.
+    `sample` is called after every call of the model's `step`, to read meters.
     """
 
     model: Model
@@ -34,11 +66,11 @@ class TimeLoop:
     sample: Callable[[], None] = lambda: None
 
     def begin(self) -> None:
-        """Write the first state, if the run begins with it. Collective. Raises OutputError on all ranks."""
+        """Write the initial state if the run begins at step 0. Collective. Raises OutputError on all ranks."""
         self.regions.reset()
         self.clock = StepClock(self.regions, self.model.phases)
         self.step = self.first  # the present one
-        self._warm: dict[str, Region] = {}
+        self._first_call: dict[str, Region] = {}
         self._checked = self.first
         self._saved = self.first if self.resumed else None
         if self.first == 0:
@@ -46,12 +78,12 @@ class TimeLoop:
                 self.outputs.write_initial()
 
     def advance(self, last: int, stop: StopRequest, progress: Progress) -> str | None:
-        """Step, write, save and check up to step `last`, or until the ranks agree to stop: return why. Collective.
+        """Step, write, save and check up to step `last`, or until the ranks agree to stop; then return the reason.
 
-        Raises DivergedError, OutputError, CheckpointError; all ranks raise together. A GPU that fails raises
-        DeviceError on its rank, with the last checkpoint.
+        Collective. Raises DivergedError, OutputError or CheckpointError on all ranks. A GPU that fails raises
+        DeviceError on its rank, with the last checkpoint in the message.
         """
-        with explained(self._kept):
+        with explained(self._describe_checkpoint):
             return self._advance(last, stop, progress)
 
     def _advance(self, last: int, stop: StopRequest, progress: Progress) -> str | None:
@@ -59,56 +91,55 @@ class TimeLoop:
             reason = stop.poll()
             if reason is not None:
                 return reason
-            begins = not self.clock.first_steps
+            is_first_call = not self.clock.first_steps
             due = min(last, self.schedule.next_event(self.step))
             try:
                 self.step += self.clock.time(self.model.step, self.step, due - self.step)
             except DivergedError as problem:
-                raise DivergedError(f"{problem}; {self._kept()}") from problem
-            if begins:
-                self._warm = {name: replace(region) for name, region in self.model.regions().items()}
+                raise DivergedError(f"{problem}; {self._describe_checkpoint()}") from problem
+            if is_first_call:
+                self._first_call = {name: replace(region) for name, region in self.model.regions().items()}
             self._record(self.step)
             progress.update(self.step)
             self.sample()
         return None
 
     def end(self) -> None:
-        """Leave a checkpoint where the run ends early, and finish the outputs. Collective. Raises as `advance`."""
+        """Save a checkpoint if the run ends early, and close the outputs. Collective. Raises as `advance` does."""
         if self.step < self.schedule.steps:
             self.save()
         with self.regions("output"):
             self.outputs.close()
 
     def save(self) -> None:
-        """Leave a checkpoint of the present state, unless there is one. Collective. Raises as `advance`."""
+        """Save a checkpoint of the current state unless there is one. Collective. Raises as `advance` does."""
         if self._saved != self.step:
-            with explained(self._kept), self.regions("checkpoint"):
+            with explained(self._describe_checkpoint), self.regions("checkpoint"):
                 self._refuse_nonfinite(self.step)
                 self._save(self.step)
 
     def forget_saved(self) -> None:
-        """Let the next checkpoint be written even if there is one of this step: the state is another one now."""
+        """Let the next `save` write even if there is a checkpoint of this step, because the state has changed."""
         self._saved = None
 
     def follow(self, model: Model, schedule: Schedule, outputs: Outputs) -> None:
-        """Go on with another model of the same phases, which is at the present step; and what belongs to it."""
+        """Continue with another model that is at the current step and has the same phases, and with its outputs."""
         self.model, self.schedule, self.outputs = model, schedule, outputs
-        self._warm = {}
+        self._first_call = {}
         self.forget_saved()
 
     def steady_regions(self) -> dict[str, Region]:
-        """Return the model's regions on this rank without the first call of `step`; with it if there was no other."""
-        found = {}
+        """Return the model's regions on this rank without the first call of `step`, unless that is the only one."""
+        regions = {}
         for name, region in self.model.regions().items():
-            first = self._warm.get(name) if self.clock.steady_steps else None
-            first = first or Region()
-            found[name] = Region(
+            first = self._first_call.get(name, Region()) if self.clock.steady_steps else Region()
+            regions[name] = Region(
                 region.seconds - first.seconds,
                 region.flops - first.flops,
                 region.bytes - first.bytes,
                 region.calls - first.calls,
             )
-        return found
+        return regions
 
     def _record(self, step: int) -> None:
         """Check, write and save what is due at `step`."""
@@ -133,10 +164,13 @@ class TimeLoop:
         first = self._checked + 1
         when = f"at step {step}" if first == step else f"between step {first} and step {step}"
         raise DivergedError(
-            f"the fields stopped being finite {when}: {where} at step {step}; {self._kept()}; {self.model.advice}"
+            f"the fields stopped being finite {when}: {where} at step {step}; {self._describe_checkpoint()}; "
+            f"{self.model.advice}"
         )
 
-    def _kept(self) -> str:
-        """Say which checkpoint there is to go on from."""
-        kept = self.restart.newest()
-        return f"the last good checkpoint is kept ({kept})" if kept else "no checkpoint was written before"
+    def _describe_checkpoint(self) -> str:
+        """Say in an error message which checkpoint a new run can continue from."""
+        newest = self.restart.newest()
+        return (
+            f"the last good checkpoint is kept ({newest})" if newest else "no checkpoint was written before"
+        )

@@ -1,8 +1,9 @@
-"""What a run writes while it steps: everything that its model has a recorder for."""
+"""What a run writes while it steps, through the recorders of its model; and what each write cost."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -10,22 +11,29 @@ from ridgeline.models.contract import Model
 from ridgeline.models.recorders import Record, Recorder
 from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks
 from ridgeline.runtime.errors import OutputError
-from ridgeline.simulation.writes import Write, WriteLog
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from ridgeline.config.case import AnyCase
 
-# By a recorder's name: where it writes, how many steps of the run are there and, of some kinds, the fingerprint of
-# these. A part of every checkpoint.
+# Writes of one kind that get a row of their own in the report.
+MOST_ROWS = 256
+
+# For each recorder, by name: its path, how many steps of the run are there and, where the recorder has one, the
+# fingerprint of these steps. It is a part of every checkpoint.
 Position = dict[str, list[Any]]
 
 
 class Outputs:
-    """All that a run writes while it steps. Every method is collective.
+    """The open outputs of a run. Every method is collective.
 
-    recorders: of the model, by name; writes: what each has cost so far, the same on all ranks.
+    Attributes
+    ----------
+    recorders
+        The model's recorders by name.
+    writes
+        What the writes of each recorder have cost so far, the same on all ranks.
     """
 
     def __init__(
@@ -39,10 +47,18 @@ class Outputs:
     ) -> None:
         """Open what the settings ask for.
 
-        step: the present one. position: None starts anew; else what `position` returned when the checkpoint was
-        taken: what was written after it is cut off. An output of another path than then begins anew.
+        Parameters
+        ----------
+        step
+            The current step.
+        position
+            What `position` returned when the checkpoint was taken: everything that was written later is cut off, and
+            an output whose path has changed since starts anew. None starts every output anew.
 
-        Raises OutputError if what is at a path is not what the run had written when the checkpoint was taken.
+        Raises
+        ------
+        OutputError
+            If a path does not hold what the run had written when the checkpoint was taken.
         """
         self.recorders = {recorder.name: recorder for recorder in model.recorders(case, comm)}
         self.writes = {name: WriteLog() for name in self.recorders}
@@ -50,25 +66,25 @@ class Outputs:
         self._records: dict[str, Record] = {}
         attributes = _attributes(provenance)
         for name, recorder in self.recorders.items():
-            where, count, *marks = (position or {}).get(name, (recorder.path, 0))
-            keep = None
-            if position is not None and where == recorder.path:
+            path, count, *fingerprint = (position or {}).get(name, (recorder.path, 0))
+            steps_to_keep = None
+            if position is not None and path == recorder.path:
                 with errors_on_all_ranks(comm):
                     if comm.rank == 0:
-                        _refuse_others(recorder, count, *marks)
-                keep = int(count)
-            self._records[name] = recorder.open(attributes, keep)
+                        _refuse_other_runs(recorder, count, *fingerprint)
+                steps_to_keep = int(count)
+            self._records[name] = recorder.open(attributes, steps_to_keep)
 
     def write_initial(self) -> None:
-        """Write the state of step 0 where a run begins."""
+        """Write the initial state, at step 0."""
         self._write(0, [name for name, recorder in self.recorders.items() if recorder.initial])
 
     def due(self, step: int) -> bool:
-        """Say whether anything is written at `step`."""
+        """Return whether anything is written at `step`."""
         return any(recorder.due(step) for recorder in self.recorders.values())
 
     def write(self, step: int) -> None:
-        """Write what is due at `step`, the present one."""
+        """Write what is due at `step`, the current step."""
         self._write(step, [name for name, recorder in self.recorders.items() if recorder.due(step)])
 
     def _write(self, step: int, names: Sequence[str]) -> None:
@@ -80,7 +96,7 @@ class Outputs:
                 self.writes[name].record(Write(step, n_bytes, seconds))
 
     def position(self) -> Position:
-        """Return what a resumed run must know to go on where this one is."""
+        """Return what a resumed run must know to continue these outputs."""
         return {
             name: [record.path, record.count, getattr(record, "fingerprint", "")]
             for name, record in self._records.items()
@@ -91,15 +107,18 @@ class Outputs:
         return {name: record.path for name, record in self._records.items()}
 
     def close(self) -> None:
-        """Finish everything."""
+        """Close all outputs."""
         for record in self._records.values():
             record.close()
 
 
-def _refuse_others(recorder: Recorder, count: int, mark: str = "") -> None:
+def _refuse_other_runs(recorder: Recorder, count: int, expected: str = "") -> None:
     """Raise OutputError if another run has written to an output since the checkpoint was taken."""
-    found = recorder.fingerprint(recorder.path, count) if recorder.fingerprint and count and mark else ""
-    if found and found != mark:  # where nothing is found, the writer says what is missing
+    fingerprint = (
+        recorder.fingerprint(recorder.path, count) if recorder.fingerprint and count and expected else ""
+    )
+    # Where there is no fingerprint, the writer says what is missing.
+    if fingerprint and fingerprint != expected:
         raise OutputError(
             f"the {recorder.name} {recorder.path} is not the one that the run had written when its checkpoint was "
             f"taken: another run has written there since; restore it, choose another path, or start anew with "
@@ -108,7 +127,7 @@ def _refuse_others(recorder: Recorder, count: int, mark: str = "") -> None:
 
 
 def _attributes(provenance: dict[str, Any]) -> dict[str, Any]:
-    """Flatten provenance: settings under their key ("model.F", and "F" as other codes write it)."""
+    """Flatten provenance into attributes: settings by their key ("model.F", and "F" as other codes write it)."""
     attributes: dict[str, Any] = {}
     for key, value in provenance.items():
         if isinstance(value, dict):
@@ -122,3 +141,63 @@ def _attributes(provenance: dict[str, Any]) -> dict[str, Any]:
         if key.startswith("model.") and isinstance(value, float)
     }
     return attributes
+
+
+@dataclass(frozen=True)
+class Write:
+    """The cost of one output or checkpoint: its step, the bytes of all ranks before compression, and its seconds.
+
+    The seconds are the slowest rank's for the whole call, which includes computing the fields that are written.
+    """
+
+    step: int
+    bytes: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Return B/s."""
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+
+class WriteLog:
+    """The writes of one kind: all are counted, and at most MOST_ROWS of them, evenly spread, have a row."""
+
+    def __init__(self) -> None:
+        self.count = self.bytes = 0
+        self.seconds = 0.0
+        self.every = 1  # writes for each row that is kept
+        self.rows: list[Write] = []
+        self._slowest: Write | None = None
+        self._fastest: Write | None = None
+
+    def record(self, write: Write) -> None:
+        """Count a write."""
+        if self._slowest is None or write.rate < self._slowest.rate:
+            self._slowest = write
+        if self._fastest is None or write.rate > self._fastest.rate:
+            self._fastest = write
+        if self.count % self.every == 0:
+            self.rows.append(write)
+        if len(self.rows) > MOST_ROWS:
+            self.rows, self.every = self.rows[::2], 2 * self.every
+        self.count += 1
+        self.bytes += write.bytes
+        self.seconds += write.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the part of a report: totals, the slowest and the fastest write by B/s, and the rows."""
+        return {
+            "count": self.count,
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+            "bytes_per_second": self.bytes / self.seconds if self.seconds else 0.0,
+            "slowest": _row(self._slowest),
+            "fastest": _row(self._fastest),
+            "rows_every": self.every,
+            "rows": [_row(write) for write in self.rows],
+        }
+
+
+def _row(write: Write | None) -> dict[str, Any] | None:
+    return None if write is None else {**asdict(write), "bytes_per_second": write.rate}

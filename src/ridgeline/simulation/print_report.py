@@ -1,6 +1,6 @@
-"""The run report printed for people: state, files and speed in a few lines, or all tables.
+"""The report of a run printed for people: state, files and speed in a few lines, or all tables.
 
-A report of an older version lacks some of the figures; then there is no line and no table.
+A report of an older version lacks some of the figures; their lines and tables are then left out.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ridgeline.runtime.node_load import MOST_OTHERS
 from ridgeline.runtime.units import number
 
 NO_SPEED = "no step was computed, so there is no speed to report"
-MOST_COLUMNS = 8  # phases of a step, its total among them, that are columns of a table
+MOST_COLUMNS = 8  # phases of a step, the total included, that are columns of a table
 MOST_RANKS = 16  # rows of the table of the ranks
-WORTH_TELLING = 0.01  # of the bytes of a run, in a kind of output
+WORTH_TELLING = 0.01  # share of the bytes of a run, below which a kind of output is not mentioned
 
 
 def print_report(report: Mapping[str, Any], console: Console, verbose: bool = False) -> None:
-    """Print the report of a run for people: the state reached, the files, and at most five lines of speed.
+    """Print the report of a run: the state that it reached, the files, and at most five lines of speed.
 
-    verbose: all tables of times, work and speed in place of these lines. Everything is formatted before anything is
-    printed: a damaged report raises KeyError, TypeError, ValueError or AttributeError and prints nothing.
+    With `verbose`, all tables of times, work and speed replace these lines. Everything is formatted before anything
+    is printed, so that a damaged report raises KeyError, TypeError, ValueError or AttributeError and prints nothing.
     """
     run = report["run"]
     head = Text.assemble(
@@ -37,23 +37,19 @@ def print_report(report: Mapping[str, Any], console: Console, verbose: bool = Fa
     )
     parts: list[RenderableType] = ["", head, ""]
     if report.get("summary"):
-        parts += [*_state_lines(report), ""]
+        rows = [
+            (name, f"{figure['value']:.6g}", figure["unit"]) for name, figure in report["summary"].items()
+        ]
+        time = f"{run.get('time_name', 'time')} {run['time']:.6g}"
+        parts += [Text(f"state at step {run['last_step']}, {time}"), *_aligned(rows, "<><"), ""]
     parts += [*_file_lines(report), ""]
     parts += _measurements(report) if verbose else _speed_lines(report)
     for part in parts:
         console.print(part)
 
 
-def _state_lines(report: Mapping[str, Any]) -> list[Text]:
-    """Return the figures of the last state, with their units."""
-    run, summary = report["run"], report["summary"]
-    rows = [(name, f"{figure['value']:.6g}", figure["unit"]) for name, figure in summary.items()]
-    time = f"{run.get('time_name', 'time')} {run['time']:.6g}"
-    return [Text(f"state at step {run['last_step']}, {time}"), *_aligned(rows, "<><")]
-
-
 def _file_lines(report: Mapping[str, Any]) -> list[Text]:
-    """Return what was written, its size, and the commands that show it; the report itself last."""
+    """Return the files that were written, their sizes, and the commands that show them; the report comes last."""
     rows = []
     for row in report.get("written", ()):
         size = "" if row["bytes"] is None else number(row["bytes"], "B")
@@ -75,7 +71,7 @@ def _file_lines(report: Mapping[str, Any]) -> list[Text]:
 
 
 def _aligned(rows: Sequence[Sequence[str]], sides: str) -> list[Text]:
-    """Return rows of columns, whole however narrow the terminal is. sides: "<" or ">" for each column."""
+    """Return aligned rows, whole even on a narrow terminal. `sides` has "<" or ">" for each column."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return [
         Text("  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)).rstrip())
@@ -84,46 +80,41 @@ def _aligned(rows: Sequence[Sequence[str]], sides: str) -> list[Text]:
 
 
 def _speed_lines(report: Mapping[str, Any]) -> list[RenderableType]:
-    """Return how long it took, how fast it was, and how near the limit."""
+    """Return how long the run took, how fast it was, and how close to its limit."""
     seconds, steps = report["seconds"], report["steps"]
     if report["seconds_per_step"] is None:
         return [NO_SPEED]
-    further = (spread_line(report), writing_line(report))
     lines = [
         f"speed: {steps} steps in {number(seconds['first_step'] + seconds['steady'], 's')}, "
         f"{number(report['seconds_per_step'], 's')} each; whole run {number(seconds['total'], 's')}",
         f"{report['points_per_second'] / 1e6:.4g} M {_points(report)}/s, "
         f"{number(report['least_bytes_per_second'], 'B/s')} of least memory traffic",
-        *(line for line in further if line is not None),
+        *filter(None, (spread_line(report), writing_line(report))),
     ]
-    near = []
+    shares = []
     limits = report["limits"]
     if limits.get("best"):
         limit = f"{number(limits['best'], 'B/s')} ({limits['best_name']})"
-        near.append(f"{report['fraction_of_stream']:.3f} of the limit, {limit}")
+        shares.append(f"{report['fraction_of_stream']:.3f} of the limit, {limit}")
     if report.get("limit", "memory") != "memory":
-        near = [limit_text(report)]
+        shares = [limit_text(report)]
     if report.get("overall_efficiency") is not None:
-        near.append(f"overall efficiency {report['overall_efficiency']:.3f}")
-    near.append("most of a step goes to {}, {:.0%}".format(*_largest_part(report)))
-    metered = report.get("energy", {}).get("joules") is not None
-    return [*map(Text, (*lines, "; ".join(near), *([energy_line(report["energy"])] if metered else [])))]
+        shares.append(f"overall efficiency {report['overall_efficiency']:.3f}")
+    if report.get("regions"):
+        parts = {name: region["seconds"] for name, region in report["regions"].items()}
+    else:
+        parts = {name: value for name, value in report["step"]["mean"].items() if name != "total"}
+    largest, total = max(parts, key=parts.__getitem__), sum(parts.values())
+    shares.append(f"most of a step goes to {largest}, {parts[largest] / total if total else 0.0:.0%}")
+    lines.append("; ".join(shares))
+    if report.get("energy", {}).get("joules") is not None:
+        lines.append(energy_line(report["energy"]))
+    return [Text(line) for line in lines]
 
 
 def _points(report: Mapping[str, Any]) -> str:
-    """Return what the model advances: grid points, atoms or particles."""
+    """Return the name of what the model advances: grid points, atoms or particles."""
     return str(report["run"].get("points_name", "grid points"))
-
-
-def _largest_part(report: Mapping[str, Any]) -> tuple[str, float]:
-    """Return the region, or else the phase, that takes most of a step, and its share."""
-    if report.get("regions"):
-        seconds = {name: region["seconds"] for name, region in report["regions"].items()}
-    else:
-        seconds = {name: value for name, value in report["step"]["mean"].items() if name != "total"}
-    name = max(seconds, key=lambda part: seconds[part])
-    total = sum(seconds.values())
-    return name, seconds[name] / total if total else 0.0
 
 
 def _measurements(report: Mapping[str, Any]) -> list[RenderableType]:
@@ -160,10 +151,11 @@ def _measurements(report: Mapping[str, Any]) -> list[RenderableType]:
 
 
 def _step_table(steps: Mapping[str, Mapping[str, float]]) -> Table:
-    """Return what one step spends on each phase, mean and best: the rows of the GESTS paper's tables."""
+    """Return the seconds of each phase in the mean and in the best step: the rows of the GESTS paper's tables."""
     table = Table(title="one step, slowest rank", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
-    if len(steps["mean"]) > MOST_COLUMNS:  # too wide for a terminal: turned round
+    # Too wide for a terminal: phases become rows.
+    if len(steps["mean"]) > MOST_COLUMNS:
         for kind in steps:
             table.add_column(kind, justify="right")
         for name in steps["mean"]:
@@ -209,12 +201,13 @@ def _speed_table(report: Mapping[str, Any]) -> Table:
 
 
 def region_table(report: Mapping[str, Any]) -> Table:
-    """Return the table for people, a row for each region and one for all."""
+    """Return the table of the regions, with a row for each and one for all."""
     table = Table(title="regions, all ranks", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
-    by_limit = "share_of_limit" in report["all_regions"]  # reports before 0.2 know STREAM alone
-    last = ("of its limit", "limit") if by_limit else ("of STREAM",)
-    for name in ("seconds", "slowest", "share", "GFLOP/s", "GB/s", *last):
+    # Reports before version 0.2 compare with STREAM only.
+    by_limit = "share_of_limit" in report["all_regions"]
+    last_columns = ("of its limit", "limit") if by_limit else ("of STREAM",)
+    for name in ("seconds", "slowest", "share", "GFLOP/s", "GB/s", *last_columns):
         table.add_column(name, justify="left" if name == "limit" else "right")
     rows = {**report["regions"], "all": {**report["all_regions"], "seconds_max": None}}
     for name, row in rows.items():
@@ -234,7 +227,7 @@ def region_table(report: Mapping[str, Any]) -> Table:
 
 
 def solve_table(solves: Mapping[str, Mapping[str, float]]) -> Table:
-    """Return the table of the linear solves for people."""
+    """Return the table of the linear solves."""
     table = Table(title="solves", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     for name in ("solves", "iterations per solve", "most"):
@@ -249,14 +242,14 @@ def _number(value: float | None, form: str, scale: float = 1.0) -> str:
 
 
 def energy_line(energy: Mapping[str, Any]) -> str:
-    """Return what the run used, or why nobody knows."""
+    """Return the energy of the run, or why it is not known."""
     joules = energy["joules"]
     if joules is None:
-        blind = [node for node in energy["nodes"] if node["joules"] is None]
-        if not blind:
+        unreadable = [node for node in energy["nodes"] if node["joules"] is None]
+        if not unreadable:
             return "energy: not readable (the nodes count different parts of themselves)"
-        why = "; ".join(f"{name}: {reason}" for name, reason in blind[0]["unreadable"].items())
-        return f"energy: not readable ({blind[0]['host']}: {why})"
+        why = "; ".join(f"{name}: {reason}" for name, reason in unreadable[0]["unreadable"].items())
+        return f"energy: not readable ({unreadable[0]['host']}: {why})"
     line = f"energy: {joules:.4g} J ({energy['covers']}"
     if energy["watts"] is not None:
         line += f", {energy['watts']:.4g} W"
@@ -271,11 +264,11 @@ def energy_line(energy: Mapping[str, Any]) -> str:
 
 
 def traffic_line(traffic: Mapping[str, Any]) -> str:
-    """Return the traffic as measured, or why there is none."""
+    """Return the memory traffic that was measured, or why it is not known."""
     if traffic["kind"] == "memory controllers":
         moved, rate = number(traffic["bytes"], "B"), number(traffic["bytes_per_second"], "B/s")
-        more = f", {traffic['over_least']:.3g} times the least" if "over_least" in traffic else ""
-        return f"measured memory traffic: {moved}, {rate}{more}"
+        over_least = f", {traffic['over_least']:.3g} times the least" if "over_least" in traffic else ""
+        return f"measured memory traffic: {moved}, {rate}{over_least}"
     why = "; ".join(traffic["unreadable"])
     if traffic["kind"] == "cache misses":
         rate = number(traffic["misses_per_second"], "1/s")
@@ -284,19 +277,19 @@ def traffic_line(traffic: Mapping[str, Any]) -> str:
 
 
 def meter_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return the lines of energy and of measured traffic; those of an older report are none."""
+    """Return the lines of energy and of measured traffic; an older report has none."""
     lines = [energy_line(report["energy"])] if "energy" in report else []
     return lines + ([traffic_line(report["traffic"])] if "traffic" in report else [])
 
 
 def limit_text(report: Mapping[str, Any]) -> str:
-    """Return the share of the limit of a whole step that another limit than memory bounds, and which it is."""
+    """Return the share of its limit that a whole step reaches, and the limit, if that is not the memory bandwidth."""
     share = report.get("share_of_limit")
     return f"{share:.3f} of the limit, the {report['limit']}" if share is not None else "no limit is known"
 
 
 def limit_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows about limits beside STREAM's for the table of speeds, with the age of older ones."""
+    """Return the rows of the table of speeds about limits other than STREAM, with the age of older ones."""
     limits = report["limits"]
     peak, caches, network = (_age(limits, what) for what in ("peak", "caches", "network"))
     rows = [
@@ -319,7 +312,7 @@ def limit_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _age(limits: Mapping[str, Any], what: str) -> str:
-    """Return how old a rate is, "" for one of this run, and whether others used the node when it was measured."""
+    """Return how old a rate is ("" if this run measured it), and whether others used the node then."""
     minutes = round(limits.get("ages", {}).get(what, 0.0) / 60)
     others = limits.get("others_share", {}).get(what, 0.0)
     age = f", {minutes // 60} h {minutes % 60} min old" if limits.get("ages", {}).get(what) else ""
@@ -327,16 +320,16 @@ def _age(limits: Mapping[str, Any], what: str) -> str:
 
 
 def spread_line(report: Mapping[str, Any]) -> str | None:
-    """Return the median, the 95 % and the worst of the steps' times in one line; None where they are not known."""
+    """Return the median, the 95th percentile and the worst of the steps' times in one line, or None."""
     total = report.get("step_times", {}).get("total")
     if total is None:
         return None
-    median, most = (number(total["percentiles"][percent], "s") for percent in ("50", "95"))
-    return f"median step {median}, 95% of them below {most}, worst {_worst(total)}"
+    median, upper = (number(total["percentiles"][percent], "s") for percent in ("50", "95"))
+    return f"median step {median}, 95% of them below {upper}, worst {_worst(total)}"
 
 
 def _worst(row: Mapping[str, Any]) -> str:
-    """Say how long the worst step took, which it was and where; of a call that did several, which these were."""
+    """Return the seconds of the worst step, its number, or those of its call if that did several, and its rank."""
     worst = row["worst"]
     last, steps = worst["step"], worst["steps"]
     which = f"step {last}" if steps == 1 else f"steps {last - steps + 1} to {last}, each"
@@ -344,7 +337,7 @@ def _worst(row: Mapping[str, Any]) -> str:
 
 
 def writing_line(report: Mapping[str, Any]) -> str | None:
-    """Return the bytes and B/s of outputs and checkpoints in one line, small kinds left out; None where none was."""
+    """Return the bytes and B/s of outputs and checkpoints in one line, without small kinds; None without writes."""
     writes = report.get("writes", {})
     least = WORTH_TELLING * sum(kind["bytes"] for kind in writes.values())
     parts = [
@@ -356,7 +349,7 @@ def writing_line(report: Mapping[str, Any]) -> str | None:
 
 
 def spread_tables(report: Mapping[str, Any]) -> Iterator[Table]:
-    """Yield the tables of step times, of ranks, of what was written and of what was timed before the first step."""
+    """Yield the tables of step times, of ranks, of writes, and of the trials before the first step."""
     if report.get("step_times"):
         yield _step_times_table(report["step_times"])
     ranks = report.get("ranks", {})
@@ -380,7 +373,8 @@ def _step_times_table(times: Mapping[str, Mapping[str, Any]]) -> Table:
     titles = ["median" if percent == "50" else f"{percent}%" for percent in percents]
     table = _plain_table("seconds of one step, all ranks", "", "min", *titles, "worst")
     for name, row in times.items():
-        if not row["max"]:  # such as a row exchange where there are no rows of ranks
+        # A row exchange takes no time if no ranks share a row.
+        if not row["max"]:
             continue
         cells = (number(value, "s") for value in (row["min"], *row["percentiles"].values()))
         table.add_row(name, *cells, _worst(row))
@@ -388,24 +382,24 @@ def _step_times_table(times: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _rank_table(ranks: Mapping[str, Any]) -> Table:
-    """Return the seconds of a steady step by rank and phase: of all ranks, or of those farthest from the median."""
+    """Return the seconds of a steady step by rank and phase, for all ranks or those farthest from the median."""
     steps, first = ranks["steady_steps"], ranks["first_steps"]
-    own = ranks["steady"]
+    columns = ranks["steady"]
     order = range(len(ranks["rank"]))
     title = "one step of each rank"
     if len(order) > MOST_RANKS:
-        middle = {name: sorted(column)[len(column) // 2] for name, column in own.items()}
+        median = {name: sorted(column)[len(column) // 2] for name, column in columns.items()}
 
-        def away(i: int) -> float:
-            return max(abs(float(column[i] - middle[name])) for name, column in own.items())
+        def distance(i: int) -> float:
+            return max(abs(float(column[i] - median[name])) for name, column in columns.items())
 
-        order = sorted(sorted(order, key=away, reverse=True)[:MOST_RANKS])  # type: ignore[assignment]
+        order = sorted(sorted(order, key=distance, reverse=True)[:MOST_RANKS])  # type: ignore[assignment]
         title = f"one step of ranks, those {MOST_RANKS} rows of {len(ranks['rank'])} farthest from the median"
     if ranks["ranks_per_row"] > 1:
         title += f", means of {ranks['ranks_per_row']} ranks"
-    table = _plain_table(title, "rank", *own, "first call")
+    table = _plain_table(title, "rank", *columns, "first call")
     for i in order:
-        cells = (number(column[i] / steps, "s") for column in own.values())
+        cells = (number(column[i] / steps, "s") for column in columns.values())
         table.add_row(str(ranks["rank"][i]), *cells, number(ranks["first"]["total"][i] / first, "s"))
     return table
 
@@ -427,15 +421,17 @@ def _write_table(writes: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _trial_table(trials: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return what was timed before the first step; for transforms, Table 1 of Yeung et al. (GESTS)."""
+    """Return what the autotuner timed before the first step; for transforms, Table 1 of Yeung et al. (GESTS)."""
     parts = list(
-        dict.fromkeys(p for trial in trials.values() for way in trial["seconds"].values() for p in way)
+        dict.fromkeys(
+            part for trial in trials.values() for seconds in trial["seconds"].values() for part in seconds
+        )
     )
     table = _plain_table("ways that were timed", "", *parts, "")
     for name, trial in trials.items():
         when = "timed in an earlier run" if trial["earlier_run"] else ""
-        for way, seconds in trial["seconds"].items():
+        for candidate, seconds in trial["seconds"].items():
             cells = (number(seconds[part], "s") if part in seconds else "" for part in parts)
-            remark = ", ".join(filter(None, ["taken" if way == trial["taken"] else "", when]))
-            table.add_row(f"{name}: {way}", *cells, remark)
+            remark = ", ".join(filter(None, ["taken" if candidate == trial["taken"] else "", when]))
+            table.add_row(f"{name}: {candidate}", *cells, remark)
     return table

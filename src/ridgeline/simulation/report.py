@@ -1,4 +1,7 @@
-"""What a run says of itself: the header's facts, the provenance of its data, the report at its end."""
+"""The report of a run as data: the facts of its header, the provenance of its outputs, its times and speeds.
+
+print_report.py prints it; io/report_file.py reads it again.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,13 @@ from ridgeline.runtime.provenance import git_commit, package_versions
 from ridgeline.runtime.regions import Regions
 from ridgeline.simulation.limits import measure_limits
 from ridgeline.simulation.outputs import Outputs
-from ridgeline.simulation.roofline import Ceilings, RegionContext, exchange_share, of_limit, report_regions
+from ridgeline.simulation.roofline import (
+    Ceilings,
+    RegionContext,
+    compare_with_limit,
+    exchange_share,
+    report_regions,
+)
 from ridgeline.simulation.step_times import StepClock
 
 if TYPE_CHECKING:
@@ -34,12 +43,12 @@ if TYPE_CHECKING:
 
     from ridgeline.config.case import AnyCase
 
-MOST_ROWS = 512  # of a report
+MOST_ROWS = 512  # of the table of the ranks
 
 
 @dataclass(frozen=True)
 class PhaseTimes:
-    """Seconds of one phase over ranks."""
+    """Seconds that the ranks spent in one phase."""
 
     min: float
     mean: float
@@ -48,11 +57,18 @@ class PhaseTimes:
 
 @dataclass
 class Timing:
-    """Where the seconds of a run went. Steps are those of this run, not those before a resume.
+    """Where the seconds of a run went; each is that of the slowest rank.
 
-    steady: steps after the first call, which also warms caches and touches pages; without output,
-    checkpoints and NaN checks, the slowest rank's. mean_step, best_step: of the steady steps, by phase, of the
-    slowest rank; None where there was none.
+    Only the steps of this run count, not those before a restart. The first call of the model's `step` also warms
+    caches and touches pages, so the steps after it, the steady ones, are timed apart.
+
+    Attributes
+    ----------
+    steady
+        Seconds of the steady steps, without output, checkpoints and NaN checks.
+    mean_step, best_step
+        Seconds of the mean and of the best steady step by phase, on the rank where each is slowest; None without a
+        steady step.
     """
 
     setup: float
@@ -68,14 +84,14 @@ class Timing:
 
     @property
     def seconds_per_step(self) -> float:
-        """Seconds of one steady step; of the first call if there was no other; 0 if no step was done."""
+        """Seconds of one steady step, or of one step of the first call if it was the only one; 0 without a step."""
         if self.steady_steps > 0:
             return self.steady / self.steady_steps
         return self.first_step / self.steps if self.steps else 0.0
 
 
-def performance(work: Work, timing: Timing, limits: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the derived figures of a run; None where a figure has no denominator."""
+def compute_performance(work: Work, timing: Timing, limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the speeds of a run; None where a speed has no denominator."""
     seconds = timing.seconds_per_step
     best = float(limits.get("best", 0.0))
     rate = work.bytes_memory / seconds if seconds else None
@@ -91,19 +107,21 @@ def performance(work: Work, timing: Timing, limits: Mapping[str, Any]) -> dict[s
 
 @dataclass(frozen=True)
 class Measured:
-    """What this rank measured of a run. Seconds and bytes."""
+    """What this rank measured of a run, in seconds and bytes."""
 
     setup: float
     compile: float
     loop: float
     clock: StepClock
-    memory_before: int  # peak before the model was set up: the interpreter and its libraries
+    # The peak before the model was set up: the interpreter and its libraries.
+    memory_before: int
     memory_peak: int
-    regions: Mapping[str, Region]  # of the steady steps
+    # Those of the steady steps.
+    regions: Mapping[str, Region]
 
 
 def make_facts(case: AnyCase, model: Model, context: Context) -> dict[str, Any]:
-    """Return what the run header shows before the model is set up, which adds what it describes. Collective."""
+    """Return what the header of a run shows before the model is set up and adds its decomposition. Collective."""
     return {
         "model": model.name,
         "time_name": model.time_name,
@@ -122,7 +140,7 @@ def make_facts(case: AnyCase, model: Model, context: Context) -> dict[str, Any]:
 
 
 def make_provenance(case: AnyCase, model: Model, context: Context, started_at: str) -> dict[str, Any]:
-    """Return what the attributes of a data set say of its origin, the same on all ranks. Collective."""
+    """Return the provenance that the attributes of a data set hold, the same on all ranks. Collective."""
     machine = describe_machine()
     versions = {**package_versions(), **mpi_versions()}
     provenance: dict[str, Any] = context.comm.bcast(
@@ -152,22 +170,24 @@ def make_report(
     provenance: dict[str, Any],
     measured: Measured,
 ) -> dict[str, Any]:
-    """Return the report of a run that has ended, the same on all ranks. Collective; measures the limits."""
+    """Measure the limits, and return the report of a run that has ended, the same on all ranks. Collective."""
     comm = context.comm
     work = model.work()
     timing = gather_timing(comm, measured, context.regions, model.phases)
     message = work.bytes_exchanged / work.messages if work.messages else 0.0
     limits = measure_limits(context, message, timing.total)
     ceilings = Ceilings.of(limits)
-    memory = RegionContext(
+    region_context = RegionContext(
         case.run.precision, model.precisions(), comm.size * facts.get("field_bytes_per_rank", math.inf)
     )
     figures = model.figures(timing.mean_step) if timing.mean_step else {}
     solves = model.solves()
     return {
         "model": model.name,
-        **performance(work, timing, limits),
-        **of_limit(timing.seconds_per_step, ceilings.least_seconds(memory.work_of_step(work))),
+        **compute_performance(work, timing, limits),
+        **compare_with_limit(
+            timing.seconds_per_step, ceilings.least_seconds(region_context.work_of_step(work))
+        ),
         "run": dict(facts),
         "seconds": {
             "setup": timing.setup,
@@ -182,14 +202,16 @@ def make_report(
             for kind, step in (("mean", timing.mean_step), ("best", timing.best_step))
             if step is not None
         },
-        "step_times": measured.clock.distribution.merged(comm).to_dict(),
-        "ranks": gather_ranks(comm, measured.clock, _time_between(measured, context.regions)),
+        "step_times": measured.clock.distribution.merge_ranks(comm).to_dict(),
+        "ranks": gather_ranks(comm, measured.clock, _time_outside_steps(measured, context.regions)),
         "work": work.to_dict(),
         "limits": limits,
         "figures": {name: asdict(figure) for name, figure in figures.items()},
         "exchange": exchange_share(work, timing.mean_step, model.exchanges, limits),
         **gather_and_broadcast(
-            comm, dict(measured.regions), lambda ranks: report_regions(ranks, solves, ceilings, memory)
+            comm,
+            dict(measured.regions),
+            lambda ranks: report_regions(ranks, solves, ceilings, region_context),
         ),
         "diagnostics": model.diagnostics(),
         "summary": {name: asdict(figure) for name, figure in model.summary().items()},
@@ -202,18 +224,18 @@ def make_report(
     }
 
 
-def _time_between(measured: Measured, regions: Regions) -> dict[str, float]:
-    """Return the seconds of this rank's loop outside its steps. other: NaN checks, stop requests, progress."""
+def _time_outside_steps(measured: Measured, regions: Regions) -> dict[str, float]:
+    """Return this rank's seconds of the loop outside its steps; "other" is NaN checks, stop requests, progress."""
     spent = {name: regions.seconds(name) for name in ("output", "checkpoint")}
     steps = float(measured.clock.first[-1] + measured.clock.steady[-1])
     return {**spent, "other": measured.loop - steps - sum(spent.values())}
 
 
 def gather_timing(comm: MPI.Comm, measured: Measured, regions: Regions, phases: Sequence[str]) -> Timing:
-    """Combine the ranks' clocks: the slowest rank's time counts. Collective.
+    """Combine the clocks of all ranks; the time of the slowest rank counts. Collective.
 
-    regions: of this rank. phases: the model's; "output", "checkpoint" and what is left of the loop, "other", follow
-    them. The rows of mean and best step are each those of one rank, the slowest, so that their columns add up.
+    The phases are the model's, then "output", "checkpoint" and the rest of the loop, "other". The rows of the mean
+    and of the best step are each those of one rank, the slowest, so that their columns add up.
     """
     clock = measured.clock
     names = (*phases, "output", "checkpoint")
@@ -249,9 +271,10 @@ def _slowest(steps: Sequence[StepTimes | None]) -> StepTimes | None:
 
 
 def describe_files(case: AnyCase, outputs: Outputs, saved: int, comm: MPI.Comm) -> list[dict[str, Any]]:
-    """Return a row for each kind of output: kind, path, steps in it, bytes on disk, what shows it. Collective.
+    """Return a row for each kind of output: kind, path, steps, bytes on disk, and the command that shows it.
 
-    saved: how many checkpoints this run wrote. steps, bytes and show are None where they are not known.
+    `saved` is the number of checkpoints of this run. steps, bytes and show are None where they are not known.
+    Collective; the result is the same on all ranks.
     """
     rows: list[dict[str, Any]] = []
     for kind, (path, steps, *_) in outputs.position().items():
@@ -261,20 +284,26 @@ def describe_files(case: AnyCase, outputs: Outputs, saved: int, comm: MPI.Comm) 
         )
         rows.append({"kind": kind, "path": path, "steps": steps, "show": show})
     if saved:
-        go_on = "goes on with --resume auto"
-        rows.append({"kind": "checkpoints", "path": case.checkpoint.path, "steps": None, "show": go_on})
+        rows.append(
+            {
+                "kind": "checkpoints",
+                "path": case.checkpoint.path,
+                "steps": None,
+                "show": "goes on with --resume auto",
+            }
+        )
     if comm.rank == 0:
         for row in rows:
             path = Path(row["path"])
             parts = find_checkpoints(path) if row["kind"] == "checkpoints" else [path]
             sizes = [_bytes_on_disk(part) for part in parts]
             row["bytes"] = None if None in sizes else sum(size or 0 for size in sizes)
-    told: list[dict[str, Any]] = comm.bcast(rows)
-    return told
+    rows = comm.bcast(rows)
+    return rows
 
 
 def _bytes_on_disk(path: Path) -> int | None:
-    """Return the size of a file, or of all files of a folder; None if it cannot be read."""
+    """Return the size of a file or of all files of a folder in bytes, or None if it cannot be read."""
     try:
         files = path.rglob("*") if path.is_dir() else [path]
         return sum(file.stat().st_size for file in files if not file.is_dir())
@@ -285,7 +314,7 @@ def _bytes_on_disk(path: Path) -> int | None:
 def write_report(
     report: dict[str, Any], case: AnyCase, json_path: str | None, comm: MPI.Comm, writes: LastWrites
 ) -> None:
-    """Write the report beside the data set and where asked. Rank 0 writes; `writes` notes failures on all ranks."""
+    """Write the report beside the data set and to `json_path`, on rank 0; `writes` notes failures on all ranks."""
     beside = case.report_path()
     report["files"]["report"] = beside
     for path, option in ((json_path, "--json"), (beside, "output.path")):
@@ -297,15 +326,18 @@ def write_report(
 
 
 def gather_ranks(comm: MPI.Comm, clock: StepClock, between: Mapping[str, float]) -> dict[str, Any]:
-    """Return the table of the ranks, the same on all of them. Collective.
+    """Return the table of the seconds of each rank, the same on all ranks.
 
-    between: seconds of this rank outside its steps, by name. Rank 0 gathers some ten to thirty numbers of each rank,
-    2 MB at most of 10^4 ranks.
+    `between` holds the seconds of this rank outside its steps, by name.
+
+    Notes
+    -----
+    Collective: a gather of ten to thirty numbers of each rank (2 MB at most for 10^4 ranks) and a broadcast.
     """
     mine = np.concatenate([clock.first, clock.steady, [*between.values()]])
     table = np.empty((comm.size, len(mine))) if comm.rank == 0 else None
     comm.Gather(mine, table)
-    told = None
+    rows: dict[str, Any] = {}
     if table is not None:
         n = len(clock.names)
         parts = {
@@ -313,32 +345,33 @@ def gather_ranks(comm: MPI.Comm, clock: StepClock, between: Mapping[str, float])
             "steady": (clock.names, table[:, n : 2 * n]),
             "between": (tuple(between), table[:, 2 * n :]),
         }
-        told = {"first_steps": clock.first_steps, "steady_steps": clock.steady_steps, **_rows(parts)}
-    found: dict[str, Any] = comm.bcast(told)
-    return found
+        rows = {"first_steps": clock.first_steps, "steady_steps": clock.steady_steps, **_rows(parts)}
+    rows = comm.bcast(rows)
+    return rows
 
 
 def _rows(parts: Mapping[str, tuple[tuple[str, ...], NDArray[np.float64]]]) -> dict[str, Any]:
-    """Return columns of seconds, by part and name: a row a rank, or for consecutive ranks if there are too many.
+    """Return columns of seconds by part and name, with one row for each rank, or for several if there are too many.
 
-    Such a row holds the mean of its ranks, and in "most" the largest of each column: no slow rank is averaged away.
+    A row for several ranks holds their mean, and in "most" the largest value of each column, so that no slow rank is
+    averaged away.
     """
     n_ranks = len(next(iter(parts.values()))[1])
     per_row = -(-n_ranks // MOST_ROWS)
     first = np.arange(0, n_ranks, per_row)
     last = np.append(first[1:], n_ranks) - first
-    found: dict[str, Any] = {"ranks_per_row": per_row, "rank": first.tolist()}
-    found |= {
+    rows: dict[str, Any] = {"ranks_per_row": per_row, "rank": first.tolist()}
+    rows |= {
         part: _columns(names, np.add.reduceat(table, first) / last[:, np.newaxis])
         for part, (names, table) in parts.items()
     }
     if per_row > 1:
-        found["most"] = {
+        rows["most"] = {
             part: _columns(names, np.maximum.reduceat(table, first)) for part, (names, table) in parts.items()
         }
-    return found
+    return rows
 
 
 def _columns(names: tuple[str, ...], table: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Return columns by name, to the six digits that a clock is worth."""
-    return {name: [float(f"{each:.6g}") for each in column] for name, column in zip(names, table.T)}
+    """Return columns by name, rounded to the six digits that a clock can give."""
+    return {name: [float(f"{value:.6g}") for value in column] for name, column in zip(names, table.T)}

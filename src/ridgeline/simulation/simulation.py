@@ -1,4 +1,4 @@
-"""A run in a Python program or a notebook: to the end, or step by step, seen and steered on its way."""
+"""A run in a Python program or a notebook: to the end or step by step, inspected and changed meanwhile."""
 
 from __future__ import annotations
 
@@ -35,32 +35,43 @@ log = logging.getLogger(__name__)
 
 Callback = Callable[["Simulation"], None]
 
-# Sections whose settings are those of the whole run; of these keys the others may change on the way.
-_FIXED = ("run", "grid", "output", "checkpoint")
-_FREE = ("run.steps",)
+# `change` refuses the settings of these sections, except for the keys of _CHANGEABLE.
+_FIXED_SECTIONS = ("run", "grid", "output", "checkpoint")
+_CHANGEABLE = ("run.steps",)
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """A signal, such as Ctrl-C, stopped a run between two steps: `Simulation.run` or `advance` goes on from there."""
+    """A signal such as Ctrl-C stopped a run between two steps; `Simulation.run` or `advance` continues it."""
 
 
 class Simulation:
-    """A run of a case in this process, at its first state once it is made.
+    """A run of a case in this process. Creating it also sets the initial state, or restores a checkpoint.
 
         with ridgeline.Simulation(case) as simulation:
             simulation.every(100, lambda now: print(now.step, now.diagnostics()))
             report = simulation.run()
 
-    It writes what the settings say, at the steps that they say, and holds these paths until it is closed. Under a
-    launcher every rank makes one; all of it but `case`, `step`, `steps` and `time` is collective over the world, with
-    the same arguments on all ranks.
+    It writes what the settings say, at the steps that they say, and locks these paths until it is closed. Under a
+    launcher every rank creates one. All methods and properties except `case`, `step`, `steps` and `time` are
+    collective over the world: every rank calls them with the same arguments.
 
-    resume: "never" starts anew, "auto" continues from the newest checkpoint if there is one, else the path of a
-    checkpoint. overwrite: delete outputs of earlier runs at the same paths; else they are set aside. progress: tell
-    it on stderr.
+    Parameters
+    ----------
+    case
+        The settings.
+    resume
+        "never" starts anew, "auto" continues from the newest checkpoint if there is one, and anything else is the
+        path of a checkpoint.
+    overwrite
+        Delete the outputs of earlier runs at the same paths. Otherwise they are set aside.
+    progress
+        Show the progress on stderr.
 
-    Raises ConfigError, OutputError, CheckpointError and DecompositionError, all ranks together. Every method raises
-    ConfigError where ranks make different calls, once the simulation is over, and in a fork of its process.
+    Raises
+    ------
+    ConfigError, OutputError, CheckpointError, DecompositionError
+        On all ranks. Every method raises ConfigError when ranks make different calls, after the simulation has
+        ended, and in a fork of its process.
     """
 
     def __init__(
@@ -71,15 +82,16 @@ class Simulation:
         from ridgeline.jit.kernel import numba_threads
         from ridgeline.runtime.blas import blas_threads
         from ridgeline.runtime.context import Context
-        from ridgeline.simulation.job import CaseRun, RunCaller
-        from ridgeline.simulation.options import RunOptions
+        from ridgeline.simulation.case_run import CaseRun, RunCaller
+        from ridgeline.simulation.run_options import RunOptions
 
         self.case = case
-        self._caught = SignalCatcher()
+        self._stop_signals = SignalCatcher()
         self._callbacks: list[tuple[int, Callback]] = []
         self._in_callback = False
-        self._asked_to_stop = False
-        self._ended: str | None = None  # why, if before the last step
+        self._stop_requested = False
+        # Why the run ended, if it ended before its last step.
+        self._end_reason: str | None = None
         self._report: dict[str, Any] | None = None
         self._process = os.getpid()
         context = Context(self._communicator, run.device, run.threads)
@@ -88,17 +100,18 @@ class Simulation:
             create(run.model),
             context,
             RunOptions(resume=resume, overwrite=overwrite),
-            RunCaller(progress=progress, caught=self._caught),
+            RunCaller(progress=progress, signals=self._stop_signals),
         )
         if self._communicator.rank == 0:
             for warning in warnings_of(case.settings, lambda key: Origin(key, "the case")):
                 log.warning("%s", warning)
-        with contextlib.ExitStack() as held:
-            held.enter_context(numba_threads(run.threads))
-            held.enter_context(blas_threads(1))  # of a NumPy that was imported before: see `limit_pools`
-            held.enter_context(self._run)
-            self._held = held.pop_all()
-        self._dropped = weakref.finalize(self, _drop, self._held, self._process)
+        with contextlib.ExitStack() as resources:
+            resources.enter_context(numba_threads(run.threads))
+            # NumPy may have been imported before this package could limit its threads: see `limit_pools`.
+            resources.enter_context(blas_threads(1))
+            resources.enter_context(self._run)
+            self._resources = resources.pop_all()
+        self._finalizer = weakref.finalize(self, _release_dropped, self._resources, self._process)
 
     def __enter__(self) -> Self:
         return self
@@ -106,9 +119,9 @@ class Simulation:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         if os.getpid() != self._process:
             return
-        if error is None and self._dropped.alive:
+        if error is None and self._finalizer.alive:
             self.close()
-        if isinstance(error, KeyboardInterrupt) and self._dropped.alive and self._communicator.size == 1:
+        if isinstance(error, KeyboardInterrupt) and self._finalizer.alive and self._communicator.size == 1:
             with contextlib.suppress(RidgelineError):
                 self.save()
         self._release(kind, error, trace)
@@ -121,7 +134,7 @@ class Simulation:
 
     @property
     def step(self) -> int:
-        """The present step."""
+        """The current step."""
         return self._run.step
 
     @property
@@ -131,44 +144,65 @@ class Simulation:
 
     @property
     def time(self) -> float:
-        """The model time of the present state."""
+        """The model time of the current state."""
         return self._run.model.time(self.step)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return this rank's part of the fields that define the state, by name: read-only, valid until the next step.
+        """Return this rank's part of the arrays that define the state, as a checkpoint holds them.
 
-        What they are is the model's business: turbulence keeps Fourier coefficients. They are what a checkpoint
-        holds, and asking for them rounds as a checkpoint does. See `fields`.
+        The model decides what they are: turbulence keeps Fourier coefficients. Calling this rounds the state as
+        writing a checkpoint does. `fields` returns what the data set holds instead.
+
+        Returns
+        -------
+        dict
+            Read-only views by name, valid until the next step.
         """
         self._begin_call("state()")
         return {name: _read_only(array.local) for name, array in self._run.model.state().items()}
 
     def parts(self, *names: str) -> dict[str, DistributedArray]:
-        """Return fields as the data set holds them, by name: `local` is this rank's part, `offset_global` its place.
+        """Return fields as the data set holds them: this rank's part, and where it lies in the whole.
 
-        names: as in output.variables, which they are by default. Read-only, and valid until the next step or call:
-        `set_fields` takes changed copies.
+        Parameters
+        ----------
+        names
+            Names that output.variables may hold. By default they are those of output.variables.
+
+        Returns
+        -------
+        dict
+            For each name, `local` is a read-only view of this rank's part, valid until the next step or call, and
+            `offset_global` is its place. `set_fields` accepts changed copies.
         """
         self._begin_call(f"parts{names!r}")
         wanted = names or tuple(self.case.settings.output.variables)
-        known = self.case.replace({"output.variables": wanted}, "the fields asked for")  # refuses in words
-        found = self._run.model.outputs(tuple(known.settings.output.variables))
-        return {name: replace(part, local=_read_only(part.local)) for name, part in found.items()}
+        # The check of the settings refuses a name that the model does not have.
+        checked = self.case.replace({"output.variables": wanted}, "the fields asked for")
+        parts = self._run.model.outputs(tuple(checked.settings.output.variables))
+        return {name: replace(part, local=_read_only(part.local)) for name, part in parts.items()}
 
     def fields(self, *names: str) -> dict[str, NDArray[Any]]:
-        """Return this rank's part of fields as the data set holds them, by name; see `parts`."""
+        """Return this rank's part of fields as the data set holds them, by name: the `local` of `parts`."""
         return {name: part.local for name, part in self.parts(*names).items()}
 
     def set_fields(self, fields: Mapping[str, Any]) -> None:
-        """Replace fields of the present state, and go on from there as from an initial state.
+        """Replace fields of the current state, and continue from there as from an initial state.
 
-        fields: this rank's part of each, by name, with the shape that `fields` returns; copies are taken. All ranks
-        set the same fields, of those that the model advances, and the others stay. The model computes ghosts and
-        forces again, takes out divergence, and forgets earlier steps. Time, forcing and averages go on. What was
-        written at this step stays as it is. The report lists the names under `changes`.
+        The model computes ghosts and forces again, removes divergence, and forgets earlier steps. Time, forcing and
+        averages continue. What was written at this step stays as it is. The report lists the names under `changes`.
 
-        Raises ConfigError for a field that the model does not take, that has another shape, or that is not finite;
-        the run is as before then.
+        Parameters
+        ----------
+        fields
+            This rank's part of each field, by name, with the shape that `fields` returns; the arrays are copied. All
+            ranks set the same fields. Fields that are not given stay as they are.
+
+        Raises
+        ------
+        ConfigError
+            For a field that the model cannot set, that has the wrong shape, or that is not finite. The run is then
+            as it was before.
         """
         names = sorted(map(str, fields)) if isinstance(fields, Mapping) else type(fields).__name__
         self._begin_call(f"set_fields({names})")
@@ -176,69 +210,75 @@ class Simulation:
         self._run.set_fields(fields)
 
     def diagnostics(self) -> dict[str, float]:
-        """Return global scalars of the present state, equal on all ranks."""
+        """Return global scalars of the current state, the same on all ranks."""
         self._begin_call("diagnostics()")
         return dict(self._run.model.diagnostics())
 
     def profiles(self) -> xr.Dataset:
-        """Return spectra and the like of the present state, equal on all ranks; empty for models without any."""
+        """Return spectra and other profiles of the current state, the same on all ranks. They may be none."""
         from ridgeline.io.dataset import to_dataset
 
         self._begin_call("profiles()")
-        found = self._run.model.profiles()
-        return to_dataset({name: (p.dims, p.values, p.unit, p.description) for name, p in found.items()})
+        profiles = self._run.model.profiles()
+        return to_dataset({name: (p.dims, p.values, p.unit, p.description) for name, p in profiles.items()})
 
     def every(self, steps: int, callback: Callback) -> None:
         """Call `callback(simulation)` after each step that is a multiple of `steps`, from now on."""
         self._begin_call(f"every({steps!r}, ...)")
-        number = _whole("every", steps, 1)
+        interval = _check_steps("every", steps, 1)
         if not callable(callback):
             raise ConfigError(
                 f"every: got {callback!r} to call; need a function of one argument, the simulation"
             )
-        self._callbacks.append((number, callback))
+        self._callbacks.append((interval, callback))
 
     def advance(self, steps: int = 1) -> int:
-        """Go on for some steps, at most to the last one, and return the present step.
+        """Advance by some steps, at most to the last one, and return the current step.
 
-        Fewer are done if a callback calls `stop` or the wall-clock limit is reached.
+        Fewer steps are done if a callback calls `stop` or the wall-clock limit is reached.
 
-        Raises DivergedError, OutputError and CheckpointError, all ranks together; RunInterrupted after a signal, when
-        a checkpoint has been left.
+        Raises
+        ------
+        DivergedError, OutputError, CheckpointError
+            On all ranks.
+        RunInterrupted
+            After a signal, once a checkpoint has been saved.
         """
         self._begin_call(f"advance({steps!r})")
-        self._advance(self.step + _whole("advance", steps, 0))
+        self._advance(self.step + _check_steps("advance", steps, 0))
         return self.step
 
     def run(self) -> dict[str, Any]:
-        """Go on to the last step, close and return the run report. Raises what `advance` does.
+        """Advance to the last step, close, and return the run report. Raises what `advance` raises.
 
-        A run that `stop` or the wall-clock limit ends before its last step leaves a checkpoint.
+        A run that `stop` or the wall-clock limit ends before its last step saves a checkpoint.
         """
         self._begin_call("run()")
         self._refuse_in_callback("run")
-        self._ended = self._advance(None)
+        self._end_reason = self._advance(None)
         return self.close()
 
     def stop(self) -> None:
-        """End `advance` or `run` when the callbacks of this step are through. One rank is enough."""
+        """End `advance` or `run` after the callbacks of this step. It is enough that one rank calls it."""
         self._refuse_if_over()
-        self._asked_to_stop = True
+        self._stop_requested = True
 
     def save(self) -> Path:
-        """Leave a checkpoint of the present state, unless there is one; return the newest."""
+        """Save a checkpoint of the current state unless there is one, and return the path of the newest."""
         self._begin_call("save()")
         newest = self._run.save()
         assert newest is not None, "a checkpoint was saved"
         return newest
 
     def change(self, changes: Mapping[str, Any]) -> None:
-        """Go on with other values of some settings, by key: {"model.F": 0.03}. run.steps may be among them.
+        """Continue with other values of some settings, given by key: {"model.F": 0.03}. run.steps may be among them.
 
-        The run goes on as from a checkpoint at this step: with the same bits. The report lists the changes, the data
-        set tells the last values, and checkpoints from now on are of the new settings.
+        `change` rebuilds the model around its current state. The result is identical, bit for bit, to a restart with
+        the new settings. The report lists the changes, the attributes of the data set hold the last values, and later
+        checkpoints belong to the new settings.
 
-        Raises ConfigError if a key may not change in a run, or the new settings are wrong; the run is as before then.
+        Raises ConfigError if a key may not change in a run or if the new settings are wrong. The run is then as it
+        was before.
         """
         from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_all_ranks
 
@@ -254,10 +294,10 @@ class Simulation:
         self.case = case
 
     def _refuse_fixed(self, case: Case) -> None:
-        """Raise ConfigError if another case differs in what may not change in a run."""
+        """Raise ConfigError if the new case differs in a setting that may not change in a run."""
         before, after = self.case.settings.flatten(), case.settings.flatten()
         for key in (key for key in {**before, **after} if before.get(key) != after.get(key)):
-            if key.split(".")[0] in _FIXED and key not in _FREE:
+            if key.split(".")[0] in _FIXED_SECTIONS and key not in _CHANGEABLE:
                 raise ConfigError(
                     f"{key}: this setting is of the whole run; change those of the model, or start a new run"
                 )
@@ -271,13 +311,13 @@ class Simulation:
             )
 
     def close(self) -> dict[str, Any]:
-        """End the run where it is and return its report. Leaves a checkpoint if the last step is not reached."""
+        """End the run where it is and return its report. Saves a checkpoint if the last step is not reached."""
         if self._report is None:
             self._begin_call("close()")
             self._refuse_in_callback("close")
             early = self.step < self.steps
             try:
-                self._report = self._run.finish((self._ended or "closed") if early else None)
+                self._report = self._run.finish((self._end_reason or "closed") if early else None)
             except BaseException:
                 self._release(*sys.exc_info())
                 raise
@@ -287,9 +327,9 @@ class Simulation:
         return self._report
 
     def _release(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        """Give back what the run holds, once. error: what ended it."""
-        if self._dropped.detach() is not None:
-            self._held.__exit__(kind, error, trace)
+        """Release the paths and threads of the run, once; `error` is what ended it."""
+        if self._finalizer.detach() is not None:
+            self._resources.__exit__(kind, error, trace)
 
     def _refuse_if_over(self) -> None:
         if os.getpid() != self._process:
@@ -297,12 +337,12 @@ class Simulation:
                 f"this simulation is of process {self._process}, and this is a fork of it; use the simulation there, "
                 f"or make one of other paths here"
             )
-        if not self._dropped.alive:
+        if not self._finalizer.alive:
             how = "is closed" if self._report is not None else "ended with an error"
             raise ConfigError(f"this simulation {how}; make a new one, with resume='auto' to go on")
 
     def _begin_call(self, call: str) -> None:
-        """Raise ConfigError if the simulation is over, or if a rank makes another call. Collective."""
+        """Raise ConfigError if the simulation has ended, or if the ranks make different calls. Collective."""
         from ridgeline.parallel.allreduce import require_same_on_all_ranks
 
         self._refuse_if_over()
@@ -316,9 +356,9 @@ class Simulation:
             )
 
     def _advance(self, last: int | None) -> str | None:
-        """Go on to a step, None for the run's last, with callbacks on the way; return why it is not reached."""
-        self._asked_to_stop = False
-        with self._signals():
+        """Advance to a step, None for the last one, and call the callbacks; return why it is not reached."""
+        self._stop_requested = False
+        with self._catch_signals():
             while self.step < (until := self.steps if last is None else min(last, self.steps)):
                 due = min([until, *((self.step // every + 1) * every for every, _ in self._callbacks)])
                 reason = self._run.advance(due)
@@ -328,14 +368,13 @@ class Simulation:
                     self._interrupt(reason)
                 if self._call_back():
                     return "stopped"
-            if (
-                self._caught.received and self._communicator.size == 1
-            ):  # else the ranks agree at the next step
-                self._interrupt(signal.Signals(self._caught.received).name)
+            # Several ranks agree on a signal at the next step instead.
+            if self._stop_signals.received and self._communicator.size == 1:
+                self._interrupt(signal.Signals(self._stop_signals.received).name)
         return None
 
     def _call_back(self) -> bool:
-        """Call what is due at this step; return whether it asked to stop, on any rank. Collective."""
+        """Call the callbacks that are due; return whether one of them called `stop` on any rank. Collective."""
         due = [callback for every, callback in self._callbacks if self.step % every == 0]
         outer, self._in_callback = self._in_callback, True
         try:
@@ -343,28 +382,28 @@ class Simulation:
                 callback(self)
         finally:
             self._in_callback = outer
-        return bool(due) and any(self._communicator.allgather(self._asked_to_stop))
+        return bool(due) and any(self._communicator.allgather(self._stop_requested))
 
     def _interrupt(self, name: str) -> NoReturn:
         path = self.save()
-        self._caught.forget()
+        self._stop_signals.forget()
         raise RunInterrupted(f"{name} stopped the run at step {self.step}; its checkpoint is {path}")
 
     @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Remember signals instead of dying of them. Only the main thread may."""
+    def _catch_signals(self) -> Iterator[None]:
+        """Catch stop signals for the length of a block. Python allows this in the main thread only."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        with self._caught:
+        with self._stop_signals:
             yield
 
 
-def _drop(held: contextlib.ExitStack, process: int) -> None:
-    """Give back what a simulation holds that nobody can reach any more, without a word to other ranks."""
+def _release_dropped(resources: contextlib.ExitStack, process: int) -> None:
+    """Release the paths of a simulation that was garbage-collected, without communication."""
     if os.getpid() == process:
         error = ResourceWarning("a Simulation was dropped before it was closed: it has no report")
-        held.__exit__(ResourceWarning, error, None)
+        resources.__exit__(ResourceWarning, error, None)
         warnings.warn(error, stacklevel=2)
 
 
@@ -375,8 +414,8 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def _whole(call: str, steps: Any, least: int) -> int:
-    """Return a number of steps, an integer of Python or NumPy; ConfigError for anything else."""
+def _check_steps(call: str, steps: Any, least: int) -> int:
+    """Return a number of steps. Raises ConfigError unless it is an integer of Python or NumPy, `least` or more."""
     with contextlib.suppress(TypeError):
         if not isinstance(steps, bool) and index(steps) >= least:
             return index(steps)

@@ -1,10 +1,9 @@
-"""What a rank's steps cost: seconds of the first call and of the others, by phase, and how they are distributed.
+"""The times of a rank's steps: seconds by phase of the first call and of the later ones, and their distribution.
 
-The distribution takes bounded memory: counts of bins of equal ratio, merged over ranks by addition. A sample is a
-call of `model.step`: its seconds over its steps, counted as many times as it did steps. Bins grow by RATIO, so a
-percentile is off by half a bin at most, 0.5 % of it. Count, least, most and the worst step are exact. Sources of what
-is worth knowing: Hadri et al. (NekBox), Fig. 9, and Yeung et al. (GESTS), Sec. 4.1. Both show the spread of runs on a
-loaded network.
+A sample is a call of `model.step`: its seconds divided by its steps, counted once for each step. The distribution is
+a histogram whose bins grow by RATIO, so its memory is bounded and ranks are merged by adding counts. A percentile is
+off by half a bin at most, which is 0.5 % of it; count, least, most and the worst step are exact. Hadri et al.
+(NekBox), Fig. 9, and Yeung et al. (GESTS), Sec. 4.1, show such spreads for runs on a loaded network.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from ridgeline.runtime.regions import Regions
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-AT_ONCE = 1024  # calls whose readings wait until they are sorted into the distribution together
+AT_ONCE = 1024  # calls whose readings are sorted into the distribution together
 RATIO = 1.01  # of a bin's upper edge to its lower one
-LEAST, MOST = 1e-9, 1e5  # seconds; what is outside is counted in the first and in the last bin
+LEAST, MOST = 1e-9, 1e5  # seconds; the first and the last bin count what is outside
 N_BINS = math.ceil(math.log(MOST / LEAST) / math.log(RATIO))
 PERCENTILES = (5, 25, 50, 75, 95, 99)
 
@@ -48,7 +47,7 @@ def lower_edges(bins: Counts) -> Times:
 
 @dataclass(frozen=True)
 class Worst:
-    """The sample of most seconds per step. step: at the end of its call, which did so many steps; rank: where."""
+    """The slowest sample: its seconds per step, the step at the end of its call, the steps of the call, its rank."""
 
     seconds: float
     step: int
@@ -57,10 +56,16 @@ class Worst:
 
 
 class StepDistribution:
-    """Times of steps by name ("total", phases), on this rank until they are merged.
+    """The histogram of the times of this rank's steps, for each phase and for the total.
 
-    counts: int64 [names, N_BINS], steps in each bin; least, most: float64 [names], seconds per step; seconds: float64
-    [names], of all steps together. Memory does not grow with the steps.
+    Attributes
+    ----------
+    counts
+        Steps in each bin, int64 [names, N_BINS].
+    least, most
+        Seconds per step, float64 [names].
+    seconds
+        Seconds of all steps together, float64 [names].
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -71,15 +76,20 @@ class StepDistribution:
         self.most: Times = np.full(n, -np.inf)
         self.seconds: Times = np.zeros(n)
         self.rank: Counts = np.zeros(n, np.int64)  # where the most was
-        self._at: Counts = np.zeros(
-            (n, 2), np.int64
-        )  # step at the end of the call of most seconds, steps in it
+        # The step at the end of the slowest call, and the steps of that call.
+        self._at: Counts = np.zeros((n, 2), np.int64)
 
     def add(self, step: Counts, steps: Counts, seconds: Times) -> None:
-        """Count calls, at least one.
+        """Add one call or more.
 
-        step, steps: int64 [calls], the step at the end of each call and how many it did; seconds: float64 [names,
-        calls] of whole calls.
+        Parameters
+        ----------
+        step
+            The step at the end of each call, int64 [calls].
+        steps
+            The steps that each call did, int64 [calls].
+        seconds
+            The seconds of each whole call, float64 [names, calls].
         """
         times = seconds / steps
         rows = np.arange(len(self.names))
@@ -92,25 +102,28 @@ class StepDistribution:
         self._at = np.where((most > self.most)[:, np.newaxis], at, self._at)
         self.most = np.maximum(self.most, most)
 
-    def merged(self, comm: MPI.Comm) -> StepDistribution:
-        """Return the distribution over all ranks, the same on each; seconds are the slowest rank's. Collective.
+    def merge_ranks(self, comm: MPI.Comm) -> StepDistribution:
+        """Merge the distributions of all ranks; return the result, the same on each. Seconds are the slowest rank's.
 
-        Memory and messages are those of one rank's bins, however many ranks there are. Of ranks with the same worst
-        time, the first is named.
+        Of several ranks with the same worst time the first one is named.
+
+        Notes
+        -----
+        Collective: a few allreduces of one rank's bins at most, however many ranks there are.
         """
         whole = StepDistribution(self.names)
         comm.Allreduce(self.counts, whole.counts)
         whole.seconds = allreduce_max(comm, self.seconds)
         whole.least = allreduce_min(comm, self.least)
         whole.most = allreduce_max(comm, self.most)
-        here = self.most == whole.most
-        whole.rank = allreduce_min(comm, np.where(here, comm.rank, comm.size)).astype(np.int64)
+        is_worst = self.most == whole.most
+        whole.rank = allreduce_min(comm, np.where(is_worst, comm.rank, comm.size)).astype(np.int64)
         named = (whole.rank == comm.rank)[:, np.newaxis]
         whole._at = allreduce_max(comm, np.where(named, self._at, -1)).astype(np.int64)
         return whole
 
     def percentile(self, name: str, percent: float) -> float:
-        """Return the time that so many percent of the steps did not exceed: NumPy's "inverted_cdf", within a bin."""
+        """Return the time that so many percent of the steps do not exceed (NumPy's "inverted_cdf", within a bin)."""
         i = self.names.index(name)
         upto = np.cumsum(self.counts[i])
         needed = max(1, math.ceil(percent / 100 * int(upto[-1])))
@@ -124,7 +137,7 @@ class StepDistribution:
         return Worst(float(self.most[i]), step, steps, int(self.rank[i]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a report says, by name; {} without a step. Times are seconds per step."""
+        """Return the rows of the report by name, or {} without a step. Times are seconds per step."""
         return {name: self._row(i, name) for i, name in enumerate(self.names) if self.counts[i].any()}
 
     def _row(self, i: int, name: str) -> dict[str, Any]:
@@ -144,31 +157,37 @@ class StepDistribution:
 
 
 class StepClock:
-    """Seconds of this rank's steps and of their phases, apart from everything between them.
+    """Times this rank's steps and their phases, without what happens between the steps.
 
-    names: the model's phases, "other" and "total". first: seconds of the first call of `step`, float64 [names], which
-    also warms caches and touches pages; the others are steady. They are averaged, and the best one is kept, as the
-    paper of the turbulence model reports it (Sec. 4.1). Memory does not grow with the steps.
+    The first call of `step` also warms caches and touches pages, so it is kept apart. The steady steps after it are
+    averaged, and the best one is kept, as Yeung et al. (GESTS), Sec. 4.1, report them. Memory does not grow with the
+    number of steps.
+
+    Attributes
+    ----------
+    names
+        The model's phases, "other" and "total".
+    first
+        Seconds of the first call, float64 [names].
     """
 
     def __init__(self, regions: Regions, phases: Sequence[str]) -> None:
-        """Begin to count; regions must not be reset afterwards."""
+        """The regions must not be reset afterwards."""
         self.names = (*phases, "other", "total")
         self.first: NDArray[np.float64] = np.zeros(len(self.names))
         self.first_steps = 0
         self._distribution = StepDistribution(self.names)
         self._parts = [regions.table[name] for name in phases]
         self._best: StepTimes | None = None
-        self._waiting: list[
-            float
-        ] = []  # step, steps, seconds; and of each phase before and after, call by call
+        # For each call: step, steps, seconds, and the seconds of each phase before it and after it.
+        self._waiting: list[float] = []
         self._width = 3 + 2 * len(phases)
         self._full = AT_ONCE * self._width
 
     def time(self, advance: Callable[[int], int], step: int, most: int) -> int:
-        """Call `advance(most)` at `step`, which returns how many steps it did, and count its seconds.
+        """Call `advance(most)` at `step`, time it, and return the number of steps that it did.
 
-        What this does beside the call is a share of every step: it keeps readings, and leaves arithmetic to `sort`.
+        Everything here adds to every step, so it only stores readings; `_sort` does the arithmetic later.
         """
         parts = self._parts
         before = [part.seconds for part in parts]
@@ -182,7 +201,7 @@ class StepClock:
         return steps
 
     def _sort(self) -> None:
-        """Take up what waits; before anything is read."""
+        """Sort the stored readings into the distribution, before anything is read from it."""
         if not self._waiting:
             return
         readings = np.array(self._waiting).reshape(-1, self._width).T
@@ -212,28 +231,27 @@ class StepClock:
 
     @property
     def steady_steps(self) -> int:
-        """How many they were."""
+        """The number of steady steps."""
         return int(self.distribution.counts[-1].sum())
 
     @property
     def best(self) -> StepTimes | None:
-        """Return the best of the steady steps, None if there was none."""
+        """The best of the steady steps, or None if there was none."""
         self._sort()
         return self._best
 
     def mean(self) -> StepTimes | None:
-        """Return the mean of the steady steps, of the first call if there was no other, None without steps."""
+        """Return the mean steady step, or that of the first call if it was the only one, or None without a step."""
         if self.steady_steps:
             return self._per_step(self.steady, self.steady_steps)
         return self._per_step(self.first, self.first_steps) if self.first_steps else None
 
     @property
     def nbytes(self) -> int:
-        """Bytes held at most: bins, and the numbers that wait."""
-        return (
-            self._distribution.counts.nbytes + 40 * self._full
-        )  # of a float, and of the list's place for it
+        """The most bytes that this holds: the bins, and 40 bytes for each stored float and its place in the list."""
+        return self._distribution.counts.nbytes + 40 * self._full
 
     def _per_step(self, seconds: NDArray[np.float64], steps: int) -> StepTimes:
+        # The last name is "total".
         *phases, total = (seconds / steps).tolist()
-        return StepTimes(total, dict(zip(self.names, phases)))  # the last name is that of the total
+        return StepTimes(total, dict(zip(self.names, phases)))

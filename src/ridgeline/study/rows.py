@@ -38,8 +38,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgeline.bench.registry import find_benchmark
-from ridgeline.bench.scaling import Scaling, ScalingFigures
+from ridgeline.bench.benchmark import Scaling, ScalingFigures, find_benchmark
 from ridgeline.config.load import load_case
 from ridgeline.config.machine_file import MachineFile
 from ridgeline.io.machine_file import machine_name, machine_name_here

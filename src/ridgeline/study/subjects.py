@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ridgeline.bench.registry import available, find_benchmark
+from ridgeline.bench.benchmark import available, find_benchmark
 from ridgeline.config.case import AnyCase
 from ridgeline.config.load import load_case
 from ridgeline.config.schema import fields_of

@@ -2,14 +2,14 @@
 
 import pytest
 
-from ridgeline.bench.collectives.calls import COLLECTIVES
-from ridgeline.bench.collectives.measure import (
+from ridgeline.bench.collectives.collective_benchmark import (
     alltoall_bandwidth,
     bounded,
     choose_ranks,
     network_bandwidth,
     sweep_of,
 )
+from ridgeline.bench.collectives.collective_calls import COLLECTIVES
 from ridgeline.parallel.layout import Layout
 
 

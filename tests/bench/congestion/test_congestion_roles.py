@@ -7,9 +7,9 @@ import pytest
 from mpi4py import MPI
 
 from ridgeline.bench.congestion import network_tests
-from ridgeline.bench.congestion.figures import COLUMNS, NetworkSummary, make_rows
+from ridgeline.bench.congestion.congestion_benchmark import assign_roles
+from ridgeline.bench.congestion.congestion_figures import COLUMNS, NetworkSummary, make_rows
 from ridgeline.bench.congestion.network_tests import TESTS, ring_order, run_test
-from ridgeline.bench.congestion.roles import assign_roles
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 MIB = 2.0**20

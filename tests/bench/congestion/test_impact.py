@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from ridgeline.bench.congestion.impact import (
+from ridgeline.bench.congestion.congestion_figures import (
     BUCKETS,
     count_buckets,
     impact_factor,
     percentile,
-    ring_bandwidth,
-    ring_latency,
 )
+from ridgeline.bench.congestion.network_tests import ring_bandwidth, ring_latency
 
 MIB = 2.0**20
 

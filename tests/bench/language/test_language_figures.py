@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeline.bench.language import bsp, pingpong
-from ridgeline.bench.language.loops import RingWork
-from ridgeline.bench.language.ring_work import compute, read_words, write_words
+from ridgeline.bench.language.loops import RingWork, compute, read_words, write_words
 
 
 def test_latency_is_half_a_round_trip():

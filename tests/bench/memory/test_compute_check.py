@@ -3,17 +3,22 @@
 import numpy as np
 import pytest
 
-from ridgeline.bench.memory import exact_chains
-from ridgeline.bench.memory.compute_check import check_compute
-from ridgeline.bench.memory.exact_chains import INTEGER_INCREMENT, INTEGER_MULTIPLIER, MODULUS, MULTIPLIER
+from ridgeline.bench.memory import compute_check
+from ridgeline.bench.memory.compute_check import (
+    INTEGER_INCREMENT,
+    INTEGER_MULTIPLIER,
+    MODULUS,
+    MULTIPLIER,
+    check_compute,
+)
 from ridgeline.runtime.errors import ConfigError
 
 
 def test_closed_forms_are_step_by_step():
     x, y = 12345, 99
     for step in range(50):
-        assert exact_chains.multiply_exactly(12345, step) == x
-        assert exact_chains.congruential_exactly(99, step) == y
+        assert compute_check.multiply_exactly(12345, step) == x
+        assert compute_check.congruential_exactly(99, step) == y
         x = MULTIPLIER * x % MODULUS
         y = (INTEGER_MULTIPLIER * y + INTEGER_INCREMENT) % 2**64
 
@@ -21,13 +26,13 @@ def test_closed_forms_are_step_by_step():
 @pytest.mark.parametrize("steps", [0, 1, 2, 1001, 300_000])
 def test_chains_are_exact(steps):
     half = MODULUS // 2
-    x = np.linspace(-half, half, exact_chains.float_chains()).round()
-    y = np.arange(exact_chains.INTEGER_CHAINS, dtype=np.uint64) * np.uint64(2**61 - 1)
+    x = np.linspace(-half, half, compute_check.float_chains()).round()
+    y = np.arange(compute_check.INTEGER_CHAINS, dtype=np.uint64) * np.uint64(2**61 - 1)
     starts, seeds = [int(v) for v in x], [int(v) for v in y]
-    exact_chains.multiply_chains(x, steps)
-    exact_chains.congruential_chains(y, steps)
-    assert [int(v) % MODULUS for v in x] == [exact_chains.multiply_exactly(v, steps) for v in starts]
-    assert [int(v) for v in y] == [exact_chains.congruential_exactly(v, steps) for v in seeds]
+    compute_check.multiply_chains(x, steps)
+    compute_check.congruential_chains(y, steps)
+    assert [int(v) % MODULUS for v in x] == [compute_check.multiply_exactly(v, steps) for v in starts]
+    assert [int(v) for v in y] == [compute_check.congruential_exactly(v, steps) for v in seeds]
 
 
 def test_a_sound_core():
@@ -48,13 +53,13 @@ def test_a_sound_core():
     ],
 )
 def test_one_wrong_bit_is_noticed(monkeypatch, name, spoil, words):
-    kernel = getattr(exact_chains, name)
+    kernel = getattr(compute_check, name)
 
     def run(x, steps):
         kernel(x, steps)
         spoil(x)
 
-    monkeypatch.setattr(exact_chains, name, run)
+    monkeypatch.setattr(compute_check, name, run)
     result = check_compute(0.0)
     assert not result.correct
     assert words in result.detail

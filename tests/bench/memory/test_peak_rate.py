@@ -5,15 +5,21 @@ import pytest
 from mpi4py import MPI
 
 from bench_tools import measure
-from ridgeline.bench.memory import peak
-from ridgeline.bench.memory.stream_result import to_result
+from ridgeline.bench.memory import limit_tables
+from ridgeline.bench.memory.limit_tables import to_result
 from ridgeline.limits.stream import StreamLimits, StreamRates
 from ridgeline.runtime.errors import ConfigError
 
 
 def test_best_repeat_and_sum_of_ranks(monkeypatch):
     rates = np.array([[1.0, 4.0, 2.0], [3.0, 2.0, 5.0]])  # [rank, repeat]
-    assert peak._figures(rates) == {"least": 4.0, "mean": 4.5, "most": 5.0, "total": 7.0, "slowest_rank": 0}
+    assert limit_tables._figures(rates) == {
+        "least": 4.0,
+        "mean": 4.5,
+        "most": 5.0,
+        "total": 7.0,
+        "slowest_rank": 0,
+    }
 
 
 def test_both_dtypes_on_one_rank():

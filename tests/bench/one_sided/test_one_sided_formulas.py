@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from ridgeline.bench.exposed_memory import check_sums
-from ridgeline.bench.one_sided.access_plan import Pieces
-from ridgeline.bench.one_sided.irregular import message_rate, parts_of
-from ridgeline.bench.one_sided.measure import bandwidth, latency
+from ridgeline.bench.one_sided.irregular_access import Pieces, message_rate, parts_of
+from ridgeline.bench.one_sided.pair_access import bandwidth, latency
 from ridgeline.parallel.payload import content, words_at
 from ridgeline.runtime.errors import ConfigError, VerificationError
 

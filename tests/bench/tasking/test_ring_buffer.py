@@ -5,7 +5,7 @@ import threading
 import numba
 import pytest
 
-from ridgeline.bench.tasking import ring_buffer as ring
+from ridgeline.bench.tasking import kernels as ring
 
 
 @numba.njit(nogil=True)

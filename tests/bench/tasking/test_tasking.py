@@ -8,16 +8,15 @@ import pytest
 from mpi4py import MPI
 
 import bench_tools
-from ridgeline.bench.tasking import array as tasking_array
-from ridgeline.bench.tasking import create as tasking_create
-from ridgeline.bench.tasking import notify as tasking_notify
-from ridgeline.bench.tasking.c_tasks import load_tasking
-from ridgeline.bench.tasking.channel import use_channel
+from ridgeline.bench.tasking import array_fill as tasking_array
+from ridgeline.bench.tasking import task_communication as tasking_notify
+from ridgeline.bench.tasking import task_creation as tasking_create
 from ridgeline.bench.tasking.futures import spawn_and_fetch
-from ridgeline.bench.tasking.measure import default_workers
+from ridgeline.bench.tasking.task_communication import use_channel
+from ridgeline.bench.tasking.tasking_benchmark import default_workers
 from ridgeline.bench.tasking.tasking_options import ITEMS
-from ridgeline.bench.tasking.trials import Trials
-from ridgeline.bench.tasking.work import fibonacci
+from ridgeline.bench.tasking.trials import Trials, load_tasking
+from ridgeline.bench.tasking.worker_functions import fibonacci
 from ridgeline.runtime.errors import ConfigError, RidgelineError, VerificationError
 
 FEW = Trials(3, 1)

@@ -1,1 +1,1 @@
-"""Collective calls: how long ranks take for one together."""
+"""The time of collective operations of MPI: see collective_benchmark.py, which measures collective_calls.py."""

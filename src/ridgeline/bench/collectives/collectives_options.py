@@ -20,7 +20,7 @@ _LATENCY = (
 
 @dataclass(frozen=True)
 class CollectiveOptions(BenchmarkOptions):
-    """What all collective operations share."""
+    """Options of all collective operations."""
 
     operation: Annotated[Operation, OptionSpec("What is called.")] = "alltoall"
     sizes: Annotated[tuple[int, int] | None, replace(SIZES, otherwise="1, for allreduce 4, to 1 MiB")] = None
@@ -51,7 +51,7 @@ def _declare(
         pattern=pattern,
         formula=formula,
         options=CollectiveOptions,
-        function="measure.measure_collective",
+        function="collective_benchmark.measure_collective",
         fixed={"operation": operation, **fixed},
     )
 

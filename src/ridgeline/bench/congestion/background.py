@@ -1,7 +1,8 @@
-"""Traffic that congests a network: patterns of GPCNeT that a set of ranks repeats until the tests are over.
+"""Background traffic that congests a network: patterns of GPCNeT that a lane of ranks repeats until a test is over.
 
-Every message is SIZE bytes; rank 0 of the set's communicator is where an incast goes to and a broadcast comes from.
-Patterns are made with that communicator and the names of its ranks in the job, which tell messages apart.
+Every message has SIZE bytes. An incast goes to rank 0 of the lane, and a broadcast comes from it. A pattern is
+created with the communicator of the lane and the `names` of its ranks, their ranks in the job, which distinguish
+messages.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from ridgeline.parallel.payload import Buffer, Memory, check, content
 from ridgeline.runtime.errors import VerificationError
 
 SIZE = 4096  # bytes
-CYCLE = 64  # messages of a rank between two looks whether the tests are over
+CYCLE = 64  # messages of a rank between two checks whether the test is over
 _TAG = 7
 
 
 class BackgroundPattern(ABC):
-    """One pattern. step: does it once and allocates nothing; bytes: what this rank sends, or gets, in a step."""
+    """One pattern. `step` does it once and allocates nothing; `bytes` is what this rank sends or gets in a step."""
 
     bytes: int
     step: Callable[[], None]
@@ -34,26 +35,25 @@ class BackgroundPattern(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Get ready for steps: clear what may arrive. Collective over the set."""
+        """Clear the memory where data arrive, and allow steps. Collective over the lane."""
 
     @abstractmethod
     def close(self) -> None:
-        """End the steps. Collective over the set."""
+        """End the steps. Collective over the lane."""
 
     @abstractmethod
     def verify(self) -> None:
-        """Raise VerificationError unless what arrived in the last step is what was sent."""
+        """Raise VerificationError unless the data that arrived in the last step are what was sent."""
 
     @abstractmethod
     def free(self) -> None:
-        """Free what MPI holds. Collective over the set."""
+        """Free what MPI holds. Collective over the lane."""
 
 
 class _TwoSidedTraffic(BackgroundPattern):
-    """What the patterns of sends and receives share: blocks of SIZE bytes in `memory`, and when they are copied.
+    """Base of the patterns of sends and receives: blocks of SIZE bytes from `sources` and to `targets`.
 
-    sources, targets: ranks of the set from which blocks come, and to which they go, one after the other. On a GPU
-    whose memory MPI does not take, all blocks are copied to the host before a step and back after it.
+    On a GPU whose memory MPI does not accept, all blocks are copied to the host before a step and back after it.
     """
 
     def __init__(
@@ -72,11 +72,10 @@ class _TwoSidedTraffic(BackgroundPattern):
             self._sent.write(np.concatenate([content(SIZE, self.me, names[target]) for target in targets]))
         self.arrivals = [(self._received.message(SIZE, SIZE * i), source) for i, source in enumerate(sources)]
         self.departures = [(self._sent.message(SIZE, SIZE * i), target) for i, target in enumerate(targets)]
-        # Chosen once: a step is to send, not to ask where messages lie.
+        # Chosen once, so that a step only sends.
         self.step = self._exchange_copies if self._sent.staged else self._exchange
 
     def open(self) -> None:
-        """Clear what may arrive."""
         self._received.write(np.zeros(self._received.n_bytes, np.uint8))
 
     @abstractmethod
@@ -89,25 +88,25 @@ class _TwoSidedTraffic(BackgroundPattern):
         self._received.stage_in(self._received.n_bytes)
 
     def close(self) -> None:
-        """Nothing is left open between steps."""
+        pass
 
     def verify(self) -> None:
-        """Raise VerificationError unless the last step brought what was sent."""
         arrived = self._received.read(self._received.n_bytes).reshape(-1, SIZE)
         for block, source in zip(arrived, self._sources):
             check(block, self.names[source], self.me)
 
     def free(self) -> None:
-        """Nothing but memory."""
+        pass
 
 
 class AllToAllTraffic(_TwoSidedTraffic):
-    """Everyone with everyone, pair by pair: partners by exclusive or if the set's size is a power of two."""
+    """Every rank exchanges with every other one, pair by pair; partners by xor if their number is a power of two."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
         size, rank = comm.size, comm.rank
         power = size & (size - 1) == 0
-        turns = range(1, size) if size > 1 else range(1)  # alone: with itself
+        # A single rank exchanges with itself.
+        turns = range(1, size) if size > 1 else range(1)
         pairs = [(rank ^ i, rank ^ i) if power else ((rank - i) % size, (rank + i) % size) for i in turns]
         super().__init__(comm, names, memory, *map(list, zip(*pairs)))
         self._turns = list(zip(self.departures, self.arrivals))
@@ -119,7 +118,7 @@ class AllToAllTraffic(_TwoSidedTraffic):
 
 
 class IncastTraffic(_TwoSidedTraffic):
-    """Everyone sends to rank 0."""
+    """Every rank sends to rank 0."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
         first = comm.rank == 0
@@ -134,7 +133,7 @@ class IncastTraffic(_TwoSidedTraffic):
 
 
 class BroadcastTraffic(_TwoSidedTraffic):
-    """Rank 0 sends to everyone, one message each."""
+    """Rank 0 sends a separate message to every rank."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
         first = comm.rank == 0
@@ -149,12 +148,12 @@ class BroadcastTraffic(_TwoSidedTraffic):
 
 
 class _OneSidedTraffic(BackgroundPattern):
-    """What the one-sided patterns share: a window, open for all in passive mode while steps are taken.
+    """Base of the one-sided patterns: a window of rank 0, open to all ranks in passive mode during the steps.
 
-    It is rank 0's, and the others put there or fetch from it what lies in `local`; both are in `memory`. On a GPU
-    whose memory MPI does not take, the window is host memory. Then what is put is copied from the GPU before each
-    step, and what is fetched to the GPU after it. Rank 0 copies its window once: before the steps what others will
-    fetch, at their end what others put. It does not know any earlier that this has arrived.
+    The other ranks put there, or get from it, what lies in `local`; both are in `memory`. On a GPU whose memory MPI
+    does not accept, the window is host memory. Data that are put are then copied from the GPU before each step, and
+    data that are fetched to the GPU after it. Rank 0 copies its window only once: before the steps what others will
+    get, and after the steps what others have put, because it does not know earlier that this has arrived.
     """
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory, window_bytes: int) -> None:
@@ -168,38 +167,36 @@ class _OneSidedTraffic(BackgroundPattern):
 
     @abstractmethod
     def _clear(self) -> None:
-        """Set what lies here before anything arrives."""
+        """Set the memory of this rank before any data arrive."""
 
     @abstractmethod
     def _access(self) -> None:
-        """Put or get, and wait until it is done."""
+        """Put or get, and wait until that is done."""
 
     @abstractmethod
     def _access_copies(self) -> None:
-        """Do so, and copy what is put or fetched between the GPU and the host."""
+        """Do the same, and copy the data between the GPU and the host."""
 
     def _rest(self) -> None:
-        """Take no part in a step: the owner of the window."""
+        """Do nothing in a step, as the owner of the window."""
 
     def open(self) -> None:
-        """Clear what may arrive."""
         self._clear()
         self.comm.Barrier()
         self.window.Lock(0, MPI.LOCK_SHARED)
 
     def close(self) -> None:
-        """End the steps; what was put lies in the memory of rank 0 then."""
+        # From now on the data that were put lie in the memory of rank 0.
         self.window.Unlock(0)
         self.comm.Barrier()
         self.exposed.stage_in()
 
     def free(self) -> None:
-        """Free the window."""
         self.exposed.free()
 
 
 class PutIncastTraffic(_OneSidedTraffic):
-    """Everyone puts into the window of rank 0, each at a place of its own."""
+    """Every rank puts into the window of rank 0, each at a separate place."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
         super().__init__(comm, names, memory, SIZE * comm.size)
@@ -218,14 +215,13 @@ class PutIncastTraffic(_OneSidedTraffic):
         self._access()
 
     def verify(self) -> None:
-        """Raise VerificationError unless the last step brought what was sent."""
         blocks = self.exposed.read(self.exposed.n_bytes).reshape(-1, SIZE)
         for block, source in zip(blocks[1:], self.names[1:]):
             check(block, source, self.me)
 
 
 class GetIncastTraffic(_OneSidedTraffic):
-    """Everyone gets the same block from the window of rank 0 (GPCNeT's get broadcast)."""
+    """Every rank gets the same block from the window of rank 0 (GPCNeT's get broadcast)."""
 
     def __init__(self, comm: MPI.Comm, names: Sequence[int], memory: Memory = "host") -> None:
         super().__init__(comm, names, memory, SIZE)
@@ -244,7 +240,6 @@ class GetIncastTraffic(_OneSidedTraffic):
         self.local.stage_in(SIZE)
 
     def verify(self) -> None:
-        """Raise VerificationError unless the last step brought what was sent."""
         root = self.names[0]
         wrong = np.count_nonzero(self.local.read(SIZE) != content(SIZE, root, root)) if self.comm.rank else 0
         if wrong:
@@ -266,7 +261,7 @@ ONE_SIDED = ("put-incast", "get-incast")
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one rank did while a test ran. steps: of its pattern; bytes: that it sent or got; seconds: how long."""
+    """The steps that one rank did during a test, the bytes that it sent or got, and the seconds that this took."""
 
     steps: int
     bytes: int
@@ -276,8 +271,8 @@ class Traffic:
 def send_until_over(signals: MPI.Comm, lane: MPI.Comm, pattern: BackgroundPattern) -> Traffic:
     """Repeat a pattern from before a test begins until it is over.
 
-    Collective over lane, the set that takes part, and over signals, whose other ranks call `Ibarrier` twice: they may
-    begin when the first is complete. They are done when they start the second.
+    Collective over `lane` and over `signals`, whose other ranks call `Ibarrier` twice: they begin the test when the
+    first is complete, and have ended it when they start the second.
     """
     cycle = range(max(1, CYCLE // lane.size))
     step = pattern.step
@@ -293,7 +288,7 @@ def send_until_over(signals: MPI.Comm, lane: MPI.Comm, pattern: BackgroundPatter
         for _ in cycle:
             step()
         cycles += 1
-        # A rank alone must not stop: the others would wait for its messages. The vote is on its way during a cycle.
+        # A rank must not stop alone, because the others would wait for its messages. They vote during a cycle.
         if vote is not None:
             vote.Wait()
             if anyone[0]:

@@ -1,4 +1,4 @@
-"""The benchmark of congestion: what a busy network does to those who share it (GPCNeT)."""
+"""The benchmark of congestion: what a busy network costs the jobs that share it (GPCNeT)."""
 
 from __future__ import annotations
 
@@ -61,6 +61,6 @@ Tests, among ranks of equal number on every tester node: random rings with 8 B t
 (latency); random rings with 8 messages of 131072 B to and from both neighbours and a barrier (bandwidth); allreduce
 of 8 B. Each prints the mean over rings and ranks, and the 99th percentile of all repetitions.""",
         options=CongestionOptions,
-        function="measure.measure_congestion",
+        function="congestion_benchmark.measure_congestion",
     ),
 )

@@ -1,4 +1,4 @@
-"""The three tests of GPCNeT's network load test: random rings and many Allreduce at once, as times of repetitions."""
+"""The three tests of GPCNeT's network load test: random rings (latency, bandwidth) and many allreduces at once."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.congestion.impact import ring_bandwidth, ring_latency
 from ridgeline.parallel.payload import Buffer, Memory, check, content
 from ridgeline.runtime.errors import VerificationError
 
 Times = NDArray[np.float64]
 
 MOST_SAMPLES = 2**22  # of a rank in one test
-_ONWARD, _BACK = 1, 2  # tags, so that two ranks that are neighbours on both sides do not mix messages up
+# Tags, so that two ranks which are neighbours on both sides do not mix up messages.
+_ONWARD, _BACK = 1, 2
 _WARM_UP_SHARE = 0.1  # of the time of a test
 
 
 @dataclass(frozen=True)
 class NetworkTest:
-    """What a test measures. size, outstanding: bytes of a message, messages to each neighbour at a time.
+    """What a test measures: messages of `size` bytes, `outstanding` ones to each neighbour at a time.
 
-    iterations, warm_up: of one ring; unit: what figures are printed in, in SI units; title: as GPCNeT prints it.
+    `iterations` and `warm_up` are those of one ring. `unit` is the unit of the printed figures, in SI units, and
+    `title` is the name that GPCNeT prints.
     """
 
     key: str
@@ -40,7 +41,7 @@ class NetworkTest:
     warm_up: int
 
     def figures(self, seconds: Times) -> Times:
-        """Return what is reported for times of one repetition: latencies in s or bandwidths in B/s."""
+        """Return the figures for the times of single repetitions: latencies in s or bandwidths in B/s."""
         if self.key == "ring-bandwidth":
             return ring_bandwidth(self.size, self.outstanding, seconds)
         return ring_latency(seconds) if self.key == "ring-latency" else seconds
@@ -56,26 +57,26 @@ TESTS = (
 
 
 class LanePattern(Protocol):
-    """How one rank takes part."""
+    """A test as one rank of a lane does it."""
 
     def prepare(self, ring: int) -> None:
-        """Get ready for ring number `ring`. No communication."""
+        """Prepare ring number `ring`, without communication."""
 
     def repeat(self, times: Times) -> None:
-        """Fill times in s, one repetition each. Collective over the lane."""
+        """Fill `times` with the seconds of one repetition each. Collective over the lane."""
 
     def verify(self) -> None:
-        """Raise VerificationError unless what arrived last is what was sent."""
+        """Raise VerificationError unless the data that arrived last are what was sent."""
 
     def free(self) -> None:
         """Free what MPI holds."""
 
 
 class RandomRing:
-    """Ranks in a random ring exchange messages with both neighbours, with persistent requests.
+    """Ranks in a random ring exchange messages with both neighbours by persistent requests.
 
-    lane: communicator of at least 2 ranks; names: their ranks in the job; meet: a barrier ends every repetition;
-    seed: rings are the same for equal seeds. Messages lie in `memory`.
+    The lane has at least 2 ranks, and `names` are their ranks in the job. Equal seeds give the same rings. In the
+    test of bandwidth a barrier ends every repetition.
     """
 
     def __init__(
@@ -95,7 +96,6 @@ class RandomRing:
         self.left = self.right = 0
 
     def prepare(self, ring: int) -> None:
-        """Make a ring's requests and messages. No communication."""
         self.free()
         lane, n, me = self.lane, self.size, self.names[self.lane.rank]
         order = ring_order((*self.seed, ring), lane.size)
@@ -115,7 +115,6 @@ class RandomRing:
         ]
 
     def repeat(self, times: Times) -> None:
-        """Exchange with both neighbours times.size times. Collective over the lane."""
         if self.sent[0].staged:
             _exchange_staged(self.requests, self.sent, self.arrivals, self.size, self.meet, times)
         elif self.meet is not None:
@@ -124,21 +123,19 @@ class RandomRing:
             _exchange(self.requests, times)
 
     def verify(self) -> None:
-        """Raise VerificationError unless all that arrived in the last repetition is what was sent."""
         me = self.names[self.lane.rank]
         for buffers, source, tag in zip(self.received, (self.left, self.right), (_ONWARD, _BACK)):
             for buffer in buffers:
                 check(buffer.read(self.size), self.names[source], me, tag)
 
     def free(self) -> None:
-        """Free the requests."""
         for request in self.requests:
             request.Free()
         self.requests = []
 
 
 class Allreduces:
-    """The ranks of every lane sum one float64; lanes do so at the same time, each on its own."""
+    """The ranks of every lane sum one float64, all lanes at the same time."""
 
     def __init__(self, lane: MPI.Comm, names: list[int], memory: Memory) -> None:
         self.lane = lane
@@ -147,11 +144,9 @@ class Allreduces:
         self.expected = float(sum(names) + lane.size)
 
     def prepare(self, ring: int) -> None:
-        """Forget the last sum."""
         self.sum.write(np.zeros(8, np.uint8))
 
     def repeat(self, times: Times) -> None:
-        """Sum times.size times. Collective over the lane."""
         sent, result = ([buffer.message(8)[0], 1, MPI.DOUBLE] for buffer in (self.sent, self.sum))
         if self.sent.staged:
             _reduce_staged(self.lane, sent, result, self.sent, self.sum, times)
@@ -159,15 +154,24 @@ class Allreduces:
             _reduce(self.lane, sent, result, times)
 
     def verify(self) -> None:
-        """Raise VerificationError unless the last sum is that of all ranks."""
-        found = float(self.sum.read(8).view(np.float64)[0])
-        if found != self.expected:
+        result = float(self.sum.read(8).view(np.float64)[0])
+        if result != self.expected:
             raise VerificationError(
-                f"an allreduce of {self.lane.size} ranks gave {found!r}, their sum is {self.expected!r}"
+                f"an allreduce of {self.lane.size} ranks gave {result!r}, their sum is {self.expected!r}"
             )
 
     def free(self) -> None:
-        """Nothing but memory."""
+        pass
+
+
+def ring_latency(seconds: Times) -> Times:
+    """Return the one-way latency in s of exchanges with both neighbours: half the time of an exchange."""
+    return seconds / 2
+
+
+def ring_bandwidth(size: int, outstanding: int, seconds: Times) -> Times:
+    """Return the B/s that a rank sends: `outstanding` messages of `size` bytes to each of two neighbours."""
+    return 2 * outstanding * size / seconds
 
 
 def ring_order(seed: tuple[int, ...], n: int) -> list[int]:
@@ -247,9 +251,9 @@ def run_test(
 ) -> tuple[list[Times], VerificationError | None]:
     """Repeat a test, a new ring each time, until `seconds` have passed or `rings` are done.
 
-    Collective over everyone, all ranks of all lanes. Rank 0's clock decides for all how many repetitions a slow
-    network allows, so that a test ends in time even then. Returns the times of every ring's repetitions in s, as many
-    on all ranks, and the first thing this rank found wrong in what it received.
+    Collective over everyone, all ranks of all lanes. The clock of rank 0 decides for all ranks how many repetitions a
+    slow network allows, so that a test ends in time. Returns the times in s of the repetitions of every ring, as many
+    on all ranks, and the first error in the data that this rank received.
     """
     clock = time.perf_counter
     limit = clock() + seconds
@@ -261,7 +265,8 @@ def run_test(
         everyone.Barrier()
         pace = _warm_up(everyone, pattern, warm_up, limit)
         n = everyone.bcast(max(1, min(iterations, int((limit - clock()) / pace))))
-        times = np.empty(n + 1)  # the first one after a pause is no repetition like the others
+        # The first repetition after a pause is unlike the others and does not count.
+        times = np.empty(n + 1)
         pattern.repeat(times)
         rounds.append(times[1:])
         taken += n
@@ -277,7 +282,7 @@ def run_test(
 
 
 def _warm_up(everyone: MPI.Comm, pattern: LanePattern, warm_up: int, limit: float) -> float:
-    """Repeat up to warm_up times, less on a slow network; return the seconds of a repetition at the end."""
+    """Repeat up to warm_up times, fewer on a slow network; return the seconds of one of the last repetitions."""
     clock = time.perf_counter
     begin = clock()
     most = _WARM_UP_SHARE * max(limit - begin, 0.0)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.scaling import Scaling, ScalingFigures
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, Scaling, ScalingFigures
 from ridgeline.bench.shared_options import ComputeDevice
 from ridgeline.config.size_law import CountPerRank
 from ridgeline.runtime.declared_options import OptionSpec

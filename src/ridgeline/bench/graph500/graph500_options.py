@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.scaling import Scaling, ScalingFigures
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, Scaling, ScalingFigures
 from ridgeline.config.size_law import Settings, SizeLaw
 from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, Scaling, ScalingFigures
 from ridgeline.bench.hpcg.geometry import LEAST_SIZE, MULTIPLE, Triple, make_geometry, process_grid
-from ridgeline.bench.scaling import Scaling, ScalingFigures
 from ridgeline.config.size_law import Settings, SizeLaw
 from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, Scaling, ScalingFigures
 from ridgeline.bench.hpl.record import Storage, operations
-from ridgeline.bench.scaling import Scaling, ScalingFigures
 from ridgeline.bench.shared_options import ComputeDevice
 from ridgeline.config.size_law import Settings, SizeLaw
 from ridgeline.runtime.declared_options import OptionSpec

@@ -1,8 +1,8 @@
-"""The bulk-synchronous ring of the Julia paper: what a language costs where ranks compute and communicate in turn.
+"""The bulk-synchronous ring of the Julia paper: the cost of a language where ranks compute and communicate in turn.
 
-Per iteration every rank loads r words of an array, stores w, and does f floating-point operations, each of which
-waits for the one before. Then c times it sends a message to the rank before it on a ring and receives one from the
-rank behind. The work of a rank does not depend on their number (weak scaling).
+In an iteration every rank loads r words of an array, stores w, and does f floating-point operations, each of which
+waits for the one before. Then, c times, it sends a message to the rank before it on a ring and receives one from the
+rank behind it. The work of a rank does not depend on the number of ranks (weak scaling).
 
 Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. IV, Figs. 6-8.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.bench.language.language_options import BspOptions
-from ridgeline.bench.language.languages import FoundLanguages, find_languages
+from ridgeline.bench.language.languages import AvailableLanguages, find_languages
 from ridgeline.bench.language.loops import Loops, RingWork, ring_partners
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.bench.tukey import remove_outliers
@@ -29,8 +29,8 @@ from ridgeline.runtime.errors import ConfigError, VerificationError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-PARTS = ("reads", "writes", "flops", "communications")  # of an iteration, as they are timed
-ROUNDS = 5  # in each of which the languages take turns
+PARTS = ("reads", "writes", "flops", "communications")  # the timed parts of an iteration
+ROUNDS = 5  # the languages take turns in each
 
 COLUMNS = (
     Column("ranks", "ranks"),
@@ -45,11 +45,10 @@ COLUMNS = (
 
 
 def measure_bsp(comm: MPI.Comm, options: BspOptions) -> Result:
-    """Time iterations of the ring in each language, and where their time goes. Collective over comm.
+    """Time the parts of an iteration of the ring in each language. Collective over comm.
 
-    reads, writes: of 8-byte words of an array of `words` (a power of two); communications: each number of them is
-    measured; sweep: numbers of ranks, each the first of comm.
-    Raises ConfigError for numbers out of range, VerificationError if a message or a result is wrong.
+    Each number of communications is measured on each number of ranks of the sweep, which are the first ranks of comm.
+    Raises ConfigError for numbers out of range, and VerificationError if a message or a result is wrong.
     """
     size, words, iterations = options.size, options.words, options.iterations
     counts = options.sweep or (comm.size,)
@@ -59,25 +58,25 @@ def measure_bsp(comm: MPI.Comm, options: BspOptions) -> Result:
         if not 1 <= number <= comm.size:
             raise ConfigError(f"a ring of {number} ranks: the job has {comm.size}; choose 1 to {comm.size}")
     layout = find_layout(comm)
-    found = find_languages(comm, options.languages)
+    languages = find_languages(comm, options.languages)
     work = RingWork(options.reads, options.writes, options.flops, 0)
     rows: list[dict[str, Any]] = []
     for n_ranks in counts:
         part = comm.Split(comm.rank < n_ranks, comm.rank)
         if comm.rank < n_ranks:
-            here = [way.on(part) for way in found.loops]
+            loops = [language.on(part) for language in languages.loops]
             for number in options.communications:
-                timed = _measure(part, here, replace(work, communications=number), size, words, iterations)
+                timed = _measure(part, loops, replace(work, communications=number), size, words, iterations)
                 if comm.rank == 0:
-                    rows += make_rows([way.name for way in here], n_ranks, number, timed)
+                    rows += make_rows([language.name for language in loops], n_ranks, number, timed)
         sleeping_barrier(comm)
         part.Free()
-    rows += [{"language": name, "note": f"not run: {why}"} for name, why in found.missing.items()]
-    settings = {"iterations": iterations, "size": size, "words": words, "languages": found.how}
+    rows += [{"language": name, "note": f"not run: {why}"} for name, why in languages.missing.items()]
+    settings = {"iterations": iterations, "size": size, "words": words, "languages": languages.how}
     return _make_result(
         comm,
         layout.n_nodes,
-        found,
+        languages,
         rows,
         settings | asdict(work) | {"communications": list(options.communications)},
     )
@@ -86,9 +85,9 @@ def measure_bsp(comm: MPI.Comm, options: BspOptions) -> Result:
 def _measure(
     comm: MPI.Comm, loops: Sequence[Loops], work: RingWork, size: int, n_words: int, iterations: int
 ) -> NDArray[np.float64]:
-    """Return seconds on rank 0, [languages, iterations, 4], means over ranks; nothing of use elsewhere. Collective.
+    """Return seconds, means over ranks, on rank 0: float64 [languages, iterations, 4]. Collective.
 
-    A round that does not count comes first; messages and sums are compared with what they must be in every round.
+    The first round does not count. Messages and sums are verified in every round.
     """
     forward, backward = ring_partners(comm)
     outbox, inbox = (np.zeros(max(size, 1), np.uint8)[:size] for _ in range(2))
@@ -100,19 +99,19 @@ def _measure(
     timed: list[list[NDArray[np.float64]]] = [[] for _ in loops]
     order = list(enumerate(loops))
     for turn, length in enumerate(rounds):
-        for number, way in order if turn % 2 == 0 else reversed(order):
+        for number, language in order if turn % 2 == 0 else reversed(order):
             sequence = turn * len(loops) + number
             outbox[:] = content(size, comm.rank, forward, sequence)
             inbox[:] = 0
             words[:] = initial_words(n_words)
             seconds = np.zeros((length, len(PARTS)))
             comm.Barrier()
-            found = way.ring(work, words, outbox, inbox, seconds)
+            sums = language.ring(work, words, outbox, inbox, seconds)
             if work.communications:
                 check(inbox, backward, comm.rank, sequence)
-            if found != expected[length]:
+            if sums != expected[length]:
                 raise VerificationError(
-                    f"rank {comm.rank} computed {found} in {way.name}, where {expected[length]} is right: "
+                    f"rank {comm.rank} computed {sums} in {language.name}, where {expected[length]} is right: "
                     f"its memory or its core is at fault"
                 )
             if turn:
@@ -129,7 +128,7 @@ def initial_words(n_words: int) -> NDArray[np.uint64]:
 
 
 def expected_sums(work: RingWork, n_words: int, iterations: int) -> tuple[int, float]:
-    """Return what `bench.language.loops.Loops.ring` must return: from whole arrays, not by its loops."""
+    """Compute what `Loops.ring` must return, independently of its loops."""
     words, place = initial_words(n_words), np.arange(n_words, dtype=np.uint64)
     last = place + np.uint64(n_words) * ((np.uint64(max(work.writes - 1, 0)) - place) // np.uint64(n_words))
     written = place < np.uint64(work.writes)
@@ -139,7 +138,8 @@ def expected_sums(work: RingWork, n_words: int, iterations: int) -> tuple[int, f
         seen += turns * int(words.sum()) + int(words[:rest].sum())
         words[written] = last[written] + np.uint64(i)
         x += 1.0
-        for _ in range(min(work.flops // 2, 64)):  # by then 2, which x / 2 + 1 leaves as it is
+        # After 64 times x is 2, which x / 2 + 1 leaves unchanged.
+        for _ in range(min(work.flops // 2, 64)):
             x = 0.5 * x + 1.0
     return seen & 0xFFFFFFFF, x
 
@@ -147,7 +147,7 @@ def expected_sums(work: RingWork, n_words: int, iterations: int) -> tuple[int, f
 def make_rows(
     names: Sequence[str], n_ranks: int, communications: int, timed: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
-    """Return a row of each language. timed: s [languages, iterations, 4], means over ranks."""
+    """Return a row for each language. `timed` holds seconds, means over ranks, [languages, iterations, 4]."""
     means: dict[str, NDArray[np.float64]] = {}
     outliers = {}
     for name, seconds in zip(names, timed):
@@ -166,10 +166,14 @@ def make_rows(
 
 
 def _make_result(
-    comm: MPI.Comm, n_nodes: int, found: FoundLanguages, rows: list[dict[str, Any]], settings: dict[str, Any]
+    comm: MPI.Comm,
+    n_nodes: int,
+    languages: AvailableLanguages,
+    rows: list[dict[str, Any]],
+    settings: dict[str, Any],
 ) -> Result:
-    notes = [f"{name}: {how}" for name, how in found.how.items()]
-    if comm.size > 1 and "numba-mpi" in found.how and any(row.get("ranks") == 1 for row in rows):
+    notes = [f"{name}: {how}" for name, how in languages.how.items()]
+    if comm.size > 1 and "numba-mpi" in languages.how and any(row.get("ranks") == 1 for row in rows):
         notes.append(
             "1 rank: numba-mpi knows MPI_COMM_WORLD alone, where messages to oneself may take longer"
         )
@@ -182,10 +186,10 @@ def _make_result(
         f"the languages in turn in {ROUNDS} rounds",
         ranks=comm.size,
         nodes=n_nodes,
-        columns=COLUMNS if found.missing else COLUMNS[:-1],
+        columns=COLUMNS if languages.missing else COLUMNS[:-1],
         rows=rows,
         settings=settings,
-        extra={"missing": found.missing},
+        extra={"missing": languages.missing},
         notes=notes,
         plot=Plot(
             "language",

@@ -1,7 +1,7 @@
-"""Communication inside compiled Python: MPI through numba-mpi, on the ranks of a communicator.
+"""The timed loops in compiled Python, which calls MPI through numba-mpi.
 
-numba-mpi is GPL-3.0-only and no dependency of this package. This module alone imports it, and is itself imported only
-for a benchmark of this language (bench.language.languages).
+numba-mpi is licensed under GPL-3.0-only and is not a dependency of this package. Only this module imports it, and
+languages.py imports this module only for a benchmark of this language.
 """
 
 from __future__ import annotations
@@ -14,8 +14,17 @@ from mpi4py import MPI
 from numba import njit
 from numpy.typing import NDArray
 
-from ridgeline.bench.language.loops import ACKNOWLEDGE, REPLY, TAG, RingWork, check_mpi, ring_partners
-from ridgeline.bench.language.ring_work import compute, read_words, write_words
+from ridgeline.bench.language.loops import (
+    ACKNOWLEDGE,
+    REPLY,
+    TAG,
+    RingWork,
+    check_mpi,
+    compute,
+    read_words,
+    ring_partners,
+    write_words,
+)
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -102,7 +111,7 @@ def _ring(
     return failed, seen, x
 
 
-# Compiled when first called; the addresses of MPI inside them differ from process to process, so none is cached.
+# Compiled at the first call and never cached, because they contain addresses of MPI that differ in each process.
 _compiled_ping_pong: Any = njit(_ping_pong)
 _compiled_send_windows: Any = njit(_send_windows)
 _compiled_receive_windows: Any = njit(_receive_windows)
@@ -110,7 +119,7 @@ _compiled_ring: Any = njit(_ring)
 
 
 class CompiledLoops:
-    """The loops of `loops.Loops` in compiled Python. numba-mpi knows the world's communicator alone."""
+    """The loops in compiled Python. numba-mpi knows only the communicator of the world."""
 
     name = "numba-mpi"
 
@@ -125,17 +134,14 @@ class CompiledLoops:
         self.reply = np.zeros(REPLY, np.uint8)
 
     def on(self, comm: MPI.Comm) -> CompiledLoops:
-        """Return these loops on another communicator."""
         return CompiledLoops(comm)
 
     def ping_pong(self, partner: int, first: bool, outbox: Bytes, inbox: Bytes, batch: int) -> float:
-        """Return the seconds of `batch` round trips. Collective over the two ranks."""
         failed, seconds = _compiled_ping_pong(self.world_rank[partner], first, outbox, inbox, batch)
         check_mpi(self.name, failed != 0)
         return float(seconds)
 
     def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
-        """Return the seconds of `batch` windows of messages. Collective over the two ranks."""
         run = _compiled_send_windows if sends else _compiled_receive_windows
         failed, seconds = run(self.world_rank[partner], buffer, self.reply, window, batch)
         check_mpi(self.name, failed != 0)
@@ -149,7 +155,6 @@ class CompiledLoops:
         inbox: Bytes,
         seconds: NDArray[np.float64],
     ) -> tuple[int, float]:
-        """Run len(seconds) iterations of the ring. Collective."""
         forward, backward = (self.world_rank[partner] for partner in ring_partners(self.comm))
         failed, seen, x = _compiled_ring(forward, backward, words, work.as_array(), outbox, inbox, seconds)
         check_mpi(self.name, failed != 0)

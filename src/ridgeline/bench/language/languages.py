@@ -1,7 +1,7 @@
 """The same communication in three languages: C, Python through mpi4py, compiled Python through numba-mpi.
 
-All three call the same MPI library in the same process, on the same communicator's ranks. Their buffers
-and the order of their calls are the same. `Loops` says what each of them can do.
+All three call the same MPI library in the same process, on the ranks of the same communicator, with the same buffers
+and in the same order. `loops.Loops` is their interface.
 
 Source of the comparison: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Sec. IV.
 """
@@ -9,12 +9,13 @@ Source of the comparison: Rizvi and Hale, "A Look at Communication-Intensive Per
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import mpi4py
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -28,55 +29,53 @@ from ridgeline.bench.language.loops import (
     Loops,
     RingWork,
     check_mpi,
+    compute,
+    read_words,
     ring_partners,
+    write_words,
 )
-from ridgeline.bench.language.ring_work import compute, read_words, write_words
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.extras import require_extra
 
 if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
 
-MAX_WINDOW = 1024  # messages in flight, as in bench/c/mpi_patterns.c
+MAX_WINDOW = 1024  # messages in flight, the limit of bench/c/mpi_patterns.c
 
 
 @dataclass
-class FoundLanguages:
-    """loops: of the languages that are here; missing: why others are not, by name; how: what each was made by."""
+class AvailableLanguages:
+    """The loops of the languages that can run, why the others cannot, and what each was built with, by name."""
 
     loops: list[Loops] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
     how: dict[str, str] = field(default_factory=dict)
 
 
-def find_languages(comm: MPI.Comm, names: Sequence[str] = LANGUAGES) -> FoundLanguages:
-    """Return the loops of each named language that can run on all ranks. Collective, the same on all ranks.
+def find_languages(comm: MPI.Comm, names: Sequence[str] = LANGUAGES) -> AvailableLanguages:
+    """Return the loops of each named language that can run on all ranks, the same on all ranks. Collective.
 
-    Raises ConfigError for an unknown name. numba-mpi is imported here, and only if it is asked for.
+    numba-mpi is imported only if it is named. Raises ConfigError for an unknown name.
     """
     for name in names:
         if name not in LANGUAGES:
             raise ConfigError(f"language {name!r} is unknown; choose from {', '.join(LANGUAGES)}")
-    found = FoundLanguages()
+    languages = AvailableLanguages()
     for name in dict.fromkeys(names):
-        loops, how = _MAKERS[name](comm)
-        if loops is None:
-            found.missing[name] = how
+        loops: Loops | None
+        if name == "C":
+            library, how = load_c(comm, "mpi_patterns", _FUNCTIONS)
+            loops = None if library is None else CLoops(library, comm)
+        elif name == "mpi4py":
+            loops, how = PythonLoops(comm), f"mpi4py {mpi4py.__version__}, buffers"
         else:
-            found.loops.append(loops)
-            found.how[name] = how
-    return found
-
-
-def _make_c(comm: MPI.Comm) -> tuple[Loops | None, str]:
-    library, how = load_c(comm, "mpi_patterns", _FUNCTIONS)
-    return (None if library is None else CLoops(library, comm)), how
-
-
-def _make_mpi4py(comm: MPI.Comm) -> tuple[Loops | None, str]:
-    import mpi4py
-
-    return PythonLoops(comm), f"mpi4py {mpi4py.__version__}, buffers"
+            loops, how = _make_numba(comm)
+        if loops is None:
+            languages.missing[name] = how
+        else:
+            languages.loops.append(loops)
+            languages.how[name] = how
+    return languages
 
 
 def _make_numba(comm: MPI.Comm) -> tuple[Loops | None, str]:
@@ -96,12 +95,7 @@ def _make_numba(comm: MPI.Comm) -> tuple[Loops | None, str]:
     return (None, absent[0]) if absent else (loops, how)
 
 
-_MAKERS: dict[str, Callable[[MPI.Comm], tuple[Loops | None, str]]] = {
-    "C": _make_c,
-    "mpi4py": _make_mpi4py,
-    "numba-mpi": _make_numba,
-}
-
+# The types of the result and of the arguments of the functions in bench/c/mpi_patterns.c.
 _POINTER, _INT, _LONG, _SECONDS = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_double
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "ping_pong": (_SECONDS, _POINTER, _INT, _INT, _POINTER, _POINTER, _INT, _INT),
@@ -125,23 +119,20 @@ class CLoops:
         self.reply = np.zeros(REPLY, np.uint8)
 
     def on(self, comm: MPI.Comm) -> CLoops:
-        """Return these loops on another communicator."""
         return CLoops(self.library, comm)
 
     def ping_pong(self, partner: int, first: bool, outbox: Bytes, inbox: Bytes, batch: int) -> float:
-        """Return the seconds of `batch` round trips. Collective over the two ranks."""
-        boxes = outbox.ctypes.data, inbox.ctypes.data
-        seconds = self.library["ping_pong"](self.handle, partner, first, *boxes, outbox.size, batch)
+        out, into = outbox.ctypes.data, inbox.ctypes.data
+        seconds = self.library["ping_pong"](self.handle, partner, first, out, into, outbox.size, batch)
         check_mpi(self.name, seconds < 0)
         return float(seconds)
 
     def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
-        """Return the seconds of `batch` windows of messages. Collective over the two ranks."""
         if not 1 <= window <= MAX_WINDOW:
             raise ConfigError(f"a window of {window} messages; C keeps 1 to {MAX_WINDOW} in flight")
-        boxes = buffer.ctypes.data, self.reply.ctypes.data
         function = self.library[self.sending if sends else self.receiving]
-        seconds = function(self.handle, partner, sends, *boxes, buffer.size, window, batch)
+        message, reply = buffer.ctypes.data, self.reply.ctypes.data
+        seconds = function(self.handle, partner, sends, message, reply, buffer.size, window, batch)
         check_mpi(self.name, seconds < 0)
         return float(seconds)
 
@@ -153,41 +144,48 @@ class CLoops:
         inbox: Bytes,
         seconds: NDArray[np.float64],
     ) -> tuple[int, float]:
-        """Run len(seconds) iterations of the ring. Collective."""
         forward, backward = ring_partners(self.comm)
         counts, sums = work.as_array(), np.zeros(2)
         error = self.library["ring"](
-            self.handle, forward, backward, words.ctypes.data, words.size - 1, counts.ctypes.data,
-            outbox.ctypes.data, inbox.ctypes.data, outbox.size, len(seconds), seconds.ctypes.data, sums.ctypes.data,
-        )  # fmt: skip
+            self.handle,
+            forward,
+            backward,
+            words.ctypes.data,
+            words.size - 1,
+            counts.ctypes.data,
+            outbox.ctypes.data,
+            inbox.ctypes.data,
+            outbox.size,
+            len(seconds),
+            seconds.ctypes.data,
+            sums.ctypes.data,
+        )
         check_mpi(self.name, error != 0)
         return int(sums[0]), float(sums[1])
 
 
 class PersistentCLoops(CLoops):
-    """The loops in C, windows by persistent requests."""
+    """The loops in C, with windows of persistent requests."""
 
     name = "C, persistent"
     sending = receiving = "persistent_windows"
 
     def on(self, comm: MPI.Comm) -> PersistentCLoops:
-        """Return these loops on another communicator."""
         return PersistentCLoops(self.library, comm)
 
 
 class PreparedCLoops(CLoops):
-    """The loops in C, windows sent by MPI_Isend and received by persistent requests."""
+    """The loops in C, with windows that MPI_Isend sends and persistent requests receive."""
 
     name = "C, receives prepared"
     receiving = "persistent_windows"
 
     def on(self, comm: MPI.Comm) -> PreparedCLoops:
-        """Return these loops on another communicator."""
         return PreparedCLoops(self.library, comm)
 
 
 class PythonLoops:
-    """The loops in Python: mpi4py with specifications of buffers made before, computing in compiled kernels."""
+    """The loops in Python: mpi4py with buffers that are specified beforehand, and kernels that compute."""
 
     name = "mpi4py"
 
@@ -196,11 +194,9 @@ class PythonLoops:
         self.reply = [np.zeros(REPLY, np.uint8), REPLY, MPI.BYTE]
 
     def on(self, comm: MPI.Comm) -> PythonLoops:
-        """Return these loops on another communicator."""
         return PythonLoops(comm)
 
     def ping_pong(self, partner: int, first: bool, outbox: Bytes, inbox: Bytes, batch: int) -> float:
-        """Return the seconds of `batch` round trips. Collective over the two ranks."""
         send, receive = self.comm.Send, self.comm.Recv
         out, into = [outbox, outbox.size, MPI.BYTE], [inbox, inbox.size, MPI.BYTE]
         start = perf_counter()
@@ -215,7 +211,6 @@ class PythonLoops:
         return perf_counter() - start
 
     def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
-        """Return the seconds of `batch` windows of messages. Collective over the two ranks."""
         begin = self.comm.Isend if sends else self.comm.Irecv
         end: Any = self.comm.Recv if sends else self.comm.Send
         wait, message, reply = MPI.Request.Waitall, [buffer, buffer.size, MPI.BYTE], self.reply
@@ -233,7 +228,6 @@ class PythonLoops:
         inbox: Bytes,
         seconds: NDArray[np.float64],
     ) -> tuple[int, float]:
-        """Run len(seconds) iterations of the ring. Collective."""
         send, receive = self.comm.Isend, self.comm.Recv
         forward, backward = ring_partners(self.comm)
         out, into = [outbox, outbox.size, MPI.BYTE], [inbox, inbox.size, MPI.BYTE]
@@ -252,22 +246,23 @@ class PythonLoops:
                 request.Wait()
             end = perf_counter()
             seconds[i] = (
-                after_reads - start, after_writes - after_reads, after_flops - after_writes, end - after_flops,
-            )  # fmt: skip
+                after_reads - start,
+                after_writes - after_reads,
+                after_flops - after_writes,
+                end - after_flops,
+            )
         return seen & 0xFFFFFFFF, x
 
 
 class PersistentPythonLoops(PythonLoops):
-    """The loops in Python, windows by persistent requests: one call starts them all."""
+    """The loops in Python, with windows of persistent requests, which one call starts."""
 
     name = "mpi4py, persistent"
 
     def on(self, comm: MPI.Comm) -> PersistentPythonLoops:
-        """Return these loops on another communicator."""
         return PersistentPythonLoops(comm)
 
     def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
-        """Return the seconds of `batch` windows of messages. Collective over the two ranks."""
         make = self.comm.Send_init if sends else self.comm.Recv_init
         end: Any = self.comm.Recv if sends else self.comm.Send
         message, reply = [buffer, buffer.size, MPI.BYTE], self.reply
@@ -285,29 +280,28 @@ class PersistentPythonLoops(PythonLoops):
 
 
 class PreparedPythonLoops(PersistentPythonLoops):
-    """The loops in Python, windows sent by Isend and received by persistent requests.
+    """The loops in Python, with windows that Isend sends and persistent requests receive.
 
-    Within a node a window waits for the receiver. What Irecv costs in Python delays it; what Isend costs hardly does.
+    Within a node a window waits for the receiver. The cost of Irecv in Python delays it; that of Isend hardly does.
     """
 
     name = "mpi4py, receives prepared"
 
     def on(self, comm: MPI.Comm) -> PreparedPythonLoops:
-        """Return these loops on another communicator."""
         return PreparedPythonLoops(comm)
 
     def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
-        """Return the seconds of `batch` windows of messages. Collective over the two ranks."""
         run = PythonLoops.windows if sends else PersistentPythonLoops.windows
         return run(self, partner, sends, buffer, window, batch)
 
 
 def with_persistent(loops: Sequence[Loops]) -> list[Loops]:
-    """Return the loops; then windows by persistent requests on both sides, and on the receiver's, in C and mpi4py."""
-    more: list[Loops] = []
-    for way in loops:
-        if isinstance(way, CLoops):
-            more += [PersistentCLoops(way.library, way.comm), PreparedCLoops(way.library, way.comm)]
-        elif isinstance(way, PythonLoops):
-            more += [PersistentPythonLoops(way.comm), PreparedPythonLoops(way.comm)]
-    return [*loops, *more]
+    """Return the loops, and for C and mpi4py those with persistent requests on both sides or on the receiver's."""
+    persistent: list[Loops] = []
+    for language in loops:
+        if isinstance(language, CLoops):
+            persistent.append(PersistentCLoops(language.library, language.comm))
+            persistent.append(PreparedCLoops(language.library, language.comm))
+        elif isinstance(language, PythonLoops):
+            persistent += [PersistentPythonLoops(language.comm), PreparedPythonLoops(language.comm)]
+    return [*loops, *persistent]

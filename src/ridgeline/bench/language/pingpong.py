@@ -1,8 +1,8 @@
-"""A message there and back between two ranks in three languages: Fig. 9 of the Julia paper.
+"""A ping-pong of messages between two ranks in three languages: Fig. 9 of the Julia paper.
 
-Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia", Secs. III.A and IV. Figures are the
-mean latency and the harmonic mean of throughput over 100 trials after 10 that do not count. Tukey's rule removes
-outliers.
+The figures are the mean latency and the harmonic mean of the throughput over 100 trials, after 10 that do not count.
+Tukey's rule removes outliers. Source: Rizvi and Hale, "A Look at Communication-Intensive Performance in Julia",
+Secs. III.A and IV.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.bench.language.language_options import PingPongOptions
-from ridgeline.bench.language.languages import FoundLanguages, find_languages
+from ridgeline.bench.language.languages import AvailableLanguages, find_languages
 from ridgeline.bench.language.loops import Loops
-from ridgeline.bench.repetitions import message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
+from ridgeline.bench.shared_options import message_sizes
 from ridgeline.bench.tukey import remove_outliers
 from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.layout import Layout, find_layout
@@ -41,36 +41,36 @@ COLUMNS = (
 
 
 def one_way(seconds: float, round_trips: int) -> float:
-    """Return the latency in s: half a round trip, t / (2 n)."""
+    """Return the latency in s: half of a round trip, t / (2 n)."""
     return seconds / (2 * round_trips)
 
 
 def harmonic_throughput(size: int, latencies: NDArray[np.float64]) -> float:
-    """Return the harmonic mean in B/s of the throughputs size / latency. latencies: s [trials]."""
+    """Return the harmonic mean in B/s of the throughputs size / latency. The latencies are in s, [trials]."""
     return size * latencies.size / float(latencies.sum())
 
 
 def measure_pingpong(comm: MPI.Comm, options: PingPongOptions) -> Result:
-    """Time round trips between rank 0 and one other, the first of the second node where there is one.
+    """Time round trips between rank 0 and the first rank of the second node, or rank 1 on a single node.
 
-    Collective over comm; the other ranks sleep. batch: round trips of a trial. The languages take turns in every
-    trial, so that what disturbs one disturbs all. Raises ConfigError for one rank or numbers out of range,
-    VerificationError if a message arrives changed.
+    Collective over comm; the other ranks sleep. The languages take turns in every trial, so that a disturbance
+    affects all of them. Raises ConfigError for a single rank or numbers out of range, and VerificationError if a
+    message arrives changed.
     """
-    asked = message_sizes(*options.sizes)
+    sizes = message_sizes(*options.sizes)
     repetitions = options.trials, options.warm_up, options.batch
     if comm.size < 2:
         raise ConfigError("a ping-pong needs two ranks, 1 runs; start it with -n 2")
     layout = find_layout(comm, options.ranks_per_node)
-    found = find_languages(comm, options.languages)
+    languages = find_languages(comm, options.languages)
     pair = (0, layout.ranks_on(1)[0] if layout.n_nodes > 1 else 1)
     timed = []
     if comm.rank in pair:
         first = comm.rank == 0
-        for size in asked:
-            timed.append(_measure_size(comm.rank, pair[first], first, found.loops, size, *repetitions))
+        for size in sizes:
+            timed.append(_measure_size(comm.rank, pair[first], first, languages.loops, size, *repetitions))
     sleeping_barrier(comm)
-    return _make_result(comm, layout, pair, found, asked, timed, repetitions)
+    return _make_result(comm, layout, pair, languages, sizes, timed, repetitions)
 
 
 def _measure_size(
@@ -84,24 +84,23 @@ def _measure_size(
     batch: int,
 ) -> NDArray[np.float64]:
     """Return latencies in s, [languages, trials]. Collective over the two ranks."""
-    outbox = np.zeros(max(size, 1), np.uint8)[
-        :size
-    ]  # never without memory: numba-mpi looks at the first byte
+    # An array of 0 B would have no memory, and numba-mpi reads the first byte.
+    outbox = np.zeros(max(size, 1), np.uint8)[:size]
     inbox = np.zeros(max(size, 1), np.uint8)[:size]
     samples = np.zeros((len(loops), warm_up + trials))
-    for number, way in enumerate(loops):
-        verify(way, rank, partner, first, outbox, inbox, number)
+    for number, language in enumerate(loops):
+        verify(language, rank, partner, first, outbox, inbox, number)
     order = list(enumerate(loops))
     for trial in range(warm_up + trials):
-        for number, way in order if trial % 2 == 0 else reversed(order):
-            samples[number, trial] = one_way(way.ping_pong(partner, first, outbox, inbox, batch), batch)
+        for number, language in order if trial % 2 == 0 else reversed(order):
+            samples[number, trial] = one_way(language.ping_pong(partner, first, outbox, inbox, batch), batch)
     if loops:
         check(inbox, partner, rank, len(loops) - 1)
     return samples[:, warm_up:]
 
 
 def verify(
-    way: Loops,
+    language: Loops,
     rank: int,
     partner: int,
     first: bool,
@@ -109,35 +108,35 @@ def verify(
     inbox: NDArray[np.uint8],
     sequence: int,
 ) -> None:
-    """Send message number `sequence` there and another back; compare. Collective over the two ranks.
+    """Exchange message number `sequence` and verify it; it stays in the outbox. Collective over the two ranks.
 
-    Leaves the message in the outbox. Raises VerificationError if what arrived is not what was sent.
+    Raises VerificationError if what arrived is not what was sent.
     """
     outbox[:] = content(outbox.size, rank, partner, sequence)
     inbox[:] = 0
-    way.ping_pong(partner, first, outbox, inbox, 1)
+    language.ping_pong(partner, first, outbox, inbox, 1)
     check(inbox, partner, rank, sequence)
 
 
 def make_rows(
     names: Sequence[str], sizes: Sequence[int], timed: Sequence[NDArray[np.float64]]
 ) -> list[dict[str, Any]]:
-    """Return a row of each size and language. timed: latencies in s of every size, [languages, trials]."""
+    """Return a row for each size and language. `timed` holds the latencies in s of each size, [languages, trials]."""
     rows = []
     for size, samples in zip(sizes, timed):
         kept = [remove_outliers(values) for values in samples]
         means = {name: float(np.mean(values)) for name, values in zip(names, kept)}
-        for name, values, every in zip(names, kept, samples):
+        for name, values, all_values in zip(names, kept, samples):
             rows.append(
                 {
                     "size": size,
                     "language": name,
                     "seconds": means[name],
                     "median": float(np.median(values)),
-                    "best": float(np.min(every)),
+                    "best": float(np.min(all_values)),
                     "ratio": means[name] / means["C"] if "C" in means else None,
                     "bandwidth": harmonic_throughput(size, values),
-                    "outliers": int(every.size - values.size),
+                    "outliers": int(all_values.size - values.size),
                 }
             )
     return rows
@@ -147,14 +146,14 @@ def _make_result(
     comm: MPI.Comm,
     layout: Layout,
     pair: tuple[int, int],
-    found: FoundLanguages,
+    languages: AvailableLanguages,
     sizes: Sequence[int],
     timed: Sequence[NDArray[np.float64]],
     repetitions: tuple[int, int, int],
 ) -> Result:
     trials, warm_up, batch = repetitions
-    rows = make_rows([way.name for way in found.loops], sizes, timed) if comm.rank == 0 else []
-    rows += [{"language": name, "note": f"not run: {why}"} for name, why in found.missing.items()]
+    rows = make_rows([language.name for language in languages.loops], sizes, timed) if comm.rank == 0 else []
+    rows += [{"language": name, "note": f"not run: {why}"} for name, why in languages.missing.items()]
     apart = layout.node_of_rank[pair[0]] != layout.node_of_rank[pair[1]]
     return Result(
         benchmark="pingpong",
@@ -164,12 +163,12 @@ def _make_result(
         statistic=f"mean of {trials} trials of {batch} round trips after {warm_up}, outliers removed (Tukey)",
         ranks=comm.size,
         nodes=layout.n_nodes,
-        columns=COLUMNS if found.missing else COLUMNS[:-1],
+        columns=COLUMNS if languages.missing else COLUMNS[:-1],
         rows=rows,
         left_out=[rank for rank in range(comm.size) if rank not in pair],
-        settings={"trials": trials, "warm_up": warm_up, "batch": batch, "languages": found.how},
-        extra={"missing": found.missing},
-        notes=[f"{name}: {how}" for name, how in found.how.items()],
+        settings={"trials": trials, "warm_up": warm_up, "batch": batch, "languages": languages.how},
+        extra={"missing": languages.missing},
+        notes=[f"{name}: {how}" for name, how in languages.how.items()],
         plot=Plot(
             "size",
             ("seconds",),

@@ -1,4 +1,4 @@
-"""The benchmark that writes the machine file of the machine at hand."""
+"""The benchmark that measures this machine and writes its machine file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BENCHMARKS = (
         "the 90th percentile of times, over their median.",
         details="Ranks x threads must be the cores of the nodes. What was not measured is not in the file.",
         options=MachineFileOptions,
-        function="measure.measure_machine",
-        finish="measure.write_file",
+        function="machine_figures.measure_machine",
+        finish="machine_figures.write_file",
     ),
 )

@@ -58,7 +58,7 @@ BENCHMARKS = (
         "scale and dot, 3 for add and triad; best of the repeats. On a GPU: its copy bandwidth, 2 words.",
         details="Streaming stores spare the read of the lines that are overwritten.",
         options=StreamOptions,
-        function="stream_result.measure_rates",
+        function="limit_tables.measure_rates",
     ),
     Benchmark(
         name="peak",
@@ -69,6 +69,6 @@ BENCHMARKS = (
         "ranks; all: the sum over ranks in the best repeat.",
         details="Results are compared with their closed form, bit for bit.",
         options=PeakOptions,
-        function="peak.measure_peak",
+        function="limit_tables.measure_peak",
     ),
 )

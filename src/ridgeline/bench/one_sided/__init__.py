@@ -1,1 +1,4 @@
-"""One-sided communication: windows, and irregular accesses to the memory of other ranks."""
+"""One-sided communication between two ranks, or between all ranks at irregular places.
+
+Begin with pair_access.py; it calls irregular_access.py for the pattern of the fast multipole method.
+"""

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.repetitions import WINDOW
-from ridgeline.bench.shared_options import SIZES, Device
+from ridgeline.bench.shared_options import SIZES, WINDOW, Device
 from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
 
@@ -18,12 +17,13 @@ Distribution = Literal["log-uniform", "uniform"]
 
 _PAIR: dict[str, Any] = {"only": ("pattern", "pair")}
 _FMM: dict[str, Any] = {"only": ("pattern", "fmm")}
-_FOREIGN = {"pair": ("unlock",), "fmm": ("lock", "pscw")}  # completions that a pattern has not
+# Completions that a pattern does not have.
+_FOREIGN = {"pair": ("unlock",), "fmm": ("lock", "pscw")}
 
 
 @dataclass(frozen=True)
 class OneSidedOptions(BenchmarkOptions):
-    """Options of one-sided. operations: none for those that the pattern has by itself."""
+    """Options of one-sided. Without `operations` the pattern has its own."""
 
     pattern: Annotated[Literal["pair", "fmm"], OptionSpec("Two ranks, or all ranks at irregular places.")] = (
         "pair"
@@ -83,6 +83,6 @@ n times a window of operations at different places and one completion.
 --pattern fmm, as the fast multipole method on Aurora: every rank accesses very many small pieces at irregular places
 of all other ranks' windows, with a completion every so many. All data are compared with what was sent.""",
         options=OneSidedOptions,
-        function="measure.measure_one_sided",
+        function="pair_access.measure_one_sided",
     ),
 )

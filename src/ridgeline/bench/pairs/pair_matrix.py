@@ -1,7 +1,7 @@
-"""Latency and bandwidth of every pair of ranks or nodes, in rounds of disjoint pairs: O(N) rounds, an N x N matrix.
+"""Latency and bandwidth of every pair of ranks or nodes: an N x N matrix, measured in O(N) rounds of disjoint pairs.
 
-A pair's loop ends in bounded time on a slow or lossy link too. Its first rank orders one small batch after another
-and stops when the time is over. The second does what each order says.
+The loop of a pair ends in bounded time even on a slow or lossy link: its first rank orders one small batch after
+another, the second rank does what each order says, and the first stops when the time is over.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.pairs.pairing import Pair, check_pairs, tournament
 from ridgeline.bench.pairs.pairs_options import Between, OneWayOptions
-from ridgeline.bench.repetitions import WINDOW
 from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.bench.shared_options import WINDOW
 from ridgeline.limits.messages import AFTER, BEFORE, bandwidth, ping_pong, verify, windowed
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.communicator import sleeping_barrier
@@ -36,16 +36,23 @@ OnPair = Callable[[Pair | None, str], None]
 _PING, _FORWARD, _BACKWARD, _VERIFY, _STOP = range(5)  # orders
 _MEASURED = (_PING, _FORWARD, _BACKWARD)
 _ORDER, _READY, _SECONDS = 11, 12, 13  # tags
-_CHUNK = 16  # round trips between two looks at the clock
+_CHUNK = 16  # round trips between two readings of the clock
 
 
 @dataclass(frozen=True)
 class PairFigures:
-    """What pairs measured, in the order of the rounds.
+    """The figures of pairs, in the order of the rounds. A figure is NaN where the time was over.
 
-    first, second: ranks, int64 [n_pairs]; latency: s one way, mean of each repeat, float64 [n_pairs, repeats];
-    forward, backward: B/s from first to second and from second to first, float64 [n_pairs, repeats]; NaN where time
-    was over. errors: (source, target, text) of messages that did not arrive as they were sent.
+    Attributes
+    ----------
+    first, second
+        The ranks of each pair, int64 [n_pairs].
+    latency
+        Seconds one way, the mean of each repeat, float64 [n_pairs, repeats].
+    forward, backward
+        B/s from first to second and from second to first, float64 [n_pairs, repeats].
+    errors
+        (source, target, text) of the messages that did not arrive as they were sent.
     """
 
     first: NDArray[np.int64]
@@ -63,11 +70,11 @@ class PairFigures:
 
 @dataclass(frozen=True)
 class PairPlan:
-    """What every pair does: `repeats` times up to `iterations` round trips of latency_size bytes, and a window of up
-    to `window` messages of bandwidth_size bytes each way.
+    """What every pair measures, `repeats` times.
 
-    seconds: that a pair may take. A slow link gets smaller numbers, but at least one repeat of one message is
-    measured.
+    A repeat is up to `iterations` round trips of latency_size bytes, and a window of up to `window` messages of
+    bandwidth_size bytes each way. A pair may take `seconds`. A slow link gets smaller numbers, but at least one
+    repeat of one message is measured.
     """
 
     latency_size: int = 8
@@ -79,7 +86,7 @@ class PairPlan:
 
     @property
     def slice(self) -> float:
-        """Seconds that one batch may take: there are three kinds, and finding their lengths takes about two."""
+        """Seconds that one batch may take: of three kinds, each repeated, and about two more to find its length."""
         return self.seconds / (len(_MEASURED) * (self.repeats + 2))
 
 
@@ -93,11 +100,26 @@ def measure_pairs(
 ) -> PairFigures | None:
     """Measure latency and bandwidth of pairs of ranks, those of a round at the same time. Collective over comm.
 
-    Returns the figures on rank 0, None elsewhere. Ranks that rest, and those that are ready before others, sleep.
+    Ranks that have no pair, and those that finish before others, sleep.
 
-    rounds: the same on all ranks; serial: one pair at a time; on_pair: called with (pair, step) when this rank
-    begins a pair and with (None, step) when it waits for the others. Raises ConfigError if pairs of a round are not
-    disjoint or name ranks that are not there.
+    Parameters
+    ----------
+    rounds
+        The pairs of each round, the same on all ranks.
+    serial
+        Measure one pair at a time.
+    on_pair
+        Called with (pair, step) when this rank begins a pair, and with (None, step) when it waits for the others.
+
+    Returns
+    -------
+    PairFigures or None
+        The figures on rank 0, None elsewhere.
+
+    Raises
+    ------
+    ConfigError
+        If the pairs of a round are not disjoint or name ranks that do not exist.
     """
     _check(rounds, comm.size, plan)
     if serial:
@@ -134,7 +156,7 @@ def measure_pairs(
         figures[:, _PING],
         figures[:, _FORWARD],
         figures[:, _BACKWARD],
-        [error for _, found in gathered for error in found],
+        [error for _, errors_of_rank in gathered for error in errors_of_rank],
     )
 
 
@@ -154,7 +176,7 @@ def _check(rounds: Sequence[Sequence[Pair]], n_ranks: int, plan: PairPlan) -> No
 
 
 class _PairExchange:
-    """All that two ranks do together. The first of the pair leads."""
+    """The exchanges of two ranks. The first of the pair leads."""
 
     def __init__(
         self, comm: MPI.Comm, pair: Pair, buffer: Buffer, plan: PairPlan, errors: list[tuple[int, int, str]]
@@ -184,7 +206,7 @@ class _PairExchange:
         return figures
 
     def follow(self) -> None:
-        """Do what the partner orders until it says stop."""
+        """Do what the partner orders until it orders to stop."""
         while True:
             self.comm.Recv(self._order, self.partner, _ORDER)
             self.comm.Send(self._ready, self.partner, _READY)
@@ -214,7 +236,8 @@ class _PairExchange:
             return windowed(comm, partner, leads, buffer, plan.bandwidth_size, count, 1, 0)
         if kind == _BACKWARD:
             seconds = windowed(comm, partner, not leads, buffer, plan.bandwidth_size, count, 1, 0)
-            if leads:  # the sender's clock is the one that counts
+            # The clock of the sender counts.
+            if leads:
                 comm.Recv(self._seconds, partner, _SECONDS)
                 return float(self._seconds[0])
             self._seconds[0] = seconds
@@ -222,21 +245,21 @@ class _PairExchange:
         return 0.0
 
     def _grow(self, kind: int, limit: int, over: float) -> int:
-        """Return how many messages fit into a batch, found by doubling, which warms the link up too."""
+        """Return how many messages fit into a batch, found by doubling, which also warms up the link."""
         count = 1
         while True:
             seconds = self._give(kind, count)
             if perf_counter() > over:
                 return count
             if seconds > self.plan.slice:
-                # One stall, of a core that is shared, says nothing of the link.
+                # A single stall, such as that of a shared core, says nothing about the link.
                 seconds = min(seconds, self._give(kind, count))
             if count == limit or seconds > self.plan.slice:
                 return count
             count = min(2 * count, limit)
 
     def _repeat(self, kind: int, count: int, over: float) -> float:
-        """Return the latency or bandwidth of one batch; a long one is cut where time is over."""
+        """Return the latency or bandwidth of one batch, which is cut when the time is over."""
         if kind != _PING:
             return bandwidth(self.plan.bandwidth_size, count, self._give(kind, count))
         done, seconds = 0, 0.0
@@ -255,12 +278,22 @@ def measure_all_pairs(
     progress: Phases | None = None,
     repeats: int = 5,
 ) -> Result:
-    """Return an N x N matrix in extra["matrix"] (row: sender), names in extra["names"]. Collective over comm.
+    """Measure every pair of ranks, or of first ranks of nodes (options.between). Collective over comm.
 
-    Every rank meets every other one, or the first rank of every node (options.between). Raises ConfigError for fewer
-    than two partners, VerificationError on all ranks if a message is not what was sent.
+    The result has the N x N matrix in extra["matrix"], with the sender as row, and the names in extra["names"].
+    Raises ConfigError for fewer than two partners, and VerificationError on all ranks if a message is not what was
+    sent.
     """
-    plan = _plan_of(quantity, options, repeats)
+    if options.size is not None and options.size < (quantity == "bandwidth"):
+        raise ConfigError(f"messages of {options.size} B have no {quantity}; choose another size")
+    sizes = {} if options.size is None else {f"{quantity}_size": options.size}
+    plan = PairPlan(
+        repeats=repeats,
+        iterations=100 if options.iterations is None else options.iterations,
+        window=WINDOW if options.window is None else options.window,
+        seconds=options.seconds,
+        **sizes,
+    )
     layout = find_layout(comm, options.ranks_per_node)
     members, names = _members(comm.size, layout, options.between)
     rounds = [[(members[a], members[b]) for a, b in pairs] for pairs in tournament(len(members))]
@@ -277,7 +310,7 @@ def measure_all_pairs(
     with errors_on_all_ranks(comm):
         if figures is not None and figures.errors:
             raise VerificationError(figures.errors[0][2])
-    result = _empty_result(comm.size, layout, quantity, options, plan, (members, len(rounds)))
+    result = _empty_result(comm.size, layout, quantity, options, plan, members, len(rounds))
     result.settings["memory"] = memory
     if figures is not None:
         matrix = _matrix(figures, members, quantity)
@@ -285,26 +318,12 @@ def measure_all_pairs(
     return result
 
 
-def _plan_of(quantity: Quantity, options: OneWayOptions, repeats: int) -> PairPlan:
-    """Return what every pair does. Raises ConfigError for a size that has no such figure."""
-    if options.size is not None and options.size < (quantity == "bandwidth"):
-        raise ConfigError(f"messages of {options.size} B have no {quantity}; choose another size")
-    sizes = {} if options.size is None else {f"{quantity}_size": options.size}
-    return PairPlan(
-        repeats=repeats,
-        iterations=100 if options.iterations is None else options.iterations,
-        window=WINDOW if options.window is None else options.window,
-        seconds=options.seconds,
-        **sizes,
-    )
-
-
 def _size_of(quantity: Quantity, plan: PairPlan) -> int:
     return plan.latency_size if quantity == "latency" else plan.bandwidth_size
 
 
 def _members(n_ranks: int, layout: Layout, between: Between) -> tuple[list[int], list[str]]:
-    """Return the ranks that meet, and their names. Raises ConfigError for fewer than two."""
+    """Return the ranks that are paired with each other, and their names. Raises ConfigError for fewer than two."""
     if between == "nodes":
         if layout.n_nodes < 2:
             raise ConfigError("one node makes no pair of nodes; start ranks on 2 nodes, or compare ranks")
@@ -320,10 +339,10 @@ def _empty_result(
     quantity: Quantity,
     options: OneWayOptions,
     plan: PairPlan,
-    meetings: tuple[list[int], int],
+    members: list[int],
+    n_rounds: int,
 ) -> Result:
-    """Return the result without its figures, which are on rank 0 alone. meetings: members, number of rounds."""
-    members, n_rounds = meetings
+    """Return the result without its figures, which only rank 0 has."""
     rounds = f"{n_rounds} round{'s' * (n_rounds != 1)}"
     at_once = (
         "one pair at a time" if options.serial else f"up to {len(members) // 2} disjoint pairs at a time"
@@ -359,7 +378,7 @@ def _empty_result(
 
 
 def _matrix(figures: PairFigures, members: list[int], quantity: str) -> NDArray[np.float64]:
-    """Return the medians of repeats, float64 [n, n], row: sender; NaN on the diagonal."""
+    """Return the medians of the repeats, float64 [n, n], with the sender as row and NaN on the diagonal."""
     place = {rank: i for i, rank in enumerate(members)}
     a = [place[int(rank)] for rank in figures.first]
     b = [place[int(rank)] for rank in figures.second]
@@ -375,7 +394,7 @@ def _matrix(figures: PairFigures, members: list[int], quantity: str) -> NDArray[
 def _summarise(
     result: Result, matrix: NDArray[np.float64], names: list[str], size: int, latency: bool
 ) -> None:
-    """Fill in the row, the matrix, and the three slowest pairs."""
+    """Add the row, the matrix and the three slowest pairs to the result."""
     a, b = np.triu_indices(len(names), 1)
     worse = np.maximum if latency else np.minimum
     values = worse(matrix[a, b], matrix[b, a])

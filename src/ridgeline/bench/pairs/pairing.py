@@ -1,4 +1,4 @@
-"""Who talks to whom: pairs of ranks or nodes. Pure functions of numbers, the same on every rank."""
+"""How ranks or nodes are paired, as pure functions of numbers that give the same on every rank."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ Pair = tuple[int, int]
 
 
 def halves(n: int) -> list[Pair]:
-    """Pair i of the first half with i of the second, as osu_mbw_mr and osu_multi_lat do; an odd last one rests."""
+    """Pair i of the first half with i of the second, as osu_mbw_mr and osu_multi_lat do; an odd last one is free."""
     return [(i, i + n // 2) for i in range(n // 2)]
 
 
 def neighbours(n: int) -> list[Pair]:
-    """Pair 0 with 1, 2 with 3 and so on; an odd last one rests."""
+    """Pair 0 with 1, 2 with 3 and so on; an odd last one is free."""
     return [(i, i + 1) for i in range(0, n - 1, 2)]
 
 
 def node_halves(node_of_rank: Sequence[int]) -> list[Pair]:
     """Pair the ranks of the first half of the nodes with those of equal local number in the second half.
 
-    With an odd number of nodes the last one rests, as do ranks whose twin's node has fewer ranks.
+    The last of an odd number of nodes is free, and so are ranks without a counterpart on a smaller node.
     """
     ranks_of: dict[int, list[int]] = {}
     for rank, node in enumerate(node_of_rank):
@@ -32,9 +32,9 @@ def node_halves(node_of_rank: Sequence[int]) -> list[Pair]:
 
 
 def tournament(n: int) -> list[list[Pair]]:
-    """Return rounds of disjoint pairs in which everyone meets everyone once: n - 1 rounds, n if n is odd.
+    """Return rounds of disjoint pairs in which each meets each other once: n - 1 rounds, or n if n is odd.
 
-    The circle method: one stands still, the others move on by one place a round.
+    This is the circle method: one stays in its place, and the others move by one place in each round.
     """
     players: list[int] = list(range(n)) + [-1] * (n % 2)
     rounds = []
@@ -46,16 +46,16 @@ def tournament(n: int) -> list[list[Pair]]:
     return rounds
 
 
-def check_pairs(asked: int | None, available: int, n: int) -> int:
-    """Return the number of pairs to use (default: all). Raises ConfigError if there are not that many."""
+def check_pairs(pairs: int | None, available: int, n: int) -> int:
+    """Return the number of pairs to use (default: all). Raises ConfigError if there are not so many."""
     if available == 0:
         raise ConfigError(
             f"{n} rank{'s make' if n != 1 else ' makes'} no pair; start at least 2 ranks, as with -n 2"
         )
-    if asked is None:
+    if pairs is None:
         return available
-    if not 1 <= asked <= available:
+    if not 1 <= pairs <= available:
         raise ConfigError(
-            f"{asked} pairs of {n} ranks: there are 1 to {available}; start more ranks or ask for fewer"
+            f"{pairs} pairs of {n} ranks: there are 1 to {available}; start more ranks or ask for fewer"
         )
-    return asked
+    return pairs

@@ -1,4 +1,4 @@
-"""Benchmarks of pairs of ranks: latency, bandwidth and message rate, as the OSU micro-benchmarks and ALCF's."""
+"""Benchmarks of pairs of ranks: latency, bandwidth and message rate, as OSU's and ALCF's micro-benchmarks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _METHOD = "OSU's, or ALCF's 16 synchronous sends in flight."
 
 @dataclass(frozen=True)
 class PairOptions(MessageOptions):
-    """What all benchmarks of pairs share."""
+    """Options of all benchmarks of pairs."""
 
     pairing: Annotated[
         Pairing,

@@ -1,8 +1,8 @@
 """Latency, bandwidth and message rate between pairs of ranks.
 
-The patterns are those of the OSU micro-benchmarks 7.4 (osu_latency, osu_bw, osu_bibw, osu_multi_lat, osu_mbw_mr),
-and ALCF's. ALCF's are "synchronous send-recv pairs, and the reported latency is an average over 16 outstanding
-messages in a communication window". There several ranks share a NIC ("MPI on Aurora", Sec. 5.1, Figs. 10 and 11).
+The patterns are those of the OSU micro-benchmarks 7.4 (osu_latency, osu_bw, osu_bibw, osu_multi_lat, osu_mbw_mr)
+and of ALCF: "synchronous send-recv pairs, and the reported latency is an average over 16 outstanding messages in a
+communication window", where several ranks share a NIC ("MPI on Aurora", Sec. 5.1, Figs. 10 and 11).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ridgeline.bench.pairs.pairs_options import (
     PairOptions,
     WindowOptions,
 )
-from ridgeline.bench.repetitions import WINDOW, Family, Repetitions, message_sizes
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
+from ridgeline.bench.shared_options import WINDOW, Family, Repetitions, message_sizes
 from ridgeline.limits.messages import Loop, bandwidth, message_rate, time_pairs
 from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.parallel.payload import Memory
@@ -46,12 +46,12 @@ _RATES = [Column("bandwidth", "MB/s", 1e6), Column("message_rate", "messages/s",
 def measure_latency(
     comm: MPI.Comm, options: OneWayOptions, memory: Memory = "host", progress: Phases | None = None
 ) -> Result:
-    """Return the latency over message sizes, or of all pairs at one size. Collective over comm.
+    """Measure the latency over message sizes, or of all pairs at one size. Collective over comm.
 
-    method "osu": ping-pong (osu_latency), t / (2 iterations); "alcf": windows of synchronous sends, t / (iterations
-    x window). Rows hold the mean, the smallest and the largest over pairs, the same on all ranks.
+    The method "osu" is a ping-pong (osu_latency), t / (2 iterations); "alcf" is windows of synchronous sends, t /
+    (iterations x window). Rows hold the mean, the smallest and the largest over pairs, the same on all ranks.
 
-    Raises ConfigError on all ranks for numbers that make no sense, VerificationError if a message is damaged.
+    Raises ConfigError on all ranks for wrong options, and VerificationError if a message is damaged.
     """
     if options.all_pairs:
         return measure_all_pairs(comm, "latency", options, memory, progress)
@@ -73,9 +73,9 @@ def measure_latency(
 
 
 def measure_multi_latency(comm: MPI.Comm, options: ManyPairsOptions, memory: Memory = "host") -> Result:
-    """Return the latency over sizes of all pairs at the same time (osu_multi_lat). Collective over comm.
+    """Measure the latency of all pairs at the same time over message sizes (osu_multi_lat). Collective over comm.
 
-    Errors: as `measure_latency`.
+    Raises what `measure_latency` raises.
     """
     return _ping_pongs(comm, "multi-latency", options, memory)
 
@@ -83,10 +83,10 @@ def measure_multi_latency(comm: MPI.Comm, options: ManyPairsOptions, memory: Mem
 def measure_bandwidth(
     comm: MPI.Comm, options: OneWayOptions, memory: Memory = "host", progress: Phases | None = None
 ) -> Result:
-    """Return bandwidth and message rate in one direction, over sizes or of all pairs. Collective over comm.
+    """Measure bandwidth and message rate in one direction, over sizes or of all pairs. Collective over comm.
 
-    method "osu": windows of 64 messages, each answered by 4 bytes (osu_bw); "alcf": windows of 16 synchronous sends,
-    no answer. Errors: as `measure_latency`.
+    The method "osu" is windows of 64 messages, each with a reply of 4 bytes (osu_bw); "alcf" is windows of 16
+    synchronous sends without a reply. Raises what `measure_latency` raises.
     """
     if options.all_pairs:
         return measure_all_pairs(comm, "bandwidth", options, memory, progress)
@@ -94,17 +94,17 @@ def measure_bandwidth(
 
 
 def measure_multi_bandwidth(comm: MPI.Comm, options: ManyPairsRateOptions, memory: Memory = "host") -> Result:
-    """Return aggregate bandwidth and message rate of all pairs at the same time (osu_mbw_mr). Collective over comm.
+    """Measure aggregate bandwidth and message rate of all pairs at the same time (osu_mbw_mr). Collective over comm.
 
-    method, errors: as `measure_bandwidth`.
+    Methods and errors are those of `measure_bandwidth`.
     """
     return _one_way(comm, "multi-bandwidth", options, options.method, options.window, memory)
 
 
 def measure_bibandwidth(comm: MPI.Comm, options: WindowOptions, memory: Memory = "host") -> Result:
-    """Return bandwidth and message rate with both ranks sending at the same time (osu_bibw). Collective over comm.
+    """Measure bandwidth and message rate while both ranks send at the same time (osu_bibw). Collective over comm.
 
-    Errors: as `measure_latency`.
+    Raises what `measure_latency` raises.
     """
     window = WINDOW if options.window is None else options.window
     run = _measure(comm, options, memory, "both ways", "bandwidth", window)
@@ -142,7 +142,7 @@ def _one_way(
 
 @dataclass
 class _PairRun:
-    """What was measured. seconds: [n_pairs][n_sizes], one way of a ping-pong or t of all windows."""
+    """The seconds of a loop, [n_pairs][n_sizes]: one way of a ping-pong, or all windows; and how it was measured."""
 
     ranks: int
     layout: Layout
@@ -158,7 +158,7 @@ class _PairRun:
     def latency_result(
         self, name: str, pattern: str, formula: str, each: Sequence[Sequence[float]]
     ) -> Result:
-        """Return latencies, each [n_pairs][n_sizes] s: their mean, smallest and largest over pairs."""
+        """Return the mean, smallest and largest over pairs of latencies in s, [n_pairs][n_sizes]."""
         rows = []
         for size, *values in zip(self.sizes, *each):
             row: dict[str, Any] = {"size": size, "seconds": sum(values) / len(values)}
@@ -175,7 +175,7 @@ class _PairRun:
         return self._result(name, pattern, formula, columns, rows, plot)
 
     def bandwidth_result(self, name: str, pattern: str, window: int, directions: int) -> Result:
-        """Return rates of all pairs together, from the mean over pairs of the sender's seconds."""
+        """Return the rates of all pairs together, from the mean over pairs of the senders' seconds."""
         rows = []
         for size, count, *times in zip(self.sizes, self.counts, *self.seconds):
             seconds = sum(times) / len(times)
@@ -210,14 +210,14 @@ class _PairRun:
         plot: Plot,
     ) -> Result:
         n = len(self.pairs)
-        who = f"ranks {self.pairs[0][0]} and {self.pairs[0][1]}"
+        ranks = f"ranks {self.pairs[0][0]} and {self.pairs[0][1]}"
         if n > 1:
-            who = f"{n} pairs at the same time, {_PAIRINGS[self.options.pairing]}"
+            ranks = f"{n} pairs at the same time, {_PAIRINGS[self.options.pairing]}"
         busy = {rank for pair in self.pairs for rank in pair}
         options = self.options
         return Result(
             benchmark=name,
-            pattern=f"{who}: {pattern}",
+            pattern=f"{ranks}: {pattern}",
             formula=formula,
             statistic="mean of all iterations" + (", mean over pairs" if n > 1 else ""),
             ranks=self.ranks,
@@ -238,15 +238,16 @@ class _PairRun:
         )
 
 
-def choose_pairs(layout: Layout, pairing: Pairing, asked: int | None) -> list[Pair]:
-    """Return the first `asked` pairs of ranks, all for None. Raises ConfigError if there are not that many."""
+def choose_pairs(layout: Layout, pairing: Pairing, n_pairs: int | None) -> list[Pair]:
+    """Return the first n_pairs pairs of ranks, or all. Raises ConfigError if there are not so many."""
     n = len(layout.node_of_rank)
     if pairing == "node-halves" and layout.n_nodes < 2 <= n:
         raise ConfigError("pairs across nodes need 2 nodes, the job has 1; start it on more, or use halves")
-    every = {"halves": halves(n), "neighbours": neighbours(n)}.get(pairing)
-    if every is None:
-        every = node_halves(layout.node_of_rank)
-    return every[: check_pairs(asked, len(every), n)]
+    if pairing == "node-halves":
+        pairs = node_halves(layout.node_of_rank)
+    else:
+        pairs = halves(n) if pairing == "halves" else neighbours(n)
+    return pairs[: check_pairs(n_pairs, len(pairs), n)]
 
 
 def _measure(
@@ -258,7 +259,7 @@ def _measure(
     window: int,
     synchronous: bool = False,
 ) -> _PairRun:
-    """Run a loop for every size on all pairs at the same time. Collective."""
+    """Run a loop for every message size on all pairs at the same time. Collective."""
     sizes = message_sizes(*options.sizes)
     repetitions = Repetitions(family, options.iterations, options.warm_up)
     layout = find_layout(comm, options.ranks_per_node)

@@ -1,7 +1,7 @@
-"""Spawn and fetch of futures against the number of workers (Fig. 2 of the Julia paper).
+"""Spawning and fetching futures with different numbers of workers (Fig. 2 of the Julia paper).
 
-One task at a time goes to a pool of idle workers: a null task, or the first n Fibonacci numbers. Spawn: until the
-future is there; spawn + fetch: until its result is back.
+One task at a time goes to a pool of idle workers: a null task, or the first n Fibonacci numbers. "spawn" is timed
+until the future exists, "spawn + fetch" until its result has returned.
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ridgeline.bench.tasking.c_tasks import call, need_library
-from ridgeline.bench.tasking.trials import Series, Trials
-from ridgeline.bench.tasking.work import ANSWER_TIMEOUT, MAX_FIBONACCI, fibonacci, identify, nothing
+from ridgeline.bench.tasking.trials import Series, Trials, call, need_library
+from ridgeline.bench.tasking.worker_functions import (
+    ANSWER_TIMEOUT,
+    MAX_FIBONACCI,
+    fibonacci,
+    identify,
+    nothing,
+)
 from ridgeline.parallel.allreduce import raise_on_all_ranks
 from ridgeline.runtime.errors import ConfigError, RidgelineError, VerificationError
 
@@ -32,20 +37,20 @@ ITEM = "futures"
 
 
 class Pool(Protocol):
-    """What an executor of concurrent.futures, or one that looks like it, is asked for."""
+    """An executor of concurrent.futures or one with the same method."""
 
     def submit(self, fn: Any, /, *args: Any) -> Any:
         """Return the future of fn(*args)."""
 
 
 def process_context() -> BaseContext:
-    """Return how processes are started: never by a fork of this one, which holds MPI and threads."""
+    """Return how processes are started: never by forking this one, which has MPI and threads."""
     methods = multiprocessing.get_all_start_methods()
     return multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
 
 
 def check_work(work: Sequence[int]) -> list[int]:
-    """Return 0 for the null task and then the numbers of Fibonacci numbers. Raises ConfigError outside 1 to 93."""
+    """Return 0 for the null task, then the sorted counts of Fibonacci numbers. Raises ConfigError outside 1 to 93."""
     for n in work:
         if not 1 <= n <= MAX_FIBONACCI:
             raise ConfigError(
@@ -60,7 +65,7 @@ def _name(n: int) -> str:
 
 @contextmanager
 def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of processes that have all started. Raises RidgelineError if they do not in a minute."""
+    """Yield a pool of processes that have all started. Raises RidgelineError if that takes more than a minute."""
     with ProcessPoolExecutor(workers, process_context()) as pool:
         deadline = time.monotonic() + ANSWER_TIMEOUT
         started: set[int] = set()
@@ -76,31 +81,31 @@ def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 def measure_futures(
     trials: Trials, workers: Sequence[int], work: Sequence[int], c: Library | None, reason: str
 ) -> list[Series]:
-    """Return spawn, and spawn + fetch, of C threads, threads and processes for every number of workers and task."""
-    found: list[Series] = []
+    """Measure futures of C threads, threads and processes for every number of workers and every task."""
+    series: list[Series] = []
     for count in workers:
         for n in check_work(work):
             base = Series(ITEM, "C, pool of pthreads", "", workers=count, work=_name(n), baseline=True)
-            found += _spawn_in_c(base, trials, n, c, reason)
+            series += _spawn_in_c(base, trials, n, c, reason)
         with ThreadPoolExecutor(count) as threads:
-            found += spawn_and_fetch(threads, "ThreadPoolExecutor", count, trials, work)
+            series += spawn_and_fetch(threads, "ThreadPoolExecutor", count, trials, work)
         with process_pool(count) as processes:
-            found += spawn_and_fetch(processes, "ProcessPoolExecutor", count, trials, work)
-    return found
+            series += spawn_and_fetch(processes, "ProcessPoolExecutor", count, trials, work)
+    return series
 
 
 def measure_mpi_futures(
     comm: MPI.Comm, trials: Trials, workers: Sequence[int], work: Sequence[int]
 ) -> list[Series]:
-    """Return spawn, and spawn + fetch, of mpi4py.futures from rank 0 to other ranks of the job. Collective over comm.
+    """Measure mpi4py.futures with the other ranks of the job as workers of rank 0. Collective over comm.
 
-    Numbers of workers that the job has no ranks for are left out. On ranks but 0 the list is empty.
+    Numbers of workers that exceed these ranks are left out. The list is empty on all ranks but rank 0.
     """
     from mpi4py.futures import MPICommExecutor
 
     from ridgeline.parallel.communicator import sleeping_barrier
 
-    found: list[Series] = []
+    series: list[Series] = []
     for count in (count for count in workers if count < comm.size):
         for primitive, backoff in (("mpi4py.futures", None), ("mpi4py.futures, polling", 0.0)):
             part: Any = comm.Split(0 if comm.rank <= count else 1, comm.rank)
@@ -111,32 +116,33 @@ def measure_mpi_futures(
                 with executor as pool:
                     if pool is not None:
                         try:
-                            found += spawn_and_fetch(pool, primitive, count, trials, work)
-                        except Exception as error:  # workers end with the pool, then all ranks learn of it
+                            series += spawn_and_fetch(pool, primitive, count, trials, work)
+                        # The workers end with the pool; then the error is raised on all ranks.
+                        except Exception as error:
                             problem = error
             part.Free()
             sleeping_barrier(comm)
             raise_on_all_ranks(comm, problem)
-    return found
+    return series
 
 
 def measure_spawned_futures(trials: Trials, workers: Sequence[int], work: Sequence[int]) -> list[Series]:
-    """Return the same of mpi4py.futures with workers that MPI_Comm_spawn starts. Where MPI cannot, it may abort."""
+    """Measure mpi4py.futures with workers that MPI_Comm_spawn starts. An MPI that cannot do so may abort the job."""
     from mpi4py.futures import MPIPoolExecutor
 
-    found: list[Series] = []
+    series: list[Series] = []
     for count in workers:
         with MPIPoolExecutor(count) as pool:
             pool.bootup(wait=True)
-            found += spawn_and_fetch(pool, "mpi4py.futures, spawned", count, trials, work)
-    return found
+            series += spawn_and_fetch(pool, "mpi4py.futures, spawned", count, trials, work)
+    return series
 
 
 def spawn_and_fetch(
     pool: Pool, primitive: str, workers: int, trials: Trials, work: Sequence[int]
 ) -> list[Series]:
-    """Return spawn, and spawn + fetch, of every task through one pool. Raises VerificationError on a wrong result."""
-    found: list[Series] = []
+    """Measure "spawn" and "spawn + fetch" of every task with one pool. Raises VerificationError on a wrong result."""
+    series: list[Series] = []
     for n in check_work(work):
         expected: Any = fibonacci(n) if n else None
         task: tuple[Any, ...] = (fibonacci, n) if n else (nothing,)
@@ -151,10 +157,10 @@ def spawn_and_fetch(
             if result != expected:
                 raise VerificationError(f"{primitive}: a task returned {result}, not {expected}")
         base = Series(ITEM, primitive, "spawn", workers=workers, work=_name(n))
-        found.append(base.with_seconds(trials.kept(spawn)))
+        series.append(base.with_seconds(trials.kept(spawn)))
         base = Series(ITEM, primitive, "spawn + fetch", workers=workers, work=_name(n))
-        found.append(base.with_seconds(trials.kept(both)))
-    return found
+        series.append(base.with_seconds(trials.kept(both)))
+    return series
 
 
 def _spawn_in_c(base: Series, trials: Trials, n: int, c: Library | None, reason: str) -> list[Series]:

@@ -65,6 +65,6 @@ shared memory, MPI ranks.
 All data are compared. 100 trials after 10; outliers beyond 1.5 interquartile ranges from the quartiles (Tukey) are
 left out of mean and median. C is compiled on the spot; without a compiler its rows say so.""",
         options=TaskingOptions,
-        function="measure.measure_tasking",
+        function="tasking_benchmark.measure_tasking",
     ),
 )

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.scaling import Scaling, ScalingFigures
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, Scaling, ScalingFigures
 from ridgeline.bench.shared_options import Device
 from ridgeline.config.size_law import GlobalGrid
 from ridgeline.runtime.declared_options import OptionSpec

@@ -214,8 +214,8 @@ def _measure(session: Session, rounds: list[list[Pair]]) -> Figures | None:
 
 def alltoall(session: Session) -> None:
     """Measure the aggregate bandwidth of all-to-all over sizes. Collective."""
+    from ridgeline.bench.collectives.collective_benchmark import measure_collective
     from ridgeline.bench.collectives.collectives_options import CollectiveOptions
-    from ridgeline.bench.collectives.measure import measure_collective
 
     # Every rank holds a message for every other one, twice; a quarter of what is free is the most to take.
     room = memory_available() // (8 * session.node_comm.size * session.comm.size)
@@ -254,8 +254,8 @@ def _pair_options(session: Session, most: int) -> dict[str, Any]:
 
 def congestion(session: Session) -> None:
     """Measure the impact of congestion by GPCNet's method, ranks as nodes if there is one node. Collective."""
+    from ridgeline.bench.congestion.congestion_benchmark import measure_congestion
     from ridgeline.bench.congestion.congestion_options import CongestionOptions
-    from ridgeline.bench.congestion.measure import measure_congestion
 
     seconds = _CONGESTION_SECONDS[not session.plan.quick]
     ranks_per_node = 1 if session.layout.n_nodes == 1 else session.plan.ranks_per_node

@@ -1,0 +1,161 @@
+"""Commands about the machine: `bench` with a command for each benchmark, `validate`, `bind` and `doctor`."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import typer
+
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, available
+from ridgeline.cli.command_line_options import Debug, Oversubscribe, Ranks, with_options
+from ridgeline.runtime.declared_options import options_of
+from ridgeline.validate.validation_options import ValidationOptions
+
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write the figures here too; - for stdout alone.")
+]
+Csv = Annotated[
+    str | None,
+    typer.Option("--csv", metavar="FILE", help="Write the rows as comma-separated values, SI units."),
+]
+Plot = Annotated[
+    str | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: a PNG, SVG or PDF file.")
+]
+# Names of the options that every benchmark has, which no option of a benchmark may have.
+OUTPUTS = ("json", "csv", "plot", "debug", "oversubscribe")
+
+bench = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+
+@bench.callback()
+def group() -> None:
+    """Measure this machine: its parts alone, and on the patterns of the models."""
+
+
+def make_command(benchmark: Benchmark) -> Callable[..., None]:
+    """Return the command of a benchmark: a function whose signature Typer reads, and which runs the benchmark."""
+
+    @with_options(benchmark.offered, benchmark.make_options)
+    def run(
+        ranks: Ranks = None,
+        oversubscribe: Oversubscribe = False,
+        *,
+        options: BenchmarkOptions,
+        json: Json = None,
+        csv: Csv = None,
+        plot: Plot = None,
+        debug: Debug = False,
+    ) -> None:
+        from ridgeline.bench.run import BenchmarkOutputs, run_benchmark
+        from ridgeline.parallel.job import start_ranks
+
+        code = start_ranks(ranks)
+        if code is not None:
+            raise typer.Exit(code)
+        run_benchmark(benchmark, options, BenchmarkOutputs(json, csv, plot), debug)
+
+    run.__doc__ = benchmark.text
+    return run
+
+
+for declared in available().values():
+    bench.command(declared.name)(make_command(declared))
+
+
+@with_options(options_of(ValidationOptions), ValidationOptions)
+def validate(
+    ranks: Ranks = None,
+    oversubscribe: Oversubscribe = False,
+    *,
+    options: ValidationOptions,
+    debug: Debug = False,
+) -> None:
+    """Measure each node alone, then groups of nodes, then the whole system, and blame slow nodes and slow links.
+
+    Nodes: memory patterns, exact arithmetic and the share of the processor that ranks get, multiply-adds, STREAM
+    triad, messages on the node. Pairs of nodes, in rounds of disjoint ones: 8 B latency t / (2 iterations), bandwidth
+    bytes x window / t of the slower direction. System: all-to-all, multi-pair bandwidth and latency, congestion.
+    Every figure is compared with the other parts' (median and MAD), limits and a baseline. A link is blamed only when
+    the other links of both ends are healthy. Suspects are measured again.
+
+    Exit code: 0 healthy, 1 suspects, 2 could not measure (a stage hung or failed, a node was busy with
+    something else).
+    """
+    from ridgeline.validate.command import start_validation
+
+    code = start_validation(ranks, options, debug)
+    if code:
+        raise typer.Exit(code)
+
+
+def bind(
+    ranks_per_node: Annotated[
+        int | None,
+        typer.Option(
+            "--ranks-per-node", min=1, help="Default: one for each network interface, or NUMA domain."
+        ),
+    ] = None,
+    launcher: Annotated[
+        Literal["mpiexec", "pals", "srun", "pbs"] | None,
+        typer.Option(
+            "--for",
+            help="Print this launcher's options alone: MPICH's mpiexec, PALS's (Cray, Aurora), srun, qsub.",
+        ),
+    ] = None,
+    reserve: Annotated[
+        int, typer.Option(min=0, help="First cores of each NUMA domain left to the system.")
+    ] = 0,
+    smt: Annotated[bool, typer.Option(help="All hardware threads of a core, or the first alone.")] = True,
+    sysfs: Annotated[
+        str | None, typer.Option(metavar="DIR", help="A node's sys folder (default: this node's).")
+    ] = None,
+    hwloc: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A node's lstopo --of xml instead.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Print which CPUs and network interface each rank of a node should have, for its launcher.
+
+    Ranks go beside network interfaces as long as each can have its own, then evenly over the NUMA domains.
+    As in: srun $(ridgeline bind --for srun) ridgeline bench multi-bandwidth
+    """
+    from ridgeline.runtime.console import plain_console
+    from ridgeline.runtime.errors import ConfigError
+    from ridgeline.runtime.node_topology import read_hwloc, read_sysfs, this_node
+    from ridgeline.validate.binding import (
+        LAUNCHERS,
+        bind_ranks,
+        environment,
+        launcher_options,
+        make_table,
+        to_dict,
+    )
+
+    if sysfs and hwloc:
+        raise ConfigError("--sysfs and --hwloc both describe the node; give one of them")
+    topology = read_hwloc(hwloc) if hwloc else read_sysfs(sysfs) if sysfs else this_node()
+    bindings = bind_ranks(topology, ranks_per_node, reserve, smt)
+    if json:
+        typer.echo(json_module.dumps(to_dict(bindings, topology.nics), indent=2))
+    elif launcher:
+        typer.echo(launcher_options(bindings, launcher))
+    else:
+        plain_console(soft_wrap=True).print(make_table(bindings))
+        for name in LAUNCHERS:
+            typer.echo(f"{name}: {launcher_options(bindings, name)}")
+        for key, value in environment(bindings, topology.nics).items():
+            typer.echo(f"export {key}='{value}'")
+
+
+def doctor() -> None:
+    """Say which MPI, ADIOS2, FFTW, BLAS, GPU and cores are found, what is missing and how to mend it."""
+    from ridgeline.runtime.launcher import may_print
+    from ridgeline.validate.doctor import examine, print_findings
+
+    findings = examine()
+    if may_print():
+        print_findings(findings)
+    if any(finding.status == "missing" for finding in findings):
+        raise typer.Exit(1)

@@ -1,0 +1,224 @@
+"""Commands about one run and what it wrote: `run`, `check`, `compile`, `explain`, `report` and `plot`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ridgeline.analysis.picture_options import PictureOptions
+from ridgeline.cli.command_line_options import (
+    CasePath,
+    Debug,
+    Device,
+    NoPython,
+    Oversubscribe,
+    Ranks,
+    Settings,
+    Threads,
+    load,
+    with_options,
+)
+from ridgeline.runtime.declared_options import options_of
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.signals import hold_stop_signals
+from ridgeline.simulation.run_options import RunOptions
+
+
+@with_options(options_of(RunOptions), RunOptions)
+def run(
+    case: CasePath,
+    ranks: Ranks = None,
+    threads: Threads = None,
+    device: Device = None,
+    settings: Settings = None,
+    no_python: NoPython = False,
+    oversubscribe: Oversubscribe = False,
+    *,
+    options: RunOptions,
+    debug: Debug = False,
+) -> None:
+    """Run a simulation: settings in, data set, checkpoints and a report out."""
+    started = time.monotonic()
+    hold_stop_signals()
+    from ridgeline.models.memory_check import refuse_before_ranks
+    from ridgeline.parallel.job import start_ranks
+    from ridgeline.simulation.run_on_ranks import run_on_this_rank
+
+    loaded = load(case, settings, threads, device)
+    refuse_before_ranks(loaded.case, ranks)
+    code = start_ranks(ranks)
+    if code is not None:
+        raise typer.Exit(code)
+    report = run_on_this_rank(loaded, options, debug, started)
+    if options.stopped_exit_code is not None and report["run"]["last_step"] < loaded.case.run.steps:
+        raise typer.Exit(options.stopped_exit_code)
+
+
+def check(
+    case: Annotated[
+        str,
+        typer.Argument(
+            metavar="CASE|DATA",
+            help="Settings file: TOML, or JSON of GrayScott.jl. Or a BP5 data set of a run.",
+        ),
+    ],
+    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="MPI ranks to plan for.")] = 1,
+    threads: Threads = None,
+    device: Device = None,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            "--machine",
+            metavar="NAME|FILE",
+            help="Also predict the time of a step there; by default on this machine, if it has a machine file.",
+        ),
+    ] = None,
+    settings: Settings = None,
+    no_python: NoPython = False,
+) -> None:
+    """Check a settings file and print the decomposition, memory, output size and predicted time.
+
+    Or compare a data set, metadata and every value, with the checksums that its run wrote; exit code 6 if it differs.
+    """
+    if Path(case).is_dir() or case.endswith(".bp"):
+        if threads is not None or device is not None or machine is not None or settings:
+            raise ConfigError(
+                f"--threads, --device, --machine and --set are for a settings file, and {case} is a data set"
+            )
+        from ridgeline.io.bp_check import check_data_set
+
+        verdict = check_data_set(Path(case))
+        for line in verdict.lines():
+            typer.echo(f"{case}: {line}")
+        verdict.raise_if_damaged()
+        return
+    from ridgeline.simulation.check import predict, print_prediction, raise_if_refused
+
+    loaded = load(case, settings, threads, device, warn=False)
+    planned = predict(loaded, ranks)  # sets the threads, which must come before Numba is imported
+    from ridgeline.study.prediction import line_for_check
+
+    predicted = line_for_check(loaded.case, ranks, machine)
+    print_prediction(planned)
+    if predicted is not None:
+        typer.echo(predicted)
+    raise_if_refused(loaded.case, planned)
+
+
+def compile_kernels(
+    case: CasePath,
+    threads: Threads = None,
+    device: Device = None,
+    settings: Settings = None,
+    no_python: NoPython = False,
+) -> None:
+    """Compile every kernel of a case and keep it in the cache, so that no rank has to at the start of a run."""
+    from ridgeline.simulation.run_on_ranks import compile_case
+
+    compile_case(load(case, settings, threads, device))
+
+
+def explain(
+    model: Annotated[
+        str | None, typer.Argument(metavar="[MODEL]", help="Model; all models' names without it.")
+    ] = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema.")] = False,
+) -> None:
+    """Print every key of a model's settings with type, unit, default, range and meaning."""
+    from rich.padding import Padding
+
+    from ridgeline.config.explain import explain_rows, json_schema
+    from ridgeline.models import available, case_class
+    from ridgeline.runtime.console import plain_console
+
+    names = available()
+    if model is None and len(names) == 1:
+        model = names[0]
+    if model is None:
+        typer.echo("models: " + ", ".join(names) + "; `ridgeline explain MODEL` lists the settings of one")
+        return
+    case = case_class(model)
+    if schema:
+        typer.echo(json.dumps(json_schema(case), indent=2))
+        return
+    console = plain_console(file_width=None)
+    section = ""
+    for row in explain_rows(case):
+        if row.section != section:
+            section = row.section
+            console.print(f"\n{section}", style="bold")
+        facts = ", ".join(
+            filter(
+                None,
+                [row.type, row.unit, row.default if row.default == "required" else f"default {row.default}"],
+            )
+        )
+        console.print(f"{row.key}  ({facts}; {row.range})", soft_wrap=True)
+        console.print(Padding(row.description, (0, 0, 0, 4)))
+
+
+def report(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="REPORT", help="NAME.bp.run.json beside a data set, or what --json wrote."),
+    ],
+    other: Annotated[
+        str | None,
+        typer.Argument(metavar="[OTHER]", help="The report of a second run, to compare the first with."),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="All times, counted work and speeds.")] = False,
+) -> None:
+    """Print the stored report of a run or of a benchmark, in the words of the command that wrote it.
+
+    With two reports of runs: the settings that differ, times beside each other, and the states they ended with.
+    """
+    if other is not None:
+        from ridgeline.simulation.compare_reports import compare_reports
+
+        if verbose:
+            raise ConfigError("--verbose has no effect on two reports; leave it out")
+        compare_reports(file, other)
+        return
+    from rich.errors import ConsoleError
+
+    from ridgeline.bench.result import Result, make_table
+    from ridgeline.io.report_file import damage_errors, is_run_report, read_report
+    from ridgeline.runtime.console import plain_console
+    from ridgeline.simulation.print_report import print_report
+
+    content = read_report(file)
+    console = plain_console(soft_wrap=True)
+    with damage_errors(file, ConsoleError):
+        if is_run_report(content):
+            print_report(content, console, verbose)
+        else:
+            console.print(make_table(Result.from_dict(content)), soft_wrap=False)
+
+
+@with_options(options_of(PictureOptions), PictureOptions)
+def plot(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="BP5 data set, Nek5000 field file, time series (CSV), or report of a run or benchmark (JSON).",
+        ),
+    ],
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="PNG", help="Picture to write.")
+    ] = None,
+    *,
+    options: PictureOptions,
+) -> None:
+    """Draw planes or views of fields, layers of atoms, densities, movies, spectra, g(r), time series, or a report.
+
+    Of what Ridgeline writes and has no picture of, one sentence says what shows it.
+    """
+    from ridgeline.analysis.plot_command import draw_file
+
+    for path in draw_file(data, options, output):
+        typer.echo(f"wrote {path}", err=True)
