@@ -65,7 +65,7 @@ def iterations(elements: int, order: int, wavy: bool) -> None:
     operator = ElementOperator(grid, geometry, GatherScatter(COMM, grid.ids), 1.0, 0.0, np.zeros(0, np.int64))
     b = np.sin(1.0 + 12.9898 * grid.ids.astype(np.float64) % 6283.0) * np.cos(78.233 * (grid.ids % 1000))
     inner = operator.inner
-    b -= inner.dot(b, np.ones_like(b)) / inner.total(np.array([inner.weights.sum()]))
+    b -= inner.dot(b, np.ones_like(b)) / inner.allreduce(np.array([inner.weights.sum()]))
     found, seconds = [], 0.0
     for coarse in ("amg",) if wavy else ("amg", "direct"):
         multigrid = SchwarzMultigrid(grid, geometry, COMM, coarse=coarse)

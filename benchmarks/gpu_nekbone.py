@@ -83,7 +83,7 @@ def parts(n: int, points: float, copy: float, seconds: float) -> Iterator[Row]:
 
     def iteration() -> None:
         operator.steps._taken = 0  # there is room for the residuals of one iteration
-        operator.steps.take(operator.iterate())
+        operator.steps.allreduce(operator.iterate())
 
     whole = seconds_per_call(iteration, cuda.synchronize, seconds)
     begin = time.perf_counter()

@@ -46,7 +46,7 @@ def measure(comm: "MPI.Comm", settings: dict[str, Any]) -> dict[str, Any]:
     case = settings["case"]
     alone, _ = model_of(comm, {**case, "particles": {"count": 0}})
     model, context = model_of(comm, case)
-    parts: Any = model._tracers.regions
+    parts: Any = model._particles.tracers.regions
 
     def seconds() -> list[float]:
         return [context.regions.seconds("particles"), *(parts.seconds(name) for name in PARTS)]

@@ -62,7 +62,7 @@ class Problem:
         self.b.reshape(-1)[constrained] = 0.0
         if not dirichlet:
             inner = self.operator.inner
-            count = inner.total(np.array([inner.weights.sum()]))
+            count = inner.allreduce(np.array([inner.weights.sum()]))
             self.b -= inner.dot(self.b, np.ones_like(self.b)) / count
 
     def multigrid(self, **options):

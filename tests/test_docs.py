@@ -5,6 +5,7 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 
+from ridgeline.cli.main import app
 from ridgeline.config.load import load_case
 from ridgeline.models import available, case_class
 from ridgeline.runtime import errors
@@ -81,7 +82,8 @@ def test_pages_named_in_the_code_exist() -> None:
 
 
 def test_commands_and_targets_in_the_pages_exist() -> None:
-    commands = {path.stem for path in (ROOT / "src" / "ridgeline" / "cli").glob("*.py")}
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    commands |= {group.name for group in app.registered_groups}
     targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     wrong = []
     for page in PAGES:

@@ -78,7 +78,7 @@ ANATOMY = (
 # Rooms whose modules serve two other rooms or more, or their own.
 SHARED_ROOMS = ("jit", "parallel")
 # Modules beside one that is shared: the same for another backend.
-TWINS = {"jit.random_llvm": "jit.random", "jit.cuda_random": "jit.random"}
+TWINS = {"jit.cuda_random": "jit.random"}
 # Reading and writing arrays on disk is the business of io/ alone.
 FILE_CALLS = {
     "fromfile",

@@ -69,13 +69,13 @@ def test_refusals(ridgeline):
 
 
 WRONG = """
-from ridgeline.bench.hpcg import optimise
-correct = optimise.dependency_levels
+from ridgeline.bench.hpcg import optimised_matrix
+correct = optimised_matrix.dependency_levels
 def one_wrong(*matrix):
     levels = correct(*matrix)
     levels[levels.size // 2] = 0
     return levels
-optimise.dependency_levels = one_wrong
+optimised_matrix.dependency_levels = one_wrong
 from ridgeline.bench.benchmark import find_benchmark
 from ridgeline.bench.run import run_benchmark
 hpcg = find_benchmark("hpcg")

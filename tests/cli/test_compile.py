@@ -31,7 +31,7 @@ FLOW = [
 # What a short run need not reach: Gram-Schmidt repeated after cancellation, steps that change their length, rows
 # between nodes, coarse problems of several levels, and what a run that resumes reads its state with.
 RARE = (
-    "jit.runs.gather_runs",
+    "jit.contiguous_runs.gather_runs",
     "krylov.basis_kernels.basis_subtract ",
     "krylov.basis_kernels.basis_products",
     "krylov.basis_kernels.basis_transform",

@@ -13,14 +13,14 @@ import pytest
 QUICK = ("--scale", 8, "--roots", 3)
 # Breaks a parent of every search on rank 1, as a fault of memory might.
 BROKEN = """
-from ridgeline.bench.graph500 import run
-right = run.breadth_first
+from ridgeline.bench.graph500 import graph500_run
+right = graph500_run.breadth_first
 def wrong(graph, root, workspace):
     parents = right(graph, root, workspace)
     if graph.comm.rank == 1:
         parents[parents >= 0] = parents[parents >= 0][::-1].copy()
     return parents
-run.breadth_first = wrong
+graph500_run.breadth_first = wrong
 """
 
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "ridgeline"
 PAGES = [
     path
-    for folder, pattern in (("", "*.md"), ("docs", "*.md"), ("examples", "**/*"), ("site", "**/*"))
+    for folder, pattern in (("", "*.md"), ("docs", "*.md"), ("examples", "**/*"), ("centre", "**/*"))
     for path in sorted((ROOT / folder).glob(pattern))
     if path.is_file() and path.suffix in (".md", ".slurm", ".pbs", ".sh", ".toml", ".py")
 ]
@@ -26,8 +26,8 @@ FOREIGN = {
     "runtime/provenance.py": {"--porcelain"},  # git
     "cli/machine_commands.py": {"--of"},
     "cli/command_line_options.py": {"--no-"},  # how the flag of an option begins that turns it off
-    "bench/hpcg/hpcg_options.py": {"--ntasks-per-node", "--ppn"},  # launchers
-    "bench/hpcg/hpcg_options.py": {"--weak", "--ranks"},  # of ridgeline study, which asks for sizes
+    # Launchers; `ridgeline study`, which asks for sizes.
+    "bench/hpcg/hpcg_options.py": {"--ntasks-per-node", "--ppn", "--weak", "--ranks"},
     "study/subjects.py": {"--no-"},
     "study/study_options.py": {"--account", "--mpi"},  # sbatch, srun
     "runtime/launcher.py": {"--mpi"},  # srun

@@ -17,7 +17,7 @@ import os, signal
 from pathlib import Path
 
 if os.environ.get("PMI_RANK") == "1":
-    from ridgeline.runtime import memory
+    from ridgeline.runtime import machine
 
     def fault():
         match os.environ["FAULT"]:
@@ -29,7 +29,7 @@ if os.environ.get("PMI_RANK") == "1":
                 signal.pause()
         raise ZeroDivisionError("one rank cannot go on")
 
-    memory.memory_available = fault
+    machine.memory_available = fault
 """
 
 

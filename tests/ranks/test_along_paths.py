@@ -35,7 +35,7 @@ def model_of(comm, folder, sample=NAMES):
 def steps(model, n):
     for _ in range(n):
         model.step(1)
-    return model._particle_figures()
+    return model._particles.series()
 
 
 def test_the_series_has_the_correlations_of_the_data_set(comm, folder):

@@ -12,8 +12,8 @@ from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.io.bp import BPWriter, image_schemas
 from ridgeline.io.nek5000_read import read_field_file
 from ridgeline.models.navier_stokes.flow_statistics import Statistics
+from ridgeline.models.navier_stokes.problem import FlowState
 from ridgeline.models.navier_stokes.recorders import (
-    FlowState,
     OutputFields,
     nek5000_recorder,
     output_names,

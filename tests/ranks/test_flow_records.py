@@ -6,7 +6,7 @@ import pytest
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import annulus, wavy
 from ridgeline.elements.mesh import SIDES, BoxMesh, ElementGrid
-from ridgeline.models.navier_stokes.recorders import FlowState
+from ridgeline.models.navier_stokes.problem import FlowState
 from ridgeline.models.navier_stokes.sampling import PlacedPoints
 from ridgeline.models.navier_stokes.side_forces import SideForces
 

@@ -126,7 +126,7 @@ def test_axes_that_the_sweep_wraps_are_left_alone(comm, grid, wrap) -> None:
 
 
 def test_threads_fill_the_same_ghosts(comm, monkeypatch) -> None:
-    monkeypatch.setattr("ridgeline.blocks.halo.THREADED_BYTES", 0)
+    monkeypatch.setattr("ridgeline.blocks.box_copies.THREADED_BYTES", 0)
     cartesian, block = decompose(comm, SHAPE, ghost=2)
     one, many = (BlockArray.allocate(block, np.float64, UNTOUCHED) for _ in range(2))
     one.owned[...] = np.random.default_rng(comm.rank).random(block.shape_local)

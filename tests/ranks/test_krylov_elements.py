@@ -115,7 +115,7 @@ def test_fused_direction_is_the_plain_one(comm: MPI.Comm, curved: bool) -> None:
     np.testing.assert_allclose(p, plain_p, atol=1e-14)
     np.testing.assert_allclose(w[[0, 2]], plain_w[[0, 2]], atol=1e-12)
     inner = operator.inner
-    np.testing.assert_allclose(inner.total(shares), inner.total(plain), rtol=1e-12)
+    np.testing.assert_allclose(inner.allreduce(shares), inner.allreduce(plain), rtol=1e-12)
     assert not w[1].any()
     assert shares[1] == 0
 

@@ -74,7 +74,7 @@ def test_caches_of_a_node_are_shared_by_its_ranks(comm, monkeypatch):
     levels = {1: {"0": 2**15}, 2: {f"{comm.rank}": MiB}, 3: {"all": 4 * MiB}}
     monkeypatch.setattr(stream, "caches_by_level", lambda cpus: levels)
     sizes = []
-    monkeypatch.setattr(stream, "_best_rate", lambda comm, n_bytes, *rest: sizes.append(n_bytes) or 7.0)
+    monkeypatch.setattr(stream, "_best_cache_rate", lambda comm, n_bytes, *rest: sizes.append(n_bytes) or 7.0)
     found = measure_caches(comm, 1, "float64")
     assert [(cache.level, cache.capacity, cache.rate) for cache in found] == [
         (2, comm.size * MiB, 7.0),

@@ -210,9 +210,9 @@ def test_ghosts_and_migrating_atoms_are_as_many_as_check_says(comm, rule, precis
     run(model, 80)
     engine, said = model._engine, traffic_of(case, model._grid)
     row = {"float64": 32, "float32": 16}[precision]
-    counted = comm.allreduce(engine.ghosts.bytes_sent) / comm.size / 32 * (row + 32 * engine._how.newton)
+    counted = comm.allreduce(engine.ghosts.bytes_sent) / comm.size / 32 * (row + 32 * engine._method.newton)
     assert counted == pytest.approx(said.ghosts, rel=0.15)
-    assert said.messages == comm.allreduce(engine.ghosts.messages) / comm.size * (1 + engine._how.newton)
+    assert said.messages == comm.allreduce(engine.ghosts.messages) / comm.size * (1 + engine._method.newton)
     moved = comm.allreduce(engine._migration.moved - begun) / comm.size / (80 / case.neighbour.every)
     assert 0.4 * said.migrants <= moved <= 1.2 * said.migrants
     found = remarks(case, model._grid)

@@ -213,7 +213,7 @@ def test_energy_follows_the_equation_of_layzer_and_irvine(comm):
     )
     run(model, 24)
     figures = model.diagnostics()
-    assert figures["kinetic"] > 3 * model._budget.kept[0]
+    assert figures["kinetic"] > 3 * model._budget.terms[0]
     assert 0 < abs(figures["layzer_irvine"]) < 0.01
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from bench_tools import measure
 from ridgeline.bench.exposed_memory import ExposedMemory
 from ridgeline.bench.one_sided import irregular_access, pair_access
-from ridgeline.bench.one_sided import pair_access as one_sided
 from ridgeline.bench.one_sided.irregular_access import AccessPlan, Pieces, plan_accesses
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
@@ -17,8 +17,8 @@ OPERATIONS = ("get", "put", "accumulate")
 SYNCS = ("flush", "flush_local", "lock", "fence", "pscw")
 FEW = {"iterations": 3, "warm_up": 1}
 COMPLETIONS = ("flush", "flush_local", "unlock", "fence")
-measure_pair = partial(pair_access, "one-sided")
-measure_irregular = partial(pair_access, "one-sided", pattern="fmm")
+measure_pair = partial(measure, "one-sided")
+measure_irregular = partial(measure, "one-sided", pattern="fmm")
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def test_alone_is_refused_in_one_sentence(comm):
         pytest.skip("not alone")
     for pattern in ("pair", "fmm"):
         with pytest.raises(ConfigError, match="-n 2"):
-            pair_access("one-sided", comm, pattern=pattern)
+            measure("one-sided", comm, pattern=pattern)
 
 
 def test_pair_with_every_synchronization(comm):
@@ -172,6 +172,6 @@ def test_bad_arguments_are_refused_on_all_ranks(comm, run, options, words):
 
 
 def test_operations_beyond_64_mib_are_cut():
-    assert one_sided.operations_in_flight(4 * 2**20, 64) == 16
-    assert one_sided.operations_in_flight(0, 64) == 64
-    assert one_sided.operations_in_flight(2**30, 64) == 1
+    assert pair_access.operations_in_flight(4 * 2**20, 64) == 16
+    assert pair_access.operations_in_flight(0, 64) == 64
+    assert pair_access.operations_in_flight(2**30, 64) == 1

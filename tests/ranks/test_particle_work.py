@@ -31,9 +31,9 @@ def test_no_more_particles_migrate_than_was_stated(comm, scheme):
         model.setup(case, Context(comm))
         model.compile()
         model.initialize()
-        before = comm.allreduce(model._tracers._migration.moved)
+        before = comm.allreduce(model._particles.tracers._migration.moved)
         for _ in range(STEPS):
             model.step(1)
-        moved = (comm.allreduce(model._tracers._migration.moved) - before) / STEPS
+        moved = (comm.allreduce(model._particles.tracers._migration.moved) - before) / STEPS
         stated = particle_messages(case, process_grid).moved_bytes / 120
         assert 0.1 * stated < moved < stated

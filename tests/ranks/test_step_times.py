@@ -18,7 +18,7 @@ def test_merged_times_are_those_of_all_ranks(comm):
     mine = StepDistribution(("compute", "total"))
     steps = np.ones(len(values), np.int64)
     mine.add(np.cumsum(steps), steps, values.T)
-    whole = mine.merged(comm)
+    whole = mine.merge_ranks(comm)
     everything = np.concatenate(comm.allgather(values))
     for i, name in enumerate(whole.names):
         for percent in PERCENTILES:
@@ -37,13 +37,13 @@ def test_of_ranks_with_the_same_worst_time_the_first_is_named(comm):
     mine = StepDistribution(("total",))
     steps = np.array([1 + comm.rank])
     mine.add(9 + steps, steps, 3.0 * steps[np.newaxis])
-    worst = mine.merged(comm).worst("total")
+    worst = mine.merge_ranks(comm).worst("total")
     assert (worst.seconds, worst.step, worst.steps, worst.rank) == (3.0, 10, 1, 0)
 
 
 def test_ranks_without_a_step_change_nothing(comm):
     mine = StepDistribution(("total",))
-    assert mine.merged(comm).to_dict() == {}
+    assert mine.merge_ranks(comm).to_dict() == {}
 
 
 def check(report, comm, first, last):

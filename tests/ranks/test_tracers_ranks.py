@@ -60,7 +60,7 @@ def run(comm, case, steps=None):
 
 def everything(comm, model):
     """What all ranks have of the particles, in the order of identities."""
-    tracers = model._tracers
+    tracers = model._particles.tracers
     fields = [tracers.paths(), tracers.ranges.gather(tracers.particles, "velocity")]
     return np.concatenate([np.concatenate(comm.allgather(field), axis=1) for field in fields])
 
@@ -104,7 +104,7 @@ def test_any_process_grid_moves_particles_to_the_same_bits(comm, alone, scheme, 
     for process_grid in process_grids(comm.size, SHAPE):
         model = run(comm, case_of(process_grid, scheme, precision, scalars=scalars))
         assert_same(comm, model, expected, precision)
-        assert comm.size == 1 or comm.allreduce(model._tracers._migration.moved) > 20
+        assert comm.size == 1 or comm.allreduce(model._particles.tracers._migration.moved) > 20
 
 
 @pytest.mark.parametrize("interpolation", ["trilinear", "fourier"])
@@ -120,9 +120,9 @@ def test_figures_have_the_same_bits_on_any_ranks(comm, placement):
     """Also where the particles of a pair are on different ranks."""
     settings = {"placement": placement, "separation": 0.4, "sample": ["acceleration", "dissipation"]}
     alone = run(MPI.COMM_SELF, case_of(**settings), 2)
-    expected, profile = alone._particle_figures(), alone.profiles()["acceleration_density"].values
+    expected, profile = alone._particles.series(), alone.profiles()["acceleration_density"].values
     model = run(comm, case_of((1, comm.size), **settings), 2)
-    found = model._particle_figures()
+    found = model._particles.series()
     assert found == expected
     assert set(found) < set(model.series())
     np.testing.assert_array_equal(model.profiles()["acceleration_density"].values, profile)
@@ -137,7 +137,7 @@ def test_a_resumed_run_has_the_same_bits_on_other_ranks(comm, folder, scheme, sc
         store.save(state, step=3, time=model.time(3), identity=case.identity())
         for _ in range(5):
             model.step(1)
-        expected, figures = everything(comm, model), model._particle_figures()
+        expected, figures = everything(comm, model), model._particles.series()
     few = comm.Split(comm.rank % 2, -comm.rank)
     case = case_of((few.size, 1), scheme, scalars=scalars)
     model = model_of(few, case)
@@ -147,7 +147,7 @@ def test_a_resumed_run_has_the_same_bits_on_other_ranks(comm, folder, scheme, sc
     for _ in range(5):
         model.step(1)
     np.testing.assert_array_equal(everything(few, model), expected)
-    assert model._particle_figures() == figures
+    assert model._particles.series() == figures
     few.Free()
 
 
@@ -210,7 +210,7 @@ def test_a_flow_with_particles_is_the_flow_without(comm, dealias):
 
 def test_what_series_spectra_and_data_set_want_is_sampled_once(comm, monkeypatch):
     model = run(comm, case_of((1, comm.size), sample=list(SAMPLED)), 1)
-    values, loads = model._tracers._values, []
+    values, loads = model._particles.tracers._values, []
     real = values.load
     monkeypatch.setattr(
         values, "load", lambda fields, *shift: loads.append(len(fields)) or real(fields, *shift)
@@ -218,7 +218,7 @@ def test_what_series_spectra_and_data_set_want_is_sampled_once(comm, monkeypatch
     series = model.series()
     assert loads == [3, 3, 3, 3]  # the gradient and the acceleration
     model.profiles()
-    model._sampled(SAMPLED)
+    model._particles.sample(SAMPLED)
     assert loads[4:] == [1]  # the scalar
     assert model.series() == series
     model.step(1)
@@ -231,7 +231,7 @@ def test_a_correction_of_more_than_a_cell_is_made_on_another_rank(comm):
 
     def found(comm, process_grid):
         model = run(comm, case_of(process_grid), 1)
-        particles = model._tracers.particles
+        particles = model._particles.tracers.particles
         particles["velocity"][:, particles.identity % 40 == 33] += 100.0
         model.step(1)
         assert (np.abs(particles["velocity"]) < 50.0).all()
@@ -250,14 +250,14 @@ def test_accelerations_are_the_rates_of_velocities(comm, folder):
     values["model"]["dt"] = 1e-4
     values["initial"] = {"kind": "taylor_green"}  # of few modes: the truncation takes nothing from products
     model = run(comm, TurbulenceCase.model_validate(values), 0)
-    tracers, engine = model._tracers, model._engine
+    tracers, engine = model._particles.tracers, model._engine
     velocities = [tracers.ranges.gather(tracers.particles, "velocity")]
     for _ in range(2):
         model.step(1)
         velocities.append(tracers.ranges.gather(tracers.particles, "velocity"))
         if len(velocities) == 2:
-            found = model._samples.sample(("acceleration",), engine.fields, engine.forcing)["acceleration"]
-            found = tracers.in_order(found, tracers.particles.fields["velocity"])
+            sampled = model._particles._samples.sample(("acceleration",), engine.fields, engine.forcing)
+            found = tracers.in_order(sampled["acceleration"], tracers.particles.fields["velocity"])
     expected = (velocities[2] - velocities[0]) / 2e-4
     bound = 1e-5 * comm.allreduce(np.abs(expected).max(), MPI.MAX)
     np.testing.assert_allclose(found, expected, rtol=0, atol=bound)
@@ -265,7 +265,7 @@ def test_accelerations_are_the_rates_of_velocities(comm, folder):
 
 def test_a_particle_that_is_not_finite_stops_the_run(comm):
     model = run(comm, case_of((1, comm.size)), 1)
-    particles = model._tracers.particles
+    particles = model._particles.tracers.particles
     particles["velocity"][1, particles.identity == 33] = np.inf
     with pytest.raises(ParticleError, match=r"^particle 33 is at .* in step 2: its position is not finite"):
         model.step(1)
@@ -337,7 +337,7 @@ def test_fewer_particles_than_ranks_are_written_and_saved(comm, folder):
 def test_without_particles_nothing_is_there(comm):
     case = case_of((1, comm.size), count=0)
     model = run(comm, case, 1)
-    assert model._tracers is None
+    assert not hasattr(model._particles, "tracers")
     assert not [name for name in model.state() if name.startswith("particles")]
     assert (recorders_of_particles(model, comm), "particles" in model.phases) == ([], False)
     assert not [key for key in case.identity() if key.startswith("particles")]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from ridgeline.fourier.exchanges import tuned_transpose as module
-from ridgeline.fourier.exchanges.plain_transpose import check_limits
-from ridgeline.fourier.exchanges.tuned_transpose import Direction, Transpose
+from ridgeline.fourier.exchanges import plain_transpose as module
+from ridgeline.fourier.exchanges.plain_transpose import Direction, check_limits
+from ridgeline.fourier.exchanges.tuned_transpose import Transpose
 from ridgeline.fourier.tuning import METHODS, TransposeTuning
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 

@@ -121,15 +121,18 @@ def test_the_fastest_way_is_measured_and_remembered(comm, monkeypatch, tmp_path)
 def test_nccl_is_taken_by_all_ranks_or_by_none(comm, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", comm.bcast(str(tmp_path)))
     monkeypatch.setattr(exchange_cuda, "simulated", lambda: False)
-    plain, failing = exchange_cuda.make_nccl, comm.size - 1
+    failing = comm.size - 1
 
     def make_nccl(part, dtype):
+        return exchange_cuda.SimulatedNccl(part, np.dtype(dtype))
+
+    def make_nccl_but_on_one_rank(part, dtype):
         if comm.rank == failing:
             raise DeviceError("no NCCL here")
-        return plain(part, dtype)
+        return make_nccl(part, dtype)
 
     for fails in (False, True):
-        monkeypatch.setattr(exchange_cuda, "make_nccl", make_nccl if fails else plain)
+        monkeypatch.setattr(exchange_cuda, "make_nccl", make_nccl_but_on_one_rank if fails else make_nccl)
         trials = make(comm, (1, comm.size), "auto").transform.trials()
         found = [set(trial.seconds) for trial in trials.values()]
         assert found == ([] if fails or comm.size == 1 else [{"nccl", "host"}])

@@ -1,6 +1,7 @@
 """Options that several commands share, and the commands' options that are made from declarations.
 
-`with_options` turns the declared options of a command (runtime/declared_options.py) into the parameters that Typer reads.
+`with_options` turns the declared options of a command (runtime/declared_options.py) into the parameters that Typer
+reads.
 """
 
 from __future__ import annotations

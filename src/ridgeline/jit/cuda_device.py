@@ -32,6 +32,9 @@ config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
 
 WARP = 32
 
+# An array in GPU memory. numba-cuda declares no types; its arrays have shape, dtype, slices and reshape as in NumPy.
+DeviceArray = Any
+
 
 def device_function(function):
     """Return `function` for calls from kernels; it is always inlined."""

@@ -1,7 +1,7 @@
 """The state of a turbulence run as checkpoints hold it: in Fourier space, independent of the process grid.
 
-A checkpoint holds only the retained modes, in the canonical order of fourier/decomposition.py, as 1-D arrays of which rank p
-has the p-th of equal ranges:
+A checkpoint holds only the retained modes, in the canonical order of fourier/decomposition.py, as 1-D arrays of which
+rank p has the p-th of equal ranges:
 
     velocity_x, velocity_z    every mode
     velocity_y_ky0            the modes with k_y = 0, one for each line; the others follow from continuity
