@@ -3,10 +3,16 @@
 The root of the repository is the source folder, so that links and pictures of the pages lead where they lead there.
 """
 
+import re
 import sys
 from pathlib import Path
 
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+from sphinx.util import logging
+from sphinx.writers.html5 import HTML5Translator
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -30,7 +36,11 @@ exclude_patterns = [".*", "build", "dist", "src", "tests", "tools", "checkpoints
 smartquotes = False
 highlight_language = "text"  # of listings without a language that pages.py does not take for commands
 
-myst_enable_extensions: list[str] = []  # a page has no more than Git hosts show; formulas are plain text
+# A page has no more than Git hosts show: formulas are $...$ and $$...$$.
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_allow_space = False  # "$5 and $6" is text
+myst_dmath_allow_digits = False
+html_math_renderer = "mathml"  # written below; Sphinx's own would load a script from another host
 myst_heading_anchors = 4  # as Git hosts name them
 
 nb_execution_mode = "cache"
@@ -67,8 +77,18 @@ linkcheck_timeout = 30
 linkcheck_retries = 2
 
 
+def write_formula(writer: HTML5Translator, node: nodes.Element) -> None:
+    """Write a formula as MathML, which browsers show without a script. A command that is not known is a warning."""
+    text = re.sub(r"\\tag\{([^}]+)\}", r"\\qquad\\text{(\1)}", node.astext())
+    try:
+        writer.body.append(tex2mathml(text, as_block=isinstance(node, nodes.math_block)))
+    except MathError as error:
+        logging.getLogger(__name__).warning("formula %r: %s", node.astext(), error, location=node)
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> None:
-    """Connect what pages.py adds."""
+    """Connect what pages.py adds, and the writer of formulas."""
 
     def read(app: Sphinx, name: str, source: list[str]) -> None:
         source[0] = pages.prepared(name, source[0])
@@ -80,6 +100,7 @@ def setup(app: Sphinx) -> None:
         if error is None and app.builder.format == "html":
             pages.write_files(Path(app.outdir))
 
+    app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
     app.connect("source-read", read)
     app.connect("autodoc-process-docstring", document)
     app.connect("build-finished", finish)

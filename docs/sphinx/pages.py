@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # The pages of the site, as Sphinx's include_patterns.
 PATTERNS = (
     "*.md", "docs/*.md", "examples/*.md", "examples/*/README.md", "notebooks/*.md", "notebooks/*.ipynb",
-    "benchmarks/*.md", "benchmarks/history/*.md", "benchmarks/papers/README.md", "site/README.md",
+    "benchmarks/*.md", "benchmarks/history/*.md", "benchmarks/papers/README.md", "centre/README.md",
 )  # fmt: skip
 INDEX = "docs/index"
 GALLERY = "examples/README"
