@@ -78,11 +78,13 @@ linkcheck_retries = 2
 
 
 def write_formula(writer: HTML5Translator, node: nodes.Element) -> None:
-    """Write a formula as MathML, which browsers show without a script. A command that is not known is a warning."""
-    text = re.sub(r"\\tag\{([^}]+)\}", r"\\qquad\\text{(\1)}", node.astext())
+    """Write a formula as MathML, which browsers show without a script. An unknown command is a warning."""
+    # docutils knows neither \dots nor \tag.
+    text = node.astext().replace("\\dots", "\\ldots")
+    text = re.sub(r"\\tag\{([^}]+)\}", r"\\qquad\\text{(\1)}", text)
     try:
         writer.body.append(tex2mathml(text, as_block=isinstance(node, nodes.math_block)))
-    except MathError as error:
+    except (MathError, IndexError) as error:
         logging.getLogger(__name__).warning("formula %r: %s", node.astext(), error, location=node)
     raise nodes.SkipNode
 
