@@ -96,7 +96,7 @@ def test_the_interface_is_there(site: Path, parsed: dict[Path, Page]) -> None:
     names = parsed[site / "docs" / "python.html"].names
     assert names >= {"ridgeline.open", "ridgeline.Case.replace", "ridgeline.Simulation.advance"}
     text = re.sub(r"<[^>]+>", "", (site / "docs" / "python.html").read_text())
-    assert "Go on for some steps, at most to the last one" in text
+    assert "Advance by some steps, at most to the last one" in text
 
 
 def test_notebooks_come_as_one_file(site: Path, parsed: dict[Path, Page]) -> None:
