@@ -5,7 +5,7 @@ set -euo pipefail
 examples=$(cd "$(dirname "$0")/.." && pwd)
 task() { printf '\n== %s\n' "$*"; }
 
-task "See what is found and what is missing"
+task "See what is installed and what is missing"
 ridgeline doctor
 
 task "See where ranks belong on a node"
@@ -31,6 +31,6 @@ task "Predict what a case costs on another machine"
 ridgeline predict "$examples/turbulence_decay/settings.toml" --machine frontier --nodes 64 \
   --set grid.shape=[2048,2048,2048] --plot predicted.svg
 
-task "Hand a user a job script that goes on by itself"
+task "Give a user a job script that resumes by itself"
 bash -n "$examples/job_scripts/frontier.slurm"
 cp "$examples/job_scripts/frontier.slurm" "$examples/job_scripts/aurora.pbs" .

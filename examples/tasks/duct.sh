@@ -12,7 +12,7 @@ small=(
   --set output.every=10 --set output.series_every=2 --set output.statistics_every=2 --set output.statistics_start=0.1
 )
 
-task "Know points, distances, memory and the Courant number before a run"
+task "Estimate points, distances, memory and the Courant number before a run"
 ridgeline check "$turbulent" -n 16
 
 task "Find friction, peak velocity and Nusselt number of laminar flow"
@@ -20,13 +20,13 @@ ridgeline run "$laminar" --set grid.order=5 --set run.steps=150 --set output.eve
 python "$examples/laminar_duct/figures.py" laminar_duct.csv
 ridgeline plot laminar_duct.csv --variable force_f_re -o friction.png
 
-task "Change the sides: another aspect ratio"
+task "Change the aspect ratio"
 ridgeline check "$laminar" --set grid.lengths=[4,2,2] --set grid.origin=[-2,-1,0]
 
-task "Start turbulent flow, and gather statistics"
+task "Start turbulent flow, and collect statistics"
 ridgeline run "$turbulent" "${small[@]}" --set run.steps=20 -n 2
 
-task "Go on from the checkpoint: series and statistics continue"
+task "Continue from the checkpoint, with series and statistics"
 ridgeline run "$turbulent" "${small[@]}" --set run.steps=30 -n 2 --resume auto
 
 task "Draw the mean flow and the forces at the walls"
@@ -37,7 +37,7 @@ import ridgeline
 last = ridgeline.open('square_duct.csv').isel(step=-1)
 print('driving force', float(last.force_x), 'wall shear', float(last.wall_shear), 'Re_tau', float(last.re_tau))"
 
-task "Give inflow, outflow and a heated wall"
+task "Set an inflow, an outflow and a heated wall"
 cat > channel.toml <<'TOML'
 [run]
 model = "navier_stokes"
@@ -84,7 +84,7 @@ nek5000_every = 10
 TOML
 ridgeline run channel.toml
 
-task "Let the time step follow the flow; record places, and the forces on walls"
+task "Adapt the time step to the flow; record probes, and the forces on walls"
 sed -e 's/^dt = .*/courant = 0.3\ndt_max = 0.05/' -e 's/channel/follow/' channel.toml > follow.toml
 cat >> follow.toml <<'TOML'
 
@@ -103,11 +103,11 @@ TOML
 ridgeline run follow.toml
 head -n 2 probes.csv forces.csv
 
-task "Take a mesh of my own, from Gmsh or Nek5000"
+task "Use my own mesh, from Gmsh or Nek5000"
 cylinder=(--set "grid.mesh=$examples/cylinder/cylinder.msh" --set grid.order=4)
 ridgeline check "$examples/cylinder/settings.toml" "${cylinder[@]}"
 ridgeline run "$examples/cylinder/settings.toml" "${cylinder[@]}" --set run.steps=10 --set output.every=10 -n 2
 
-task "Look at the fields: here, and in ParaView or VisIt"
+task "Look at the fields, also in ParaView or VisIt"
 ridgeline plot channel.bp --variable velocity_x -o channel.png
 ls channel*

@@ -45,7 +45,7 @@ ridgeline run spots.toml --set initial.kind=formula \
 ridgeline run spots.toml --set initial.kind=file --set initial.path=patches.bp \
   --set output.path=further.bp --set output.series=further.csv
 
-task "Give lengths: a cell of my own size"
+task "Use lengths: set the size of a cell"
 ridgeline check "$examples/gray_scott_pearson/settings.toml" --set grid.cell_size=0.02
 
 task "Map F and k: a sweep, its table and its contact sheet"

@@ -11,13 +11,13 @@ small=(
 )
 decay="$examples/turbulence_decay/settings.toml"
 
-task "Know memory, output and time before a run"
+task "Estimate memory, output and time before a run"
 ridgeline check "$decay" -n 2
 
 task "Let turbulence of a given spectrum decay"
 ridgeline run "$decay" "${small[@]}" --set run.steps=40 -n 2
 
-task "Go on, on another number of ranks"
+task "Continue on another number of ranks"
 ridgeline run "$decay" "${small[@]}" --set run.steps=60 -n 1 --resume auto
 
 task "Draw the spectra, densities, the time series and a plane"
@@ -26,15 +26,15 @@ ridgeline plot turbulence_decay_spectra.bp --pdf -o densities.png
 ridgeline plot turbulence_decay.csv --variable energy --variable skewness -o series.png
 ridgeline plot turbulence_decay.bp --variable vorticity_magnitude -o plane.png
 
-task "Go on with a finer grid and less viscosity"
+task "Continue with a finer grid and less viscosity"
 ridgeline run "$decay" "${small[@]}" --set run.steps=10 --set grid.shape=[32,32,32] --set model.viscosity=0.02 \
   --set initial.kind=file --set initial.path=checkpoints/turbulence_decay --set checkpoint.path=finer \
   --set output.path=finer.bp --set output.series=finer.csv --set output.spectra=finer_spectra.bp
 
-task "Hold turbulence steady, and mix a scalar"
+task "Force steady turbulence, and mix a scalar"
 ridgeline run "$examples/turbulence_forced/settings.toml" "${small[@]}" --set run.steps=20
 
-task "Turn the frame, and average the spectra over time"
+task "Rotate the frame, and average the spectra over time"
 ridgeline run "$decay" "${small[@]}" --set run.steps=40 --set model.rotation=[0,0,4] --set output.average_from=10 \
   --set output.spectra_every=10 --set output.path=turning.bp --set output.series=turning.csv \
   --set output.spectra=turning_spectra.bp --set checkpoint.path=turning
@@ -45,7 +45,7 @@ ridgeline run "$examples/turbulence_particles/settings.toml" "${small[@]}" --set
   --set particles.count=200 --set particles.every=2
 ridgeline plot turbulence_particles_paths.bp -o correlations.png
 
-task "Compute a quantity of my own while the run goes on"
+task "Compute my own quantity during a run"
 python - "$decay" <<'PYTHON'
 import sys
 
