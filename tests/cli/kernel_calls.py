@@ -9,6 +9,9 @@ import os
 import sys
 from pathlib import Path
 
+# Numba reads this when it is imported, and a run sets it before that: its cases have one thread.
+os.environ["NUMBA_NUM_THREADS"] = "1"
+
 from numba.core.dispatcher import Dispatcher
 
 from ridgeline.jit import kernel as declarations
