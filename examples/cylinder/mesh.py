@@ -1,6 +1,6 @@
 """Write cylinder.msh: a channel of 2.2 x 0.41 round a cylinder of diameter 0.1 at (0.2, 0.2), one layer in z.
 
-    pip install 'ridgeline[meshes]'
+    pip install gmsh
     python examples/cylinder/mesh.py [FILE.msh]
 
 Four blocks lie between the circle and the square of the channel's first 0.41, two more behind them. Elements are of

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
 
 from mpi4py import MPI
 

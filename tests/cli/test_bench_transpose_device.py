@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
 
 from cuda_tools import skip_without_device
 from ridgeline.bench.transpose.transpose_options import TransposeOptions

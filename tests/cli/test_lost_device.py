@@ -12,7 +12,7 @@ from ridgeline.runtime.devices import describe_devices
 from ridgeline.runtime.errors import DeviceError
 from ridgeline.runtime.mpiexec import find_mpiexec
 
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
 
 SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
 # Rank 1's GPU fails in the step after the checkpoint; rank 0 then waits for its faces.

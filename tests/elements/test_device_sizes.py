@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
 
 from ridgeline.elements.device.advection_cuda import MOST_FINE, require_dealiasing
 from ridgeline.elements.device.device_bytes import CARRIER_BYTES, advection_bytes

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
 
 from device_time import DeviceTime
 from ridgeline.jit import cuda_clock

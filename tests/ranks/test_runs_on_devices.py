@@ -10,7 +10,7 @@ os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
 import numpy as np
 import pytest
 
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
 
 from numba.core import config
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
 
 from ridgeline.models.gray_scott.device.kernels_cuda import Shape, default_shape, launch_shape
 from ridgeline.models.gray_scott.device.kernels_two_cuda import (

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
 
 from device_time import DeviceTime
 from ridgeline.models.navier_stokes.device.regions_cuda import DeviceRegions

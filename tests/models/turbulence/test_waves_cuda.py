@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "ridgeline[cuda]"')
+pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
 
 from mpi4py import MPI
 from numba import types
