@@ -89,7 +89,7 @@ def test_several_nodes_have_a_network(comm, folder):
 
 
 def test_a_part_of_a_node_is_no_machine(comm, monkeypatch):
-    monkeypatch.setattr(machine_figures, "own_cpus", lambda: set(range(64)))
+    monkeypatch.setattr(machine_figures, "usable_cores", lambda: set(range(64)))
     monkeypatch.setattr(
         machine_figures, "read_sysfs", lambda: SimpleNamespace(only=lambda cpus: SimpleNamespace(n_cores=32))
     )
