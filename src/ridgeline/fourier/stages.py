@@ -1,9 +1,9 @@
 """The three stages of a distributed transform, one per direction: unpack pieces, transform them, and pack them again.
 
-    y: `YStage`   tiles of lines [variable, line, y], between operations on modes and the arena of the column
-    transpose z: `ZStage`   planes [variable, plane, z and j_x], between that arena and rows along x x: `XStage`
-    rows [variable, pair of rows, x], between planes (or the arena of the row transpose) and operations
-                  in physical space
+    y: `YStage`   tiles of lines [variable, line, y], between operations on modes and the column transpose's arena
+    z: `ZStage`   planes [variable, plane, z and j_x], between that arena and rows along x
+    x: `XStage`   rows [variable, pair of rows, x], between planes (or the row transpose's arena) and operations in
+                  physical space
 
 The order is that of a transform from modes to points; the way back runs through the same stages in reverse. Each
 stage works on pieces that fit a second-level cache, one piece at a time for each thread, with buffers and FFT plans

@@ -1,9 +1,9 @@
 """Meshes of Nek5000: .re2 files of version #v001 (numbers of 4 bytes) or #v002 to #v004 (8), in either byte order.
 
-    80 bytes of text: version, elements, dimensions, fluid elements; 6.54321 in 4 bytes, from which the byte order
-    follows for each element: a group, then x, y and z of its 8 corners a count, and for each curved edge: element,
-    edge, five numbers, a letter a count, and for each face of the surface: element, face, five numbers, three
-    letters; then the same for scalars
+    80 bytes of text: version, elements, dimensions, fluid elements; 6.54321 in 4 bytes, which tells the byte order
+    for each element: a group, then x, y and z of its 8 corners
+    a count, and for each curved edge: element, edge, five numbers, a letter
+    a count, and for each face of the surface: element, face, five numbers, three letters; then the same for scalars
 
 A count is an integer in #v001, and a float in other versions. Corners go around the lower face, then around the upper
 one. Edges and faces have the numbers of Nek5000's preprocessor. Kinds of edges: "C", an arc of a circle in a plane of

@@ -80,11 +80,15 @@ class SchwarzMultigrid:
 
     Construction is collective. apply() allocates nothing.
 
-    Parameters ---------- dirichlet_sides : where z = 0; if there are none, z is determined up to a constant orders :
-    triples (z, y, x) from grid.order down to the coarse level; by default `level_orders` coarse : "direct"
-    (axis-aligned boxes only), "amg", or "auto": direct where it is possible and the problem is small regions : the
-    work is charged to the regions "schwarz", "transfer" and "coarse" products : GENERATED or PLAIN (`tensor`) overlap
-    : whether the exchanges overlap with computing (`GatherScatter`)
+    Parameters
+    ----------
+    dirichlet_sides : where z = 0; if there are none, z is determined up to a constant
+    orders : triples (z, y, x) from grid.order down to the coarse level; by default `level_orders`
+    coarse : "direct" (axis-aligned boxes only), "amg", or "auto": direct where it is possible and the problem is
+        small
+    regions : the work is charged to the regions "schwarz", "transfer" and "coarse"
+    products : GENERATED or PLAIN (`tensor`)
+    overlap : whether the exchanges overlap with computing (`GatherScatter`)
 
     Raises
     ------

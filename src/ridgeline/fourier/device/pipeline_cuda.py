@@ -4,8 +4,7 @@
     planes [variable, z, y, x]    this rank's y, and with pencils only its columns j_x; the transform in z is strided
                                   over whole planes
     rows [variable, z, y, x]      this rank's y and z; transforms in x are between rows of modes and rows of points,
-    in
-                                  place. Rows take the place of planes; with slabs they are the planes
+                                  in place. Rows take the place of planes; with slabs they are the planes
 
 The column exchange is between lines and planes; the row exchange, which only pencils have, is between planes and
 rows. Both sides of an exchange hold pieces as messages need them: those of lines are cut by y, those of planes by the

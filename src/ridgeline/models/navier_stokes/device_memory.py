@@ -1,8 +1,7 @@
 """The memory of a Navier-Stokes run on a GPU, counted before anything is allocated and without a device.
 
-device_bytes(parts, problem)      the bytes of a rank, by what they are for, from the sizes of its part of the
-mesh device_memory(case, mesh, ...)    the same for the rank that needs most, before a run: lists of shared points
-are
+device_bytes(parts, problem)      the bytes of a rank, by what they are for, from the sizes of its part of the mesh
+device_memory(case, mesh, ...)    the same for the rank that needs most, before a run: lists of shared points are
                                   estimated
 """
 

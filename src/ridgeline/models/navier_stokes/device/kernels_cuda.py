@@ -4,12 +4,11 @@ A thread block has (n, n, layout.elements) threads, each with a column of n poin
 Launch blocks(end - first) thread blocks, times the number of components where the kernel has an argument for it.
 Arguments common to the kernels are flat device arrays, float64 unless another type is given:
 
-    order               int32, the elements, of which order[first:end] are computed
-    metrics, mass       [E, 9, n, n, n] and [E, n, n, n] of curved elements; scale [E, 3] and volume [E] of
-    axis-aligned
-                        elements
-    weights             [n]
-    tables              `derivative_tables`
+    order            int32, the elements, of which order[first:end] are computed
+    metrics, mass    [E, 9, n, n, n] and [E, n, n, n], of curved elements
+    scale, volume    [E, 3] and [E], in their place for axis-aligned elements
+    weights          [n]
+    tables           `derivative_tables`
 
 Each process compiles these kernels, because the kernel cache has no key for the device functions in their closures.
 """
