@@ -29,7 +29,7 @@ from ridgeline.runtime.aligned import CACHE_LINE
 
 
 class VariableCounts(NamedTuple):
-    """Numbers of variables: n_in, n_mid and n_out of `FourierTransform`.
+    """Numbers of variables: from_lines, from_points and to_lines of `FourierTransform`.
 
     They go inward from lines to physical space, outward from there to planes, and combined from planes to lines.
     """

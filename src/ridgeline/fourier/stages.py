@@ -88,12 +88,12 @@ class YStage:
     ----------
     transpose : its rows are planes y, its columns are lines
     n_y, tile : points in y; most lines of a tile
-    n_in, n_out : most variables transformed forward (from planes) and inverse (to planes)
     workers : threads that share the tiles
+    from_planes, to_planes : most variables transformed forward and inverse
     """
 
     def __init__(
-        self, transpose: Transpose, n_y: int, tile: int, n_in: int, n_out: int, workers: Workers
+        self, transpose: Transpose, n_y: int, tile: int, workers: Workers, *, from_planes: int, to_planes: int
     ) -> None:
         self._transpose, self._n_y, self._workers = transpose, n_y, workers
         dtype = transpose.arena.dtype
@@ -104,13 +104,13 @@ class YStage:
         ]
         most = max((n for tiles in self.tiles for _, _, n in tiles), default=0)
         pitch = pitched(n_y, dtype.itemsize)
-        self.work = [Tile(i, (max(n_in, n_out), most, pitch), dtype) for i in range(len(workers))]
+        self.work = [Tile(i, (max(from_planes, to_planes), most, pitch), dtype) for i in range(len(workers))]
         tables = transpose.forward.column_start, transpose.inverse.column_start
         self._starts = [
             [np.ascontiguousarray(table[:, :, group]) for group in range(len(self.tiles))] for table in tables
         ]
         self._first = groups
-        self._variables = {1, n_in}, {1, n_out}
+        self._variables = {1, from_planes}, {1, to_planes}
         self._plans: list[dict[tuple[bool, int, int], FFTPlan]] = []
 
     def plan(self, planner: Planner) -> None:
@@ -139,10 +139,11 @@ class YStage:
         tiles = sum(tile.scattered.nbytes + tile.modes.nbytes for tile in self.work)
         return tiles + sum(start.nbytes for starts in self._starts for start in starts)
 
-    def run(self, group: int, operation: LineOperation, n_in: int, n_out: int) -> None:
-        """For each tile of a group: gather n_in variables and transform them, operate, transform n_out and scatter.
+    def run(self, group: int, operation: LineOperation, *, from_planes: int, to_planes: int) -> None:
+        """For each tile of a group: gather variables and transform them, operate, transform variables and scatter.
 
-        n_in and n_out are 1, or as many as were planned, or 0, which leaves that side out. Threads share the tiles.
+        from_planes and to_planes are the numbers of variables that are gathered and scattered: 1, or as many as were
+        planned, or 0, which leaves that side out. Threads share the tiles.
         """
         arena, workers = self._transpose.arena, self._workers
         begin = self._starts[0][group], self._starts[1][group]
@@ -151,20 +152,20 @@ class YStage:
         def work(worker: int, piece: tuple[int, int, int]) -> None:
             _, line, n = piece
             tile, plans, clock = self.work[worker], self._plans[worker], workers.clocks[worker]
-            if n_in:
+            if from_planes:
                 t0 = perf_counter()
                 n_next = min(n, end - line - n)
-                gather_lines(arena, begin[0], line - origin, n, n_in, n_next, tile.scattered)
+                gather_lines(arena, begin[0], line - origin, n, from_planes, n_next, tile.scattered)
                 t1 = perf_counter()
-                plans[True, n_in, n].execute()
+                plans[True, from_planes, n].execute()
                 clock.pack += t1 - t0
                 clock.fft += perf_counter() - t1
             operation(tile, line, n)
-            if n_out:
+            if to_planes:
                 t0 = perf_counter()
-                plans[False, n_out, n].execute()
+                plans[False, to_planes, n].execute()
                 t1 = perf_counter()
-                scatter_lines(tile.scattered, begin[1], line - origin, n, n_out, arena)
+                scatter_lines(tile.scattered, begin[1], line - origin, n, to_planes, arena)
                 clock.fft += t1 - t0
                 clock.pack += perf_counter() - t1
 
@@ -289,7 +290,7 @@ class ZStage:
     ----------
     grid, transpose : this rank's share; the column transpose, whose rows are planes
     layout : of planes
-    n_in, n_mid : most variables transformed inverse (from lines) and forward (to lines)
+    from_lines, from_points : most variables transformed inverse, on their way to points, and forward, on the way back
     n_places : number of `Planes` to work in: one for each worker, or more if they lie in `memory`
     memory : complex numbers in which the planes lie; None allocates them
     """
@@ -299,14 +300,14 @@ class ZStage:
         grid: PencilGrid,
         transpose: Transpose,
         layout: Layout,
-        n_in: int,
-        n_mid: int,
+        from_lines: int,
+        from_points: int,
         n_places: int,
         memory: NDArray[Any] | None = None,
     ) -> None:
         self._transpose = transpose
         dtype = transpose.arena.dtype
-        most = max(n_in, n_mid)
+        most = max(from_lines, from_points)
         self.layout, self.n_per_piece = planes_of_rank(grid, grid.row, most, dtype.itemsize, layout)
         self.runs = runs_of_lines(grid, self.layout, transpose.inverse.segment_columns)
         filled = np.zeros(grid.shape[0], np.int64)
@@ -317,7 +318,7 @@ class ZStage:
         if memory is None:
             memory = aligned_empty(n_places * size, dtype)
         self.work = [Planes(i, memory[i * size :][:size].reshape(shape)) for i in range(n_places)]
-        self._variables = {1, n_in}, {1, n_mid}
+        self._variables = {1, from_lines}, {1, from_points}
         self._plans: list[dict[tuple[bool, int, int], FFTPlan]] = []
 
     def row_places(self) -> NDArray[np.int64]:
@@ -359,8 +360,8 @@ class ZStage:
         """Return the bytes of planes and tables."""
         return sum(work.numbers.nbytes for work in self.work) + self.runs.nbytes + self._zeros.nbytes
 
-    def inverse(self, place: int, clock: Clock, first: int, n: int, n_in: int) -> None:
-        """Unpack n_in variables of planes first ... into work[place] and transform them in z."""
+    def inverse(self, place: int, clock: Clock, first: int, n: int, from_lines: int) -> None:
+        """Unpack variables of planes first ... into work[place] and transform them in z."""
         t0 = perf_counter()
         unpack_planes(
             self._transpose.arena,
@@ -370,20 +371,20 @@ class ZStage:
             self.layout.step,
             first,
             n,
-            n_in,
+            from_lines,
             self.work[place].numbers,
         )
         t1 = perf_counter()
-        self._plans[place][False, n_in, n].execute()
+        self._plans[place][False, from_lines, n].execute()
         clock.pack += t1 - t0
         clock.fft += perf_counter() - t1
 
     def forward(
-        self, place: int, clock: Clock, first: int, n: int, n_mid: int, pack: PlaneOperation | None
+        self, place: int, clock: Clock, first: int, n: int, from_points: int, pack: PlaneOperation | None
     ) -> None:
-        """Transform n_mid variables of planes first ... in z and pack them, as they are unless `pack` does it."""
+        """Transform variables of planes first ... in z and pack them, as they are unless `pack` does it."""
         t0 = perf_counter()
-        self._plans[place][True, n_mid, n].execute()
+        self._plans[place][True, from_points, n].execute()
         t1 = perf_counter()
         work = self.work[place]
         if pack is None:
@@ -394,7 +395,7 @@ class ZStage:
                 self.layout.step,
                 first,
                 n,
-                n_mid,
+                from_points,
                 self._transpose.arena,
             )
         else:
@@ -429,14 +430,14 @@ class RowBlock:
         self._forward[...] = 0
 
     def plans(
-        self, planner: Planner, nx: int, n_in: set[int], n_mid: set[int]
+        self, planner: Planner, nx: int, from_lines: set[int], from_points: set[int]
     ) -> dict[tuple[bool, int], FFTPlan]:
         """Return the FFT plans by (whether forward, number of variables). No communication."""
         plans: dict[tuple[bool, int], FFTPlan] = {}
         a, b = self._forward[..., :nx], self._inverse[..., :nx]
-        for v in n_in:
+        for v in from_lines:
             plans[False, v] = planner(a[:v], b[:v], 2, "inverse")
-        for v in n_mid:
+        for v in from_points:
             plans[True, v] = planner(a[:v], b[:v], 2, "forward")
         return plans
 
@@ -471,7 +472,7 @@ class XStage:
     nx, n_columns : points in x; retained j_x
     segments : int64 [n, 3], first column, step and length of each piece of a row
     block : rows that are transformed together
-    n_in, n_mid : most variables of inverse and of forward transforms
+    from_lines, from_points : most variables of inverse and of forward transforms
     dtype, n_workers : of complex numbers; threads
     """
 
@@ -481,15 +482,15 @@ class XStage:
         n_columns: int,
         segments: NDArray[np.int64],
         block: int,
-        n_in: int,
-        n_mid: int,
+        from_lines: int,
+        from_points: int,
         dtype: np.dtype[Any],
         n_workers: int,
     ) -> None:
         self.nx, self.n_columns, self.segments, self.block = nx, n_columns, segments, block
-        self._variables = {1, n_in}, {1, n_mid}
+        self._variables = {1, from_lines}, {1, from_points}
         pitch = nx + max(1, 64 // dtype.itemsize)  # place nx is used, rows begin at cache lines
-        shape = (max(n_in, n_mid), (block + 1) // 2, pitch)
+        shape = (max(from_lines, from_points), (block + 1) // 2, pitch)
         self.work = [RowBlock(i, shape, dtype) for i in range(n_workers)]
         self._plans: list[dict[tuple[bool, int], FFTPlan]] = []
 
@@ -516,8 +517,8 @@ class XStage:
         plane: int,
         rows: range,
         operation: RowOperation,
-        n_in: int,
-        n_mid: int,
+        from_lines: int,
+        from_points: int,
     ) -> None:
         """Join rows to pairs, transform, operate, transform back and part them, block by block, in place in `source`.
 
@@ -528,10 +529,10 @@ class XStage:
         start : int64 [variable, row, segment], where pieces are read from and where they are written to
         pitch : from one column to the next, in complex numbers
         plane, rows : see RowOperation
-        n_in, n_mid : 1, or as many as planned, or 0, which leaves that side out
+        from_lines, from_points : 1, or as many as planned, or 0, which leaves that side out
         """
         work, plans, nx = self.work[worker], self._plans[worker], self.nx
-        inverse, forward = plans.get((False, n_in)), plans.get((True, n_mid))
+        inverse, forward = plans.get((False, from_lines)), plans.get((True, from_points))
         fft = pack = 0.0
         for first in range(rows.start, rows.stop, self.block):
             n = min(self.block, rows.stop - first)
@@ -545,7 +546,7 @@ class XStage:
                     self.n_columns,
                     first,
                     n,
-                    n_in,
+                    from_lines,
                     nx,
                     work.scratch,
                     work.forward,
@@ -560,7 +561,16 @@ class XStage:
                 forward.execute()
                 t1 = perf_counter()
                 store_pairs(
-                    work.inverse, self.segments, first, n, n_mid, nx, start[1], pitch, work.scratch, source
+                    work.inverse,
+                    self.segments,
+                    first,
+                    n,
+                    from_points,
+                    nx,
+                    start[1],
+                    pitch,
+                    work.scratch,
+                    source,
                 )
                 fft += t1 - t0
                 pack += perf_counter() - t1

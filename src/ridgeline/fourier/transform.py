@@ -17,9 +17,12 @@ are in `stages`, their packing kernels in `packing` and `real_pairs`. The plain 
 Lines without retained modes are neither moved nor transformed. No whole physical field is stored: operations are
 called with pieces while these are in the cache.
 
-    transform.lines(load, 0, 3)                     # operation fills tiles of lines, which go to planes
-    transform.planes(multiply, combine, 3, 5, 4)    # operations on rows in physical space and on planes
-    transform.lines(advance, 4, 3)                  # what came back is on lines again
+    # `load` fills tiles of lines with 3 variables, which go to planes.
+    transform.lines(load, to_planes=3)
+    # `multiply` makes 5 variables of 3 on rows in physical space, and `combine` makes 4 of these 5 on planes.
+    transform.planes(multiply, combine, from_lines=3, from_points=5, to_lines=4)
+    # `advance` has these 4 on lines, and writes the next 3.
+    transform.lines(advance, from_planes=4, to_planes=3)
 
 Source: Yeung et al. (GESTS), Sec. 2; the pruning and the fusion are ours.
 """
@@ -76,8 +79,8 @@ class FourierTransform:
     comm : all ranks, numbered as grid.rank is
     dtype : of physical fields, float32 or float64
     tuning : how transforms and exchanges are computed
-    n_in, n_mid, n_out : most variables that go from lines to physical space, from there to planes, and, combined,
-        from planes to lines
+    from_lines, from_points, to_lines : most variables that go from lines to physical space, from points back to
+        planes, and, combined there, from planes to lines
 
     Attributes
     ----------
@@ -99,9 +102,9 @@ class FourierTransform:
         dtype: DTypeLike,
         tuning: TransformTuning,
         *,
-        n_in: int = 3,
-        n_mid: int = 5,
-        n_out: int = 4,
+        from_lines: int = 3,
+        from_points: int = 5,
+        to_lines: int = 4,
     ) -> None:
         self.grid, self.comm = grid, comm
         self.modes = Modes.of(grid, lengths)
@@ -112,25 +115,25 @@ class FourierTransform:
         # A pair of rows comes back times 2, three unnormalised transforms times all points.
         self.scale = 1.0 / (2.0 * nx * ny * nz)
         self._column_seconds = 0.0
-        self._counts = n_in, n_mid, n_out
+        self._counts = from_lines, from_points, to_lines
         layouts: tuple[Layout, ...] = ("strided", "packed") if tuning.layout == "auto" else (tuning.layout,)
         self._make_exchanges(tuning, layouts)
         self._make_stages(tuning.effort, layouts)
 
     def _make_exchanges(self, tuning: TransformTuning, layouts: tuple[Layout, ...]) -> None:
         grid, ny = self.grid, self.grid.shape[1]
-        n_in, n_mid, n_out = self._counts
+        from_lines, from_points, to_lines = self._counts
         rows, columns = grid.process_grid
         row_comm = self.comm.Split(grid.column, grid.row)
         column_comm = self.comm.Split(grid.row, grid.column)
         self._comms = row_comm, column_comm
-        self._tile = lines_per_tile(ny, max(n_in, n_out), self.complex.itemsize)
+        self._tile = lines_per_tile(ny, max(from_lines, to_lines), self.complex.itemsize)
         self.column = Transpose(
             column_comm,
             [split(ny, columns, c)[1] for c in range(columns)],
             [grid.line_range(grid.row, c)[1] for c in range(columns)],
-            n_out,
-            n_in,
+            to_lines,
+            from_lines,
             self.complex,
             tuning,
             tile=self._tile,
@@ -138,30 +141,38 @@ class FourierTransform:
         )
         self.row: RowExchange | SharedRows | None = None
         if rows > 1:
-            itemsize, most = self.complex.itemsize, max(n_in, n_mid)
+            itemsize, most = self.complex.itemsize, max(from_lines, from_points)
             planes = itemsize * shared_numbers(grid, most, itemsize, layouts)
             shares = tuning.method in ("auto", "shared") and rows <= (tuning.ranks_per_node or rows)
             if shares and can_share(row_comm, self.comm, planes):
                 self.row = SharedRows(grid, row_comm, most, self.complex, layouts)
             else:
-                self.row = RowExchange(grid, row_comm, self.comm, n_in, n_mid, self.complex, tuning)
+                self.row = RowExchange(
+                    grid, row_comm, self.comm, from_lines, from_points, self.complex, tuning
+                )
 
     def _make_stages(self, effort: Effort, layouts: tuple[Layout, ...]) -> None:
         grid, (nz, ny, nx), workers = self.grid, self.grid.shape, self.workers
-        n_in, n_mid, n_out = self._counts
+        from_lines, from_points, to_lines = self._counts
         n_columns = grid.truncation.n_columns
-        self._y_stage = YStage(self.column, ny, self._tile, n_out, n_in, workers)
+        self._y_stage = YStage(
+            self.column, ny, self._tile, workers, from_planes=to_lines, to_planes=from_lines
+        )
         places, memory = len(workers), None
         if isinstance(self.row, SharedRows):
             places, memory = self.row.n_places, self.row.own
-        candidates = {each: ZStage(grid, self.column, each, n_in, n_mid, places, memory) for each in layouts}
+        candidates = {
+            each: ZStage(grid, self.column, each, from_lines, from_points, places, memory) for each in layouts
+        }
         first = candidates[layouts[0]]
         if self.row is None:
             segments, n_rows = np.array([[0, 1, n_columns]], np.int64), first.n_per_piece * nz
         else:
             segments, n_rows = self.row.segments(), self.row.n_planes * grid.z_range[1]
-        block = rows_per_block(nx, n_rows, n_mid, self.complex.itemsize)
-        self._x_stage = XStage(nx, n_columns, segments, block, n_in, n_mid, self.complex, len(workers))
+        block = rows_per_block(nx, n_rows, from_points, self.complex.itemsize)
+        self._x_stage = XStage(
+            nx, n_columns, segments, block, from_lines, from_points, self.complex, len(workers)
+        )
         sizes = {n for group in self._groups() for _, n in first.pieces(*group)}
 
         def make(planner: Planner) -> None:
@@ -179,26 +190,27 @@ class FourierTransform:
 
     def _choose_layout(self, candidates: dict[Layout, ZStage]) -> None:
         """Choose the layout in which a first piece of planes goes there and back faster; parts are as in Table 1."""
-        n_in, n_mid, n_out = self._counts
+        from_lines, from_points, to_lines = self._counts
         nothing: Any = lambda *_: None  # noqa: E731
 
         def trial(stage: ZStage) -> dict[str, float]:
             self._use(stage)
             first, n = stage.pieces(*self._groups()[0])[0]
             there, back = Clock(), Clock()
-            stage.inverse(0, there, first, n, n_in)
+            stage.inverse(0, there, first, n, from_lines)
             if self.row is None:
-                self._rows_of_planes(0, first, n, nothing, n_in, n_mid)
+                self._rows_of_planes(0, first, n, nothing, from_lines, from_points)
             elif isinstance(self.row, SharedRows):
-                piece, step = range(n * self.grid.z_range[1]), PlanePass(nothing, None, n_in, n_mid)
+                piece = range(n * self.grid.z_range[1])
+                step = PlanePass(nothing, None, from_lines, from_points)
                 self.row.transform_rows(0, Clock(), stage, self._x_stage, first, piece, step)
-            stage.forward(0, back, first, n, n_mid, nothing)
+            stage.forward(0, back, first, n, from_points, nothing)
             stage.forward(0, back, first, n, 1, None)
             return {"unpack": there.pack, "fft": there.fft + back.fft, "pack": back.pack}
 
         key = (
             f"planes {self.grid.shape} {self.grid.dealias} {self.complex} {self.grid.process_grid} "
-            f"{n_in} {n_mid} {n_out}{' shared' * isinstance(self.row, SharedRows)} {fft_library()}"
+            f"{from_lines} {from_points} {to_lines}{' shared' * isinstance(self.row, SharedRows)} {fft_library()}"
         )
         self._trial: TuningResult | None = None
         self._use(next(iter(candidates.values())))
@@ -227,7 +239,7 @@ class FourierTransform:
         return list(itertools.pairwise(cuts))
 
     @property
-    def n_in(self) -> int:
+    def most_from_lines(self) -> int:
         """Most variables that may go from lines to physical space at a time. They may also go one by one."""
         return self._counts[0]
 
@@ -241,51 +253,61 @@ class FourierTransform:
         """Where retained modes lie in planes: runs and the step between their columns, see `fourier.packing`."""
         return self._z_stage.runs, self._z_stage.layout.step
 
-    def lines(self, operation: LineOperation, n_in: int, n_out: int) -> None:
-        """Call `operation` with every tile of lines; n_in variables come from planes, n_out go there. Collective.
+    def lines(self, operation: LineOperation, *, from_planes: int = 0, to_planes: int = 0) -> None:
+        """Call `operation` with every tile of lines, which come from planes, go there, or both. Collective.
 
-        n_in and n_out are 1, or as many as planned, or 0, where nothing comes or goes.
+        Parameters
+        ----------
+        operation : called with tiles of lines, which it reads from and writes to
+        from_planes, to_planes : numbers of variables that come from planes and that go there: 1, or as many as
+            planned (to_lines and from_lines of the transform), or 0
         """
         inverse = self.column.inverse
-        if n_out:
+        if to_planes:
             inverse.open()
         for group in range(len(self._y_stage.tiles)):
-            self._y_stage.run(group, operation, n_in, n_out)
-            if n_out:
+            self._y_stage.run(group, operation, from_planes=from_planes, to_planes=to_planes)
+            if to_planes:
                 t0 = perf_counter()
-                inverse.start(group, n_out)
+                inverse.start(group, to_planes)
                 self._column_seconds += perf_counter() - t0
-        if n_out:
+        if to_planes:
             t0 = perf_counter()
             inverse.finish()
             self._column_seconds += perf_counter() - t0
 
     def planes(
-        self, operation: RowOperation, pack: PlaneOperation | None, n_in: int, n_mid: int, n_out: int
+        self,
+        operation: RowOperation,
+        pack: PlaneOperation | None = None,
+        *,
+        from_lines: int = 0,
+        from_points: int = 0,
+        to_lines: int = 0,
     ) -> None:
         """Call `operation` with rows in physical space, transform back, and hand planes over to lines. Collective.
 
         Parameters
         ----------
         operation : called with rows of points, which it reads from and writes to
-        pack : combines n_mid variables of planes to the n_out that it writes into `column.arena`; None packs them as
+        pack : combines the variables that come from points, and writes them into `column.arena`; None packs them as
             they are
-        n_in, n_mid, n_out : 1, or as many as planned. With n_in = 0 nothing comes from lines, with n_mid = n_out = 0
-            nothing goes back
+        from_lines, from_points, to_lines : numbers of variables that come from lines, that go from points back to
+            planes, and that go from planes to lines: 1, or as many as planned, or 0
         """
         forward = self.column.forward
-        if n_out:
+        if to_lines:
             forward.open()
-        step = PlanePass(operation, pack, n_in, n_mid)
+        step = PlanePass(operation, pack, from_lines, from_points)
         stage, clocks = self._z_stage, self.workers.clocks
 
         def slab_planes(worker: int, piece: tuple[int, int]) -> None:
             y, n = piece
-            if n_in:
-                stage.inverse(worker, clocks[worker], y, n, n_in)
-            self._rows_of_planes(worker, y, n, operation, n_in, n_mid)
-            if n_mid:
-                stage.forward(worker, clocks[worker], y, n, n_mid, pack)
+            if from_lines:
+                stage.inverse(worker, clocks[worker], y, n, from_lines)
+            self._rows_of_planes(worker, y, n, operation, from_lines, from_points)
+            if from_points:
+                stage.forward(worker, clocks[worker], y, n, from_points, pack)
             if worker == 0:
                 stage.progress()
 
@@ -295,19 +317,19 @@ class FourierTransform:
                 self.workers.run(self._z_stage.pieces(first, end), slab_planes)
             else:
                 self.row.planes(self._z_stage, self._x_stage, self.workers, (first, end), step)
-            if n_out:
+            if to_lines:
                 t0 = perf_counter()
                 while started < len(forward.chunks) - 1 and forward.chunks[started + 1] <= end:
-                    forward.start(started, n_out)
+                    forward.start(started, to_lines)
                     started += 1
                 self._column_seconds += perf_counter() - t0
-        if n_out:
+        if to_lines:
             t0 = perf_counter()
             forward.finish()
             self._column_seconds += perf_counter() - t0
 
     def _rows_of_planes(
-        self, worker: int, plane: int, n: int, operation: RowOperation, n_in: int, n_mid: int
+        self, worker: int, plane: int, n: int, operation: RowOperation, from_lines: int, from_points: int
     ) -> None:
         """Take the rows of n planes, which a slab has whole, through transforms in x and back."""
         stage = self._z_stage
@@ -321,8 +343,8 @@ class FourierTransform:
             plane,
             range(n * stage.layout.nz),
             operation,
-            n_in,
-            n_mid,
+            from_lines,
+            from_points,
         )
 
     def to_physical(self, spectral: NDArray[Any]) -> NDArray[Any]:
@@ -337,8 +359,8 @@ class FourierTransform:
             def keep(rows: RowBlock, y: int, first: int, n: int, block: NDArray[Any] = block) -> None:
                 block_from_pairs(rows.inverse[0], y, first, n, block)
 
-            self.lines(load, 0, 1)
-            self.planes(keep, None, 1, 0, 0)
+            self.lines(load, to_planes=1)
+            self.planes(keep, from_lines=1)
         return values
 
     def to_spectral(self, physical: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -354,8 +376,8 @@ class FourierTransform:
             def keep(tile: Tile, line: int, n: int, field: NDArray[Any] = field) -> None:
                 modes_from_lines(tile.modes[0], start, line, n, ny, scale, field)
 
-            self.planes(load, None, 0, 1, 1)
-            self.lines(keep, 1, 0)
+            self.planes(load, from_points=1, to_lines=1)
+            self.lines(keep, from_planes=1)
         return modes
 
     @property

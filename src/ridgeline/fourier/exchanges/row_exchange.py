@@ -43,8 +43,8 @@ class PlanePass(NamedTuple):
 
     operation: RowOperation
     pack: PlaneOperation | None
-    n_in: int
-    n_mid: int
+    from_lines: int
+    from_points: int
 
 
 def pieces_of_rows(n_rows: int, block: int, workers: Workers) -> list[range]:
@@ -60,7 +60,7 @@ class RowExchange:
     ----------
     grid, comm : this rank's share; the ranks of its row
     all_ranks : of the process grid, all of whose rows must choose the same method
-    n_in, n_mid : most variables from planes to rows and back
+    from_lines, from_points : most variables from planes to rows and back
     dtype, tuning : of complex numbers; how they are moved
 
     Attributes
@@ -74,14 +74,14 @@ class RowExchange:
         grid: PencilGrid,
         comm: MPI.Comm,
         all_ranks: MPI.Comm,
-        n_in: int,
-        n_mid: int,
+        from_lines: int,
+        from_points: int,
         dtype: DTypeLike,
         tuning: TransposeTuning,
     ) -> None:
         nz, rows = grid.shape[0], grid.process_grid[0]
         ranges = [split(nz, rows, r) for r in range(rows)]
-        self.n_planes = planes_per_exchange(grid, n_mid, np.dtype(dtype).itemsize)
+        self.n_planes = planes_per_exchange(grid, from_points, np.dtype(dtype).itemsize)
         self._columns = [len(grid.columns_of(r)) for r in range(rows)]
         self._n_z = grid.z_range[1]
         self.seconds = 0.0
@@ -89,8 +89,8 @@ class RowExchange:
             comm,
             [self.n_planes * n for _, n in ranges],
             self._columns,
-            n_mid,
-            n_in,
+            from_points,
+            from_lines,
             dtype,
             tuning,
             agreement=all_ranks,
@@ -116,35 +116,46 @@ class RowExchange:
         self, z_stage: ZStage, x_stage: XStage, workers: Workers, group: tuple[int, int], step: PlanePass
     ) -> None:
         """Take a group of planes, first to end - 1, through transforms in z and x and back. Collective."""
-        (first, end), (operation, pack, n_in, n_mid) = group, step
+        (first, end), (operation, pack, from_lines, from_points) = group, step
         clocks, pieces = workers.clocks, z_stage.pieces(*group)
         forward, inverse = self.transpose.forward, self.transpose.inverse
 
         def planes_to_arena(worker: int, piece: tuple[int, int]) -> None:
-            z_stage.inverse(worker, clocks[worker], *piece, n_in)
+            z_stage.inverse(worker, clocks[worker], *piece, from_lines)
             planes = z_stage.work[worker].numbers
-            self._pack(planes, z_stage.layout, clocks[worker], piece[0] - first, piece[1], n_in)
+            self._pack(planes, z_stage.layout, clocks[worker], piece[0] - first, piece[1], from_lines)
 
         def transform_rows(worker: int, piece: range) -> None:
             starts = inverse.row_start, forward.row_start
-            x_stage.run(worker, clocks[worker], self._flat, starts, 1, first, piece, operation, n_in, n_mid)
+            x_stage.run(
+                worker,
+                clocks[worker],
+                self._flat,
+                starts,
+                1,
+                first,
+                piece,
+                operation,
+                from_lines,
+                from_points,
+            )
 
         def arena_to_planes(worker: int, piece: tuple[int, int]) -> None:
             planes = z_stage.work[worker].numbers
-            self._unpack(planes, z_stage.layout, clocks[worker], piece[0] - first, piece[1], n_mid)
-            z_stage.forward(worker, clocks[worker], *piece, n_mid, pack)
+            self._unpack(planes, z_stage.layout, clocks[worker], piece[0] - first, piece[1], from_points)
+            z_stage.forward(worker, clocks[worker], *piece, from_points, pack)
             if worker == 0:
                 z_stage.progress()
 
-        if n_in:
+        if from_lines:
             inverse.open()
             workers.run(pieces, planes_to_arena)
-            self._exchange(inverse, n_in)
-        if n_mid:
+            self._exchange(inverse, from_lines)
+        if from_points:
             forward.open()
         workers.run(pieces_of_rows((end - first) * self._n_z, x_stage.block, workers), transform_rows)
-        if n_mid:
-            self._exchange(forward, n_mid)
+        if from_points:
+            self._exchange(forward, from_points)
             workers.run(pieces, arena_to_planes)
 
     def _exchange(self, direction: Direction, n: int) -> None:
@@ -153,7 +164,7 @@ class RowExchange:
         self.seconds += perf_counter() - t0
 
     def _pack(
-        self, planes: NDArray[Any], layout: PlaneLayout, clock: Clock, first: int, n: int, n_in: int
+        self, planes: NDArray[Any], layout: PlaneLayout, clock: Clock, first: int, n: int, from_lines: int
     ) -> None:
         """Write planes `first` ... of the group into the arena."""
         t0 = perf_counter()
@@ -168,13 +179,13 @@ class RowExchange:
             self._rows,
             first,
             n,
-            n_in,
+            from_lines,
             self.transpose.arena,
         )
         clock.pack += perf_counter() - t0
 
     def _unpack(
-        self, planes: NDArray[Any], layout: PlaneLayout, clock: Clock, first: int, n: int, n_mid: int
+        self, planes: NDArray[Any], layout: PlaneLayout, clock: Clock, first: int, n: int, from_points: int
     ) -> None:
         """Fill planes `first` ... of the group from what is back in the arena."""
         t0 = perf_counter()
@@ -186,7 +197,7 @@ class RowExchange:
             self._rows,
             first,
             n,
-            n_mid,
+            from_points,
             layout.step_z,
             layout.step,
             self._nz,
@@ -272,12 +283,12 @@ class SharedRows:
         self, z_stage: ZStage, x_stage: XStage, workers: Workers, group: tuple[int, int], step: PlanePass
     ) -> None:
         """Take a group of planes, first to end - 1, through transforms in z and x and back. Collective."""
-        (first, end), (_, pack, n_in, n_mid) = group, step
+        (first, end), (_, pack, from_lines, from_points) = group, step
         clocks, pieces = workers.clocks, list(enumerate(z_stage.pieces(*group)))
 
         def transform_planes(worker: int, numbered: tuple[int, tuple[int, int]]) -> None:
             place, piece = numbered
-            z_stage.inverse(place, clocks[worker], *piece, n_in)
+            z_stage.inverse(place, clocks[worker], *piece, from_lines)
 
         def transform_rows(worker: int, piece: range) -> None:
             self.transform_rows(worker, clocks[worker], z_stage, x_stage, first, piece, step)
@@ -285,18 +296,18 @@ class SharedRows:
         def transform_planes_back(worker: int, numbered: tuple[int, tuple[int, int]]) -> None:
             place, piece = numbered
             z_stage.work[place].index = worker
-            z_stage.forward(place, clocks[worker], *piece, n_mid, pack)
+            z_stage.forward(place, clocks[worker], *piece, from_points, pack)
             if worker == 0:
                 z_stage.progress()
 
-        if n_in:
+        if from_lines:
             workers.run(pieces, transform_planes)
         self._wait()  # until all planes are here, or those of the last group have been read
         workers.run(
             pieces_of_rows((end - first) * self._grid.z_range[1], x_stage.block, workers), transform_rows
         )
         self._wait()
-        if n_mid:
+        if from_points:
             workers.run(pieces, transform_planes_back)
 
     def transform_rows(
@@ -319,8 +330,8 @@ class SharedRows:
             plane,
             piece,
             step.operation,
-            step.n_in,
-            step.n_mid,
+            step.from_lines,
+            step.from_points,
         )
 
     def _wait(self) -> None:

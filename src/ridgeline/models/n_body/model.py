@@ -91,7 +91,9 @@ class NBody(Model):
         lattice = PencilGrid((case.grid.lattice,) * 3, DEALIAS, self._process_grid, comm.rank)
         if case.initial.kind == "pancake":
             return pancake(lattice, edges, cosmology, case.begin, 1 / (1 + case.initial.collapse))
-        transform = FourierTransform(lattice, edges, comm, np.float64, self._tuning, n_in=1, n_mid=1, n_out=1)
+        transform = FourierTransform(
+            lattice, edges, comm, np.float64, self._tuning, from_lines=1, from_points=1, to_lines=1
+        )
         second_order = case.initial.order == 2
         particles = lattice_particles(
             transform, cosmology, case.linear_spectrum(), case.begin, case.run.seed, second_order

@@ -83,7 +83,9 @@ class ParticleMesh:
         n_global: int,
         filter: Filter,
     ) -> None:
-        self.transform = FourierTransform(grid, (length,) * 3, comm, dtype, tuning, n_in=3, n_mid=1, n_out=1)
+        self.transform = FourierTransform(
+            grid, (length,) * 3, comm, dtype, tuning, from_lines=3, from_points=1, to_lines=1
+        )
         self._regions = regions
         cells = grid.shape[0]
         self._per_length = cells / length
@@ -153,8 +155,8 @@ class ParticleMesh:
                 rows_from_pairs(pairs, y, first, n, n_z, block)
 
         with self._regions("poisson"):
-            transform.lines(load, 0, 3)
-            transform.planes(keep, None, 3, 0, 0)
+            transform.lines(load, to_planes=3)
+            transform.planes(keep, from_lines=3)
         with self._regions("exchange"):
             self._force_ghosts.fill(np.moveaxis(self.forces, 0, -1))
 
@@ -190,8 +192,8 @@ class ParticleMesh:
         def keep(rows: RowBlock, y: int, first: int, n: int) -> None:
             rows_from_pairs(rows.inverse[0], y, first, n, n_z, self.forces[0])
 
-        transform.lines(load, 0, 1)
-        transform.planes(keep, None, 1, 0, 0)
+        transform.lines(load, to_planes=1)
+        transform.planes(keep, from_lines=1)
         self._force_ghosts.fill(np.moveaxis(self.forces[:1], 0, -1))
         out = np.empty((1, position.shape[1]))
         self._interpolate(position, self.forces[:1], out)

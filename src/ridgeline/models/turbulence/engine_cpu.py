@@ -83,18 +83,27 @@ class CpuEngine:
         self.flow, self.comm, self.n_scalars = flow, comm, n_scalars
         self._scheme = SCHEMES[flow.scheme]
         self._counts = N_VELOCITY + n_scalars, N_PRODUCTS + 3 * n_scalars, N_COMBINED + 2 * n_scalars
-        n_in, n_mid, n_out = self._counts
+        n_fields, n_products, n_combined = self._counts
         self.transform = FourierTransform(
-            grid, lengths, comm, dtype, tuning, n_in=n_in, n_mid=n_mid, n_out=n_out
+            grid,
+            lengths,
+            comm,
+            dtype,
+            tuning,
+            from_lines=n_fields,
+            from_points=n_products,
+            to_lines=n_combined,
         )
         self.modes = self.transform.modes
         self.forcing = Forcing(self.modes, comm)
         self.time, self.step_index = 0.0, 0
         self.last_dt = self.last_courant_rate = float("nan")
         self._real = self.transform.real
-        shape = (n_in, self.modes.n_modes)
+        shape = (n_fields, self.modes.n_modes)
         self.fields = aligned_empty(shape, self.transform.complex)
-        self._sum = aligned_empty(shape if self._scheme.copies == 2 else (n_in, 0), self.transform.complex)
+        self._sum = aligned_empty(
+            shape if self._scheme.copies == 2 else (n_fields, 0), self.transform.complex
+        )
         self.fields[...] = 0
         self.passes = HostPasses(self.modes, self.transform)
         self._sum[...] = 0
@@ -197,7 +206,7 @@ class CpuEngine:
         def load(tile: Tile, line: int, n: int) -> None:
             load_lines(fields, line, n, start, of_line, along, self._shifted, tile.real)
 
-        self.transform.lines(load, 0, self._counts[0])
+        self.transform.lines(load, to_planes=self._counts[0])
 
     def _form_products(self, rated: bool, velocity: RowOperation | None = None) -> None:
         """Form products in physical space and bring their combinations back to lines.
@@ -205,7 +214,7 @@ class CpuEngine:
         rated: whether to note the largest rate of all points, the bracket of Eq. (8). velocity: sets the velocity to
         multiply, if it does not come from lines.
         """
-        n_in, n_mid, n_out = self._counts
+        n_fields, n_products, n_combined = self._counts
         nx, n_scalars, rates = self.modes.shape[2], self.n_scalars, self._rates
         per_cell = self._per_cell if rated else self._per_cell[:0]
 
@@ -235,11 +244,17 @@ class CpuEngine:
                 arena,
             )
 
-        self.transform.planes(products, pack, n_in if velocity is None else 0, n_mid, n_out)
+        self.transform.planes(
+            products,
+            pack,
+            from_lines=n_fields if velocity is None else 0,
+            from_points=n_products,
+            to_lines=n_combined,
+        )
 
     def _advance(self, number: int) -> None:
         """Form the rate of substep `number` on lines, advance the stored modes, and send the next stage off."""
-        n_in, _, n_out = self._counts
+        n_fields, _, n_combined = self._counts
         substeps, tables = self._scheme.substeps, self._tables
         substep, last = substeps[number], number == len(substeps) - 1
         now = self.fields.view(self._real)
@@ -288,7 +303,7 @@ class CpuEngine:
             for lines, field in zip(tile.modes, stage):
                 modes_from_lines(lines, start, line, n, ny, one, field)
 
-        self.transform.lines(advance, n_out, 0 if last else n_in)
+        self.transform.lines(advance, from_planes=n_combined, to_planes=0 if last else n_fields)
 
     def keep_stages(self) -> None:
         n_stages = len(self._scheme.substeps) - 1
@@ -324,18 +339,18 @@ class CpuEngine:
         self._elapsed = 0.0
 
     def exchanged(self) -> dict[str, tuple[float, float]]:
-        n_in, n_mid, n_out = self._counts
+        n_fields, n_products, n_combined = self._counts
         n_substeps = len(self._scheme.substeps)
         row, column = self.transform.row, self.transform.column
         volumes = {"row": (0.0, 0.0), "column": (0.0, 0.0)}
-        exchanges = [("column", column, n_out, n_substeps)]
+        exchanges = [("column", column, n_combined, n_substeps)]
         if isinstance(row, RowExchange):
             n_groups = -(-self.transform.grid.y_range[1] // row.n_planes)
-            exchanges.append(("row", row.transpose, n_mid, n_substeps * n_groups))
+            exchanges.append(("row", row.transpose, n_products, n_substeps * n_groups))
         for name, transpose, n_back, n in exchanges:
-            messages = transpose.forward.messages(n_back) + transpose.inverse.messages(n_in)
-            sent = transpose.forward.bytes_sent(n_back) + transpose.inverse.bytes_sent(n_in)
-            held = transpose.forward.bytes_held(n_back) + transpose.inverse.bytes_held(n_in)
+            messages = transpose.forward.messages(n_back) + transpose.inverse.messages(n_fields)
+            sent = transpose.forward.bytes_sent(n_back) + transpose.inverse.bytes_sent(n_fields)
+            held = transpose.forward.bytes_held(n_back) + transpose.inverse.bytes_held(n_fields)
             volumes[name] = (float(n * held), sent / messages) if messages else (0.0, 0.0)
         return volumes
 

@@ -135,7 +135,7 @@ def test_splines_on_a_displaced_grid_give_the_points_of_the_flow(dtype, bound, d
         if n % 2:
             assert (block.inverse[:, n // 2, 1 : 2 * shape[2] : 2] == 0).all()
 
-    transform.planes(keep, None, 0, 0, 0)
+    transform.planes(keep)
     np.testing.assert_allclose(found, expected, atol=bound)
     points = np.stack(
         np.meshgrid(*((np.arange(n) / n + d) % 1.0 for n, d in zip(shape, shift[::-1])), indexing="ij")

@@ -75,7 +75,7 @@ class CudaEngine:
         self._scheme = SCHEMES[flow.scheme]
         self._real: np.dtype[Any] = np.dtype(dtype)
         self.device = select_device(comm)
-        self._n_in, self._n_out = N_VELOCITY + self.n_scalars, N_COMBINED + 2 * self.n_scalars
+        self._n_fields, self._n_combined = N_VELOCITY + self.n_scalars, N_COMBINED + 2 * self.n_scalars
         layout = DeviceLayout.of(grid)
         counts = buffer_counts(layout, self.n_scalars, batch)
         self._batch = batch if counts.messages else 1
@@ -106,15 +106,15 @@ class CudaEngine:
         self.reset_timings()
 
     def _allocate(self) -> None:
-        slabs, real, n_in = self.slabs, self._real, self._n_in
+        slabs, real, n_fields = self.slabs, self._real, self._n_fields
         slabs.allocate()
         self.transform = DeviceTransform(slabs, self.modes, real)
         size = 2 * slabs.layout.field_numbers
         self._field_size = size
-        zeros = np.zeros(n_in * size, real)
+        zeros = np.zeros(n_fields * size, real)
         self._state = cuda.to_device(zeros)
         self._sum = cuda.to_device(zeros) if self._scheme.copies == 2 else self._state
-        self._host: NDArray[Any] = np.zeros((n_in, self.modes.n_modes), self.transform.complex)
+        self._host: NDArray[Any] = np.zeros((n_fields, self.modes.n_modes), self.transform.complex)
         self._host_is_present = True
         lines, nz = self.modes.lines, self.modes.shape[0]
         of_line = np.zeros((3, slabs.layout.n_lines), np.int32)
@@ -173,7 +173,7 @@ class CudaEngine:
     @property
     def stored(self) -> tuple[Any, ...]:
         """The 3 + S fields on the device, flat arrays [rows, line]."""
-        return tuple(self._field(v) for v in range(self._n_in))
+        return tuple(self._field(v) for v in range(self._n_fields))
 
     def forced_velocity(self) -> NDArray[Any]:
         return self._forced.velocity(self.forcing.indices, self._state)
@@ -225,7 +225,7 @@ class CudaEngine:
         """Set lines to the fields, displaced to the step's first grid."""
         self._load_lines[self._line_launch()](
             self._state,
-            self._n_in,
+            self._n_fields,
             self._sizes,
             self._of_line,
             *self._tables.device,
@@ -281,8 +281,8 @@ class CudaEngine:
 
     def exchanged(self) -> dict[str, tuple[float, float]]:
         n, slabs = len(self._scheme.substeps), self.slabs
-        columns = len(self._inward) + len(self._outward), self._n_in, self._n_out
-        rows = self._n_in + slabs.counts.planes, self._n_in, slabs.counts.planes
+        columns = len(self._inward) + len(self._outward), self._n_fields, self._n_combined
+        rows = self._n_fields + slabs.counts.planes, self._n_fields, slabs.counts.planes
         volumes = {"row": (0.0, 0.0), "column": (0.0, 0.0)}
         for name, exchange, (calls, there, back) in (
             ("row", slabs.row, rows),

@@ -175,7 +175,7 @@ class GridValues:
         # Cost: an inverse transform for each field.
         transform, modes = self._transform, self._transform.modes
         # A transform takes one field, or as many as the flow has.
-        size = transform.n_in if len(fields) == transform.n_in else 1
+        size = transform.most_from_lines if len(fields) == transform.most_from_lines else 1
         with self.regions("spline transform"):
             self._geometry[4] = shift * self._geometry[1]
             ours = displacement(modes, -shift) * self._filter if shift.any() else self._filter
@@ -210,8 +210,8 @@ class GridValues:
         def keep(rows: RowBlock, y: int, first: int, n: int) -> None:
             pad_rows(rows.inverse[: len(fields)], component, y, first, n, nz, self._values)
 
-        transform.lines(load, 0, len(fields))
-        transform.planes(keep, None, len(fields), 0, 0)
+        transform.lines(load, to_planes=len(fields))
+        transform.planes(keep, from_lines=len(fields))
 
     def at(self, position: Floats, out: Floats) -> None:
         def work(worker: int, piece: slice) -> None:
