@@ -409,32 +409,33 @@ class RowBlock:
 
     Attributes
     ----------
-    inverse : real [variable, pair, 2 N_x and more], results of inverse transforms; rows 2 q and 2 q + 1 alternate
-    forward : of the same shape, what forward transforms start from
+    source : real [variable, pair, 2 N_x and more], what transforms of both directions start from. Operations write
+        here what the forward transform shall take back; rows 2 q and 2 q + 1 alternate
+    target : of the same shape, the results of transforms of both directions. Operations read points here
     scratch : real [2, as long as a pair], for a row without a partner
     index : of the worker
     """
 
     def __init__(self, index: int, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
         self.index = index
-        self._inverse = aligned_empty(shape, dtype)
-        self._forward = aligned_empty(shape, dtype)
-        self.inverse = self._inverse.view(self._inverse.real.dtype)
-        self.forward = self._forward.view(self.inverse.dtype)
-        self.scratch = np.zeros((2, 2 * shape[2]), self.inverse.dtype)
+        self._target = aligned_empty(shape, dtype)
+        self._source = aligned_empty(shape, dtype)
+        self.target = self._target.view(self._target.real.dtype)
+        self.source = self._source.view(self.target.dtype)
+        self.scratch = np.zeros((2, 2 * shape[2]), self.target.dtype)
         self.clear()
 
     def clear(self) -> None:
         """Set all to zero."""
-        self._inverse[...] = 0
-        self._forward[...] = 0
+        self._target[...] = 0
+        self._source[...] = 0
 
     def plans(
         self, planner: Planner, nx: int, from_lines: set[int], from_points: set[int]
     ) -> dict[tuple[bool, int], FFTPlan]:
         """Return the FFT plans by (whether forward, number of variables). No communication."""
         plans: dict[tuple[bool, int], FFTPlan] = {}
-        a, b = self._forward[..., :nx], self._inverse[..., :nx]
+        a, b = self._source[..., :nx], self._target[..., :nx]
         for v in from_lines:
             plans[False, v] = planner(a[:v], b[:v], 2, "inverse")
         for v in from_points:
@@ -444,7 +445,7 @@ class RowBlock:
     @property
     def n_bytes(self) -> int:
         """Bytes of pairs and scratch."""
-        return self.inverse.nbytes + self.forward.nbytes + self.scratch.nbytes
+        return self.target.nbytes + self.source.nbytes + self.scratch.nbytes
 
 
 RowOperation = Callable[[RowBlock, int, int, int], None]
@@ -549,7 +550,7 @@ class XStage:
                     from_lines,
                     nx,
                     work.scratch,
-                    work.forward,
+                    work.source,
                 )
                 t1 = perf_counter()
                 inverse.execute()
@@ -561,7 +562,7 @@ class XStage:
                 forward.execute()
                 t1 = perf_counter()
                 store_pairs(
-                    work.inverse,
+                    work.target,
                     self.segments,
                     first,
                     n,

@@ -357,7 +357,7 @@ class FourierTransform:
                 lines_from_modes(modes, start, line, n, ny, tile.modes[0])
 
             def keep(rows: RowBlock, y: int, first: int, n: int, block: NDArray[Any] = block) -> None:
-                block_from_pairs(rows.inverse[0], y, first, n, block)
+                block_from_pairs(rows.target[0], y, first, n, block)
 
             self.lines(load, to_planes=1)
             self.planes(keep, from_lines=1)
@@ -371,7 +371,7 @@ class FourierTransform:
         for block, field in zip(physical, modes):
 
             def load(rows: RowBlock, y: int, first: int, n: int, block: NDArray[Any] = block) -> None:
-                pairs_from_block(block, y, first, n, rows.forward[0])
+                pairs_from_block(block, y, first, n, rows.source[0])
 
             def keep(tile: Tile, line: int, n: int, field: NDArray[Any] = field) -> None:
                 modes_from_lines(tile.modes[0], start, line, n, ny, scale, field)

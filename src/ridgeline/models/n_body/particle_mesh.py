@@ -151,7 +151,7 @@ class ParticleMesh:
             load_gradient(self.modes, start, line, n, n_y, self._green, *self._slopes, tile.modes)
 
         def keep(rows: RowBlock, y: int, first: int, n: int) -> None:
-            for pairs, block in zip(rows.inverse, self.forces):
+            for pairs, block in zip(rows.target, self.forces):
                 rows_from_pairs(pairs, y, first, n, n_z, block)
 
         with self._regions("poisson"):
@@ -190,7 +190,7 @@ class ParticleMesh:
             lines_from_modes(modes, start, line, n, n_y, tile.modes[0])
 
         def keep(rows: RowBlock, y: int, first: int, n: int) -> None:
-            rows_from_pairs(rows.inverse[0], y, first, n, n_z, self.forces[0])
+            rows_from_pairs(rows.target[0], y, first, n, n_z, self.forces[0])
 
         transform.lines(load, to_planes=1)
         transform.planes(keep, from_lines=1)

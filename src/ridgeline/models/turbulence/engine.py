@@ -93,7 +93,7 @@ class FlowEngine(Protocol):
     ) -> float:
         """Make one step of length dt, or of Courant number `courant` if dt is None; return its length. Collective.
 
-        velocity: an operation that sets `RowBlock.inverse` to the velocity on the grid of `next_shift`, if the caller
+        velocity: an operation that sets `RowBlock.target` to the velocity on the grid of `next_shift`, if the caller
         has it there already. It saves three transforms. Only on CPUs, and without scalars.
 
         Raises ConfigError for a Courant number where the fluid is at rest.

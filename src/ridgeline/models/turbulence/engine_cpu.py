@@ -221,7 +221,7 @@ class CpuEngine:
         def products(rows: RowBlock, plane: int, first: int, n: int) -> None:
             if velocity is not None:
                 velocity(rows, plane, first, n)
-            multiply(rows.inverse, (n + 1) // 2, nx, n_scalars, per_cell, rates[rows.index], rows.forward)
+            multiply(rows.target, (n + 1) // 2, nx, n_scalars, per_cell, rates[rows.index], rows.source)
 
         column = self.transform.column
         start, arena = column.forward.row_start, column.arena.view(self._real)

@@ -126,14 +126,14 @@ def test_splines_on_a_displaced_grid_give_the_points_of_the_flow(dtype, bound, d
     rows, found = values.rows(), np.full((3, *shape), np.nan)
 
     def keep(block, plane, first, n):
-        block.inverse[...] = np.nan
+        block.target[...] = np.nan
         rows(block, plane, first, n)
         for r in range(n):
             for v in range(3):
-                row = block.inverse[v, r // 2, r % 2 : 2 * shape[2] : 2]
+                row = block.target[v, r // 2, r % 2 : 2 * shape[2] : 2]
                 found[v, (first + r) % shape[0], plane + (first + r) // shape[0]] = row
         if n % 2:
-            assert (block.inverse[:, n // 2, 1 : 2 * shape[2] : 2] == 0).all()
+            assert (block.target[:, n // 2, 1 : 2 * shape[2] : 2] == 0).all()
 
     transform.planes(keep)
     np.testing.assert_allclose(found, expected, atol=bound)

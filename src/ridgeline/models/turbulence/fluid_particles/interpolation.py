@@ -190,7 +190,7 @@ class GridValues:
         n_z = self._transform.grid.block[0]
 
         def values(rows: RowBlock, y: int, first: int, n: int) -> None:
-            values_of_splines(self._values, y, first, n, n_z, self._row_scratch[rows.index], rows.inverse)
+            values_of_splines(self._values, y, first, n, n_z, self._row_scratch[rows.index], rows.target)
 
         return None if self._linear else values
 
@@ -208,7 +208,7 @@ class GridValues:
                 load_scaled(field, start, line, n, ny, of_line, along, lines)
 
         def keep(rows: RowBlock, y: int, first: int, n: int) -> None:
-            pad_rows(rows.inverse[: len(fields)], component, y, first, n, nz, self._values)
+            pad_rows(rows.target[: len(fields)], component, y, first, n, nz, self._values)
 
         transform.lines(load, to_planes=len(fields))
         transform.planes(keep, from_lines=len(fields))
