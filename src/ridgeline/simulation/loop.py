@@ -94,9 +94,12 @@ class TimeLoop:
             is_first_call = not self.clock.first_steps
             due = min(last, self.schedule.next_event(self.step))
             try:
-                self.step += self.clock.time(self.model.step, self.step, due - self.step)
+                with self.clock:
+                    steps = self.model.step(due - self.step)
             except DivergedError as problem:
                 raise DivergedError(f"{problem}; {self._describe_checkpoint()}") from problem
+            self.step += steps
+            self.clock.record(self.step, steps)
             if is_first_call:
                 self._first_call = {name: replace(region) for name, region in self.model.regions().items()}
             self._record(self.step)

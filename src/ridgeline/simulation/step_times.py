@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +163,11 @@ class StepClock:
     averaged, and the best one is kept, as Yeung et al. (GESTS), Sec. 4.1, report them. Memory does not grow with the
     number of steps.
 
+        with clock:
+            steps = model.step(most)
+        step += steps
+        clock.record(step, steps)
+
     Attributes
     ----------
     names
@@ -181,24 +186,27 @@ class StepClock:
         self._best: StepTimes | None = None
         # For each call: step, steps, seconds, and the seconds of each phase before it and after it.
         self._waiting: list[float] = []
+        # Of the call that is being timed: the seconds of each phase before it, its begin, and its duration.
+        self._before: list[float] = []
+        self._begin = self._seconds = 0.0
         self._width = 3 + 2 * len(phases)
         self._full = AT_ONCE * self._width
 
-    def time(self, advance: Callable[[int], int], step: int, most: int) -> int:
-        """Call `advance(most)` at `step`, time it, and return the number of steps that it did.
+    # Everything here adds to every step, so it only stores readings; `_sort` does the arithmetic later.
 
-        Everything here adds to every step, so it only stores readings; `_sort` does the arithmetic later.
-        """
-        parts = self._parts
-        before = [part.seconds for part in parts]
-        begin = time.perf_counter()
-        steps = advance(most)
-        seconds = time.perf_counter() - begin
-        waiting = self._waiting
-        waiting += (step + steps, steps, seconds, *before, *[part.seconds for part in parts])
+    def __enter__(self) -> None:
+        self._before = [part.seconds for part in self._parts]
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._seconds = time.perf_counter() - self._begin
+
+    def record(self, step: int, steps: int) -> None:
+        """Keep the time of the call that the last `with` block timed: it did `steps` steps and ended at `step`."""
+        parts, waiting = self._parts, self._waiting
+        waiting += (step, steps, self._seconds, *self._before, *[part.seconds for part in parts])
         if len(waiting) == self._full or not self.first_steps:
             self._sort()
-        return steps
 
     def _sort(self) -> None:
         """Sort the stored readings into the distribution, before anything is read from it."""
