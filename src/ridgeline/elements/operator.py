@@ -167,7 +167,8 @@ class ElementOperator:
     def inverse_diagonal(self) -> Array:
         """Return 1 / diagonal of A, assembled, float64 [E, n, n, n], for all components, as if none were constrained.
 
-        Collective: one exchange with neighbours. The kernel is compiled here; call this at set-up.
+        Collective: one exchange with neighbours, and a communicator that is split by nodes. The first call compiles
+        the kernel, and every call allocates the diagonal: call it at set-up, or when h1 or h2 changes.
         """
         diagonal = np.empty(self.grid.shape)
 

@@ -372,7 +372,7 @@ class SplittingEngine(ABC):
         """Compute what follows from the levels of fields: past rates and the vorticity at sides. Collective."""
         known = self.time_levels.known
         for back in range(known - 1, 0, -1):
-            self._rate(back)
+            self._compute_rates(back)
         for level in reversed(self.time_levels.fields[:known]):
             self.boundaries.record(level[:3])
         self._watch.begin()
@@ -393,11 +393,11 @@ class SplittingEngine(ABC):
         problem, levels = self.problem, self.time_levels
         dt = self.dt if dt is None else dt
         self.refuse_long_step(dt)
-        self._rate(0)
+        self._compute_rates(0)
         at = levels.coefficients(dt)
         self.time += dt
         self.step_index += 1
-        levels.step(self.time, dt)
+        levels.begin_step(self.time, dt)
         right = self._right
 
         def known_side(part: Part) -> None:
@@ -428,12 +428,13 @@ class SplittingEngine(ABC):
         if problem.control is not None:
             self.dt = problem.control.after(dt, rate)
 
-    def _rate(self, back: int) -> None:
-        """Compute the weak rates (v, u.grad f) - (v, s) of the fields `back` levels ago, as the newest rates.
+    def _compute_rates(self, back: int) -> None:
+        """Add a level of weak rates (v, u.grad f) - (v, s): those of the fields `back` levels before the newest ones.
 
         s: the sources of the scalars, and their buoyancy as a source of the velocity.
         """
-        fields, rates = self.time_levels.fields[back], self.time_levels.oldest_rate()
+        fields = self.time_levels.fields[back]
+        rates = self.time_levels.begin_rates()
         with self.regions("advection", *self.counted.advection()):
             self.kernels.advection(fields[:3], fields, rates)
         self._subtract_sources(fields, self.time_levels.times[back], rates)
@@ -471,7 +472,9 @@ class SplittingEngine(ABC):
             self.assemble(weak)
         else:  # the sides add nothing
             self._sum_computed(weak, momentum, self.counted.momentum())
-        self.count_solve("velocity", self.velocity.solve(weak, levels.oldest_fields()[:3]))
+        # From here on `levels.fields[0]` is the new level, whose velocity is set here and whose scalars follow.
+        new_fields = levels.begin_fields()
+        self.count_solve("velocity", self.velocity.solve(weak, new_fields[:3]))
 
     def _solve_scalars(self, right: Any, at: StepCoefficients) -> None:
         """Set the next level's scalars from the unassembled weak right-hand sides [3 + S, E, n, n, n]."""

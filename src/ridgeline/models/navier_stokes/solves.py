@@ -205,6 +205,10 @@ class HelmholtzSolve:
     def prepare(self, shift: float, order: int) -> None:
         """Set the operator's b_0/dt to that of the next step, which has the given order. Collective.
 
+        Nothing is done while steps keep their length. Otherwise the diagonal of the operator is computed anew. On a
+        CPU this allocates a field, sums it with neighbours and splits a communicator by nodes, and the first time it
+        compiles the kernel.
+
         The space of the last solutions is made orthogonal in the new operator when steps of one order change their
         length. It is emptied when the order changes, which happens a few times in a run.
         """

@@ -125,18 +125,18 @@ class TimeLevels:
         order = min(self.order, self.known)
         return StepCoefficients.of([dt, *self.steps[: order - 1]])
 
-    def step(self, time: float, dt: float) -> None:
-        """Record a step of dt that leads to `time`; its fields are those that `oldest_fields` returns next."""
+    def begin_step(self, time: float, dt: float) -> None:
+        """Record the time and the length of a step that leads to `time`. `begin_fields` will add its fields."""
         self.times = [time, *self.times[:-1]]
         self.steps = [dt, *self.steps[:-1]]
 
-    def oldest_rate(self) -> Any:
-        """Make the buffer of the oldest rates that of the newest level, and return it to be filled."""
+    def begin_rates(self) -> Any:
+        """Add a newest level of rates in the memory of the oldest one; return its rates, which are to be filled."""
         self.rates.insert(0, self.rates.pop())
         return self.rates[0]
 
-    def oldest_fields(self) -> Any:
-        """Make the buffer of the oldest fields that of a new level, and return it to be filled."""
+    def begin_fields(self) -> Any:
+        """Add a newest level of fields in the memory of the oldest one; return its fields, which are to be filled."""
         self.fields.insert(0, self.fields.pop())
         self.known = min(self.known + 1, self.order)
         return self.fields[0]
