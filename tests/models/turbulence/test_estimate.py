@@ -12,8 +12,8 @@ from ridgeline.fourier.decomposition import PencilGrid, Truncation
 from ridgeline.fourier.sizes import Share, exchanged, messages
 from ridgeline.models.turbulence.estimate import estimate, paper_bound, process_grid
 from ridgeline.models.turbulence.restart import field_sizes
+from ridgeline.models.turbulence.runge_kutta import SCHEMES
 from ridgeline.models.turbulence.settings import TurbulenceCase
-from ridgeline.models.turbulence.stages import SCHEMES
 from ridgeline.models.turbulence.step_work import Variables, flops, least_memory_traffic, wave_flops
 from ridgeline.runtime.errors import DecompositionError
 

@@ -38,7 +38,7 @@ from ridgeline.models.turbulence.kernels_lines import advance_lines, load_lines
 from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import shift_of_step
-from ridgeline.models.turbulence.stages import (
+from ridgeline.models.turbulence.runge_kutta import (
     SCHEMES,
     StepTables,
     courant_dt,

@@ -31,14 +31,16 @@ from ridgeline.runtime.errors import ConfigError
 
 @dataclass(frozen=True)
 class Substep:
-    """One substep. With e the integrating factor over `fraction` dt and N the rate of the substep,
+    """One substep of a scheme: it computes the next stage and updates one of the stored fields.
 
-        stage = e^powers[0] now + dt weights[0] e^powers[1] N,     now the state at the step's beginning,
-        kept = e^powers[2] base + dt weights[1] e^powers[3] N,
+        stage = e^powers[0] now + dt weights[0] e^powers[1] N
+        kept = e^powers[2] base + dt weights[1] e^powers[3] N
 
-    where base and kept are the state, or the sum that RK4 accumulates beside it. with_waves: which of the stored
-    fields are then multiplied, with the stage, by the integrating factor of waves over `fraction` dt. That factor
-    need not commute with e, because it multiplies whole results, and the stored fields are at the time of the stage.
+    e is the integrating factor over `fraction` dt, N the rate of the substep, and now the state at the beginning of
+    the step. base and kept are each the state, or the sum that RK4 accumulates beside it. with_waves: which of the
+    stored fields are then multiplied, with the stage, by the integrating factor of waves over `fraction` dt. That
+    factor need not commute with e, because it multiplies whole results, and the stored fields are at the time of the
+    stage.
     """
 
     powers: tuple[int, int, int, int]

@@ -40,7 +40,7 @@ from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_VELOCITY
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.models.turbulence.random_numbers import shift_of_step
-from ridgeline.models.turbulence.stages import SCHEMES, courant_dt, displaced_grids
+from ridgeline.models.turbulence.runge_kutta import SCHEMES, courant_dt, displaced_grids
 from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.runtime.errors import DeviceError
 

@@ -391,9 +391,9 @@ def make_force(dtype: DTypeLike, shifted: bool, last: bool) -> Any:
 class AxisTables:
     """Factors of modes along x, y and z: wavenumbers, phases of displaced grids, integrating factors.
 
-    The counterpart of `stages.StepTables`: exp(r(k) dt) and exp(i k.d) are products of a factor of each j. Here the
-    kernels multiply the factors, so that a step computes and copies only a few numbers for each j. They are computed
-    in float64 and stored in the precision of the run. Phases are 1 until they are set.
+    The counterpart of `runge_kutta.StepTables`: exp(r(k) dt) and exp(i k.d) are products of a factor of each j. Here
+    the kernels multiply the factors, so that a step computes and copies only a few numbers for each j. They are
+    computed in float64 and stored in the precision of the run. Phases are 1 until they are set.
 
     modes : of this rank; diffusivities : of velocity and scalars; real : dtype of the run; stream : of all copies
 

@@ -23,7 +23,7 @@ from ridgeline.models.turbulence import waves as physics
 from ridgeline.models.turbulence.device.kernels_cuda import line_of
 from ridgeline.models.turbulence.device.kernels_diagnostics_cuda import flat_waves, mode_of
 from ridgeline.models.turbulence.problem import FlowParameters, Waves
-from ridgeline.models.turbulence.stages import SCHEMES
+from ridgeline.models.turbulence.runge_kutta import SCHEMES
 
 DeviceArray = Any
 Launch = tuple[Any, ...]
