@@ -86,8 +86,8 @@ def test_forces_computed_while_ghosts_travel_have_the_same_bits(comm, monkeypatc
         case = case_of(neighbour={**rule, "overlap": overlap}, precision=precision, grid=long)
         made.append(started(case, comm))
     usual, waiting = (model._engine for model in made)
-    add_forces = usual._add_forces
-    monkeypatch.setattr(usual, "_add_forces", lambda atoms: sizes.append(len(atoms)) or add_forces(atoms))
+    compute = usual._compute_forces_on
+    monkeypatch.setattr(usual, "_compute_forces_on", lambda atoms: sizes.append(len(atoms)) or compute(atoms))
     for model in made:
         run(model, 25)
     np.testing.assert_array_equal(usual.forces[: usual.particles.n], waiting.forces[: waiting.particles.n])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ridgeline.runtime.device_errors import device_error, explain_status, explained
+from ridgeline.runtime.device_errors import device_error, device_errors_explained, explain_status
 from ridgeline.runtime.errors import ConfigError, DeviceError
 
 
@@ -52,7 +52,7 @@ def test_reports_say_what_happened_where_and_what_to_try(error, meaning) -> None
 )
 def test_other_errors_stay_what_they_are(error) -> None:
     assert device_error(error) is None
-    with pytest.raises(type(error)) as caught, explained(lambda: "the checkpoint"):
+    with pytest.raises(type(error)) as caught, device_errors_explained(lambda: "the checkpoint"):
         raise error
     assert caught.value is error
 
@@ -80,6 +80,6 @@ def test_every_status_explained_is_one_of_cuda_s() -> None:
 def test_more_is_said_of_a_failing_device() -> None:
     with (
         pytest.raises(DeviceError, match=r"memory is full.*; the last good checkpoint is kept \(here\)$"),
-        explained(lambda: "the last good checkpoint is kept (here)"),
+        device_errors_explained(lambda: "the last good checkpoint is kept (here)"),
     ):
         raise REPORTED[0][0]

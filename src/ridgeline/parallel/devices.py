@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.layout import place_on_node
-from ridgeline.runtime.device_errors import explained
+from ridgeline.runtime.device_errors import device_errors_explained
 from ridgeline.runtime.devices import (
     MPI_SWITCH,
     DeviceInfo,
@@ -39,7 +39,7 @@ def select_device(comm: MPI.Comm) -> DeviceInfo:
     with errors_on_all_ranks(comm):
         try:
             device = choose_device(place.local_rank, describe_devices())
-            with explained():
+            with device_errors_explained():
                 import_module("numba.cuda").select_device(device.index)
         except DeviceError as error:
             if comm.size == 1:
@@ -86,7 +86,7 @@ def device_memory_per_rank(comm: MPI.Comm, device: DeviceInfo) -> float:
 def _free_memory(comm: MPI.Comm, device: DeviceInfo) -> float:
     """Return the free bytes of this rank's device, infinite for a simulated one. Collective."""
     comm.Barrier()  # every rank has its context
-    with errors_on_all_ranks(comm), explained():
+    with errors_on_all_ranks(comm), device_errors_explained():
         context = import_module("numba.cuda").current_context()
         if not simulated():
             context.memory_manager.deallocations.clear()  # Numba postpones freeing unused memory

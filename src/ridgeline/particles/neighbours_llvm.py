@@ -43,11 +43,9 @@ def append_near(typing, x, y, z, order, begin, end, x0, y0, z0, square, self_row
 
         def append(k, of_half):
             dx, dy, dz = (floats.load(column, k) - here for column, here in zip(columns, place))
-            distance = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
+            r2 = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
             found = narrow.load(rows, k)
-            wanted = builder.and_(
-                ordered("<", distance, floats.splat(args[9])), wide.iota(k).less(wide.splat(end))
-            )
+            wanted = builder.and_(ordered("<", r2, floats.splat(args[9])), wide.iota(k).less(wide.splat(end)))
             wanted = builder.and_(wanted, builder.icmp_signed("!=", found.value, mine.value))
             if of_half:
                 wanted = builder.and_(wanted, upper(dx, dy, dz))
@@ -98,8 +96,8 @@ def gather_near_box(typing, columns, order, begin, end, box, square, out_columns
             dx, dy, dz = (
                 (a - x).max_ordered(x - b).max_ordered(nothing) for x, a, b in zip(place, low, high)
             )
-            distance = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
-            near = builder.fcmp_ordered("<", distance.value, limit.value)
+            r2 = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
+            near = builder.fcmp_ordered("<", r2.value, limit.value)
             near = builder.and_(near, wide.iota(k).less(wide.splat(end)))
             now = builder.load(position)
             for x, target in zip(place, targets):

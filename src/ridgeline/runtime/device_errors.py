@@ -121,7 +121,7 @@ def device_error(error: BaseException) -> DeviceError | None:
 
 
 @contextmanager
-def explained(more: Callable[[], str] | None = None) -> Iterator[None]:
+def device_errors_explained(more: Callable[[], str] | None = None) -> Iterator[None]:
     """Raise errors of CUDA inside the block as DeviceError, followed by `more()`, such as the last checkpoint."""
     try:
         yield

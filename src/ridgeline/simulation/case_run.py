@@ -23,7 +23,7 @@ from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_al
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.runtime.console import Progress
 from ridgeline.runtime.context import Context
-from ridgeline.runtime.device_errors import explained
+from ridgeline.runtime.device_errors import device_errors_explained
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.machine import oversubscription, peak_memory
@@ -107,11 +107,11 @@ class CaseRun:
         self.case, self.model, self.context = case, model, context
         self.changes: list[tuple[int, str, Plain]] = []
         self._options, self._caller = options or RunOptions(), caller or RunCaller()
-        self._spent = Regions()
+        self._regions = Regions()
         self._writes = LastWrites()
 
     def __enter__(self) -> Self:
-        with ExitStack() as resources, explained():
+        with ExitStack() as resources, device_errors_explained():
             self._begin(resources)
             self._resources = resources.pop_all()
         return self
@@ -136,7 +136,7 @@ class CaseRun:
         )
         self._started_at, self._memory_before = start_time(), peak_memory()
         refuse_what_does_not_fit(case, comm)
-        with self._spent("setup"):
+        with self._regions("setup"):
             self._restart = Restart(case, model, comm)
             self._restart.check(resume)
             case = self.case = self._restart.settle(resume)
@@ -146,18 +146,18 @@ class CaseRun:
                 caller.show(facts)
             if warning := oversubscription(facts["ranks_on_node"], context.threads, facts["cores"]):
                 log.warning("%s", warning)
-        with self._spent("setup"):
+        with self._regions("setup"):
             model.setup(case, context)
         decomposition = model.describe()
         self._facts = facts | decomposition
         if caller.show is not None and comm.rank == 0:
             caller.show(decomposition)
 
-        with self._spent("compile"):
+        with self._regions("compile"):
             in_turn_per_node(comm, model.compile)
 
-        with self._spent("setup"):
-            first, position = self._restart.begin(resume)
+        with self._regions("setup"):
+            first, position = self._restart.set_first_state(resume)
             self._provenance = make_provenance(case, model, context, self._started_at)
             if options.overwrite and resume == "never":
                 locks.discard()
@@ -183,12 +183,12 @@ class CaseRun:
         self._progress = resources.enter_context(
             Progress(first, schedule.steps, caller.progress and comm.rank == 0)
         )
-        with self._spent("loop"):
+        with self._regions("loop"):
             self._loop.begin()
 
     def advance(self, last: int) -> str | None:
         """Continue to step `last`, or return why the ranks agreed to stop earlier: a signal or the time limit."""
-        with self._spent("loop"):
+        with self._regions("loop"):
             return self._loop.advance(last, self._stop, self._progress)
 
     def _sample(self) -> None:
@@ -199,7 +199,7 @@ class CaseRun:
 
     def save(self) -> Path | None:
         """Save a checkpoint of the current state unless there is one; return the newest."""
-        with self._spent("loop"):
+        with self._regions("loop"):
             self._loop.save()
         return self._restart.newest()
 
@@ -213,11 +213,11 @@ class CaseRun:
         """
         case = case.settled(self.case.identity())
         before, after = self.case.flatten(), case.flatten()
-        with self._spent("setup"):
+        with self._regions("setup"):
             model.setup(case, self.context)
-        with self._spent("compile"):
+        with self._regions("compile"):
             in_turn_per_node(self.context.comm, model.compile)
-        with self._spent("setup"):
+        with self._regions("setup"):
             _copy_state(self.model, model)
             time = self.model.time(self.step)
             model.restored(self.step, time)
@@ -252,7 +252,7 @@ class CaseRun:
                 f"set_fields: got {unknown[0]!r}; {model.name} takes {', '.join(settable) or 'no fields'}"
             )
         layout = model.output_layout(names)
-        with self._spent("setup"):
+        with self._regions("setup"):
             with errors_on_all_ranks(self.context.comm):
                 parts = {
                     variable.name: _part(variable, fields[variable.name])
@@ -269,15 +269,15 @@ class CaseRun:
         `reason` says why the run ends before its last step. `raise_failures` tells whether the trace or the report
         could not be written.
         """
-        with self._spent("loop"):
+        with self._regions("loop"):
             self._loop.end()
         self._meters.stop()
         if self._trace is not None:
             self._trace.finish()
         measured = Measured(
-            setup=self._spent.seconds("setup"),
-            compile=self._spent.seconds("compile"),
-            loop=self._spent.seconds("loop"),
+            setup=self._regions.seconds("setup"),
+            compile=self._regions.seconds("compile"),
+            loop=self._regions.seconds("loop"),
             clock=self._loop.clock,
             memory_before=self._memory_before,
             # Read before the limits are measured, which takes memory too.

@@ -13,7 +13,7 @@ from ridgeline.models import estimate
 from ridgeline.models.memory_check import MemoryCapacity, shortage
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
-from ridgeline.runtime.device_errors import explained
+from ridgeline.runtime.device_errors import device_errors_explained
 from ridgeline.runtime.devices import (
     choose_device,
     describe_devices,
@@ -103,7 +103,7 @@ def _bandwidth(case: AnyCase, workers: int) -> tuple[str, float] | None:
         return None
     try:
         describe_devices()
-        with explained():
+        with device_errors_explained():
             from ridgeline.limits.limits_cuda import measure_device_copy
 
             return "the copy bandwidth of this machine's GPU", measure_device_copy()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ridgeline.models.contract import Model, Region
 from ridgeline.models.recorders import Recorder
 from ridgeline.runtime.console import Progress
-from ridgeline.runtime.device_errors import explained
+from ridgeline.runtime.device_errors import device_errors_explained
 from ridgeline.runtime.errors import DivergedError
 from ridgeline.runtime.regions import Regions
 from ridgeline.runtime.signals import StopRequest
@@ -83,7 +83,7 @@ class TimeLoop:
         Collective. Raises DivergedError, OutputError or CheckpointError on all ranks. A GPU that fails raises
         DeviceError on its rank, with the last checkpoint in the message.
         """
-        with explained(self._describe_checkpoint):
+        with device_errors_explained(self._describe_checkpoint):
             return self._advance(last, stop, progress)
 
     def _advance(self, last: int, stop: StopRequest, progress: Progress) -> str | None:
@@ -117,7 +117,7 @@ class TimeLoop:
     def save(self) -> None:
         """Save a checkpoint of the current state unless there is one. Collective. Raises as `advance` does."""
         if self._saved != self.step:
-            with explained(self._describe_checkpoint), self.regions("checkpoint"):
+            with device_errors_explained(self._describe_checkpoint), self.regions("checkpoint"):
                 self._refuse_nonfinite(self.step)
                 self._save(self.step)
 

@@ -56,7 +56,7 @@ class Restart:
     def settle(self, resume: str) -> AnyCase:
         """Return the case with the settings fixed that the user left to the run (`AnyCase.settled`). Collective.
 
-        `resume` is as in `begin`. Raises CheckpointError if the newest checkpoint has a newer format.
+        `resume` is as in `set_first_state`. Raises CheckpointError if the newest checkpoint has a newer format.
         """
         identity = None
         if resume != "never":
@@ -65,7 +65,7 @@ class Restart:
         self._case = self._case.settled(identity)
         return self._case
 
-    def begin(self, resume: str) -> tuple[int, Mapping[str, Any] | None]:
+    def set_first_state(self, resume: str) -> tuple[int, Mapping[str, Any] | None]:
         """Bring the model to its first state; return its step and the position of the outputs. Collective.
 
         Parameters

@@ -38,7 +38,7 @@ from ridgeline.particles.neighbours import FAR, NeighbourList, kernels_of_neighb
 from ridgeline.particles.particles import POSITION, ParticleField, Particles, capacity_for
 from ridgeline.runtime.errors import ParticleError
 
-# The fields of an atom beside its position. held: its position when the lists were built last.
+# The fields of an atom beside its position. held: its list position, where it was when lists were built last.
 FIELDS = {
     "velocity": ParticleField(np.float64, 3),
     "held": ParticleField(np.float64, 3),
@@ -75,7 +75,7 @@ class CpuEngine:
         self._closest = np.empty(context.threads)
         self.points = np.zeros((1, COLUMNS))
         self.forces = np.zeros((1, COLUMNS), np.int64)
-        self._grid = np.zeros((1, COLUMNS), np.int32)  # places in mixed precision
+        self._fixed_point_positions = np.zeros((1, COLUMNS), np.int32)
         edges = np.array(self.boxes.high[::-1])
         self._per_length, self._units = 2.0**32 / edges, (edges / 2.0**32).astype(np.float32)
         self._identities = np.zeros((1, 1), np.int64)
@@ -91,7 +91,7 @@ class CpuEngine:
             kernels.forces_of_half_lists,
             kernels.forces_in_mixed_precision,
             kernels.sum_forces_of_threads,
-            kernels.to_grid,
+            kernels.to_fixed_point,
             kernels.kick_and_drift,
             kernels.kick_velocity,
             kernels.pair_sums,
@@ -135,9 +135,10 @@ class CpuEngine:
     def start(self, fields: dict[str, NDArray[Any]], step: int) -> None:
         """Start from the atoms of this rank's range of identities. Collective.
 
-        fields: position, velocity and image; and `held`, the positions from which the lists are built, so that they
-        are the lists of the run that wrote these atoms, for any number of ranks.
+        fields: position, velocity, image and `held`, the list positions. The lists are built from these and not from
+        the present positions, so that they are the lists of the run that wrote these atoms, on any number of ranks.
         """
+        # Both kinds of positions are exchanged while atoms are distributed and sorted and lists are built.
         renamed = {**fields, POSITION: fields["held"], "held": fields[POSITION]}
         self.ranges.scatter(renamed, self.boxes, self.particles)
         if self._migration is not None:
@@ -180,9 +181,9 @@ class CpuEngine:
             ghosts.forward_values(self._identities)
         self.points[ghosts.n_all] = FAR
         if self._method.mixed:
-            if len(self._grid) != len(self.points):
-                self._grid = np.zeros(self.points.shape, np.int32)
-            self._grid[ghosts.n_all] = 1
+            if len(self._fixed_point_positions) != len(self.points):
+                self._fixed_point_positions = np.zeros(self.points.shape, np.int32)
+            self._fixed_point_positions[ghosts.n_all] = 1
         if self._method.newton and self._scratch.shape[1] != len(self.points):
             self._scratch = np.zeros((len(self._closest), *self.points.shape), np.int64)
         with self._regions("neighbour"):
@@ -262,9 +263,11 @@ class CpuEngine:
         self._closest.fill(np.inf)
         if self._method.mixed:
             with self._regions("integrate"):
-                kernels.to_grid(self.particles.storage(POSITION), n, self._per_length, self._grid)
+                kernels.to_fixed_point(
+                    self.particles.storage(POSITION), n, self._per_length, self._fixed_point_positions
+                )
             # The integers wrap as the box does, so that no shift is added to them.
-            messages = ghosts.forward_overlapped(self._grid)
+            messages = ghosts.forward_overlapped(self._fixed_point_positions)
         else:
             messages = ghosts.forward_overlapped(self.points, shifted=True)
         done, inner = 0, lists.inner if self._method.overlap else 0
@@ -272,9 +275,9 @@ class CpuEngine:
         with self._regions("exchange"):
             for _ in messages:
                 if done < inner:
-                    self._add_forces(lists.order[done : min(done + piece, inner)])
+                    self._compute_forces_on(lists.order[done : min(done + piece, inner)])
                     done = min(done + piece, inner)
-        self._add_forces(lists.order[done:n])
+        self._compute_forces_on(lists.order[done:n])
         if self._method.newton:
             with self._regions("pair"):
                 kernels.sum_forces_of_threads(self._scratch, ghosts.n_all, self.forces)
@@ -283,7 +286,7 @@ class CpuEngine:
         if self._closest.min() < CLOSEST**2:
             self._refuse_overlap(step)
 
-    def _add_forces(self, atoms: NDArray[np.int64]) -> None:
+    def _compute_forces_on(self, atoms: NDArray[np.int64]) -> None:
         """Set the forces on some atoms or, by Newton's third law, add those of their pairs. No communication."""
         lists, square = self.lists, self.melt.cutoff**2
         rows, capacity, counts = lists.rows.reshape(-1), lists.rows.shape[1], lists.counts
@@ -291,7 +294,15 @@ class CpuEngine:
         with self._regions("pair"):
             if self._method.mixed:
                 kernels.forces_in_mixed_precision(
-                    self._grid, atoms, rows, capacity, counts, square, units, closest, self.forces
+                    self._fixed_point_positions,
+                    atoms,
+                    rows,
+                    capacity,
+                    counts,
+                    square,
+                    units,
+                    closest,
+                    self.forces,
                 )
             elif self._method.newton:
                 kernels.forces_of_half_lists(
@@ -359,7 +370,7 @@ class CpuEngine:
             self.forces,
             self._identities,
             self._scratch,
-            self._grid,
+            self._fixed_point_positions,
             self.lists.rows,
             self.lists.counts,
             self.lists.order,

@@ -37,7 +37,7 @@ def _make_forces(places, pair_sum, out):
 
     The arguments of the kernel:
 
-    places : (m, 4) float64 x, y, z, unused, or int32 of `to_grid`; atoms : (k,) their rows
+    places : (m, 4) float64 x, y, z, unused, or int32 of `to_fixed_point`; atoms : (k,) their rows
     rows : (n * capacity,), counts : (n,), see NeighbourList; square : r_c^2
     units : (3,) 2^-32 of the box's edges, in mixed precision alone
     out_closest : (threads,) lowered to the least square of a distance that each thread met
@@ -117,17 +117,17 @@ def _sum_of_threads(scratch, n_all, t, out_forces):
 
 
 @kernel(lambda: (float64[:, ::1], int64, float64[::1], int32[:, ::1]), nogil=True)
-def to_grid(position, n, per_length, out_grid):
-    """Set out_grid (m, 4) to the places of the first n atoms in 2^-32 of the box's edges, modulo the box, and 0.
+def to_fixed_point(position, n, per_length, out_places):
+    """Set out_places (m, 4) to the places of the first n atoms in 2^-32 of the box's edges, modulo the box, and 0.
 
     position : (3, capacity); per_length : (3,) 2^32 over the edges.
     """
     for c in range(3):
         x = position[c]
         for i in range(n):
-            out_grid[i, c] = np.int32(int64(np.rint(x[i] * per_length[c])) & 0xFFFFFFFF)
+            out_places[i, c] = np.int32(int64(np.rint(x[i] * per_length[c])) & 0xFFFFFFFF)
     for i in range(n):
-        out_grid[i, 3] = 0
+        out_places[i, 3] = 0
 
 
 @kernel(
@@ -215,9 +215,9 @@ def pair_sums(points, n, rows, capacity, counts, square, out_energy, out_virial)
         for k in range(i * capacity, i * capacity + counts[i]):
             j = rows[k]
             dx, dy, dz = points[i, 0] - points[j, 0], points[i, 1] - points[j, 1], points[i, 2] - points[j, 2]
-            distance = (dx * dx + dy * dy) + dz * dz
-            if distance < square:
-                inverse = 1.0 / distance
+            r2 = (dx * dx + dy * dy) + dz * dz
+            if r2 < square:
+                inverse = 1.0 / r2
                 sixth = inverse * inverse * inverse
                 energy += int64(np.rint((4.0 * (sixth - 1.0) * sixth) * scale))
                 virial += int64(np.rint(((48.0 * sixth - 24.0) * sixth) * scale))

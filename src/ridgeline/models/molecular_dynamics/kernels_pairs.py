@@ -124,14 +124,14 @@ class _Pairs:
         builder, floats = self._builder, self.floats
         others = load_rows(builder, floats, self._atoms, builder.gep(self._lists, [k]))
         dx, dy, dz = (mine - other for mine, other in zip(self._place, others[:3]))
-        distance = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
-        inverse = floats.vector(builder.fdiv(self._one.value, distance.value))
+        r2 = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
+        inverse = floats.vector(builder.fdiv(self._one.value, r2.value))
         sixth = inverse * inverse * inverse
         force = floats.fma(sixth, floats.constant(48.0), floats.constant(-24.0)) * (sixth * inverse)
         least = builder.load(self.closest)
-        nearer = builder.fcmp_ordered("<", distance.value, least)
-        builder.store(builder.select(nearer, distance.value, least), self.closest)
-        near = builder.fcmp_ordered("<", distance.value, self._cutoff.value)
+        nearer = builder.fcmp_ordered("<", r2.value, least)
+        builder.store(builder.select(nearer, r2.value, least), self.closest)
+        near = builder.fcmp_ordered("<", r2.value, self._cutoff.value)
         magic = floats.constant(_MAGIC)
         return [
             builder.bitcast(floats.fma(force, d, magic).value, self.integers.type) for d in (dx, dy, dz)
@@ -262,20 +262,20 @@ def sum_forces_mixed(typing, places, rows, i, begin, end, units, square, out_for
             dx, dy, dz = (
                 (mine - other).to_float(floats) * scale for mine, other, scale in zip(place, others, scales)
             )
-            distance = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
-            distance = floats.vector(builder.select(present, distance.value, far.value))
-            inverse = floats.vector(builder.fdiv(one.value, distance.value))
+            r2 = floats.fma(dz, dz, floats.fma(dy, dy, dx * dx))
+            r2 = floats.vector(builder.select(present, r2.value, far.value))
+            inverse = floats.vector(builder.fdiv(one.value, r2.value))
             sixth = inverse * inverse * inverse
             force = floats.fma(sixth, floats.constant(48.0), floats.constant(-24.0)) * (sixth * inverse)
             force = force * floats.constant(2.0**MIXED_BITS)
-            near = builder.fcmp_ordered("<", distance.value, cutoff.value)
+            near = builder.fcmp_ordered("<", r2.value, cutoff.value)
             for d, total in zip((dx, dy, dz), sums):
                 grains = _nearest_integers(builder, floats, (force * d).value)
                 before = builder.load(total)
                 builder.store(builder.select(near, builder.add(before, grains), before), total)
             least = builder.load(closest)
-            nearer = builder.fcmp_ordered("<", distance.value, least)
-            builder.store(builder.select(nearer, distance.value, least), closest)
+            nearer = builder.fcmp_ordered("<", r2.value, least)
+            builder.store(builder.select(nearer, r2.value, least), closest)
         wide = ir.VectorType(I64, integers.count)
         for at, total in zip(components, sums):
             grains = across(builder, builder.sext(builder.load(total), wide), builder.add)

@@ -81,7 +81,7 @@ class CpuEngine:
                 context.threads,
                 context.regions,
             )
-        self._force = np.empty((3, 0))
+        self._mesh_force = np.empty((3, 0))
         self._migration: Migration | None = None
 
     @staticmethod
@@ -144,7 +144,7 @@ class CpuEngine:
         self._kick_by_mesh(first)
         for number, substep in enumerate(schedule.substep_factors(step)):
             self._kick_by_near(substep.first_kick)
-            self._drift(substep.drift, step + 1)
+            self._drift_and_migrate(substep.drift, step + 1)
             if number == 0 and (step + 1) % SORT_EVERY == 0:
                 self._sort()
             self._update_near_forces()
@@ -152,7 +152,7 @@ class CpuEngine:
         self._update_mesh_forces()
         self._kick_by_mesh(second)
 
-    def _drift(self, factor: float, step: int) -> None:
+    def _drift_and_migrate(self, factor: float, step: int) -> None:
         assert self._migration is not None  # `start` was called
         particles = self.particles
         with self._regions("integrate"):
@@ -168,21 +168,21 @@ class CpuEngine:
 
     def _update_near_forces(self) -> None:
         if self.near is not None:
-            self.near.find(self.particles)
+            self.near.update_ghosts(self.particles)
             self.near.compute(self.particles.n)
 
     def _update_mesh_forces(self) -> None:
         particles = self.particles
-        if self._force.shape[1] < particles.n:
-            self._force = np.empty((3, particles.capacity))
+        if self._mesh_force.shape[1] < particles.n:
+            self._mesh_force = np.empty((3, particles.capacity))
         self.mesh.deposit(particles.position)
         self.mesh.solve()
-        self.mesh.interpolate(particles.position, self._force)
+        self.mesh.interpolate(particles.position, self._mesh_force)
 
     def _kick_by_mesh(self, factor: float) -> None:
         particles = self.particles
         with self._regions("integrate"):
-            kernels.kick(self._force, particles.n, factor, particles.storage(MOMENTUM))
+            kernels.kick(self._mesh_force, particles.n, factor, particles.storage(MOMENTUM))
 
     def _kick_by_near(self, factor: float) -> None:
         if self.near is None:
@@ -195,7 +195,7 @@ class CpuEngine:
     def forces(self) -> NDArray[np.float64]:
         """Return -grad(phi~) at the owned particles, float64 [3, n]. Local."""
         n = self.particles.n
-        forces = np.array(self._force[:, :n])
+        forces = np.array(self._mesh_force[:, :n])
         if self.near is not None:
             forces += self.near.forces[:n].T * self.near.unit
         return forces
@@ -211,7 +211,7 @@ class CpuEngine:
         """Return the bytes of memory on this rank by their purpose."""
         near = 0 if self.near is None else self.near.n_bytes
         return {
-            "particles": self.particles.n_bytes + self._force.nbytes,
+            "particles": self.particles.n_bytes + self._mesh_force.nbytes,
             "mesh": self.mesh.n_bytes,
             "short range": near,
         }

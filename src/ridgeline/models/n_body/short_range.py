@@ -90,11 +90,11 @@ class ShortRange:
         potential_bits = _bits(1 / law.softening)
         scale = np.array(law.coefficients) * cell ** (-3.0 - 2.0 * np.arange(len(law.coefficients)))
         edge, soft = reach**2, (law.softening * cell) ** 2
-        self._force = (edge, soft, 2.0**force_bits * cell**2, *scale.tolist(), 0.0)
+        self._force_coefficients = (edge, soft, 2.0**force_bits * cell**2, *scale.tolist(), 0.0)
         self.unit = strength / (2.0**force_bits * cell**2)
         integral = [0.5 * c / (k + 1) for k, c in enumerate(scale.tolist())]
         constant = (edge + soft) ** -0.5 + sum(w * edge ** (k + 1) for k, w in enumerate(integral))
-        self._potential = (edge, soft, 2.0**potential_bits * cell, *integral, constant)
+        self._potential_coefficients = (edge, soft, 2.0**potential_bits * cell, *integral, constant)
         self._strength = strength
 
     @staticmethod
@@ -108,7 +108,7 @@ class ShortRange:
         arrays = (self._points, self._places, self._lists, self.forces)
         return sum(array.nbytes for array in arrays) + self._cells.n_bytes
 
-    def find(self, particles: Particles) -> None:
+    def update_ghosts(self, particles: Particles) -> None:
         """Update ghosts and cells for the present positions. Communicates with neighbours."""
         n = particles.n
         if len(self._points) < n:
@@ -122,15 +122,15 @@ class ShortRange:
             self._cells.fill(self._points, self.ghosts.n_all)
 
     def compute(self, n: int) -> None:
-        """Set `forces` for the n owned particles at the positions of the last `find`. Local."""
+        """Set `forces` for the n owned particles at the positions of the last `update_ghosts`. Local."""
         with self._regions("short range"):
-            self._sum(n, self._force, False, self.forces)
+            self._sum(n, self._force_coefficients, False, self.forces)
 
     def potentials(self, n: int) -> NDArray[np.float64]:
-        """Return the short-range potentials [n] of the owned particles at the positions of the last `find`. Local."""
+        """Return the potentials [n] of the owned particles at the positions of the last `update_ghosts`. Local."""
         out = np.empty((n, 3), np.int64)
-        self._sum(n, self._potential, True, out)
-        return np.asarray(out[:, 0] * (self._strength / self._potential[2]))
+        self._sum(n, self._potential_coefficients, True, out)
+        return np.asarray(out[:, 0] * (self._strength / self._potential_coefficients[2]))
 
     def _sum(self, n: int, law: Law, potentials: bool, out: NDArray[np.int64]) -> None:
         cells = self._cells

@@ -26,7 +26,7 @@ from ridgeline.bench.hpl.record import Numbers
 from ridgeline.jit.cuda_device import SIMULATED, make_stream
 from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks
 from ridgeline.parallel.devices import require_device_memory, select_device
-from ridgeline.runtime.device_errors import explained
+from ridgeline.runtime.device_errors import device_errors_explained
 from ridgeline.runtime.devices import simulated
 from ridgeline.runtime.errors import DeviceError
 from ridgeline.runtime.extras import import_extra
@@ -316,7 +316,7 @@ def device_product_rate(
     parts = {"matrices of products": float(zeros.nbytes + 2 * factor.nbytes)}
     require_device_memory(comm, device, parts, "free some of its memory")
     best = np.inf
-    with explained():
+    with device_errors_explained():
         stream = make_stream()
         left, right = (cuda.to_device(factor, stream=stream) for _ in range(2))
         out = cuda.to_device(zeros, stream=stream)

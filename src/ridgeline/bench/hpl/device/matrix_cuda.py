@@ -16,7 +16,7 @@ from ridgeline.bench.hpl.matrix import MxpMatrix, Tables, Vector, make_tables
 from ridgeline.bench.hpl.panel import Reals
 from ridgeline.bench.hpl.residual import ResidualSums
 from ridgeline.bench.hpl.sizes import pitch_on_device
-from ridgeline.runtime.device_errors import explained
+from ridgeline.runtime.device_errors import device_errors_explained
 
 _ROUNDINGS: dict[Narrow, Any] = {
     "float16": kernels_cuda.round_to_float16,
@@ -102,7 +102,7 @@ class MxpDeviceMatrix(MxpMatrix):
             self._x.copy_to_device(np.ascontiguousarray(x), stream=self._stream)
         return self._by_rows(kernels_cuda.multiply, self._x)
 
-    @explained()
+    @device_errors_explained()
     def _by_rows(self, kernel: Any, *arguments: Any) -> Vector:
         """Return the number that a kernel computes for each row."""
         rows, columns = self._shape

@@ -26,7 +26,7 @@ from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.runtime.blas import blas_threads
-from ridgeline.runtime.device_errors import explained
+from ridgeline.runtime.device_errors import device_errors_explained
 from ridgeline.runtime.regions import Regions
 
 
@@ -38,7 +38,7 @@ def _open_device(comm: MPI.Comm, parts: Mapping[str, float], handles: int) -> li
     device = select_device(comm)
     with errors_on_all_ranks(comm):
         blas = [make_blas() for _ in range(handles)]  # take memory, which is then not counted as free
-    with explained():
+    with device_errors_explained():
         in_turn_per_node(comm, compile_kernels)
     require_device_memory(comm, device, dict(parts), "use a smaller --n or more GPUs (-n)")
     return blas
@@ -57,7 +57,7 @@ class DeviceSystem:
         self._settings, self._columns = settings, grid.place.columns
         parts = hpl_device_parts(settings.n, settings.nb, settings.p, settings.q)
         (self._blas,) = _open_device(comm, parts, 1)
-        with explained():
+        with device_errors_explained():
             stream = make_stream()
             self._matrix = DeviceMatrix(grid.place, stream)
             self._matrix.generate(settings.seed)
@@ -68,20 +68,20 @@ class DeviceSystem:
 
     def factor(self, on_columns: Callable[[int], None]) -> None:
         """Factor. BLAS on the hosts uses several threads for panels."""
-        with explained(), blas_threads(self._settings.threads):
+        with device_errors_explained(), blas_threads(self._settings.threads):
             factor(self._lu, self._settings.n, self._settings.nb, on_columns)
 
     def substitute(self) -> Reals:
         """Return x. The device multiplies by U, hosts solve with its diagonal blocks."""
         b = self._columns.n - 1
         here = self._columns.owner(b) == self._columns.part
-        with explained(), self.regions("substitution"):
+        with device_errors_explained(), self.regions("substitution"):
             self._triangles.begin(self._matrix.column(self._columns.local(b)) if here else None)
             return substitute_back(self._triangles)
 
     def sums(self, x: Reals) -> ResidualSums:
         """Return the sums of the matrix, which is generated in the memory of its factors."""
-        with explained():
+        with device_errors_explained():
             self._matrix.generate(self._settings.seed)
             sums = self._matrix.sums(x)
         self._blas.free()
@@ -108,7 +108,7 @@ class MxpDeviceSystem:
         parts = mxp_device_parts(settings.n, settings.nb, settings.p, settings.q, storage)
         self._blas = _open_device(comm, parts, 2)
         rows, columns = grid.place.rows, grid.place.unknowns
-        with explained():
+        with device_errors_explained():
             stream = make_stream()
             self.matrix = matrix = MxpDeviceMatrix(comm, rows, columns, stream, dominant, diagonal)
             pitch = pitch_on_device(rows.count())
@@ -121,7 +121,7 @@ class MxpDeviceSystem:
 
     def factor(self, on_columns: Callable[[int], None]) -> Triangles:
         """Factor. BLAS on the hosts uses several threads for diagonal blocks."""
-        with explained(), blas_threads(self._settings.threads):
+        with device_errors_explained(), blas_threads(self._settings.threads):
             factor(self._lu, self._settings.n, self._settings.nb, on_columns)
         return self._triangles
 
@@ -160,11 +160,11 @@ class DeviceTriangles:
             self._zeros if sums is None or not self._a.rows else sums, stream=self._stream
         )
 
-    @explained()
+    @device_errors_explained()
     def clear(self) -> None:
         self.begin(None)
 
-    @explained()
+    @device_errors_explained()
     def sums(self, rows: slice) -> NDArray[Any]:
         """Return a copy from the device. The host waits for it, because it solves with the sums next."""
         part = np.empty(rows.stop - rows.start, self._numbers)
@@ -177,13 +177,13 @@ class DeviceTriangles:
         """Return the block that the host has kept."""
         return self._diagonals[k]
 
-    @explained()
+    @device_errors_explained()
     def set_solution(self, columns: slice, x: NDArray[Any]) -> None:
         """Launch the copy to the device, after all products with the solution before."""
         self._taken = columns
         self._x[: x.size].copy_to_device(x, stream=self._stream)
 
-    @explained()
+    @device_errors_explained()
     def subtract(self, rows: slice) -> None:
         """Launch the product."""
         count, width = max(rows.stop - rows.start, 0), self._taken.stop - self._taken.start
