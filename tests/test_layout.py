@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tokenize
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -373,6 +374,62 @@ def test_no_function_rebinds_a_module_variable() -> None:
         if isinstance(node, ast.Global)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+# A dotted name in backquotes that begins with a folder of the package: `fourier.transform.FourierTransform`.
+DOTTED = re.compile(r"`([a-z_]+(?:\.\w+)+)[^`\n]*`")
+# Such names that are not modules: a setting, and files.
+NOT_MODULES = {"particles.every", "particles.py", "validate.c"}
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """The docstrings and the comments of a file, with their first lines."""
+    source = path.read_text()
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield node.lineno, node.value.value
+    for token in tokenize.generate_tokens(iter(source.splitlines(keepends=True)).__next__):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def names_of(path: Path) -> set[str]:
+    """The names that the body of a module binds."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def exists(dotted: str) -> bool:
+    """Whether the package has a module of this name, or one that binds what follows its name."""
+    parts = dotted.split(".")
+    for n in range(len(parts), 1, -1):
+        path = PACKAGE.joinpath(*parts[:n])
+        if (path / "__init__.py").exists():
+            return n == len(parts)
+        if path.with_suffix(".py").exists():
+            return n == len(parts) or parts[n] in names_of(path.with_suffix(".py"))
+    return False
+
+
+def test_prose_names_modules_that_exist() -> None:
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    dangling = [
+        f"{path.relative_to(PACKAGE)}:{line + text[: match.start()].count(chr(10))}: {match[1]}"
+        for path in sources()
+        for line, text in prose(path)
+        for match in DOTTED.finditer(text)
+        if match[1].split(".")[0] in rooms and match[1] not in NOT_MODULES and not exists(match[1])
+    ]
+    assert not dangling, dangling
 
 
 def test_no_file_is_too_long() -> None:

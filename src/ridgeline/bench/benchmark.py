@@ -154,7 +154,7 @@ class Benchmark:
     def measure(self, comm: Comm, options: BenchmarkOptions, **offers: Any) -> Result:
         """Call the function with comm, options, and those of `offers` that are its parameters. Collective over comm.
 
-        The offers are memory (a `parallel.payload.Memory`) and progress (a `runtime.progress.Phases`).
+        The offers are memory (a `parallel.payload.Memory`) and progress (a `runtime.console.Phases`).
         """
         function = self.find(self.function)
         parameters = signature(function).parameters

@@ -27,7 +27,7 @@ def copy_boxes(source, target, boxes):
     Parameters
     ----------
     source, target : (n,) device arrays of one dtype; may be the same array if no boxes overlap
-    boxes : (n_boxes, 9) uint64 device array, as in `blocks.pack`; a box has less than 2**32 cells
+    boxes : (n_boxes, 9) uint64 device array, as in `blocks.box_copies`; a box has less than 2**32 cells
     """
     b = cuda.blockIdx.y
     s_start, s_plane, s_row = boxes[b, 0], boxes[b, 1], boxes[b, 2]

@@ -236,7 +236,7 @@ def launch_ranks(
     Raises
     ------
     ConfigError
-        For more ranks than a machine can take (`rank_limits.check_ranks`).
+        For more ranks than a machine can take (`check_ranks`).
     LauncherError
         If there is no launcher.
     """

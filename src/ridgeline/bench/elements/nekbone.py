@@ -7,7 +7,7 @@ per point and iteration, with n = nx1 per direction. The operator with the shift
 dot products have 15. Copies of shared points are counted like all other points. The right-hand side is white noise
 made from the points' numbers, so that it does not depend on the ranks.
 
-The solver is `krylov.one_pass_cg`, the operator that of `elements.one_pass`, or of `elements.device.one_pass_cuda`
+The solver is `krylov.cg.one_pass_cg`, the operator that of `elements.one_pass`, or of `elements.device.one_pass_cuda`
 on a GPU. The benchmark makes a run for each number of points per direction, and measures STREAM in the same job.
 
 Source: Fischer, Heisey, "NEKBONE: Thermal Hydraulics mini-application", 2013, and its public source (counts).

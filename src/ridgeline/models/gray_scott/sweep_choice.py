@@ -2,7 +2,7 @@
 
 Which variant is fastest depends on the machine. A run that is long enough therefore times some of them; the results
 of a sweep do not depend on the choice, bit for bit. The choice is kept for later runs in the user's cache, by the
-rules of `parallel.choices`: the rule comes first, and another variant replaces it only if it is clearly faster.
+rules of `parallel.autotuner`: the rule comes first, and another variant replaces it only if it is clearly faster.
 
 On CPUs (`choose_sweep`) the variants are sweeps of 1, 2 and 3 steps, each with the rule's tiles and stores, with
 twice its rows, or with the other stores. What is fastest depends on caches, memory, threads and neighbours. Blocks,

@@ -119,7 +119,7 @@ def load_gradient(modes, start, first_line, n_lines, n_y, green, slope_x, slope_
 
 @kernel(lambda T: (T[:, ::1], *[int64] * 4, T[:, :, ::1]), nogil=True)
 def rows_from_pairs(pairs, plane, first_row, n_rows, n_z, out_padded):
-    """Set rows of a padded block from pairs in physical space; see `fourier.row_pairs.block_from_pairs`.
+    """Set rows of a padded block from pairs in physical space; see `fourier.real_pairs.block_from_pairs`.
 
     n_z : planes of the block; out_padded : (n_z + 1, n_y + 1, n_x), whose ghosts above in y and z are not set.
     """

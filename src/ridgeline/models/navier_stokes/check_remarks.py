@@ -205,7 +205,7 @@ def advice(number: float, dt: float) -> str:
 def first_step_remark(rate: float, dt: float | None, control: StepControl | None) -> str:
     """Return the sentence of `ridgeline check` on the first step. rate: Courant number over dt, 1/time."""
     if control is None:
-        assert dt is not None  # settings/sections.py: either dt or courant
+        assert dt is not None  # case_sections/sections.py: either dt or courant
         return f"Courant number of step 0: {rate * dt:.3g}{advice(rate * dt, dt)}"
     if rate == 0.0 and control.longest == math.inf:
         return "time step of step 0: none, as the fluid is at rest and a run ends at once: need model.dt_max"

@@ -96,13 +96,13 @@ class FlowPasses(Protocol):
         """Return sums of powers 1 to 4 over each row along x, [4, n_rows]."""
 
     def count_octaves(self, points: Points, inverse_unit: float, lowest: int, bits: int, n: int) -> Counts:
-        """Return the counts [n] of `point_sums.count_octaves`."""
+        """Return the counts [n] of `kernels_diagnostics.count_octaves`."""
 
     def count_evenly(self, points: Points, inverse_width: float, middle: int) -> Counts:
-        """Return the counts [2 middle + 2] of `point_sums.count_evenly`."""
+        """Return the counts [2 middle + 2] of `kernels_diagnostics.count_evenly`."""
 
     def increments(self, points: Points, offsets: NDArray[np.int64]) -> Sums:
-        """Return the sums [3, n] of `point_sums.add_increments` over all rows."""
+        """Return the sums [3, n] of `kernels_diagnostics.add_increments` over all rows."""
 
     def velocity_points(self, velocity: Fields, cells: float) -> Sequence[Points]:
         """Return u, v, w at the points of a grid that is displaced by `cells` cells in every direction."""

@@ -3,7 +3,7 @@
 It is the counterpart of `engine_cpu.CpuEngine`, with the same schemes, tables and numbers. A substep brings velocity
 and scalars from lines to points, forms products, brings their combinations back to lines (`products_cuda`), and
 advances the stored fields (`kernels_cuda.make_advance`). The host has one copy of the fields, for input and
-checkpoints; `fields` and `commit` keep it up to date. The transforms are those of `fourier.device.slabs_cuda`.
+checkpoints; `fields` and `commit` keep it up to date. The transforms are those of `fourier.device.pipeline_cuda`.
 
 Source: Yeung et al. (GESTS), Secs. 2 and 3; Rogallo, NASA TM-81315 (1981).
 """

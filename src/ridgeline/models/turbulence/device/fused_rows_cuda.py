@@ -7,7 +7,7 @@ once, and rows of products are written once.
 
 A thread has modes j, while n - j belongs to another thread. When rows are read, both threads read the mode; before
 rows are written, the upper half is exchanged through shared memory. Arrays are planes [variable, z, y, x] as in
-`fourier.device.slabs_cuda`.
+`fourier.device.pipeline_cuda`.
 
 Source: Press et al., Numerical Recipes, Sec. 12.3 (two real functions at once); products as in `kernels_cuda`.
 """

@@ -1,6 +1,6 @@
 """Turbulence on NVIDIA GPUs: products in physical space, and the Runge-Kutta substep on lines of modes.
 
-They are the counterparts of `kernels` and `kernels_lines`, for the arrays of `fourier.device.slabs_cuda`: complex
+They are the counterparts of `kernels` and `kernels_lines`, for the arrays of `fourier.device.pipeline_cuda`: complex
 numbers are pairs of reals in flat device arrays. *Lines* are [variable, y, line]; *fields* hold the rows j_y = 0 ...
 most, -most ... -1 of lines, [field, row, line]. The threads of a warp lie along lines. They read and write whole
 sectors of memory, and skip places of a field that have no mode.

@@ -155,7 +155,7 @@ def sum_shells(sizes, units, of_line, shell_width, kind, a, b, c, out_shells):
     """Set out_shells [2, n_shells] to sums over shells of a value and of k^2 times it; a thread block for each shell.
 
     kind : REAL_PART of a, SQUARE of a, or THREE_SQUARES, the sum of those of a, b and c; shells : see
-    `fourier.shells`
+    `fourier.modes`
 
     In a line the modes of a shell are a run of |j_y|. A thread locates the run in each of its lines, so that every
     mode is read once.

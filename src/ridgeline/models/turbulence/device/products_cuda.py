@@ -1,8 +1,8 @@
 """The nonlinear part of a substep on NVIDIA GPUs: from lines of a stage to lines of the combined products.
 
 The passes over memory are separate or fused. When they are separate, cuFFT transforms, and kernels pack and multiply.
-When they are fused, transforms in z pack in the same pass (`fourier.device.fused_cuda`), and with slabs transforms in
-x form the products in the same pass (`fused_rows_cuda`). The results differ by rounding. Pencils exchange rows
+When they are fused, transforms in z pack in the same pass (`fourier.device.z_stage_cuda`), and with slabs transforms
+in x form the products in the same pass (`fused_rows_cuda`). The results differ by rounding. Pencils exchange rows
 between the transforms in z and x, which therefore stay separate in x.
 """
 
