@@ -26,7 +26,7 @@ from ridgeline.bench.hpcg.reference import ReferenceImplementation
 from ridgeline.jit.kernel import numba_threads
 from ridgeline.limits.stream import StreamArrays, measure_stream
 from ridgeline.parallel.communicator import ends_job_on_error
-from ridgeline.sparse.runs import Runs
+from ridgeline.sparse.row_strips import Strips
 
 Action = Callable[[], object]
 WORD = 8
@@ -92,9 +92,9 @@ def solve(path: Implementation, right_side: np.ndarray, iterations: int, kept: l
     return run
 
 
-def stored_bytes(triangle: Runs) -> int:
-    """Return the bytes that a sweep must read of a triangle: values and lists, without the gaps between runs."""
-    values = np.dot(np.diff(triangle.run_rows), np.diff(triangle.run_slots).astype(np.int64))
+def stored_bytes(triangle: Strips) -> int:
+    """Return the bytes that a sweep must read of a triangle: values and lists, without the gaps between strips."""
+    values = np.dot(np.diff(triangle.strip_rows), np.diff(triangle.strip_slots).astype(np.int64))
     return int(values) * WORD + sum(part.nbytes for part in triangle) - triangle.values.nbytes
 
 

@@ -1,12 +1,12 @@
-"""Small sparse matrices and what the passes by runs are made of, for tests of `sparse_*`."""
+"""Small sparse matrices and what the passes by strips are made of, for tests of `sparse_*`."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.sparse.levels import WHOLE, dependency_levels, level_order
-from ridgeline.sparse.runs import Runs, make_triangles
+from ridgeline.sparse.row_strips import Strips, make_triangles
+from ridgeline.sparse.wavefronts import WHOLE, number_wavefronts, order_by_wavefront
 
 
 class System(NamedTuple):
@@ -17,12 +17,12 @@ class System(NamedTuple):
     values: NDArray
     dense: NDArray  # [n, n], owned columns only
     block: int
-    levels: NDArray
+    fronts: NDArray
     order: NDArray
     new_number: NDArray
-    level_rows: NDArray
-    lower: Runs
-    upper: Runs
+    front_rows: NDArray
+    lower: Strips
+    upper: Strips
 
 
 def system(rows: list[list[int]], seed: int = 3, block: int = WHOLE) -> System:
@@ -39,17 +39,17 @@ def system(rows: list[list[int]], seed: int = 3, block: int = WHOLE) -> System:
                 values[place] = 30 + rng.random()
             if columns[place] < n:
                 dense[i, columns[place]] = values[place]
-    levels = dependency_levels(indptr, columns, block)
-    by_level = level_order(levels)
+    fronts = number_wavefronts(indptr, columns, block)
+    by_front = order_by_wavefront(fronts)
     return System(
         indptr,
         columns,
         values,
         dense,
         block,
-        levels,
-        *by_level,
-        *make_triangles(indptr, columns, values, *by_level),
+        fronts,
+        *by_front,
+        *make_triangles(indptr, columns, values, *by_front),
     )
 
 

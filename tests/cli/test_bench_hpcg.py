@@ -70,12 +70,12 @@ def test_refusals(ridgeline):
 
 WRONG = """
 from ridgeline.bench.hpcg import optimised_matrix
-correct = optimised_matrix.dependency_levels
+correct = optimised_matrix.number_wavefronts
 def one_wrong(*matrix):
-    levels = correct(*matrix)
-    levels[levels.size // 2] = 0
-    return levels
-optimised_matrix.dependency_levels = one_wrong
+    fronts = correct(*matrix)
+    fronts[fronts.size // 2] = 0
+    return fronts
+optimised_matrix.number_wavefronts = one_wrong
 from ridgeline.bench.benchmark import find_benchmark
 from ridgeline.bench.run import run_benchmark
 hpcg = find_benchmark("hpcg")

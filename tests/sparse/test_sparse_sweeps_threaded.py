@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.sparse import sweeps as serial
 from ridgeline.sparse import sweeps_threaded as threaded
-from ridgeline.sparse.runs import deal_runs
+from ridgeline.sparse.row_strips import deal_strips
 from sparse_systems import CASES, System, box
 
 
@@ -18,7 +18,7 @@ def matrix(request: pytest.FixtureRequest) -> System:
 
 
 def vectors(matrix: System) -> dict[str, NDArray]:
-    n, rng = matrix.levels.size, np.random.default_rng(1)
+    n, rng = matrix.fronts.size, np.random.default_rng(1)
     diagonal = np.diag(matrix.dense)[matrix.order]
     made = {name: rng.standard_normal(n) for name in ("r", "x", "half", "y")}
     return made | {"diagonal": diagonal, "inverse": 1 / diagonal}
@@ -56,22 +56,22 @@ def test_threads_do_as_one(matrix: System, n_threads: int) -> None:
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
 def test_runs_are_dealt_by_rows(n_threads: int) -> None:
-    runs = box(41, 21, 6).lower
-    bounds = deal_runs(runs, n_threads)
-    np.testing.assert_array_equal(bounds[:, 0], runs.level_runs[:-1])
-    np.testing.assert_array_equal(bounds[:, -1], runs.level_runs[1:])
-    rows = runs.run_rows[bounds]
+    strips = box(41, 21, 6).lower
+    bounds = deal_strips(strips, n_threads)
+    np.testing.assert_array_equal(bounds[:, 0], strips.front_strips[:-1])
+    np.testing.assert_array_equal(bounds[:, -1], strips.front_strips[1:])
+    rows = strips.strip_rows[bounds]
     even = (rows[:, -1:] - rows[:, :1]) / n_threads
     longest = np.array(
         [
-            np.diff(runs.run_rows[a : b + 1]).max()
-            for a, b in zip(runs.level_runs, runs.level_runs[1:], strict=False)
+            np.diff(strips.strip_rows[a : b + 1]).max()
+            for a, b in zip(strips.front_strips, strips.front_strips[1:], strict=False)
         ]
     )
     assert np.all(np.abs(np.diff(rows, axis=1) - even) <= longest[:, None] + 1)
 
 
 def test_a_team_needs_its_threads() -> None:
-    runs, available = box(3, 3, 3).lower, int(numba.config.NUMBA_NUM_THREADS)
+    strips, available = box(3, 3, 3).lower, int(numba.config.NUMBA_NUM_THREADS)
     with pytest.raises(ConfigError, match=f"{available + 1} threads must run at once"):
-        threaded.make_team(runs, available + 1)
+        threaded.make_team(strips, available + 1)

@@ -7,26 +7,26 @@ import pytest
 from numpy.typing import NDArray
 
 from ridgeline.sparse import transfer
-from ridgeline.sparse.levels import dependency_levels, level_order
-from ridgeline.sparse.runs import Runs, make_triangles
+from ridgeline.sparse.row_strips import Strips, make_triangles
 from ridgeline.sparse.transfer import external_rows, extract_rows, has_external, upper_blocks
+from ridgeline.sparse.wavefronts import number_wavefronts, order_by_wavefront
 
 EXTERNAL = 40
 
 
 class Case(NamedTuple):
-    """A matrix [n, n + EXTERNAL] in level order, dense and by parts."""
+    """A matrix [n, n + EXTERNAL] in the order of wavefronts, dense and by parts."""
 
     dense: NDArray  # columns: new numbers, then external ones
     csr: tuple[NDArray, ...]  # in natural order
     order: NDArray
-    lower: Runs
-    upper: Runs
+    lower: Strips
+    upper: Strips
     n: int
 
 
 def band(n: int, seed: int) -> Case:
-    """Make entries at some distances from the diagonal, in most rows: runs of all lengths."""
+    """Make entries at some distances from the diagonal, in most rows: strips of all lengths."""
     rng = np.random.default_rng(seed)
     natural = np.zeros((n, n + EXTERNAL))
     for distance in (-31, -30, -29, -1, 0, 1, 29, 30, 31):
@@ -38,8 +38,8 @@ def band(n: int, seed: int) -> Case:
     i, j = np.nonzero(natural)
     indptr = np.searchsorted(i, np.arange(n + 1)).astype(np.int64)
     csr = indptr, j.astype(np.int32), natural[i, j]
-    order, new_number, level_rows = level_order(dependency_levels(*csr[:2], n))
-    lower, upper = make_triangles(*csr, order, new_number, level_rows)
+    order, new_number, front_rows = order_by_wavefront(number_wavefronts(*csr[:2], n))
+    lower, upper = make_triangles(*csr, order, new_number, front_rows)
     dense = natural[order][:, np.concatenate([order, np.arange(n, n + EXTERNAL)])]
     return Case(dense, csr, order, lower, upper, n)
 

@@ -1,14 +1,15 @@
-"""Gauss-Seidel sweeps and products with a matrix A = L + D + U whose triangles are stored by runs.
+"""Gauss-Seidel sweeps and products with a matrix A = L + D + U whose triangles are stored by strips.
 
-Rows are ordered by dependency level (`sparse.levels.level_order`). L and U are `sparse.runs.Runs` with the same runs
-(`sparse.runs.make_triangles`). Vectors are float64 in that order, at least [n]; external values behind the first n
-are neither read nor written. x must be finite, since runs multiply some of it by stored zeros. Each kernel is one
-pass, which reads every value of a triangle once. Serial; `sparse.sweeps_threaded` has the same passes by threads.
+Rows are ordered by wavefront (`sparse.wavefronts.order_by_wavefront`). L and U are `sparse.row_strips.Strips` with
+the same strips (`sparse.row_strips.make_triangles`). Vectors are float64 in that order, at least [n]; external values
+behind the first n are neither read nor written. x must be finite, since strips multiply some of it by stored zeros.
+Each kernel is one pass, which reads every value of a triangle once. Serial; `sparse.sweeps_threaded` has the same
+passes by threads.
 
 Symmetric Gauss-Seidel on A x = r is `forward_zero` (from x = 0) or `forward` (from any x), then `backward`. A sweep
 leaves the half-product D x + U x, so that the next forward sweep need not read U, nor the backward sweep L.
 
-The loop over one run is generated as vector code by `RunLoop`.
+The loop over one strip is generated as vector code by `StripLoop`.
 """
 
 from llvmlite import ir
@@ -18,52 +19,53 @@ from numba.extending import intrinsic
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.jit.llvm import F64, I32, I64, Lanes, Vector, data_pointer, prefetch
-from ridgeline.sparse.runs import RUNS, WIDTH, Runs
+from ridgeline.sparse.row_strips import STRIPS, WIDTH, Strips
 
 UNROLL = 4  # slots of one trip of the loop over slots
 SUMS = 2  # independent sums to which slots are added in turn, so that additions overlap
-# Rows by which a backward sweep prefetches vectors: the hardware follows the ascending rows of a run, not the
-# descending order of the runs.
+# Rows by which a backward sweep prefetches vectors: the hardware follows the ascending rows of a strip, not the
+# descending order of the strips.
 BEHIND = 256
 # Values by which the triangle is prefetched into L2: beyond the page, where the hardware's prefetcher stops.
 AHEAD = 4096
 
 
-class RunLoop:
-    """Emits a loop over the chunks of one run; the last chunk is masked, so that nothing beyond the run is touched.
+class StripLoop:
+    """Emits a loop over the chunks of one strip, the last of them masked: nothing beyond the strip is touched.
 
-    It is used inside the codegen of an intrinsic. names: the intrinsic's arguments in order, among them `run` (the
-    number of the run) and `x`; arguments that are Runs (`lower`, `upper`) or arrays are then called by name.
-    backward: whether runs are taken from the last to the first, the order in which an upper triangle is stored.
+    It is used inside the codegen of an intrinsic. names: the intrinsic's arguments in order, among them `strip` (the
+    number of the strip) and `x`; arguments that are Strips (`lower`, `upper`) or arrays are then called by name.
+    backward: whether strips are taken from the last to the first, the order in which an upper triangle is stored.
     """
 
     def __init__(self, context, builder, signature, args, names, backward=False):
         self.builder = builder
         self.lanes = Lanes(builder, F64, WIDTH)
-        self._runs, self._vectors = {}, {}
+        self._strips, self._vectors = {}, {}
         self._backward = backward
         for n, (name, kind) in enumerate(zip(names, signature.args, strict=True)):
             if isinstance(kind, types.NamedTuple):
-                self._runs[name] = {
+                self._strips[name] = {
                     field: context.make_array(part)(
                         context, builder, builder.extract_value(args[n], place)
                     ).data
-                    for place, (field, part) in enumerate(zip(Runs._fields, kind.types, strict=True))
+                    for place, (field, part) in enumerate(zip(Strips._fields, kind.types, strict=True))
                 }
             elif isinstance(kind, types.Array):
                 self._vectors[name] = data_pointer(context, builder, signature, args, n)
             else:
-                self._run = args[n]
+                self._strip = args[n]
         self._positions = {
-            name: cgutils.alloca_once_value(builder, self._number(name, "run_values")) for name in self._runs
+            name: cgutils.alloca_once_value(builder, self._number(name, "strip_values"))
+            for name in self._strips
         }
         self._mask = None
         self._total = cgutils.alloca_once_value(builder, self.lanes.constant(0.0).value)
 
-    def _number(self, name: str, field: str, next_run: bool = False) -> ir.Value:
-        """Return element `run` (or the next) of a field as a 64-bit value."""
-        place = self.builder.add(self._run, ir.Constant(I64, 1)) if next_run else self._run
-        value = self.builder.load(self.builder.gep(self._runs[name][field], [place]))
+    def _number(self, name: str, field: str, next_strip: bool = False) -> ir.Value:
+        """Return element `strip` (or the next) of a field as a 64-bit value."""
+        place = self.builder.add(self._strip, ir.Constant(I64, 1)) if next_strip else self._strip
+        value = self.builder.load(self.builder.gep(self._strips[name][field], [place]))
         return self.builder.sext(value, I64) if value.type == I32 else value
 
     def load(self, name: str) -> Vector:
@@ -90,7 +92,7 @@ class RunLoop:
             value.store_masked(self._mask, self._vectors[name], self._row)
 
     def add_product(self, a: Vector, b: Vector) -> None:
-        """Add a b of the rows of the chunk to what `run` returns."""
+        """Add a b of the rows of the chunk to what `emit` returns."""
         total = self.lanes.vector(self.builder.load(self._total))
         self.builder.store(self.lanes.fma(a, b, total).value, self._total)
 
@@ -109,8 +111,8 @@ class RunLoop:
 
     def _add_triangle(self, name: str, sums: list[Vector], subtract: bool) -> None:
         """Add the slots of a chunk, UNROLL in each iteration, and advance the position in the values."""
-        builder, arrays, position = self.builder, self._runs[name], self._positions[name]
-        slot, end = self._number(name, "run_slots"), self._number(name, "run_slots", True)
+        builder, arrays, position = self.builder, self._strips[name], self._positions[name]
+        slot, end = self._number(name, "strip_slots"), self._number(name, "strip_slots", True)
         shift = builder.sub(self._row, self._first)
         ahead = AHEAD if self._backward or name == "lower" else -AHEAD
 
@@ -135,11 +137,11 @@ class RunLoop:
         with cgutils.for_range_slice(builder, whole, end, ir.Constant(I64, 1)) as (first, _):
             trip(first, 1)
 
-    def run(self, body):
-        """Emit body() for each chunk; return the sum over the run of what `add_product` was given, float64."""
+    def emit(self, body):
+        """Emit body() for each chunk; return the sum over the strip of what `add_product` was given, float64."""
         builder, width = self.builder, ir.Constant(I64, WIDTH)
-        name = next(iter(self._runs))
-        self._first, end = self._number(name, "run_rows"), self._number(name, "run_rows", True)
+        name = next(iter(self._strips))
+        self._first, end = self._number(name, "strip_rows"), self._number(name, "strip_rows", True)
         rest = builder.and_(builder.sub(end, self._first), ir.Constant(I64, WIDTH - 1))
         whole = builder.sub(end, rest)
         with cgutils.for_range_slice(builder, self._first, whole, width) as (row, _):
@@ -159,10 +161,10 @@ class RunLoop:
 
 
 @intrinsic
-def _forward_zero_run(typing, lower, run, r, inverse_diagonal, x, half_product):
+def _forward_zero_strip(typing, lower, strip, r, inverse_diagonal, x, half_product):
     def codegen(context, builder, signature, args):
-        loop = RunLoop(
-            context, builder, signature, args, ("lower", "run", "r", "inverse", "x", "half_product")
+        loop = StripLoop(
+            context, builder, signature, args, ("lower", "strip", "r", "inverse", "x", "half_product")
         )
 
         def body():
@@ -170,17 +172,17 @@ def _forward_zero_run(typing, lower, run, r, inverse_diagonal, x, half_product):
             loop.store(new, "half_product")
             loop.store(new * loop.load("inverse"), "x")
 
-        loop.run(body)
+        loop.emit(body)
         return context.get_dummy_value()
 
     return types.void(lower, types.int64, r, inverse_diagonal, x, half_product), codegen
 
 
 @intrinsic
-def _forward_run(typing, lower, run, r, half_product, inverse_diagonal, x):
+def _forward_strip(typing, lower, strip, r, half_product, inverse_diagonal, x):
     def codegen(context, builder, signature, args):
-        loop = RunLoop(
-            context, builder, signature, args, ("lower", "run", "r", "half_product", "inverse", "x")
+        loop = StripLoop(
+            context, builder, signature, args, ("lower", "strip", "r", "half_product", "inverse", "x")
         )
 
         def body():
@@ -189,34 +191,34 @@ def _forward_run(typing, lower, run, r, half_product, inverse_diagonal, x):
             loop.store(new, "half_product")
             loop.store(loop.lanes.fma(change, loop.load("inverse"), loop.load("x")), "x")
 
-        loop.run(body)
+        loop.emit(body)
         return context.get_dummy_value()
 
     return types.void(lower, types.int64, r, half_product, inverse_diagonal, x), codegen
 
 
 @intrinsic
-def _backward_run(typing, upper, run, half_product, inverse_diagonal, x):
+def _backward_strip(typing, upper, strip, half_product, inverse_diagonal, x):
     def codegen(context, builder, signature, args):
-        loop = RunLoop(
-            context, builder, signature, args, ("upper", "run", "half_product", "inverse", "x"), True
+        loop = StripLoop(
+            context, builder, signature, args, ("upper", "strip", "half_product", "inverse", "x"), True
         )
 
         def body():
             rest = loop.sum(loop.load("half_product"), "upper", subtract=True)
             loop.store(rest * loop.load("inverse"), "x")
 
-        loop.run(body)
+        loop.emit(body)
         return context.get_dummy_value()
 
     return types.void(upper, types.int64, half_product, inverse_diagonal, x), codegen
 
 
 @intrinsic
-def _backward_dot_run(typing, upper, run, half_product, inverse_diagonal, x, r):
+def _backward_dot_strip(typing, upper, strip, half_product, inverse_diagonal, x, r):
     def codegen(context, builder, signature, args):
-        loop = RunLoop(
-            context, builder, signature, args, ("upper", "run", "half_product", "inverse", "x", "r"), True
+        loop = StripLoop(
+            context, builder, signature, args, ("upper", "strip", "half_product", "inverse", "x", "r"), True
         )
 
         def body():
@@ -224,15 +226,15 @@ def _backward_dot_run(typing, upper, run, half_product, inverse_diagonal, x, r):
             loop.store(new, "x")
             loop.add_product(new, loop.load("r"))
 
-        return loop.run(body)
+        return loop.emit(body)
 
     return types.float64(upper, types.int64, half_product, inverse_diagonal, x, r), codegen
 
 
 @intrinsic
-def _multiply_run(typing, lower, upper, run, diagonal, x, y):
+def _multiply_strip(typing, lower, upper, strip, diagonal, x, y):
     def codegen(context, builder, signature, args):
-        loop = RunLoop(context, builder, signature, args, ("lower", "upper", "run", "diagonal", "x", "y"))
+        loop = StripLoop(context, builder, signature, args, ("lower", "upper", "strip", "diagonal", "x", "y"))
 
         def body():
             x = loop.load("x")
@@ -240,85 +242,85 @@ def _multiply_run(typing, lower, upper, run, diagonal, x, y):
             loop.store(new, "y")
             loop.add_product(x, new)
 
-        return loop.run(body)
+        return loop.emit(body)
 
     return types.float64(lower, upper, types.int64, diagonal, x, y), codegen
 
 
 @subroutine
-def forward_zero_runs(lower, first, end, r, inverse_diagonal, x, half_product):
-    """Make `forward_zero` for runs first ... end - 1."""
-    for run in range(first, end):
-        _forward_zero_run(lower, run, r, inverse_diagonal, x, half_product)
+def forward_zero_strips(lower, first, end, r, inverse_diagonal, x, half_product):
+    """Make `forward_zero` for strips first ... end - 1."""
+    for strip in range(first, end):
+        _forward_zero_strip(lower, strip, r, inverse_diagonal, x, half_product)
 
 
 @subroutine
-def forward_runs(lower, first, end, r, half_product, inverse_diagonal, x):
-    """Make `forward` for runs first ... end - 1."""
-    for run in range(first, end):
-        _forward_run(lower, run, r, half_product, inverse_diagonal, x)
+def forward_strips(lower, first, end, r, half_product, inverse_diagonal, x):
+    """Make `forward` for strips first ... end - 1."""
+    for strip in range(first, end):
+        _forward_strip(lower, strip, r, half_product, inverse_diagonal, x)
 
 
 @subroutine
-def backward_runs(upper, first, end, half_product, inverse_diagonal, x):
-    """Make `backward` for runs end - 1 down to first."""
-    for run in range(end - 1, first - 1, -1):
-        _backward_run(upper, run, half_product, inverse_diagonal, x)
+def backward_strips(upper, first, end, half_product, inverse_diagonal, x):
+    """Make `backward` for strips end - 1 down to first."""
+    for strip in range(end - 1, first - 1, -1):
+        _backward_strip(upper, strip, half_product, inverse_diagonal, x)
 
 
 @subroutine
-def backward_dot_runs(upper, first, end, half_product, inverse_diagonal, x, r, sums):
-    """Make `backward_runs`, and set sums[run] to the sum of r x over the rows of each run."""
-    for run in range(end - 1, first - 1, -1):
-        sums[run] = _backward_dot_run(upper, run, half_product, inverse_diagonal, x, r)
+def backward_dot_strips(upper, first, end, half_product, inverse_diagonal, x, r, sums):
+    """Make `backward_strips`, and set sums[strip] to the sum of r x over the rows of each strip."""
+    for strip in range(end - 1, first - 1, -1):
+        sums[strip] = _backward_dot_strip(upper, strip, half_product, inverse_diagonal, x, r)
 
 
 @subroutine
-def multiply_runs(lower, upper, first, end, diagonal, x, y, sums):
-    """Make `multiply_dot` for runs first ... end - 1, and set sums[run] to the sum of x y over the rows of each."""
-    for run in range(first, end):
-        sums[run] = _multiply_run(lower, upper, run, diagonal, x, y)
+def multiply_strips(lower, upper, first, end, diagonal, x, y, sums):
+    """Make `multiply_dot` for strips first ... end - 1, and set sums[strip] to the sum of x y over its rows."""
+    for strip in range(first, end):
+        sums[strip] = _multiply_strip(lower, upper, strip, diagonal, x, y)
 
 
-@kernel(lambda: (RUNS, *[float64[::1]] * 4))
+@kernel(lambda: (STRIPS, *[float64[::1]] * 4))
 def forward_zero(lower, r, inverse_diagonal, x, half_product):
     """Solve (D + L) x = r and set half_product = r - L x: a forward sweep from x = 0.
 
     x may hold any finite values on entry.
     """
-    forward_zero_runs(lower, 0, lower.run_rows.size - 1, r, inverse_diagonal, x, half_product)
+    forward_zero_strips(lower, 0, lower.strip_rows.size - 1, r, inverse_diagonal, x, half_product)
 
 
-@kernel(lambda: (RUNS, *[float64[::1]] * 4))
+@kernel(lambda: (STRIPS, *[float64[::1]] * 4))
 def forward(lower, r, half_product, inverse_diagonal, x):
     """Sweep forward from any x: with new = r_i - (L x)_i, x_i += (new - half_i) / D_i and half_i = new.
 
     half_product must hold D x + U x on entry.
     """
-    forward_runs(lower, 0, lower.run_rows.size - 1, r, half_product, inverse_diagonal, x)
+    forward_strips(lower, 0, lower.strip_rows.size - 1, r, half_product, inverse_diagonal, x)
 
 
-@kernel(lambda: (RUNS, *[float64[::1]] * 3))
+@kernel(lambda: (STRIPS, *[float64[::1]] * 3))
 def backward(upper, half_product, inverse_diagonal, x):
     """Solve (D + U) x = half_product: a backward sweep after `forward_zero` or `forward`."""
-    backward_runs(upper, 0, upper.run_rows.size - 1, half_product, inverse_diagonal, x)
+    backward_strips(upper, 0, upper.strip_rows.size - 1, half_product, inverse_diagonal, x)
 
 
-@kernel(lambda: (RUNS, *[float64[::1]] * 4))
+@kernel(lambda: (STRIPS, *[float64[::1]] * 4))
 def backward_dot(upper, half_product, inverse_diagonal, x, r):
     """Make `backward` and return the sum of r x over the rows."""
     total = 0.0
-    for run in range(upper.run_rows.size - 2, -1, -1):
-        total += _backward_dot_run(upper, run, half_product, inverse_diagonal, x, r)
+    for strip in range(upper.strip_rows.size - 2, -1, -1):
+        total += _backward_dot_strip(upper, strip, half_product, inverse_diagonal, x, r)
     return total
 
 
-@kernel(lambda: (RUNS, RUNS, *[float64[::1]] * 3))
+@kernel(lambda: (STRIPS, STRIPS, *[float64[::1]] * 3))
 def multiply_dot(lower, upper, diagonal, x, y):
     """Set y = (L + D + U) x and return the sum of x y over the rows."""
     total = 0.0
-    for run in range(lower.run_rows.size - 1):
-        total += _multiply_run(lower, upper, run, diagonal, x, y)
+    for strip in range(lower.strip_rows.size - 1):
+        total += _multiply_strip(lower, upper, strip, diagonal, x, y)
     return total
 
 

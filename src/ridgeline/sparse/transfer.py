@@ -8,7 +8,7 @@ row's own correction changes x_i and h_i / D_i alike. Therefore x itself is corr
 
 The first part of the file has the passes. The second part extracts what they need from a matrix: chosen rows of L,
 the product U P, and H. There the matrix is compressed sparse rows in natural order, indptr int64 [n + 1], columns
-int32 (own ones below n, external ones from n on), values float64; its triangles are `sparse.runs.Runs`.
+int32 (own ones below n, external ones from n on), values float64; its triangles are `sparse.row_strips.Strips`.
 
 Values are float64, row, column and point numbers int32, places int64; vectors are 1-D; the columns of H count from
 the first external value. Indices are made unsigned before use, because Numba's tests for negative indices would take
@@ -22,7 +22,7 @@ from numba import float64, int32, int64, prange, types, uint32, uint64
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
-from ridgeline.sparse.runs import RUNS, WIDTH, Runs
+from ridgeline.sparse.row_strips import STRIPS, WIDTH, Strips
 
 Indices = NDArray[np.int32]
 BLOCK_ROWS = 1024
@@ -38,11 +38,11 @@ class SparseRows(NamedTuple):
     values: NDArray[np.float64]
 
 
-class RunRows(NamedTuple):
-    """Some rows of a triangle by runs; they use the column lists of their runs.
+class StripRows(NamedTuple):
+    """Some rows of a triangle by strips; they use the column lists of their strips.
 
-    rows: int32 [m]; starts: int64 [m + 1]; values: float64; slots: int32 [m], the first slot of the row's run;
-    shifts: int32 [m], the row's place in its run.
+    rows: int32 [m]; starts: int64 [m + 1]; values: float64; slots: int32 [m], the first slot of the row's strip;
+    shifts: int32 [m], the row's place in its strip.
     """
 
     rows: NDArray[np.int32]
@@ -63,7 +63,7 @@ class SparseBlocks(NamedTuple):
 
 # Numba's types of these tuples.
 ROWS = types.NamedTuple((int32[::1], int64[::1], int32[::1], float64[::1]), SparseRows)
-RUN_ROWS = types.NamedTuple((int32[::1], int64[::1], float64[::1], int32[::1], int32[::1]), RunRows)
+STRIP_ROWS = types.NamedTuple((int32[::1], int64[::1], float64[::1], int32[::1], int32[::1]), StripRows)
 BLOCKS = types.NamedTuple((int32[::1], int64[::1], int32[::1], float64[::1]), SparseBlocks)
 
 
@@ -78,17 +78,17 @@ def _coarse_residual(first, end, lower, points, slot_columns, r, half_product, x
         out[points[k]] = total
 
 
-@kernel(lambda: (RUN_ROWS, int32[::1], int32[::1], *[float64[::1]] * 4))
+@kernel(lambda: (STRIP_ROWS, int32[::1], int32[::1], *[float64[::1]] * 4))
 def coarse_residual(lower, points, slot_columns, r, half_product, x, out):
     """Set out[points[k]] = (r - half_product - L x)[rows[k]]: the residual at the coarse points, without H x.
 
-    lower: RunRows of L; if the rows ascend, r, half_product and x [fine rows] are read in order. points: int32, the
-    coarse point of each of these rows; slot_columns: of L's Runs; out: [coarse rows].
+    lower: StripRows of L; if the rows ascend, r, half_product and x [fine rows] are read in order. points: int32, the
+    coarse point of each of these rows; slot_columns: of L's Strips; out: [coarse rows].
     """
     _coarse_residual(0, lower.rows.size, lower, points, slot_columns, r, half_product, x, out)
 
 
-@kernel(lambda: (int64, RUN_ROWS, int32[::1], int32[::1], *[float64[::1]] * 4), parallel=True)
+@kernel(lambda: (int64, STRIP_ROWS, int32[::1], int32[::1], *[float64[::1]] * 4), parallel=True)
 def coarse_residual_threaded(n_threads, lower, points, slot_columns, r, half_product, x, out):
     """Make the pass `coarse_residual` by n_threads threads."""
     n = lower.rows.size
@@ -194,43 +194,43 @@ def kernels(threads: int) -> list[Specialisation]:
     return specialise([*serial, *threaded])
 
 
-@kernel(lambda: (int32[::1], int64[::1], RUNS))
-def _extract(rows, run_of_row, runs):
+@kernel(lambda: (int32[::1], int64[::1], STRIPS))
+def _extract(rows, strip_of_row, strips):
     starts = np.empty(rows.size + 1, np.int64)
     slots_of, shifts = np.empty(rows.size, np.int32), np.empty(rows.size, np.int32)
     starts[0] = 0
     for k in range(rows.size):
-        run = run_of_row[k]
-        slots_of[k] = runs.run_slots[run]
-        shifts[k] = rows[k] - runs.run_rows[run]
-        starts[k + 1] = starts[k] + runs.run_slots[run + 1] - runs.run_slots[run]
+        strip = strip_of_row[k]
+        slots_of[k] = strips.strip_slots[strip]
+        shifts[k] = rows[k] - strips.strip_rows[strip]
+        starts[k + 1] = starts[k] + strips.strip_slots[strip + 1] - strips.strip_slots[strip]
     values = np.empty(starts[-1], np.float64)
     for k in range(rows.size):
-        run = run_of_row[k]
+        strip = strip_of_row[k]
         slots = starts[k + 1] - starts[k]
         chunk = np.int64(shifts[k]) // WIDTH * WIDTH
-        width = min(np.int64(WIDTH), runs.run_rows[run + 1] - runs.run_rows[run] - chunk)
-        place = runs.run_values[run] + chunk * slots + (shifts[k] - chunk)
+        width = min(np.int64(WIDTH), strips.strip_rows[strip + 1] - strips.strip_rows[strip] - chunk)
+        place = strips.strip_values[strip] + chunk * slots + (shifts[k] - chunk)
         for s in range(slots):
-            values[starts[k] + s] = runs.values[place + s * width]
+            values[starts[k] + s] = strips.values[place + s * width]
     return starts, values, slots_of, shifts
 
 
-def extract_rows(rows: Indices, triangle: Runs) -> RunRows:
+def extract_rows(rows: Indices, triangle: Strips) -> StripRows:
     """Return some rows [m] of a triangle, in the order given; empty rows are kept."""
-    run_of_row = np.searchsorted(triangle.run_rows, rows, side="right") - 1
-    return RunRows(rows, *_extract(rows, run_of_row, triangle))
+    strip_of_row = np.searchsorted(triangle.strip_rows, rows, side="right") - 1
+    return StripRows(rows, *_extract(rows, strip_of_row, triangle))
 
 
-@kernel(lambda: (RUNS, int32[::1]))
-def _upper_blocks(runs, coarse_number):
+@kernel(lambda: (STRIPS, int32[::1]))
+def _upper_blocks(strips, coarse_number):
     n = coarse_number.size
     counts = np.zeros(n, np.int32)
-    for run in range(runs.run_rows.size - 1):
-        first, end = runs.run_rows[run], runs.run_rows[run + 1]
+    for strip in range(strips.strip_rows.size - 1):
+        first, end = strips.strip_rows[strip], strips.strip_rows[strip + 1]
         own = counts[first:end]
-        for slot in range(runs.run_slots[run], runs.run_slots[run + 1]):
-            points = coarse_number[runs.slot_columns[slot] : runs.slot_columns[slot] + own.size]
+        for slot in range(strips.strip_slots[strip], strips.strip_slots[strip + 1]):
+            points = coarse_number[strips.slot_columns[slot] : strips.slot_columns[slot] + own.size]
             for lane in range(own.size):
                 own[lane] += points[lane] >= 0
     starts = np.zeros(-(-n // BLOCK_ROWS) + 1, np.int64)
@@ -244,17 +244,20 @@ def _upper_blocks(runs, coarse_number):
     columns = np.empty(total, np.int32)
     values = np.empty(total, np.float64)
     at = np.int64(0)
-    for run in range(runs.run_rows.size - 1):
-        first, end = runs.run_rows[run], runs.run_rows[run + 1]
-        source = runs.run_values[run]
+    for strip in range(strips.strip_rows.size - 1):
+        first, end = strips.strip_rows[strip], strips.strip_rows[strip + 1]
+        source = strips.strip_values[strip]
         for chunk in range(first, end, WIDTH):
             width = min(WIDTH, end - chunk)
             for lane in range(width):
                 place[lane] = at
                 at += counts[chunk + lane]
-            for slot in range(runs.run_slots[run], runs.run_slots[run + 1]):
-                column = runs.slot_columns[slot] + (chunk - first)
-                points, numbers = coarse_number[column : column + width], runs.values[source : source + width]
+            for slot in range(strips.strip_slots[strip], strips.strip_slots[strip + 1]):
+                column = strips.slot_columns[slot] + (chunk - first)
+                points, numbers = (
+                    coarse_number[column : column + width],
+                    strips.values[source : source + width],
+                )
                 for lane in range(width):
                     if points[lane] >= 0:
                         columns[uint64(place[lane])] = points[lane]
@@ -264,7 +267,7 @@ def _upper_blocks(runs, coarse_number):
     return counts, starts, columns, values
 
 
-def upper_blocks(upper: Runs, coarse_number: Indices) -> SparseBlocks:
+def upper_blocks(upper: Strips, coarse_number: Indices) -> SparseBlocks:
     """Return U P: all rows of the upper triangle, at the columns that are points of the coarse grid.
 
     coarse_number: int32 [n], the coarse point of each fine row, or -1.

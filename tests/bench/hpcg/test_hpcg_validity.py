@@ -25,19 +25,19 @@ def swap_two(numbers: np.ndarray) -> None:
     numbers[[middle, middle + 1]] = numbers[[middle + 1, middle]]
 
 
-def scale_entry(triangle, run: int) -> None:
-    """Make the last value of a run that has columns wrong; between runs there are gaps, which nothing reads.
+def scale_entry(triangle, strip: int) -> None:
+    """Make the last value of a strip that has columns wrong; between strips there are gaps, which nothing reads.
 
     Not the first: in the first sweep of a coarse level x is 0 in the first row, where the residual is 0.
     """
-    count = triangle.run_slots[run + 1] - triangle.run_slots[run]
+    count = triangle.strip_slots[strip + 1] - triangle.strip_slots[strip]
     assert count > 0
-    rows = triangle.run_rows[run + 1] - triangle.run_rows[run]
-    triangle.values[triangle.run_values[run] + count * rows - 1] *= 1.001
+    rows = triangle.strip_rows[strip + 1] - triangle.strip_rows[strip]
+    triangle.values[triangle.strip_values[strip] + count * rows - 1] *= 1.001
 
 
-def last_run(triangle) -> int:
-    return len(triangle.run_rows) - 2
+def last_strip(triangle) -> int:
+    return len(triangle.strip_rows) - 2
 
 
 def shift_one(numbers: np.ndarray) -> None:
@@ -55,9 +55,9 @@ FAULTS: dict[str, Callable[[HpcgRun], None]] = {
     "entry of the matrix": lambda run: scale_one(run.level.matrix.values),
     "entry of the matrix, coarse": lambda run: scale_one(run.level.coarse.matrix.values),
     "column of the matrix": lambda run: swap_two(run.level.matrix.columns),
-    "entry of L": lambda run: scale_entry(triangles(run)[0], last_run(triangles(run)[0])),
+    "entry of L": lambda run: scale_entry(triangles(run)[0], last_strip(triangles(run)[0])),
     "entry of U": lambda run: scale_entry(triangles(run)[1], 0),
-    "entry of L, coarsest": lambda run: scale_entry(triangles(run, 3)[0], last_run(triangles(run, 3)[0])),
+    "entry of L, coarsest": lambda run: scale_entry(triangles(run, 3)[0], last_strip(triangles(run, 3)[0])),
     "diagonal": lambda run: scale_one(run.implementation.level.diagonal),
     "inverse diagonal": lambda run: scale_one(run.implementation.level.inverse_diagonal),
     "entry of L at coarse points": lambda run: scale_one(run.implementation.level.transfer.lower.values),
@@ -76,16 +76,16 @@ def test_a_fault_makes_the_result_invalid(fault: str) -> None:
     assert "Final Summary::HPCG result is=INVALID." in report_text(make_report(record))
 
 
-def test_a_wrong_level_makes_the_result_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_wavefront_makes_the_result_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row swept too early: still symmetric, still convergent, but not Gauss-Seidel in natural order."""
-    correct = optimised_matrix.dependency_levels
+    correct = optimised_matrix.number_wavefronts
 
     def one_wrong(*matrix):
-        levels = correct(*matrix)
-        levels[levels.size // 2] = 0
-        return levels
+        fronts = correct(*matrix)
+        fronts[fronts.size // 2] = 0
+        return fronts
 
-    monkeypatch.setattr(optimised_matrix, "dependency_levels", one_wrong)
+    monkeypatch.setattr(optimised_matrix, "number_wavefronts", one_wrong)
     record = finish(prepared(COMM))
     assert not record.valid
     assert "agreement with the reference" in record.failures

@@ -57,17 +57,17 @@ def results() -> list[list[str]]:
     return json.loads(done.stdout)
 
 
-def whole_levels(edge: int) -> int:
-    """Return how many dependency levels a cube has under 27 points: x + 2 y + 4 z of its last point, and 1."""
+def whole_fronts(edge: int) -> int:
+    """Return how many wavefronts a cube has under 27 points: x + 2 y + 4 z of its last point, and 1."""
     return 7 * (edge - 1) + 1
 
 
 @pytest.mark.parametrize(("edge", "pays"), [(8, False), (32, False), (48, False), (64, True), (104, True)])
-def test_threads_share_grids_whose_levels_are_wide(edge: int, pays: bool) -> None:
-    assert sharing_pays(edge**3, whole_levels(edge)) is pays
+def test_threads_share_grids_whose_wavefronts_are_wide(edge: int, pays: bool) -> None:
+    assert sharing_pays(edge**3, whole_fronts(edge)) is pays
 
 
-def test_many_rows_in_narrow_levels_are_not_shared() -> None:
+def test_many_rows_in_narrow_wavefronts_are_not_shared() -> None:
     assert not sharing_pays(10**6, 10**4)
 
 
@@ -78,14 +78,14 @@ def test_a_small_box_has_the_order_of_one_thread() -> None:
     np.testing.assert_array_equal(two.order, one.order)
 
 
-def test_a_wide_box_is_ordered_by_levels_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wide_box_is_ordered_by_wavefronts_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "ridgeline.bench.hpcg.optimised_matrix.REGION_ROWS", 32**3 // 2 - 100 * whole_levels(32) - 1
+        "ridgeline.bench.hpcg.optimised_matrix.REGION_ROWS", 32**3 // 2 - 100 * whole_fronts(32) - 1
     )
     level, _, _ = generate_problem(MPI.COMM_SELF, make_geometry(1, 0, 32, 32, 32), levels=2)
     two = optimise(level, 2)
     assert (two.n_threads, two.coarse.n_threads) == (2, 1)
-    assert two.lower.level_runs.size - 1 == whole_levels(32)
+    assert two.lower.front_strips.size - 1 == whole_fronts(32)
 
 
 def test_one_thread_and_several_agree_to_rounding(results: list[list[str]]) -> None:

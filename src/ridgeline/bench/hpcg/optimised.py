@@ -1,7 +1,8 @@
 """The optimised implementation of HPCG: what the timed sets run.
 
-Rows are in dependency order and triangles are stored as runs (`optimised_matrix`), the multigrid cycle reads each
-matrix twice (`multigrid`), and an iteration of conjugate gradients makes two passes over vectors (`cg_passes`).
+Rows are ordered by wavefront and triangles are stored as strips of rows (`optimised_matrix`), the multigrid cycle
+reads each matrix twice (`multigrid`), and an iteration of conjugate gradients makes two passes over vectors
+(`cg_passes`).
 
 HPCG has two loops of its own, `ConjugateGradients` below and the one in `reference`, and does not call `krylov`: its
 rules prescribe the iteration with its preconditioner, and its report times dot products, vector updates, products and
@@ -26,7 +27,7 @@ from ridgeline.bench.hpcg.optimised_matrix import optimise
 from ridgeline.bench.hpcg.problem import HpcgLevel
 from ridgeline.jit.kernel import Specialisation, check_threads, numba_threads, specialise
 from ridgeline.runtime.regions import Regions
-from ridgeline.sparse import levels, runs, transfer
+from ridgeline.sparse import row_strips, transfer, wavefronts
 from ridgeline.sparse.halo import HaloVector
 from ridgeline.sparse.rows import add_scaled
 from ridgeline.sparse.transfer import add_boundary
@@ -213,5 +214,5 @@ class OptimisedImplementation:
 
 def kernels(threads: int) -> list[Specialisation]:
     """Return the kernels of the optimised implementation on this many threads, those of its building included."""
-    optimisation = [*levels.kernels(), *runs.kernels(threads), *transfer.selection_kernels()]
+    optimisation = [*wavefronts.kernels(), *row_strips.kernels(threads), *transfer.selection_kernels()]
     return [*optimisation, *multigrid.kernels(threads), *specialise([add_scaled], np.float64)]

@@ -1,11 +1,11 @@
 """The matrices of the optimised implementation: HPCG's optimisation phase, and the bytes that an iteration moves.
 
-Rows are reordered by their dependency level in natural-order Gauss-Seidel (sparse/levels.py): a row lies above the
-levels of the lower-numbered rows that it needs. A sweep in the new order gives the result of the natural order to
-rounding, and the rows of one level do not depend on each other. The matrix is then split by position into the
-diagonal, the columns of other ranks, and the strictly lower and strictly upper triangle. Each triangle is stored as
-runs of rows that share one list of columns (sparse/runs.py). The rows and columns that transfers between grids need
-are stored a second time, separately.
+Rows are reordered by their wavefront in natural-order Gauss-Seidel (sparse/wavefronts.py), which lies above the
+wavefronts of the lower-numbered rows that the row needs. A sweep in the new order gives the result of the natural
+order to rounding, and the rows of one wavefront do not depend on each other. The matrix is then split by position
+into the diagonal, the columns of other ranks, and the strictly lower and strictly upper triangle. Each triangle is
+stored as strips of rows that share one list of columns (sparse/row_strips.py). The rows and columns that transfers
+between grids need are stored a second time, separately. A *level* is a grid of multigrid throughout.
 
 All of this follows from the matrix, the halo plan and the list of coarse points; the code knows nothing of the
 problem.
@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.problem import HpcgLevel
 from ridgeline.sparse.halo import SparseHaloPlan
-from ridgeline.sparse.levels import WHOLE, block_rows, dependency_levels, level_order
-from ridgeline.sparse.runs import Runs, make_triangles
+from ridgeline.sparse.row_strips import Strips, make_triangles
 from ridgeline.sparse.transfer import (
-    RunRows,
     SparseBlocks,
     SparseRows,
+    StripRows,
     external_rows,
     extract_rows,
     has_external,
     upper_blocks,
 )
+from ridgeline.sparse.wavefronts import WHOLE, block_rows, number_wavefronts, order_by_wavefront
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int32]
@@ -39,9 +39,9 @@ Indices = NDArray[np.int32]
 
 _VALUE = 8  # bytes of a float64
 # The vectors of n rows that the passes over a level stream (bench.hpcg.multigrid names the passes). Each pass counts
-# every array that it streams once; a store counts once, as STREAM counts it, and the halo not at all. The
-# specification counts the bytes of its reference code, which no other storage moves; the fraction of the memory's
-# bandwidth needs these.
+# every array that it streams once; a store counts once, as STREAM counts it, and the halo not at all. The share of
+# the memory's bandwidth is computed from these counts and not from those of the specification, which are the bytes
+# of its reference code.
 _FORWARD_ZERO = 4  # r, inverse diagonal, x, half_product
 _BACKWARD = 3  # half_product, inverse diagonal, x
 _COARSE_RESIDUAL = 1  # x
@@ -52,18 +52,18 @@ _PRODUCT = 3  # diagonal, p, Ap
 _VECTORS = 3 + 5  # r -= alpha Ap: r twice, Ap; x += alpha p, p = z + beta p: x and p twice, z
 
 # The cost of threads in a sweep, in rows that one thread sweeps in the same time (2.5 ns each on Zen 5): waking and
-# joining sleeping workers (0.1 ms), and waiting for each other at a dependency level (0.25 us). The costs are
+# joining sleeping workers (0.1 ms), and waiting for each other at a wavefront (0.25 us). The costs are
 # constants and not measured at run time, because the order of the rows, and with it the bits, depends on them.
 REGION_ROWS = 40_000
 BARRIER_ROWS = 100
 
 
-def sharing_pays(n_rows: int, n_levels: int) -> bool:
-    """Return whether two threads sweep n_rows rows in n_levels dependency levels faster than one.
+def sharing_pays(n_rows: int, n_fronts: int) -> bool:
+    """Return whether two threads sweep n_rows rows in n_fronts wavefronts faster than one.
 
     The answer is also used for more than two threads, so that the bits do not depend on their number.
     """
-    return n_rows // 2 > REGION_ROWS + BARRIER_ROWS * n_levels
+    return n_rows // 2 > REGION_ROWS + BARRIER_ROWS * n_fronts
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Transfer:
         points
     """
 
-    lower: RunRows
+    lower: StripRows
     points: Indices
     boundary: SparseRows
     upper: SparseBlocks
@@ -95,7 +95,7 @@ class OptimisedLevel:
     Attributes
     ----------
     order, new_number : int32 [n], the natural row of each new row, and the inverse
-    lower, upper : L and U as runs
+    lower, upper : L and U as strips of rows
     diagonal, inverse_diagonal : float64 [n]
     boundary : H, the external columns, by rows
     plan : exchanges the halo of a vector in the new order
@@ -105,8 +105,8 @@ class OptimisedLevel:
 
     order: Indices
     new_number: Indices
-    lower: Runs
-    upper: Runs
+    lower: Strips
+    upper: Strips
     diagonal: Array
     inverse_diagonal: Array
     boundary: SparseRows
@@ -134,22 +134,22 @@ def optimise(level: HpcgLevel, n_threads: int = 1) -> OptimisedLevel:
     """Return the reordered form of a level and of all coarser ones. Compiled work, no communication.
 
     level: as `generate_problem` makes it, not changed. n_threads: for one thread, rows are ordered in blocks that
-    caches hold. For several, rows are ordered into the fewest and widest dependency levels where `sharing_pays`;
+    caches hold. For several, rows are ordered into the fewest and widest wavefronts where `sharing_pays`;
     elsewhere one thread does the work.
     """
     coarse = None if level.coarse is None else optimise(level.coarse, n_threads)
     matrix = level.matrix
-    # The dependency level of each row, for as many threads as will share the passes.
+    # The wavefront of each row, for as many threads as will share the passes.
     sharing = n_threads
     if n_threads > 1:
-        levels = dependency_levels(matrix.indptr, matrix.columns, WHOLE)
-        if not sharing_pays(levels.size, int(levels.max(initial=-1)) + 1):
+        fronts = number_wavefronts(matrix.indptr, matrix.columns, WHOLE)
+        if not sharing_pays(fronts.size, int(fronts.max(initial=-1)) + 1):
             sharing = 1
     if sharing == 1:
         block = block_rows(matrix.indptr, matrix.columns)
-        levels = dependency_levels(matrix.indptr, matrix.columns, block)
-    order, new_number, level_rows = level_order(levels)
-    lower, upper = make_triangles(*matrix.csr, order, new_number, level_rows)
+        fronts = number_wavefronts(matrix.indptr, matrix.columns, block)
+    order, new_number, front_rows = order_by_wavefront(fronts)
+    lower, upper = make_triangles(*matrix.csr, order, new_number, front_rows)
     diagonal = matrix.values[matrix.diagonal[order]]
     external = has_external(matrix.indptr, matrix.columns)
     boundary = external_rows(order, external, matrix.csr)
