@@ -41,8 +41,8 @@ FAULTS = {
     "halo of a coarse level": lambda run: wrong_send(run.level.coarse.coarse.matrix.plan),
     "halo of the optimised version": lambda run: wrong_send(run.implementation.level.plan),
     "halo of its coarse level": lambda run: wrong_send(run.implementation.level.coarse.plan),
-    "external column": lambda run: run.implementation.level.boundary.columns.__setitem__(0, 1),
-    "external value": lambda run: run.implementation.level.boundary.values.__setitem__(0, -1.001),
+    "external column": lambda run: run.implementation.level.external.columns.__setitem__(0, 1),
+    "external value": lambda run: run.implementation.level.external.values.__setitem__(0, -1.001),
 }
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ridgeline.sparse import transfer
+from ridgeline.sparse import external_columns, grid_transfer
+from ridgeline.sparse.external_columns import external_rows, has_external
+from ridgeline.sparse.grid_transfer import extract_rows, upper_blocks
 from ridgeline.sparse.row_strips import Strips, make_triangles
-from ridgeline.sparse.transfer import external_rows, extract_rows, has_external, upper_blocks
 from ridgeline.sparse.wavefronts import number_wavefronts, order_by_wavefront
 
 EXTERNAL = 40
@@ -64,9 +65,9 @@ def test_residual_at_coarse_points(case: Case) -> None:
     for n_threads in (None, 1, 3):
         out = np.full(fine.size, np.nan)
         if n_threads is None:
-            transfer.coarse_residual(rows, points, columns, r, half, x, out)
+            grid_transfer.coarse_residual(rows, points, columns, r, half, x, out)
         else:
-            transfer.coarse_residual_threaded(n_threads, rows, points, columns, r, half, x, out)
+            grid_transfer.coarse_residual_threaded(n_threads, rows, points, columns, r, half, x, out)
         assert close(out, expected)
 
 
@@ -82,18 +83,18 @@ def test_correction_reaches_the_half_products(case: Case) -> None:
     for n_threads in (None, 1, 3):
         half = before.copy()
         if n_threads is None:
-            transfer.add_product(blocks, e, half)
+            grid_transfer.add_product(blocks, e, half)
         else:
-            transfer.add_product_threaded(n_threads, blocks, e, half)
+            grid_transfer.add_product_threaded(n_threads, blocks, e, half)
         assert close(half, before + np.triu(case.dense[:, :n], 1) @ correction)
 
 
 def test_correction_of_some_rows_and_back() -> None:
     x, e, saved = np.array([0.1, 0.2, 0.3]), np.array([5.0, 1e20]), np.zeros(2)
     rows, points = np.array([2, 0], np.int32), np.array([0, 1], np.int32)
-    transfer.correct(rows, points, e, x, saved)
+    grid_transfer.correct(rows, points, e, x, saved)
     assert (x == [1e20, 0.2, 5.3]).all()
-    transfer.restore(rows, saved, x)
+    grid_transfer.restore(rows, saved, x)
     assert (x == [0.1, 0.2, 0.3]).all()
 
 
@@ -106,15 +107,15 @@ def test_rows_with_external_columns(case: Case) -> None:
     values, x, y, r = rng.uniform(-1, 1, EXTERNAL), *rng.uniform(-1, 1, (3, n))
     product = case.dense[:, n:] @ values
     new = y.copy()
-    assert transfer.add_boundary(boundary, values, x, new) == pytest.approx(x @ product)
+    assert external_columns.add_external(boundary, values, x, new) == pytest.approx(x @ product)
     assert close(new, y + product)
     new, saved = r.copy(), np.zeros(boundary.rows.size)
-    transfer.move_boundary(boundary, values, new, saved)
+    external_columns.move_external(boundary, values, new, saved)
     assert close(new, r - product)
-    transfer.restore(boundary.rows, saved, new)
+    grid_transfer.restore(boundary.rows, saved, new)
     assert (new == r).all()
     chosen = rng.choice(n, n // 3, replace=False).astype(np.int32)  # of a coarse grid: called by their place
     some = external_rows(case.order[chosen], external, case.csr)
     new = np.zeros(chosen.size)
-    transfer.subtract_boundary(some, values, new)
+    external_columns.subtract_external(some, values, new)
     assert close(new, -product[chosen])

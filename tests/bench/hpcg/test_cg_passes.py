@@ -32,26 +32,26 @@ def test_residual_in_place_and_not(n: int) -> None:
     expected = b - 0.75 * ap
     sums = np.zeros(passes.blocks(n))
     r = np.full(n, np.nan)
-    rr = passes.residual(0.75, b, ap, r, sums)
+    rr = passes.residual_dot(0.75, b, ap, r, sums)
     assert (r == expected).all()
     assert rr == pytest.approx(math.fsum(expected**2), rel=1e-14)
     for n_threads in (1, 2, 3):
         again = b.copy()
-        assert passes.residual_threaded(n_threads, 0.75, again, ap, again, sums) == rr
+        assert passes.residual_dot_threaded(n_threads, 0.75, again, ap, again, sums) == rr
         assert (again == expected).all()
 
 
 @pytest.mark.parametrize("n", LENGTHS)
-def test_direction_takes_the_step_before_along(n: int) -> None:
+def test_update_takes_the_step_before_along(n: int) -> None:
     z, p, x = vectors(n, 3)
     p = np.concatenate([p, [3.0]])
     expected_x, expected_p = x + 0.25 * p[:n], z + 0.5 * p[:n]
     for n_threads in (None, 1, 2, 3):
         new_x, new_p = x.copy(), p.copy()
         if n_threads is None:
-            passes.direction(0.25, 0.5, z, new_p, new_x)
+            passes.update_x_and_p(0.25, 0.5, z, new_p, new_x)
         else:
-            passes.direction_threaded(n_threads, 0.25, 0.5, z, new_p, new_x)
+            passes.update_x_and_p_threaded(n_threads, 0.25, 0.5, z, new_p, new_x)
         assert (new_x == expected_x).all()
         assert (new_p[:n] == expected_p).all()
         assert new_p[n] == 3.0

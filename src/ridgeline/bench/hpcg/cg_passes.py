@@ -71,7 +71,7 @@ def dot_threaded(n_threads, x, y, sums):
 
 
 @subroutine
-def _residual_blocks(first_block, end_block, alpha, b, ap, r, sums):
+def _residual_dot_blocks(first_block, end_block, alpha, b, ap, r, sums):
     for block in range(first_block, end_block):
         first, end = block * BLOCK, min((block + 1) * BLOCK, r.size)
         out, right, product = r[first:end], b[first:end], ap[first:end]
@@ -81,23 +81,23 @@ def _residual_blocks(first_block, end_block, alpha, b, ap, r, sums):
 
 
 @kernel(lambda: (float64, *[float64[::1]] * 4))
-def residual(alpha, b, ap, r, sums):
+def residual_dot(alpha, b, ap, r, sums):
     """Set r = b - alpha ap and return r . r. b may be r itself. One pass: 2 or 3 words per point."""
-    _residual_blocks(0, sums.size, alpha, b, ap, r, sums)
+    _residual_dot_blocks(0, sums.size, alpha, b, ap, r, sums)
     return _total(sums)
 
 
 @kernel(lambda: (int64, float64, *[float64[::1]] * 4), parallel=True)
-def residual_threaded(n_threads, alpha, b, ap, r, sums):
-    """Compute `residual` by n_threads threads."""
+def residual_dot_threaded(n_threads, alpha, b, ap, r, sums):
+    """Compute `residual_dot` by n_threads threads."""
     n = sums.size
     for thread in prange(n_threads):
-        _residual_blocks(n * thread // n_threads, n * (thread + 1) // n_threads, alpha, b, ap, r, sums)
+        _residual_dot_blocks(n * thread // n_threads, n * (thread + 1) // n_threads, alpha, b, ap, r, sums)
     return _total(sums)
 
 
 @subroutine
-def _direction_range(first, end, alpha, beta, z, p, x):
+def _update_x_and_p_range(first, end, alpha, beta, z, p, x):
     solution, conjugate, gradient = x[first:end], p[first:end], z[first:end]
     for i in range(end - first):
         old = conjugate[i]
@@ -106,24 +106,24 @@ def _direction_range(first, end, alpha, beta, z, p, x):
 
 
 @kernel(lambda: (float64, float64, *[float64[::1]] * 3))
-def direction(alpha, beta, z, p, x):
+def update_x_and_p(alpha, beta, z, p, x):
     """Set x += alpha p, then p = z + beta p, over the length of z. One pass: 5 words per point.
 
     The update of x belongs to the iteration before; it waits for this pass, so that p is read once for both.
     """
-    _direction_range(0, z.size, alpha, beta, z, p, x)
+    _update_x_and_p_range(0, z.size, alpha, beta, z, p, x)
 
 
 @kernel(lambda: (int64, float64, float64, *[float64[::1]] * 3), parallel=True)
-def direction_threaded(n_threads, alpha, beta, z, p, x):
-    """Compute `direction` by n_threads threads."""
+def update_x_and_p_threaded(n_threads, alpha, beta, z, p, x):
+    """Compute `update_x_and_p` by n_threads threads."""
     n = blocks(z.size)
     for thread in prange(n_threads):
         first = n * thread // n_threads * BLOCK
-        _direction_range(first, min(n * (thread + 1) // n_threads * BLOCK, z.size), alpha, beta, z, p, x)
+        _update_x_and_p_range(first, min(n * (thread + 1) // n_threads * BLOCK, z.size), alpha, beta, z, p, x)
 
 
 def kernels(threads: int) -> list[Specialisation]:
     """Return the kernels of this file for one thread, and for the given number of threads."""
-    shared = [dot_threaded, residual_threaded, direction_threaded] if threads > 1 else []
-    return specialise([blocks, dot, residual, direction, *shared])
+    shared = [dot_threaded, residual_dot_threaded, update_x_and_p_threaded] if threads > 1 else []
+    return specialise([blocks, dot, residual_dot, update_x_and_p, *shared])

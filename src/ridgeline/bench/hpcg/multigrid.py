@@ -9,9 +9,8 @@ Every sweep leaves the half product h = D x + U x. The steps are then:
 3. the correction x += P e becomes h += U P e, which reads U at those columns;
 4. forward x += (r - H x - L x - h) / D reads L and keeps h = r - H x - L x; backward reads U.
 
-Step 3 leaves x itself unchanged. In step 4 a row's own correction would cancel: D_i e_i of h_i / D_i against e_i of
-x_i. No other row of this rank reads x before the sweep has renewed it. Only the values that other ranks receive are
-corrected.
+Step 3 leaves x itself unchanged, except for the values that other ranks receive: in step 4 a row's own correction
+would cancel (`sparse.grid_transfer` shows how).
 
 The arithmetic is that of the reference implementation to rounding. Halo exchanges: x before step 2 and before step 4,
 as there, without the exchanges of zeros.
@@ -30,9 +29,10 @@ from numpy.typing import NDArray
 from ridgeline.bench.hpcg import cg_passes
 from ridgeline.bench.hpcg.optimised_matrix import OptimisedLevel
 from ridgeline.jit.kernel import Specialisation
-from ridgeline.sparse import sweeps, sweeps_threaded, transfer
+from ridgeline.sparse import grid_transfer, sweeps, sweeps_threaded
+from ridgeline.sparse.external_columns import move_external, subtract_external
+from ridgeline.sparse.grid_transfer import correct, restore
 from ridgeline.sparse.halo import HaloVector
-from ridgeline.sparse.transfer import correct, move_boundary, restore, subtract_boundary
 
 Array = NDArray[np.float64]
 Pass = Callable[..., Any]  # a compiled function, with its threads bound
@@ -41,8 +41,8 @@ Pass = Callable[..., Any]  # a compiled function, with its threads bound
 class Passes:
     """The compiled passes over one level, under the same names and with the same arguments for any number of threads.
 
-    They are functions of `sparse.sweeps`, `sparse.transfer` and `cg_passes`, or their twins for the threads that the
-    level names. Passes over the boundary always run on one thread, because they are short.
+    They are functions of `sparse.sweeps`, `sparse.grid_transfer` and `cg_passes`, or their twins for the threads that
+    the level names. Passes over external columns always run on one thread, because they are short.
 
     Raises ConfigError if Numba cannot run so many threads at once.
     """
@@ -57,11 +57,11 @@ class Passes:
         self.backward: Pass = sweeps.backward
         self.backward_dot: Pass = sweeps.backward_dot
         self.multiply_dot: Pass = sweeps.multiply_dot
-        self.coarse_residual: Pass = transfer.coarse_residual
-        self.add_product: Pass = transfer.add_product
+        self.coarse_residual: Pass = grid_transfer.coarse_residual
+        self.add_product: Pass = grid_transfer.add_product
         self.dot: Pass = cg_passes.dot
-        self.residual: Pass = cg_passes.residual
-        self.direction: Pass = cg_passes.direction
+        self.residual_dot: Pass = cg_passes.residual_dot
+        self.update_x_and_p: Pass = cg_passes.update_x_and_p
 
     def _share(self, level: OptimisedLevel, n_threads: int) -> None:
         self.team = sweeps_threaded.make_team(level.lower, n_threads)
@@ -70,11 +70,11 @@ class Passes:
         self.backward = partial(sweeps_threaded.backward, self.team)
         self.backward_dot = partial(sweeps_threaded.backward_dot, self.team)
         self.multiply_dot = partial(sweeps_threaded.multiply_dot, self.team)
-        self.coarse_residual = partial(transfer.coarse_residual_threaded, n_threads)
-        self.add_product = partial(transfer.add_product_threaded, n_threads)
+        self.coarse_residual = partial(grid_transfer.coarse_residual_threaded, n_threads)
+        self.add_product = partial(grid_transfer.add_product_threaded, n_threads)
         self.dot = partial(cg_passes.dot_threaded, n_threads)
-        self.residual = partial(cg_passes.residual_threaded, n_threads)
-        self.direction = partial(cg_passes.direction_threaded, n_threads)
+        self.residual_dot = partial(cg_passes.residual_dot_threaded, n_threads)
+        self.update_x_and_p = partial(cg_passes.update_x_and_p_threaded, n_threads)
 
     def memory(self) -> int:
         """Return the bytes that the threads share."""
@@ -92,7 +92,7 @@ class MultigridLevel:
         self.passes = Passes(level)
         self.coarse = None if level.coarse is None else MultigridLevel(comm, level.coarse)
         self._half_product = np.zeros(level.n_rows)
-        self._saved = np.zeros(level.boundary.rows.size)
+        self._saved = np.zeros(level.external.rows.size)
         self._sent = np.zeros(0 if level.transfer is None else level.transfer.sent.size)
         self._r: Array | None = None
         self._x: HaloVector | None = None
@@ -107,24 +107,24 @@ class MultigridLevel:
         level, half_product, values = self.level, self._half_product, x.values
         inverse = level.inverse_diagonal
         self._r, self._x = r, x
-        self._forward_zero = level.lower, r, inverse, values, half_product
-        self._forward = level.lower, r, half_product, inverse, values
-        self._backward = level.upper, half_product, inverse, values
-        self._backward_dot = level.upper, half_product, inverse, values, r
+        self._forward_zero_arguments = level.lower, r, inverse, values, half_product
+        self._forward_arguments = level.lower, r, half_product, inverse, values
+        self._backward_arguments = level.upper, half_product, inverse, values
+        self._backward_dot_arguments = level.upper, half_product, inverse, values, r
         if level.transfer is None or self.coarse is None:
             return
         assert self.coarse._r is not None  # bound when made
         assert self.coarse._x is not None
         transfer, external = level.transfer, values[level.n_rows :]
-        coarse_r, correction = self.coarse._r, self.coarse._x.values
-        columns = level.lower.slot_columns
-        self._coarse_residual = transfer.lower, transfer.points, columns, r, half_product, values, coarse_r
-        self._coarse_boundary = transfer.boundary, external, coarse_r
-        self._correct = transfer.sent, transfer.sent_points, correction, values, self._sent
-        self._uncorrect = transfer.sent, self._sent, values
-        self._add_product = transfer.upper, correction, half_product
-        self._move = level.boundary, external, r, self._saved
-        self._restore = level.boundary.rows, self._saved, r
+        coarse_r, coarse_x = self.coarse._r, self.coarse._x.values
+        columns, points = level.lower.slot_columns, transfer.points
+        self._coarse_residual_arguments = transfer.lower, points, columns, r, half_product, values, coarse_r
+        self._coarse_external_arguments = transfer.external, external, coarse_r
+        self._correct_arguments = transfer.sent, transfer.sent_points, coarse_x, values, self._sent
+        self._undo_correct_arguments = transfer.sent, self._sent, values
+        self._add_product_arguments = transfer.upper, coarse_x, half_product
+        self._move_arguments = level.external, external, r, self._saved
+        self._undo_move_arguments = level.external.rows, self._saved, r
 
     def clear(self) -> None:
         """Set x to zero on this level and below: sweeps multiply old values by zero, and a NaN would survive that."""
@@ -136,40 +136,40 @@ class MultigridLevel:
     def cycle(self) -> None:
         """Set x to the cycle's approximation of A^-1 r, from x = 0. Collective: two halo exchanges a level."""
         self._to_last_sweep()
-        self.passes.backward(*self._backward)
+        self.passes.backward(*self._backward_arguments)
 
     def cycle_dot(self) -> float:
         """Run `cycle` and return r.x of this rank, which the last sweep adds up."""
         self._to_last_sweep()
-        return float(self.passes.backward_dot(*self._backward_dot))
+        return float(self.passes.backward_dot(*self._backward_dot_arguments))
 
     def _to_last_sweep(self) -> None:
         passes, x, coarse = self.passes, self._x, self.coarse
-        passes.forward_zero(*self._forward_zero)
+        passes.forward_zero(*self._forward_zero_arguments)
         if coarse is None:
             return
         assert x is not None  # bound
-        passes.backward(*self._backward)
+        passes.backward(*self._backward_arguments)
         x.start()
-        passes.coarse_residual(*self._coarse_residual)
+        passes.coarse_residual(*self._coarse_residual_arguments)
         x.finish()
         if self._saved.size:
-            subtract_boundary(*self._coarse_boundary)
+            subtract_external(*self._coarse_external_arguments)
         coarse.cycle()
         if self._sent.size:
-            correct(*self._correct)
+            correct(*self._correct_arguments)
             x.start()
-            restore(*self._uncorrect)
+            restore(*self._undo_correct_arguments)
         else:
             x.start()
-        passes.add_product(*self._add_product)
+        passes.add_product(*self._add_product_arguments)
         x.finish()
         if self._saved.size:
-            move_boundary(*self._move)
-            passes.forward(*self._forward)
-            restore(*self._restore)
+            move_external(*self._move_arguments)
+            passes.forward(*self._forward_arguments)
+            restore(*self._undo_move_arguments)
         else:
-            passes.forward(*self._forward)
+            passes.forward(*self._forward_arguments)
 
     def memory(self) -> int:
         """Return the bytes of the vectors of this level and the coarser ones, without r and x of the finest."""
@@ -182,4 +182,4 @@ class MultigridLevel:
 def kernels(threads: int) -> list[Specialisation]:
     """Return the kernels of all passes, for one thread (small levels) and for several."""
     shared = sweeps_threaded.kernels() if threads > 1 else []
-    return [*sweeps.kernels(), *shared, *transfer.kernels(threads), *cg_passes.kernels(threads)]
+    return [*sweeps.kernels(), *shared, *grid_transfer.kernels(threads), *cg_passes.kernels(threads)]

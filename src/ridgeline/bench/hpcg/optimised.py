@@ -27,10 +27,10 @@ from ridgeline.bench.hpcg.optimised_matrix import optimise
 from ridgeline.bench.hpcg.problem import HpcgLevel
 from ridgeline.jit.kernel import Specialisation, check_threads, numba_threads, specialise
 from ridgeline.runtime.regions import Regions
-from ridgeline.sparse import row_strips, transfer, wavefronts
+from ridgeline.sparse import external_columns, grid_transfer, row_strips, wavefronts
+from ridgeline.sparse.external_columns import add_external
 from ridgeline.sparse.halo import HaloVector
 from ridgeline.sparse.rows import add_scaled
-from ridgeline.sparse.transfer import add_boundary
 
 Array = NDArray[np.float64]
 Product = Callable[[HaloVector, Array], float]
@@ -83,38 +83,39 @@ class ConjugateGradients:
         The sum p.A p is charged to spmv and the sum r.z to multigrid. The pass r -= alpha A p with r.r and the pass
         over x and p are charged to waxpby.
         """
-        r, ap, z, p, sums = self._r, self._ap, self._z, self._p, self._sums
+        r, ap, p, sums = self._r, self._ap, self._p, self._sums
+        z = self._z.owned if preconditioned else r
         passes, multigrid, product = self._multigrid.passes, self._multigrid, self._product
         with regions("waxpby"):
-            multigrid.bind(r, z)
+            multigrid.bind(r, self._z)
             multigrid.clear()
-            correction = z.owned if preconditioned else r
             p.owned[:] = x
         with regions("spmv"):
             product(p, ap)
         with regions("waxpby"):
-            rr = passes.residual(1.0, b, ap, r, sums)
+            rr = passes.residual_dot(1.0, b, ap, r, sums)
         first = residual = math.sqrt(self._timed_sum(rr, regions))
         history: list[float] = []
-        rz = alpha = beta = 0.0
+        rz = alpha = 0.0
         while len(history) < max_iterations and residual > tolerance * (1.0 + SLACK) * first:
+            previous_rz = rz
             if preconditioned:
                 with regions("multigrid"):
-                    rr = multigrid.cycle_dot()
-                before, rz = rz, self._timed_sum(rr, regions)
+                    rz = multigrid.cycle_dot()
+                rz = self._timed_sum(rz, regions)
             else:
-                before, rz = rz, residual * residual
+                rz = residual * residual
+            # In the first iteration alpha and beta are zero: x stays as it is, and p = z.
+            beta = rz / previous_rz if previous_rz else 0.0
             with regions("waxpby"):
-                if history:
-                    # Where the sums have underflowed, x stays as it is.
-                    beta = rz / before if before else 0.0
-                passes.direction(alpha, beta, correction, p.values, x)
+                passes.update_x_and_p(alpha, beta, z, p.values, x)
             with regions("spmv"):
                 pap = product(p, ap)
             pap = self._timed_sum(pap, regions)
+            # Where the sums have underflowed, alpha = 0 leaves x as it is.
             alpha = rz / pap if pap else 0.0
             with regions("waxpby"):
-                rr = passes.residual(alpha, r, ap, r, sums)
+                rr = passes.residual_dot(alpha, r, ap, r, sums)
             residual = math.sqrt(self._timed_sum(rr, regions))
             history.append(residual / first)
         with regions("waxpby"):
@@ -207,12 +208,17 @@ class OptimisedImplementation:
         x.start()
         total = self.multigrid.passes.multiply_dot(level.lower, level.upper, level.diagonal, values, y)
         x.finish()
-        if not level.boundary.rows.size:
+        if not level.external.rows.size:
             return float(total)
-        return float(total + add_boundary(level.boundary, values[self.n_rows :], values, y))
+        return float(total + add_external(level.external, values[self.n_rows :], values, y))
 
 
 def kernels(threads: int) -> list[Specialisation]:
     """Return the kernels of the optimised implementation on this many threads, those of its building included."""
-    optimisation = [*wavefronts.kernels(), *row_strips.kernels(threads), *transfer.selection_kernels()]
+    optimisation = [
+        *wavefronts.kernels(),
+        *row_strips.kernels(threads),
+        *grid_transfer.selection_kernels(),
+        *external_columns.kernels(),
+    ]
     return [*optimisation, *multigrid.kernels(threads), *specialise([add_scaled], np.float64)]

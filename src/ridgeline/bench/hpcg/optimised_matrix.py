@@ -20,17 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.bench.hpcg.problem import HpcgLevel
+from ridgeline.sparse.external_columns import SparseRows, external_rows, has_external
+from ridgeline.sparse.grid_transfer import SparseBlocks, StripRows, extract_rows, upper_blocks
 from ridgeline.sparse.halo import SparseHaloPlan
 from ridgeline.sparse.row_strips import Strips, make_triangles
-from ridgeline.sparse.transfer import (
-    SparseBlocks,
-    SparseRows,
-    StripRows,
-    external_rows,
-    extract_rows,
-    has_external,
-    upper_blocks,
-)
 from ridgeline.sparse.wavefronts import WHOLE, block_rows, number_wavefronts, order_by_wavefront
 
 Array = NDArray[np.float64]
@@ -74,7 +67,7 @@ class Transfer:
     ----------
     lower : L at the fine rows of the coarse points, ascending
     points : int32 [m], the coarse points of those rows
-    boundary : the external columns at those rows, which are numbered by coarse point
+    external : the external columns at those rows, which are numbered by coarse point
     upper : U P, the columns of U that are coarse points
     sent, sent_points : int32, the fine rows of coarse points that other ranks have as external columns, and the
         points
@@ -82,7 +75,7 @@ class Transfer:
 
     lower: StripRows
     points: Indices
-    boundary: SparseRows
+    external: SparseRows
     upper: SparseBlocks
     sent: Indices
     sent_points: Indices
@@ -97,7 +90,7 @@ class OptimisedLevel:
     order, new_number : int32 [n], the natural row of each new row, and the inverse
     lower, upper : L and U as strips of rows
     diagonal, inverse_diagonal : float64 [n]
-    boundary : H, the external columns, by rows
+    external : H, the columns of other ranks, by rows
     plan : exchanges the halo of a vector in the new order
     transfer, coarse : the coupling to the next coarser level, and that level; None on the coarsest
     n_threads : threads that share the passes over this level
@@ -109,7 +102,7 @@ class OptimisedLevel:
     upper: Strips
     diagonal: Array
     inverse_diagonal: Array
-    boundary: SparseRows
+    external: SparseRows
     plan: SparseHaloPlan
     transfer: Transfer | None
     coarse: OptimisedLevel | None
@@ -151,8 +144,8 @@ def optimise(level: HpcgLevel, n_threads: int = 1) -> OptimisedLevel:
     order, new_number, front_rows = order_by_wavefront(fronts)
     lower, upper = make_triangles(*matrix.csr, order, new_number, front_rows)
     diagonal = matrix.values[matrix.diagonal[order]]
-    external = has_external(matrix.indptr, matrix.columns)
-    boundary = external_rows(order, external, matrix.csr)
+    has_columns = has_external(matrix.indptr, matrix.columns)
+    external = external_rows(order, has_columns, matrix.csr)
     plan = matrix.plan.renumbered(new_number)
     transfer = None
     if coarse is not None and level.fine_of_coarse is not None:
@@ -166,13 +159,13 @@ def optimise(level: HpcgLevel, n_threads: int = 1) -> OptimisedLevel:
         transfer = Transfer(
             lower=extract_rows(rows, lower),
             points=coarse_number[rows],
-            boundary=external_rows(natural_fine, external, matrix.csr),
+            external=external_rows(natural_fine, has_columns, matrix.csr),
             upper=upper_blocks(upper, coarse_number),
             sent=sent,
             sent_points=coarse_number[sent],
         )
     return OptimisedLevel(
-        order, new_number, lower, upper, diagonal, 1.0 / diagonal, boundary, plan, transfer, coarse, sharing
+        order, new_number, lower, upper, diagonal, 1.0 / diagonal, external, plan, transfer, coarse, sharing
     )
 
 
@@ -190,7 +183,7 @@ def _bytes(part: Any) -> int:
 
 def bytes_per_iteration(level: OptimisedLevel) -> int:
     """Return the bytes that one iteration of CG moves to and from memory on this rank. level: the finest."""
-    product = _bytes_moved(level.lower, level.upper, level.boundary) + _PRODUCT * _VALUE * level.n_rows
+    product = _bytes_moved(level.lower, level.upper, level.external) + _PRODUCT * _VALUE * level.n_rows
     dot = _VALUE * level.n_rows  # r, in the last sweep
     return product + _VECTORS * _VALUE * level.n_rows + bytes_per_cycle(level) + dot
 
@@ -203,9 +196,9 @@ def bytes_per_cycle(level: OptimisedLevel) -> int:
     if level.coarse is None or level.transfer is None:
         return sweep
     transfer = level.transfer
-    between = _bytes_moved(transfer.lower, transfer.points, transfer.boundary, transfer.upper)
+    between = _bytes_moved(transfer.lower, transfer.points, transfer.external, transfer.upper)
     between += (_COARSE_RESIDUAL + _ADD_PRODUCT) * row + _COARSE_POINTS * _VALUE * level.coarse.n_rows
-    second = triangles + _bytes_moved(level.boundary) + (_FORWARD + _BACKWARD) * row
+    second = triangles + _bytes_moved(level.external) + (_FORWARD + _BACKWARD) * row
     return sweep + between + second + bytes_per_cycle(level.coarse)
 
 

@@ -1,21 +1,27 @@
-"""Passes between two grids of a multigrid method with half-products, and over rows at a rank's boundary.
+"""Passes between two grids of a multigrid method with half-products.
 
 A matrix is A = L + D + U + H. L, D and U are its strictly lower, diagonal and strictly upper part over the rows of
-this rank; H holds the columns of other ranks. A backward Gauss-Seidel sweep from zero leaves the half-product
-h = D x + U x. The residual then needs L alone, and only at the points of the coarse grid. A correction x + P e of a
-few points enters the next forward sweep, x_i += (r - H x - L x - h)_i / D_i, through h += U P e alone, because a
-row's own correction changes x_i and h_i / D_i alike. Therefore x itself is corrected only where other ranks get it.
+this rank; H holds the columns of other ranks (`sparse.external_columns`). A backward Gauss-Seidel sweep from zero
+leaves the half-product h = D x + U x. The residual then needs L alone, and only at the points of the coarse grid.
 
-The first part of the file has the passes. The second part extracts what they need from a matrix: chosen rows of L,
-the product U P, and H. There the matrix is compressed sparse rows in natural order, indptr int64 [n + 1], columns
-int32 (own ones below n, external ones from n on), values float64; its triangles are `sparse.row_strips.Strips`.
+A correction x + d, with d = P e at a few points, need not be made. The next forward sweep sets, with L x of renewed
+values,
 
-Values are float64, row, column and point numbers int32, places int64; vectors are 1-D; the columns of H count from
-the first external value. Indices are made unsigned before use, because Numba's tests for negative indices would take
-as long as the arithmetic. Kernels named `..._threaded` share the rows among `n_threads` threads, with the same bits.
+    x_i + (r - H x - L x - h)_i / D_i                             without the correction,
+    x_i + d_i + (r - H x - L x - h - D d - U d)_i / D_i           with it, because h = D x + U x gains D d + U d,
+
+and in the second line d_i cancels. What remains of the correction is h += U P e (`add_product`). No other row of this
+rank reads x_i before the sweep has renewed it; other ranks do, in H x, so `correct` changes x where they get it.
+
+The first part of the file has the passes. The second part extracts what they need from the triangles of a matrix,
+which are `sparse.row_strips.Strips`: chosen rows of L, and the product U P.
+
+Values are float64, row, column and point numbers int32, places int64; vectors are 1-D. Indices are made unsigned
+before use, because Numba's tests for negative indices would take as long as the arithmetic. Kernels named
+`..._threaded` share the rows among `n_threads` threads, with the same bits.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import float64, int32, int64, prange, types, uint32, uint64
@@ -27,15 +33,6 @@ from ridgeline.sparse.row_strips import STRIPS, WIDTH, Strips
 Indices = NDArray[np.int32]
 BLOCK_ROWS = 1024
 ONE = uint64(1)
-
-
-class SparseRows(NamedTuple):
-    """Some rows of a matrix. rows: int32 [m]; starts: int64 [m + 1]; columns: int32; values: float64."""
-
-    rows: NDArray[np.int32]
-    starts: NDArray[np.int64]
-    columns: NDArray[np.int32]
-    values: NDArray[np.float64]
 
 
 class StripRows(NamedTuple):
@@ -62,7 +59,6 @@ class SparseBlocks(NamedTuple):
 
 
 # Numba's types of these tuples.
-ROWS = types.NamedTuple((int32[::1], int64[::1], int32[::1], float64[::1]), SparseRows)
 STRIP_ROWS = types.NamedTuple((int32[::1], int64[::1], float64[::1], int32[::1], int32[::1]), StripRows)
 BLOCKS = types.NamedTuple((int32[::1], int64[::1], int32[::1], float64[::1]), SparseBlocks)
 
@@ -116,7 +112,7 @@ def correct(rows, points, e, x, saved):
 
 @kernel(lambda: (int32[::1], float64[::1], float64[::1]))
 def restore(rows, saved, x):
-    """Set x = saved at some rows, which undoes `correct` or `move_boundary` to the last bit."""
+    """Set x = saved at some rows, which undoes `correct` or `external_columns.move_external` to the last bit."""
     for k in range(rows.size):
         x[rows[k]] = saved[k]
 
@@ -151,45 +147,9 @@ def add_product_threaded(n_threads, blocks, e, half_product):
         _add_product(n * thread // n_threads, n * (thread + 1) // n_threads, blocks, e, half_product)
 
 
-@subroutine
-def _product(boundary, k, external):
-    total = 0.0
-    for p in range(boundary.starts[k], boundary.starts[k + 1]):
-        total += boundary.values[p] * external[uint32(boundary.columns[p])]
-    return total
-
-
-@kernel(lambda: (ROWS, *[float64[::1]] * 3))
-def add_boundary(boundary, external, x, y):
-    """Add H external to y; return x . H external. boundary: SparseRows of H; external: values of other ranks."""
-    total = 0.0
-    for k in range(boundary.rows.size):
-        row = boundary.rows[k]
-        product = _product(boundary, k, external)
-        y[row] += product
-        total += x[row] * product
-    return total
-
-
-@kernel(lambda: (ROWS, float64[::1], float64[::1]))
-def subtract_boundary(boundary, external, r):
-    """Subtract H external from r, at the rows of `boundary`."""
-    for k in range(boundary.rows.size):
-        r[boundary.rows[k]] -= _product(boundary, k, external)
-
-
-@kernel(lambda: (ROWS, *[float64[::1]] * 3))
-def move_boundary(boundary, external, r, saved):
-    """Set saved = r at the rows of `boundary`, then subtract H external from r; `restore` undoes it."""
-    for k in range(boundary.rows.size):
-        row = boundary.rows[k]
-        saved[k] = r[row]
-        r[row] -= _product(boundary, k, external)
-
-
 def kernels(threads: int) -> list[Specialisation]:
     """Return the kernels of the passes: those of one thread, and with threads > 1 the threaded ones as well."""
-    serial = [coarse_residual, add_product, correct, restore, add_boundary, subtract_boundary, move_boundary]
+    serial = [coarse_residual, add_product, correct, restore]
     threaded = [coarse_residual_threaded, add_product_threaded] if threads > 1 else []
     return specialise([*serial, *threaded])
 
@@ -275,53 +235,6 @@ def upper_blocks(upper: Strips, coarse_number: Indices) -> SparseBlocks:
     return SparseBlocks(*_upper_blocks(upper, coarse_number))
 
 
-@kernel(lambda: (int64[::1], int32[::1]))
-def has_external(indptr, columns):
-    """Return which rows have an external column, bool [n], in the order of the rows."""
-    n = indptr.size - 1
-    result = np.empty(n, np.bool_)
-    for row in range(n):
-        external = False
-        for p in range(indptr[row], indptr[row + 1]):
-            external |= columns[p] >= n
-        result[row] = external
-    return result
-
-
-@kernel(lambda: (int32[::1], int64[::1], int32[::1], float64[::1]))
-def _external(natural_rows, indptr, columns, values):
-    n = indptr.size - 1
-    starts = np.empty(natural_rows.size + 1, np.int64)
-    starts[0] = 0
-    for k in range(natural_rows.size):
-        count = 0
-        for p in range(indptr[natural_rows[k]], indptr[natural_rows[k] + 1]):
-            count += columns[p] >= n
-        starts[k + 1] = starts[k] + count
-    out_columns = np.empty(starts[-1], np.int32)
-    out_values = np.empty(starts[-1], np.float64)
-    at = 0
-    for k in range(natural_rows.size):
-        for p in range(indptr[natural_rows[k]], indptr[natural_rows[k] + 1]):
-            if columns[p] >= n:
-                out_columns[at] = columns[p] - n
-                out_values[at] = values[p]
-                at += 1
-    return starts, out_columns, out_values
-
-
-def external_rows(
-    natural_rows: Indices, external: NDArray[np.bool_], csr: tuple[NDArray[Any], ...]
-) -> SparseRows:
-    """Return H at those of the rows [m] that have external columns, which count from the first external one.
-
-    external: of `has_external`; csr: (indptr, columns, values). The result numbers rows by their place in
-    natural_rows.
-    """
-    labels = np.flatnonzero(external[natural_rows]).astype(np.int32)
-    return SparseRows(labels, *_external(natural_rows[labels], *csr))
-
-
 def selection_kernels() -> list[Specialisation]:
     """Return the kernels that extract parts of a matrix."""
-    return specialise([_extract, _upper_blocks, has_external, _external])
+    return specialise([_extract, _upper_blocks])
