@@ -12,7 +12,7 @@ from harness.table import Row
 from harness.timing import interleave
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloPlan, HostPacker
-from ridgeline.jit import vector
+from ridgeline.jit import stream_kernels
 from ridgeline.limits.stream import StreamArrays
 from ridgeline.runtime.aligned import CACHE_LINE
 
@@ -49,7 +49,7 @@ def packing(settings: Settings) -> Iterator[Row]:
                 "pack": partial(packer.pack, 0),
                 "unpack": partial(packer.unpack, 0),
                 "sweep": partial(ours(swept, n_threads, noise=NOISE), swept),
-                "copy": partial(vector.copy, source, target, n_threads),
+                "copy": partial(stream_kernels.copy, source, target, n_threads),
                 "copy on one thread": partial(np.copyto, target, source),
             }
             timings = interleave(candidates, settings.seconds / 2, before=partial(flush.run, "read"))

@@ -15,7 +15,7 @@ from gray_scott_sweep import label
 from harness.table import Row
 from harness.timing import interleave
 from ridgeline.blocks.block import BlockArray
-from ridgeline.jit import vector
+from ridgeline.jit import stream_kernels
 from ridgeline.runtime.node_topology import this_node
 
 HUGE_PAGE = 2**21
@@ -35,7 +35,7 @@ def elsewhere(array: BlockArray, n_threads: int, huge: bool) -> BlockArray:
     whole = np.frombuffer(memory, np.uint8)
     start = -whole.ctypes.data % HUGE_PAGE
     flat = whole[start : start + array.flat.nbytes].view(array.flat.dtype)
-    vector.copy(array.flat, flat, n_threads)
+    stream_kernels.copy(array.flat, flat, n_threads)
     return replace(array, flat=flat)
 
 

@@ -64,6 +64,7 @@ def run_benchmark(
 
             offers["memory"] = memory_for(comm, device)
         with Phases(benchmark.name, comm.rank == 0) as progress:
+            # Calls the function that `<family>_options.py` names, such as `bench.hpcg.hpcg_run.measure_hpcg`.
             result = benchmark.measure(comm, options, progress=progress, **offers)
         crowded = oversubscription_warning(comm, threads)
         if crowded is not None:

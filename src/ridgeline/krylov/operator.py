@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.jit import vector
+from ridgeline.jit import stream_kernels
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.krylov import basis_kernels
 from ridgeline.krylov.kernels import (
@@ -312,13 +312,13 @@ class InnerProduct:
 
     def copy(self, u: NDArray[Any], out: NDArray[Any], streaming: bool = False) -> None:
         if streaming:
-            vector.copy(u.reshape(-1), out.reshape(-1), 1, True)
+            stream_kernels.copy(u.reshape(-1), out.reshape(-1), 1, True)
         else:
             copy(u.reshape(-1), out.reshape(-1))
 
     def subtract(self, b: Array, applied: Array, out: Array, streaming: bool = False) -> None:
         if streaming:
-            vector.triad(b.reshape(-1), -1.0, applied.reshape(-1), out.reshape(-1), 1, True)
+            stream_kernels.triad(b.reshape(-1), -1.0, applied.reshape(-1), out.reshape(-1), 1, True)
         else:
             subtract(b.reshape(-1), applied.reshape(-1), out.reshape(-1))
 

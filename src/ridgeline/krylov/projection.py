@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.jit import vector
+from ridgeline.jit import stream_kernels
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.krylov.basis_kernels import basis_products, basis_transform, pair_dots, projection_combine
 from ridgeline.krylov.operator import Array, Operator, kernels_of_inner_products, timed
@@ -249,4 +249,4 @@ def _reflected(mirror: Array, coordinates: Array) -> Array:
 def kernels_of_projections() -> list[Specialisation]:
     """Return the kernels that a `Projection` calls."""
     own = specialise([pair_dots, projection_combine, basis_products, basis_transform])
-    return [*own, *kernels_of_inner_products(), *vector.kernels_of_passes(np.float64)]
+    return [*own, *kernels_of_inner_products(), *stream_kernels.kernels_of_passes(np.float64)]

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.jit import vector
+from ridgeline.jit import stream_kernels
 from ridgeline.jit.kernel import check_threads, compile_kernels, numba_threads
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import ConfigError
@@ -46,7 +46,12 @@ if TYPE_CHECKING:
 
 KERNELS = ("copy", "scale", "add", "triad")
 WORDS = {"copy": 2, "scale": 2, "add": 3, "triad": 3, "read": 2}  # moved per element
-_OPERATIONS = {"copy": vector.COPY, "scale": vector.SCALE, "add": vector.ADD, "triad": vector.TRIAD}
+_OPERATIONS = {
+    "copy": stream_kernels.COPY,
+    "scale": stream_kernels.SCALE,
+    "add": stream_kernels.ADD,
+    "triad": stream_kernels.TRIAD,
+}
 _CACHES = 4  # an array is this many times as large as the last-level caches
 _MIN_ARRAY = 16 * 2**20  # least bytes of an array over the ranks of a node, for small caches
 _UNKNOWN_CACHE = 64 * 2**20  # bytes taken for the caches where the system does not say
@@ -136,17 +141,17 @@ class StreamArrays:
 
     def _allocate(self, n: int, value: float) -> NDArray[Any]:
         array = aligned_empty(n, self.dtype)
-        vector.fill(value, array, self.n_threads)
+        stream_kernels.fill(value, array, self.n_threads)
         return array
 
     def run(self, kernel: str, streaming: bool = False, rounds: int = 1) -> None:
         """Run 'copy', 'scale', 'add' or 'triad' `rounds` times, or 'read' once."""
         a, b, c = self.a, self.b, self.c
         if kernel == "read":
-            vector.dot(a, b, self.n_threads)
+            stream_kernels.dot(a, b, self.n_threads)
             return
         x, y, out = {"copy": (a, a, c), "scale": (c, c, b), "add": (a, b, c), "triad": (b, c, a)}[kernel]
-        vector.apply(_OPERATIONS[kernel], x, y, _SCALAR, out, self.n_threads, streaming, rounds)
+        stream_kernels.apply(_OPERATIONS[kernel], x, y, _SCALAR, out, self.n_threads, streaming, rounds)
 
     def bytes_moved(self, kernel: str) -> int:
         """Return the bytes that STREAM counts for one run of `kernel` on this rank."""
@@ -172,7 +177,7 @@ def last_level_caches(cpus: set[int]) -> dict[str, int]:
 
 def compile_stream(dtype: DTypeLike = np.float64) -> None:
     """Compile the kernels for `dtype`, or load them from the cache."""
-    compile_kernels(vector.kernels(dtype))
+    compile_kernels(stream_kernels.kernels(dtype))
 
 
 def over_node(comm: MPI.Comm, caches: dict[str, int]) -> tuple[dict[str, int], int]:
@@ -247,10 +252,10 @@ def measure_stream(
     -----
     Collective: barriers around every kernel, and one reduction.
     """
-    if np.dtype(dtype) not in vector.DTYPES:
+    if np.dtype(dtype) not in stream_kernels.DTYPES:
         raise ConfigError(f"STREAM has no kernels for dtype {np.dtype(dtype)}; use float64 or float32")
     check_threads(n_threads, f"STREAM on {n_threads} threads")
-    least = 3 * vector.LINE * n_threads
+    least = 3 * stream_kernels.LINE * n_threads
     if bytes_per_rank is not None and bytes_per_rank < least:
         raise ConfigError(
             f"STREAM on {bytes_per_rank} bytes per rank: {n_threads} threads need at least {least}, and "

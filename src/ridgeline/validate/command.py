@@ -141,9 +141,9 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     from ridgeline.validate.judge.outcome import Outcome
     from ridgeline.validate.judge.verdict import HEALTHY
     from ridgeline.validate.measure.counters import read_counters
-    from ridgeline.validate.measure.levels import chosen_steps, run_levels
     from ridgeline.validate.measure.measurements import Measurements, save_measurements
     from ridgeline.validate.measure.session import Session
+    from ridgeline.validate.measure.validation_levels import chosen_steps, run_levels
     from ridgeline.validate.report.page import check_report
     from ridgeline.validate.watchdog import start_watch
 

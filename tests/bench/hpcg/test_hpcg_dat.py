@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from bench_tools import options_for
+from ridgeline.bench.hpcg.hpcg_report import write_report
 from ridgeline.bench.hpcg.hpcg_settings import (
     HpcgDat,
     HpcgSettings,
     choose_settings,
     read_hpcg_dat,
-    write_report,
 )
 from ridgeline.bench.result import Result
 from ridgeline.runtime.errors import ConfigError, OutputError

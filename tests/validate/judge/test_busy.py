@@ -9,7 +9,7 @@ from ridgeline.validate.command import _show
 from ridgeline.validate.judge.outcome import Outcome, screen
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.judge.verdict import SUSPECTS, UNMEASURED
-from ridgeline.validate.measure import levels
+from ridgeline.validate.measure import validation_levels
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, Stage
 from ridgeline.validate.report.page import write_report
 from simulated_system import all_pairs
@@ -144,9 +144,11 @@ def test_a_node_that_is_slow_in_something_new_is_measured_once_more(monkeypatch)
         def rest(self):
             pass
 
-    monkeypatch.setattr(levels, "_run_step", lambda session, step, name, _: ran.append(name) or True)
-    steps = [step for step in levels.STEPS if step.name in ("compute", "stream")]
-    levels._confirm(Session(), steps, lambda _: answers.pop(0), lambda *_: None)
+    monkeypatch.setattr(
+        validation_levels, "_run_step", lambda session, step, name, _: ran.append(name) or True
+    )
+    steps = [step for step in validation_levels.STEPS if step.name in ("compute", "stream")]
+    validation_levels._confirm(Session(), steps, lambda _: answers.pop(0), lambda *_: None)
     assert ran == ["compute again", "stream again (2)"]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.validate.measure import levels
+from ridgeline.validate.measure import validation_levels
 from ridgeline.validate.measure.measurements import Measurements
 from ridgeline.validate.measure.session import (
     Session,
@@ -121,14 +121,14 @@ class Late:
 
 
 def test_a_rank_that_failed_tells_so_once_where_the_others_do_not_come(monkeypatch):
-    monkeypatch.setattr(levels, "_AGREE_SECONDS", 0.0)
+    monkeypatch.setattr(validation_levels, "_AGREE_SECONDS", 0.0)
     late = Late(5)
-    assert levels._agree(late.session(), "ValueError: no") == ["ValueError: no", ""]
+    assert validation_levels._agree(late.session(), "ValueError: no") == ["ValueError: no", ""]
     assert late.said == ["ValueError: no"]
 
 
 def test_a_rank_without_a_failure_waits_in_silence(monkeypatch):
-    monkeypatch.setattr(levels, "_AGREE_SECONDS", 0.0)
+    monkeypatch.setattr(validation_levels, "_AGREE_SECONDS", 0.0)
     late = Late(3)
-    assert levels._agree(late.session(), "") == ["", ""]
+    assert validation_levels._agree(late.session(), "") == ["", ""]
     assert late.said == []

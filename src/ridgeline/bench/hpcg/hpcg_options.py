@@ -164,7 +164,7 @@ HPCG = Benchmark(
     "result is VALID. An official run takes 1800 s and a quarter of the main memory.",
     options=HpcgOptions,
     function="hpcg_run.measure_hpcg",
-    finish="hpcg_settings.write_report",
+    finish="hpcg_report.write_report",
     scaling="hpcg-iteration",
 )
 HPCG_ITERATION = Benchmark(
@@ -177,7 +177,7 @@ HPCG_ITERATION = Benchmark(
     "compiler, and is left out without it. A study of the benchmark hpcg scales it over ranks and boxes, as "
     "Fig. 10 of Rizvi and Hale (docs/hpcg.md).",
     options=HpcgIterationOptions,
-    function="hpcg_iteration.measure_iteration",
+    function="hpcg_comparison.measure_iteration",
     scaling=Scaling(BoxPerRank(DEFAULT_POINTS), "hpcg_options.scaling_figures"),
 )
 BENCHMARKS = (HPCG, HPCG_ITERATION)

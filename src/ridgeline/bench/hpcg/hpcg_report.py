@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+from ridgeline.bench.hpcg.hpcg_options import HpcgOptions
 from ridgeline.bench.hpcg.implementation import Times
 from ridgeline.bench.hpcg.rating import (
     OFFICIAL_SECONDS,
@@ -32,6 +34,9 @@ from ridgeline.bench.hpcg.validity import (
     SymmetryTest,
     reaches,
 )
+from ridgeline.bench.result import Result
+from ridgeline.io.output_files import write_text
+from ridgeline.runtime.files import check_folder
 
 VERSION = "3.1"
 _NAME = "HPCG-Benchmark"
@@ -175,6 +180,18 @@ def report_text(report: Group) -> str:
 def report_name(moment: datetime) -> str:
     """Return the official name of the file for a moment of time."""
     return f"{_NAME}_{VERSION}_{moment:%Y-%m-%d_%H-%M-%S}.txt"
+
+
+def check_output(options: HpcgOptions) -> Path:
+    """Create the folder of the report and return it. Raises OutputError if nothing can be written there."""
+    return check_folder(options.output, "the report", "--output")
+
+
+def write_report(result: Result, options: HpcgOptions) -> list[str]:
+    """Write the report under its official name and return the line that says where it is. Called on rank 0."""
+    path = check_output(options) / report_name(datetime.now())
+    write_text(path, result.extra["text"], "--output")
+    return [f"report: {path}"]
 
 
 def to_dict(report: Group) -> dict[str, Any]:

@@ -29,11 +29,12 @@ from ridgeline.bench.hpcg.geometry import HpcgGeometry, make_geometry
 from ridgeline.bench.hpcg.hpcg_options import HPCG, HpcgOptions
 from ridgeline.bench.hpcg.hpcg_report import (
     HpcgRecord,
+    check_output,
     make_report,
     report_text,
     to_dict,
 )
-from ridgeline.bench.hpcg.hpcg_settings import HpcgSettings, check_output, choose_settings
+from ridgeline.bench.hpcg.hpcg_settings import HpcgSettings, choose_settings
 from ridgeline.bench.hpcg.implementation import CGResult, Implementation, Times
 from ridgeline.bench.hpcg.optimised import OptimisedImplementation
 from ridgeline.bench.hpcg.optimised_matrix import bytes_per_iteration

@@ -1,4 +1,4 @@
-"""The settings of an HPCG run, from its options or from hpcg.dat, and the file that its report goes to.
+"""The settings of an HPCG run, from its options or from hpcg.dat.
 
 hpcg.dat is the input file of the official HPCG: two lines of comment, the local box, the seconds.
 """
@@ -6,7 +6,6 @@ hpcg.dat is the input file of the official HPCG: two lines of comment, the local
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from ridgeline.bench.hpcg.hpcg_options import (
@@ -16,11 +15,8 @@ from ridgeline.bench.hpcg.hpcg_options import (
     BoxPerRank,
     HpcgOptions,
 )
-from ridgeline.bench.hpcg.hpcg_report import report_name
-from ridgeline.bench.result import Result
-from ridgeline.io.output_files import write_text
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.files import check_folder, output_errors, read_regular
+from ridgeline.runtime.files import output_errors, read_regular
 
 NAME = "hpcg.dat"
 SECONDS_OF_DAT = 1800  # where the file does not give them, as in the official code
@@ -57,18 +53,6 @@ def choose_settings(options: HpcgOptions) -> HpcgSettings:
 def box_of(options: BoxOptions) -> tuple[int, int, int]:
     """Return the points [x, y, z] of a rank's box, where sizes that are left out are the largest of the others."""
     return BoxPerRank(DEFAULT_POINTS).box(vars(options))
-
-
-def check_output(options: HpcgOptions) -> Path:
-    """Create the folder of the report and return it. Raises OutputError if nothing can be written there."""
-    return check_folder(options.output, "the report", "--output")
-
-
-def write_report(result: Result, options: HpcgOptions) -> list[str]:
-    """Write the report under its official name and return the line that says where it is. Called on rank 0."""
-    path = check_output(options) / report_name(datetime.now())
-    write_text(path, result.extra["text"], "--output")
-    return [f"report: {path}"]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Element-wise kernels on long vectors, at the speed of memory: the kernels of STREAM.
+"""The kernels of STREAM (fill, copy, scale, add, triad, dot) on long arrays, at the speed of memory.
 
 Arrays are one-dimensional and contiguous, all of one dtype (float64 or float32) and one length, which may be any
 length at any alignment. `n_threads` chunks of whole cache lines of the output run in parallel. `streaming` uses

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from bench_tools import measure
 from ridgeline.bench.benchmark import find_benchmark
-from ridgeline.bench.hpcg.hpcg_iteration import compare_histories
+from ridgeline.bench.hpcg.hpcg_comparison import compare_histories
 from ridgeline.bench.hpcg.hpcg_options import BoxPerRank, divide_box, scaling_figures
 from ridgeline.bench.result import to_csv
 from ridgeline.runtime.errors import ConfigError, VerificationError

@@ -1,7 +1,7 @@
-"""The stages of a validation: each node alone, pairs of nodes in groups and on the whole system, whole-system tests.
+"""What the stages of a validation measure: memory, arithmetic, STREAM, messages between pairs, and all nodes at once.
 
 A stage is a function of the session (`validate.measure.session`), collective over its ranks, which stores what it
-measured there. `validate.measure.levels` says which stages run, in which order.
+measured there. `validate.measure.validation_levels` says which stages run, in which order.
 """
 
 from __future__ import annotations

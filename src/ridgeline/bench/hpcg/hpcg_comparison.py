@@ -1,4 +1,4 @@
-"""`ridgeline bench hpcg-iteration`: the time of an iteration of CG in three implementations.
+"""`ridgeline bench hpcg-iteration`: three implementations of HPCG compared by the time of an iteration of CG.
 
 The implementations are the reference (plain CSR in natural order), the optimised one, and plain C laid out as the
 official code. A study of it over ranks and boxes is Fig. 10 of Rizvi and Hale, "A Look at Communication-Intensive

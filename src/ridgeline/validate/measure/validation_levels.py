@@ -1,8 +1,9 @@
-"""The systematic levels of a validation: each node alone, then groups, then the whole system.
+"""Which stages of a validation run, in which order and for how long: nodes alone, then groups, then the whole system.
 
-The health of the system rests on that of its groups, and that of a group on its nodes and switches. So the smallest
-parts are measured first. Every stage has a time limit, held by the watchdog. What looks suspect is measured again
-before it is judged. Source: Ibeid et al. (MPI on Aurora), Sec. 3.8.5.
+What a stage measures is in `validate.measure.validation_stages`. The health of the system rests on that of its
+groups, and that of a group on its nodes and switches. The smallest parts are therefore measured first. Every stage
+has a time limit, held by the watchdog. What looks suspect is measured again before it is judged. Source: Ibeid et al.
+(MPI on Aurora), Sec. 3.8.5.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.node_load import others_share, read_load
-from ridgeline.validate.measure import stages
+from ridgeline.validate.measure import validation_stages
 from ridgeline.validate.measure.measurements import Measurements, Stage
 from ridgeline.validate.measure.session import Session
 from ridgeline.validate.validation_options import ValidationOptions
@@ -41,23 +42,25 @@ class LevelStage:
 
 
 STEPS = (
-    LevelStage("memory", "node", stages.memory),
-    LevelStage("compute", "node", stages.compute, ("compute", "cpu_share")),
-    LevelStage("peak", "node", stages.peak, ("peak",)),
-    LevelStage("stream", "node", stages.stream, ("stream",)),
-    LevelStage("on-node", "node", stages.on_node, ("on-node latency", "on-node bandwidth"), least_ranks=2),
+    LevelStage("memory", "node", validation_stages.memory),
+    LevelStage("compute", "node", validation_stages.compute, ("compute", "cpu_share")),
+    LevelStage("peak", "node", validation_stages.peak, ("peak",)),
+    LevelStage("stream", "node", validation_stages.stream, ("stream",)),
+    LevelStage(
+        "on-node", "node", validation_stages.on_node, ("on-node latency", "on-node bandwidth"), least_ranks=2
+    ),
     LevelStage(
         "group-pairs",
         "group",
-        stages.group_pairs,
+        validation_stages.group_pairs,
         ("group latency", "group bandwidth"),
         least_nodes=2,
     ),
-    LevelStage("pairs", "system", stages.pairs, ("latency", "bandwidth"), least_nodes=2),
-    LevelStage("alltoall", "system", stages.alltoall, least_ranks=2),
-    LevelStage("multi-bandwidth", "system", stages.multi_bandwidth, least_ranks=2),
-    LevelStage("multi-latency", "system", stages.multi_latency, least_ranks=2),
-    LevelStage("congestion", "system", stages.congestion, least_ranks=3),
+    LevelStage("pairs", "system", validation_stages.pairs, ("latency", "bandwidth"), least_nodes=2),
+    LevelStage("alltoall", "system", validation_stages.alltoall, least_ranks=2),
+    LevelStage("multi-bandwidth", "system", validation_stages.multi_bandwidth, least_ranks=2),
+    LevelStage("multi-latency", "system", validation_stages.multi_latency, least_ranks=2),
+    LevelStage("congestion", "system", validation_stages.congestion, least_ranks=3),
 )
 
 
@@ -106,7 +109,7 @@ def run_levels(
             "prepare",
             "node",
             _PREPARE_SECONDS,
-            lambda session: stages.prepare(session, names),
+            lambda session: validation_stages.prepare(session, names),
             after_stage,
         )
     for step in steps:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from ridgeline.jit import vector
+from ridgeline.jit import stream_kernels
 
 DTYPES = [np.float64, np.float32]
 LENGTHS = [0, 1, 7, 8, 16, 17, 1000, 4096 + 3]
@@ -32,11 +32,14 @@ def fma(x, s, y):
 
 
 CASES = {
-    "fill": (lambda x, y, out, t, w: vector.fill(S, out, t), lambda x, y: np.full_like(x, S)),
-    "copy": (lambda x, y, out, t, w: vector.copy(x, out, t, w), lambda x, y: x),
-    "scale": (lambda x, y, out, t, w: vector.scale(S, x, out, t, w), lambda x, y: x.dtype.type(S) * x),
-    "add": (lambda x, y, out, t, w: vector.add(x, y, out, t, w), lambda x, y: x + y),
-    "triad": (lambda x, y, out, t, w: vector.triad(x, S, y, out, t, w), lambda x, y: fma(x, S, y)),
+    "fill": (lambda x, y, out, t, w: stream_kernels.fill(S, out, t), lambda x, y: np.full_like(x, S)),
+    "copy": (lambda x, y, out, t, w: stream_kernels.copy(x, out, t, w), lambda x, y: x),
+    "scale": (
+        lambda x, y, out, t, w: stream_kernels.scale(S, x, out, t, w),
+        lambda x, y: x.dtype.type(S) * x,
+    ),
+    "add": (lambda x, y, out, t, w: stream_kernels.add(x, y, out, t, w), lambda x, y: x + y),
+    "triad": (lambda x, y, out, t, w: stream_kernels.triad(x, S, y, out, t, w), lambda x, y: fma(x, S, y)),
 }
 
 
@@ -58,26 +61,26 @@ def test_every_element_is_computed_and_nothing_else_is_written():
 def test_output_may_be_an_input():
     (_, x), (_, y), _ = vectors(1000, np.float64, 5)
     expected = fma(x, S, y)
-    vector.triad(x, S, y, x, 2, streaming=True)
+    stream_kernels.triad(x, S, y, x, 2, streaming=True)
     np.testing.assert_array_equal(x, expected)
 
 
 def test_dot_reads_every_element_once():
-    for dtype, n_threads, n in product(DTYPES, [1, 2, 3], [*LENGTHS, 3 * vector.BLOCK + 5]):
+    for dtype, n_threads, n in product(DTYPES, [1, 2, 3], [*LENGTHS, 3 * stream_kernels.BLOCK + 5]):
         x = (np.arange(n) % 31 - 15).astype(dtype)  # small integers: sums are exact in any order
         y = (np.arange(n) % 7 - 2).astype(dtype)
         exact = np.dot(x.astype(float), y.astype(float))
-        assert vector.dot(x, y, n_threads) == exact, f"{dtype=}, {n_threads=}, {n=}"
+        assert stream_kernels.dot(x, y, n_threads) == exact, f"{dtype=}, {n_threads=}, {n=}"
 
 
 def test_dot_in_float32_does_not_stall_on_long_vectors():
     x = np.ones(2**24 + 2**20, np.float32)  # a float32 sum of ones stops growing at 2^24
-    assert vector.dot(x, x, 1) == x.size
+    assert stream_kernels.dot(x, x, 1) == x.size
 
 
 def check_refusal(x, out, n_threads, message):
     with pytest.raises(ValueError, match=message):
-        vector.copy(x, out, n_threads)
+        stream_kernels.copy(x, out, n_threads)
 
 
 def test_bad_vectors_are_refused():
@@ -95,15 +98,15 @@ def test_bad_vectors_are_refused():
 
 def test_dot_refuses_vectors_that_differ():
     with pytest.raises(ValueError, match=r"float64\[3\] against float64\[4\]"):
-        vector.dot(np.zeros(3), np.zeros(4), 1)
+        stream_kernels.dot(np.zeros(3), np.zeros(4), 1)
     with pytest.raises(ValueError, match="n_threads = 0"):
-        vector.dot(np.zeros(3), np.zeros(3), 0)
+        stream_kernels.dot(np.zeros(3), np.zeros(3), 0)
 
 
 def test_stores_are_of_the_kind_asked_for():
     @njit
     def sweep(streaming, x, out):
-        vector._sweep_range(True, vector.COPY, streaming, x, x, 0.0, out, 0, x.size)
+        stream_kernels._sweep_range(True, stream_kernels.COPY, streaming, x, x, 0.0, out, 0, x.size)
 
     sweep(True, np.zeros(0), np.zeros(0))
     text = sweep.inspect_llvm(sweep.signatures[0])
