@@ -213,9 +213,9 @@ def test_defaults_options_and_globals_of_what_a_kernel_calls_are_part_of_its_key
 def test_a_kernel_has_the_same_key_in_every_process() -> None:
     """Flags of fastmath are a set of strings, which each process hashes in its own way."""
     code = (
-        "from ridgeline.jit.kernel_cache import KernelFiles; from ridgeline.jit import stream_kernels; "
-        "print([KernelFiles(stream_kernels._dot.py_func, one.targetoptions, None).about() for one in (stream_kernels._dot, "
-        "stream_kernels._dot_blocks)])"
+        "from ridgeline.jit.kernel_cache import KernelFiles; from ridgeline.jit import stream_kernels as stream; "
+        "print([KernelFiles(stream._dot.py_func, one.targetoptions, None).about() for one in (stream._dot, "
+        "stream._dot_blocks)])"
     )
     found = {
         subprocess.run(

@@ -123,7 +123,7 @@ def _fill_strips(csr, order, new_number, strip_shifts, shifts, lower, upper, slo
     """Set slot_columns and values of both triangles. slot_of: int32 [2 n], scratch: slot by shift.
 
     Both triangles are filled in one pass, because the matrix comes from memory and the rows of a strip stay in cache.
-    Indices are made unsigned for the reason that `sparse.transfer` gives.
+    Indices are made unsigned for the reason that `sparse.grid_transfer` gives.
     """
     indptr, columns, values = csr
     n = order.size

@@ -299,7 +299,7 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
     from rich.table import Table
 
     from ridgeline.runtime.console import plain_console
-    from ridgeline.validate.judge.busy import ADVICE
+    from ridgeline.validate.judge.busy_nodes import ADVICE
 
     console = plain_console()
     table = Table(box=None, pad_edge=False)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from ridgeline.bench.language.language_options import BspOptions
 from ridgeline.bench.language.languages import AvailableLanguages, find_languages
 from ridgeline.bench.language.loops import Loops, RingWork, ring_partners
+from ridgeline.bench.outliers import remove_outliers
 from ridgeline.bench.result import Column, Plot, Result
-from ridgeline.bench.tukey import remove_outliers
 from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.payload import check, content

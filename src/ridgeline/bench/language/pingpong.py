@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ridgeline.bench.language.language_options import PingPongOptions
 from ridgeline.bench.language.languages import AvailableLanguages, find_languages
 from ridgeline.bench.language.loops import Loops
+from ridgeline.bench.outliers import remove_outliers
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
 from ridgeline.bench.shared_options import message_sizes
-from ridgeline.bench.tukey import remove_outliers
 from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.parallel.payload import check, content

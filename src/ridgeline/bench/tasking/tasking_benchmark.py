@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.bench.outliers import remove_outliers
 from ridgeline.bench.result import MICROSECONDS, Column, Plot, Result
 from ridgeline.bench.tasking.array_fill import measure_fill, measure_mpi_fill
 from ridgeline.bench.tasking.futures import (
@@ -21,7 +22,6 @@ from ridgeline.bench.tasking.task_communication import measure_channels, measure
 from ridgeline.bench.tasking.task_creation import measure_creation, measure_switch
 from ridgeline.bench.tasking.tasking_options import ITEMS, TaskingOptions
 from ridgeline.bench.tasking.trials import Series, Trials, load_tasking, tabulate
-from ridgeline.bench.tukey import remove_outliers
 from ridgeline.parallel.allreduce import raise_on_all_ranks
 from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.runtime.console import Phases, silent

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline.bench.c_library import Library, load_c
-from ridgeline.bench.tukey import remove_outliers
+from ridgeline.bench.outliers import remove_outliers
 from ridgeline.runtime.errors import ConfigError, RidgelineError, VerificationError
 
 COUNT = 100

@@ -25,7 +25,7 @@ from ridgeline.runtime.errors import OutputError, VerificationError
 from ridgeline.runtime.files import DAMAGED, replace_file
 from ridgeline.runtime.units import number
 from ridgeline.validate.judge.baseline import add_drifts, compare_with_baseline
-from ridgeline.validate.judge.busy import find_busy
+from ridgeline.validate.judge.busy_nodes import find_busy
 from ridgeline.validate.judge.counter_screening import screen_counters
 from ridgeline.validate.judge.pair_screening import screen_pairs
 from ridgeline.validate.judge.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise

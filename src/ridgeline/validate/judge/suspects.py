@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ridgeline.validate.judge.busy import Busy
+from ridgeline.validate.judge.busy_nodes import Busy
 from ridgeline.validate.judge.verdict import Suspect
 
 Kind = Literal["node", "link", "group", "system"]

@@ -18,7 +18,7 @@ from ridgeline.analysis.validation_plots import draw_distribution, draw_pairs
 from ridgeline.io.output_files import GENERATOR, check_writable, to_json, write_text
 from ridgeline.runtime.files import LastWrites, check_folder
 from ridgeline.runtime.units import counted, number, scale_of
-from ridgeline.validate.judge.busy import ADVICE
+from ridgeline.validate.judge.busy_nodes import ADVICE
 from ridgeline.validate.judge.counter_screening import grown_on
 from ridgeline.validate.judge.pair_screening import link_costs
 from ridgeline.validate.judge.statistics import Booleans, Floats, costs, steady

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ridgeline.bench.tukey import remove_outliers
+from ridgeline.bench.outliers import remove_outliers
 
 
 def test_values_beyond_the_fences_are_removed():
