@@ -148,7 +148,8 @@ def _file_of(name: str) -> Path | None:
             path = _file_of(parent)
             folders = [str(path.parent)] if path is not None and path.name == "__init__.py" else None
         if folders is not None or not parent:
-            with suppress(ImportError, AttributeError, ValueError):
+            # A finder may fail in its own way: the path of a namespace package looks for parents that are not loaded.
+            with suppress(ImportError, AttributeError, ValueError, KeyError):
                 finders = [finder.find_spec(name, folders) for finder in sys.meta_path]
                 file = next((spec.origin for spec in finders if spec is not None), None)
     if file is None or not file.endswith(".py"):
