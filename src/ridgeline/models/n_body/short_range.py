@@ -244,6 +244,7 @@ def sum_near(positions, n, grid, starts, order, places, law, potentials, lists, 
             found = 0
             for c in range(-1, 2):
                 for b in range(-1, 2):
+                    # Three neighbours in x follow each other; positions are in the order of cells.
                     run = home + (c * shape[1] + b) * shape[0]
                     end = starts[run + 2]
                     for first in range(starts[run - 1], end, CHUNK):

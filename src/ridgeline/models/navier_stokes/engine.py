@@ -403,6 +403,7 @@ class SplittingEngine(ABC):
         def known_side(part: Part) -> None:
             self.kernels.right_hand_side(part, (at.a, at.b), self._force, levels.fields, levels.rates, right)
 
+        # Scalars stay unassembled, because their Dirichlet terms come first.
         self._sum_computed(right[:3], known_side, self.counted.right_hand_side())
         with self.regions("other"):
             self.boundaries.update(self.time)

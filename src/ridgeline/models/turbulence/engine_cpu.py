@@ -171,6 +171,7 @@ class CpuEngine:
         if self._shifted:
             self._grids = displaced_grids(self.next_shift, self.modes)
             self._tables.displace(self._grids)
+        # With particles, the velocity of this grid has been formed already.
         if velocity is None:
             self._load()
         self._rates[...] = 0
@@ -201,6 +202,7 @@ class CpuEngine:
     def _load(self) -> None:
         """Send the fields, displaced to the step's first grid, towards physical space."""
         fields, start, tables = self.fields.view(self._real), self.modes.lines.start, self._tables
+        # Entry 1 leads back to the first grid.
         of_line, along = tables.of_line[1], tables.along[1]
 
         def load(tile: Tile, line: int, n: int) -> None:
@@ -221,6 +223,7 @@ class CpuEngine:
         def products(rows: RowBlock, plane: int, first: int, n: int) -> None:
             if velocity is not None:
                 velocity(rows, plane, first, n)
+            # The target holds the points that came; the way back starts from the source.
             multiply(rows.target, (n + 1) // 2, nx, n_scalars, per_cell, rates[rows.index], rows.source)
 
         column = self.transform.column
