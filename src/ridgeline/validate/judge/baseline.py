@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
 from ridgeline.validate.judge.pair_screening import link_costs
-from ridgeline.validate.judge.statistics import costs, figure, steady
+from ridgeline.validate.judge.statistics import Floats, costs, figure, steady
 from ridgeline.validate.judge.suspects import NODE_SLOW, SYSTEM, Suspects, percent
 from ridgeline.validate.judge.system_screening import column_direction, column_unit
 from ridgeline.validate.judge.thresholds import CPU_SHARE
 from ridgeline.validate.judge.verdict import Drift
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
-
-Floats = NDArray[np.float64]
 
 
 def check_baseline(measurements: Measurements, baseline: Measurements) -> None:

@@ -15,11 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc
 
-from ridgeline.validate.judge.statistics import FEW, centre, costs
+from ridgeline.validate.judge.statistics import FEW, Floats, Integers, centre, costs
 from ridgeline.validate.measure.measurements import PairQuantity
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass

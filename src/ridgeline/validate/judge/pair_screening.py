@@ -13,6 +13,8 @@ from ridgeline.runtime.units import number
 from ridgeline.validate.judge.links import find_stalls, find_suspects, node_scores
 from ridgeline.validate.judge.statistics import (
     FEW,
+    Floats,
+    Integers,
     centre,
     costs,
     cut_of,
@@ -25,9 +27,6 @@ from ridgeline.validate.judge.suspects import GROUP, LINK, NODE_NETWORK, SYSTEM,
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.judge.verdict import Verdict
 from ridgeline.validate.measure.measurements import PairQuantity
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass

@@ -17,6 +17,7 @@ from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.judge.verdict import QuantitySummary
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
 MAD_TO_SIGMA = 1.4826  # of a normal distribution

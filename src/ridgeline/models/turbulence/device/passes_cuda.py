@@ -19,6 +19,7 @@ from ridgeline.fourier.device.kernels_cuda import LINE_THREADS, line_launch
 from ridgeline.fourier.device.pipeline_cuda import DevicePipeline
 from ridgeline.fourier.device.transform_cuda import DeviceTransform
 from ridgeline.fourier.modes import Modes, Shells
+from ridgeline.jit.cuda_device import DeviceArray
 from ridgeline.models.turbulence.device.device_estimate import INCREMENT_PARTS, sum_numbers
 from ridgeline.models.turbulence.device.kernels_cuda import PHASES, AxisTables, make_load
 from ridgeline.models.turbulence.device.kernels_diagnostics_cuda import (
@@ -47,7 +48,6 @@ from ridgeline.models.turbulence.kernels_diagnostics import FLOW_SUMS, POWERS, S
 from ridgeline.models.turbulence.passes import Counts, Derivative, StressSums, Sums
 from ridgeline.models.turbulence.problem import Waves
 
-DeviceArray = Any
 _VELOCITY_PLANES = 1, 2, 3  # variables whose planes hold u, v, w
 _PRESSURE, _TRANSFER = 1, 2  # variables whose lines hold these
 

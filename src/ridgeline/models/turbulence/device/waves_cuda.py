@@ -18,14 +18,13 @@ from numpy.typing import DTypeLike
 
 from ridgeline.fourier.device.kernels_cuda import LINE_THREADS
 from ridgeline.fourier.modes import Modes
-from ridgeline.jit.cuda_device import device_function, kernel, load, load_pair, store_pair
+from ridgeline.jit.cuda_device import DeviceArray, device_function, kernel, load, load_pair, store_pair
 from ridgeline.models.turbulence import waves as physics
 from ridgeline.models.turbulence.device.kernels_cuda import line_of
 from ridgeline.models.turbulence.device.kernels_diagnostics_cuda import flat_waves, mode_of
 from ridgeline.models.turbulence.problem import FlowParameters, Waves
 from ridgeline.models.turbulence.runge_kutta import SCHEMES
 
-DeviceArray = Any
 Launch = tuple[Any, ...]
 BLOCKS = 4  # thread blocks of `turn_lines` on a multiprocessor
 
