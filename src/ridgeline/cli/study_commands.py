@@ -48,7 +48,7 @@ def run_study_command(
     subject: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CASE|STUDY|DIR]",
+            metavar="CASE|STUDY|DIR",
             help="Settings file of a run, a study file (TOML), or the folder of a study to continue.",
         ),
     ] = None,
