@@ -30,6 +30,7 @@ from ridgeline.runtime.machine import oversubscription, peak_memory
 from ridgeline.runtime.provenance import start_time
 from ridgeline.runtime.regions import Regions
 from ridgeline.runtime.signals import SignalCatcher, StopRequest
+from ridgeline.simulation.earlier_runs import remember_run
 from ridgeline.simulation.loop import Schedule, TimeLoop
 from ridgeline.simulation.meters import Meters, StepTrace
 from ridgeline.simulation.output_paths import OutputLocks
@@ -310,6 +311,8 @@ class CaseRun:
             report["files"]["trace"] = self._trace.path
         report["written"] = describe_files(case, outputs, report["checkpoint"]["written"], comm)
         write_report(report, case, self._options.json, comm, self._writes)
+        if comm.rank == 0:
+            remember_run(case, report)
         model.close()
         return report
 

@@ -24,6 +24,7 @@ from ridgeline.runtime.devices import (
 from ridgeline.runtime.errors import ConfigError, DeviceError
 from ridgeline.runtime.machine import cores_available, oversubscription
 from ridgeline.runtime.units import number
+from ridgeline.simulation.earlier_runs import earlier_ratios
 from ridgeline.simulation.output_paths import check_paths, nearest_existing
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
         "remarks": [*case.remarks(), *plan.remarks],
         "device_memory": dict(plan.device_memory),
         "limit": limit,
+        "earlier": earlier_ratios(case, plan.work.points, "bound"),
         "least_seconds": limit and case.run.steps * plan.work.bytes_memory / (devices * limit[1]),
         "warnings": warnings,
         "refusals": plan.refusals,
@@ -185,6 +187,9 @@ def print_prediction(plan: dict[str, Any]) -> None:
             "predicted time",
             f"at least {plan['least_seconds']:.3g} s of steps, at {name} ({number(rate, 'B/s')}), output not counted",
         )
+        if (earlier := plan["earlier"]) is not None:
+            expected = plan["least_seconds"] * earlier.middle
+            table.add_row("", f"{earlier.words('that')}, so expect about {expected:.3g} s")
     console = plain_console()
     console.print(table)
     for remark in plan["remarks"]:
