@@ -62,7 +62,7 @@ def test_check_predicts_for_a_machine(ridgeline) -> None:
 
 
 def test_check_and_predict_say_how_far_off_they_were_in_earlier_runs(ridgeline, tmp_path):
-    case = ridgeline.write(steps=400, shape="40, 30, 32", every=0)
+    case = ridgeline.write(steps=6000, shape="40, 30, 32", every=0)
     cache = {"RIDGELINE_CACHE_DIR": str(tmp_path / "cache")}
     assert "earlier run" not in ridgeline("check", case, env=cache).stdout
     done = ridgeline("run", case, env=cache)
