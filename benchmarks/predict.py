@@ -144,7 +144,7 @@ def show_rows(rows: Sequence[Judged]) -> None:
 
 
 def markdown_rows(rows: Sequence[Judged]) -> str:
-    """Return the steps and column exchanges that the fit has not seen, for docs/prediction.md."""
+    """Return the steps and column exchanges that the fit has not seen, for benchmarks/papers/README.md."""
     lines = [
         "| what | row | predicted s | measured s | error | 80 % interval |",
         "|---|---|---:|---:|---:|---|",
@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help="predict and measure on this machine")
     parser.add_argument("--quick", action="store_true", help="with --here: does it run? small sizes, once")
     parser.add_argument(
-        "--rows", action="store_true", help="print the rows that are judged for docs/prediction.md"
+        "--rows", action="store_true", help="print the rows that the fit has not seen, as benchmarks/papers/README.md has them"
     )
     parser.add_argument("--plot", metavar="FILE", help="draw measured over predicted times")
     arguments = parser.parse_args()
