@@ -43,13 +43,34 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Work:
-    """Least work of one time step, in closed form, summed over all ranks."""
+    """State the least work of one time step, in closed form, summed over all ranks.
 
-    points: int  # that are advanced, of the kind that `Model.points_name` names
-    flops: float  # floating-point operations; random number generation not counted
-    bytes_memory: float  # least bytes to and from memory: every field once in, once out
-    bytes_exchanged: float  # least bytes sent to other ranks
-    messages: float  # messages sent to other ranks
+    Attributes
+    ----------
+    points : int
+        Points that are advanced, of the kind that `Model.points_name` names.
+    flops : float
+        Floating-point operations; random number generation is not counted.
+    bytes_memory : float
+        Least bytes to and from memory: every field once in, once out.
+    bytes_exchanged : float
+        Least bytes sent to other ranks.
+    messages : float
+        Messages sent to other ranks.
+
+    Examples
+    --------
+    >>> from ridgeline.models.contract import Work
+    >>> work = Work(points=512, flops=9 * 512.0, bytes_memory=8 * 512.0, bytes_exchanged=0.0, messages=0.0)
+    >>> work.flops / work.points
+    9.0
+    """
+
+    points: int
+    flops: float
+    bytes_memory: float
+    bytes_exchanged: float
+    messages: float
 
     def to_dict(self) -> dict[str, float]:
         """Return the fields by name."""
@@ -58,19 +79,52 @@ class Work:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run would need, computed without MPI or memory: `estimate(case, n_ranks)` of a model's folder."""
+    """State what a run would need, computed without MPI or memory: `estimate(case, n_ranks)` of a model's folder.
+
+    Attributes
+    ----------
+    process_grid : tuple of int
+        Blocks in each direction.
+    block : tuple of int
+        Owned points of the largest block.
+    memory_per_rank : float
+        Bytes of fields and buffers on the rank with the largest block.
+    output_bytes : float
+        Bytes of the whole data set, uncompressed.
+    outputs : int
+        Output steps.
+    checkpoint_bytes : float
+        Bytes of one checkpoint, uncompressed.
+    work : Work
+        The least work of a step.
+    memory_between_steps : float
+        Further bytes while outputs, diagnostics or checkpoints are made.
+    remarks : tuple of str
+        What else `ridgeline check` says, a sentence each.
+    refusals : tuple of str
+        Why a run ends before or at its first step, a sentence each.
+    device_memory : mapping of str to float
+        Bytes of a rank on its GPU, by what they are for.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> case = ridgeline.Case("gray_scott", 10, grid={"shape": (64, 64, 64)})
+    >>> need = case.estimate(ranks=4)
+    >>> need.process_grid, need.work.points
+    ((2, 2, 1), 262144)
+    """
 
     process_grid: tuple[int, ...]
-    block: tuple[int, ...]  # owned points of the largest block
-    memory_per_rank: float  # bytes of fields and buffers on the rank with the largest block
-    output_bytes: float  # of the whole data set, uncompressed
+    block: tuple[int, ...]
+    memory_per_rank: float
+    output_bytes: float
     outputs: int
-    checkpoint_bytes: float  # of one checkpoint, uncompressed
+    checkpoint_bytes: float
     work: Work
-    memory_between_steps: float = 0.0  # further bytes while outputs, diagnostics or checkpoints are made
-    remarks: tuple[str, ...] = ()  # what else `ridgeline check` says, a sentence each
-    refusals: tuple[str, ...] = ()  # why a run ends before or at its first step, a sentence each
-    # Bytes of a rank on its GPU, by what they are for.
+    memory_between_steps: float = 0.0
+    remarks: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
     device_memory: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -269,10 +323,62 @@ class ReportedModel(SimulatedModel):
 
 
 class Model(ReportedModel):
-    """A simulation of one model on this rank. All methods are collective over the context's communicator.
+    """Derive a model from this class: a simulation on this rank, which the time loop sets up, advances and writes.
 
-    Models derive from this class. Every model must implement the abstract methods; the others have plain defaults.
-    The methods of this class itself are the outputs and pictures: what a run writes for people, and how it is shown.
+    Every model must implement the abstract methods `setup`, `compile`, `initialize`, `state`, `step`, `time` and
+    `work`; the others have plain defaults. `SimulatedModel` has the methods of the simulation, and `ReportedModel`
+    those of the report. The methods of this class itself are the outputs and pictures: what a run writes for
+    people, and how it is shown.
+
+    Attributes
+    ----------
+    name : str
+        The name of the model, which is that of its folder.
+
+    Notes
+    -----
+    Collective: all methods are, over the context's communicator.
+
+    Examples
+    --------
+    Three numbers on each rank that halve in every step, with two ranks, started by `mpiexec -n 2 python program.py`:
+
+    >>> import numpy as np
+    >>> from mpi4py import MPI
+    >>> from ridgeline.models.contract import Context, DistributedArray, Model, Work
+    >>> class Decay(Model):
+    ...     name = "decay"
+    ...
+    ...     def setup(self, case, context):
+    ...         super().setup(case, context)
+    ...         self._u = np.empty(3)
+    ...
+    ...     def compile(self):
+    ...         return
+    ...
+    ...     def initialize(self):
+    ...         self._u[:] = 1.0 + self._context.comm.rank
+    ...
+    ...     def state(self):
+    ...         comm = self._context.comm
+    ...         return {"u": DistributedArray("u", (3 * comm.size,), (3 * comm.rank,), self._u)}
+    ...
+    ...     def step(self, most):
+    ...         self._u /= 2
+    ...         return 1
+    ...
+    ...     def time(self, step):
+    ...         return float(step)
+    ...
+    ...     def work(self):
+    ...         return Work(points=6, flops=6.0, bytes_memory=96.0, bytes_exchanged=0.0, messages=0.0)
+    >>> model = Decay()
+    >>> model.setup(None, Context(MPI.COMM_WORLD))
+    >>> model.initialize()
+    >>> model.step(1)
+    1
+    >>> model.diagnostics()
+    {'u_min': 0.5, 'u_max': 1.0}
     """
 
     def output_layout(self, names: Sequence[str]) -> list[Variable]:

@@ -166,12 +166,30 @@ def _duration(seconds: float) -> str:
 
 
 class Phases:
-    """Shows on stderr which part of a long measurement is running, and the remaining time where it is known.
+    """Show on stderr which part of a long measurement is running, and the remaining time where it is known.
 
-    For rank 0 only; silent where `shown` is false. On a terminal it is one line, which is rewritten. Elsewhere it is
-    a line for each part and, inside a part, for every tenth of it, but not more often than every few seconds. It is a
-    context manager, which clears its line. Call it outside timed regions, because writing may have to wait for the
-    reader of the stream.
+    It is for rank 0 only, and silent where `shown` is false. On a terminal it is one line, which is rewritten.
+    Elsewhere it is a line for each part and, inside a part, for every tenth of it, but not more often than every
+    few seconds. It is a context manager, which clears its line.
+
+    Parameters
+    ----------
+    what : str
+        The name of the measurement, which begins each line.
+    shown : bool
+        Whether anything is shown.
+
+    Notes
+    -----
+    Local. Call it outside timed regions, because writing may have to wait for the reader of the stream.
+
+    Examples
+    --------
+    >>> from ridgeline.runtime.console import Phases
+    >>> with Phases("ring", shown=False) as progress:
+    ...     progress.begin("8 B")
+    ...     for lap in range(10):
+    ...         progress.update(lap + 1, 10)
     """
 
     LINE_SECONDS = 5.0  # least time between two lines inside a part where stderr is not a terminal
