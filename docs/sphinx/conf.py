@@ -28,7 +28,7 @@ copyright = author
 version = release = VERSION
 language = "en"
 
-extensions = ["myst_nb", "sphinx_design", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx_design", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 include_patterns = [*pages.PATTERNS]
 # Folders that Sphinx need not walk through.
@@ -52,6 +52,8 @@ nb_execution_raise_on_error = True
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_ivar = True  # as fields, because autodoc describes the properties of a class too
 autodoc_typehints_format = "short"
 python_display_short_literal_types = True
 python_maximum_signature_line_length = 90
@@ -104,5 +106,5 @@ def setup(app: Sphinx) -> None:
 
     app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
     app.connect("source-read", read)
-    app.connect("autodoc-process-docstring", document)
+    app.connect("autodoc-process-docstring", document, priority=400)  # before napoleon
     app.connect("build-finished", finish)

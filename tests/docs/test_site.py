@@ -93,9 +93,10 @@ def test_the_gallery_has_the_pictures(site: Path, parsed: dict[Path, Page]) -> N
 
 
 def test_the_interface_is_there(site: Path, parsed: dict[Path, Page]) -> None:
-    names = parsed[site / "docs" / "python.html"].names
+    names = parsed[site / "docs" / "api.html"].names
     assert names >= {"ridgeline.open", "ridgeline.Case.replace", "ridgeline.Simulation.advance"}
-    text = re.sub(r"<[^>]+>", "", (site / "docs" / "python.html").read_text())
+    assert names >= {"ridgeline.analysis.plot.plot_slices", "ridgeline.models.contract.Model"}
+    text = re.sub(r"<[^>]+>", "", (site / "docs" / "api.html").read_text())
     assert "Advance by some steps, at most to the last one" in text
 
 

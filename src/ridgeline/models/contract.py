@@ -79,7 +79,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Estimate:
-    """State what a run would need, computed without MPI or memory: `estimate(case, n_ranks)` of a model's folder.
+    """State what a run would need. The function `estimate(case, n_ranks)` of a model's folder returns it.
+
+    It is computed without MPI, and without allocating what a run allocates.
 
     Attributes
     ----------
