@@ -163,11 +163,12 @@ def _directive(name: str) -> list[str]:
     if not isinstance(thing, type):
         return []
     kind = "autoexception" if issubclass(thing, BaseException) else "autoclass"
-    return [f".. {kind}:: {name}", "   :members:", ""]
+    inherited = ["   :inherited-members: ABC"] if inspect.isabstract(thing) else []
+    return [f".. {kind}:: {name}", "   :members:", *inherited, ""]
 
 
 def docstring_as_rst(text: str) -> str:
-    """Return a docstring with its code marked as Sphinx wants it: `name`, and indented paragraphs before its sections."""
+    """Return a docstring with its code marked as Sphinx wants it: `name`, and indented paragraphs before sections."""
     text = re.sub(r"(?<!`)`([^`\n]+)`(?!`)", r"``\1``", text)
     before, *sections = re.split(r"(?m)^(?=[A-Z]\w+\n-{3,}$)", text)
     before = "\n\n".join(

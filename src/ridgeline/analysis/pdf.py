@@ -33,8 +33,8 @@ def compute_pdf(
     Returns
     -------
     xarray.DataArray
-        float64 with the dimensions `(*per, value)`, in 1 / unit of the field. `value` has the centres of the bins, and
-        the attribute `bin_width` their width: `pdf.sum("value") * pdf.bin_width` is 1.
+        float64 with the dimensions `(*per, value)`, in 1 / unit of the field. `value` has the centres of the bins,
+        and the attribute `bin_width` their width: `pdf.sum("value") * pdf.bin_width` is 1.
 
     Raises
     ------
