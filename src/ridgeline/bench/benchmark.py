@@ -184,9 +184,26 @@ class Benchmark:
         return member
 
     def measure(self, comm: Comm, options: BenchmarkOptions, **offers: Any) -> Result:
-        """Call the function with comm, options, and those of `offers` that are its parameters. Collective over comm.
+        """Call the function of the benchmark.
 
-        The offers are memory (a `parallel.payload.Memory`) and progress (a `runtime.console.Phases`).
+        Parameters
+        ----------
+        comm : MPI.Comm
+            The ranks that measure.
+        options : BenchmarkOptions
+            The options, the same on all ranks.
+        **offers
+            memory (a `parallel.payload.Memory`) and progress (a `runtime.console.Phases`), which the function gets
+            if it has such parameters.
+
+        Returns
+        -------
+        Result
+            The figures, with complete rows on rank 0.
+
+        Notes
+        -----
+        Collective over comm.
         """
         function = self.find(self.function)
         parameters = signature(function).parameters

@@ -164,7 +164,24 @@ class Block:
         periodic: tuple[bool, bool, bool] = (True, True, True),
         ghost: int = 1,
     ) -> "Block":
-        """Return the block that `rank` owns."""
+        """Return the block that a rank owns.
+
+        Parameters
+        ----------
+        shape_global, process_grid : tuple of three ints
+            Cells of the whole grid, and blocks in each direction, (z, y, x).
+        rank : int
+            The rank, numbered with x fastest.
+        periodic : tuple of three bools
+            Whether each direction is periodic.
+        ghost : int
+            Layers of ghost cells.
+
+        Returns
+        -------
+        Block
+            Plain data.
+        """
         _, py, px = process_grid
         return cls(
             shape_global, process_grid, (rank // (py * px), rank // px % py, rank % px), periodic, ghost
@@ -189,7 +206,18 @@ class Block:
         return self.process_grid[0] * self.process_grid[1] * self.process_grid[2]
 
     def neighbour(self, direction: Triple) -> int | None:
-        """Return the rank of the block at coords + direction, None beyond a boundary that is not periodic."""
+        """Return the rank of a neighbouring block.
+
+        Parameters
+        ----------
+        direction : tuple of three ints
+            -1, 0 or 1 in each direction, (z, y, x).
+
+        Returns
+        -------
+        int or None
+            The rank, or None beyond a boundary that is not periodic.
+        """
         place = []
         for c, d, p, wraps in zip(self.coords, direction, self.process_grid, self.periodic):
             if not wraps and not 0 <= c + d < p:
@@ -241,7 +269,22 @@ class BlockArray:
 
     @classmethod
     def allocate(cls, block: Block, dtype: DTypeLike, fill: float = 0.0) -> "BlockArray":
-        """Allocate a field of `dtype` and set every cell, ghosts and padding included, to `fill`."""
+        """Allocate a field, and set every cell, ghosts and padding included, to one value.
+
+        Parameters
+        ----------
+        block : Block
+            The block of this rank.
+        dtype : dtype
+            Of the numbers.
+        fill : float
+            The value.
+
+        Returns
+        -------
+        BlockArray
+            The field, in new memory that begins on a cache line.
+        """
         itemsize = np.dtype(dtype).itemsize
         row_pitch, plane_pitch, lead, size = cls._layout(block, itemsize)
         origin = lead + block.ghost * (row_pitch + plane_pitch)

@@ -481,10 +481,21 @@ class HaloExchange:
         return {}
 
     def start(self, set_index: int = 0) -> None:
-        """Send the outer owned layers of a set of fields; until `finish`, write neither them nor the ghosts.
+        """Send the outer owned layers of a set of fields. Until `finish`, write neither them nor the ghosts.
 
-        The cells to compute before are those of `directions`; the others may be computed until `finish`.
-        Communication: neighbours; does not wait for them. Raises RuntimeError if another exchange has not finished.
+        Parameters
+        ----------
+        set_index : int
+            Number of the set. Its cells in `directions` must be computed; the others may be computed until `finish`.
+
+        Raises
+        ------
+        RuntimeError
+            If another exchange has not finished.
+
+        Notes
+        -----
+        Communicates with neighbours, and does not wait for them.
         """
         if self._active is not None:
             raise RuntimeError(f"halo exchange of set {self._active} is under way; finish it first")
@@ -506,9 +517,17 @@ class HaloExchange:
             self._test_all(self._sends[requests])
 
     def finish(self, set_index: int = 0) -> None:
-        """Wait for the neighbours' cells of a started set and put them into its ghosts.
+        """Wait for the neighbours' cells of a started set, and put them into its ghosts.
 
-        Raises RuntimeError if that set's exchange was not started.
+        Parameters
+        ----------
+        set_index : int
+            Number of the set.
+
+        Raises
+        ------
+        RuntimeError
+            If that set's exchange was not started.
         """
         if self._active != set_index:
             raise RuntimeError(f"halo exchange of set {set_index} was not started")

@@ -74,7 +74,15 @@ class Cells:
         return sum(array.nbytes for array in (self.starts, self._cell, self.order, self.sorted))
 
     def fill(self, rows: NDArray[np.float64], n: int) -> None:
-        """Sort the first n rows into the cells. rows: float64 [m, >= 3], beginning with x, y, z."""
+        """Sort particles into the cells.
+
+        Parameters
+        ----------
+        rows : float64 [m, >= 3]
+            Positions, in rows that begin with x, y, z.
+        n : int
+            Number of rows that are sorted.
+        """
         if len(self._cell) < n + PADDING:
             capacity = int(SPARE * n) + PADDING
             self._cell, self.order = np.zeros(capacity, np.int32), np.zeros(capacity, np.int32)

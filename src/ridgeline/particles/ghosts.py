@@ -225,7 +225,17 @@ class Ghosts:
             MPI.Request.Waitall(pending)
 
     def forward(self, positions: NDArray[np.float64]) -> None:
-        """Update the positions of ghosts; the domain's length is added across periodic sides. Neighbours."""
+        """Update the positions of ghosts. The domain's length is added across periodic sides.
+
+        Parameters
+        ----------
+        positions : float64 [>= n_all, w]
+            Rows that begin with x, y, z. The rows of ghosts are overwritten.
+
+        Notes
+        -----
+        Communicates with neighbours: `messages` messages of `bytes_sent` bytes in all.
+        """
         for _ in self.forward_overlapped(positions, shifted=True):
             pass
 
@@ -235,7 +245,17 @@ class Ghosts:
             pass
 
     def reverse(self, rows: Rows) -> None:
-        """Add the values of ghosts, such as forces, to the particles that they are copies of. Neighbours."""
+        """Add the values of ghosts, such as forces, to the particles that they are copies of.
+
+        Parameters
+        ----------
+        rows : float64 or int64 [>= n_all, w]
+            Values of owned particles, which are added to, and of ghosts.
+
+        Notes
+        -----
+        Communicates with neighbours, in the order opposite to `forward`.
+        """
         for swap in (swap for swaps in reversed(self._swaps) for swap in reversed(swaps)):
             if swap.to == self._comm.rank:
                 add_rows(rows[swap.received], swap.places, rows)

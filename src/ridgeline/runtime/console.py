@@ -217,7 +217,12 @@ class Phases:
     def begin(self, part: str, now: bool = True) -> None:
         """Show that a part begins.
 
-        now: whether to show it at once. Otherwise the first `update` after some seconds shows it.
+        Parameters
+        ----------
+        part : str
+            The name of the part.
+        now : bool
+            Whether to show it at once. Otherwise the first `update` after some seconds shows it.
         """
         if not self._shown:
             return
@@ -228,7 +233,13 @@ class Phases:
             self._draw(f"{self._what}: {part}")
 
     def update(self, done: int, total: int) -> None:
-        """Show that `done` of `total` units of the part are done. Cheap: it draws ten times a second at most."""
+        """Show that some units of the part are done. This is cheap: it draws ten times a second at most.
+
+        Parameters
+        ----------
+        done, total : int
+            Units that are done, and all units of the part.
+        """
         if not self._shown or total < 1:
             return
         now, tenths = time.monotonic(), done * Progress.LINES // total
