@@ -186,9 +186,16 @@ class SimulatedModel(ABC):
 
     @abstractmethod
     def setup(self, case: Any, context: Context) -> None:
-        """Decompose the grid, allocate fields and plan communication; no initial state yet.
+        """Decompose the grid, allocate fields and plan communication. There is no initial state yet.
 
         A model that overrides this method calls it first: it keeps case and context as `_case` and `_context`.
+
+        Parameters
+        ----------
+        case : AnyCase
+            The checked settings.
+        context : Context
+            The communicator, device, threads and regions of the run.
         """
         self._case, self._context = case, context
 
@@ -202,27 +209,71 @@ class SimulatedModel(ABC):
 
     @abstractmethod
     def state(self) -> Mapping[str, DistributedArray]:
-        """Return the named fields that define the state: what checkpoints hold; valid until the next `step`.
+        """Return the named fields that define the state, which checkpoints hold.
 
         On resume their local parts are filled, and `restored` is called.
+
+        Returns
+        -------
+        mapping of str to DistributedArray
+            This rank's parts, valid until the next `step`.
         """
 
     def restored(self, step: int, time: float) -> None:
-        """Continue from `step` at model time `time`: the caller has filled the arrays that `state` returned."""
+        """Continue from a restored state: the caller has filled the arrays that `state` returned.
+
+        Parameters
+        ----------
+        step : int
+            The time step of the state.
+        time : float
+            Its model time.
+        """
         return
 
     @abstractmethod
     def step(self, most: int) -> int:
-        """Advance at least one and at most `most` time steps and return how many."""
+        """Advance by at least one time step.
+
+        Parameters
+        ----------
+        most : int
+            Most time steps to advance by. The next output, checkpoint or end of the run is never nearer.
+
+        Returns
+        -------
+        int
+            Time steps advanced, the same on all ranks.
+        """
 
     @abstractmethod
     def time(self, step: int) -> float:
-        """Return the model time of the present state, which is that of `step`."""
+        """Return the model time of the present state.
+
+        Parameters
+        ----------
+        step : int
+            The time step of the present state.
+
+        Returns
+        -------
+        float
+            The time, in the model's unit.
+        """
 
     def locate_nonfinite(self) -> str | None:
-        """Say where the state is not finite ("U at z=3, y=0, x=7"), None if it is finite everywhere.
+        """Say where the state is not finite.
 
         The default looks at every number of the state.
+
+        Returns
+        -------
+        str or None
+            A place such as "U at z=3, y=0, x=7", the same on all ranks; None if the state is finite everywhere.
+
+        Notes
+        -----
+        Collective: one allgather for each field.
         """
         comm = self._context.comm
         for name, array in self.state().items():
@@ -241,15 +292,20 @@ class SimulatedModel(ABC):
         return ()
 
     def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
-        """Replace fields of the present state, and continue from there as from an initial state. Collective.
+        """Replace fields of the present state, and continue from there as from an initial state.
 
         What follows from the state, such as ghosts and forces, is computed again. What a scheme keeps of earlier
         steps is forgotten. Time and averages continue.
 
         Parameters
         ----------
-        fields : some of `settable`, the same and in that order on all ranks. Each is finite, and has the shape and
-            dtype that `output_layout` says
+        fields : mapping of str to array
+            Some of `settable`, the same and in that order on all ranks. Each is finite, and has the shape and dtype
+            that `output_layout` says.
+
+        Notes
+        -----
+        Collective.
         """
         raise NotImplementedError
 
@@ -269,9 +325,18 @@ class ReportedModel(SimulatedModel):
         """Return the least work of one step."""
 
     def diagnostics(self) -> dict[str, float]:
-        """Return global scalars of the present state, equal on all ranks; not finite where a field is not.
+        """Return global scalars of the present state.
 
         By default they are the least and the greatest value of each field of the state.
+
+        Returns
+        -------
+        dict of str to float
+            Values by name, equal on all ranks; not finite where a field is not.
+
+        Notes
+        -----
+        Collective: one allgather for each field.
         """
         extremes = {}
         for name, array in self.state().items():
@@ -299,7 +364,15 @@ class ReportedModel(SimulatedModel):
     def figures(self, step: StepTimes) -> Mapping[str, Metric]:
         """Return further numbers of the report, such as a bandwidth as the literature defines it.
 
-        step: seconds of a step on the slowest rank, the mean over the run's steady steps.
+        Parameters
+        ----------
+        step : StepTimes
+            Seconds of a step on the slowest rank, the mean over the run's steady steps.
+
+        Returns
+        -------
+        mapping of str to Metric
+            Numbers with their units, by name.
         """
         return {}
 
@@ -384,15 +457,35 @@ class Model(ReportedModel):
     """
 
     def output_layout(self, names: Sequence[str]) -> list[Variable]:
-        """Return shapes, dtypes and this rank's blocks of the outputs `names`, without computing them."""
+        """Return shapes, dtypes and this rank's blocks of outputs, without computing them.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of output.variables.
+
+        Returns
+        -------
+        list of Variable
+            One for each name.
+        """
         state = self.state()
         return [Variable.of(state[name]) for name in names]
 
     def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
-        """Return the outputs `names` of the present state, as `output_layout` says; valid until the next call.
+        """Return outputs of the present state.
 
-        The names are those of output.variables. By default they are fields of the state. A model whose state is not
-        what people look at computes them here.
+        By default they are fields of the state. A model whose state is not what people look at computes them here.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of output.variables.
+
+        Returns
+        -------
+        mapping of str to DistributedArray
+            This rank's parts, as `output_layout` says; valid until the next call.
         """
         state = self.state()
         return {name: state[name] for name in names}
