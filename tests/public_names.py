@@ -18,6 +18,7 @@ import ridgeline
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("docs", "examples", "benchmarks", "notebooks", "centre")
+PROGRAMS = ("docs/example_", "examples/", "centre/")  # those that measure the package see its inside
 FENCE = re.compile(r"^```(?:python|py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 IMPORT = re.compile(r"^from (ridgeline[\w.]*) import ([\w, ]+)$", re.MULTILINE)
 HEADING = re.compile(r"^([A-Z]\w+)\n-{3,}$", re.MULTILINE)
@@ -33,7 +34,7 @@ def texts() -> Iterator[tuple[Path, str]]:
         elif path.suffix == ".ipynb":
             cells = json.loads(path.read_text())["cells"]
             yield from ((path, "".join(c["source"])) for c in cells if c["cell_type"] == "code")
-        elif path.suffix in (".py", ".sh") and "benchmarks" not in path.relative_to(ROOT).parts[:1]:
+        elif path.suffix in (".py", ".sh") and path.relative_to(ROOT).as_posix().startswith(PROGRAMS):
             yield path, path.read_text()
 
 

@@ -14,7 +14,7 @@ import ridgeline
 from ridgeline.simulation import report
 
 PAGE = (public_names.ROOT / "docs" / "api.md").read_text()
-ROW = re.compile(r"^- `(ridgeline[\w.]+)`: (.+?)\n(?=-|\n)", re.MULTILINE | re.DOTALL)
+ROW = re.compile(r"^- `(ridgeline[\w.]+)`: (.+?)\n(?=-|\n|\Z)", re.MULTILINE | re.DOTALL)
 THINGS = public_names.documented()
 
 

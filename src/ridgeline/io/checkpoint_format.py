@@ -329,7 +329,7 @@ def read_manifest(directory: Path) -> Manifest:
     >>> with ridgeline.Simulation(case, progress=False) as simulation:
     ...     newest = simulation.save()
     >>> read_manifest(newest).fields["V"]
-    ('<f4', (8, 8, 8))
+    ('<f8', (8, 8, 8))
     """
     try:
         data = (directory / MANIFEST).read_bytes()

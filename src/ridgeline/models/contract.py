@@ -114,7 +114,7 @@ class Estimate:
     >>> case = ridgeline.Case("gray_scott", 10, grid={"shape": (64, 64, 64)})
     >>> need = case.estimate(ranks=4)
     >>> need.process_grid, need.work.points
-    ((2, 2, 1), 262144)
+    ((4, 1, 1), 262144)
     """
 
     process_grid: tuple[int, ...]
