@@ -11,6 +11,7 @@ from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+from sphinx.domains.python import PyObject
 from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
@@ -66,14 +67,20 @@ html_css_files = ["site.css"]
 html_sidebars = {"**": ["navigation.html"]}
 html_theme_options = {
     "navbar_center": [],
-    "navbar_persistent": [],
-    "navbar_end": ["search-button", "theme-switcher"],
-    "secondary_sidebar_items": ["page-toc", "sourcelink"],
+    "navbar_persistent": ["search-button"],  # on narrow screens too
+    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": ["page-toc"],
+    "article_footer_items": ["sourcelink"],
     "primary_sidebar_end": [],
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version", "theme-version"],
     "navigation_with_keys": False,
 }
+
+# Sphinx calls the attributes of a class "Variables".
+next(kind for kind in PyObject.doc_field_types if kind.name == "variable").label = "Attributes"
+
+LONG_TEXT = 60  # characters of a cell: its column holds sentences
 
 linkcheck_timeout = 30
 linkcheck_retries = 2
@@ -84,11 +91,24 @@ def write_formula(writer: HTML5Translator, node: nodes.Element) -> None:
     # docutils knows neither \dots nor \tag.
     text = node.astext().replace("\\dots", "\\ldots")
     text = re.sub(r"\\tag\{([^}]+)\}", r"\\qquad\\text{(\1)}", text)
+    is_block = isinstance(node, nodes.math_block)
     try:
-        writer.body.append(tex2mathml(text, as_block=isinstance(node, nodes.math_block)))
+        mathml = pages.repaired_formula(tex2mathml(text, as_block=is_block))
+        writer.body.append(f'<div class="formula">{mathml}</div>' if is_block else mathml)
     except (MathError, IndexError) as error:
         logging.getLogger(__name__).warning("formula %r: %s", node.astext(), error, location=node)
     raise nodes.SkipNode
+
+
+def mark_prose(app: Sphinx, document: nodes.document) -> None:
+    """Mark the cells of columns with long texts, which site.css keeps from becoming narrow beside other columns."""
+    for table in document.findall(nodes.table):
+        rows = [list(row) for row in table.findall(nodes.row)]
+        for column in range(max(map(len, rows), default=0)):
+            cells = [row[column] for row in rows if column < len(row)]
+            if max(len(cell.astext()) for cell in cells) > LONG_TEXT:
+                for cell in cells:
+                    cell["classes"].append("prose")
 
 
 def setup(app: Sphinx) -> None:
@@ -107,4 +127,5 @@ def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
     app.connect("source-read", read)
     app.connect("autodoc-process-docstring", document, priority=400)  # before napoleon
+    app.connect("doctree-read", mark_prose)
     app.connect("build-finished", finish)

@@ -3,6 +3,7 @@
 All of it follows from the pages themselves, so that nothing is said twice. Nothing here needs Sphinx.
 """
 
+import html
 import inspect
 import re
 import zipfile
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[2]
 # The pages of the site, as Sphinx's include_patterns.
@@ -120,7 +122,8 @@ def summaries() -> Iterator[Summary]:
 def cards(with_picture: bool = False) -> str:
     """Return a grid of cards of the examples; with_picture leaves out those that have none."""
     shown = [one for one in summaries() if one.picture or not with_picture]
-    return "\n".join(["`````{grid} 1 2 2 3", ":gutter: 3", "", *map(_card, shown), "`````"])
+    strip = [":class-container: strip"] if with_picture else []  # on narrow screens (site.css)
+    return "\n".join(["`````{grid} 1 2 2 3", ":gutter: 3", *strip, "", *map(_card, shown), "`````"])
 
 
 def _card(one: Summary) -> str:
@@ -176,6 +179,32 @@ def docstring_as_rst(text: str) -> str:
         for paragraph in re.split(r"\n\s*\n", before)
     )
     return before + "".join(sections)
+
+
+MATHML = "http://www.w3.org/1998/Math/MathML"
+
+
+def repaired_formula(mathml: str) -> str:
+    """Return a formula of docutils with subscripts beside accented letters, not below them, and with closing bars."""
+    ElementTree.register_namespace("", MATHML)
+    entities = re.compile(r"&(?!lt;|gt;|amp;)\w+;")  # those of HTML, such as &nbsp;
+    root = ElementTree.fromstring(entities.sub(lambda found: html.unescape(found[0]), mathml))
+    for element in root.iter(f"{{{MATHML}}}munderover"):
+        letter, subscript, over = element
+        if over.tag == f"{{{MATHML}}}mo" and len(over.text or "") == 1:
+            accented = ElementTree.Element(f"{{{MATHML}}}mover", accent="true")
+            accented.extend([letter, over])
+            element[:] = [accented, subscript]
+            element.tag = f"{{{MATHML}}}msub"
+    opened = 0
+    for bar in (each for each in root.iter(f"{{{MATHML}}}mo") if each.text in ("|", "‖")):
+        if bar.get("class") == "mathopen":
+            opened += 1
+            bar.set("form", "prefix")
+        elif opened:  # the one that \\rvert writes has no class
+            opened -= 1
+            bar.set("form", "postfix")
+    return ElementTree.tostring(root, encoding="unicode")
 
 
 def write_files(folder: Path) -> None:

@@ -106,3 +106,23 @@ def test_code_in_docstrings_is_marked(pages) -> None:
     )
     sections = "Parameters\n----------\nx : int\n    The first.\n\n    Further.\n"
     assert pages.docstring_as_rst(f"Add.\n\n{sections}") == f"Add.\n\n{sections}", "they are in NumPy's form"
+
+
+def test_formulas_are_repaired(pages) -> None:
+    def formula(inside: str) -> str:
+        return f'<math xmlns="{pages.MATHML}">{inside}</math>'
+
+    accent = '<mo stretchy="false">ˆ</mo>'
+    below = f"<munderover><mi>u</mi><mi>j</mi>{accent}</munderover>"
+    beside = f'<msub><mover accent="true"><mi>u</mi>{accent}</mover><mi>j</mi></msub>'
+    text = "<mtext>a&nbsp;&lt;</mtext>"
+    assert pages.repaired_formula(formula(below + text)) == formula(
+        beside + "<mtext>a\N{NO-BREAK SPACE}&lt;</mtext>"
+    )
+    limits = "<munderover><mo>∑</mo><mi>j</mi><mi>n</mi></munderover>"
+    assert pages.repaired_formula(formula(limits)) == formula(limits)
+    bars = '<mo class="mathopen">|</mo><mi>k</mi><msup><mo>|</mo><mn>2</mn></msup>'
+    forms = (
+        '<mo class="mathopen" form="prefix">|</mo><mi>k</mi><msup><mo form="postfix">|</mo><mn>2</mn></msup>'
+    )
+    assert pages.repaired_formula(formula(bars)) == formula(forms)

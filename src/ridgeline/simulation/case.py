@@ -50,7 +50,8 @@ class Case:
     Examples
     --------
     >>> import ridgeline
-    >>> case = ridgeline.Case("gray_scott", 1000, grid={"shape": (64, 64, 64)}, parameters={"F": 0.03})
+    >>> grid, parameters = {"shape": (64, 64, 64)}, {"F": 0.03}
+    >>> case = ridgeline.Case("gray_scott", 1000, grid=grid, parameters=parameters)
     >>> case.settings.model.F
     0.03
     >>> case.replace({"run.steps": 2000}).settings.run.steps
