@@ -80,7 +80,9 @@ html_theme_options = {
 # Sphinx calls the attributes of a class "Variables".
 next(kind for kind in PyObject.doc_field_types if kind.name == "variable").label = "Attributes"
 
-LONG_TEXT = 60  # characters of a cell: its column holds sentences
+LONG_TEXT = (
+    60  # characters of a cell, whose column holds sentences, and of a formula that does not fit a narrow line
+)
 
 linkcheck_timeout = 30
 linkcheck_retries = 2
@@ -94,7 +96,11 @@ def write_formula(writer: HTML5Translator, node: nodes.Element) -> None:
     is_block = isinstance(node, nodes.math_block)
     try:
         mathml = pages.repaired_formula(tex2mathml(text, as_block=is_block))
-        writer.body.append(f'<div class="formula">{mathml}</div>' if is_block else mathml)
+        if is_block:
+            mathml = f'<div class="formula">{mathml}</div>'
+        elif len(text) > LONG_TEXT:
+            mathml = f'<span class="long-formula">{mathml}</span>'
+        writer.body.append(mathml)
     except (MathError, IndexError) as error:
         logging.getLogger(__name__).warning("formula %r: %s", node.astext(), error, location=node)
     raise nodes.SkipNode
