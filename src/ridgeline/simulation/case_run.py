@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ridgeline.models.contract import Model, Variable
+from ridgeline.models.earlier_runs import remember_run
 from ridgeline.models.memory_check import refuse_what_does_not_fit
 from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
@@ -30,7 +31,6 @@ from ridgeline.runtime.machine import oversubscription, peak_memory
 from ridgeline.runtime.provenance import start_time
 from ridgeline.runtime.regions import Regions
 from ridgeline.runtime.signals import SignalCatcher, StopRequest
-from ridgeline.simulation.earlier_runs import remember_run
 from ridgeline.simulation.loop import Schedule, TimeLoop
 from ridgeline.simulation.meters import Meters, StepTrace
 from ridgeline.simulation.output_paths import OutputLocks

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from ridgeline.models import estimate
+from ridgeline.models.earlier_runs import earlier_ratios
 from ridgeline.models.memory_check import MemoryCapacity, shortage
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
@@ -24,7 +25,6 @@ from ridgeline.runtime.devices import (
 from ridgeline.runtime.errors import ConfigError, DeviceError
 from ridgeline.runtime.machine import cores_available, oversubscription
 from ridgeline.runtime.units import number
-from ridgeline.simulation.earlier_runs import earlier_ratios
 from ridgeline.simulation.output_paths import check_paths, nearest_existing
 
 if TYPE_CHECKING:

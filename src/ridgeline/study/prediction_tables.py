@@ -12,12 +12,12 @@ from ridgeline.config.case import AnyCase
 from ridgeline.io.output_files import check_writable, to_json, write_text
 from ridgeline.limits.prediction import Prediction
 from ridgeline.models import estimate
+from ridgeline.models.earlier_runs import earlier_ratios
 from ridgeline.models.prediction import predict_case, solves_of
 from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.units import number
-from ridgeline.simulation.earlier_runs import earlier_ratios
 from ridgeline.study.prediction import HERE, Predict, find_machine, predict_benchmark, sweep
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ridgeline.config.load import load_case
 from ridgeline.models import case_class
-from ridgeline.simulation.earlier_runs import KEPT, earlier_ratios, remember_run
+from ridgeline.models.earlier_runs import KEPT, earlier_ratios, remember_run
 
 CASE = """
 [run]
