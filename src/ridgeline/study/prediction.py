@@ -63,8 +63,7 @@ def predict_benchmark(name: str, settings: Sequence[str], place: Allocation) -> 
     """Return what an iteration of a benchmark takes. settings: its sizes, as "nx=104". Raises ConfigError."""
     if name not in BENCHMARKS:
         raise ConfigError(
-            f"--bench {name}: this benchmark cannot be predicted. Benchmarks with predictions: "
-            f"{', '.join(BENCHMARKS)}."
+            f"{name}: this benchmark cannot be predicted. Benchmarks with predictions: {', '.join(BENCHMARKS)}."
         )
     known = list(HpcgBox.__dataclass_fields__)
     found = {}
