@@ -107,7 +107,7 @@ def test_options_of_every_launcher_on_the_paper_s_node(aurora):
         "MPICH_OFI_NIC_POLICY": "USER",
         "MPICH_OFI_NIC_MAPPING": ";".join(f"{i}:{2 * i},{2 * i + 1}" for i in range(8)),
     }
-    with pytest.raises(ConfigError, match=r"'lsf' is no launcher; known are mpiexec, pals"):
+    with pytest.raises(ConfigError, match=r"'lsf' is not a known launcher\. Known launchers: mpiexec, pals"):
         launcher_options(few, "lsf")
 
 

@@ -63,7 +63,9 @@ IN_REPORTS = {
     "xxh3_64": "the manifest of a checkpoint, which has no picture. Name the data set of output.path.",
 }
 _ROWS = "the table of a benchmark, study or sweep. Name the .json file beside it."
-_TABLE = "a table without a picture. `ridgeline report {0}` prints it. A study has figures in a folder beside it."
+_TABLE = (
+    "a table without a picture. `ridgeline report {0}` prints it. A study has figures in a folder beside it."
+)
 BY_SUFFIX = {
     ".toml": "a settings file. Run it with `ridgeline run`, and draw the data set of its output.path.",
     ".html": "a web page. Open it in a browser.",

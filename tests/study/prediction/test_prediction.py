@@ -82,7 +82,7 @@ def test_a_part_that_lacks_a_figure_is_left_out_and_named() -> None:
     assert found.least_seconds > 0
     assert found.interval is None
     assert any(
-        "halo exchange is not predicted: toy's file has no network.injection" in n
+        "halo exchange is not predicted, because the file of toy has no network.injection" in n
         for n in breakdown(found).notes
     )
 
@@ -279,7 +279,7 @@ def test_sizes_of_a_benchmark_that_are_none(word: str) -> None:
 
 
 def test_a_benchmark_that_cannot_be_predicted() -> None:
-    with pytest.raises(ConfigError, match="need one of hpcg"):
+    with pytest.raises(ConfigError, match="Benchmarks with predictions: hpcg"):
         predict_benchmark("stream", [], Allocation(NODE, 1, 1))
 
 
@@ -319,7 +319,7 @@ def test_a_sum_that_lacks_a_part_is_no_total() -> None:
     assert not any(row["share"] for row in breakdown(lacking).rows)
     table = scaling([lacking])
     heads = {column.key: column.head for column in table.columns}
-    assert heads["least_seconds"] == "s a step, at least"
+    assert heads["least_seconds"] == "s per step, at least"
     assert heads["least_node_hours"] == "node hours, at least"
     assert not {"seconds", "node_hours"} & {*heads}
     assert table.plot is not None
