@@ -100,7 +100,7 @@ def test_a_case_or_a_benchmark(tmp_path):
         (FILE.replace('case = "case.toml"\n', ""), "must have either the key case or the key bench"),
         (FILE + 'bench = "hpcg"\n', "must have either the key case or the key bench"),
         (FILE.replace('"case.toml"', "3"), "study.case is 3, but it must be the path of the settings file"),
-        (FILE + "[grid]\nshape = [4, 4, 4]\n", "it has grid beside it. A study file has the table [study]"),
+        (FILE + "[grid]\nshape = [4, 4, 4]\n", "unknown table [grid]. A study file has the table [study]"),
         ("study = 3\n", "has the table [study] and nothing else"),
         ("[study\n", "not valid TOML"),
     ],

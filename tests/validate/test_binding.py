@@ -169,8 +169,8 @@ def check_refusal(node, n, reserve, words):
 
 
 def test_more_ranks_than_cores_are_refused(aurora):
-    check_refusal(aurora, 105, 0, "105 ranks")
-    check_refusal(aurora, 0, 0, "0 ranks")
+    check_refusal(aurora, 105, 0, "--ranks-per-node 105: the node has 104 cores")
+    check_refusal(aurora, 0, 0, "--ranks-per-node 0: ")
     check_refusal(aurora, 1, 52, "no core is left")
 
 

@@ -156,7 +156,7 @@ def machine_of(report: Mapping[str, Any]) -> str:
 
 
 def names_of(first: Collected, second: Collected) -> tuple[str, str]:
-    """Return the names of two studies, told apart by A and B where they are equal."""
+    """Return the names of two studies, with A and B in front if they are equal."""
     if first.name != second.name:
         return first.name, second.name
     return f"A {first.name}", f"B {second.name}"

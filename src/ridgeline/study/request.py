@@ -82,7 +82,7 @@ def _from_study_file(
     table = document[TABLE]
     others = [name for name in document if name != TABLE]
     if not isinstance(table, dict) or others:
-        wrong = f"it has {', '.join(others)} beside it" if others else f"study is {table!r}"
+        wrong = f"unknown table [{others[0]}]" if others else f"study is {table!r}, which is not a table"
         raise ConfigError(f"{path}: {wrong}. A study file has the table [study] and nothing else.")
     known = {_key(option): option for option in options_of(StudyOptions)}
     values: dict[str, Any] = {}

@@ -133,10 +133,10 @@ def resent(*by: int) -> Measurements:
 def test_whoever_sends_again_is_told_as_the_sender_and_the_node_in_common_is_named():
     verdict = screen(resent(78, 435, 1003, 2333))
     assert {warning.name: warning.text for warning in verdict.warnings} == {
-        "n2": "retransmissions during the validation: tcp/RetransSegs +1003; this node is the sender, so the receiver "
-        "or the path to it may be at fault",
-        "n3": "retransmissions during the validation: tcp/RetransSegs +2333; this node is the sender, so the receiver "
-        "or the path to it may be at fault",
+        "n2": "retransmissions during the validation: tcp/RetransSegs +1003; this node is the sender, so the "
+        "receiver or the path to it may be at fault",
+        "n3": "retransmissions during the validation: tcp/RetransSegs +2333; this node is the sender, so the "
+        "receiver or the path to it may be at fault",
         "n0": "every other node retransmitted messages (+435 or more), but this one hardly any (+78): this node, or "
         "the path to it, may lose them",
     }

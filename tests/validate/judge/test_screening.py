@@ -239,7 +239,7 @@ def test_silent_ranks_are_suspects_and_others_could_not_be_measured():
     verdict = screen(measurements)
     assert blamed(verdict) == [("node", 2)]
     assert verdict.suspects[0].reasons == ["rank 2 did not answer in stage pairs, and rank 0 waited for it"]
-    assert verdict.unmeasured == ["stage pairs did not end within its time limit (silent: rank 2)"]
+    assert verdict.unmeasured == ["stage pairs hung (silent: rank 2)"]
     assert verdict.exit_code == 1
     measurements.stages = [Stage("pairs", "system", 20.0, "hung", "", [], {0: 3, 2: 3})]
     assert blamed(screen(measurements)) == [("node", 3)]

@@ -54,7 +54,7 @@ def screen(
     Suspects are nodes with errors or silent ranks, and slow nodes: by their own figures, or because most of their
     links are slow. Slow links are suspects when other links of both ends are healthy, and groups when their nodes are
     slow as a whole. Figures are compared with the other parts, absolute limits, and the baseline. What was slow while
-    others used its processors is no suspect: it could not be measured. Raises ConfigError if the baseline is of
+    others used its processors is not a suspect: it could not be measured. Raises ConfigError if the baseline is of
     another machine.
     """
     thresholds = thresholds or Thresholds()
@@ -98,10 +98,8 @@ def _screen_stages(measurements: Measurements, suspects: Suspects, verdict: Verd
         if stage.outcome not in ("hung", "failed"):
             continue
         ranks = f" (silent: rank {', '.join(map(str, stage.silent[:16]))})" if stage.silent else ""
-        what = "did not end within its time limit" if stage.outcome == "hung" else "failed"
-        verdict.unmeasured.append(
-            f"stage {stage.name} {what}{ranks}{': ' + stage.detail if stage.detail else ''}"
-        )
+        detail = f": {stage.detail}" if stage.detail else ""
+        verdict.unmeasured.append(f"stage {stage.name} {stage.outcome}{ranks}{detail}")
         for rank in stage.silent or _waited_for(stage.waiting):
             node = measurements.node_of_rank[rank] if rank < len(measurements.node_of_rank) else None
             if node is None:

@@ -31,7 +31,10 @@ LINK = (
     "Check the cable and the switch ports between the two nodes, and their error counters. Reseat the cable or "
     "reroute the traffic, and validate again."
 )
-GROUP = "Check what its nodes share: the switch, uplinks, rack power and cooling. Leave it out until it is repaired."
+GROUP = (
+    "Check what its nodes share: the switch, uplinks, rack power and cooling. Leave the whole group out until it is "
+    "repaired."
+)
 SYSTEM = (
     "The whole system is at fault, or the limit is wrong. Compare settings, libraries and clocks before you blame "
     "single parts."

@@ -57,7 +57,7 @@ def _numbers(rows: Sequence[dict[str, Any]], key: str) -> list[float]:
 
 
 def column_direction(key: str) -> bool | None:
-    """Return whether more is better in a column of a benchmark, None if it is no speed."""
+    """Return whether more is better in a column of a benchmark, None if it is not a speed."""
     if any(word in key for word in ("bandwidth", "rate")):
         return True
     return False if any(word in key for word in ("seconds", "latency", "mean")) else None

@@ -50,7 +50,7 @@ class ThresholdSection(Checked):
     )
     stalls: Number = setting(
         0.2,
-        "Smallest share of repeats that take twice the usual time or more with which a node is a suspect.",
+        "Share of repeats that must take twice the usual time or more for a node to be a suspect.",
         gt=0,
         le=1,
     )
