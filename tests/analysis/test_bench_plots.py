@@ -109,6 +109,6 @@ def test_no_picture_unknown_format_and_unwritable_path(tmp_path):
         save_plot(facts(None), str(tmp_path / "x.png"))
     with pytest.raises(ConfigError, match=r"x\.doc.*suffix must be one of .*Try \.png"):
         save_plot(LINES, str(tmp_path / "x.doc"))
-    with pytest.raises(OutputError, match="choose another --plot"):
+    with pytest.raises(OutputError, match="hoose another --plot"):
         save_plot(LINES, str(tmp_path / "nowhere" / "x.png"))
     assert list(tmp_path.iterdir()) == []

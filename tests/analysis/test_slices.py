@@ -70,7 +70,7 @@ def test_no_output_yet_is_said(dataset):
 
 
 def test_unknown_variable_names_the_nearest(dataset):
-    with pytest.raises(ConfigError, match=r"'u' .*U, V"):
+    with pytest.raises(ConfigError, match=r"no field 'u'.* Its fields are U, V"):
         get_field(dataset, "u")
     temperature = dataset.rename(U="temperature")
     with pytest.raises(ConfigError, match="Did you mean 'temperature'"):

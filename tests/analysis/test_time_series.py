@@ -78,7 +78,7 @@ def test_a_start_does_not_flatten_the_rest():
     low, high = axes.get_ylim()
     assert 97 < low < 99
     assert 101 < high < 103
-    assert [text.get_text() for text in axes.texts] == ["2 beyond"]
+    assert [text.get_text() for text in axes.texts] == ["2 outside"]
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), values)
 
 
@@ -99,7 +99,7 @@ def test_rounding_at_the_start_does_not_flatten_decades():
     assert axes.get_yscale() == "log"
     assert 0.01 < low < values[2]
     assert values[-1] < high < 1e7
-    assert [text.get_text() for text in axes.texts] == ["1 beyond"]
+    assert [text.get_text() for text in axes.texts] == ["1 outside"]
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0, -2e5])

@@ -144,7 +144,7 @@ def test_what_is_not_done_is_named(tmp_path):
     assert collect_study(str(folder), told.append) == 1
     page = (folder / "study.md").read_text()
     assert "failed: n2/1 (exit code 6 error: the disk is full; free some space); n2/2 (" in page
-    assert "missing: n4/1 (has no report yet)" in page
+    assert "missing: n4/1 (it has no report yet)" in page
     assert "damaged: n4/2 (report.json: is not JSON" in page
     assert [row["ranks"] for row in rows(folder)] == [1]
 
@@ -342,5 +342,5 @@ def test_studies_that_cannot_be_compared(tmp_path):
     one, two, three = (collect(StudyFolder.open(path)) for path in (first, second, third))
     with pytest.raises(ConfigError, match="a and b have no point in common"):
         compare(one, two)
-    with pytest.raises(ConfigError, match="a is a study of gray_scott and c one of turbulence"):
+    with pytest.raises(ConfigError, match="a is a study of gray_scott, but c is a study of turbulence"):
         compare(one, three)

@@ -118,7 +118,7 @@ def test_a_process_that_dies_costs_one_case(tmp_path, processes):
     said = []
     found = run_jobs(plan, jobs, study.path, said.append, 2)
     assert [one.state for one in found] == ["done", "done", "failed", "failed", "done", "done", "failed"]
-    assert "its process ended with exit code -9; see processes/0.log" in found[2].why
+    assert "its process ended with exit code -9 (its log is processes/0.log)" in found[2].why
     assert [[name[-1] for name in names] for names in processes] == [
         ["1", "3", "5", "7"],
         ["2", "4", "6"],

@@ -116,7 +116,7 @@ def test_here_without_a_file_says_how_to_write_one(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize(("nodes", "ranks"), [(0, 1), (9409, 8), (1, 0), (-1, 8)])
 def test_nodes_and_ranks_are_within_the_machine(nodes: int, ranks: int) -> None:
-    with pytest.raises(ConfigError, match="need"):
+    with pytest.raises(ConfigError, match=r"need|must be"):
         Allocation.of(find_machine("frontier"), nodes, ranks)
 
 
@@ -203,7 +203,7 @@ def test_n_body_takes_its_operations_or_its_traffic_and_two_exchanges() -> None:
     assert any("evenly" in note for note in found.notes)
     slabs = predict_case(case_of("n_body"), Allocation(NODE, 1, 4))
     assert slabs.process_grid == (1, 4)
-    with pytest.raises(DecompositionError, match="thinner than"):
+    with pytest.raises(DecompositionError, match=r"thinner than|thick, which is less than"):
         predict_case(case_of("n_body"), Allocation(NODE, 2, 16))
 
 
@@ -354,7 +354,8 @@ def test_check_says_that_the_file_of_this_machine_is_damaged(
     monkeypatch.setattr("ridgeline.study.prediction.machine_file_here", lambda: path)
     line = line_for_check(case_of("gray_scott"), 2, None)
     assert line is not None
-    assert line.startswith("no prediction for this machine: machine.nam")
+    assert line.startswith("no prediction for this machine: ")
+    assert "nam" in line
     path.write_text(
         '[machine]\nname = "toy"\n[node]\nmemory_bandwidth = { value = 40, unit = "GB/s", source = "s" }\n'
     )
