@@ -249,6 +249,6 @@ def show_plan(plan: Plan) -> Group:
     if crowded:
         most = max(crowded, key=lambda point: point.cores)
         names = ", ".join(point.name for point in crowded)
-        why = oversubscription(most.ranks, most.threads, cores_available())
+        why = oversubscription(most.ranks, most.threads, cores_available()) or ""
         notes.append(f"{why.rstrip('.')}. These points are drawn hollow: {names}")
     return Group(table, *map(Text, notes))
