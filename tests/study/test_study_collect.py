@@ -145,7 +145,7 @@ def test_what_is_not_done_is_named(tmp_path):
     page = (folder / "study.md").read_text()
     assert "failed: n2/1 (exit code 6 error: the disk is full; free some space); n2/2 (" in page
     assert "missing: n4/1 (it has no report yet)" in page
-    assert "damaged: n4/2 (report.json: is not JSON" in page
+    assert "damaged: n4/2 (report.json is not JSON" in page
     assert [row["ranks"] for row in rows(folder)] == [1]
 
 
