@@ -48,7 +48,7 @@ def test_scripts_are_written_and_nothing_is_run(ridgeline):
     done = ridgeline("study", "collect", folder)
     assert done.returncode == 0
     assert "no job has finished yet" in done.stdout
-    assert "missing: n8/1 (has no report yet)" in done.stdout
+    assert "missing: n8/1 (it has no report yet)" in done.stdout
 
 
 def test_refusals_leave_nothing_behind(ridgeline):
