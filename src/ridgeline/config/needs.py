@@ -46,7 +46,7 @@ def idle_settings(case: BaseModel, locate: Locate) -> Iterator[str]:
 
 
 def needs_words(fields: Mapping[str, FieldInfo], prefix: str, field: FieldInfo) -> str:
-    """Say what a field needs, as it follows "with"; "" if nothing. fields: of the case; prefix: of its table's keys."""
+    """Say what a field needs, as it follows "with"; "" if nothing. prefix: of the keys of its table."""
     return ", or ".join(
         " and ".join(_words(fields, _whole(prefix, key), values) for key, values in needs.items())
         for needs in needs_of(field)

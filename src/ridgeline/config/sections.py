@@ -93,8 +93,8 @@ class RunSection(Checked):
     )
     check_every: Integer = setting(
         100,
-        "Number of steps between checks for NaN and infinity. They are always checked before outputs and checkpoints, "
-        "and with 0 only then.",
+        "Number of steps between checks for NaN and infinity. They are always checked before outputs and "
+        "checkpoints, and with 0 only then.",
         unit="steps",
         ge=0,
     )
@@ -193,8 +193,8 @@ class TransposeSection(Checked):
     method: Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node", "shared"] = setting(
         "auto",
         'How ranks exchange data: "alltoall" (equal blocks), "alltoallv" (exact blocks), "ialltoallv" (overlapped '
-        'with computation), "node" (within nodes first) or "shared" (through shared memory, on one node only). "auto" '
-        "uses the fastest, as measured before the first step or in an earlier run.",
+        'with computation), "node" (within nodes first) or "shared" (through shared memory, on one node only). '
+        '"auto" uses the fastest, as measured before the first step or in an earlier run.',
         needs={"run.device": "cpu"},
     )
 
@@ -305,8 +305,8 @@ class CheckpointSection(Checked):
     )
     writers_at_once: Integer = setting(
         0,
-        "Number of files that are written at the same time, so that thousands of files do not overload a file system; "
-        "0 writes all of them at once.",
+        "Number of files that are written at the same time, so that thousands of files do not overload a file "
+        "system; 0 writes all of them at once.",
         unit="files",
         ge=0,
     )
