@@ -423,7 +423,8 @@ class KernelFiles:
                 why = error.strerror or error
                 _say(
                     logging.WARNING,
-                    f"compiled kernels cannot be stored in {path.parent} ({why}), so the next run compiles them again.",
+                    f"compiled kernels cannot be stored in {path.parent} ({why}), so the next run compiles them "
+                    "again.",
                 )
 
 

@@ -102,7 +102,7 @@ _UNKNOWN = "a call of CUDA failed", "nvidia-smi shows the state of the device."
 
 
 def explain_status(status: str) -> tuple[str, str]:
-    """Return what a status of CUDA, such as "CUDA_ERROR_NO_DEVICE", means and what to try: a clause and a sentence."""
+    """Return what a status of CUDA, such as "CUDA_ERROR_NO_DEVICE", means, a clause, and what to try, a sentence."""
     bare = status.lower().replace("_", "").removeprefix("cudaerror")
     return _MEANINGS.get(bare, _UNKNOWN)
 

@@ -44,7 +44,8 @@ def how_to_install_ridgeline_extra(extra: str) -> str:
     directory = source.get("dir_info")
     if url.startswith("file:") and isinstance(directory, dict):
         editable = "-e " if directory.get("editable") else ""
-        return f'Install the extra "{extra}" with: pip install {editable}"{url2pathname(urlsplit(url).path)}[{extra}]"'
+        folder = url2pathname(urlsplit(url).path)
+        return f'Install the extra "{extra}" with: pip install {editable}"{folder}[{extra}]"'
     return f'Install the extra "{extra}" from the checkout or the wheel from which Ridgeline was installed.'
 
 

@@ -90,7 +90,7 @@ class HaloPlanner:
             twice = fill_table(rows_global, self._table)
             if twice >= 0:
                 raise ValueError(
-                    f"Row {rows_global[twice]} occurs twice on rank {comm.rank}. Each row must have a different number."
+                    f"Row {rows_global[twice]} occurs twice on rank {comm.rank}. Each row must have its number once."
                 )
 
     def locate(self, indptr: Numbers, columns_global: Numbers, columns: Indices) -> None:
