@@ -137,7 +137,8 @@ def intact_index(path: Path) -> tuple[Index, str | None]:
         near = sorted(p.name for p in path.parent.glob("*.bp")) if path.parent.is_dir() else []
         there = f" {path.parent} contains {', '.join(near[:5])}." if near else ""
         raise OutputError(
-            f"there is no data set at {path}: a data set is a folder with {INDEX}, but this is {describe(path)}.{there}"
+            f"there is no data set at {path}: a data set is a folder with {INDEX}, but this is "
+            f"{describe(path)}.{there}"
         )
     raw = bp_sums.bytes_of(path / INDEX)
     if len(raw) < _HEADER_SIZE and not any(raw):
@@ -264,7 +265,8 @@ def readable_steps(path: Path, steps: int | None = None) -> ReadableSteps:
         )
     if steps is not None and not 1 <= steps <= complete:
         raise OutputError(
-            f"the data set {path} holds {complete} complete output steps, so steps must be 1 to {complete}, not {steps}."
+            f"the data set {path} holds {complete} complete output steps, so steps must be 1 to {complete}, not "
+            f"{steps}."
         )
     if not verified:
         check_formats(path)

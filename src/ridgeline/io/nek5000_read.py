@@ -149,8 +149,8 @@ def _byte_order(raw: bytes, path: Path) -> str:
         if np.frombuffer(raw, f"{order}f4", 1, HEADER_BYTES)[0] == ENDIAN_TAG:
             return order
     raise OutputError(
-        f"the Nek5000 field file {path} is damaged: the number that shows its byte order is wrong. Write it again, or "
-        f"restore it from a copy."
+        f"the Nek5000 field file {path} is damaged: the number that shows its byte order is wrong. Write it again, "
+        f"or restore it from a copy."
     )
 
 

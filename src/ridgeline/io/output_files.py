@@ -81,8 +81,8 @@ def check_not_special(path: Path, option: str) -> None:
     with output_errors(f"look at {path}", f"choose another {option}"):
         if path.exists() and not path.is_file() and not path.is_dir():
             raise OutputError(
-                f"{option} = {path} is {bp_files.describe(path)}, but it must be a file that can be read, renamed and "
-                f"continued. Choose another {option}."
+                f"{option} = {path} is {bp_files.describe(path)}, but it must be a file that can be read, renamed "
+                f"and continued. Choose another {option}."
             )
 
 

@@ -136,8 +136,8 @@ class SeriesWriter:
             if os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno())):
                 return
         raise OutputError(
-            f"the time series {self.path} was removed, renamed or replaced while the run wrote it, after {self.steps} "
-            f"rows. Restore it and continue with --resume auto, or start from the beginning. Leave outputs in place "
+            f"the time series {self.path} was removed, renamed or replaced while the run wrote it, after "
+            f"{self.steps} rows. Restore it and continue with --resume auto, or start from the beginning. Leave outputs in place "
             f"while a run writes them."
         )
 
@@ -250,6 +250,6 @@ def _rows_kept(
                 file.seek(0)
                 return end, xxhash.xxh3_64(file.read(end))
     raise OutputError(
-        f"the time series {path} holds {complete} complete rows, but the run had written {n_rows} when its checkpoint "
-        f"was written. Restore it, or start from the beginning with --resume never."
+        f"the time series {path} holds {complete} complete rows, but the run had written {n_rows} when its "
+        f"checkpoint was written. Restore it, or start from the beginning with --resume never."
     )
