@@ -135,11 +135,11 @@ def intact_index(path: Path) -> tuple[Index, str | None]:
     """Return the index up to its first damaged record, and the damage, None if there is none."""
     if not (path / INDEX).is_file():
         near = sorted(p.name for p in path.parent.glob("*.bp")) if path.parent.is_dir() else []
-        there = f" {path.parent} contains {', '.join(near[:5])}." if near else ""
-        raise OutputError(
-            f"there is no data set at {path}: a data set is a folder with {INDEX}, but this is "
-            f"{describe(path)}.{there}"
-        )
+        there = f" The folder {path.parent} contains {', '.join(near[:5])}." if near else ""
+        why = "nothing exists there"
+        if path.exists():
+            why = f"this is {describe(path)}, but a data set is a folder with {INDEX}"
+        raise OutputError(f"there is no data set at {path}: {why}.{there}")
     raw = bp_sums.bytes_of(path / INDEX)
     if len(raw) < _HEADER_SIZE and not any(raw):
         # Created, but nothing is written yet. ADIOS2 leaves a part of zeros if a run fails at this point.

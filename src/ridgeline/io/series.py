@@ -137,8 +137,8 @@ class SeriesWriter:
                 return
         raise OutputError(
             f"the time series {self.path} was removed, renamed or replaced while the run wrote it, after "
-            f"{self.steps} rows. Restore it and continue with --resume auto, or start from the beginning. Leave outputs in place "
-            f"while a run writes them."
+            f"{self.steps} rows. Restore it and continue with --resume auto, or start from the beginning. Leave "
+            f"outputs in place while a run writes them."
         )
 
     @property
