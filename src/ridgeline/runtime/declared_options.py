@@ -105,9 +105,9 @@ class Option:
         if self.type not in (bool, str):
             for item in value if get_origin(self.type) is tuple else (value,):
                 if not self._allows(item):
-                    rule = self.allowed.replace(", ", " or ") if self.choices else self.allowed
+                    rule = " or ".join(self.allowed.rsplit(", ", 1)) or "a finite number"
                     flags = " or ".join(reversed(self.flags))
-                    raise ConfigError(f"{flags} is {item}, but it must be {rule or 'a finite number'}.")
+                    raise ConfigError(f"{flags} is {item}, but it must be {rule}.")
         if self.spec.only is not None and value != self.default:
             other, needed = self.spec.only
             present = getattr(options, other)
