@@ -52,8 +52,8 @@ def test_a_setting_without_effect_is_told_once_by_check_and_before_a_run(ridgeli
     case = ridgeline.write(steps=1, every=0)
     override = ("--set", "initial.count=3")
     words = (
-        'warning: initial.count in --set: got 3, which has no effect with initial.kind = "box"; it needs '
-        'initial.kind = "patches"\n'
+        'warning: --set: initial.count = 3 has no effect, because initial.kind is "box". It is used only with '
+        'initial.kind = "patches".\n'
     )
     checked = ridgeline("check", case, *override)
     assert (checked.returncode, checked.stdout.count(words), checked.stderr) == (0, 1, "")

@@ -70,7 +70,8 @@ def test_an_index_without_a_header_is_of_a_run_that_wrote_no_step(path, content)
         file.write_bytes(b"")
     (path / "md.idx").write_bytes(content)
     with pytest.raises(
-        OutputError, match="holds no complete output step, because its run has not reached the first one or ended"
+        OutputError,
+        match="holds no complete output step, because its run has not reached the first one or ended",
     ):
         BPReader(path)
     assert bp_files.is_empty(path)

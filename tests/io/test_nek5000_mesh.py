@@ -145,7 +145,8 @@ def test_every_shorter_or_longer_file_says_so(tmp_path, scalars):
         (
             0,
             b"#v007",
-            "is not a .re2 file of Nek5000. It must have one of the versions #v001, #v002, #v003, #v004, but begins with '#v007'",
+            "is not a .re2 file of Nek5000. It must have one of the versions #v001, #v002, #v003, #v004, but "
+            "begins with '#v007'",
         ),
         (16, b"2", "has 2 dimensions, but it must have three"),
         (80, b"\0\0\0\0", "has no number that shows its byte order"),
@@ -161,7 +162,11 @@ def test_every_shorter_or_longer_file_says_so(tmp_path, scalars):
             np.array(99.0).tobytes(),
             "one of its faces of the surface has the element number 99, but there are 12",
         ),
-        (84 + 12 * 200 + 24, np.array(7.0).tobytes(), "one of its faces of the surface has the part number 7, but there are 6"),
+        (
+            84 + 12 * 200 + 24,
+            np.array(7.0).tobytes(),
+            "one of its faces of the surface has the part number 7, but there are 6",
+        ),
         (84 + 12 * 200 + 72, b"J  ", "has hanging faces"),
     ],
 )
@@ -179,9 +184,8 @@ def test_a_hole_of_zeros_is_an_element_without_corners(tmp_path):
     data = bytearray(path.read_bytes())
     data[84 + 3 * 200 : 84 + 9 * 200] = bytes(6 * 200)
     path.write_bytes(data)
-    match = (
-        r"has an element 4 \(about x=0, y=0, z=0\) with two corners at the same place. Every element must have eight"
-    )
+    match = r"has an element 4 \(about x=0, y=0, z=0\) with two corners at the same place. Every element must "
+            r"have eight"
     with pytest.raises(ConfigError, match=match):
         read_re2(path)
 
@@ -218,7 +222,7 @@ def test_a_face_around_all_others_is_not_compared_with_each_of_them(tmp_path, mo
 
 def test_what_is_not_read(tmp_path):
     corners, curves, faces = ring()
-    with pytest.raises(ConfigError, match="has curved edges of kind 's'. They must be"):
+    with pytest.raises(ConfigError, match=r"has curved edges of kind 's'\. They must be"):
         read_re2(write_re2(tmp_path / "a.re2", corners, [(0, 5, (0, 0, 0, 1), "s")], faces))
     with pytest.raises(ConfigError, match="is damaged: values of its curved edges are not finite"):
         read_re2(write_re2(tmp_path / "a.re2", corners, [(0, 5, (0, np.nan, 0), "m")], faces))

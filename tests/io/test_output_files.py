@@ -182,7 +182,9 @@ def test_a_pipe_gets_all_of_a_file_and_one_without_a_reader_is_not_waited_for(tm
     pipe = tmp_path / "report.json"
     os.mkfifo(pipe)
     output_files.check_writable(pipe, "--json")
-    with pytest.raises(OutputError, match=r"cannot write .*report.json: no process reads this pipe. .*--json"):
+    with pytest.raises(
+        OutputError, match=r"cannot write .*report.json: no process reads this pipe. .*--json"
+    ):
         output_files.write_text(pipe, "{}", "--json")
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     output_files.write_text(pipe, "{}", "--json")
