@@ -84,7 +84,7 @@ def test_check_compares_a_data_set_with_its_checksums(ridgeline):
     where = "V is not as it was written at output step 1 (time step 10): 1 of its 1 blocks, "
     where += "the first V[0:5, 0:3, 0:7]"
     assert done.stdout == f"{path}: {where}\n"
-    sentence = f"the data set {path} is damaged in 1 place; restore it from a copy, or run again"
+    sentence = f"the data set {path} is damaged in 1 place. Restore it from a copy, or run again."
     assert done.stderr == f"error: {sentence}\n"
     (path / "md.0").write_bytes(b"")
     done = ridgeline("check", path)

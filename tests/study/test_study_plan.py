@@ -157,7 +157,7 @@ def test_the_order_is_random_and_stated(tmp_path):
          "point n3: weak scaling from 2 to 3 ranks multiplies the points by 3/2"),
         ({"strong": True, "ranks": (1, 13), "settings": ("grid.shape=[1, 1, 12]",)}, DecompositionError,
          "point n13: "),
-        ({"vary": ("run.precison=float32",)}, ConfigError, "point n1_precison-float32: run.precison"),
+        ({"vary": ("run.precison=float32",)}, ConfigError, "point n1_precison-float32: --set: unknown key 'run.precison'"),
         ({"vary": ("model.F",)}, ConfigError,
          "--vary model.F: need a key and what it gets, such as model.order=7,15"),
         ({"settings": ("model.F=",)}, ConfigError, "--set model.F="),
@@ -260,6 +260,6 @@ def test_the_number_of_particles_is_an_axis(tmp_path):
 def test_a_lattice_of_particles_cannot_be_doubled(tmp_path):
     lattice = PARTICLES.replace('"pairs"\nseparation = 0.1', '"lattice"')
     with pytest.raises(
-        ConfigError, match=r"point n2: particles\.count .*got 2000; need the cube of an integer"
+        ConfigError, match=r"point n2: --set: particles\.count is 2000, but it must be the cube of an integer"
     ):
         planned(tmp_path, {"weak": True, "ranks": (1, 2)}, lattice)

@@ -55,6 +55,6 @@ def test_refusals(monkeypatch) -> None:
     monkeypatch.setattr(one_pass_cuda.cuda, "to_device", None)
     with pytest.raises(
         DeviceError,
-        match=r"on its GPU \(factors .* \+ fields .* \+ lists .*\), .* of Small GPU .*; use fewer",
+        match=r"on its GPU \(factors .* \+ fields .* \+ lists .*\), .* of Small GPU .*\. Use fewer",
     ):
         Nekbone(MPI.COMM_SELF, 4, 300, "cuda-staged")

@@ -37,7 +37,7 @@ def test_both_dtypes_on_one_rank():
         ({"threads": 10**6}, "1000000 threads per rank"),
         ({"dtype": "int32"}, "dtype is int32, but it must be both, float64 or float32"),
         ({"seconds": 0.0}, "seconds is 0.0, but it must be more than 0"),
-        ({"repeats": 0}, "repeats = 0"),
+        ({"repeats": 0}, "repeats is 0"),
     ],
 )
 def test_refusals(options, words):

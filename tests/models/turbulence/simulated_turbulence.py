@@ -131,7 +131,7 @@ def test_refuses_what_it_cannot_do(monkeypatch) -> None:
     tiny = DeviceInfo(0, "Tiny GPU", (9, 0), 4096, 1)
     monkeypatch.setattr(engine_cuda, "select_device", lambda comm: tiny)
     with pytest.raises(
-        DeviceError, match=r"on its GPU \(fields .* \+ work .*\), .* of Tiny GPU .*; use more GPUs"
+        DeviceError, match=r"on its GPU \(fields .* \+ work .*\), .* of Tiny GPU .*\. Use more GPUs"
     ):
         CudaEngine(grid, LENGTHS, COMM, np.float64, FlowParameters(0.1))
 
