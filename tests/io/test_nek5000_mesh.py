@@ -74,7 +74,7 @@ def test_each_number_of_a_surface_without_condition_is_a_side(tmp_path, letters)
 
 def test_solids_are_refused(tmp_path):
     with pytest.raises(
-        ConfigError, match="has 12 elements, of which 5 are fluid and the others solid\. Solids are"
+        ConfigError, match=r"has 12 elements, of which 5 are fluid and the others solid\. Solids are"
     ):
         read_re2(box_re2(tmp_path / "box.re2", fluid=5))
 

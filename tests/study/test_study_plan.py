@@ -157,7 +157,8 @@ def test_the_order_is_random_and_stated(tmp_path):
          "point n3: weak scaling from 2 to 3 ranks multiplies the points by 3/2"),
         ({"strong": True, "ranks": (1, 13), "settings": ("grid.shape=[1, 1, 12]",)}, DecompositionError,
          "point n13: "),
-        ({"vary": ("run.precison=float32",)}, ConfigError, "point n1_precison-float32: --set: unknown key 'run.precison'"),
+        ({"vary": ("run.precison=float32",)}, ConfigError, "point n1_precison-float32: --set: unknown key "
+                                                           "'run.precison'"),
         ({"vary": ("model.F",)}, ConfigError,
          "--vary model.F: need a key and what it gets, such as model.order=7,15"),
         ({"settings": ("model.F=",)}, ConfigError, "--set model.F="),
