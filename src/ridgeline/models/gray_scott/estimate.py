@@ -76,8 +76,8 @@ def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
             raise ConfigError(
                 f'model.steps_per_sweep = {chosen} cannot be used here. It must be "auto", "rule" or 1 with '
                 f'run.device = "cuda", because grid.process_grid = {list(grid)} cuts the {n} cells in {axis} into '
-                f"blocks of {n // p} cell, and a neighbour receives {chosen} layers of each block. Use fewer ranks or "
-                f"a larger grid.shape."
+                f"blocks of {n // p} cell, and a neighbour receives {chosen} layers of each block. Use fewer ranks "
+                f"or a larger grid.shape."
             )
         return chosen
     if on_gpu:

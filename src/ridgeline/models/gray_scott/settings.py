@@ -27,7 +27,9 @@ class RunSection(sections.RunSection):
 class OutputSection(sections.OutputSection):
     """The data set. Paths are relative to the directory in which the run is started."""
 
-    path: PathText = setting("gray_scott.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    path: PathText = setting(
+        "gray_scott.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
+    )
     variables: tuple[Literal["U", "V"], ...] = setting(
         ("U", "V"),
         "Fields to write.",
@@ -290,8 +292,8 @@ class GrayScottCase(AnyCase):
         width = math.sqrt(diffusivity_v / (m.F + m.k)) if m.F + m.k else math.inf
         if width < 1:
             yield (
-                f"front: the width sqrt(D/(F + k)) with the diffusivity D of V is {width:.2g} cells (below 1 cell the "
-                "grid can pin a pattern that would move on a finer grid)"
+                f"front: the width sqrt(D/(F + k)) with the diffusivity D of V is {width:.2g} cells (below 1 cell "
+                "the grid can pin a pattern that would move on a finer grid)"
             )
 
     def problems(self) -> Iterator[Problem]:
@@ -300,7 +302,8 @@ class GrayScottCase(AnyCase):
         if self.run.device == "cuda" and chosen not in ("auto", "rule", 1, 2):
             yield Problem(
                 "model.steps_per_sweep",
-                '"auto", "rule", 1 or 2 with run.device = "cuda", because a sweep on a GPU advances at most two steps',
+                '"auto", "rule", 1 or 2 with run.device = "cuda", because a sweep on a GPU advances at most two '
+                "steps",
             )
         m = self.model
         diffusion_u, diffusion_v = self.diffusion()

@@ -64,8 +64,8 @@ def _fewest_ghosts(melt: Melt, n_ranks: int) -> Triple:
         fewer = next(ranks for ranks in range(min(n_ranks - 1, most), 0, -1) if cuts(ranks))
         edges = " x ".join(f"{edge:.4g}" for edge in _edges(melt, (1, 1, 1)))
         raise DecompositionError(
-            f"the domain of {edges} sigma (z y x) cannot be divided into {n_ranks} boxes that are at least as wide as "
-            f"the cut-off plus the skin, {melt.reach:g} sigma. Use {fewer} ranks, the next lower number that is "
+            f"the domain of {edges} sigma (z y x) cannot be divided into {n_ranks} boxes that are at least as wide "
+            f"as the cut-off plus the skin, {melt.reach:g} sigma. Use {fewer} ranks, the next lower number that is "
             f"possible, or more grid.cells."
         )
     return min(
@@ -146,8 +146,8 @@ def remarks(case: MolecularDynamicsCase, grid: Triple) -> tuple[str, ...]:
     when = f"{'at most ' if lists.check else ''}every {lists.every} steps"
     return (
         f"each rank sends {number(sent.ghosts, 'B')} of ghosts in {sent.messages:g} messages per step, and "
-        f"{number(sent.rebuild, 'B')} more when the lists are rebuilt ({when}), when about {sent.migrants:.3g} of its "
-        f"atoms migrate",
+        f"{number(sent.rebuild, 'B')} more when the lists are rebuilt ({when}), when about {sent.migrants:.3g} of "
+        f"its atoms migrate",
     )
 
 

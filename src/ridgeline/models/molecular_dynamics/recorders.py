@@ -20,7 +20,11 @@ FIELDS = {
     "position": (ParticleField(np.float64, 3), "sigma", "position in the periodic box: x, y, z"),
     "velocity": (ParticleField(np.float64, 3), "sqrt(epsilon/m)", "velocity: x, y, z"),
     "force": (ParticleField(np.float64, 3), "epsilon/sigma", "force: x, y, z"),
-    "image": (ParticleField(np.int32, 3), "1", "number of box lengths to add to get a path without jumps: x, y, z"),
+    "image": (
+        ParticleField(np.int32, 3),
+        "1",
+        "number of box lengths to add to get a path without jumps: x, y, z",
+    ),
 }
 DIMS = ("atom", "axis")
 

@@ -41,7 +41,9 @@ class RunSection(sections.RunSection):
         "Floating-point type of the distances and forces of pairs. Positions, velocities and sums of forces are "
         "always float64, or as accurate as float64.",
     )
-    device: Literal["cpu"] = setting("cpu", "Device on which the kernels run. This model has no kernels for GPUs.")
+    device: Literal["cpu"] = setting(
+        "cpu", "Device on which the kernels run. This model has no kernels for GPUs."
+    )
 
 
 class GridSection(sections.AnyGridSection):
@@ -79,8 +81,12 @@ class ModelSection(Checked):
     LAMMPS' bench/in.lj.
     """
 
-    density: Number = setting(0.8442, "Number of atoms per volume (LAMMPS: lattice fcc).", unit="1/sigma^3", gt=0, le=8)
-    cutoff: Number = setting(2.5, "Cut-off of the potential (LAMMPS: pair_style lj/cut).", unit="sigma", gt=0, le=100)
+    density: Number = setting(
+        0.8442, "Number of atoms per volume (LAMMPS: lattice fcc).", unit="1/sigma^3", gt=0, le=8
+    )
+    cutoff: Number = setting(
+        2.5, "Cut-off of the potential (LAMMPS: pair_style lj/cut).", unit="sigma", gt=0, le=100
+    )
     dt: Number = setting(0.005, "Time step (LAMMPS: timestep).", unit="sigma sqrt(m/epsilon)", gt=0)
 
 
@@ -96,8 +102,8 @@ class NeighbourSection(Checked):
     )
     every: Count = setting(
         20,
-        "Steps between rebuilds of the lists, or between checks of whether a rebuild is due (LAMMPS: neigh_modify "
-        "every).",
+        "Number of steps between rebuilds of the lists, or between checks of whether a rebuild is due (LAMMPS: "
+        "neigh_modify every).",
         unit="steps",
     )
     check: Truth = setting(
@@ -108,8 +114,8 @@ class NeighbourSection(Checked):
     )
     newton: Truth = setting(
         False,
-        "Whether the force of a pair is computed once and added to both atoms by Newton's third law (LAMMPS: newton). "
-        "Vector instructions are faster without it. The forces are the same, bit for bit.",
+        "Whether the force of a pair is computed once and added to both atoms by Newton's third law (LAMMPS: "
+        "newton). Vector instructions are faster without it. The forces are the same, bit for bit.",
     )
     overlap: Truth = setting(
         True,
@@ -158,7 +164,10 @@ class OutputSection(sections.OutputSection):
     """The data set and the time series. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(
-        "molecular_dynamics.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1
+        "molecular_dynamics.bp",
+        "ADIOS2 BP5 data set to which the fields are written.",
+        rule="a path",
+        min_length=1,
     )
     variables: tuple[Variable, ...] = setting(
         ("position", "velocity"),
@@ -176,7 +185,7 @@ class OutputSection(sections.OutputSection):
     )
     spectra_every: Integer = setting(
         0,
-        "Steps between outputs of the radial distribution function, beginning with step 0; 0 writes none.",
+        "Number of steps between outputs of the radial distribution function, beginning with step 0; 0 writes none.",
         unit="steps",
         ge=0,
     )

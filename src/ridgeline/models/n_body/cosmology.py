@@ -49,8 +49,8 @@ class Cosmology:
             )
         if not 0 < self.hubble < math.inf:
             raise ConfigError(
-                f"hubble = {self.hubble} is not an expansion rate in 100 km/s/Mpc. It must be a positive number, such "
-                f"as 0.7."
+                f"hubble = {self.hubble} is not an expansion rate in 100 km/s/Mpc. It must be a positive number, "
+                f"such as 0.7."
             )
 
     @property

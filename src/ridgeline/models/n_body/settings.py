@@ -38,7 +38,9 @@ class RunSection(sections.RunSection):
         ge=0,
         needs={"initial.kind": "random"},
     )
-    device: Literal["cpu"] = setting("cpu", "Device on which the kernels run. This model has no kernels for GPUs.")
+    device: Literal["cpu"] = setting(
+        "cpu", "Device on which the kernels run. This model has no kernels for GPUs."
+    )
 
 
 class GridSection(sections.PencilGridSection):
@@ -266,7 +268,9 @@ class AnalysisSection(Checked):
 class OutputSection(sections.OutputSection):
     """Particles, time series and spectra. Paths are relative to the directory in which the run is started."""
 
-    path: PathText = setting("n_body.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    path: PathText = setting(
+        "n_body.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
+    )
     variables: tuple[Variable, ...] = setting(
         ("position", "velocity"),
         "Fields of the particles to write, as arrays [particles, 3] in the order of the particles' identities.",
@@ -282,7 +286,10 @@ class OutputSection(sections.OutputSection):
         needs={"spectra_every": ON},
     )
     spectra_every: Integer = setting(
-        0, "Steps between outputs of spectra, beginning with step 0; 0 writes none.", unit="steps", ge=0
+        0,
+        "Number of steps between outputs of spectra, beginning with step 0; 0 writes none.",
+        unit="steps",
+        ge=0,
     )
 
     def written(self) -> dict[str, str]:

@@ -360,7 +360,7 @@ class ParticlesSection(Checked):
     )
     every: Integer = setting(
         0,
-        "Steps between outputs of the particles, step 0 included; 0 writes none.",
+        "Number of steps between outputs of the particles, step 0 included; 0 writes none.",
         unit="steps",
         ge=0,
         needs={"count": ON},
@@ -388,12 +388,14 @@ class ParticlesSection(Checked):
 class OutputSection(sections.OutputSection):
     """Fields, time series and spectra. Paths are relative to the directory in which the run is started."""
 
-    path: PathText = setting("turbulence.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    path: PathText = setting(
+        "turbulence.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
+    )
     variables: tuple[str, ...] = setting(
         FIELDS[:3], "Fields to write.", rule=VARIABLES_RULE, min_length=1, max_length=200
     )
     series_every: Integer = setting(
-        10, "Steps between rows of the series, step 0 included; 0 writes none.", unit="steps", ge=0
+        10, "Number of steps between rows of the series, step 0 included; 0 writes none.", unit="steps", ge=0
     )
     spectra: PathText = setting(
         "spectra.bp",
@@ -403,7 +405,7 @@ class OutputSection(sections.OutputSection):
         needs={"spectra_every": ON},
     )
     spectra_every: Integer = setting(
-        0, "Steps between spectra, step 0 included; 0 writes none.", unit="steps", ge=0
+        0, "Number of steps between spectra, step 0 included; 0 writes none.", unit="steps", ge=0
     )
     average_from: Integer | None = setting(
         None,

@@ -162,8 +162,8 @@ class ScalarSection(Checked):
     )
     mean_gradient: tuple[Number, Number, Number] = setting(
         (0.0, 0.0, 0.0),
-        "Uniform mean gradient G = [G_x, G_y, G_z]. theta is the deviation from it and is periodic where the flow is, "
-        "as in a duct that is heated at a uniform rate.",
+        "Uniform mean gradient G = [G_x, G_y, G_z]. theta is the deviation from it and is periodic where the flow "
+        "is, as in a duct that is heated at a uniform rate.",
         unit="scalar/length",
         rule="three numbers as [G_x, G_y, G_z]",
     )

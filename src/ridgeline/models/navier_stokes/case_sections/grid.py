@@ -40,9 +40,9 @@ class GridSection(sections.AnyGridSection):
     )
     mesh: PathText = setting(
         "",
-        "File of a mesh of hexahedra instead of a box. In a Gmsh file (.msh), of any order, the physical surfaces are "
-        "the sides [boundary.NAME]. In a Nek5000 file (.re2), the sides have the names of its boundary conditions, "
-        "and MSH and EXO are followed by the number of the surface (MSH_1).",
+        "File of a mesh of hexahedra instead of a box. In a Gmsh file (.msh), of any order, the physical surfaces "
+        "are the sides [boundary.NAME]. In a Nek5000 file (.re2), the sides have the names of its boundary "
+        "conditions, and MSH and EXO are followed by the number of the surface (MSH_1).",
         rule="a path that ends in .msh or .re2",
     )
     order: Integer = setting(
@@ -65,9 +65,9 @@ class GridSection(sections.AnyGridSection):
     )
     distribution: tuple[Distribution, Distribution, Distribution] = setting(
         ("uniform", "uniform", "uniform"),
-        'Lengths of the elements along z, y and x: "uniform", "geometric" (each is the parameter times the one before '
-        'it), "geometric-walls" (the same, from both ends to the middle) or "sine" (s -> sin(a s)/sin(a) from the '
-        "middle to both ends, with the parameter a).",
+        'Lengths of the elements along z, y and x: "uniform", "geometric" (each is the parameter times the one '
+        'before it), "geometric-walls" (the same, from both ends to the middle) or "sine" (s -> sin(a s)/sin(a) from '
+        "the middle to both ends, with the parameter a).",
         rule='three of "uniform", "geometric", "geometric-walls" and "sine" as [z, y, x]',
     )
     distribution_parameter: tuple[Positive, Positive, Positive] = setting(
@@ -109,7 +109,8 @@ class GridSection(sections.AnyGridSection):
             for key in self.OF_BOX:
                 if getattr(self, key) != type(self).model_fields[key].default:
                     yield Problem(
-                        key, "left out with grid.mesh, because the file defines the elements and their positions"
+                        key,
+                        "left out with grid.mesh, because the file defines the elements and their positions",
                     )
             return
         if self.elements is None:

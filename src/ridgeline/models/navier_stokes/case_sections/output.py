@@ -61,7 +61,7 @@ class ProbesSection(Checked):
     )
     every: Integer = setting(
         1,
-        "Steps between rows, beginning with step 0; 0 writes none.",
+        "Number of steps between rows, beginning with step 0; 0 writes none.",
         unit="steps",
         ge=0,
         needs=({"probe.N": ON}, {"file": ON}),
@@ -86,7 +86,7 @@ class ForcesSection(Checked):
     )
     every: Integer = setting(
         1,
-        "Steps between rows, beginning with step 0; 0 writes none.",
+        "Number of steps between rows, beginning with step 0; 0 writes none.",
         unit="steps",
         ge=0,
         needs={"sides": ON},
@@ -126,14 +126,20 @@ class ForcesSection(Checked):
             yield Problem("sides", "a list that contains each side at most once")
         if (self.reference_velocity is None) != (self.reference_area is None):
             yield Problem(
-                "reference_area", "set if reference_velocity is set, and left out if reference_velocity is left out"
+                "reference_area",
+                "set if reference_velocity is set, and left out if reference_velocity is left out",
             )
 
 
 class OutputSection(sections.OutputSection):
     """Fields, time series and statistics. Paths are relative to the directory in which the run is started."""
 
-    path: PathText = setting("navier_stokes.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    path: PathText = setting(
+        "navier_stokes.bp",
+        "ADIOS2 BP5 data set to which the fields are written.",
+        rule="a path",
+        min_length=1,
+    )
     variables: tuple[str, ...] = setting(
         FIELDS[:4], "Fields to write.", rule=VARIABLES_RULE, min_length=1, max_length=200
     )
@@ -146,7 +152,10 @@ class OutputSection(sections.OutputSection):
         rule="three integers >= 1 as [nz, ny, nx]",
     )
     series_every: Integer = setting(
-        10, "Steps between rows of the time series, beginning with step 0; 0 writes none.", unit="steps", ge=0
+        10,
+        "Number of steps between rows of the time series, beginning with step 0; 0 writes none.",
+        unit="steps",
+        ge=0,
     )
     nek5000: PathText = setting(
         "",
@@ -155,7 +164,10 @@ class OutputSection(sections.OutputSection):
         needs={"nek5000_every": ON},
     )
     nek5000_every: Integer = setting(
-        0, "Steps between Nek5000 field files, beginning with step 0; 0 writes none.", unit="steps", ge=0
+        0,
+        "Number of steps between Nek5000 field files, beginning with step 0; 0 writes none.",
+        unit="steps",
+        ge=0,
     )
     nek5000_geometry: Literal["first", "every"] = setting(
         "first",
@@ -177,8 +189,8 @@ class OutputSection(sections.OutputSection):
     )
     statistics_every: Integer = setting(
         0,
-        "Steps between samples of the statistics, beginning with step 0; 0 takes none. The statistics are written at "
-        "the end.",
+        "Number of steps between samples of the statistics, beginning with step 0; 0 takes none. The statistics are "
+        "written at the end.",
         unit="steps",
         ge=0,
     )

@@ -89,7 +89,9 @@ class RunSection(sections.RunSection):
 class FilterSection(Checked):
     """An explicit filter of the highest modes of each element after each step; off by default."""
 
-    weight: Number = setting(0.0, "Fraction of the highest mode that is removed; 0 switches the filter off.", ge=0, le=1)
+    weight: Number = setting(
+        0.0, "Fraction of the highest mode that is removed; 0 switches the filter off.", ge=0, le=1
+    )
     modes: Integer = setting(
         1,
         "Number of highest modes that are damped. The removed fraction falls quadratically to 0 below them.",
@@ -237,7 +239,9 @@ class TimeSettings(Checked):
         le=MOST_CHANGE,
         needs={"courant": ON},
     )
-    time_order: Literal[1, 2, 3] = setting(3, "Order of the backward differences and the extrapolation in time.")
+    time_order: Literal[1, 2, 3] = setting(
+        3, "Order of the backward differences and the extrapolation in time."
+    )
 
     def problems(self) -> Iterator[Problem]:
         if (self.dt is None) == (self.courant is None):
@@ -264,8 +268,8 @@ class ModelSection(TimeSettings):
     viscosity: Number = setting(..., "Kinematic viscosity nu.", unit="length^2/time", gt=0)
     expected_re_tau: Number | None = setting(
         None,
-        "Expected friction Reynolds number u_tau h/nu, with which `ridgeline check` prints the distances of points in "
-        'wall units. With walls and a forcing of kind "force" it follows from the force.',
+        "Expected friction Reynolds number u_tau h/nu, with which `ridgeline check` prints the distances of points "
+        'in wall units. With walls and a forcing of kind "force" it follows from the force.',
         rule="a number > 0",
         gt=0,
     )
@@ -361,8 +365,8 @@ class InitialSection(Checked):
     )
     exact_history: Truth = setting(
         True,
-        "Whether a kind that is an exact solution also provides the velocities before step 0, so that the first steps "
-        "have full order. If false, the first steps have order 1, 2, ...",
+        "Whether a kind that is an exact solution also provides the velocities before step 0, so that the first "
+        "steps have full order. If false, the first steps have order 1, 2, ...",
         needs={"kind": EXACT_KINDS},
     )
 

@@ -391,7 +391,7 @@ class CudaEngine(SplittingEngine):
         return rate
 
     def describe(self) -> str:
-        return f"fields and steps on {self.device}; surface integrals, figures and outputs by the host"
+        return f"fields and steps on {self.device}; surface integrals, diagnostics and outputs on the host"
 
     def memory(self) -> dict[str, int]:
         """Return the bytes on this rank's device, by what they are for, as counted before they were allocated."""
