@@ -72,7 +72,9 @@ def shortage(
         shortfall += f" {number(capacity.process, 'B')} on {capacity.host}"
     else:
         ranks = f"{capacity.ranks} ranks of {number(needed, 'B')}" if capacity.ranks > 1 else "1 rank"
-        shortfall = f"the run needs {number(capacity.ranks * needed, 'B')} of memory on {capacity.host} ({ranks}),"
+        shortfall = (
+            f"the run needs {number(capacity.ranks * needed, 'B')} of memory on {capacity.host} ({ranks}),"
+        )
         shortfall += f" but {number(capacity.node, 'B')} are free there"
     fits = [_smaller_grid(case, n_ranks, capacity), _more_nodes(case, n_ranks, capacity, nodes)]
     hints = " or ".join(filter(None, fits)) or "a smaller grid or more nodes"
