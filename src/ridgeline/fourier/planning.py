@@ -69,7 +69,10 @@ def plan_on_all_ranks(comm: MPI.Comm, make: Callable[[Planner], T], effort: Effo
             result = make(partial(plan, effort=effort))
         return result
     if comm.rank == 0 and backend() == "scipy":
-        log.info("Fourier transforms by scipy.fft (%s=fftw and pyfftw would be faster)", SWITCH)
+        log.info(
+            "Fourier transforms are computed by scipy.fft. pyfftw would be faster, and is used with %s=fftw.",
+            SWITCH,
+        )
 
     def load_and_export() -> dict[str, bytes]:
         load_wisdom()

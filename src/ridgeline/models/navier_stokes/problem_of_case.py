@@ -103,7 +103,7 @@ def _mesh_of_file(path: Path, stamp: tuple[int, int], pairs: tuple[tuple[str, st
     missing = [name for pair in pairs for name in pair if name not in raw.sides]
     if missing:
         raise raw.error(
-            f'has no side "{missing[0]}", which is periodic in the settings',
+            f'the mesh has no side "{missing[0]}", which is periodic in the settings',
             f"Its sides are {', '.join(raw.sides)}" if raw.sides else "It has no sides",
         )
     return build_mesh(raw, dict(pairs))
