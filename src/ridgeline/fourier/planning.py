@@ -70,7 +70,8 @@ def plan_on_all_ranks(comm: MPI.Comm, make: Callable[[Planner], T], effort: Effo
         return result
     if comm.rank == 0 and backend() == "scipy":
         log.info(
-            "Fourier transforms are computed by scipy.fft. pyfftw would be faster, and is used with %s=fftw.",
+            "Fourier transforms are computed by scipy.fft. FFTW is faster, and is used if pyfftw is installed and %s "
+            "is not scipy.",
             SWITCH,
         )
 

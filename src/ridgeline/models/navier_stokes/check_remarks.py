@@ -199,8 +199,8 @@ def advice(number: float, dt: float) -> str:
     unit = 10.0 ** (math.floor(math.log10(longest)) - DIGITS + 1)
     safe = f"model.dt <= {math.floor(longest / unit) * unit:.{DIGITS}g}"
     if number > STABLE_COURANT:
-        return f", above the stability limit ({STABLE_COURANT:g}), so a run ends at once. Set {safe}"
-    return f", above the limit that is safe for most flows ({SAFE_COURANT:g}). Try {safe}"
+        return f", above the stability limit ({STABLE_COURANT:g}), so a run ends at once. Set {safe}."
+    return f", above the limit that is safe for most flows ({SAFE_COURANT:g}). Try {safe}."
 
 
 def first_step_remark(rate: float, dt: float | None, control: StepControl | None) -> str:
@@ -209,18 +209,18 @@ def first_step_remark(rate: float, dt: float | None, control: StepControl | None
         assert dt is not None  # case_sections/sections.py: either dt or courant
         return f"Courant number of step 0: {rate * dt:.3g}{advice(rate * dt, dt)}"
     if rate == 0.0 and control.longest == math.inf:
-        return (
-            "time step of step 0: none, because the fluid is at rest, so a run ends at once. Set model.dt_max"
-        )
+        return "time step of step 0: none, because the fluid is at rest, so a run ends at once. Set model.dt_max."
     dt = control.first(rate)
     number = rate * dt
     words = f"time step of step 0: {dt:.3g}, with the Courant number {number:.3g}"
     key = "model.dt_min" if dt == control.shortest else "model.courant"
     if number > STABLE_COURANT:
-        return f"{words}, above the stability limit ({STABLE_COURANT:g}), so a run ends at once. Set a smaller {key}"
+        return f"{words}, above the stability limit ({STABLE_COURANT:g}), so a run ends at once. Set a smaller {key}."
     judged = number if dt in (control.shortest, control.longest) else control.courant
     if judged > SAFE_COURANT * (1.0 + ROUNDING):
-        return f"{words}, above the limit that is safe for most flows ({SAFE_COURANT:g}). Try a smaller {key}"
+        return (
+            f"{words}, above the limit that is safe for most flows ({SAFE_COURANT:g}). Try a smaller {key}."
+        )
     return words
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
-ADVICE = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
+ADVICE = 'Use more GPUs (-n), a smaller grid.shape or run.precision = "float32".'
 WAVES = 4  # of the sweep's thread blocks, while faces wait for their turn on the device
 NO_CELLS: Box = (0, 0, 0, 0, 0, 0)
 

@@ -86,7 +86,7 @@ class CudaEngine:
             layout, self._real.itemsize, self.n_scalars, self._scheme.copies, self._batch
         )
         self._memory["work"] = self.slabs.work_bytes
-        advice = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
+        advice = 'Use more GPUs (-n), a smaller grid.shape or run.precision = "float32".'
         require_device_memory(comm, self.device, self._memory, advice)
         self.modes = Modes.of(grid, lengths)
         self.forcing = Forcing(self.modes, comm)
