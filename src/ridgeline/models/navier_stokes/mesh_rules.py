@@ -245,7 +245,7 @@ def _at_time(
         yield Problem(
             key,
             "such that as much fluid enters as leaves through all sides, unless a side has "
-            f'kind = "outflow"; at t = {t:g} {_net_words(net)}',
+            f'kind = "outflow". At t = {t:g} {_net_words(net)}',
         )
         return
     on_mesh = [Flux.of(discrete[name], velocity) for name, velocity in at_points.items()]
@@ -255,12 +255,12 @@ def _at_time(
             key,
             "such that as much fluid enters as leaves also at the points of the mesh, where walls are at rest up to "
             "their edges. Give the side a velocity that equals that of the neighbouring sides at its edges, or set "
-            f'kind = "outflow" on a side; at t = {t:g} {_net_words(net)}',
+            f'kind = "outflow" on a side. At t = {t:g} {_net_words(net)}',
         )
 
 
 def _net_words(net: float) -> str:
-    return f"{abs(net):.6g} {'leaves' if net > 0 else 'enters'}"
+    return f"the net {'outflow' if net > 0 else 'inflow'} is {abs(net):.6g}"
 
 
 def _is_flat(faces: Faces) -> bool:
@@ -322,7 +322,7 @@ def _not_finite(
             if len(bad):
                 value, (x, y, z) = values[bad[0]], places[:, bad[0]]
                 at = f"x = {x:.6g}, y = {y:.6g}, z = {z:.6g}" + ("" if formula.steady else f", t = {t:.6g}")
-                yield Problem(key, f"finite everywhere on the mesh, but {toml(text)} is {value:g} at {at}")
+                yield Problem(key, f"finite everywhere on the mesh. {toml(text)} is {value:g} at {at}")
                 return
 
 
