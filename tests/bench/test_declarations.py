@@ -101,14 +101,14 @@ def check_refusal(options, given, words):
 
 def test_a_value_that_is_not_allowed():
     table = [
-        ({"way": "wide"}, "--way = wide: short, long are possible"),
-        ({"count": 0}, "--count = 0: 1 to 9 are possible"),
-        ({"count": 10}, "--count = 10: 1 to 9 are possible"),
-        ({"seconds": 0.0}, "--rt = 0.0: more than 0 is needed"),
-        ({"seconds": float("nan")}, "--rt = nan: more than 0 is needed"),
-        ({"sizes": (4, -1)}, "--sizes = -1: 0 or more is needed"),
-        ({"kinds": ("a", "c")}, "--kinds = c: a, b are possible"),
-        ({"detour": 2}, "--detour goes not with --way short, but with --way long"),
+        ({"way": "wide"}, "--way is wide, but it must be short or long"),
+        ({"count": 0}, "--count is 0, but it must be 1 to 9"),
+        ({"count": 10}, "--count is 10, but it must be 1 to 9"),
+        ({"seconds": 0.0}, "--rt is 0.0, but it must be more than 0"),
+        ({"seconds": float("nan")}, "--rt is nan, but it must be more than 0"),
+        ({"sizes": (4, -1)}, "--sizes is -1, but it must be 0 or more"),
+        ({"kinds": ("a", "c")}, "--kinds is c, but it must be a or b"),
+        ({"detour": 2}, "--detour requires --way long. It cannot be used with --way short."),
     ]
     for given, words in table:
         check_refusal(SomeOptions, given, re.escape(words))
@@ -116,7 +116,7 @@ def test_a_value_that_is_not_allowed():
 
 def test_options_of_all_pairs_are_refused_without_it():
     for given in ({"size": 8}, {"between": "nodes"}, {"seconds": 1.0}, {"serial": True}):
-        check_refusal(OneWayOptions, given, f"^--{next(iter(given))} goes not without --all-pairs$")
+        check_refusal(OneWayOptions, given, rf"^--{next(iter(given))} requires --all-pairs\.$")
         assert OneWayOptions(all_pairs=True, **given).all_pairs, given
 
 

@@ -105,9 +105,9 @@ def test_auto_says_what_cannot_be_cut() -> None:
 
 def test_process_grid_that_does_not_fit_is_refused() -> None:
     check_process_grid((4, 4, 4), (4, 1, 2), 8)
-    with pytest.raises(DecompositionError, match=r"has 4 blocks but the run has 3 ranks; use 4 ranks"):
+    with pytest.raises(DecompositionError, match=r"has 4 blocks, but the run has 3 ranks. Use 4 ranks"):
         check_process_grid((4, 4, 4), (2, 2, 1), 3)
-    with pytest.raises(DecompositionError, match=r"cuts 4 cells in y into 5 blocks; at most 4 fit"):
+    with pytest.raises(DecompositionError, match=r"divides 4 cells in y into 5 blocks, but at most 4 are possible"):
         check_process_grid((4, 4, 4), (1, 5, 1), 5)
 
 

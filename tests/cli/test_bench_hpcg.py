@@ -57,7 +57,7 @@ def test_refusals(ridgeline):
         (("--nx", 12, "--ny", 16, "--nz", 16), "12"),
         (("--nx", 20), "20"),
         (("--dat", "none.dat"), "cannot read none.dat"),
-        (("--nx", 16, "--rt", -1), "or more is needed"),
+        (("--nx", 16, "--rt", -1), "must be 0 or more"),
         (("--output", "/proc/here"), "cannot write the report into /proc/here"),
         (("--json", "nowhere/x.json"), "cannot write nowhere/x.json"),
     ):

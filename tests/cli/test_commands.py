@@ -66,7 +66,7 @@ def test_a_setting_without_effect_is_told_once_by_check_and_before_a_run(ridgeli
 def test_check_refuses_what_run_would_refuse(ridgeline):
     done = ridgeline("check", ridgeline.write(shape="3, 2, 2"), "-n", 64, "--set", "initial.half_width=1")
     assert done.returncode == 3
-    assert done.stderr.startswith("error: cannot cut grid.shape = [3, 2, 2] into 64 blocks")
+    assert done.stderr.startswith("error: grid.shape = [3, 2, 2] cannot be divided into 64 blocks")
 
 
 def test_check_compares_a_data_set_with_its_checksums(ridgeline):
@@ -93,7 +93,7 @@ def test_check_compares_a_data_set_with_its_checksums(ridgeline):
     (path / "ridgeline.sums").unlink()
     done = ridgeline("check", path)
     assert (done.returncode, done.stdout) == (6, "")
-    assert "cannot be checked: it holds no ridgeline.sums" in done.stderr
+    assert "cannot be checked, because it has no ridgeline.sums" in done.stderr
 
 
 def test_explain_lists_every_key_and_a_schema_that_is_json(ridgeline):

@@ -56,7 +56,7 @@ def test_grid_smaller_than_the_process_grid(ridgeline):
     done = ridgeline(
         "run", case, "-n", 2, "--set", "grid.process_grid=[2, 2, 1]", "--set", "initial.half_width=1"
     )
-    refused(done, 3, r"process_grid = \[2, 2, 1\] has 4 blocks but the run has 2 ranks")
+    refused(done, 3, r"process_grid = \[2, 2, 1\] has 4 blocks, but the run has 2 ranks")
     done = ridgeline(
         "run", case, "-n", 3, "--set", "grid.process_grid=[3, 1, 1]", "--set", "initial.half_width=1"
     )

@@ -105,7 +105,7 @@ def test_resume_gives_the_same_flow_on_other_ranks_and_the_same_bits_on_these(ri
     (ridgeline.path / "duct.msh").write_text(text.replace('"fluid"', '"water"'))
     done = ridgeline("run", case, "--resume", middle)
     refused(
-        done, "is of another case (grid.mesh: checkpoint has 'contents", "change the settings back", code=4
+        done, "belongs to another case (grid.mesh: the checkpoint has 'contents", "Change the settings back", code=4
     )
 
 

@@ -66,9 +66,9 @@ def test_a_missing_name_is_named() -> None:
 )
 def test_a_figure_without_unit_or_source_is_refused_at_its_line(figure: str) -> None:
     said = faults(f'[machine]\nname = "toy"\n[node]\nmemory_bandwidth = {figure}\n')
-    assert said.startswith("node.memory_bandwidth in toy.toml:4: got ")
+    assert said.startswith("toy.toml:4: node.memory_bandwidth is ")
     assert '"GB/s"' in said
-    assert 'source = "where it stands"' in said
+    assert 'source = "where it is stated"' in said
 
 
 def test_an_unknown_key_names_the_nearest() -> None:
@@ -80,7 +80,7 @@ def test_an_unknown_key_names_the_nearest() -> None:
 
 def test_a_row_of_a_repeated_table_needs_its_figures() -> None:
     said = faults('[machine]\nname = "toy"\n[[all_to_all]]\nnodes = { value = 4, source = "s" }\n')
-    assert "all_to_all.0.efficiency in toy.toml:3: not given" in said
+    assert "toy.toml:3: all_to_all.0.efficiency is missing." in said
 
 
 def test_a_damaged_file_is_an_error_with_its_line(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_an_index_without_a_header_is_of_a_run_that_wrote_no_step(path, content)
         file.write_bytes(b"")
     (path / "md.idx").write_bytes(content)
     with pytest.raises(
-        OutputError, match="holds no whole output step: its run has not reached the first, or ended"
+        OutputError, match="holds no complete output step, because its run has not reached the first one or ended"
     ):
         BPReader(path)
     assert bp_files.is_empty(path)
@@ -195,6 +195,6 @@ def test_repair_leaves_whole_data_sets_alone(path, whole):
 def test_repair_changes_nothing_if_too_little_is_left(path):
     (path / "data.0").unlink()
     before = {file.name: file.read_bytes() for file in path.iterdir()}
-    with pytest.raises(OutputError, match="holds 0 whole output steps"):
+    with pytest.raises(OutputError, match="holds 0 complete output steps"):
         bp_files.repair(path, least=1)
     assert {file.name: file.read_bytes() for file in path.iterdir()} == before

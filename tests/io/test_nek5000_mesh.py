@@ -135,7 +135,7 @@ def test_every_shorter_or_longer_file_says_so(tmp_path, scalars):
             read_re2(path)
     for length in [0, 3, 40, 79, 82, 84, 100, 500, len(whole) - 1, *range(84, len(whole), 97)]:
         path.write_bytes(whole[:length])
-        with pytest.raises(ConfigError, match=r"ends in its|is no .re2 file"):
+        with pytest.raises(ConfigError, match=r"ends in its|is not a .re2 file"):
             read_re2(path)
 
 
@@ -145,24 +145,24 @@ def test_every_shorter_or_longer_file_says_so(tmp_path, scalars):
         (
             0,
             b"#v007",
-            "is no .re2 file of Nek5000; need one of versions #v001, #v002, #v003, #v004: it begins with '#v007'",
+            "is not a .re2 file of Nek5000. It must have one of the versions #v001, #v002, #v003, #v004, but begins with '#v007'",
         ),
-        (16, b"2", "has 2 dimensions; need three"),
-        (80, b"\0\0\0\0", "lacks the number that tells its byte order"),
+        (16, b"2", "has 2 dimensions, but it must have three"),
+        (80, b"\0\0\0\0", "has no number that shows its byte order"),
         (84 + 8, np.array(np.nan).tobytes(), "has corners that are not finite"),
-        (84 + 8, np.array(1e300).tobytes(), "or 1e.75 away and more"),
+        (84 + 8, np.array(1e300).tobytes(), "or that are 1e.75 or more away"),
         (
             84 + 12 * 200,
             np.array(1e9).tobytes(),
-            r"is damaged: it has 1000000000.0 curved edges of 12 elements",
+            r"is damaged: it has 1000000000.0 curved edges for 12 elements",
         ),
         (
             84 + 12 * 200 + 16,
             np.array(99.0).tobytes(),
-            "one of its faces of the surface is of element 99, of 12",
+            "one of its faces of the surface has the element number 99, but there are 12",
         ),
-        (84 + 12 * 200 + 24, np.array(7.0).tobytes(), "one of its faces of the surface is of part 7, of 6"),
-        (84 + 12 * 200 + 72, b"J  ", "has faces that hang"),
+        (84 + 12 * 200 + 24, np.array(7.0).tobytes(), "one of its faces of the surface has the part number 7, but there are 6"),
+        (84 + 12 * 200 + 72, b"J  ", "has hanging faces"),
     ],
 )
 def test_damaged_files(tmp_path, place, found, match):
@@ -180,7 +180,7 @@ def test_a_hole_of_zeros_is_an_element_without_corners(tmp_path):
     data[84 + 3 * 200 : 84 + 9 * 200] = bytes(6 * 200)
     path.write_bytes(data)
     match = (
-        r"has an element 4 \(about x=0, y=0, z=0\) with two corners at one place; every element needs eight"
+        r"has an element 4 \(about x=0, y=0, z=0\) with two corners at the same place. Every element must have eight"
     )
     with pytest.raises(ConfigError, match=match):
         read_re2(path)
@@ -218,7 +218,7 @@ def test_a_face_around_all_others_is_not_compared_with_each_of_them(tmp_path, mo
 
 def test_what_is_not_read(tmp_path):
     corners, curves, faces = ring()
-    with pytest.raises(ConfigError, match="has curved edges of kind 's'; need"):
+    with pytest.raises(ConfigError, match="has curved edges of kind 's'. They must be"):
         read_re2(write_re2(tmp_path / "a.re2", corners, [(0, 5, (0, 0, 0, 1), "s")], faces))
     with pytest.raises(ConfigError, match="is damaged: values of its curved edges are not finite"):
         read_re2(write_re2(tmp_path / "a.re2", corners, [(0, 5, (0, np.nan, 0), "m")], faces))
@@ -232,5 +232,5 @@ def test_what_is_not_read(tmp_path):
     ):
         read_re2(write_re2(tmp_path / "a.re2", corners, curves, faces))
     faces[0] = (0, 0, "P", (9, 4))
-    with pytest.raises(ConfigError, match="periodic face of element 1 is one with face 4 of element 9"):
+    with pytest.raises(ConfigError, match="periodic face of element 1 has face 4 of element 9"):
         read_re2(write_re2(tmp_path / "a.re2", corners, curves, faces))

@@ -141,7 +141,7 @@ def test_a_damaged_row_is_named(path, line, text):
     lines = path.read_bytes().splitlines(keepends=True)
     lines[line - 1] = text
     path.write_bytes(b"".join(lines))
-    expected = f"is damaged: line {line} is not a row of 4 numbers"
+    expected = f"{path}:{line}: the time series is damaged, because this line is not a row of 4 numbers"
     with pytest.raises(OutputError, match=expected):
         read_series(path)
     with pytest.raises(OutputError, match=expected):
@@ -153,7 +153,7 @@ def test_a_damaged_row_is_named(path, line, text):
 
 def test_missing_rows_a_missing_file_and_other_columns_are_named(path, tmp_path):
     before = path.read_bytes()
-    with pytest.raises(OutputError, match=r"holds 4 whole rows, but the run had written 5"):
+    with pytest.raises(OutputError, match=r"holds 4 complete rows, but the run had written 5"):
         writer(path, keep_rows=5)
     with pytest.raises(OutputError, match=r"there is no time series .*absent\.csv.* 3 rows"):
         writer(tmp_path / "absent.csv", keep_rows=3)
@@ -220,7 +220,7 @@ def test_a_series_that_is_not_regular_is_not_read(tmp_path):
 
 def test_columns_are_checked(tmp_path, path):
     for columns in (("a,b",), ("time",), ("",), ('"a"',), ("a\nb",)):
-        with pytest.raises(ValueError, match="cannot all be columns"):
+        with pytest.raises(ValueError, match="Not all of these can be columns"):
             writer(tmp_path / "s.csv", columns)
     with (
         writer(path) as series,

@@ -82,7 +82,7 @@ def test_a_run_is_refused_unless_told_otherwise(monkeypatch):
     refuse_what_does_not_fit(case_of("gray_scott", run={"check_memory": False}), MPI.COMM_SELF)
 
 
-@pytest.mark.parametrize("error", [MemoryError("nothing left"), RuntimeError("STREAM went wrong")])
+@pytest.mark.parametrize("error", [MemoryError("nothing left"), RuntimeError("STREAM computed a wrong result")])
 def test_limits_that_cannot_be_measured_do_not_fail_a_run(monkeypatch, caplog, error):
     def fail(*_, **options):
         raise error

@@ -190,7 +190,7 @@ def test_refusals(comm, options, words):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"iterations": 0}, "iterations = 0"), ({"seconds": 0.0}, "seconds = 0.0: more than 0 is needed")],
+    [({"iterations": 0}, "iterations is 0"), ({"seconds": 0.0}, "seconds is 0.0, but it must be more than 0")],
 )
 def test_options_out_of_range_are_refused_before_ranks_are_counted(options, words):
     with pytest.raises(ConfigError, match=words):

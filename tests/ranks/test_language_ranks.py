@@ -161,7 +161,7 @@ def test_languages_that_are_missing_say_so(comm, tmp_path, monkeypatch):
     [
         ({"languages": ["Fortran"]}, "language 'Fortran' is unknown; choose from C, mpi4py, numba-mpi"),
         ({"iterations": 0}, "iterations = 0"),
-        ({"reads": -1}, "reads = -1: 0 or more is needed"),
+        ({"reads": -1}, "reads is -1, but it must be 0 or more"),
         ({"communications": [2, -2]}, "communications = -2"),
         ({"words": 1000}, "words = 1000 is no power of two"),
         ({"sweep": [9]}, "a ring of 9 ranks"),

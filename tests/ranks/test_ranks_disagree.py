@@ -54,7 +54,7 @@ def test_settings_are_the_same_on_all_ranks(comm):
         "resume is 'never' on rank 0, but 'auto' on rank 1",
     )
     many = case().replace({"run.threads": 4000 if comm.rank == 1 else 1})
-    check_refused(comm, lambda: ridgeline.Simulation(many, progress=False), "run.threads: got 4000")
+    check_refused(comm, lambda: ridgeline.Simulation(many, progress=False), "run.threads is 4000")
 
 
 def test_calls_are_the_same_on_all_ranks(comm):

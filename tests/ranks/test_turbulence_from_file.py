@@ -342,7 +342,7 @@ def test_data_sets_that_cannot_be_used(comm, folder, caplog):
     assert "another box" in refusal(comm, OutputError, folder / "box.bp", grid, modes)
     write_data_set(comm, folder / "good.bp", whole)
     message = refusal(comm, OutputError, folder / "good.bp", grid, modes, step=5)
-    assert "no initial.step = 5; it has 0, 10" in message
+    assert "no step 5 (initial.step). It has the steps 0, 10" in message
     whole[1, 3, 4, 5] = np.inf
     write_data_set(comm, folder / "infinite.bp", whole)
     message = refusal(comm, OutputError, folder / "infinite.bp", grid, modes)

@@ -83,7 +83,7 @@ def test_describes_each_device(install):
 def test_no_device_names_what_hides_them(install, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     install(driver_with(0, Result.CUDA_ERROR_NO_DEVICE))
-    with pytest.raises(DeviceError, match=r"NO_DEVICE \(CUDA_VISIBLE_DEVICES is ''\).*ask the job scheduler"):
+    with pytest.raises(DeviceError, match=r"NO_DEVICE \(CUDA_VISIBLE_DEVICES is ''\).*Request one from the job scheduler"):
         describe_devices()
     install(driver_with(0))
     with pytest.raises(DeviceError, match="shows no GPU"):
@@ -118,7 +118,7 @@ def test_a_driver_for_an_older_cuda_than_the_compiler_s_is_refused(install, monk
     )
     monkeypatch.setattr(devices, "version", lambda package: "13.4.3")
     with pytest.raises(
-        DeviceError, match=r"driver is for CUDA 12\.4.*compiler is of CUDA 13\.4\.3.*newer driver"
+        DeviceError, match=r"driver is for CUDA 12\.4.*compiler is for CUDA 13\.4\.3.*newer driver"
     ):
         describe_devices()
     monkeypatch.setattr(devices, "version", lambda package: "12.9")
@@ -209,7 +209,7 @@ def test_a_device_that_takes_no_further_process_is_refused(monkeypatch):
     problem = taken("[46] Call to cuDevicePrimaryCtxRetain results in CUDA_ERROR_DEVICE_UNAVAILABLE")
     monkeypatch.setattr(parallel_devices, "describe_devices", lambda: [GPU])
     monkeypatch.setattr(parallel_devices, "import_module", lambda name: Memory(0, problem))
-    with pytest.raises(DeviceError, match="takes no further process"):
+    with pytest.raises(DeviceError, match="does not accept another process"):
         select_device(MPI.COMM_SELF)
 
 

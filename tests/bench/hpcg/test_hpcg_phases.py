@@ -114,8 +114,8 @@ def test_figures(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"seconds": -1.0}, "rt = -1.0: 0 or more is needed"),
-        ({"seconds": float("nan")}, "or more is needed"),
+        ({"seconds": -1.0}, "rt is -1.0, but it must be 0 or more"),
+        ({"seconds": float("nan")}, "must be 0 or more"),
         ({"nz": 12}, "12"),
         ({"threads": 999}, "999 threads"),
         ({"nx": 4096}, "GiB on a node"),

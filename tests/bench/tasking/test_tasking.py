@@ -148,7 +148,7 @@ def test_workers_up_to_the_cores():
     [
         (["creation", "flight"], {}, "no item 'flight'"),
         ([], {}, "give one item"),
-        (["futures"], {"workers": [0]}, "workers = 0: 1 or more is needed"),
+        (["futures"], {"workers": [0]}, "workers is 0, but it must be 1 or more"),
         (["futures"], {"fibonacci": [94]}, "1 to 93"),
         (["initialise"], {"workers": [20_000]}, "must have 8 B for each"),
     ],

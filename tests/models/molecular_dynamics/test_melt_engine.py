@@ -125,7 +125,7 @@ def test_settings_that_cannot_run_say_what_is_allowed(sections, words) -> None:
 
 
 def test_boxes_too_thin_for_the_cutoff_are_refused_before_the_run() -> None:
-    with pytest.raises(DecompositionError, match=r"2 boxes in z are 2\.519 thin, thinner than the 2\.8"):
+    with pytest.raises(DecompositionError, match=r"2 boxes in z are 2\.519 thick, which is less than the 2\.8"):
         estimate(case_of(grid={"cells": [3, 3, 3], "process_grid": [2, 1, 1]}), 2)
 
 
