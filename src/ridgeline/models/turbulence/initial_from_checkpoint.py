@@ -111,7 +111,7 @@ def read_checkpoint(
             total = _read(fields, source, modes, comm)
             of_forcing = _continue_forcing(forcing, source, comm)
         except DamagedError as error:
-            refused.append(f"checkpoint {candidate} cannot be used: {error}")
+            refused.append(f"checkpoint {candidate} was refused: {error}")
             continue
         warnings, sentence = _remarks(fields, source, modes, comm, total)
 
