@@ -105,14 +105,21 @@ def test_resume_gives_the_same_flow_on_other_ranks_and_the_same_bits_on_these(ri
     (ridgeline.path / "duct.msh").write_text(text.replace('"fluid"', '"water"'))
     done = ridgeline("run", case, "--resume", middle)
     refused(
-        done, "belongs to another case (grid.mesh: the checkpoint has 'contents", "Change the settings back", code=4
+        done,
+        "belongs to another case (grid.mesh: the checkpoint has 'contents",
+        "Change the settings back",
+        code=4,
     )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"duct.msh"', '"no.msh"', ['grid.mesh = "no.msh" cannot be read: No such file', "where the run starts"]),
+        (
+            '"duct.msh"',
+            '"no.msh"',
+            ['grid.mesh = "no.msh" cannot be read: No such file', "where the run starts"],
+        ),
         ('"duct.msh"', '"duct.stl"', ["grid.mesh", "duct.stl", ".msh or .re2"]),
         ('"duct.msh"', '"folder.msh"', ['grid.mesh = "folder.msh" cannot be read: Is a directory']),
         ('"duct.msh"', '"short.msh"', ['grid.mesh = "short.msh"', "write it again"]),

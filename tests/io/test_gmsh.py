@@ -136,11 +136,19 @@ def test_names_of_surfaces_that_are_turned_round_or_called_like_a_volume(tmp_pat
         ("$Nodes", "$Notes", r"ends in its \$Notes, before \$EndNotes. Write it again"),
         ("$MeshFormat", "MeshFormat", r"is not a mesh file of Gmsh: it does not begin with \$MeshFormat"),
         ("$Elements\n", "$Elements\nmany ", r"is damaged: not all of its \$Elements are numbers"),
-        ("$Elements\n12", "$Elements\n13", r"is damaged: its \$Elements has fewer numbers than its head says"),
+        (
+            "$Elements\n12",
+            "$Elements\n13",
+            r"is damaged: its \$Elements has fewer numbers than its head says",
+        ),
         ("$Elements\n12", "$Elements\n11", r"is damaged: its \$Elements has more numbers than its head says"),
         ("$Nodes\n12", "$Nodes\n12.5", r"is damaged: a number in its \$Nodes is not an integer"),
         ("$Nodes\n12\n1 ", "$Nodes\n12\n77 ", "its elements name nodes that it does not have"),
-        ("1 0.0 0.0 0.0", "1 0.0 1e300 0.0", r"has points that are not finite, or that are 1e\+75 or more away"),
+        (
+            "1 0.0 0.0 0.0",
+            "1 0.0 1e300 0.0",
+            r"has points that are not finite, or that are 1e\+75 or more away",
+        ),
     ],
 )
 def test_damaged_files(tmp_path, old, new, match):

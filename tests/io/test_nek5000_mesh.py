@@ -145,7 +145,8 @@ def test_every_shorter_or_longer_file_says_so(tmp_path, scalars):
         (
             0,
             b"#v007",
-            "is not a .re2 file of Nek5000. It must have one of the versions #v001, #v002, #v003, #v004, but begins with '#v007'",
+            "is not a .re2 file of Nek5000. It must have one of the versions #v001, #v002, #v003, #v004, but begins "
+            "with '#v007'",
         ),
         (16, b"2", "has 2 dimensions, but it must have three"),
         (80, b"\0\0\0\0", "has no number that shows its byte order"),
@@ -161,7 +162,11 @@ def test_every_shorter_or_longer_file_says_so(tmp_path, scalars):
             np.array(99.0).tobytes(),
             "one of its faces of the surface has the element number 99, but there are 12",
         ),
-        (84 + 12 * 200 + 24, np.array(7.0).tobytes(), "one of its faces of the surface has the part number 7, but there are 6"),
+        (
+            84 + 12 * 200 + 24,
+            np.array(7.0).tobytes(),
+            "one of its faces of the surface has the part number 7, but there are 6",
+        ),
         (84 + 12 * 200 + 72, b"J  ", "has hanging faces"),
     ],
 )
@@ -179,9 +184,7 @@ def test_a_hole_of_zeros_is_an_element_without_corners(tmp_path):
     data = bytearray(path.read_bytes())
     data[84 + 3 * 200 : 84 + 9 * 200] = bytes(6 * 200)
     path.write_bytes(data)
-    match = (
-        r"has an element 4 \(about x=0, y=0, z=0\) with two corners at the same place. Every element must have eight"
-    )
+    match = r"has an element 4 \(about x=0, y=0, z=0\) with two corners at the same place. Every element must have eight"
     with pytest.raises(ConfigError, match=match):
         read_re2(path)
 

@@ -53,7 +53,9 @@ def test_shared_memory_is_refused_across_nodes_and_without_room(comm, monkeypatc
     if comm.size == 1:
         pytest.skip("one rank shares nothing")
     even = (4,) * comm.size
-    with pytest.raises(DecompositionError, match=f"requires all {comm.size} ranks of an exchange on one node"):
+    with pytest.raises(
+        DecompositionError, match=f"requires all {comm.size} ranks of an exchange on one node"
+    ):
         make(comm, even, even, 1, 1, np.complex64, method="shared", ranks_per_node=1)
     monkeypatch.setattr(shared_memory.shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
     with pytest.raises(DecompositionError, match="bytes for each of them in /dev/shm"):

@@ -153,10 +153,18 @@ def test_lengths_scale_diffusion_and_places():
             ConfigError,
             'none.png" cannot be read as a picture: No such file or directory',
         ),
-        ({"kind": "image", "path": "text.png"}, ConfigError, 'text.png" cannot be read as a picture: the format is unknown'),
+        (
+            {"kind": "image", "path": "text.png"},
+            ConfigError,
+            'text.png" cannot be read as a picture: the format is unknown',
+        ),
         ({"kind": "file", "path": "none.bp"}, OutputError, "none.bp"),
         ({"kind": "formula", "formula_u": "w"}, ConfigError, "initial.formula_u .* w is unknown"),
-        ({"kind": "formula", "formula_v": "t"}, ConfigError, "t is unknown; the known names are x, y, z, pi, e"),
+        (
+            {"kind": "formula", "formula_v": "t"},
+            ConfigError,
+            "t is unknown; the known names are x, y, z, pi, e",
+        ),
         ({"kind": "formula", "formula_v": "1 / x"}, ConfigError, "1 / x is inf at x = 0, y = 0, z = 0"),
         ({"kind": "patches", "count": 0}, ConfigError, "initial.count"),
         ({"noise": 2.0}, ConfigError, "initial.noise"),
@@ -179,7 +187,10 @@ def test_a_data_set_of_another_grid_is_refused():
     with ridgeline.Simulation(case, progress=False) as simulation:
         simulation.run()
     for changes, words in (
-        ({"grid.shape": (5, 9, 11)}, r"has shape \[5, 9, 12\] .* need numbers on grid.shape = \[5, 9, 11\]"),
+        (
+            {"grid.shape": (5, 9, 11)},
+            r"has shape \[5, 9, 12\] .* floating-point numbers of grid.shape = \[5, 9, 11\]",
+        ),
         ({"initial.step": 3}, r"has no step 3 \(initial\.step\)\. It has the steps 4"),
     ):
         other = case.replace({"initial.kind": "file", "initial.path": "first.bp", **changes})
