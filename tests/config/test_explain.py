@@ -48,7 +48,7 @@ def test_rows_of_gray_scott() -> None:
         "2 in three directions, 4/3 in two and 2/3 in one. Periodic directions of one cell do not count.",
     )
     assert rows["run.steps"][2:6] == ("integer", "steps", "required", "an integer >= 1")
-    assert rows["run.walltime"][2:6] == ("number", "s", "not set", 'seconds > 0 or "HH:MM:SS"')
+    assert rows["run.walltime"][2:6] == ("number", "s", "not set", 'a number of seconds > 0 or "HH:MM:SS"')
     assert rows["grid.process_grid"][2:4] == ("text or list of 3 integers", "ranks")
     assert rows["output.variables"].default == '["U", "V"]'
     assert [key for key in rows if key.startswith("initial.")] == [

@@ -153,7 +153,7 @@ WRONG_VALUES = [
     (
         "model.dt",
         "4.7620",
-        "is 4.762, but it must be dt <= 4.761, the linear stability limit 2/(s Du + F) of forward Euler for U with s = 2 on "
+        "is 4.762, but it must be at most 4.761, the linear stability limit 2/(s Du + F) of forward Euler for U with s = 2 on "
         "this grid.",
     ),
     ("model.steps_per_sweep", "0", 'is 0, but it must be "auto", "rule" or an integer >= 1.'),
@@ -251,7 +251,7 @@ WRONG_FILES = [
     ),
     (
         GOOD + "[model]\nDv = 0.4\nF = 0.1\nk = 0.1001\ndt = 2\n",
-        "case.toml:10: model.dt is 2, but it must be dt <= 1.999, the linear stability limit 2/(s Dv + F + k) of forward "
+        "case.toml:10: model.dt is 2, but it must be at most 1.999, the linear stability limit 2/(s Dv + F + k) of forward "
         "Euler for V with s = 2 on this grid.",
     ),
 ]

@@ -106,7 +106,11 @@ def test_faults_name_the_formula():
     (problem,) = faults("value", ("1", "2*q", "t"))
     assert problem.key == "value"
     assert (
-        problem.rule == 'formulas of x, y, z, t. In "2*q", q is unknown; the known names are x, y, z, t, pi, e (character 3)'
+        problem.rule
+        == 'formulas of x, y, z, t. In "2*q", q is unknown; the known names are x, y, z, t, pi, e (character 3)'
     )
     (problem,) = faults("value", ("x + t",), steady=True)
-    assert problem.rule == 'formulas of x, y, z. In "x + t", t is unknown; the known names are x, y, z, pi, e (character 5)'
+    assert (
+        problem.rule
+        == 'formulas of x, y, z. In "x + t", t is unknown; the known names are x, y, z, pi, e (character 5)'
+    )
