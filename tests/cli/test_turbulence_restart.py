@@ -177,7 +177,7 @@ def test_start_on_a_finer_and_a_coarser_grid(ridgeline):
     succeeds(ridgeline("run", case, "-n", 2))
     _, _, whole = data(ridgeline, "turbulence.bp")
     done = succeeds(ridgeline("run", case, "-n", 2, *anew("24, 28, 32", "checkpoints")))
-    assert "modes of this grid that it lacks are zero" in done.stderr
+    assert "modes that only this grid has are zero" in done.stderr
     finer = data(ridgeline, "anew.bp")[2]
     # The same trigonometric polynomial, seen at twice as many points.
     np.testing.assert_allclose(finer[0][:, ::2, ::2, ::2], whole[-1], rtol=0, atol=1e-13)
@@ -214,7 +214,7 @@ def test_checkpoints_of_something_else(ridgeline):
         ),
         2,
     )
-    assert "another path than initial.path" in error
+    assert "a path that does not contain initial.path" in error
 
 
 @pytest.mark.full

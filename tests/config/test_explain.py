@@ -44,8 +44,8 @@ def test_rows_of_gray_scott() -> None:
         "time",
         "1.0",
         "a number > 0",
-        "Time step; at most 2/(s Du + F) and 2/(s Dv + F + k), the linear stability limits; s is 2 in three "
-        "directions, 4/3 in two and 2/3 in one: periodic directions of one cell do not count.",
+        "Time step. It is at most 2/(s Du + F) and at most 2/(s Dv + F + k), the linear stability limits, where s is "
+        "2 in three directions, 4/3 in two and 2/3 in one. Periodic directions of one cell do not count.",
     )
     assert rows["run.steps"][2:6] == ("integer", "steps", "required", "an integer >= 1")
     assert rows["run.walltime"][2:6] == ("number", "s", "not set", 'a number of seconds > 0 or "HH:MM:SS"')

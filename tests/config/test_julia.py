@@ -131,7 +131,7 @@ def test_our_names_override() -> None:
         ({"L": 0}, "s.json:2: L is 0, but it must be an integer >= 1."),
         ({"L": 64.5}, "s.json:2: L is 64.5, but it must be an integer >= 1."),
         ({"F": "0.02"}, 's.json:5: F is "0.02", but it must be a number >= 0.'),
-        ({"dt": 9}, "s.json:7: dt is 9.0, but it must be dt <= 4.761, the linear stability limit 2/(s Du + F) "
+        ({"dt": 9}, "s.json:7: dt is 9.0, but it must be at most 4.761, the linear stability limit 2/(s Du + F) "
                     "of forward "
                     "Euler for U with s = 2 on this grid."),
         ({"plotgap": 0}, "s.json:8: plotgap is 0, but it must be an integer >= 1."),
@@ -171,7 +171,7 @@ def test_a_byte_order_mark_is_no_part_of_the_settings() -> None:
 
 
 def test_wrong_override_of_json_settings() -> None:
-    assert message(SETTINGS, "model.dt=9").startswith("--set: model.dt is 9, but it must be dt <= 4.761,")
+    assert message(SETTINGS, "model.dt=9").startswith("--set: model.dt is 9, but it must be at most 4.761,")
 
 
 def test_what_is_not_json_settings() -> None:

@@ -153,7 +153,7 @@ WRONG_VALUES = [
     (
         "model.dt",
         "4.7620",
-        "is 4.762, but it must be dt <= 4.761, the linear stability limit 2/(s Du + F) of forward Euler for U "
+        "is 4.762, but it must be at most 4.761, the linear stability limit 2/(s Du + F) of forward Euler for U "
         "with s = 2 on "
         "this grid.",
     ),
@@ -164,7 +164,7 @@ WRONG_VALUES = [
     ("output.every", "0.5", "is 0.5, but it must be an integer >= 0."),
     ("output.initial", "1", "is 1, but it must be true or false."),
     ("output.variables", '["U", "W"]', 'is ["U", "W"], but it must be a list of "U" and "V", each at most once.'),
-    ("output.variables", '["U", "U"]', 'is ["U", "U"], but it must be each of "U" and "V" at most once.'),
+    ("output.variables", '["U", "U"]', 'is ["U", "U"], but it must be a list of "U" and "V", each at most once.'),
     ("output.variables", "[]", 'is [], but it must be a list of "U" and "V", each at most once.'),
     ("output.compression", "zip", 'is "zip", but it must be "none", "lz4" or "blosc".'),
     ("checkpoint.keep", "0", "is 0, but it must be an integer >= 1."),
@@ -245,19 +245,18 @@ WRONG_FILES = [
     ),
     (
         GOOD.replace("gray_scott", "grayscott"),
-        'case.toml:2: no model is called "grayscott"; need one of: gray_scott, '
-        'molecular_dynamics, n_body, navier_stokes, turbulence. Did you mean "gray_scott"?',
+        'case.toml:2: no model is called "grayscott". Did you mean "gray_scott"? The models are gray_scott, '
+        "molecular_dynamics, n_body, navier_stokes, turbulence.",
     ),
     (
         GOOD.replace('model = "gray_scott"', 'model = "gray_scott"\ndevice = "cuda"')
         + "[model]\nsteps_per_sweep = 3\n",
-        'case.toml:8: model.steps_per_sweep is 3, but it must be "auto", "rule", 1 or 2 with run.device = '
-        '"cuda": GPU '
-        "sweeps advance two steps at most.",
+        'case.toml:8: model.steps_per_sweep is 3, but it must be "auto", "rule", 1 or 2 with run.device = "cuda", '
+        "because a sweep on a GPU advances at most two steps.",
     ),
     (
         GOOD + "[model]\nDv = 0.4\nF = 0.1\nk = 0.1001\ndt = 2\n",
-        "case.toml:10: model.dt is 2, but it must be dt <= 1.999, the linear stability limit 2/(s Dv + F + k) "
+        "case.toml:10: model.dt is 2, but it must be at most 1.999, the linear stability limit 2/(s Dv + F + k) "
         "of forward "
         "Euler for V with s = 2 on this grid.",
     ),

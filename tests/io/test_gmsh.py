@@ -172,7 +172,7 @@ def test_a_surface_in_two_groups_is_refused_in_every_version(tmp_path, binary):
     }
     for second, name in ((5, "open"), (7, "side_7")):  # with and without a name
         path = write_new(tmp_path / "a.msh", [(1, second), (2,), (3,), (3,), (4,), (4,)], binary)
-        with pytest.raises(ConfigError, match=f'is of the sides "inlet" and "{name}"; name it once'):
+        with pytest.raises(ConfigError, match=f'belongs to the sides "inlet" and "{name}". A face'):
             build_mesh(read_gmsh(path))
 
 

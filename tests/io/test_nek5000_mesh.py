@@ -120,7 +120,7 @@ def test_points_in_the_middle_of_edges(tmp_path):
     outside = [(e, f, "W", ()) for e in (0, 1) for f in range(6) if f != 1 - e]
     two = np.array([[(x + s, y, z) for z in (0, 1) for y in (0, 1) for x in (0, 1)] for s in (0, 1)], float)
     raw = read_re2(write_re2(tmp_path / "two.re2", two, [(0, 2, (1.1, 0.5, 0), "m")], outside))
-    with pytest.raises(ConfigError, match="are one and are curved differently"):
+    with pytest.raises(ConfigError, match="are the same face but are curved differently"):
         build_mesh(raw)
 
 
@@ -145,8 +145,8 @@ def test_every_shorter_or_longer_file_says_so(tmp_path, scalars):
         (
             0,
             b"#v007",
-            "is not a .re2 file of Nek5000. It must have one of the versions #v001, #v002, #v003, #v004, but "
-            "begins with '#v007'",
+            "is not a .re2 file of Nek5000. It must have one of the versions #v001, #v002, #v003, #v004, but begins "
+            "with '#v007'",
         ),
         (16, b"2", "has 2 dimensions, but it must have three"),
         (80, b"\0\0\0\0", "has no number that shows its byte order"),
@@ -201,7 +201,7 @@ def test_elements_at_one_place_are_not_compared_each_with_each(tmp_path, apart, 
     )
     points = []
     monkeypatch.setattr(nek5000_mesh, "cKDTree", lambda places: points.append(len(places)) or cKDTree(places))
-    with pytest.raises(ConfigError, match="is one of elements 1, 2, 3 as well"):
+    with pytest.raises(ConfigError, match="is shared by the elements 1, 2, 3"):
         build_mesh(read_re2(path))
     assert points[0] <= 8 * 8  # of 16000 corners, however near each other
 
@@ -214,7 +214,7 @@ def test_a_face_around_all_others_is_not_compared_with_each_of_them(tmp_path, mo
     tried = []
     monkeypatch.setattr(checks, "MOST_PLACES", 20)
     monkeypatch.setattr(checks, "_is_inside", lambda *args: tried.append(1))
-    with pytest.raises(ConfigError, match="is of no other element and of no side, and 101 more faces are so"):
+    with pytest.raises(ConfigError, match="belongs to no other element and to no side, like 101 more faces"):
         build_mesh(read_re2(path))
     assert len(tried) <= 20
 

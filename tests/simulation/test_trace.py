@@ -79,7 +79,7 @@ def test_a_trace_of_an_earlier_run_is_set_aside_and_other_files_are_kept():
     Path("mine.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"mine\.txt exists and Ridgeline did not write it"):
         run(2, "mine.txt")
-    with pytest.raises(OutputError, match=r"--trace gray_scott\.bp/t is output\.path or lies in it"):
+    with pytest.raises(OutputError, match=r"--trace gray_scott\.bp/t is output\.path, or is inside it"):
         run(2, "gray_scott.bp/t")
 
 

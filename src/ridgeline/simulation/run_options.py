@@ -15,22 +15,23 @@ class RunOptions(DeclaredOptions):
     resume: Annotated[
         str | None,
         OptionSpec(
-            "Continue from the newest usable checkpoint (auto), start anew (never, the default), "
-            "or from the one given.",
+            "Continue from the newest usable checkpoint (auto) or from the given one, or start from step 0 (never, "
+            "the default).",
             metavar="auto|never|PATH",
         ),
     ] = None
     overwrite: Annotated[
-        bool, OptionSpec("Delete outputs of earlier runs at the same paths; else they are set aside.")
+        bool, OptionSpec("Delete outputs of earlier runs at the same paths instead of moving them aside.")
     ] = False
     json: Annotated[
-        str | None, OptionSpec("Write the run report here too; - for stdout.", metavar="FILE")
+        str | None,
+        OptionSpec("Write the run report to this file too, or to standard output (-).", metavar="FILE"),
     ] = None
     trace: Annotated[
         str | None,
         OptionSpec(
-            "Write when the parts of 20 steps (or sweeps) were at work, on each rank and its GPU's streams; open it "
-            "with ui.perfetto.dev.",
+            "Write a timeline of 20 steps (or sweeps) on each rank and its GPU's streams, which ui.perfetto.dev "
+            "shows.",
             metavar="FILE",
         ),
     ] = None
@@ -38,11 +39,11 @@ class RunOptions(DeclaredOptions):
     stopped_exit_code: Annotated[
         int | None,
         OptionSpec(
-            "Exit code of a run that a signal or run.walltime ended before its last step, with a checkpoint.",
+            "Exit code of a run that a signal or run.walltime ended before its last step, after a checkpoint.",
             minimum=16,
             maximum=125,
             metavar="N",
             otherwise="0",
         ),
     ] = None
-    verbose: Annotated[bool, OptionSpec("Notes of every rank, and the whole report.")] = False
+    verbose: Annotated[bool, OptionSpec("Print the notes of every rank and the whole report.")] = False

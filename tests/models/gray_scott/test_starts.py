@@ -187,7 +187,10 @@ def test_a_data_set_of_another_grid_is_refused():
     with ridgeline.Simulation(case, progress=False) as simulation:
         simulation.run()
     for changes, words in (
-        ({"grid.shape": (5, 9, 11)}, r"has shape \[5, 9, 12\] .* need numbers on grid.shape = \[5, 9, 11\]"),
+        (
+            {"grid.shape": (5, 9, 11)},
+            r"has shape \[5, 9, 12\] .* floating-point numbers of grid.shape = \[5, 9, 11\]",
+        ),
         ({"initial.step": 3}, r"has no step 3 \(initial\.step\)\. It has the steps 4"),
     ):
         other = case.replace({"initial.kind": "file", "initial.path": "first.bp", **changes})

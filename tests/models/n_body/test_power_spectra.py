@@ -79,7 +79,7 @@ def test_a_table_is_interpolated_and_scaled(tmp_path):
         ("0.1 one\n", "line 1"),
         ("k P\n0.1 1\n", "line 1"),
         ("0.1 1\n0.1 2\n", "k = 0.1 after 0.1"),
-        ("0.2 1\n0.1 2\n", "sort the rows"),
+        ("0.2 1\n0.1 2\n", "Sort the lines"),
         ("0.1 -1\n0.2 1\n", "P = -1"),
         ("0 1\n0.2 1\n", "k = 0"),
         ("0.1 nan\n0.2 1\n", "P = nan"),

@@ -66,7 +66,7 @@ def test_an_inflow_along_its_side_balances(tmp_path: Path) -> None:
     load(tmp_path, x_min=side("inflow", "[0, 1, 0]"))
     told = refused(tmp_path, x_min=side("inflow", "[1e-3, 1, 0]"))
     assert told.startswith("boundary.x_min.value in ")
-    assert "as much flow in as out of all sides" in told
+    assert "as much fluid enters as leaves through all sides" in told
 
 
 def test_a_thin_jet_is_found_among_large_sides(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_an_imbalance_that_comes_with_time_is_refused(tmp_path: Path) -> None:
 def test_a_law_of_the_wall_has_no_value_where_the_wall_has_one(tmp_path: Path) -> None:
     load(tmp_path, x_min=side("inflow", '["1 + log(y)", 0, 0]'), x_max={"kind": '"outflow"'})
     told = refused(tmp_path, x_min=side("inflow", '["log(y - 1)", 0, 0]'), x_max={"kind": '"outflow"'})
-    assert "values that are finite all over the side at t = 0" in told
+    assert "finite everywhere on the side at t = 0" in told
 
 
 @pytest.mark.parametrize("mapping", ["none", "periodic-hill"])
