@@ -135,7 +135,7 @@ def test_doctor_finds_mpi_and_adios2(ridgeline):
     done = ridgeline("doctor")
     assert done.returncode == 0, done.stdout + done.stderr
     said = " ".join(done.stdout.split())  # lines break where a long path makes them
-    for words in ("two ranks see each other", "ADIOS2", "Numba"):
+    for words in ("two ranks that see each other", "ADIOS2", "Numba"):
         assert words in said
 
 
