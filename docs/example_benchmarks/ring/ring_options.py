@@ -18,6 +18,7 @@ class RingOptions(BenchmarkOptions):
 BENCHMARKS = (
     Benchmark(
         name="ring",
+        short="Time a message around all ranks.",
         summary="Time a message on its way around all ranks.",
         pattern="every rank receives the message from the rank before it and sends it to the next one.",
         formula="time of a hop = t / (laps x ranks).",

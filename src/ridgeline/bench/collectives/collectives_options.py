@@ -43,10 +43,11 @@ class CollectiveOptions(BenchmarkOptions):
 
 
 def _declare(
-    operation: Operation, summary: str, pattern: str, formula: str = _LATENCY, **fixed: object
+    operation: Operation, short: str, summary: str, pattern: str, formula: str = _LATENCY, **fixed: object
 ) -> Benchmark:
     return Benchmark(
         name=operation,
+        short=short,
         summary=summary,
         pattern=pattern,
         formula=formula,
@@ -59,6 +60,7 @@ def _declare(
 BENCHMARKS = (
     _declare(
         "alltoall",
+        "Time all-to-all exchanges (MPI_Alltoall).",
         "Measure MPI_Alltoall: latency, and the aggregate bandwidth of all ranks.",
         "every rank sends a message of its own to every other rank; a size is of one message.",
         f"{_LATENCY} Bandwidth of all = ranks x (ranks - 1) x size / seconds of the slowest rank; of the network: "
@@ -66,23 +68,27 @@ BENCHMARKS = (
     ),
     _declare(
         "allreduce",
+        "Time sums over all ranks (MPI_Allreduce).",
         "Measure MPI_Allreduce: the latency of sums of float32 over all ranks.",
         "vectors of float32 are summed over all ranks (MPI_FLOAT, MPI_SUM), every rank gets the sums.",
         f"{_LATENCY} Terms are whole numbers: the sums are compared exactly.",
     ),
     _declare(
         "bcast",
+        "Time a broadcast to all ranks (MPI_Bcast).",
         "Measure MPI_Bcast: the latency of a message from rank 0 to all.",
         "rank 0 sends one message to every other rank.",
         in_place=False,
     ),
     _declare(
         "allgather",
+        "Time a gather to all ranks (MPI_Allgather).",
         "Measure MPI_Allgather: the latency of a message from every rank to all.",
         "every rank sends the same message to every other rank; a size is of one rank's message.",
     ),
     _declare(
         "barrier",
+        "Time a barrier of all ranks (MPI_Barrier).",
         "Measure MPI_Barrier: the latency of waiting for all ranks.",
         "every rank waits for all others.",
         _LATENCY.replace("a barrier", "another barrier"),

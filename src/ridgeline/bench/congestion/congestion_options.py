@@ -48,6 +48,7 @@ class CongestionOptions(BenchmarkOptions):
 BENCHMARKS = (
     Benchmark(
         name="congestion",
+        short="Measure how traffic slows messages (GPCNeT).",
         summary="Measure latency, bandwidth and Allreduce alone and beside background traffic that congests "
         "(GPCNeT).",
         pattern="nodes are shuffled and divided: 1 - FRACTION of them take the tests, the others send background "

@@ -57,6 +57,7 @@ def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
 
 NEKBONE = Benchmark(
     name="nekbone",
+    short="Time CG on spectral elements (Nekbone).",
     summary="Time conjugate gradients on spectral elements: Nekbone's problem, operations and figures.",
     pattern="all ranks solve (A + 0.1) u = f on one brick of elements: a gather-scatter with neighbours and one "
     "Allreduce of four numbers per iteration.",
@@ -71,6 +72,7 @@ NEKBONE = Benchmark(
 )
 ACCEPTANCE = Benchmark(
     name="acceptance",
+    short="Check each rank's health before a large run.",
     summary="Check the health of every rank before a large run: kernels, memory, Allreduce, gather-scatter.",
     pattern="all ranks at the same time run tensor kernels in and out of cache, STREAM triad, Allreduces of one "
     "number, and gather-scatters of one field.",

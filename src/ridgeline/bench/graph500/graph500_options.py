@@ -81,6 +81,7 @@ def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
 
 GRAPH500 = Benchmark(
     name="graph500",
+    short="Search a large random graph (Graph500).",
     summary="Search a Kronecker graph breadth-first and for shortest paths: Graph500, all kernels and tests.",
     pattern="a grid of ranks holds the edges; frontiers, and distances that became lower, go to the ranks of a "
     "process row and column, candidates to the owners of their vertices.",

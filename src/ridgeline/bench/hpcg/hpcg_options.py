@@ -154,6 +154,7 @@ def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
 
 HPCG = Benchmark(
     name="hpcg",
+    short="Rate the machine by sparse CG (HPCG 3.1).",
     summary="Rate the machine by conjugate gradients on a sparse system: HPCG 3.1, all its phases and tests.",
     pattern="all ranks solve one system of 27 numbers a row by conjugate gradients with a V-cycle of 4 levels: "
     "halos with up to 26 neighbours and Allreduces of one number.",
@@ -169,6 +170,7 @@ HPCG = Benchmark(
 )
 HPCG_ITERATION = Benchmark(
     name="hpcg-iteration",
+    short="Compare an iteration of HPCG with plain C.",
     summary="Time an iteration of HPCG's conjugate gradients in three implementations: ours and plain C.",
     pattern="the reference implementation (plain CSR in natural order), the optimised one and plain C laid out "
     "as the official code take turns on all ranks.",

@@ -151,6 +151,7 @@ def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
 
 HPL = Benchmark(
     name="hpl",
+    short="Solve a dense system by LU (HPL 2.3).",
     summary="Solve a dense random system by LU with partial pivoting, by the rules of HPL 2.3.",
     pattern="a P x Q grid of ranks has the matrix in blocks: panels are factored by columns of ranks, broadcast "
     "along rows, and rows change places within columns.",
@@ -165,6 +166,7 @@ HPL = Benchmark(
 )
 HPL_MXP = Benchmark(
     name="hpl-mxp",
+    short="Solve a system in low precision (HPL-MxP).",
     summary="Solve a dense system by LU in low precision and refine it to 64-bit accuracy: HPL-MxP.",
     pattern="a P x Q grid of ranks has the matrix in blocks: panels are broadcast along rows and columns, "
     "without pivoting; GMRES in float64, preconditioned by the factors, refines the solution.",

@@ -58,6 +58,7 @@ class BspOptions(BenchmarkOptions):
 BENCHMARKS = (
     Benchmark(
         name="pingpong",
+        short="Compare ping-pongs in C and from Python.",
         summary="Time a message there and back in C, through mpi4py, and through numba-mpi in compiled code.",
         pattern="rank 0 and the first rank of another node (rank 1 if there is one node) send by MPI_Send and "
         "receive by MPI_Recv, in one process with one MPI library; the languages take turns in every trial.",
@@ -72,6 +73,7 @@ BENCHMARKS = (
     ),
     Benchmark(
         name="bsp",
+        short="Compare a ring of ranks in C and Python.",
         summary="Time a ring of ranks that compute and communicate in turn, in C, with mpi4py, and with numba-mpi.",
         pattern="per iteration every rank loads R words of an array, stores W, does F floating-point operations in a "
         "chain (x = x / 2 + 1), and C times sends a message forward on the ring and receives one from behind "

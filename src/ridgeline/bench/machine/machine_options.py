@@ -30,6 +30,7 @@ class MachineFileOptions(BenchmarkOptions):
 BENCHMARKS = (
     Benchmark(
         name="machine-file",
+        short="Measure the machine and write its file.",
         summary="Measure the figures of the machine at hand and write its machine file, for predictions.",
         pattern="all cores: peak rates, STREAM on 1, 2, 4 ... and all ranks of a node, its caches; two ranks of a "
         "node: latency and bandwidth; all ranks: all-to-all. On several nodes: all of them against each other, too.",

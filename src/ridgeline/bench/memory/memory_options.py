@@ -50,6 +50,7 @@ class PeakOptions(BenchmarkOptions):
 BENCHMARKS = (
     Benchmark(
         name="stream",
+        short="Measure the memory bandwidth (STREAM).",
         summary="Measure memory bandwidth: copy, scale, add and triad with ordinary and with streaming stores, and "
         "dot.",
         pattern="all ranks and threads run a kernel on arrays of their own at the same time: copy c = a, scale b = s "
@@ -62,6 +63,7 @@ BENCHMARKS = (
     ),
     Benchmark(
         name="peak",
+        short="Measure the rate of multiply-adds.",
         summary="Measure the rate of fused multiply-adds in float64 and float32, memory left aside.",
         pattern="every thread of every rank runs independent chains of multiply-adds in vector registers (a GPU's "
         "threads in theirs), all at the same time.",

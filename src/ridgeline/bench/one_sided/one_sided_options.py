@@ -70,6 +70,7 @@ class OneSidedOptions(BenchmarkOptions):
 BENCHMARKS = (
     Benchmark(
         name="one-sided",
+        short="Measure one-sided messages (put and get).",
         summary="Measure one-sided communication: one rank reads or writes the memory of another, which takes no "
         "part.",
         pattern="one of two ranks accesses the window of the other, or every rank very many small pieces at "

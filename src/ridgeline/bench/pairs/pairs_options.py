@@ -80,6 +80,7 @@ _ALL_PAIRS = "N - 1 rounds of disjoint pairs (N if odd)"
 BENCHMARKS = (
     Benchmark(
         name="latency",
+        short="Time a message between two ranks.",
         summary="Time a message one way between two ranks, 0 B to 4 MiB.",
         pattern="a ping-pong with MPI_Send and MPI_Recv (osu_latency).",
         formula="latency = t / (2 iterations).",
@@ -90,6 +91,7 @@ BENCHMARKS = (
     ),
     Benchmark(
         name="bandwidth",
+        short="Measure the bandwidth in one direction.",
         summary="Measure the bandwidth of two ranks in one direction, 0 B to 4 MiB.",
         pattern="windows of 64 messages, each window answered by 4 bytes (osu_bw).",
         formula="bandwidth = bytes x window x iterations / t.",
@@ -100,6 +102,7 @@ BENCHMARKS = (
     ),
     Benchmark(
         name="bibandwidth",
+        short="Measure the bandwidth in both directions.",
         summary="Measure the bandwidth of two ranks that both send at the same time, 0 B to 4 MiB.",
         pattern="64 messages each way in flight at once (osu_bibw).",
         formula="bandwidth = 2 x bytes x window x iterations / t.",
@@ -108,6 +111,7 @@ BENCHMARKS = (
     ),
     Benchmark(
         name="multi-latency",
+        short="Time messages of many pairs at once.",
         summary="Time a message one way between pairs of ranks that all are at it together, 0 B to 4 MiB.",
         pattern="ping-pongs of all pairs with MPI_Send and MPI_Recv (osu_multi_lat).",
         formula="latency = t / (2 iterations), the mean over pairs, with the smallest and the largest.",
@@ -116,6 +120,7 @@ BENCHMARKS = (
     ),
     Benchmark(
         name="multi-bandwidth",
+        short="Measure the bandwidth of many pairs at once.",
         summary="Measure aggregate bandwidth and message rate of pairs of ranks, 0 B to 4 MiB.",
         pattern="windows of 64 messages of every pair, each window answered by 4 bytes (osu_mbw_mr).",
         formula="bandwidth = bytes x window x iterations x pairs / t, with t the mean over senders; message rate = "

@@ -47,6 +47,7 @@ class TaskingOptions(BenchmarkOptions):
 BENCHMARKS = (
     Benchmark(
         name="tasking",
+        short="Compare Python's tasks with threads in C.",
         summary="Time the language's own tasks against threads of C: Figs. 1 to 5 of the Julia paper.",
         pattern="tasks of the language and threads of C on one node, one operation at a time.",
         formula="time of an operation = seconds of a trial / operations in it.",

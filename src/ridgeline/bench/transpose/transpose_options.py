@@ -76,6 +76,7 @@ def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
 
 TRANSPOSE = Benchmark(
     name="transpose",
+    short="Time the exchanges of a turbulence step.",
     summary="Time the all-to-all exchanges of a pseudo-spectral substep alone, for slabs and pencils.",
     pattern="3 variables go from modes to points through the column and the row exchange of a process grid, 5 "
     "products come back through the row exchange, 4 combinations of them through the column exchange.",
