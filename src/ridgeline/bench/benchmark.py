@@ -137,7 +137,7 @@ class Benchmark:
     def __post_init__(self) -> None:
         if len(self.short) > LONGEST_SHORT:
             raise ConfigError(
-                f'The short help of the benchmark "{self.name}" has {len(self.short)} characters. It may have at '
+                f'the short help of the benchmark "{self.name}" has {len(self.short)} characters. It may have at '
                 f"most {LONGEST_SHORT}, because a list of commands cuts a longer one off."
             )
 
@@ -188,8 +188,8 @@ def available() -> dict[str, Benchmark]:
         for declared in import_module(f"ridgeline.bench.{family}.{family}_options").BENCHMARKS:
             if declared.name in benchmarks:
                 raise ConfigError(
-                    f'two benchmarks are called "{declared.name}", in the families '
-                    f"{benchmarks[declared.name].family} and {family}; give one another name"
+                    f'two benchmarks are called "{declared.name}", one in the family '
+                    f"{benchmarks[declared.name].family} and one in {family}. Rename one of them."
                 )
             benchmarks[declared.name] = replace(declared, family=family)
     return benchmarks
@@ -201,7 +201,5 @@ def find_benchmark(name: str) -> Benchmark:
     if name not in benchmarks:
         near = get_close_matches(name, benchmarks, n=1)
         hint = f' Did you mean "{near[0]}"?' if near else ""
-        raise ConfigError(
-            f'no benchmark is called "{name[:60]}"; need one of: {", ".join(benchmarks)}.{hint}'
-        )
+        raise ConfigError(f'no benchmark is called "{name[:60]}".{hint} Benchmarks: {", ".join(benchmarks)}.')
     return benchmarks[name]

@@ -162,7 +162,7 @@ def make_table(result: Result) -> Group:
     notes = list(result.notes)
     if result.left_out:
         names = ", ".join(map(str, result.left_out[:8])) + ", ..." * (len(result.left_out) > 8)
-        notes.insert(0, f"takes no part: rank {names}")
+        notes.insert(0, f"Not measured: rank{'s' * (len(result.left_out) > 1)} {names}.")
     table = Table(box=None, pad_edge=False)
     for column in result.columns:
         table.add_column(column.head, justify="right", no_wrap=True)
