@@ -94,7 +94,7 @@ def make_grid(comm: MPI.Comm, columns: int) -> EdgeGrid:
     """Return the grid with a number of columns that divides the ranks. Collective over comm."""
     rows = comm.size // columns
     if rows * columns != comm.size:
-        raise ValueError(f"{columns} process columns do not divide {comm.size} ranks")
+        raise ValueError(f"{columns} process columns do not divide {comm.size} ranks evenly")
     column, row = divmod(comm.rank, rows)
     if columns == 1:
         return EdgeGrid(rows, 1, row, 0, MPI.COMM_SELF, comm)
