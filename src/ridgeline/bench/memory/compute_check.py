@@ -138,7 +138,7 @@ def check_compute(seconds: float) -> ComputeResult:
     There is no communication. Raises ConfigError if seconds is negative.
     """
     if seconds < 0:
-        raise ConfigError(f"a compute check of {seconds} s: the time cannot be negative")
+        raise ConfigError(f"the time of a compute check is {seconds} s, but it must not be negative.")
     compile_checks()
     rng = np.random.default_rng(_SEED)
     starts = rng.integers(1, MODULUS // 2, float_chains())
@@ -166,7 +166,7 @@ def _wrong_float(starts: np.ndarray, x: np.ndarray, steps: int) -> str:
         expected = multiply_exactly(int(start), steps)
         # Not an integer, or not finite: not even comparable modulo p.
         if not float(value).is_integer() or int(value) % MODULUS != expected:
-            return f"floating-point chain {n} is {float(value):.17g} after {steps} steps, modulo p {expected}"
+            return f"floating-point chain {n} is {float(value):.17g} after {steps} steps instead of {expected} mod p"
     return ""
 
 

@@ -117,8 +117,8 @@ def _receive(pipe: Connection) -> Any:
             return pipe.recv()
         problem = f"did not answer within {ANSWER_TIMEOUT:.0f} s"
     except (EOFError, OSError):
-        problem = "ended before its time"
-    raise RidgelineError(f"the task that waits for a notification {problem}; see its message above")
+        problem = "ended too early"
+    raise RidgelineError(f"the task that waits for a notification {problem}. Its message is above.")
 
 
 async def _notify_task(trials: Trials) -> list[float]:
@@ -193,7 +193,10 @@ def use_channel(primitive: str, trials: Trials, put: Put, take: Get, peek: Get |
             keep(take())
         seconds["take"].append((clock() - start) / OPERATIONS)
         if taken != list(numbers) or set(seen) - {numbers[0]}:
-            raise VerificationError(f"{primitive}: what was taken is not what was put")
+            raise VerificationError(
+                f"{primitive}: the numbers that were taken are not those that were put. Memory or processor is "
+                "faulty."
+            )
     return [
         Series("channel", primitive, operation).with_seconds(trials.kept(values))
         for operation, values in seconds.items()
@@ -240,7 +243,10 @@ def _compiled_ring(trials: Trials) -> list[Series]:
         wrong += take_range(ends, items, first, OPERATIONS)
         mark.append(time.perf_counter())
         if room != OPERATIONS or wrong:
-            raise VerificationError("compiled ring: what was taken is not what was put")
+            raise VerificationError(
+                "compiled ring: the numbers that were taken are not those that were put. Memory or processor is "
+                "faulty."
+            )
         marks.append(mark)
     spent = np.diff(np.array(marks), axis=1) / OPERATIONS
     return [
