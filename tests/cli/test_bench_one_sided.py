@@ -34,7 +34,7 @@ def test_pair_and_pattern_of_fast_multipoles(ridgeline):
         ((), 2, "-n 2"),
         (("--every", 3), 2, "not with --pattern pair"),
         (("--pattern", "fmm", "--window", 3), 2, "not with --pattern fmm"),
-        (("--pattern", "fmm", "--sync", "pscw"), 2, "pscw is not of --pattern fmm"),
+        (("--pattern", "fmm", "--sync", "pscw"), 2, "pscw cannot be used with --pattern fmm"),
         (("--op", "swap"), 2, "--op"),
     ],
 )

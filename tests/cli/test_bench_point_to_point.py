@@ -11,10 +11,10 @@ def test_table_and_picture(ridgeline):
     done = ridgeline("bench", "multi-bandwidth", "-n", 3, *FEW, "--plot", "curve.svg")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("multi-bandwidth, 3 ranks: ranks 0 and 1: one way, windows of 64")
+    assert lines[0].startswith("multi-bandwidth, 3 ranks: ranks 0 and 1: one direction, windows of 64")
     assert lines[1].split() == ["B", "MB/s", "messages/s"]
     assert [line.split()[0] for line in lines[2:10]] == ["0", "1", "2", "4", "8", "16", "32", "64"]
-    assert "takes no part: rank 2" in done.stdout
+    assert "Not measured: rank 2." in done.stdout
     assert (ridgeline.path / "curve.svg").read_text().count("<svg") == 1
 
 

@@ -11,8 +11,8 @@ from ridgeline.runtime.declared_options import OptionSpec
 class RingOptions(BenchmarkOptions):
     """Options of ring."""
 
-    sizes: Annotated[tuple[int, ...], OptionSpec("Message sizes.", unit="B", minimum=1)] = (8, 4096)
-    laps: Annotated[int, OptionSpec("Timed laps of a size.", minimum=1)] = 100
+    sizes: Annotated[tuple[int, ...], OptionSpec("Size of a message.", unit="B", minimum=1)] = (8, 4096)
+    laps: Annotated[int, OptionSpec("Number of timed laps of each size.", minimum=1)] = 100
 
 
 BENCHMARKS = (

@@ -161,7 +161,8 @@ def make_table(result: Result) -> Group:
         ranks += f" on {result.nodes} nodes"
     notes = list(result.notes)
     if result.left_out:
-        names = ", ".join(map(str, result.left_out[:8])) + ", ..." * (len(result.left_out) > 8)
+        more = len(result.left_out) - 8
+        names = ", ".join(map(str, result.left_out[:8])) + (f" and {more} more" if more > 0 else "")
         notes.insert(0, f"Not measured: rank{'s' * (len(result.left_out) > 1)} {names}.")
     table = Table(box=None, pad_edge=False)
     for column in result.columns:

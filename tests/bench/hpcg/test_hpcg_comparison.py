@@ -87,7 +87,7 @@ def test_histories_must_agree_and_fall():
         ({"iterations": 0}, "iterations = 0"),
         ({"repeats": 0}, "repeats = 0"),
         ({"nx": 8}, "nx = 8"),
-        ({"npx": 3}, "does not make 1 ranks"),
+        ({"npx": 3}, "the product must be the number of ranks, 1"),
     ],
 )
 def test_options_out_of_range(options, words):

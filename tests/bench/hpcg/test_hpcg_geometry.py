@@ -43,7 +43,7 @@ def test_numbers_given_are_kept() -> None:
 
 @pytest.mark.parametrize("given", [(5, 0, 0), (2, 2, 2), (12, 12, 0), (-1, 0, 0), (1, 1, 1)])
 def test_impossible_process_grid(given) -> None:
-    with pytest.raises(ConfigError, match=r"does not make 12 ranks.*--npx"):
+    with pytest.raises(ConfigError, match=r"must be the number of ranks, 12\..*--npx"):
         process_grid(12, *given)
 
 

@@ -108,7 +108,7 @@ def test_figures(tmp_path, monkeypatch) -> None:
     assert (result.extra["stream"], result.extra["fraction_of_stream"]) == (None, None)
     assert "VALID with a GFLOP/s rating" in result.extra["text"]
     assert any("VALID with a rating of" in note for note in result.notes)
-    assert "box and seconds from hpcg.dat" in result.notes
+    assert "Box and seconds are those of hpcg.dat." in result.notes
 
 
 @pytest.mark.parametrize(

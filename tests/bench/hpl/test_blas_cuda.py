@@ -244,7 +244,7 @@ def test_says_what_is_missing(load, library, words) -> None:
 def test_says_which_triangle_failed(load) -> None:
     load(lambda _: Bindings(fails=("strsm",)))
     some = at(1, 0, 4, 4, 4, np.float32)
-    with pytest.raises(DeviceError, match=r"cuBLAS solves not for 4 x 4 .*NOT_INIT.*--device cpu"):
+    with pytest.raises(DeviceError, match=r"cuBLAS cannot solve for 4 x 4 .*NOT_INIT.*--device cpu"):
         make_blas().solve_lower(some, some, 1)
 
 
@@ -252,5 +252,5 @@ def test_says_which_triangle_failed(load) -> None:
 def test_says_what_failed(load, name) -> None:
     load(lambda _: Bindings(fails=(name,)))
     blas, some = make_blas(), at(1, 0, 4, 4, 4)
-    with pytest.raises(DeviceError, match=r"cuBLAS multiplies not 4 x 4 .*NOT_INIT.*--device cpu"):
+    with pytest.raises(DeviceError, match=r"cuBLAS cannot multiply 4 x 4 .*NOT_INIT.*--device cpu"):
         (blas.subtract_product if name == "dgemm" else blas.subtract_product_of_vector)(some, some, some, 1)

@@ -38,7 +38,7 @@ def test_parts_hold_all_ranks_once():
     assert parts_of(7, 3) == [range(0, 2), range(2, 4), range(4, 7)]
     assert parts_of(2, 1) == [range(2)]
     for ranks, communicators in ((1, 1), (3, 2), (4, 0)):
-        with pytest.raises(ConfigError, match="each needs two ranks"):
+        with pytest.raises(ConfigError, match="each communicator requires at least two ranks"):
             parts_of(ranks, communicators)
 
 

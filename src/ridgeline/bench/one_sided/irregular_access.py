@@ -236,8 +236,8 @@ def parts_of(ranks: int, communicators: int) -> list[range]:
     """
     if not 1 <= communicators <= ranks // 2:
         raise ConfigError(
-            f"--communicators {communicators}: {ranks} rank{'s are' if ranks != 1 else ' is'} too few, because each "
-            f"communicator requires two. Start at least {max(2 * communicators, 2)}, as with "
+            f"--communicators {communicators}: each communicator requires at least two ranks, and there "
+            f"{'is 1' if ranks == 1 else f'are {ranks}'}. Start at least {max(2 * communicators, 2)}, as with "
             f"-n {max(2 * communicators, 2)}."
         )
     bounds = [ranks * part // communicators for part in range(communicators + 1)]

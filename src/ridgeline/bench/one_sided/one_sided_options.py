@@ -80,7 +80,7 @@ class OneSidedOptions(BenchmarkOptions):
     )
     communicators: Annotated[
         tuple[int, ...],
-        OptionSpec("With fmm: number of parts of the ranks, each with a separate window.", **_FMM),
+        OptionSpec("With fmm: number of parts of the ranks, each with a separate window.", minimum=1, **_FMM),
     ] = (1,)
     repeats: Annotated[int, OptionSpec("With fmm: number of timed repeats.", minimum=1, **_FMM)] = 3
     seed: Annotated[int, OptionSpec("With fmm: seed for choosing sizes and places.", minimum=0, **_FMM)] = 0
