@@ -117,7 +117,7 @@ def test_figures(tmp_path, monkeypatch) -> None:
         ({"seconds": -1.0}, "rt = -1.0: 0 or more is needed"),
         ({"seconds": float("nan")}, "or more is needed"),
         ({"nz": 12}, "12"),
-        ({"threads": 999}, "999 threads"),
+        ({"threads": 999}, "--threads 999"),
         ({"nx": 4096}, "GiB on a node"),
     ],
 )

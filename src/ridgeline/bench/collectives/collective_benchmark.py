@@ -40,7 +40,7 @@ def alltoall_bandwidth(ranks: int, size: int, seconds: float) -> float:
 
 
 def network_bandwidth(ranks_on_nodes: Sequence[int], size: int, seconds: float) -> float:
-    """Return the B/s of an all-to-all that cross from one node to another, for so many ranks on each node."""
+    """Return the B/s of an all-to-all that cross from one node to another. The nodes have these numbers of ranks."""
     ranks = sum(ranks_on_nodes)
     return sum(n * (ranks - n) for n in ranks_on_nodes) * size / seconds
 
@@ -104,7 +104,7 @@ def measure_collective(
                 rows.append(row)
             del calls
             group.Free()
-        # The ranks that do not measure sleep meanwhile.
+        # The ranks that do not measure sleep until the others have finished.
         sleeping_barrier(comm)
     return Result(
         benchmark=operation,

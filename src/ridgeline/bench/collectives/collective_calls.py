@@ -26,7 +26,7 @@ class Collective(ABC):
 
     name: ClassVar[str]
     pattern: ClassVar[str]
-    multiple: ClassVar[int] = 1  # sizes are multiples of so many bytes
+    multiple: ClassVar[int] = 1  # sizes are multiples of this many bytes
     has_in_place: ClassVar[bool] = True
     root = 0
 

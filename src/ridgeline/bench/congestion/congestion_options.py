@@ -41,7 +41,7 @@ class CongestionOptions(BenchmarkOptions):
         OptionSpec(
             "Number of repetitions of a ring, or fewer if the time of the test is over.",
             minimum=1,
-            otherwise="GPCNeT's 200; 8 for bandwidth",
+            otherwise="GPCNeT's 200, or 8 for bandwidth",
         ),
     ] = None
     seed: Annotated[int, OptionSpec("Seed for shuffling the nodes and for the random rings.", minimum=0)] = 0

@@ -45,7 +45,7 @@ from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.machine import usable_cores
 
 PAPER_ELEMENTS = 768  # elements of a rank out of cache
-_CACHES = 2  # u and its derivatives fill the last-level caches of a node at least so many times
+_CACHES = 2  # u and its derivatives fill the last-level caches of a node at least this many times
 _UNKNOWN_CACHE = 64 * 2**20  # bytes of a cache whose size is not known
 _REPEATS = 5
 _IN_CACHE_POINTS = 2**22  # points of a timed call in cache

@@ -42,7 +42,7 @@ Number = TypeVar("Number", int, NDArray[np.int64])
 WORD = 64  # bits of a word of a bitmap
 _ONE_COLUMN = (
     2 * EDGE_FACTOR
-)  # up to so many ranks, the edges of a rank have as many ends as there are vertices
+)  # up to this many ranks, the edges of a rank have as many ends as there are vertices
 _ROW_OVER_COLUMN = 4  # bytes of a vertex of a process row, divided by those of a vertex of a process column
 
 

@@ -72,7 +72,7 @@ def measure_graph500(comm: MPI.Comm, options: Graph500Options, progress: Phases 
 
     Raises ConfigError on all ranks for too many threads, and for a scale that does not fit in memory or has no root.
     """
-    check_threads(options.threads, f"Graph500 on {options.threads} threads")
+    check_threads(options.threads, f"--threads {options.threads}")
     require_scale(comm, options)
     progress = progress or silent()
     start = perf_counter()

@@ -92,7 +92,7 @@ def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None =
         if comm.rank == 0:
             check_output(options)
     threads = options.threads
-    check_threads(threads, f"HPCG on {threads} threads")
+    check_threads(threads, f"--threads {threads}")
     geometry = make_geometry(comm.size, comm.rank, *settings.box, options.npx, options.npy, options.npz)
     require_memory_of_box(comm, geometry)
     progress = progress or silent()

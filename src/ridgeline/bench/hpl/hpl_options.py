@@ -121,7 +121,7 @@ class HplMxpOptions(SystemOptions):
     storage: Annotated[
         Storage,
         OptionSpec(
-            "Format to which the factors are rounded; CPUs emulate the shorter ones, and are no faster."
+            "Format to which the factors are rounded; CPUs emulate the shorter formats, which saves no time."
         ),
     ] = "float32"
     testing: Annotated[

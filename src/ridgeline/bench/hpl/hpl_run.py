@@ -85,7 +85,7 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
     DecompositionError : before a matrix is allocated, for a grid that does not have the ranks of comm
     OutputError : before a matrix is allocated, for a file
     """
-    check_threads(options.threads, f"HPL on {options.threads} threads")
+    check_threads(options.threads, f"--threads {options.threads}")
     plan = make_plan(comm, options)
     with errors_on_all_ranks(comm):
         if comm.rank == 0:
@@ -282,7 +282,7 @@ def measure_hpl_mxp(
     DecompositionError : for a grid that does not have the ranks of comm
     DeviceError : if a rank has no GPU, no cuBLAS, or too little memory on its GPU
     """
-    check_threads(options.threads, f"HPL-MxP on {options.threads} threads")
+    check_threads(options.threads, f"--threads {options.threads}")
     storage = options.storage
     free = free_memory(
         comm,

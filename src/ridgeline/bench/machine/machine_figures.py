@@ -247,7 +247,7 @@ def _measure_links(node: MPI.Comm, options: MachineFileOptions, figures: Machine
         rate = row["bandwidth"]
         figures.add_row("bandwidth of two ranks", f"{size} B", rate, "B/s", size=size, rate=rate)
     link = rates.rows[-1]
-    source = f"one way between two ranks, 64 messages of {link['size']} B in flight"
+    source = f"one rank sends to another, 64 messages of {link['size']} B in flight"
     figures.keep("links", "between_ranks", link["bandwidth"], source)
     result = measure_collective(node, _all_to_all(options))
     for row in result.rows:
@@ -283,7 +283,7 @@ def _measure_network(
     )
     rate = measure_multi_bandwidth(comm, all_pairs).rows[0]["bandwidth"] / (layout.n_nodes // 2)
     figures.add_row("injection rate", "per node", rate, "B/s")
-    source = f"one way from all ranks of a node to another, {largest} B, {layout.n_nodes // 2} pairs of nodes"
+    source = f"all ranks of a node send {largest} B to another node, {layout.n_nodes // 2} pairs of nodes"
     figures.keep("network", "injection", rate, source)
     rows = []
     for row in measure_collective(comm, _all_to_all(options, options.ranks_per_node)).rows:

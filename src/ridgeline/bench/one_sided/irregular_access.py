@@ -1,7 +1,7 @@
 """One-sided access at irregular places: the communication of the fast multipole method.
 
 Every rank gets (or puts, or accumulates) very many small pieces at irregular places of the windows of all other
-ranks, in its own order. A completion follows every so many operations, and no rank waits for another. All ranks use
+ranks, in its own order. A completion follows every `every` operations, and no rank waits for another. All ranks use
 one window, or each of several sub-communicators has its own.
 
 The pieces are drawn from a seed, so that both sides know them. Every rank has as many pieces with each other rank as
@@ -279,8 +279,8 @@ def measure_irregular(comm: MPI.Comm, options: OneSidedOptions, memory: Memory =
         benchmark="one-sided, irregular",
         pattern=(
             f"every rank accesses {messages} pieces of {sizes.smallest} to {sizes.largest} B "
-            f"({options.distribution}) at irregular places of all other ranks' windows; "
-            f"{sync} every {every} operations"
+            f"({options.distribution}) at irregular places in the windows of all other ranks; "
+            f"{sync} after every {every} operations"
         ),
         formula="messages/s = messages / t; MB/s = bytes / t / 1e6; t lasts until the slowest rank has finished",
         statistic=f"median and best of {repeats} repeats; first rank: the rank that finished first",

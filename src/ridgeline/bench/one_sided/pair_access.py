@@ -44,7 +44,7 @@ def latency(seconds: float, iterations: int, sync: Completion) -> float:
 
 
 def bandwidth(size: int, window: int, iterations: int, seconds: float) -> float:
-    """Return the B/s of so many windows of operations of `size` bytes."""
+    """Return the B/s of `iterations` windows of operations of `size` bytes."""
     return size * window * iterations / seconds
 
 

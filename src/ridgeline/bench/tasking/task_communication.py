@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ridgeline.bench.c_library import Library
 
 ASLEEP = 5e-5  # seconds in which the waiting task leaves its core, as in C
-OPERATIONS = 500  # of a kind in a trial; so many numbers fit the pipe of a process's queue
+OPERATIONS = 500  # of a kind in a trial; this many numbers fit the pipe of a process's queue
 
 Put = Callable[[int], Any]
 Get = Callable[[], int]
@@ -162,7 +162,7 @@ def measure_channels(trials: Trials, c: Library | None, reason: str) -> list[Ser
     series += use_channel("multiprocessing.SimpleQueue", trials, pipe.put, pipe.get)
     pipe.close()
     buffered: Any = context.Queue()
-    # A thread of the queue moves items into the pipe meanwhile, so takes may wait for it.
+    # At the same time a thread of the queue moves items into the pipe, and a take may have to wait for it.
     series += use_channel("multiprocessing.Queue", trials, buffered.put, buffered.get)
     buffered.close()
     buffered.join_thread()

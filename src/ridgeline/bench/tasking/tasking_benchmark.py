@@ -31,7 +31,7 @@ from ridgeline.runtime.machine import cores_available
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-MAX_WORKERS = 16  # as in the paper, if the machine has so many cores
+MAX_WORKERS = 16  # as in the paper, if the machine has this many cores
 
 _COLUMNS = (
     Column("item", "item"),
