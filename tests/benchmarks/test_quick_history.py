@@ -55,14 +55,14 @@ def test_without_a_file_there_are_no_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda line: line[: len(line) // 2], "it is no JSON"),
-        (lambda line: "[1, 2]", "it is no JSON object"),
+        (lambda line: line[: len(line) // 2], "it is not JSON"),
+        (lambda line: "[1, 2]", "it is not a JSON object"),
         (lambda line: line.replace('"commit"', '"comit"'), "it has no 'commit'"),
         (lambda line: line.replace("[0.95, 0.94, 0.97]", "[]"), "its 'repeats' are no list of numbers"),
         (lambda line: line.replace("0.94, ", "NaN, "), "its 'repeats' are no list of numbers"),
         (lambda line: line.replace("0.94, ", "true, "), "its 'repeats' are no list of numbers"),
-        (lambda line: line.replace('">= 0.98"', "0.98"), "its 'goal' is no text"),
-        (lambda line: line.replace('"cores": 2', '"cores": "2"'), "its 'cores' or 'load' is no number"),
+        (lambda line: line.replace('">= 0.98"', "0.98"), "its 'goal' is not a string"),
+        (lambda line: line.replace('"cores": 2', '"cores": "2"'), "its 'cores' or 'load' is not a number"),
     ],
 )
 def test_a_damaged_line_is_named_and_the_others_count(tmp_path: Path, damage, reason: str) -> None:
