@@ -112,7 +112,7 @@ def read(path: Path, complain: Callable[[str], object]) -> list[Record]:
             found.append(parse(line))
         except ValueError as wrong:
             reason = "it is not JSON" if isinstance(wrong, json.JSONDecodeError) else wrong
-            complain(f"{path.name}, line {number}: {reason}; the line is left out")
+            complain(f"{path.name}:{number}: {reason}. The line is left out.")
     return found
 
 

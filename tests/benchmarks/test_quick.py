@@ -88,7 +88,7 @@ def test_a_damaged_line_is_named_and_the_others_are_compared_with(
     (file,) = tmp_path.glob("*.jsonl")
     file.write_text("{\n" + file.read_text())
     assert status({"a": measure(0.8, 0.81, 0.82)}, "--strict") == 1
-    assert f"{file.name}, line 1: it is not JSON" in capsys.readouterr().err
+    assert f"{file.name}:1: it is not JSON" in capsys.readouterr().err
 
 
 def test_limits_are_shown_and_never_judged(status, capsys: pytest.CaptureFixture[str]) -> None:
