@@ -86,7 +86,8 @@ def render() -> str:
     """Return the whole page."""
     lines = [INTRODUCTION]
     for family, benchmarks in groupby(available().values(), lambda benchmark: benchmark.family):
-        lines += [f"## {family.replace('_', ' ').capitalize()}", ""]
+        title = family.upper() if family in ("hpcg", "hpl") else family.replace("_", " ").capitalize()
+        lines += [f"## {title}", ""]
         for benchmark in benchmarks:
             lines += section(benchmark)
     return "\n".join(lines).rstrip("\n") + "\n"

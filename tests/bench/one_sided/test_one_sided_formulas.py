@@ -50,5 +50,5 @@ def test_words_of_a_message_one_by_one():
 
 def test_the_first_wrong_number_is_named():
     check_sums(np.arange(4), np.arange(4), 1, 0)
-    with pytest.raises(VerificationError, match=r"2 of 4 wrong numbers .* the first at 2: 7 instead of 2"):
+    with pytest.raises(VerificationError, match=r"2 wrong numbers of 4 .* the first at 2: 7 instead of 2"):
         check_sums(np.array([0, 1, 7, 8]), np.arange(4), 1, 0)

@@ -82,7 +82,7 @@ def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
 
 TRANSPOSE = Benchmark(
     name="transpose",
-    short="Time the exchanges of a turbulence step.",
+    short="Time the exchanges of a spectral step.",
     summary="Time only the all-to-all exchanges of a pseudo-spectral substep, for slabs and pencils.",
     pattern="3 variables are sent from modes to points through the column and the row exchange of a process grid. 5 "
     "products return through the row exchange, and 4 combinations of them through the column exchange.",
