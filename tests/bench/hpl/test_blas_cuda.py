@@ -62,7 +62,7 @@ def test_a_part_of_a_block_is_where_it_should_be() -> None:
 @pytest.mark.usefixtures("stand_in")
 def test_a_block_beyond_its_array_is_found() -> None:
     matrix = block(np.zeros((4, 4)), offset=0, pitch=4)
-    with pytest.raises(IndexError, match="reaches number 16 of an array of 16"):
+    with pytest.raises(IndexError, match="ends at number 16 of an array of 16"):
         make_blas().subtract_product(matrix, matrix, matrix.part(1, 0, 4, 4), None)
 
 
@@ -232,7 +232,7 @@ def failing(error):
             lambda name: SimpleNamespace(get_cudart_version=failing(RuntimeError("libcublas.so.13: absent"))),
             r"does not load \(libcublas.so.13: absent\); .*pip install",
         ),
-        (lambda name: Bindings(fails=("create",)), r"cuBLAS begins not \(NOT_INITIALIZED\)"),
+        (lambda name: Bindings(fails=("create",)), r"cuBLAS cannot start \(NOT_INITIALIZED\)"),
     ],
 )
 def test_says_what_is_missing(load, library, words) -> None:

@@ -89,7 +89,7 @@ def test_numbers(text, value):
 def test_no_numbers(text):
     with pytest.raises(ConfigError, match="auto, or a whole number of 1 or more"):
         SystemOptions(n=text)
-    with pytest.raises(ConfigError, match="^--nb "):
+    with pytest.raises(ConfigError, match=r"^--nb "):
         SystemOptions(nb=text)
 
 

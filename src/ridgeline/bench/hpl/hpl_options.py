@@ -66,7 +66,9 @@ def parse_number(text: str, flag: str) -> int | None:
     except ValueError:
         value = 0
     if value < 1:
-        raise ConfigError(f"{flag} {text[:40] or repr(text)}: it must be {AUTO}, or a whole number of 1 or more.")
+        raise ConfigError(
+            f"{flag} {text[:40] or repr(text)}: it must be {AUTO}, or a whole number of 1 or more."
+        )
     return value
 
 
