@@ -93,7 +93,7 @@ def test_the_lines_of_hpl(ridgeline):
     assert RESULT.findall(done.stdout) == [("300", "32", "1", "1")]
     assert VERDICT.findall(done.stdout) == ["PASSED"]
     assert "1 tests completed and passed residual checks," in done.stdout
-    assert "grid 1 x 1: the nearest to a square of 1 ranks" in done.stdout
+    assert "The grid 1 x 1 was chosen" in done.stdout
     assert re.search(r"^hpl: at least .*products run at .*; N = 300$", done.stderr, re.MULTILINE)
     (solve,) = json.loads((ridgeline.path / "x.json").read_text())["extra"]["solves"]
     assert solve["passed"]

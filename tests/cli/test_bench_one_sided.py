@@ -23,7 +23,7 @@ def test_pair_and_pattern_of_fast_multipoles(ridgeline):
     done = ridgeline("bench", "one-sided", "-n", 4, *options, "--communicators", 1, "--communicators", 2)
     assert done.returncode == 0, done.stderr
     assert "50 pieces of 8 to 64 B" in done.stdout
-    assert "flush every 20 operations" in done.stdout
+    assert "flush after every 20 operations" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if line.strip().startswith("get")]
     assert [row[1:3] for row in rows] == [["1", "200"], ["2", "200"]]
 

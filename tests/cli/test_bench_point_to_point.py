@@ -33,8 +33,8 @@ def test_json_and_heat_map_of_all_pairs(ridgeline):
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (("latency",), 2, "start at least 2 ranks, as with -n 2"),
-        (("multi-latency", "-n", 2, "--pairs", 5), 2, "5 pairs of 2 ranks"),
+        (("latency",), 2, "Start at least 2 ranks, as with -n 2"),
+        (("multi-latency", "-n", 2, "--pairs", 5), 2, "--pairs 5: the number must be 1 with 2 ranks"),
         (("bandwidth", "-n", 2, *FEW, "--json", "nowhere/x.json"), 6, "cannot write nowhere/x.json"),
     ],
 )

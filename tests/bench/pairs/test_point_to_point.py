@@ -82,8 +82,8 @@ def test_choice_of_pairs():
     [
         ((0,), "halves", 1, "1 rank does not form a pair. Start at least 2 ranks, as with -n 2"),
         ((0, 0, 0), "node-halves", None, "--pairing node-halves requires at least 2 nodes"),
-        ((0, 0, 0), "halves", 2, "--pairs 2: 3 ranks form 1 to 1 pairs"),
-        ((0, 0), "halves", 0, "--pairs 0: 2 ranks"),
+        ((0, 0, 0), "halves", 2, "--pairs 2: the number must be 1 with 3 ranks"),
+        ((0, 0), "halves", 0, "--pairs 0: the number must be 1 with 2 ranks"),
     ],
 )
 def test_pairs_that_are_not_there(nodes, pairing, asked, words):

@@ -103,10 +103,7 @@ def choose_sizes(
         nb = blocks(n)
         notes.append(f"NB = {nb} was chosen for N = {n}.")
     if not p and not q:
-        notes.append(
-            f"The grid of {grid[0]} x {grid[1]} is the one of {comm.size} ranks that is nearest to a square with P "
-            "<= Q."
-        )
+        notes.append(f"The grid {grid[0]} x {grid[1]} was chosen, which is nearest to a square with P <= Q.")
     require_fit(n, nb, grid, memory)
     return Sizes(n, nb, *grid, tuple(notes))
 

@@ -56,6 +56,7 @@ def check_pairs(pairs: int | None, available: int, n: int) -> int:
         return available
     if not 1 <= pairs <= available:
         raise ConfigError(
-            f"--pairs {pairs}: {n} ranks form 1 to {available} pairs. Start more ranks, or use fewer pairs."
+            f"--pairs {pairs}: the number must be 1{f' to {available}' * (available > 1)} with {n} ranks. More pairs "
+            "require more ranks."
         )
     return pairs
