@@ -94,7 +94,7 @@ def test_the_lines_of_hpl(ridgeline):
     assert VERDICT.findall(done.stdout) == ["PASSED"]
     assert "1 tests completed and passed residual checks," in done.stdout
     assert "The grid 1 x 1 was chosen" in done.stdout
-    assert re.search(r"^hpl: at least .*products run at .*; N = 300$", done.stderr, re.MULTILINE)
+    assert re.search(r"^hpl: The run takes at least .* products at .* N = 300$", done.stderr, re.MULTILINE)
     (solve,) = json.loads((ridgeline.path / "x.json").read_text())["extra"]["solves"]
     assert solve["passed"]
     rows = (ridgeline.path / "x.csv").read_text().splitlines()

@@ -54,7 +54,7 @@ def test_one_rank_is_told_to_start_two(comm):
 def pairs(comm):
     """All ranks, where there are at least two."""
     if comm.size < 2:
-        pytest.skip("one rank makes no pair")
+        pytest.skip("one rank does not form a pair")
     return comm
 
 
