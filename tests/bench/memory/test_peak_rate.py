@@ -66,4 +66,4 @@ def test_rows_of_stream():
     assert figures == [*ordinary, *streaming, ("dot", None, 2, 9.0)]
     assert result.rows[0]["rate_per_thread"] == 1 / 6
     assert "3.0 times the last-level caches" in result.notes[0]
-    assert "bandwidth of caches" in result.notes[1]
+    assert "bandwidth of the caches" in result.notes[1]
