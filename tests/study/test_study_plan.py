@@ -186,7 +186,11 @@ def test_points_that_cannot_be(tmp_path, given, error, words):
         ("nekbone", {"vary": ("nx1=eight",)}, "--nx1 is eight, but it must be a list, each value an integer"),
         ("nekbone", {"vary": ("nx1=99",)}, "--nx1 is 99, but it must be 2 to 32"),
         ("transpose", {"settings": ("shape=[4, 4]",)}, "must be an integer and an integer and an integer"),
-        ("transpose", {"settings": ("precision=half",)}, "--precision is half, but it must be float32 or float64"),
+        (
+            "transpose",
+            {"settings": ("precision=half",)},
+            "--precision is half, but it must be float32 or float64",
+        ),
         (
             "hpcg",
             {"strong": True, "ranks": (1, 2), "settings": ("nx=16",)},
