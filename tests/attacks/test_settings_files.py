@@ -74,8 +74,8 @@ def test_unknown_keys_of_json_are_left_out_with_a_bounded_number_of_warnings(tmp
 
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.toml")
-    assert "is no regular file" in refusal(tmp_path / "pipe.toml")
-    assert "is no regular file" in refusal("/dev/zero")
+    assert "not a regular file" in refusal(tmp_path / "pipe.toml")
+    assert "not a regular file" in refusal("/dev/zero")
     (tmp_path / "loop.toml").symlink_to("loop.toml")
     for path in (tmp_path, tmp_path / "loop.toml", "a\0b", "x" * 5000, "", "\ud800"):
         assert refusal(path)

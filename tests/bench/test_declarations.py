@@ -53,7 +53,7 @@ def test_a_declaration_is_complete():
         case = benchmark.name
         assert is_dataclass(benchmark.options), case
         assert set(benchmark.fixed) <= set(get_type_hints(benchmark.options)), case
-        for text in (benchmark.summary, benchmark.pattern, benchmark.formula):
+        for text in (benchmark.short, benchmark.summary, benchmark.pattern, benchmark.formula):
             assert text.endswith((".", ").")), case
         benchmark.make_options()  # the defaults are in their ranges
         flags = [flag for one in benchmark.offered for flag in one.flags]
@@ -125,13 +125,21 @@ def test_values_that_are_allowed():
 
 
 def test_fixed_options_are_not_offered():
-    declared = Benchmark("a", "A.", "B.", "C.", SomeOptions, "measure.measure", fixed={"count": 7})
+    declared = Benchmark("a", "A.", "B.", "C.", "D.", SomeOptions, "measure.measure", fixed={"count": 7})
     assert "count" not in {one.name for one in declared.offered}
     assert declared.make_options(way="long").count == 7
 
 
+def test_a_short_help_that_is_too_long():
+    Benchmark("a", "A" * 45, "B.", "C.", "D.", SomeOptions, "measure.measure")
+    with pytest.raises(ConfigError, match='short help of the benchmark "a" has 46 characters'):
+        Benchmark("a", "A" * 46, "B.", "C.", "D.", SomeOptions, "measure.measure")
+
+
 def test_a_benchmark_that_there_is_not():
-    with pytest.raises(ConfigError, match=r'no benchmark is called "latecy".*Did you mean "latency"'):
+    with pytest.raises(
+        ConfigError, match=r'no benchmark is called "latecy"\. Did you mean "latency"\? Benchmarks: '
+    ):
         find_benchmark("latecy")
 
 
@@ -141,6 +149,6 @@ def test_two_benchmarks_of_one_name(tmp_path, monkeypatch):
     (family / "copied_options.py").write_text("from ridgeline.bench.pairs.pairs_options import BENCHMARKS\n")
     monkeypatch.setattr(ridgeline.bench, "__path__", [*ridgeline.bench.__path__, str(tmp_path)])
     with pytest.raises(
-        ConfigError, match='two benchmarks are called "latency", in the families copied and pairs'
+        ConfigError, match='two benchmarks are called "latency", one in the family copied and one in pairs'
     ):
         available()

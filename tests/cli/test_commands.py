@@ -52,8 +52,8 @@ def test_a_setting_without_effect_is_told_once_by_check_and_before_a_run(ridgeli
     case = ridgeline.write(steps=1, every=0)
     override = ("--set", "initial.count=3")
     words = (
-        'warning: initial.count in --set: got 3, which has no effect with initial.kind = "box"; it needs '
-        'initial.kind = "patches"\n'
+        'warning: --set: initial.count = 3 has no effect, because initial.kind is "box". It is used only with '
+        'initial.kind = "patches".\n'
     )
     checked = ridgeline("check", case, *override)
     assert (checked.returncode, checked.stdout.count(words), checked.stderr) == (0, 1, "")
@@ -84,7 +84,7 @@ def test_check_compares_a_data_set_with_its_checksums(ridgeline):
     where = "V is not as it was written at output step 1 (time step 10): 1 of its 1 blocks, "
     where += "the first V[0:5, 0:3, 0:7]"
     assert done.stdout == f"{path}: {where}\n"
-    sentence = f"the data set {path} is damaged in 1 place; restore it from a copy, or run again"
+    sentence = f"the data set {path} is damaged in 1 place. Restore it from a copy, or run again."
     assert done.stderr == f"error: {sentence}\n"
     (path / "md.0").write_bytes(b"")
     done = ridgeline("check", path)
@@ -135,7 +135,7 @@ def test_doctor_finds_mpi_and_adios2(ridgeline):
     done = ridgeline("doctor")
     assert done.returncode == 0, done.stdout + done.stderr
     said = " ".join(done.stdout.split())  # lines break where a long path makes them
-    for words in ("two ranks see each other", "ADIOS2", "Numba"):
+    for words in ("two ranks that see each other", "ADIOS2", "Numba"):
         assert words in said
 
 

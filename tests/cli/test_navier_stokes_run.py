@@ -137,8 +137,8 @@ def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(ridgeline, case)
 @pytest.mark.parametrize(
     ("settings", "code", "words"),
     [
-        (["grid.order=0"], 2, ["grid.order in --set: got 0"]),
-        (["grid.order=32"], 2, ["grid.order in --set: got 32"]),
+        (["grid.order=0"], 2, ["--set: grid.order is 0"]),
+        (["grid.order=32"], 2, ["--set: grid.order is 32"]),
         (["boundary.x_min.kind=wall"], 2, ["boundary.x_min.kind", "direction x"]),
         (
             ["boundary.y_min.kind=inflow", "boundary.y_min.value=[0, 1, 0]", "initial.kind=rest"],
@@ -169,7 +169,7 @@ def test_a_first_step_beyond_stability_is_refused_before_an_output_is_opened(rid
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (["scalar.0.initial=1/0"], ['scalar.0.initial in --set: got "1/0"', "finite values", "inf at x = 0"]),
+        (["scalar.0.initial=1/0"], ['--set: scalar.0.initial is "1/0"', "finite values", "inf at x = 0"]),
         (
             ["initial.kind=expression", 'initial.velocity=["log(x)",0,0]'],
             ["initial.velocity", "-inf at x = 0"],

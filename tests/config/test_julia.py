@@ -95,7 +95,8 @@ def test_every_key_is_mapped_or_named() -> None:
     assert (flat["run.model"], flat["run.steps"], flat["run.precision"]) == ("gray_scott", 1000, "float32")
     assert (flat["checkpoint.path"], flat["checkpoint.every"], loaded.resume) == ("ckpt.bp", 0, None)
     assert loaded.warnings == (
-        "s.json: keys without a meaning in Ridgeline are ignored: adios_config, adios_span, adios_memory_selection, mesh_type, backend.",
+        "s.json: keys without a meaning in Ridgeline are ignored: adios_config, adios_span, "
+        "adios_memory_selection, mesh_type, backend.",
         DIFFERS,
     )
 
@@ -130,12 +131,14 @@ def test_our_names_override() -> None:
         ({"L": 0}, "s.json:2: L is 0, but it must be an integer >= 1."),
         ({"L": 64.5}, "s.json:2: L is 64.5, but it must be an integer >= 1."),
         ({"F": "0.02"}, 's.json:5: F is "0.02", but it must be a number >= 0.'),
-        ({"dt": 9}, "s.json:7: dt is 9.0, but it must be at most 4.761, the linear stability limit 2/(s Du + F) of forward "
+        ({"dt": 9}, "s.json:7: dt is 9.0, but it must be at most 4.761, the linear stability limit 2/(s Du + F) "
+                    "of forward "
                     "Euler for U with s = 2 on this grid."),
         ({"plotgap": 0}, "s.json:8: plotgap is 0, but it must be an integer >= 1."),
         ({"restart": 1}, "s.json:15: restart is 1, but it must be true or false."),
         ({"precision": "Float16"}, 's.json:21: precision is "Float16", but it must be "Float64" or "Float32".'),
-        ({"checkpoint": True, "checkpoint_freq": 0}, "s.json:13: checkpoint_freq is 0, but it must be an integer >= 1."),
+        ({"checkpoint": True, "checkpoint_freq": 0}, "s.json:13: checkpoint_freq is 0, but it must be an "
+                                                     "integer >= 1."),
     ],
     ids=lambda value: str(value)[:24],
 )  # fmt: skip
@@ -174,4 +177,7 @@ def test_wrong_override_of_json_settings() -> None:
 def test_what_is_not_json_settings() -> None:
     told = message('{\n "L": 64,\n "Du" 0.2\n}')
     assert told == """s.json:3: not valid JSON: expecting ':' delimiter. Write "key": value pairs."""
-    assert message("[1, 2]") == 's.json: the file holds [1, 2], but it must hold an object of "key": value pairs.'
+    assert (
+        message("[1, 2]")
+        == 's.json: the file holds [1, 2], but it must hold an object of "key": value pairs.'
+    )

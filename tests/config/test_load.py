@@ -153,7 +153,8 @@ WRONG_VALUES = [
     (
         "model.dt",
         "4.7620",
-        "is 4.762, but it must be at most 4.761, the linear stability limit 2/(s Du + F) of forward Euler for U with s = 2 on "
+        "is 4.762, but it must be at most 4.761, the linear stability limit 2/(s Du + F) of forward Euler for U "
+        "with s = 2 on "
         "this grid.",
     ),
     ("model.steps_per_sweep", "0", 'is 0, but it must be "auto", "rule" or an integer >= 1.'),
@@ -183,17 +184,20 @@ WRONG_FILES = [
     ),
     (
         GOOD + "[model]\ndu = 0.1\n",
-        "case.toml:7: unknown key 'du' in [model]. Did you mean 'Du'? Known keys: Du, Dv, F, k, noise, random_numbers, dt, "
+        "case.toml:7: unknown key 'du' in [model]. Did you mean 'Du'? Known keys: Du, Dv, F, k, noise, "
+        "random_numbers, dt, "
         "steps_per_sweep.",
     ),
     (
         GOOD + "Du = 0.1\n",
-        "case.toml:6: unknown key 'Du' in [grid]. 'Du' belongs to [model]. Known keys: shape, boundary, process_grid, "
+        "case.toml:6: unknown key 'Du' in [grid]. 'Du' belongs to [model]. Known keys: shape, boundary, "
+        "process_grid, "
         "cell_size.",
     ),
     (
         GOOD + "halfwidth = 2\n",
-        "case.toml:6: unknown key 'halfwidth' in [grid]. Did you mean 'initial.half_width'? Known keys: shape, boundary, "
+        "case.toml:6: unknown key 'halfwidth' in [grid]. Did you mean 'initial.half_width'? Known keys: shape, "
+        "boundary, "
         "process_grid, cell_size.",
     ),
     (
@@ -221,7 +225,8 @@ WRONG_FILES = [
     (GOOD + "[zzz]\n", f"case.toml:6: unknown section [zzz]. Known sections: {SECTIONS}."),
     (
         "threads = 2\n" + GOOD,
-        "case.toml:1: 'threads' is outside all sections. Did you mean 'run.threads'? Write it below the header of its "
+        "case.toml:1: 'threads' is outside all sections. Did you mean 'run.threads'? Write it below the header "
+        "of its "
         "section, such as [run].",
     ),
     ("output = 3\n" + GOOD, "case.toml:1: output is 3, but it must be a table, headed [output]."),
@@ -251,7 +256,8 @@ WRONG_FILES = [
     ),
     (
         GOOD + "[model]\nDv = 0.4\nF = 0.1\nk = 0.1001\ndt = 2\n",
-        "case.toml:10: model.dt is 2, but it must be at most 1.999, the linear stability limit 2/(s Dv + F + k) of forward "
+        "case.toml:10: model.dt is 2, but it must be at most 1.999, the linear stability limit 2/(s Dv + F + k) "
+        "of forward "
         "Euler for V with s = 2 on this grid.",
     ),
 ]
@@ -329,7 +335,8 @@ def test_wrong_override() -> None:
     table = {
         "run.steps": "--set run.steps: write section.key=value, such as run.steps=100.",
         "steps=3": "--set steps=3: write section.key=value, such as run.steps=100.",
-        "grid.shape=[8, 8": "--set grid.shape=[8, 8: [8, 8 is not a value of TOML. Quote the whole setting for the shell.",
+        "grid.shape=[8, 8": "--set grid.shape=[8, 8: [8, 8 is not a value of TOML. Quote the whole setting for "
+        "the shell.",
         "run.step=3": f"--set: unknown key 'run.step' in [run]. Did you mean 'steps'? Known keys: {RUN_KEYS}.",
         "foo.bar=1": f"--set: unknown section [foo]. Known sections: {SECTIONS}.",
     }
@@ -350,7 +357,8 @@ def test_paths_are_expanded_as_a_shell_does(monkeypatch: pytest.MonkeyPatch) -> 
     assert case.checkpoint.path == "/home/me/ck$"
     monkeypatch.setenv("SCRATCH", "")
     assert message(text).splitlines()[0] == (
-        'case.toml:7: output.path is "$SCRATCH/gs.bp", but it must be a path, and the environment variable SCRATCH is '
+        'case.toml:7: output.path is "$SCRATCH/gs.bp", but it must be a path, and the environment variable '
+        "SCRATCH is "
         "not set."
     )
     assert "it must be a path, and ~nobody_here is not a user of this machine" in message(
@@ -387,9 +395,7 @@ def test_file_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "stat", refuse)  # permissions do not stop root
     with pytest.raises(ConfigError) as caught:
         load_case("secret.toml", case_class)
-    assert str(caught.value) == (
-        "secret.toml: the file cannot be read (Permission denied)."
-    )
+    assert str(caught.value) == ("secret.toml: the file cannot be read (Permission denied).")
 
 
 def test_a_case_is_frozen_and_travels_between_processes() -> None:
@@ -416,13 +422,15 @@ def test_loading_needs_neither_mpi_nor_a_compiler() -> None:
         (
             ["output.path=."],
             [
-                '--set: output.path is ".", but it must be a path that does not contain checkpoint.path = "checkpoints".'
+                '--set: output.path is ".", but it must be a path that does not contain checkpoint.path = '
+                '"checkpoints".'
             ],
         ),
         (
             ["output.path=x", "checkpoint.path=x.run.json"],
             [
-                '--set: output.path is "x", but it must be a path whose report, x.run.json, is outside checkpoint.path = '
+                '--set: output.path is "x", but it must be a path whose report, x.run.json, is outside '
+                "checkpoint.path = "
                 '"x.run.json".'
             ],
         ),

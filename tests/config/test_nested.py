@@ -122,7 +122,8 @@ def test_overrides_reach_into_tables() -> None:
          '--set: model.transpose.method is "all", but it must be "auto", "alltoall", "alltoallv", '
          '"ialltoallv", "node" or "shared".'),
         ("model.fft=measure", '--set: model.fft is "measure", but it must be a table, headed [model.fft].'),
-        ("forcing.effort=measure", "--set: unknown key 'forcing.effort' in [forcing]. 'effort' belongs to [model.fft]. "
+        ("forcing.effort=measure", "--set: unknown key 'forcing.effort' in [forcing]. 'effort' belongs to "
+                                   "[model.fft]. "
          "Known keys: kind, amplitude, correlation_time, shell_radius, coefficient."),
     ],
 )  # fmt: skip
@@ -155,7 +156,8 @@ def test_wrong_overrides(override: str, expected: str) -> None:
             'transpose.method = "node"',
             'transpose_method = "node"',
             "case.toml:9: unknown key 'transpose_method' in [model]. Did you mean 'transpose.method'? Known keys: "
-            "viscosity, inviscid, scheme, dealias, dt, courant, rotation, brunt_vaisala, transpose_variables, transpose.method, "
+            "viscosity, inviscid, scheme, dealias, dt, courant, rotation, brunt_vaisala, transpose_variables, "
+            "transpose.method, "
             "transpose.between_gpus, fft.effort, fft.on_gpus.",
         ),
         (
@@ -173,7 +175,11 @@ def test_wrong_overrides(override: str, expected: str) -> None:
             "[[scalars]]",
             f"case.toml:13: unknown section [[scalars]]. Did you mean [[scalar]]? Known sections: {NAMES}.",
         ),
-        ("[run]", "scalar = 3\n[run]", "case.toml:1: scalar is 3, but it must be a list of tables, each headed [[scalar]]."),
+        (
+            "[run]",
+            "scalar = 3\n[run]",
+            "case.toml:1: scalar is 3, but it must be a list of tables, each headed [[scalar]].",
+        ),
     ],
     ids=range(10),
 )
@@ -251,4 +257,7 @@ maybe = 0
 
 def test_unknown_model_leaves_alone_what_only_models_know() -> None:
     told = message(TEXT.replace("turbulence", "turbulent") + "[output]\nspectra_every = 3\nevery = -1\n")
-    assert [line.split(": ")[1].split(" is ")[0] for line in told.splitlines()] == ["no model", "output.every"]
+    assert [line.split(": ")[1].split(" is ")[0] for line in told.splitlines()] == [
+        "no model",
+        "output.every",
+    ]

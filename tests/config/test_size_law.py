@@ -104,7 +104,8 @@ def test_numbers_of_a_rank():
     assert law.strong({"elements": 100}, 2, 8) == {"elements": 25}
     assert law.strong({"elements": 100}, 2, 2) == {}
     with pytest.raises(
-        ConfigError, match=r"from 1 to 3 ranks divides elements = 100 per rank.*Choose a total that is a multiple of 3"
+        ConfigError,
+        match=r"from 1 to 3 ranks divides elements = 100 per rank.*Choose a total that is a multiple of 3",
     ):
         law.strong({"elements": 100}, 1, 3)
     with pytest.raises(ConfigError, match="by 8"):

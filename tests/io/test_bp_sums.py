@@ -38,7 +38,7 @@ def ends(path: Path, name: str) -> list[int]:
 def test_the_steps_before_a_damage_can_be_read(path, name):
     zero(path / name, ends(path, name)[1] + 20)
     said = (
-        rf"damaged: {name} is not as it was written from output step 2 on; .* ridgeline\.open\(.*, steps=2\)"
+        rf"damaged: {name} is not as it was written from output step 2 on\. .* ridgeline\.open\(.*, steps=2\)"
     )
     with pytest.raises(OutputError, match=said) as caught:
         ridgeline.open(path)

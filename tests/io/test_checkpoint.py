@@ -147,9 +147,9 @@ def damages(store):
     size = data.stat().st_size
     return [
         (lambda: data.unlink(), "data_0000.bin cannot be read (No such file or directory)"),
-        (lambda: data.write_bytes(b""), f"data_0000.bin is damaged (it has 0 bytes instead of {size})"),
-        (lambda: os.truncate(data, size - 1), f"it has {size - 1} bytes instead of {size}"),
-        (lambda: os.truncate(data, size + 1), f"it has {size + 1} bytes instead of {size}"),
+        (lambda: data.write_bytes(b""), f"data_0000.bin is damaged (the file has 0 bytes instead of {size})"),
+        (lambda: os.truncate(data, size - 1), f"the file has {size - 1} bytes instead of {size}"),
+        (lambda: os.truncate(data, size + 1), f"the file has {size + 1} bytes instead of {size}"),
         (lambda: flip(data, 0), "its first bytes are wrong"),
         (lambda: flip(data, 16), "the hash of a chunk at byte 16 does not match"),
         (lambda: flip(data, size - 1), "the hash of its table does not match"),

@@ -228,7 +228,7 @@ def test_what_is_no_mesh_of_hexahedra(tmp_path):
     nodes = "".join(f"{4 * k + 2 * j + i + 1} {i} {j} {k}\n" for k in (0, 1) for j in (0, 1) for i in (0, 1))
     for cells, match in (
         ("1 4 2 1 1 1 2 3 5", "has elements of kind tetrahedra. All elements must be hexahedra"),
-        ("1 3 2 1 1 1 2 4 3", "has no hexahedra. Extrude quadrilaterals by one layer"),
+        ("1 3 2 1 1 1 2 4 3", "has no hexahedra. Extrude quadrilaterals by one recombined layer"),
         ("1 2 2 1 1 1 2 4", "has no hexahedra. Extrude"),
     ):
         path.write_text(f"{head}{nodes}$EndNodes\n$Elements\n1\n{cells}\n$EndElements\n")

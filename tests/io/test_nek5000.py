@@ -120,7 +120,9 @@ def test_values_that_are_not_those_of_the_extremes_are_refused(tmp_path, tag):
     content = bytearray(writer.name(1).read_bytes())
     np.frombuffer(content, "<f8", whole.header.points, section.start)[:] = 0.0
     writer.name(1).write_bytes(content)
-    with pytest.raises(OutputError, match=rf"in 1 of its 12 elements .*, {tag} does not have .* compare=False") as caught:
+    with pytest.raises(
+        OutputError, match=rf"in 1 of its 12 elements .*, {tag} does not have .* compare=False"
+    ) as caught:
         read_field_file(writer.name(1))
     assert "\n" not in str(caught.value)
     assert read_field_file(writer.name(1), compare=False).step == 7

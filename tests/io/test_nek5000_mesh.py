@@ -74,7 +74,7 @@ def test_each_number_of_a_surface_without_condition_is_a_side(tmp_path, letters)
 
 def test_solids_are_refused(tmp_path):
     with pytest.raises(
-        ConfigError, match="has 12 elements, of which 5 are fluid and the others solid; solids are"
+        ConfigError, match=r"has 12 elements, of which 5 are fluid and the others solid\. Solids are"
     ):
         read_re2(box_re2(tmp_path / "box.re2", fluid=5))
 
@@ -184,7 +184,7 @@ def test_a_hole_of_zeros_is_an_element_without_corners(tmp_path):
     data = bytearray(path.read_bytes())
     data[84 + 3 * 200 : 84 + 9 * 200] = bytes(6 * 200)
     path.write_bytes(data)
-    match = r"has an element 4 \(about x=0, y=0, z=0\) with two corners at the same place. Every element must have eight"
+    match = r"has an element 4 \(about x=0, y=0, z=0\) with two corners at the same place\. Every element must have"
     with pytest.raises(ConfigError, match=match):
         read_re2(path)
 
@@ -221,7 +221,7 @@ def test_a_face_around_all_others_is_not_compared_with_each_of_them(tmp_path, mo
 
 def test_what_is_not_read(tmp_path):
     corners, curves, faces = ring()
-    with pytest.raises(ConfigError, match="has curved edges of kind 's'. They must be"):
+    with pytest.raises(ConfigError, match=r"has curved edges of kind 's'\. They must be"):
         read_re2(write_re2(tmp_path / "a.re2", corners, [(0, 5, (0, 0, 0, 1), "s")], faces))
     with pytest.raises(ConfigError, match="is damaged: values of its curved edges are not finite"):
         read_re2(write_re2(tmp_path / "a.re2", corners, [(0, 5, (0, np.nan, 0), "m")], faces))

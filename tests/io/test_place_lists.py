@@ -31,7 +31,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_other_lines_are_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "places.csv"
     path.write_text(f"x,y,z\n0,0,0\n{line}\n")
-    with pytest.raises(ConfigError, match=r"places\.csv:3: the line is .*output\.probes\.file must be three numbers x,y,z"):
+    with pytest.raises(
+        ConfigError, match=r"places\.csv:3: the line is .*output\.probes\.file must be three numbers x,y,z"
+    ):
         read_places(path, "output.probes.file")
 
 

@@ -381,7 +381,7 @@ def test_a_full_disk_costs_the_next_run_a_compilation_and_not_this_one_its_end(
     with monkeypatch.context() as patched:
         patched.setattr(kernel_cache, "_replace", full)
         assert hits() == 0
-    assert "cannot be kept" in caplog.text
+    assert "cannot be stored" in caplog.text
     assert "No space left on device" in caplog.text
     assert [hits(), hits()] == [0, 1]
 

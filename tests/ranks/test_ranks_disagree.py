@@ -45,7 +45,7 @@ def test_settings_are_the_same_on_all_ranks(comm):
     check_refused(
         comm,
         lambda: ridgeline.Simulation(mine, progress=False),
-        "the ranks disagree: model.F is 0.03 on rank 0, but 0.05 on rank 1; start every rank with the same settings",
+        "the ranks disagree: model.F is 0.03 on rank 0, but 0.05 on rank 1. Start every rank with the same settings",
     )
     resume = "auto" if comm.rank == 1 else "never"
     check_refused(

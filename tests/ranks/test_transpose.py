@@ -342,7 +342,7 @@ def test_wrong_use(comm) -> None:
     with pytest.raises(ValueError, match="must be from 1 to 4"):
         make(comm, [1] * n, [1] * n, 1, 1, np.complex64, batch=5)
     with pytest.raises(
-        ConfigError, match='"alltoallw". It must be alltoallv, ialltoallv, alltoall, node, shared'
+        ConfigError, match=r'"alltoallw"\. It must be alltoallv, ialltoallv, alltoall, node, shared'
     ):
         make(comm, [1] * n, [1] * n, 1, 1, np.complex64, method="alltoallw")
     transpose = make(comm, [4] * n, [4] * n, 2, 2, np.complex64, method="ialltoallv", n_chunks=2)

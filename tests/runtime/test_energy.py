@@ -66,7 +66,7 @@ def test_packages_and_their_memory_are_added_up_and_nothing_twice(tmp_path, mete
     }
     assert used.seconds == 3.0
     assert set(used.unreadable) == {"pm_counters", "NVML"}
-    assert "no Cray" in used.unreadable["pm_counters"]
+    assert "not a Cray" in used.unreadable["pm_counters"]
 
 
 def test_a_counter_that_starts_again_is_added_up(tmp_path, meter):
@@ -180,7 +180,7 @@ def test_what_is_no_energy_is_not_read_as_one(tmp_path, meter, text):
     meter.start()
     used = meter.stop()
     assert used.joules is None
-    assert "no joules" in used.unreadable["pm_counters energy"]
+    assert "not a number of joules" in used.unreadable["pm_counters energy"]
 
 
 def test_cray_s_counter_that_was_started_anew_is_lost(tmp_path, meter):

@@ -210,7 +210,7 @@ class _Sorter:
         prefix = f"{section}."
         taken = [name.removeprefix(prefix) for name in self.keys if name.startswith(prefix)]
         # A line shows which of several tables is meant; without one, the whole key does.
-        written = origin.name if origin.place == OVERRIDE else key
+        written = key if ":" in origin.place else origin.name
         hint = ""
         if near is not None:
             home, _, name = near.rpartition(".")

@@ -153,6 +153,17 @@ def check_writable(file: str | os.PathLike[str] | None, option: str) -> None:
         try_folder(path.parent)
 
 
+def check_appendable(file: str | os.PathLike[str], option: str) -> None:
+    """Raise OutputError if nothing can be appended to a file; it may be anybody's. Changes nothing."""
+    with output_errors(f"write {file}", f"choose another {option}"):
+        if Path(file).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not Path(file).exists():
+            try_folder(Path(os.path.realpath(file)).parent)
+        elif not os.access(file, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 @contextlib.contextmanager
 def atomic_output(file: str | os.PathLike[str], option: str) -> Iterator[Path]:
     """Yield the path of a new file, which replaces `file` at the end of the block if that raises nothing.

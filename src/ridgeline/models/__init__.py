@@ -44,6 +44,21 @@ def case_class(name: str) -> "type[AnyCase]":
     return settings
 
 
+def starter(name: str) -> str:
+    """Return the text of a model's `starter.toml`, a small commented case to begin with.
+
+    Raises ConfigError if there is no such model, or if it has no such file.
+    """
+    _check(name)
+    for folder in __path__:
+        file = Path(folder) / name / "starter.toml"
+        if file.is_file():
+            return file.read_text(encoding="utf-8")
+    raise ConfigError(
+        f"the model {name} has no starter.toml in its folder, so there is no case to begin with."
+    )
+
+
 def create(name: str) -> "Model":
     """Return a new model to set up and run; ConfigError if there is no such model."""
     _check(name)

@@ -15,6 +15,7 @@ from typing import NoReturn, TypeVar
 import mpi4py
 from mpi4py import MPI
 
+from ridgeline.runtime.console import log_file
 from ridgeline.runtime.device_errors import device_error
 from ridgeline.runtime.errors import DeviceError, RidgelineError
 from ridgeline.runtime.launcher import check_launch
@@ -116,6 +117,7 @@ def _report(comm: MPI.Comm, error: BaseException, debug: bool, alone: bool = Fal
         text = f"error: rank {comm.rank} is out of memory ({error}). Use a smaller grid or more nodes.\n"
     else:
         text = f"{prefix}{''.join(traceback.format_exception(error))}"
+    log_file.error("%s", text.rstrip())
     sys.stderr.write(text)
     sys.stderr.flush()
 

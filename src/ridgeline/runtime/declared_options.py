@@ -31,6 +31,7 @@ class OptionSpec:
     otherwise : what happens for None, or for an empty tuple, in words
     commas : whether the numbers of a tuple are given at once with commas in between, instead of by repeated flags
     only : (name, value) of another option; with another value of it, this option is an error
+    completes : what a shell completes the value with, "benchmark" or "setting"
     """
 
     help: str
@@ -43,6 +44,7 @@ class OptionSpec:
     otherwise: str = ""
     commas: bool = False
     only: tuple[str, Any] | None = None
+    completes: Literal["benchmark", "setting"] | None = None
 
 
 @dataclass(frozen=True)

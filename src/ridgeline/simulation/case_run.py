@@ -21,7 +21,7 @@ from ridgeline.models.contract import Model, Variable
 from ridgeline.models.memory_check import refuse_what_does_not_fit
 from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.runtime.console import Progress
+from ridgeline.runtime.console import Progress, open_log_file
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.device_errors import device_errors_explained
 from ridgeline.runtime.errors import ConfigError
@@ -132,8 +132,10 @@ class CaseRun:
             comm, {**case.flatten(), **asdict(options)}, "Start every rank with the same settings."
         )
         locks = resources.enter_context(
-            OutputLocks(case, comm, {"--json": options.json, "--trace": options.trace})
+            OutputLocks(case, comm, {"--json": options.json, "--trace": options.trace, "--log": options.log})
         )
+        if options.log is not None:
+            open_log_file(options.log, comm.rank)
         self._started_at, self._memory_before = start_time(), peak_memory()
         refuse_what_does_not_fit(case, comm)
         with self._regions("setup"):

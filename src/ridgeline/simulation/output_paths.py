@@ -12,7 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from ridgeline.io.output_files import check_not_special, check_replaceable, check_writable, delete_output
+from ridgeline.io.output_files import (
+    check_appendable,
+    check_not_special,
+    check_replaceable,
+    check_writable,
+    delete_output,
+)
 from ridgeline.runtime.errors import CheckpointError, OutputError
 from ridgeline.runtime.files import output_errors, try_folder
 from ridgeline.runtime.locks import PathLock
@@ -72,7 +78,7 @@ class OutputLocks:
     def __init__(self, case: AnyCase, comm: MPI.Comm, files: Mapping[str, str | None] | None = None) -> None:
         self._paths, self._outputs = case.written(), single_outputs(case)
         self._report = Path(case.report_path())
-        self._files = {option: path for option, path in (files or {}).items() if path not in (None, "-")}
+        self._files = {option: path for option, path in (files or {}).items() if path and path != "-"}
         self._comm = comm
         self._locks = contextlib.ExitStack()
 
@@ -124,7 +130,9 @@ class OutputLocks:
             check_replaceable(Path(os.path.realpath(name)), key)
         check_writable(self._report, "output.path")
         for option, file in self._files.items():
-            check_writable(file, option)
+            # A log is continued, and everything else is replaced.
+            check = check_appendable if option == "--log" else check_writable
+            check(file, option)
 
     def _lock_checkpoints(self, folder: Path) -> None:
         """Make the folder of the checkpoints, lock it, and try whether files can be made in it."""

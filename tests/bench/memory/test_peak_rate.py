@@ -37,7 +37,7 @@ def test_both_dtypes_on_one_rank():
         ({"threads": 10**6}, "1000000 threads per rank"),
         ({"dtype": "int32"}, "dtype is int32, but it must be both, float64 or float32"),
         ({"seconds": 0.0}, "seconds is 0.0, but it must be more than 0"),
-        ({"repeats": 0}, "repeats = 0"),
+        ({"repeats": 0}, "repeats is 0"),
     ],
 )
 def test_refusals(options, words):
@@ -66,4 +66,4 @@ def test_rows_of_stream():
     assert figures == [*ordinary, *streaming, ("dot", None, 2, 9.0)]
     assert result.rows[0]["rate_per_thread"] == 1 / 6
     assert "3.0 times the last-level caches" in result.notes[0]
-    assert "bandwidth of caches" in result.notes[1]
+    assert "bandwidth of the caches" in result.notes[1]

@@ -146,8 +146,8 @@ def test_lengths_scale_diffusion_and_places():
 @pytest.mark.parametrize(
     ("initial", "error", "words"),
     [
-        ({"kind": "image"}, ConfigError, 'initial.path .* must be a path with initial.kind = "image"'),
-        ({"kind": "file"}, ConfigError, 'initial.path .* must be a path with initial.kind = "file"'),
+        ({"kind": "image"}, ConfigError, 'initial.path .* it must be a path with initial.kind = "image"'),
+        ({"kind": "file"}, ConfigError, 'initial.path .* it must be a path with initial.kind = "file"'),
         (
             {"kind": "image", "path": "none.png"},
             ConfigError,
