@@ -77,7 +77,7 @@ def test_a_plane_is_shrunk_as_a_plane():
 
 def test_a_run_is_refused_unless_told_otherwise(monkeypatch):
     monkeypatch.setattr(memory_check, "node_memory_available", lambda: 10**6)
-    with pytest.raises(ConfigError, match=r"needs .* but 1 MB are free there; .*run\.check_memory = false"):
+    with pytest.raises(ConfigError, match=r"needs .* but 1 MB are free there\. .*run\.check_memory = false"):
         refuse_what_does_not_fit(case_of("gray_scott"), MPI.COMM_SELF)
     refuse_what_does_not_fit(case_of("gray_scott", run={"check_memory": False}), MPI.COMM_SELF)
 

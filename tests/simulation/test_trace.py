@@ -89,7 +89,7 @@ def test_what_cannot_be_written_leaves_the_other_files_and_the_figures(monkeypat
     with pytest.raises(OutputError) as failure:
         run(6, "/dev/full", "/dev/full", shown.append)
     assert str(failure.value).count("No space left on device") == 2
-    assert "choose another --trace; cannot write /dev/full" in str(failure.value)
+    assert "Choose another --trace. cannot write /dev/full" in str(failure.value)
     assert (shown[0]["run"]["last_step"], shown[0]["run"]["ended"]) == (6, "all steps done")
     assert json.loads(Path("gray_scott.bp.run.json").read_text())["steps"] == 6
 

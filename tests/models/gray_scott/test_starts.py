@@ -138,7 +138,7 @@ def test_lengths_scale_diffusion_and_places():
     np.testing.assert_allclose(found[0].x, (np.arange(12) + 0.5) * h, rtol=1e-14)
     assert found[1].x.dtype.kind == "i"
     with pytest.raises(
-        ConfigError, match=r"dt <= 0\.8226, the linear stability limit 2/\(6 s/h\^2 Du \+ F\)"
+        ConfigError, match=r"at most 0\.8226, the linear stability limit 2/\(6 s/h\^2 Du \+ F\)"
     ):
         case.replace({"model.dt": 1.0})
 

@@ -73,12 +73,12 @@ def test_a_table_is_interpolated_and_scaled(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "has 0 rows"),
-        ("0.1 1\n", "has 1 rows"),
-        ("0.1 1\n0.2\n", 'line 2 .* is "0.2"'),
-        ("0.1 one\n", "line 1"),
-        ("k P\n0.1 1\n", "line 1"),
-        ("0.1 1\n0.1 2\n", "k = 0.1 after 0.1"),
+        ("", "has 0 lines"),
+        ("0.1 1\n", "has 1 lines"),
+        ("0.1 1\n0.2\n", ':2: the line "0.2"'),
+        ("0.1 one\n", ":1: the line"),
+        ("k P\n0.1 1\n", ":1: the line"),
+        ("0.1 1\n0.1 2\n", "k = 0.1 after k = 0.1"),
         ("0.2 1\n0.1 2\n", "Sort the lines"),
         ("0.1 -1\n0.2 1\n", "P = -1"),
         ("0 1\n0.2 1\n", "k = 0"),

@@ -130,7 +130,7 @@ def test_statistics_of_budgets_take_25_more_words_for_each_point(tmp_path: Path)
 def test_places_of_probes_are_counted_and_those_outside_refused(tmp_path: Path) -> None:
     (tmp_path / "places.csv").write_text("0.1,0.1,0.1\n0.1,0.2,0.1\n")
     case = load(tmp_path, f"output.probes.file={tmp_path}/places.csv")
-    assert "probes: 2 places, every 1 steps" in estimate(case, 1).remarks
+    assert "probes: 2, written every 1 steps" in estimate(case, 1).remarks
     (tmp_path / "places.csv").write_text("0.1,0.1,0.1\n0.1,0.2,-99\n")
     with pytest.raises(ConfigError, match=r"probe 1 at \(0\.1, 0\.2, -99\.0\) of 2 places"):
         estimate(case, 1)
@@ -167,7 +167,7 @@ def test_faces_between_parts(tmp_path: Path, n_ranks: int) -> None:
 
 def test_what_cannot_be_cut_or_folds(tmp_path: Path) -> None:
     with pytest.raises(
-        DecompositionError, match=r"25 ranks for 24 elements: .* use 24 ranks or fewer, or more elements"
+        DecompositionError, match=r"25 ranks cannot share 24 elements, .* Use 24 ranks or fewer, or more elements"
     ):
         estimate(load(tmp_path), 25)
     (tmp_path / "fold.py").write_text("def fold(x, y, z):\n    return x - 0.9 * x * x, y, z\n")

@@ -65,7 +65,7 @@ def test_walls_that_move_along_themselves_balance(tmp_path: Path, overrides: tup
 def test_an_inflow_along_its_side_balances(tmp_path: Path) -> None:
     load(tmp_path, x_min=side("inflow", "[0, 1, 0]"))
     told = refused(tmp_path, x_min=side("inflow", "[1e-3, 1, 0]"))
-    assert told.startswith("boundary.x_min.value in ")
+    assert "case.toml:14: boundary.x_min.value is " in told
     assert "as much fluid enters as leaves through all sides" in told
 
 
@@ -78,7 +78,7 @@ def test_what_balances_but_not_at_the_points_of_the_mesh_is_refused_before_the_r
     plug, profile = side("inflow", "[1, 0, 0]"), side("inflow", '["1.5*y*(2 - y)", 0, 0]')
     told = refused(tmp_path, x_min=plug, x_max=profile)
     assert "boundary.x_max.value" in told
-    assert "at the points of the mesh too" in told
+    assert "also at the points of the mesh" in told
     load(tmp_path, x_min=plug, x_max=plug)
     load(tmp_path, x_min=plug, x_max={"kind": '"outflow"'})
 
@@ -86,7 +86,7 @@ def test_what_balances_but_not_at_the_points_of_the_mesh_is_refused_before_the_r
 def test_an_imbalance_that_comes_with_time_is_refused(tmp_path: Path) -> None:
     ramp = side("inflow", '["1 - exp(-t)", 0, 0]')
     told = refused(tmp_path, x_min=ramp, x_max=side("inflow", "[0, 0, 0]"))
-    assert "goes in at t = 0.25" in told
+    assert "At t = 0.25 the net inflow is " in told
     load(tmp_path, x_min=ramp, x_max=ramp)
 
 

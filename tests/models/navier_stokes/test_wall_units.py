@@ -59,7 +59,7 @@ def test_distances_in_wall_units() -> None:
                                                "distribution_parameter": [1.0, 3.0, 1.0]})  # fmt: skip
     (words,) = wall_units(chosen, mesh_of(chosen))
     assert "Re_tau = 100, u_tau = 1:" in words
-    assert "Delta x+ 150 on average, 150 at most" in words
+    assert "Delta x+ is 150 on average and at most 150" in words
     assert "Delta y+ is 25 at the wall and at most 75" in words
     assert "Delta z+ is 75 on average and at most 75" in words
     assert re.search(r"17\.7 .*1999", words)
