@@ -136,7 +136,7 @@ def spoilt(**more):
         (spoilt(ranks={**make_report()["ranks"], "steady_steps": 0}), "damaged, or of another version"),
         (spoilt(ranks={**make_report()["ranks"], "rank": []}), "damaged, or of another version"),
         (spoilt(writes={"data set": {"rows": []}}), "damaged, or of another version"),
-        ({"model": 3}, "no report that has a table"),
+        ({"model": 3}, "not a report with a table"),
     ],
 )
 def test_a_report_that_cannot_be_drawn_is_named(tmp_path, content, words):

@@ -38,7 +38,7 @@ def test_every_example_has_a_card(pages) -> None:
 
 def test_a_card_has_title_first_sentence_picture_and_link(pages) -> None:
     (card,) = (one for one in pages.summaries() if one.page == "examples/gray_scott/README")
-    assert card.title == "Labyrinth: the main example"
+    assert card.title == "Gray-Scott: labyrinth of sheets and tubes"
     assert card.sentence.startswith("(F, k) = (0.025, 0.053) on 128^3 cells: a cube of V grows")
     assert card.picture == "examples/gray_scott/picture.png"
     for one in pages.summaries():

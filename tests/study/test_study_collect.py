@@ -225,7 +225,7 @@ def test_what_a_prediction_lacks_is_said(tmp_path):
     folder = run(tmp_path, {**WEAK, "ranks": (1,)})
     (tmp_path / "machine.toml").write_text(MACHINE.split("[codes]")[0])
     notes = collect(StudyFolder.open(folder), str(tmp_path / "machine.toml")).result.notes
-    assert "predictions are lower bounds: the full bandwidth is taken" in " ".join(notes)
+    assert "predictions are lower bounds: the full bandwidth is assumed" in " ".join(notes)
     assert "predicted" not in rows(folder)[0]  # measured on another machine than this
 
 

@@ -93,7 +93,7 @@ def test_a_case_or_a_benchmark(tmp_path):
         (FILE.replace("[1, 2]", '["2"]'), "must be a list of integers."),
         (FILE.replace("[1, 2]", "[true]"), "must be a list of integers."),
         (FILE.replace("repeat = 2", 'repeat = "2"'), "study.repeat is '2', but it must be an integer."),
-        (FILE.replace("repeat = 2", "repeat = 0"), "--repeat = 0: 1 or more is needed"),
+        (FILE.replace("repeat = 2", "repeat = 0"), "--repeat is 0, but it must be 1 or more"),
         (FILE.replace("weak = true", "weak = 1"), "it must be true or false."),
         (FILE + "strong = true\n", "--weak cannot be used with --strong."),
         (FILE.replace("weak = true\n", ""), "requires --weak or --strong"),
@@ -115,7 +115,7 @@ def test_study_files_that_are_wrong(tmp_path, text, words):
     [
         ({}, "Name a case, a study file, or a benchmark with --bench."),
         ({"bench": "hpcg", "ranks": (1, 2)}, "--ranks 1,2 requires --weak or --strong"),
-        ({"bench": "hpcg", "weak": True, "ranks": (0,)}, "--ranks = 0: 1 or more is needed"),
+        ({"bench": "hpcg", "weak": True, "ranks": (0,)}, "--ranks is 0, but it must be 1 or more"),
         ({"bench": "hpcg", "weak": True, "ranks": ()}, "--ranks must have at least one number of ranks"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_case_and_a_benchmark_are_two(tmp_path):
         ({"ranks_per_node": 4}, "--ranks-per-node requires --submit"),
         ({"submit": "slurm", "time": "1h"}, "--time 1h: write the time as HH:MM:SS"),
         ({"submit": "pbs", "directive": ("-q a\n-q b",)}, "it must be one line of text"),
-        ({"submit": "lsf"}, "--submit = lsf: none, slurm, pbs are possible"),
+        ({"submit": "lsf"}, "--submit is lsf, but it must be none, slurm or pbs"),
     ],
 )
 def test_submissions_that_are_wrong(given, words):

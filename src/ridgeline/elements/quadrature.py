@@ -31,7 +31,7 @@ def gauss_lobatto(n: int) -> tuple[Matrix, Matrix]:
     Exact for polynomials of degree 2 n - 3. Points are symmetric about 0 to the last bit.
     """
     if n < 2:
-        raise ValueError(f"n = {n}: a Gauss-Lobatto rule has at least 2 points")
+        raise ValueError(f"n = {n} points are too few. A Gauss-Lobatto rule has at least 2.")
     p = n - 1
     x = -np.cos(np.pi * np.arange(n) / p)
     for _ in range(NEWTON_STEPS):

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 FILE_WIDTH = 240  # columns where there is no terminal, so that no table is cut
 
+# What the file of `ridgeline run --log` gets beside warnings, notes and errors: the header, progress and the report.
+log_file = logging.getLogger("ridgeline_log_file")
+log_file.propagate = False
+log_file.addHandler(logging.NullHandler())
+
 
 def plain_console(
     stream: TextIO | None = None, *, soft_wrap: bool = False, file_width: int | None = FILE_WIDTH
@@ -43,11 +48,15 @@ def plain_console(
     )
 
 
-def configure_logging(rank: int, size: int, verbose: bool = False) -> None:
-    """Send warnings of every rank and notes of rank 0 to stderr (all notes of all ranks if verbose)."""
+def configure_logging(rank: int, size: int, verbose: bool = False, quiet: bool = False) -> None:
+    """Send errors of every rank, and warnings and notes of rank 0, to stderr.
+
+    verbose: whether all notes of all ranks are shown. quiet: whether notes are left out.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    prefix = f"[{rank}] " if size > 1 and (rank != 0 or verbose) else ""
-    handler.setFormatter(_PlainFormatter(prefix))
+    handler.setFormatter(_PlainFormatter(f"[{rank}] " if size > 1 and (rank != 0 or verbose) else ""))
+    if quiet:
+        handler.setLevel(logging.WARNING)
     root = logging.getLogger("ridgeline")
     root.handlers[:] = [handler]
     root.propagate = False
@@ -57,22 +66,42 @@ def configure_logging(rank: int, size: int, verbose: bool = False) -> None:
         root.setLevel(logging.INFO if rank == 0 else logging.ERROR)
 
 
-class _PlainFormatter(logging.Formatter):
-    """Writes "note: ..." and "warning: ..." instead of logger names and levels in capitals."""
+def open_log_file(file: str, rank: int) -> None:
+    """Append what is logged from now on to a file too, each line with its time. Ranks other than 0 log their errors.
 
-    def __init__(self, prefix: str) -> None:
+    The file is opened when its first line is written.
+    """
+    handler = logging.FileHandler(file, delay=True, encoding="utf-8")
+    handler.setFormatter(_PlainFormatter(f"[{rank}] " if rank else "", timed=True))
+    logging.getLogger("ridgeline").addHandler(handler)
+    log_file.handlers[:] = [handler]
+    log_file.setLevel(logging.INFO if rank == 0 else logging.ERROR)
+
+
+class _PlainFormatter(logging.Formatter):
+    """Writes "note: ..." and "warning: ..." instead of logger names and levels in capitals.
+
+    Texts for the log file alone are written as they are. timed: whether each line begins with its time.
+    """
+
+    def __init__(self, prefix: str, timed: bool = False) -> None:
         super().__init__()
-        self._prefix = prefix
+        self._prefix, self._timed = prefix, timed
 
     def format(self, record: logging.LogRecord) -> str:
-        kind = "note" if record.levelno <= logging.INFO else record.levelname.lower()
-        return f"{self._prefix}{kind}: {record.getMessage()}"
+        text = record.getMessage()
+        if record.name != log_file.name:
+            kind = "note" if record.levelno <= logging.INFO else record.levelname.lower()
+            text = f"{kind}: {text}"
+        time = f"{self.formatTime(record, '%Y-%m-%d %H:%M:%S')} " if self._timed else ""
+        return "\n".join(f"{time}{self._prefix}{line}".rstrip() for line in text.split("\n"))
 
 
 class Progress:
     """Shows the step, steps/s and the remaining time on stderr: a bar on a terminal, elsewhere a line now and then.
 
-    For rank 0 only. It is a context manager, and silent where `shown` is false.
+    The log file of the run gets the lines too, even where `shown` is false. For rank 0 only; use it as a context
+    manager.
     """
 
     LINES = 10  # lines that a whole run writes where stderr is not a terminal
@@ -112,21 +141,22 @@ class Progress:
 
     def update(self, step: int) -> None:
         """Show that the run has reached `step`. This is cheap: it draws ten times a second at most."""
-        if not self._shown:
+        if not self._shown and step < self._next_line and step != self._last:
             return
         now = time.monotonic()
         rate = (step - self._first) / max(now - self._started, 1e-9)
         eta = f"ETA {_duration((self._last - step) / rate)}" if step < self._last else "done"
-        if self._terminal:
-            if now - self._drawn >= self.REFRESH_SECONDS or step == self._last:
-                self._drawn = now
-                self._bar.update(
-                    self._task, completed=step, rate=f"{rate:.4g} steps/s", eta=eta, refresh=True
-                )
-        elif step >= self._next_line or step == self._last:
+        drawn_long_ago = now - self._drawn >= self.REFRESH_SECONDS or step == self._last
+        if self._shown and self._terminal and drawn_long_ago:
+            self._drawn = now
+            self._bar.update(self._task, completed=step, rate=f"{rate:.4g} steps/s", eta=eta, refresh=True)
+        if step >= self._next_line or step == self._last:
             self._next_line += max(1, (self._last - self._first) // self.LINES)
-            sys.stderr.write(f"step {step}/{self._last}  {rate:.4g} steps/s  {eta}\n")
-            sys.stderr.flush()
+            line = f"step {step}/{self._last}  {rate:.4g} steps/s  {eta}"
+            log_file.info(line)
+            if self._shown and not self._terminal:
+                sys.stderr.write(f"{line}\n")
+                sys.stderr.flush()
 
 
 def _duration(seconds: float) -> str:

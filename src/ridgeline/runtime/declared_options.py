@@ -23,7 +23,7 @@ class OptionSpec:
 
     Parameters
     ----------
-    help : one sentence
+    help : one sentence, with a full stop
     unit : of the value, such as "B" or "s"
     minimum, maximum, above : the allowed range; `above` excludes its bound
     flags : on the command line, the long one first; by default made from the field's name
@@ -31,6 +31,7 @@ class OptionSpec:
     otherwise : what happens for None, or for an empty tuple, in words
     commas : whether the numbers of a tuple are given at once with commas in between, instead of by repeated flags
     only : (name, value) of another option; with another value of it, this option is an error
+    completes : what a shell completes the value with, "benchmark" or "setting"
     """
 
     help: str
@@ -43,6 +44,7 @@ class OptionSpec:
     otherwise: str = ""
     commas: bool = False
     only: tuple[str, Any] | None = None
+    completes: Literal["benchmark", "setting"] | None = None
 
 
 @dataclass(frozen=True)
@@ -105,18 +107,19 @@ class Option:
         if self.type not in (bool, str):
             for item in value if get_origin(self.type) is tuple else (value,):
                 if not self._allows(item):
-                    are = "is needed" if "more" in self.allowed else "are possible"
-                    rule = f"{self.allowed} {are}" if self.allowed else "a finite number is needed"
-                    raise ConfigError(f"{' or '.join(reversed(self.flags))} = {item}: {rule}")
+                    rule = " or ".join(self.allowed.rsplit(", ", 1)) or "a finite number"
+                    flags = " or ".join(reversed(self.flags))
+                    raise ConfigError(f"{flags} is {item}, but it must be {rule}.")
         if self.spec.only is not None and value != self.default:
             other, needed = self.spec.only
             present = getattr(options, other)
             if present != needed:
                 flag = f"--{other.replace('_', '-')}"
-                rule = f"with {flag} {present}, but with {flag} {needed}"
                 if needed is True:
-                    rule = f"without {flag}"
-                raise ConfigError(f"{self.flags[0]} goes not {rule}")
+                    raise ConfigError(f"{self.flags[0]} requires {flag}.")
+                raise ConfigError(
+                    f"{self.flags[0]} requires {flag} {needed}. It cannot be used with {flag} {present}."
+                )
 
     def _allows(self, value: Any) -> bool:
         spec = self.spec

@@ -19,7 +19,10 @@ System = Literal["none", "slurm", "pbs"]
 class StudyOptions(DeclaredOptions):
     """The jobs of a study. The same names are keys of [study] in a study file."""
 
-    bench: Annotated[str | None, OptionSpec("Study this benchmark instead of a case.", metavar="NAME")] = None
+    bench: Annotated[
+        str | None,
+        OptionSpec("Study this benchmark instead of a case.", metavar="NAME", completes="benchmark"),
+    ] = None
     weak: Annotated[
         bool, OptionSpec("Keep the number of points per rank, so that the grid grows with the ranks.")
     ] = False
@@ -57,7 +60,12 @@ class StudyOptions(DeclaredOptions):
     ] = ()
     settings: Annotated[
         tuple[str, ...],
-        OptionSpec("Setting or option that all points share.", flags=("--set",), metavar="KEY=VALUE"),
+        OptionSpec(
+            "A setting or option that all points have.",
+            flags=("--set",),
+            metavar="KEY=VALUE",
+            completes="setting",
+        ),
     ] = ()
     repeat: Annotated[int, OptionSpec("Number of jobs of each point.", minimum=1)] = 3
     seed: Annotated[int, OptionSpec("Seed for the random order of the jobs.", minimum=0)] = 1
@@ -146,7 +154,9 @@ class SweepOptions(DeclaredOptions):
     ] = ()
     settings: Annotated[
         tuple[str, ...],
-        OptionSpec("Setting that all cases share.", flags=("--set",), metavar="KEY=VALUE"),
+        OptionSpec(
+            "A setting that all cases have.", flags=("--set",), metavar="KEY=VALUE", completes="setting"
+        ),
     ] = ()
     ranks: Annotated[
         int, OptionSpec("Number of MPI ranks of each case.", flags=("--ranks", "-n"), minimum=1)

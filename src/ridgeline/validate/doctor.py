@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from typing import Any, Literal
 
 from rich.table import Table
@@ -21,6 +22,7 @@ from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import LauncherError, RidgelineError
+from ridgeline.runtime.extras import how_to_install_ridgeline_extra
 from ridgeline.runtime.launcher import detect_launch
 from ridgeline.runtime.machine import cache_sizes, describe_machine
 from ridgeline.runtime.mpiexec import find_mpiexec, mpiexec_environment
@@ -228,6 +230,9 @@ def _gpu() -> Finding:
     try:
         devices = describe_devices()
     except RidgelineError as error:
+        if find_spec("numba_cuda") is None:
+            wrong = "numba-cuda, which --device cuda needs, is not installed"
+            return Finding("GPU", "optional", wrong, how_to_install_ridgeline_extra("cuda"))
         return Finding("GPU", "optional", "none usable", str(error))
     if not devices:
         return Finding("GPU", "optional", "none found", "A GPU is needed only for --device cuda.")
