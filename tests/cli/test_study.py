@@ -15,7 +15,7 @@ def test_a_study_of_two_points_one_of_which_fails(ridgeline):
     asked = ("case.toml", "--vary", "run.device=cpu,cuda", "--repeat", 1, "-o", "devices")
     done = ridgeline("study", "run", *asked, env=NO_GPU)
     assert done.returncode == 1, done.stderr
-    assert "2 points, 1 of each, 2 jobs in random order (seed 1)" in done.stdout
+    assert "2 points, 1 job of each, 2 jobs in random order (seed 1)" in done.stdout
     assert "n1_device-cuda/1 failed: exit code 8 error: " in done.stdout
     folder = ridgeline.path / "devices"
     (row,) = csv.DictReader((folder / "study.csv").read_text().splitlines())

@@ -329,7 +329,7 @@ def test_two_studies_in_one_figure(tmp_path):
     table = list(csv.DictReader((output / "compare.csv").read_text().splitlines()))
     assert [(row["ranks"], float(row["ratio"])) for row in table] == [("1", 2.0), ("2", 2.0)]
     page = (output / "compare.md").read_text()
-    assert "1 points of old are missing in the other study" in page
+    assert "the other study lacks 1 point of old" in page
     svg = (output / "figures" / "time.svg").read_text()
     assert "old" in svg
     assert "new" in svg
