@@ -192,11 +192,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--fit", action="store_true", help="print the constants, fitted anew")
+    parser.add_argument("--fit", action="store_true", help="fit the constants again and print them")
     parser.add_argument("--here", action="store_true", help="predict and measure on this machine")
-    parser.add_argument("--quick", action="store_true", help="with --here: does it run? small sizes, once")
+    parser.add_argument(
+        "--quick", action="store_true", help="with --here: only test that it runs, once and with small sizes"
+    )
     parser.add_argument("--rows", action="store_true", help="print the rows of benchmarks/papers/README.md")
-    parser.add_argument("--plot", metavar="FILE", help="draw measured over predicted times")
+    parser.add_argument("--plot", metavar="FILE", help="draw measured times over predicted times")
     arguments = parser.parse_args()
     machine = find_machine("frontier")
     if arguments.fit:

@@ -137,18 +137,18 @@ def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(ridgeline, case)
 @pytest.mark.parametrize(
     ("settings", "code", "words"),
     [
-        (["grid.order=0"], 2, ["grid.order in --set: got 0"]),
-        (["grid.order=32"], 2, ["grid.order in --set: got 32"]),
+        (["grid.order=0"], 2, ["--set: grid.order is 0"]),
+        (["grid.order=32"], 2, ["--set: grid.order is 32"]),
         (["boundary.x_min.kind=wall"], 2, ["boundary.x_min.kind", "direction x"]),
         (
             ["boundary.y_min.kind=inflow", "boundary.y_min.value=[0, 1, 0]", "initial.kind=rest"],
             2,
-            ["boundary.y_min.value", "as much flow in as out"],
+            ["boundary.y_min.value", "as much fluid enters as leaves"],
         ),
         (
             ["grid.mapping=wavy", "grid.mapping_amplitude=0.9", "initial.kind=rest"],
             2,
-            ["the map of the mesh folds element (z=", "Jacobian"],
+            ["the mapping of the mesh folds element (z=", "Jacobian"],
         ),
     ],
 )
@@ -169,7 +169,10 @@ def test_a_first_step_beyond_stability_is_refused_before_an_output_is_opened(rid
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (["scalar.0.initial=1/0"], ['scalar.0.initial in --set: got "1/0"', "finite values", "inf at x = 0"]),
+        (
+            ["scalar.0.initial=1/0"],
+            ['--set: scalar.0.initial is "1/0"', "finite everywhere on the mesh", "inf at x = 0"],
+        ),
         (
             ["initial.kind=expression", 'initial.velocity=["log(x)",0,0]'],
             ["initial.velocity", "-inf at x = 0"],
@@ -187,7 +190,7 @@ def test_check_and_run_refuse_alike_before_anything_is_compiled(ridgeline, case,
 def test_a_step_that_is_too_long_is_refused_and_the_checkpoint_stays(ridgeline, case):
     succeeds(ridgeline("run", case, *overrides("run.steps=4")))
     done = ridgeline("run", case, *overrides("model.dt=0.5"), "--resume", "auto")
-    refused(done, 5, "at step 4; need at most 1")
+    refused(done, 5, "at step 4, but it must be at most 1")
     assert (ridgeline.path / "checkpoints" / "checkpoint_00000004").exists()
 
 

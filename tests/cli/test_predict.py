@@ -40,7 +40,10 @@ def test_a_sweep_of_hpcg_on_a_users_machine(ridgeline) -> None:
     ("words", "said"),
     [
         (("case.toml", "--machine", "frontir"), "Did you mean 'frontier'?"),
-        (("case.toml", "--machine", "frontier", "--nodes", "0"), "0 nodes: need 1 to 9408 nodes"),
+        (
+            ("case.toml", "--machine", "frontier", "--nodes", "0"),
+            "the number of nodes is 0, but it must be 1 to 9408",
+        ),
         (("case.toml", "--machine", "frontier", "--sweep", "1,x"), "--sweep 1,x"),
         (("hpcg", "--machine", "frontier", "--iterations", "pressure=3"), "--iterations"),
         (("cas.toml", "--machine", "frontier"), "Did you mean 'case.toml'?"),

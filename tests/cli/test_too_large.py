@@ -33,7 +33,7 @@ def test_check_warns_of_the_same(ridgeline):
     done = ridgeline("check", "case.toml", "-n", 2)
     assert done.returncode == 0, done.stderr
     words = " ".join(done.stdout.split())
-    assert "a run finds too little memory and refuses it: the run needs 320.3 TB on" in words
+    assert "there is too little memory, so a run is refused: the run needs 320.3 TB of memory on" in words
     assert "(2 ranks of 160.2 TB)" in words
 
 

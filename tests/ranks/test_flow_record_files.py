@@ -105,6 +105,6 @@ def test_places_outside_end_the_run_on_all_ranks(comm, folder, run):
         (folder / "more.csv").write_text("x,y,z\n0,0,0\n0,7,0\n")
     comm.Barrier()
     case = channel(folder, file=f"{folder}/more.csv", places=[{"place": [3, 0, 0]}])
-    words = "probe 0 at (3.0, 0.0, 0.0), probe 2 at (0.0, 7.0, 0.0) of 3 places lie outside the domain"
+    words = "of 3 probes, probe 0 at (3.0, 0.0, 0.0), probe 2 at (0.0, 7.0, 0.0) lie outside the domain"
     with pytest.raises(ConfigError, match=re.escape(words)):
         run(case)

@@ -195,7 +195,7 @@ def test_misuse_is_refused(comm) -> None:
     exchange.finish(0)
     exchange.free()
     single = BlockArray.allocate(block, np.float32)
-    with pytest.raises(ValueError, match="share one block, dtype and layout"):
+    with pytest.raises(ValueError, match="must have the same block, dtype and layout"):
         HaloExchange.of_fields(cartesian, [fields, [single]])
     with pytest.raises(ValueError, match="sets of 1 and of 2"):
         HaloExchange.of_fields(cartesian, [fields, fields + fields])

@@ -24,7 +24,7 @@ measure_irregular = partial(measure, "one-sided", pattern="fmm")
 @pytest.fixture(autouse=True)
 def enough_ranks(comm, request):
     if comm.size < 2 and "alone" not in request.node.name:
-        pytest.skip("one rank has nobody to access")
+        pytest.skip("one-sided communication requires two ranks")
 
 
 def test_alone_is_refused_in_one_sentence(comm):

@@ -79,16 +79,19 @@ def test_what_is_wrong_is_said_as_on_the_command_line():
     for make, words in [
         (lambda: ridgeline.Case("gray_scot", 3), 'Did you mean "gray_scott"?'),
         (lambda: ridgeline.Case(model={"F": 1.0}), "need the name of a model"),
-        (lambda: ridgeline.Case("gray_scott"), "run.steps in ridgeline.Case: not given"),
-        (lambda: small(outputs={}), "[outputs] in ridgeline.Case: no such section"),
-        (lambda: small(initial=3), "initial in ridgeline.Case: got 3"),
-        (lambda: small().replace({"model.F": -1}), "model.F in the changes: got -1; need a number >= 0"),
+        (lambda: ridgeline.Case("gray_scott"), "ridgeline.Case: run.steps is missing"),
+        (lambda: small(outputs={}), "ridgeline.Case: unknown section [outputs]"),
+        (lambda: small(initial=3), "ridgeline.Case: initial is 3"),
+        (
+            lambda: small().replace({"model.F": -1}),
+            "the changes: model.F is -1, but it must be a number >= 0",
+        ),
         (lambda: small().replace({"model.f": 1}), "Did you mean 'F'?"),
-        (lambda: small().replace({"F": 1}), "F: need the key of a setting"),
-        (lambda: ridgeline.Case.read("nowhere.toml"), "nowhere.toml: no such file"),
-        (lambda: simulate(many_threads), "run.threads: got 4000, but this Python has started Numba with"),
+        (lambda: small().replace({"F": 1}), "F: this is not the key of a setting"),
+        (lambda: ridgeline.Case.read("nowhere.toml"), "nowhere.toml: there is no such file"),
+        (lambda: simulate(many_threads), "run.threads is 4000, but it must be at most"),
         (lambda: simulate(small(), resume="nowhere"), "nowhere"),
-        (lambda: small().replace({1: 2}), "1: need the key of a setting"),
+        (lambda: small().replace({1: 2}), "1: this is not the key of a setting"),
     ]:
         check_refusal(make, words)
 
@@ -150,7 +153,7 @@ def test_a_change_that_cannot_be_leaves_the_run_alone():
         check_change_is_refused(
             simulation, {"output.every": 1}, "output.every: this setting is of the whole run"
         )
-        check_change_is_refused(simulation, {"model.F": -1.0}, "model.F in the changes: got -1.0")
+        check_change_is_refused(simulation, {"model.F": -1.0}, "the changes: model.F is -1.0")
         check_change_is_refused(simulation, {"run.steps": 1}, "run.steps: got 1, but the run is at step 2")
         check_change_is_refused(
             simulation, {"initial.noise": 0.1}, "initial.noise: this setting is of the initial"
@@ -159,7 +162,7 @@ def test_a_change_that_cannot_be_leaves_the_run_alone():
             simulation, {"model.dt": 0.5}, "step 2, which is at time 2, would be at time 1"
         )
         check_change_is_refused(simulation, None, "change: got None; need a mapping")
-        check_change_is_refused(simulation, {1: 2}, "1: need the key of a setting")
+        check_change_is_refused(simulation, {1: 2}, "1: this is not the key of a setting")
         assert simulation.run()["run"]["last_step"] == 4
 
 
@@ -310,7 +313,7 @@ def test_a_fork_leaves_the_run_alone():
 
 def test_a_dropped_simulation_gives_the_paths_free():
     simulation = simulate(small())
-    check_refusal(lambda: simulate(small()), "in use by another run in this process; close that run first")
+    check_refusal(lambda: simulate(small()), "in use by another run in this process. Close that run first")
     with pytest.warns(ResourceWarning, match="dropped before it was closed"):
         del simulation
     simulation = simulate(small())
@@ -330,8 +333,8 @@ def test_a_setting_without_effect_is_told_before_the_first_step(caplog):
     case = small(2, initial={"count": 3}).replace({"model.F": 0.02})
     with simulate(case):
         assert [record.getMessage() for record in caplog.records] == [
-            'initial.count in the case: got 3, which has no effect with initial.kind = "box"; it needs '
-            'initial.kind = "patches"'
+            'the case: initial.count = 3 has no effect, because initial.kind is "box". It is used only with '
+            'initial.kind = "patches".'
         ]
 
 

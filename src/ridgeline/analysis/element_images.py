@@ -158,7 +158,6 @@ class _Interpolated(BackendArray):
     def _evaluate(self, located: Located, step: int, image: Reals) -> None:
         elements = [element for element, _, _ in located]
         values = self._field.isel({STEP: step, ELEMENT_DIMS[0]: elements}).values
-        for (_, numbers, rst), u in reversed(
-            list(zip(located, values))
-        ):  # so that the first element is written last
+        # In reverse order, so that the first element is written last.
+        for (_, numbers, rst), u in reversed(list(zip(located, values))):
             image[numbers] = values_at(u, rst)

@@ -82,14 +82,14 @@ def save_movie(
     """
     save = {".gif": _save_gif, ".mp4": _save_mp4}.get(Path(path).suffix)
     if save is None:
-        raise ConfigError(f"cannot write a movie to '{path}': its suffix must be .gif or .mp4")
+        raise ConfigError(f"cannot write a movie to '{path}', because its suffix must be .gif or .mp4.")
     if not 0 < frames_per_second <= 100:
         raise ConfigError(
-            f"frames_per_second = {frames_per_second} is not possible; use more than 0, at most 100"
+            f"frames_per_second is {frames_per_second}, but it must be more than 0 and at most 100."
         )
     steps = step_numbers(dataset)
     if not len(steps):
-        raise ConfigError("the data set holds no output step yet; wait for the run's first output")
+        raise ConfigError("the data set has no output step yet. Wait for the first output of the run.")
     names = [variables] if isinstance(variables, str) else list(variables)
     frames = _frames(dataset, names, slice_spec, width)
     with atomic_output(path, "--movie") as new:
@@ -153,6 +153,6 @@ def _save_mp4(frames: Iterator[Frame], path: Path, frames_per_second: float) -> 
         for frame in (first, *frames):
             movie.send(frame)
     except OSError as error:
-        raise OutputError(f"ffmpeg could not write the movie {path}: {error}") from None
+        raise OutputError(f"ffmpeg could not write the movie {path}: {error}.") from None
     finally:
         movie.close()

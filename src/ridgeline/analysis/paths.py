@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 
 from ridgeline.analysis.plot import blank_figure, panels, title
 from ridgeline.analysis.slices import select_step, unit_of
+from ridgeline.config.check import did_you_mean
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.units import counted
 
 NOT_CORRELATED = ("position", "image", "velocity_gradient")
 MOST = 20_000  # number of particles that are read, evenly spread over all
@@ -81,12 +83,13 @@ def autocorrelation(dataset: xr.Dataset, name: str, most: int = MOST) -> xr.Data
     known = _known(dataset)
     if name not in known:
         raise ConfigError(
-            f"variable = '{name}' is not among what can be correlated: {', '.join(known)}; try velocity"
+            f"'{name}' cannot be correlated along paths{did_you_mean(name, known)} Arrays that can: "
+            f"{', '.join(known)}."
         )
     n_steps, n = dataset[name].shape[:2]
     if n_steps < 2:
         raise ConfigError(
-            f"the data set holds {n_steps} output, and a correlation in time needs two at least"
+            f"the data set has {counted(n_steps, 'output')}, but a correlation in time requires at least two."
         )
     chosen = slice(None, None, -(-n // most))
     values = dataset[name][:, chosen].values.astype(np.float64)
@@ -136,7 +139,9 @@ def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) 
     now = select_step(dataset, step)
     along = "xyz".find(slice_spec.partition("=")[0].strip() or "?")
     if along < 0:
-        raise ConfigError(f"slice = '{slice_spec}' names no axis to look along; use x, y or z, such as z=mid")
+        raise ConfigError(
+            f"slice '{slice_spec}' has no axis to look along. Write one of x, y and z, such as z=mid."
+        )
     horizontal, vertical = (axis for axis in range(3) if axis != along)
     places = now["position"].values
     n = int(np.clip(np.sqrt(len(places)) / 2, 8, 512))
@@ -151,7 +156,7 @@ def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) 
         norm=LogNorm(0.1, max(float(over.max()), 1.0)),
         extent=(across[0], across[-1], up[0], up[-1]),
     )
-    figure.colorbar(image, ax=axes, label="particles over the mean")
+    figure.colorbar(image, ax=axes, label="particles relative to the mean")
     unit = unit_of(now["position"])
     names = [f"{'xyz'[axis]} in {unit}" if unit else "xyz"[axis] for axis in (horizontal, vertical)]
     axes.set(xlabel=names[0], ylabel=names[1])

@@ -63,14 +63,15 @@ def compute_pdf(
     unknown = [dim for dim in kept if dim not in field.dims]
     if unknown:
         raise ConfigError(
-            f"per = '{unknown[0]}' is no dimension of {field.name}, which has {', '.join(map(str, field.dims))}"
+            f"per = '{unknown[0]}' is not a dimension of {field.name}. Its dimensions are "
+            f"{', '.join(map(str, field.dims))}."
         )
     if bins < 1:
-        raise ConfigError(f"bins = {bins} is not possible; use at least 1, such as 100")
+        raise ConfigError(f"bins = {bins} is not possible. Use at least 1, such as 100.")
     lowest, highest = bin_range(field, bins) if within is None else within
     if not (np.isfinite(lowest) and np.isfinite(highest) and lowest < highest):
         raise ConfigError(
-            f"within = ({lowest}, {highest}) is empty; give two finite numbers, the lower one first"
+            f"within = ({lowest}, {highest}) is empty. Give two finite numbers, the lower one first."
         )
     edges = np.linspace(lowest, highest, bins + 1)
     width = float(edges[-1] - edges[0]) / bins
@@ -94,8 +95,8 @@ def bin_range(field: xr.DataArray, bins: int) -> tuple[float, float]:
     lowest, highest = value_range(field)
     if not np.isfinite(lowest) or not np.isfinite(highest):
         raise DivergedError(
-            f"{field.name} holds NaN or infinity and has no probability density; "
-            f"give an earlier step, or look at the series of its extremes for where it diverged"
+            f"{field.name} contains NaN or infinity, so it has no probability density. Choose an earlier step, or "
+            "look at the time series of its extremes for the step at which it diverged."
         )
     if highest - lowest <= bins * np.spacing(max(abs(lowest), abs(highest))):
         return lowest - 0.5, highest + 0.5

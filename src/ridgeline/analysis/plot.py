@@ -41,7 +41,7 @@ def plot_slices(
     """Draw the same plane of several fields side by side, or wide planes one above the other.
 
     Each field has its own colour bar. Components of a vector and fields of both signs are white at zero, and a hole
-    is grey. Components share a scale; the title of one that is small beside the others says that it has its own
+    is grey. Components share a scale; the title of one that is small beside the others says that it has narrower
     limits, or that it is zero.
 
     Parameters
@@ -238,7 +238,7 @@ def _format_of(path: str | PathLike[str]) -> str:
     formats = FigureCanvasAgg.get_supported_filetypes()
     if suffix not in formats:
         raise ConfigError(
-            f"cannot write a picture to '{path}': its suffix must be one of {', '.join(formats)}; try .png"
+            f"cannot write a picture to '{path}', because its suffix must be one of {', '.join(formats)}. Try .png."
         )
     return suffix
 
@@ -304,7 +304,7 @@ def _field_names(dataset: xr.Dataset, variables: Sequence[str] | None) -> tuple[
     """Return the names of the fields to draw. Raises ConfigError if one does not exist, or if there are none."""
     names = field_names(dataset) if variables is None else tuple(variables)
     if not names:
-        raise ConfigError("the data set has no field to draw; name a data set that a run has written")
+        raise ConfigError("the data set has no field to draw. Name a data set that a run has written.")
     return tuple(str(get_field(dataset, name).name) for name in names)
 
 
@@ -331,10 +331,12 @@ def names_on_page(names: Sequence[str], page: int) -> list[str]:
     """
     pages = max(1, -(-len(names) // PER_PAGE))
     if page > pages:
-        raise ConfigError(f"--page {page}: {len(names)} panels fill {pages} page{'s' * (pages != 1)}")
+        raise ConfigError(
+            f"--page {page}: the picture has only {pages} page{'s' * (pages != 1)} with {len(names)} panels."
+        )
     if pages > 1:
         log.info(
-            "page %d of %d, %d panels each; --page draws another, --variable what it names",
+            "page %d of %d, with at most %d panels. --page draws another page, --variable draws chosen fields.",
             page,
             pages,
             PER_PAGE,

@@ -35,8 +35,8 @@ def get_field(dataset: xr.Dataset, variable: str) -> xr.DataArray:
     names = field_names(dataset)
     if variable not in names:
         raise ConfigError(
-            f"variable = '{variable}' is not in the data set, which has {', '.join(names) or 'no fields'}"
-            f"{did_you_mean(variable, names)}"
+            f"the data set has no field '{variable}'{did_you_mean(variable, names)} Its fields are "
+            f"{', '.join(names) or 'none'}."
         )
     return dataset[variable]
 
@@ -79,12 +79,12 @@ def select_step(data: Data, step: int) -> Data:
     """
     steps = step_numbers(data)
     if not len(steps):
-        raise ConfigError("the data set holds no output step yet; wait for the run's first output")
+        raise ConfigError("the data set has no output step yet. Wait for the first output of the run.")
     index = step + len(steps) if step < 0 else int(np.searchsorted(steps, step))
     if not 0 <= index < len(steps) or (step >= 0 and steps[index] != step):
         raise ConfigError(
-            f"step = {step} is not in the data set, which has {_listed(steps)}; "
-            f"name one of them, or count back from the last: -1 to -{len(steps)}"
+            f"step {step} is not in the data set, which has {_listed(steps)}. "
+            f"Name one of them, or count back from the last: -1 to -{len(steps)}."
         )
     return data.isel({STEP: index})
 
@@ -103,11 +103,11 @@ def take_mean(dataset: xr.Dataset, average: str) -> tuple[xr.Dataset, xr.Dataset
         separator = ""
     if not separator:
         raise ConfigError(
-            f"--average {average} is no range of time steps; write FIRST:LAST, such as 0:{steps.max(initial=0)}"
+            f"--average {average} is not a range of time steps. Write FIRST:LAST, such as 0:{steps.max(initial=0)}."
         )
     inside = np.flatnonzero((steps >= low) & (steps <= high))
     if not len(inside):
-        raise ConfigError(f"--average {average} has no output in it; the data set has {_listed(steps)}")
+        raise ConfigError(f"--average {average} contains no output. The data set has {_listed(steps)}.")
     part = dataset.isel({STEP: inside})
     return part.mean(STEP, keep_attrs=True).load(), part
 
@@ -154,21 +154,21 @@ def take_slice(data: Data, spec: str) -> Data:
     axis, separator, place = (part.strip() for part in spec.partition("="))
     if not separator or axis not in dims:
         raise ConfigError(
-            f"slice = '{spec}' names no plane; use AXIS=INDEX with an axis of {', '.join(dims)} "
-            f"and an index or mid, such as {dims[0]}=mid"
+            f"slice '{spec}' is not a plane. Write AXIS=INDEX with one of the axes {', '.join(dims)} and an index or "
+            f"mid, such as {dims[0]}=mid."
         )
     n = data.sizes[axis]
     try:
         index = n // 2 if place == "mid" else _index_of(data, axis, place)
     except ValueError:
         raise ConfigError(
-            f"slice = '{spec}' has no index; use {axis}=mid, an integer of {-n} to {n - 1}, or a place with a "
-            f"decimal point, such as {axis}=0.5"
+            f"slice '{spec}' has no index. Write {axis}=mid, an integer from {-n} to {n - 1}, or a place with a "
+            f"decimal point, such as {axis}=0.5."
         ) from None
     if not -n <= index < n:
         raise ConfigError(
-            f"slice = '{spec}' is outside the grid, which has {n} cells in {axis}; "
-            f"use {axis}=mid or an index of {-n} to {n - 1}"
+            f"slice '{spec}' is outside the grid, which has {n} cells in {axis}. "
+            f"Use {axis}=mid or an index from {-n} to {n - 1}."
         )
     plane = data.isel({axis: index})
     return plane if axis in plane.coords else plane.assign_coords({axis: index % n})

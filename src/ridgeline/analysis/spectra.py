@@ -184,7 +184,7 @@ def plot_densities(dataset: xr.Dataset, step: int = -1) -> Figure:
     now = select_step(dataset, step).load()
     missing = [name for name in DENSITIES if name not in now]
     if missing:
-        raise ConfigError(f"the data set has no {missing[0]}; draw its spectra, without --pdf")
+        raise ConfigError(f"the data set has no {missing[0]}. Draw its spectra, without --pdf.")
     pressure = "pressure_density" in now
     figure = blank_figure(9.6 if pressure else 5.6, 4.2)
     axes, *beside = panels(figure, 1 + pressure)
@@ -229,10 +229,10 @@ def plot_structure(dataset: xr.Dataset, step: int = -1) -> Figure:
     density, power, *beside = panels(figure, 2 + halos)
     _draw_density(figure, density, now)
     k, measured = curve(now, POWER)
-    power.loglog(k, measured, label="measured" if len(k) else "measured: nowhere positive, not drawn")
+    power.loglog(k, measured, label="measured" if len(k) else "measured (nowhere positive, so not drawn)")
     if "linear_power" in now:
         power.loglog(*curve(now, "linear_power"), ":", color="black", label="linear theory")
-    power.loglog(*curve(now, "shot_noise"), "--", color="0.6", label="shot noise of particles at random")
+    power.loglog(*curve(now, "shot_noise"), "--", color="0.6", label="shot noise of random particles")
     power.set(xlabel="k in h/Mpc", ylabel="P in (Mpc/h)³")
     power.legend(frameon=False)
     for axes in beside:
@@ -252,7 +252,7 @@ def _draw_density(figure: Figure, axes: Axes, now: xr.Dataset) -> None:
         extent=(0.0, length, 0.0, length),
         norm=LogNorm(DARKEST, max(float(picture.max()), 10 * DARKEST)),
     )
-    figure.colorbar(image, ax=axes, label="mass over the mean")
+    figure.colorbar(image, ax=axes, label="mass relative to the mean")
     axes.set(xlabel="x in Mpc/h", ylabel="y in Mpc/h")
 
 
@@ -285,8 +285,8 @@ def curve(spectra: xr.Dataset, name: str) -> tuple[NDArray[np.float64], NDArray[
 def _check_spectra(dataset: xr.Dataset) -> None:
     if not has_spectra(dataset):
         raise ConfigError(
-            f"the data set has no {ENERGY}; name the one of output.spectra, which a run writes with "
-            f"output.spectra_every > 0"
+            f"the data set has no {ENERGY}. Name the data set of output.spectra, which a run writes with "
+            "output.spectra_every > 0."
         )
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from ridgeline.bench.result import Result
 
+# Characters of a short help that `ridgeline bench --help` shows whole in a terminal of 80 columns.
+LONGEST_SHORT = 45
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -110,6 +113,8 @@ class Benchmark:
     ----------
     name : str
         The name of the command.
+    short : str
+        The help in a list of commands: at most 45 characters, which begin with a verb.
     summary : str
         One sentence that says what it measures.
     pattern : str
@@ -138,6 +143,7 @@ class Benchmark:
     >>> from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
     >>> ring = Benchmark(
     ...     name="ring",
+    ...     short="Time a message around all ranks.",
     ...     summary="Time a message on its way around all ranks.",
     ...     pattern="every rank receives the message from the rank before it and sends it to the next one.",
     ...     formula="time of a hop = t / (laps x ranks).",
@@ -149,6 +155,7 @@ class Benchmark:
     """
 
     name: str
+    short: str
     summary: str
     pattern: str
     formula: str
@@ -159,6 +166,13 @@ class Benchmark:
     finish: str | None = None
     scaling: Scaling | str | None = None
     family: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.short) > LONGEST_SHORT:
+            raise ConfigError(
+                f'the short help of the benchmark "{self.name}" has {len(self.short)} characters. It may have at '
+                f"most {LONGEST_SHORT}, because a list of commands cuts a longer one off."
+            )
 
     @cached_property
     def offered(self) -> list[Option]:
@@ -224,8 +238,8 @@ def available() -> dict[str, Benchmark]:
         for declared in import_module(f"ridgeline.bench.{family}.{family}_options").BENCHMARKS:
             if declared.name in benchmarks:
                 raise ConfigError(
-                    f'two benchmarks are called "{declared.name}", in the families '
-                    f"{benchmarks[declared.name].family} and {family}; give one another name"
+                    f'two benchmarks are called "{declared.name}", one in the family '
+                    f"{benchmarks[declared.name].family} and one in {family}. Rename one of them."
                 )
             benchmarks[declared.name] = replace(declared, family=family)
     return benchmarks
@@ -237,7 +251,5 @@ def find_benchmark(name: str) -> Benchmark:
     if name not in benchmarks:
         near = get_close_matches(name, benchmarks, n=1)
         hint = f' Did you mean "{near[0]}"?' if near else ""
-        raise ConfigError(
-            f'no benchmark is called "{name[:60]}"; need one of: {", ".join(benchmarks)}.{hint}'
-        )
+        raise ConfigError(f'no benchmark is called "{name[:60]}".{hint} Benchmarks: {", ".join(benchmarks)}.')
     return benchmarks[name]

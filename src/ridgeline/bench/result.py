@@ -211,8 +211,9 @@ def make_table(result: Result) -> Group:
         ranks += f" on {result.nodes} nodes"
     notes = list(result.notes)
     if result.left_out:
-        names = ", ".join(map(str, result.left_out[:8])) + ", ..." * (len(result.left_out) > 8)
-        notes.insert(0, f"takes no part: rank {names}")
+        more = len(result.left_out) - 8
+        names = ", ".join(map(str, result.left_out[:8])) + (f" and {more} more" if more > 0 else "")
+        notes.insert(0, f"Not measured: rank{'s' * (len(result.left_out) > 1)} {names}.")
     table = Table(box=None, pad_edge=False)
     for column in result.columns:
         table.add_column(column.head, justify="right", no_wrap=True)

@@ -72,8 +72,8 @@ def choose_process_grid(shape_global: Triple, n_ranks: int, ghost: int = 1) -> T
     if not fitting:
         least = f"{ghost} cells in each direction" if ghost > 1 else "one cell"
         raise DecompositionError(
-            f"cannot cut grid.shape = {list(shape_global)} into {n_ranks} blocks of at least {least}; "
-            f"use a larger grid or fewer ranks"
+            f"grid.shape = {list(shape_global)} cannot be divided into {n_ranks} blocks of at least {least}. "
+            f"Use a larger grid or fewer ranks."
         )
     return min(fitting, key=lambda grid: (exchange_cost(shape_global, grid), grid[2], grid[1]))
 
@@ -109,14 +109,14 @@ def check_process_grid(shape_global: Triple, process_grid: Triple, n_ranks: int)
     if blocks != n_ranks:
         choices = ", ".join(str(list(g)) for g in factorizations(n_ranks))
         raise DecompositionError(
-            f"grid.process_grid = {list(process_grid)} has {blocks} blocks but the run has {n_ranks} ranks; "
-            f'use {blocks} ranks, process_grid = "auto", or one of {choices}'
+            f"grid.process_grid = {list(process_grid)} has {blocks} blocks, but the run has {n_ranks} ranks. "
+            f'Use {blocks} ranks, process_grid = "auto", or one of {choices}.'
         )
     for axis, n, p in zip("zyx", shape_global, process_grid):
         if p > n:
             raise DecompositionError(
-                f"grid.process_grid = {list(process_grid)} cuts {n} cells in {axis} into {p} blocks; "
-                f"at most {n} fit: use fewer ranks in {axis} or a larger grid.shape"
+                f"grid.process_grid = {list(process_grid)} divides {n} cells in {axis} into {p} blocks, but at most "
+                f"{n} are possible. Use fewer ranks in {axis} or a larger grid.shape."
             )
 
 

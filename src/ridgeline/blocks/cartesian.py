@@ -65,7 +65,9 @@ def decompose(
     >>> cartesian.Free()
     """
     if not isinstance(comm, MPI.Intracomm):
-        raise TypeError("an inter-communicator has two groups of ranks; the grid needs one")
+        raise TypeError(
+            "comm is an inter-communicator with two groups of ranks, but the grid needs one group."
+        )
     if process_grid == "auto":
         process_grid = choose_process_grid(shape_global, comm.size, ghost)
     check_process_grid(shape_global, process_grid, comm.size)
@@ -86,9 +88,9 @@ def check_ghost(
         thinnest = n // p
         if (p > 1 or wraps) and ghost > thinnest:
             most = max((cuts for cuts in range(1, p) if n // cuts >= ghost), default=0)
-            advice = f"cut {axis} into at most {most} blocks" if most else "use fewer ghost layers"
+            advice = f"Divide {axis} into at most {most} blocks" if most else "Use fewer ghost layers"
             raise DecompositionError(
                 f"grid.process_grid = {list(process_grid)} leaves blocks of {thinnest} cells in {axis} "
-                f"(of {n}), thinner than the {ghost} ghost layers that a neighbour takes; {advice}, or use "
-                f"a larger grid.shape"
+                f"(of {n}), which are thinner than the {ghost} ghost layers that a neighbour needs. {advice}, or use "
+                f"a larger grid.shape."
             )

@@ -249,16 +249,16 @@ class Packer(Protocol):
 def check_field_sets(field_sets: Sequence[Fields]) -> None:
     """Raise ValueError unless all sets have the same number of fields, all of one block, dtype and layout."""
     if not field_sets or not field_sets[0]:
-        raise ValueError("a halo exchange needs at least one set of at least one field")
+        raise ValueError("A halo exchange needs at least one set of at least one field.")
     first = field_sets[0][0]
     for fields in field_sets:
         if len(fields) != len(field_sets[0]):
-            raise ValueError(f"sets of {len(field_sets[0])} and of {len(fields)} fields cannot share a plan")
+            raise ValueError(f"Sets of {len(field_sets[0])} and of {len(fields)} fields cannot share a plan.")
         for field in fields:
             if _layout(field) != _layout(first):
                 raise ValueError(
-                    f"all fields of a halo exchange share one block, dtype and layout: got {_layout(field)} "
-                    f"beside {_layout(first)}"
+                    f"All fields of a halo exchange must have the same block, dtype and layout, but these have "
+                    f"{_layout(first)} and {_layout(field)}."
                 )
 
 
@@ -379,8 +379,8 @@ class HaloExchange:
         block = packer.plan.block
         if comm.size != block.n_ranks or comm.rank != block.neighbour((0, 0, 0)):
             raise ValueError(
-                f"rank {comm.rank} of {comm.size} cannot exchange for block {block.coords} of "
-                f"{block.process_grid}; take both from blocks.cartesian.decompose"
+                f"rank {comm.rank} of {comm.size} cannot exchange the halo of block {block.coords} of "
+                f"{block.process_grid}. Take both from blocks.cartesian.decompose."
             )
         self.plan = packer.plan
         self.method = method
@@ -498,7 +498,9 @@ class HaloExchange:
         Communicates with neighbours, and does not wait for them.
         """
         if self._active is not None:
-            raise RuntimeError(f"halo exchange of set {self._active} is under way; finish it first")
+            raise RuntimeError(
+                f"The halo exchange of set {self._active} is still in progress. Finish it first."
+            )
         self._active = set_index
         requests = 0 if self._packer.shared else set_index
         # Receives are started first, so that what arrives goes straight to its place.
@@ -530,7 +532,7 @@ class HaloExchange:
             If that set's exchange was not started.
         """
         if self._active != set_index:
-            raise RuntimeError(f"halo exchange of set {set_index} was not started")
+            raise RuntimeError(f"The halo exchange of set {set_index} was not started.")
         requests = 0 if self._packer.shared else set_index
         # Copies onto the block itself wait until here, because only cells that are sent must be computed before
         # `start`.

@@ -84,7 +84,7 @@ class AnyCase(Checked):
         yield from ()
 
     def doubts(self) -> Iterator[tuple[str, str]]:
-        """Yield (key, sentence), a warning for each value that a run can use but that is hardly intended."""
+        """Yield (key, sentence), a warning for each value that a run can use but that is probably a mistake."""
         yield from ()
 
     def check_files(self) -> None:
@@ -137,11 +137,11 @@ def overlaps(paths: Mapping[str, str]) -> Iterator[Problem]:
         outer, inner = (first, second) if common == a else (second, first)
         shown = {key: f"{key} = {toml(paths[key])}" for key in (outer, inner)}
         if os.path.commonpath([here, common]) == common:
-            yield Problem(outer, f"a path that does not hold {shown[inner]}")
+            yield Problem(outer, f"a path that does not contain {shown[inner]}")
         elif inner == REPORT:
             yield Problem("output.path", f"a path whose report, {paths[inner]}, is outside {shown[outer]}")
         elif a == b:
-            yield Problem(inner, f"another path than {outer}")
+            yield Problem(inner, f"a path that differs from {outer}")
         else:
             yield Problem(inner, f"a path outside {shown[outer]}")
 

@@ -40,7 +40,7 @@ def explain_rows(case_class: type[BaseModel]) -> list[Row]:
                     extra_of(field, "unit"),
                     "required" if field.is_required() else default,
                     rule_of(field),
-                    f"{field.description or ''}{f' Needs {needed}.' if needed else ''}",
+                    f"{field.description or ''}{f' Used only with {needed}.' if needed else ''}",
                 )
             )
     return rows

@@ -24,14 +24,14 @@ class Problem(NamedTuple):
     key : str
         The key of the setting.
     rule : str
-        The rule, as it follows the word "need".
+        The rule, as it follows the words "it must be".
 
     Examples
     --------
     >>> from ridgeline.config.fields import Problem
-    >>> problem = Problem("dt", "dt <= 1/(6 D), the stability limit of forward Euler")
-    >>> f"{problem.key}: need {problem.rule}"
-    'dt: need dt <= 1/(6 D), the stability limit of forward Euler'
+    >>> problem = Problem("dt", "at most 1/(6 D), the stability limit of forward Euler")
+    >>> f"{problem.key}: it must be {problem.rule}"
+    'dt: it must be at most 1/(6 D), the stability limit of forward Euler'
     """
 
     key: str
@@ -82,7 +82,7 @@ class Checked(BaseModel):
     def _no_problems(self) -> Self:
         problems = tuple(self.all_problems())
         if problems:
-            text = "; ".join(f"{key}: need {rule}" for key, rule in problems)
+            text = " ".join(f"{key} must be {rule}." for key, rule in problems)
             raise PydanticCustomError(CROSS_FIELD, "{text}", {"text": text, "problems": problems})
         return self
 
@@ -96,8 +96,8 @@ MOST_PATH, MOST_NAME = 4000, 200
 MOST_POINTS = 2**53  # of a grid: float64 counts them, int64 their bytes
 _GENERAL = "general"  # pydantic's error type of the rules below
 
-_LARGE = f"at most {MOST:g} in size, and 0 or at least {LEAST:g}"
-_LONG = f"of at most {MOST_PATH} bytes, {MOST_NAME} between slashes, without NUL"
+_LARGE = f"at most {MOST:g} in magnitude, and either 0 or at least {LEAST:g}"
+_LONG = f"of at most {MOST_PATH} bytes, with at most {MOST_NAME} between slashes and without NUL"
 
 
 def _number_in_range(value: float) -> float:
@@ -108,7 +108,7 @@ def _number_in_range(value: float) -> float:
 
 def _counted(value: int) -> int:
     if abs(value) > MOST_COUNT:
-        raise PydanticCustomError(_GENERAL, "{text}", {"text": f"at most {MOST_COUNT} in size"})
+        raise PydanticCustomError(_GENERAL, "{text}", {"text": f"at most {MOST_COUNT} in magnitude"})
     return value
 
 
@@ -116,7 +116,7 @@ def _path(value: str) -> str:
     try:
         value = expanded(value)
     except ValueError as error:
-        raise PydanticCustomError(_GENERAL, "{text}", {"text": f"but {error}"}) from None
+        raise PydanticCustomError(_GENERAL, "{text}", {"text": f"and {error}"}) from None
     parts = value.encode(errors="replace").split(b"/")
     if "\0" in value or sum(map(len, parts)) + len(parts) > MOST_PATH or max(map(len, parts)) > MOST_NAME:
         raise PydanticCustomError(_GENERAL, "{text}", {"text": _LONG})
@@ -247,7 +247,7 @@ def bounds_of(field: FieldInfo) -> str:
 
 
 def general_rule(fault: ErrorDetails) -> str:
-    """Return the general rule that a fault of pydantic breaks, as an addition after "need"; "" if there is none."""
+    """Return the general rule that a fault of pydantic breaks, as an addition to a rule; "" if there is none."""
     context = fault.get("ctx", {})
     if fault["type"] == _GENERAL:
         return f", {context['text']}"
@@ -264,13 +264,13 @@ def general_rule(fault: ErrorDetails) -> str:
 
 
 def rule_of(field: FieldInfo) -> str:
-    """Say what a field allows, as it follows the word "need"."""
+    """Say what a field allows, as it follows the words "it must be"."""
     rule = extra_of(field, "rule")
     return rule or f"{_noun(field.annotation)} {bounds_of(field)}".rstrip()
 
 
 def _noun(annotation: Any) -> str:
-    """Say which values a type has, as it follows the word "need"; bounds on items are stated by a `rule`."""
+    """Say which values a type has, as it follows "it must be"; bounds on items are stated by a `rule`."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _noun(args[0])

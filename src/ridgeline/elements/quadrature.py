@@ -60,7 +60,7 @@ def gauss_lobatto(n: int) -> tuple[Matrix, Matrix]:
     (array([-1.,  0.,  1.]), 0.6666666666666666)
     """
     if n < 2:
-        raise ValueError(f"n = {n}: a Gauss-Lobatto rule has at least 2 points")
+        raise ValueError(f"n = {n} points are too few. A Gauss-Lobatto rule has at least 2.")
     p = n - 1
     x = -np.cos(np.pi * np.arange(n) / p)
     for _ in range(NEWTON_STEPS):

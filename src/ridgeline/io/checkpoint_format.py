@@ -250,8 +250,8 @@ class Manifest:
             raise DamagedError(f"{MANIFEST} is damaged (its hash does not match)")
         if version != FORMAT:
             raise CheckpointError(
-                f"the checkpoint has format {version}, this version of Ridgeline reads format {FORMAT}; "
-                "resume with the version that wrote it"
+                f"the checkpoint has format {version}, but this version of Ridgeline reads format {FORMAT}. "
+                "Resume with the version that wrote it."
             )
         fields = {name: (dtype, tuple(shape)) for name, (dtype, shape) in body.pop("fields").items()}
         files = [
@@ -265,7 +265,7 @@ def _plain(value: Any) -> Any:
     """Turn NumPy scalars and arrays, which settings and the state may contain, into types of JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise TypeError(f"a checkpoint's state and settings hold plain data, not {type(value).__name__}")
+    raise TypeError(f"The state and settings of a checkpoint must be plain data, not {type(value).__name__}.")
 
 
 def _to_json(value: Any) -> bytes:
@@ -284,7 +284,7 @@ def describe_fields(fields: Mapping[str, tuple[DTypeLike, Index]]) -> dict[str, 
 
 
 def differences(checkpoint: Mapping[str, Any], run: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return "key: checkpoint has X, run has Y" for every key whose values differ. Nested keys are dotted."""
+    """Return "key: the checkpoint has X, the run has Y" for every key whose values differ. Nested keys are dotted."""
     lines = []
     for key in [*checkpoint, *(k for k in run if k not in checkpoint)]:
         a, b = checkpoint.get(key), run.get(key)
@@ -293,7 +293,7 @@ def differences(checkpoint: Mapping[str, Any], run: Mapping[str, Any], prefix: s
         elif a != b or (key in checkpoint) != (key in run):
             a_text = repr(a) if key in checkpoint else "nothing"
             b_text = repr(b) if key in run else "nothing"
-            lines.append(f"{prefix}{key}: checkpoint has {a_text}, run has {b_text}")
+            lines.append(f"{prefix}{key}: the checkpoint has {a_text}, the run has {b_text}")
     return lines
 
 

@@ -150,7 +150,8 @@ def _free_name(path: Path, name: str, coords: Mapping[str, Any]) -> str:
         return name
     other = f"{name}_values"
     warnings.warn(
-        f"{path}: {name} is opened as {other}, because the coordinate {name} is another", stacklevel=3
+        f"{path}: the variable {name} is opened as {other}, because a coordinate has the name {name}.",
+        stacklevel=3,
     )
     return other
 

@@ -199,8 +199,8 @@ def _explained(function: Callable[..., Any], error: Exception) -> KernelError:
     if reason.endswith(":") and len(lines) > 1:
         reason += f" {lines[1].removeprefix('>>> ')}"
     return KernelError(
-        f"the kernel {function.__name__} cannot be compiled: {file}:{line}: {reason.rstrip('.')}; correct it there "
-        f"(--debug shows all that Numba says)"
+        f"{file}:{line}: the kernel {function.__name__} cannot be compiled: {reason.rstrip('.')}. Correct it there. "
+        f"--debug shows the whole message of Numba."
     )
 
 
@@ -209,8 +209,8 @@ def check_threads(n_threads: int, what: str) -> None:
     available = int(numba.config.NUMBA_NUM_THREADS)
     if not 1 <= n_threads <= available:
         raise ConfigError(
-            f"{what}: Numba was started with {available}, so 1 to {available} are possible; set NUMBA_NUM_THREADS "
-            f"before the program starts"
+            f"{what}: Numba was started with {available}, so 1 to {available} are possible. Set NUMBA_NUM_THREADS "
+            f"before the program starts."
         )
 
 

@@ -33,8 +33,8 @@ def _check(name: str) -> None:
         hint = f' Did you mean "{near[0]}"?' if near else ""
         given = os.environ.get("RIDGELINE_MODEL_PATH", "").split(os.pathsep)
         if absent := [folder for folder in given if folder and not Path(folder).is_dir()]:
-            hint += f" RIDGELINE_MODEL_PATH names {absent[0]}, which is no folder."
-        raise ConfigError(f'no model is called "{name[:60]}"; need one of: {", ".join(known)}.{hint}')
+            hint += f" RIDGELINE_MODEL_PATH names {absent[0]}, which is not a directory."
+        raise ConfigError(f'no model is called "{name[:60]}".{hint} The models are {", ".join(known)}.')
 
 
 def case_class(name: str) -> "type[AnyCase]":

@@ -178,8 +178,8 @@ class SimulatedModel(ABC):
     # Names in `state` that were added in a later version. Older checkpoints lack them; their fields then stay as they
     # are.
     later: ClassVar[tuple[str, ...]] = ()
-    # What to try when the fields stop being finite, as the end of a sentence.
-    advice: ClassVar[str] = 'try a smaller time step or precision = "float64"'
+    # What to try when the fields stop being finite: a sentence.
+    advice: ClassVar[str] = 'Try a smaller time step or run.precision = "float64".'
 
     _case: Any
     _context: Context

@@ -99,7 +99,7 @@ def check(arrived: Bytes, source: int, target: int, sequence: int = 0) -> None:
     if wrong.size:
         raise VerificationError(
             f"rank {target} received {arrived.size} B from rank {source}, {wrong.size} of them wrong, the first at "
-            f"byte {wrong[0]}: the network or the memory of one of the two nodes corrupts data"
+            f"byte {wrong[0]}. The network or the memory of one of the two nodes corrupts data."
         )
 
 

@@ -49,7 +49,8 @@ class Boxes:
         shape = tuple(len(edges) - 1 for edges in self.edges)
         if self.ranks.shape != shape or any((np.diff(edges) <= 0).any() for edges in self.edges):
             raise ValueError(
-                f"increasing edges of {shape} boxes are needed for ranks of shape {self.ranks.shape}"
+                f"Ranks of shape {self.ranks.shape} need increasing edges, but these edges form {shape} boxes or do "
+                "not increase."
             )
 
     @property

@@ -271,10 +271,10 @@ def check_reach(boxes: Boxes, reach: float) -> None:
         thinnest = float(np.diff(edges).min())
         if (n > 1 or periodic) and thinnest < reach:
             most = int((edges[-1] - edges[0]) / reach)
-            advice = f"cut {axis} into at most {most} boxes" if most else "make the domain larger"
+            advice = f"Divide {axis} into at most {most} boxes" if most else "Make the domain larger"
             raise DecompositionError(
-                f"{n} boxes in {axis} are {thinnest:.4g} thin, thinner than the {reach:.4g} from which a neighbour "
-                f"takes ghosts (cut-off and skin); {advice}, or shorten the cut-off or the skin"
+                f"{n} boxes in {axis} are {thinnest:.4g} thick, which is less than the {reach:.4g} within which a "
+                f"neighbour needs ghosts (cut-off and skin). {advice}, or shorten the cut-off or the skin."
             )
 
 

@@ -26,7 +26,7 @@ class OptionSpec:
     Parameters
     ----------
     help : str
-        One sentence.
+        One sentence, with a full stop.
     unit : str
         The unit of the value, such as "B" or "s".
     minimum, maximum, above : float, optional
@@ -129,18 +129,19 @@ class Option:
         if self.type not in (bool, str):
             for item in value if get_origin(self.type) is tuple else (value,):
                 if not self._allows(item):
-                    are = "is needed" if "more" in self.allowed else "are possible"
-                    rule = f"{self.allowed} {are}" if self.allowed else "a finite number is needed"
-                    raise ConfigError(f"{' or '.join(reversed(self.flags))} = {item}: {rule}")
+                    rule = " or ".join(self.allowed.rsplit(", ", 1)) or "a finite number"
+                    flags = " or ".join(reversed(self.flags))
+                    raise ConfigError(f"{flags} is {item}, but it must be {rule}.")
         if self.spec.only is not None and value != self.default:
             other, needed = self.spec.only
             present = getattr(options, other)
             if present != needed:
                 flag = f"--{other.replace('_', '-')}"
-                rule = f"with {flag} {present}, but with {flag} {needed}"
                 if needed is True:
-                    rule = f"without {flag}"
-                raise ConfigError(f"{self.flags[0]} goes not {rule}")
+                    raise ConfigError(f"{self.flags[0]} requires {flag}.")
+                raise ConfigError(
+                    f"{self.flags[0]} requires {flag} {needed}. It cannot be used with {flag} {present}."
+                )
 
     def _allows(self, value: Any) -> bool:
         spec = self.spec

@@ -1,4 +1,17 @@
-"""Errors on which a user can act: one sentence, one exit code, no traceback."""
+"""Errors on which a user can act: a message of one line, an exit code, and no traceback."""
+
+import re
+
+
+def full_stop(text: str) -> str:
+    """Return a text with a full stop, unless a mark ends it already."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def sentence(clause: str) -> str:
+    """Return a clause as a sentence: with a capital, unless it begins with a name or an option, and a full stop."""
+    begin = clause[:1].upper() if re.match(r"[a-z]+[ ,]", clause) else clause[:1]
+    return full_stop(begin + clause[1:])
 
 
 class RidgelineError(Exception):
@@ -21,7 +34,7 @@ class RidgelineError(Exception):
 
 
 class ConfigError(RidgelineError):
-    """Report wrong settings; the message names the key, the value, what is allowed and the nearest valid key.
+    """Report wrong settings; the message gives the place, the key, the nearest valid key and what is allowed.
 
     Examples
     --------

@@ -68,7 +68,8 @@ class Case:
     ) -> None:
         if "model" in sections or not isinstance(model, str):
             raise ConfigError(
-                "ridgeline.Case: got a table for model; need the name of a model, and the table [model] as parameters"
+                "ridgeline.Case: model must be the name of a model. Pass the settings of the section [model] as "
+                "parameters."
             )
         document = {name: _plain(table) for name, table in sections.items()}
         run = document.setdefault("run", {})

@@ -130,7 +130,7 @@ class CaseRun:
         case, model, context, comm = self.case, self.model, self.context, self.context.comm
         options, caller, resume = self._options, self._caller, self._options.resume or "never"
         require_same_on_all_ranks(
-            comm, {**case.flatten(), **asdict(options)}, "start every rank with the same settings"
+            comm, {**case.flatten(), **asdict(options)}, "Start every rank with the same settings."
         )
         locks = resources.enter_context(
             OutputLocks(case, comm, {"--json": options.json, "--trace": options.trace, "--log": options.log})
@@ -226,8 +226,8 @@ class CaseRun:
             model.restored(self.step, time)
             if (new_time := model.time(self.step)) != time:
                 raise ConfigError(
-                    f"these settings cannot be changed in a run: step {self.step}, which is at time {time:g}, would "
-                    f"be at time {new_time:g} then; start a new run"
+                    f"these settings cannot be changed during a run, because step {self.step}, which is at time "
+                    f"{time:g}, would then be at time {new_time:g}. Start a new run."
                 )
             self.changes += [(self.step, key, after[key]) for key in after if after[key] != before.get(key)]
             previous_model, self.case, self.model = self.model, case, model
@@ -252,7 +252,8 @@ class CaseRun:
         names = [name for name in settable if name in fields]
         if unknown := [name for name in fields if name not in settable]:
             raise ConfigError(
-                f"set_fields: got {unknown[0]!r}; {model.name} takes {', '.join(settable) or 'no fields'}"
+                f"set_fields: {model.name} cannot set {unknown[0]!r}. It can set "
+                f"{', '.join(settable) or 'no fields'}."
             )
         layout = model.output_layout(names)
         with self._regions("setup"):
@@ -356,13 +357,15 @@ def _part(layout: Variable, values: Any) -> NDArray[Any]:
         array = np.array(None)
     if array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
         raise ConfigError(
-            f"set_fields: {layout.name} has shape {list(array.shape)} and dtype {array.dtype}; need this rank's part "
-            f"as `fields` returns it, of shape {list(shape)} and dtype {dtype}"
+            f"set_fields: {layout.name} has shape {list(array.shape)} and dtype {array.dtype}, but it must be this "
+            f"rank's part as `fields` returns it, of shape {list(shape)} and dtype {dtype}."
         )
     with np.errstate(over="ignore"):
         part = array.astype(dtype)
     if not np.isfinite(part).all():
-        raise ConfigError(f"set_fields: {layout.name} holds NaN or infinity; need finite numbers")
+        raise ConfigError(
+            f"set_fields: {layout.name} contains NaN or infinity, but all its numbers must be finite."
+        )
     return part
 
 
@@ -377,7 +380,8 @@ def _copy_state(source: Model, target: Model) -> None:
             or (old.shape_local, old.local.dtype) != (new.shape_local, new.local.dtype)
         ):
             raise ConfigError(
-                f"these settings cannot be changed in a run: the state has another {name} then; start a new run"
+                f"these settings cannot be changed during a run, because the shape or type of {name} in the state "
+                "would change. Start a new run."
             )
     for name, array in after.items():
         array.local[...] = before[name].local

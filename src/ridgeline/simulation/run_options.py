@@ -16,8 +16,8 @@ class RunOptions(DeclaredOptions):
     resume: Annotated[
         str | None,
         OptionSpec(
-            "Continue from the newest usable checkpoint (auto) or from the one given, or start anew (never, the "
-            "default).",
+            "Continue from the newest usable checkpoint (auto) or from the one given, or start from step 0 (never, "
+            "the default).",
             metavar="auto|never|PATH",
         ),
     ] = None

@@ -230,7 +230,7 @@ class Simulation:
         self._begin_call(f"parts{names!r}")
         wanted = names or tuple(self.case.settings.output.variables)
         # The check of the settings refuses a name that the model does not have.
-        checked = self.case.replace({"output.variables": wanted}, "the fields asked for")
+        checked = self.case.replace({"output.variables": wanted}, "the requested fields")
         parts = self._run.model.outputs(tuple(checked.settings.output.variables))
         return {name: replace(part, local=_read_only(part.local)) for name, part in parts.items()}
 
@@ -322,7 +322,7 @@ class Simulation:
         interval = _check_steps("every", steps, 1)
         if not callable(callback):
             raise ConfigError(
-                f"every: got {callback!r} to call; need a function of one argument, the simulation"
+                f"every: {callback!r} cannot be called. It must be a function of one argument, the simulation."
             )
         self._callbacks.append((interval, callback))
 
@@ -428,7 +428,7 @@ class Simulation:
             case = self.case.replace(changes)
             self._refuse_fixed(case)
         require_same_on_all_ranks(
-            self._communicator, case.settings.flatten(), "change the same settings on every rank"
+            self._communicator, case.settings.flatten(), "Change the same settings on every rank."
         )
         self._run.change(case.settings, create(case.settings.run.model))
         self.case = case
@@ -439,15 +439,18 @@ class Simulation:
         for key in (key for key in {**before, **after} if before.get(key) != after.get(key)):
             if key.split(".")[0] in _FIXED_SECTIONS and key not in _CHANGEABLE:
                 raise ConfigError(
-                    f"{key}: this setting is of the whole run; change those of the model, or start a new run"
+                    f"{key} applies to the whole run, so it cannot be changed during it. Change settings of the "
+                    "model, or start a new run."
                 )
             if case.settings.is_of_start(key):
                 raise ConfigError(
-                    f"{key}: this setting is of the initial state, which is past; use set_fields, or start a new run"
+                    f"{key} applies to the initial state, so it cannot be changed during a run. Use set_fields, or "
+                    "start a new run."
                 )
         if case.settings.run.steps < self.step:
             raise ConfigError(
-                f"run.steps: got {case.settings.run.steps}, but the run is at step {self.step}; need at least that"
+                f"run.steps is {case.settings.run.steps}, but it must be at least {self.step}, the current step of "
+                "the run."
             )
 
     def close(self) -> dict[str, Any]:
@@ -487,25 +490,26 @@ class Simulation:
     def _refuse_if_over(self) -> None:
         if os.getpid() != self._process:
             raise ConfigError(
-                f"this simulation is of process {self._process}, and this is a fork of it; use the simulation there, "
-                f"or make one of other paths here"
+                f"this simulation belongs to process {self._process}, of which this process is a fork. Use the "
+                f"simulation there, or create one with other paths here."
             )
         if not self._finalizer.alive:
             how = "is closed" if self._report is not None else "ended with an error"
-            raise ConfigError(f"this simulation {how}; make a new one, with resume='auto' to go on")
+            raise ConfigError(f"this simulation {how}. Create a new one, with resume='auto' to continue it.")
 
     def _begin_call(self, call: str) -> None:
         """Raise ConfigError if the simulation has ended, or if the ranks make different calls. Collective."""
         from ridgeline.parallel.allreduce import require_same_on_all_ranks
 
         self._refuse_if_over()
-        advice = "every rank must make the same calls with the same arguments"
+        advice = "Every rank must make the same calls with the same arguments."
         require_same_on_all_ranks(self._communicator, {"the call": call}, advice)
 
     def _refuse_in_callback(self, call: str) -> None:
         if self._in_callback:
             raise ConfigError(
-                f"{call}: a callback cannot end the simulation that calls it; call stop() there, and {call}() after"
+                f"{call}: a callback cannot end the simulation that calls it. Call stop() in the callback, and "
+                f"{call}() afterwards."
             )
 
     def _advance(self, last: int | None) -> str | None:
@@ -540,7 +544,7 @@ class Simulation:
     def _interrupt(self, name: str) -> NoReturn:
         path = self.save()
         self._stop_signals.forget()
-        raise RunInterrupted(f"{name} stopped the run at step {self.step}; its checkpoint is {path}")
+        raise RunInterrupted(f"{name} stopped the run at step {self.step}. Its checkpoint is {path}.")
 
     @contextlib.contextmanager
     def _catch_signals(self) -> Iterator[None]:
@@ -555,7 +559,7 @@ class Simulation:
 def _release_dropped(resources: contextlib.ExitStack, process: int) -> None:
     """Release the paths of a simulation that was garbage-collected, without communication."""
     if os.getpid() == process:
-        error = ResourceWarning("a Simulation was dropped before it was closed: it has no report")
+        error = ResourceWarning("a Simulation was deleted before it was closed, so it has no report.")
         resources.__exit__(ResourceWarning, error, None)
         warnings.warn(error, stacklevel=2)
 
@@ -572,9 +576,9 @@ def _check_steps(call: str, steps: Any, least: int) -> int:
     with contextlib.suppress(TypeError):
         if not isinstance(steps, bool) and index(steps) >= least:
             return index(steps)
-    raise ConfigError(f"{call}: got {steps!r}; need an integer of steps >= {least}")
+    raise ConfigError(f"{call}: the number of steps is {steps!r}, but it must be an integer >= {least}.")
 
 
 def _require_mapping(call: str, values: Any) -> None:
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{call}: got {values!r}; need a mapping from names to values")
+        raise ConfigError(f"{call}: {values!r} is not a mapping from names to values.")

@@ -123,7 +123,8 @@ def rows_of_job(job: JobStatus) -> Iterator[Row]:
     benchmark = find_benchmark(record["subject"])
     if not isinstance(benchmark.scaling, Scaling):
         raise ConfigError(
-            f"the benchmark {record['subject']} declares no size law in this version; its study cannot be read"
+            f"the study cannot be read, because the benchmark {record['subject']} declares no size law in this "
+            "version."
         )
     curves_of_report: list[ScalingFigures] = benchmark.find(benchmark.scaling.figures)(report)
     for figures in curves_of_report:
@@ -142,7 +143,7 @@ def rows_of_job(job: JobStatus) -> Iterator[Row]:
 
 
 def _of_run(report: Mapping[str, Any]) -> Row:
-    """Return what the report of a run says of a step."""
+    """Return what the report of a run says about a step."""
     run, seconds = report["run"], report["seconds_per_step"]
     phases = {key: value for key, value in report["step"].get("mean", {}).items() if key != "total"}
     solves = report.get("solves", {})
@@ -192,7 +193,7 @@ def curves(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def curve_labels(row: Row) -> dict[str, str]:
-    """Return what tells the curve of a row apart from others."""
+    """Return what distinguishes the curve of a row from others."""
     labels = dict(row["labels"])
     grid = labels.pop(GRID, "").split("x")
     return labels | ({"P_r": grid[0]} if len(grid) == 2 else {})
@@ -237,7 +238,7 @@ class Predictor:
     """Predicts the points of a study, from the same settings and the iterations that its solves took.
 
     folder: of the study; machine: name or file of a machine for all points. Without one, points that were measured on
-    the machine at hand are predicted, if that has a machine file. Raises ConfigError for a machine that is none.
+    the machine at hand are predicted, if that has a machine file. Raises ConfigError for an unknown machine.
     reasons: what predictions lack, or why there are none, in sentences.
     """
 
@@ -266,8 +267,8 @@ class Predictor:
         if found is None:
             return {}
         if found.seconds is None:
-            lacking = "; ".join(f"{part} (no {figure})" for part, figure in found.lacks.items())
-            self.reasons[f"no prediction, which would lack {lacking}"] = None
+            lacking = ", ".join(f"{figure} (for {part})" for part, figure in found.lacks.items())
+            self.reasons[f"no prediction, because the machine file lacks {lacking}"] = None
             return {}
         if found.bounds:
             self.reasons[f"predictions are lower bounds: {'; '.join(found.bounds)}"] = None

@@ -1,4 +1,4 @@
-"""What a study or sweep is of: a case or a benchmark, with settings that are checked, and a size law."""
+"""The subject of a study or sweep: a case or a benchmark, with settings that are checked, and a size law."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from ridgeline.bench.benchmark import available, find_benchmark
 from ridgeline.config.case import AnyCase
+from ridgeline.config.check import nearest
 from ridgeline.config.load import load_case
 from ridgeline.config.schema import fields_of
 from ridgeline.config.size_law import SizeLaw
@@ -29,8 +30,8 @@ Changes = dict[str, Any]  # settings of a case by key, options of a benchmark by
 
 @dataclass(frozen=True)
 class Need:
-    """What a point takes. size: in words; memory: bytes of a rank, None if unknown; problem: why it cannot run
-    here, None if it can.
+    """What a point needs. size: in words; memory: bytes per rank, None if unknown; problem: why it cannot run here,
+    None if it can.
     """
 
     size: str
@@ -122,7 +123,9 @@ class CaseSubject(Subject):
     def process_grids(self, changes: Changes, ranks: int) -> list[Changes]:
         """Return the setting of each process grid by which the model can be divided."""
         if GRID_KEY not in self.settings(changes):
-            raise ConfigError(f"--process-grids all: the model {self.name} has no {GRID_KEY}; leave it out")
+            raise ConfigError(
+                f"--process-grids all: the model {self.name} has no setting {GRID_KEY}. Leave the option out."
+            )
         dims = len(estimate(self._case(changes), ranks).process_grid)
         found = []
         for triple in factorizations(ranks):
@@ -131,10 +134,8 @@ class CaseSubject(Subject):
                 if all(parts == 1 for parts in rest):
                     estimate(self._case(changes | grid), ranks)
                     found.append(grid)
-            except (
-                ConfigError,
-                DecompositionError,
-            ):  # a grid that does not fit; at least that of "auto" does
+            # A grid that does not fit is left out; at least that of "auto" fits.
+            except (ConfigError, DecompositionError):
                 continue
         return found
 
@@ -177,7 +178,8 @@ class BenchSubject(Subject):
         if scaling is None or isinstance(scaling, str):
             able = [one.name for one in available().values() if one.scaling is not None]
             raise ConfigError(
-                f"the benchmark {name} declares no size law, so it cannot be studied; need one of {', '.join(able)}"
+                f"the benchmark {name} declares no size law, so it cannot be studied. Benchmarks with a size law: "
+                f"{', '.join(able)}."
             )
         self.benchmark = declared
         self.name, self.law = declared.name, scaling.law
@@ -189,8 +191,12 @@ class BenchSubject(Subject):
         for option in self._options.values():
             if key in (option.name, *(flag.lstrip("-") for flag in option.flags)):
                 return option
-        names = ", ".join(option.flags[0].removeprefix("--") for option in self._options.values())
-        raise ConfigError(f"the benchmark {self.name} has no option {key}; need one of {names}")
+        names = [option.flags[0].removeprefix("--") for option in self._options.values()]
+        near = nearest(key, names)
+        hint = f" Did you mean '{near}'?" if near else ""
+        raise ConfigError(
+            f"the benchmark {self.name} has no option '{key}'.{hint} Known options: {', '.join(names)}."
+        )
 
     def parse(self, key: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         """Return the option's name, and values in its type."""
@@ -204,7 +210,7 @@ class BenchSubject(Subject):
     def threads(self, number: int) -> Changes:
         """Return the option of threads."""
         if "threads" not in self._options:
-            raise ConfigError(f"the benchmark {self.name} has no --threads; leave it out")
+            raise ConfigError(f"the benchmark {self.name} has no option --threads. Leave it out.")
         return {"threads": number}
 
     def threads_of(self, changes: Changes) -> int:
@@ -214,7 +220,9 @@ class BenchSubject(Subject):
     def process_grids(self, changes: Changes, ranks: int) -> list[Changes]:
         """Return one empty change: a job measures all process grids unless one is given."""
         if "process_grid" not in self._options:
-            raise ConfigError(f"--process-grids all: the benchmark {self.name} has no --process-grid")
+            raise ConfigError(
+                f"--process-grids all: the benchmark {self.name} has no option --process-grid. Leave it out."
+            )
         return [{}]
 
     def need(self, changes: Changes, ranks: int, here: bool) -> Need:
@@ -237,13 +245,18 @@ def _in_type(option: Option, value: Any) -> Any:
         kinds = option.items if not option.repeated else option.items * len(items)
         made = tuple(one if option.choices else kind(one) for kind, one in zip(kinds, items, strict=True))
     except (KeyError, TypeError, ValueError):
-        raise ConfigError(f"{option.flags[0]} = {value}: need {_kind(option)}") from None
+        raise ConfigError(f"{option.flags[0]} is {value}, but it must be {_kind(option)}.") from None
     return made if option.repeated or len(kinds) > 1 else made[0]
 
 
 def _kind(option: Option) -> str:
-    names = [option.allowed if option.choices else kind.__name__ for kind in option.items]
-    return f"a list of {names[0]}" if option.repeated else " and ".join(names)
+    """Return what an option's value must be, in words."""
+    kinds = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
+    names = [
+        f"one of {option.allowed}" if option.choices else kinds.get(kind, kind.__name__)
+        for kind in option.items
+    ]
+    return f"a list, each value {names[0]}" if option.repeated else " and ".join(names)
 
 
 def _flags(option: Option, value: Any) -> list[str]:

@@ -130,5 +130,5 @@ def test_refusals(n, elements, iterations, words):
 
 
 def test_more_than_the_memory_is_refused():
-    with pytest.raises(ConfigError, match="use fewer --elements"):
+    with pytest.raises(ConfigError, match="Use fewer --elements"):
         run_nekbone(MPI.COMM_SELF, 32, 2**24)

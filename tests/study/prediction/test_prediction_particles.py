@@ -63,7 +63,7 @@ def test_a_share_of_the_bandwidth_makes_it_no_bound() -> None:
     assert not found.is_bound
     assert {p.name: p.seconds for p in found.parts}[PARTS[0]] == pytest.approx(4 * parts_of(case)[PARTS[0]])
     bound = predict_case(case, Allocation(with_figures(NODE, {"codes.turbulence": 0.5}), 1, 2))
-    assert bound.bounds == ("the full bandwidth is taken: the machine file has no codes.interpolation",)
+    assert bound.bounds == ("the full bandwidth is assumed: the machine file has no codes.interpolation",)
     assert not predict_case(
         case_of("particles.count=0"), Allocation(with_figures(NODE, {"codes.turbulence": 0.5}), 1, 2)
     ).is_bound
