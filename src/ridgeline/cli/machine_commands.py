@@ -63,7 +63,7 @@ def make_command(benchmark: Benchmark) -> Callable[..., None]:
 
 
 for declared in available().values():
-    bench.command(declared.name)(make_command(declared))
+    bench.command(declared.name, short_help=declared.short)(make_command(declared))
 
 
 @with_options(options_of(ValidationOptions), ValidationOptions)
@@ -158,16 +158,22 @@ def bind(
             typer.echo(f"export {key}='{value}'")
 
 
-def doctor() -> None:
+def doctor(
+    json: Annotated[
+        bool, typer.Option("--json", help="Print everything as JSON, as for a bug report.")
+    ] = False,
+) -> None:
     """Look for MPI, ADIOS2, FFTW, BLAS, GPUs and cores, and say what is missing and how to fix it.
 
     Exit code 1 if something is missing that Ridgeline cannot do without.
     """
     from ridgeline.runtime.launcher import may_print
-    from ridgeline.validate.doctor import examine, print_findings
+    from ridgeline.validate.doctor import examine, findings_to_dict, print_findings
 
     findings = examine()
-    if may_print():
+    if json and may_print():
+        typer.echo(json_module.dumps(findings_to_dict(findings), indent=2))
+    elif may_print():
         print_findings(findings)
     if any(finding.status == "missing" for finding in findings):
         raise typer.Exit(1)
