@@ -9,8 +9,9 @@ import os
 import sys
 from pathlib import Path
 
-# Numba reads this when it is imported, and a run sets it before that: its cases have one thread.
-os.environ["NUMBA_NUM_THREADS"] = "1"
+# Numba reads this when it is imported, and a command sets it before that. One thread is the default of all commands.
+_OPTION = "--threads"
+os.environ["NUMBA_NUM_THREADS"] = sys.argv[sys.argv.index(_OPTION) + 1] if _OPTION in sys.argv else "1"
 
 from numba.core.dispatcher import Dispatcher
 

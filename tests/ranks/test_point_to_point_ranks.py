@@ -34,7 +34,7 @@ def test_nodes_of_the_job(comm):
     assert len(set(two.hosts)) == two.n_nodes == (comm.size + 1) // 2
     assert two.ranks_on(0) == list(range(min(comm.size, 2)))
     assert two.ranks_per_node() == {1: "1", 2: "2", 3: "1 to 2", 4: "2"}[comm.size]
-    with pytest.raises(ConfigError, match="0 ranks per node"):
+    with pytest.raises(ConfigError, match="ranks per node is 0"):
         find_layout(comm, ranks_per_node=0)
 
 
@@ -108,9 +108,9 @@ def test_numbers_that_make_no_sense(pairs):
     for run, options, words in (
         (latency, {"pairs": comm.size}, "More pairs require more ranks"),
         (latency, {"window": 4}, "--window requires --method alcf"),
-        (bandwidth, {"window": 0}, "window = 0"),
+        (bandwidth, {"window": 0}, "window is 0"),
         (bandwidth, {"sizes": (8, 4)}, "sizes from 8 to 4"),
-        (bandwidth, {"iterations": 0}, "iterations = 0"),
+        (bandwidth, {"iterations": 0}, "iterations is 0"),
     ):
         with pytest.raises(ConfigError, match=words):
             run(comm, **options)
