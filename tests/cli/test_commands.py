@@ -75,7 +75,10 @@ def test_check_compares_a_data_set_with_its_checksums(ridgeline):
         put(out, 0, 1, 2)
     done = ridgeline("check", path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{path}: 3 output steps with metadata and 0.0 MiB of values are as they were written\n"
+    assert (
+        done.stdout
+        == f"{path}: 3 output steps with metadata and 0.0 MiB of values are as they were written\n"
+    )
     content = bytearray((path / "data.0").read_bytes())
     content[5000] ^= 1
     (path / "data.0").write_bytes(content)
