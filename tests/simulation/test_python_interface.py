@@ -78,7 +78,7 @@ def test_what_is_wrong_is_said_as_on_the_command_line():
     many_threads = small().replace({"run.threads": 4000})
     for make, words in [
         (lambda: ridgeline.Case("gray_scot", 3), 'Did you mean "gray_scott"?'),
-        (lambda: ridgeline.Case(model={"F": 1.0}), "need the name of a model"),
+        (lambda: ridgeline.Case(model={"F": 1.0}), "must be the name of a model"),
         (lambda: ridgeline.Case("gray_scott"), "ridgeline.Case: run.steps is missing"),
         (lambda: small(outputs={}), "ridgeline.Case: unknown section [outputs]"),
         (lambda: small(initial=3), "ridgeline.Case: initial is 3"),
@@ -149,19 +149,17 @@ def check_change_is_refused(simulation, changes, words):
 def test_a_change_that_cannot_be_leaves_the_run_alone():
     with simulate(small(4)) as simulation:
         simulation.advance(2)
-        check_change_is_refused(simulation, {"run.seed": 1}, "run.seed: this setting is of the whole run")
-        check_change_is_refused(
-            simulation, {"output.every": 1}, "output.every: this setting is of the whole run"
-        )
+        check_change_is_refused(simulation, {"run.seed": 1}, "run.seed applies to the whole run")
+        check_change_is_refused(simulation, {"output.every": 1}, "output.every applies to the whole run")
         check_change_is_refused(simulation, {"model.F": -1.0}, "the changes: model.F is -1.0")
-        check_change_is_refused(simulation, {"run.steps": 1}, "run.steps: got 1, but the run is at step 2")
+        check_change_is_refused(simulation, {"run.steps": 1}, "run.steps is 1, but it must be at least 2")
         check_change_is_refused(
-            simulation, {"initial.noise": 0.1}, "initial.noise: this setting is of the initial"
+            simulation, {"initial.noise": 0.1}, "initial.noise applies to the initial state"
         )
         check_change_is_refused(
-            simulation, {"model.dt": 0.5}, "step 2, which is at time 2, would be at time 1"
+            simulation, {"model.dt": 0.5}, "step 2, which is at time 2, would then be at time 1"
         )
-        check_change_is_refused(simulation, None, "change: got None; need a mapping")
+        check_change_is_refused(simulation, None, "change: None is not a mapping")
         check_change_is_refused(simulation, {1: 2}, "1: this is not the key of a setting")
         assert simulation.run()["run"]["last_step"] == 4
 
@@ -188,7 +186,7 @@ def test_an_interrupt_leaves_a_checkpoint_and_the_kernel_alive(last):
     simulation = simulate(small())
     simulation.every(1, interrupted_at(7))
     with pytest.raises(
-        KeyboardInterrupt, match=r"SIGINT stopped the run at step \d+; its checkpoint is checkpoints/"
+        KeyboardInterrupt, match=r"SIGINT stopped the run at step \d+\. Its checkpoint is checkpoints/"
     ):
         simulation.advance(last)
     assert signal.getsignal(signal.SIGINT) is before
@@ -230,12 +228,21 @@ def test_an_error_gives_the_paths_free():
 def test_numbers_of_steps_are_integers():
     with simulate(small()) as simulation:
         for call, words in [
-            (lambda: simulation.advance(2.0), "advance: got 2.0; need an integer of steps >= 0"),
-            (lambda: simulation.advance(None), "advance: got None; need"),
-            (lambda: simulation.advance(-1), "advance: got -1; need"),
-            (lambda: simulation.every(True, print), "every: got True; need an integer of steps >= 1"),
-            (lambda: simulation.every(0, print), "every: got 0; need an integer of steps >= 1"),
-            (lambda: simulation.every(3, None), "every: got None to call; need a function"),
+            (
+                lambda: simulation.advance(2.0),
+                "advance: the number of steps is 2.0, but it must be an integer >= 0.",
+            ),
+            (lambda: simulation.advance(None), "advance: the number of steps is None"),
+            (lambda: simulation.advance(-1), "advance: the number of steps is -1"),
+            (
+                lambda: simulation.every(True, print),
+                "every: the number of steps is True, but it must be an integer >= 1.",
+            ),
+            (
+                lambda: simulation.every(0, print),
+                "every: the number of steps is 0, but it must be an integer >= 1.",
+            ),
+            (lambda: simulation.every(3, None), "every: None cannot be called"),
         ]:
             check_refusal(call, words)
         assert simulation.advance(np.int64(2)) == simulation.advance(0) == 2
@@ -254,12 +261,12 @@ def test_nothing_is_done_after_the_end():
     with simulate(small(2)) as simulation:
         report = simulation.run()
     for call in calls(simulation):
-        check_refusal(call, "this simulation is closed; make a new one")
+        check_refusal(call, "this simulation is closed. Create a new one")
     assert (simulation.close(), simulation.step, simulation.time) == (report, 2, 2.0)
     with pytest.raises(ZeroDivisionError), simulate(small(2)) as simulation:
         simulation.advance(1 / 0)
     for call in [*calls(simulation), simulation.close]:
-        check_refusal(call, "this simulation ended with an error; make a new one")
+        check_refusal(call, "this simulation ended with an error. Create a new one")
 
 
 def test_an_end_that_fails_gives_the_paths_free():
@@ -298,8 +305,10 @@ def test_a_fork_leaves_the_run_alone():
         if not child:  # pragma: no cover
             code = 1
             try:
-                check_refusal(simulation.advance, f"is of process {os.getppid()}, and this is a fork of it")
-                check_refusal(simulation.close, "this is a fork of it")
+                check_refusal(
+                    simulation.advance, f"belongs to process {os.getppid()}, of which this process is a fork"
+                )
+                check_refusal(simulation.close, "of which this process is a fork")
                 simulation.__exit__(ValueError, ValueError(), None)
                 simulation._finalizer()
                 code = 0
@@ -314,7 +323,7 @@ def test_a_fork_leaves_the_run_alone():
 def test_a_dropped_simulation_gives_the_paths_free():
     simulation = simulate(small())
     check_refusal(lambda: simulate(small()), "in use by another run in this process. Close that run first")
-    with pytest.warns(ResourceWarning, match="dropped before it was closed"):
+    with pytest.warns(ResourceWarning, match="deleted before it was closed"):
         del simulation
     simulation = simulate(small())
     simulation.every(1, lambda now: simulation.fields())  # which garbage collection alone finds
@@ -378,12 +387,12 @@ def test_fields_that_cannot_be_set_leave_the_run_alone():
         bits = {name: values.copy() for name, values in simulation.state().items()}
         u, bad = bits["U"], np.full_like(bits["U"], np.nan)
         for fields, words in [
-            (None, "set_fields: got None; need a mapping"),
-            ({"u": u}, "set_fields: got 'u'; gray_scott takes U, V"),
-            ({"U": u[1:]}, "U has shape [8, 8, 7] and dtype float64; need this rank's part"),
-            ({"V": u, "U": 1j * u}, "dtype complex128; need this rank's part"),
-            ({"U": [[1], [2, 3]]}, "need this rank's part as `fields` returns it, of shape [9, 8, 7]"),
-            ({"V": u, "U": bad}, "set_fields: U holds NaN or infinity"),
+            (None, "set_fields: None is not a mapping"),
+            ({"u": u}, "set_fields: gray_scott cannot set 'u'. It can set U, V."),
+            ({"U": u[1:]}, "U has shape [8, 8, 7] and dtype float64, but it must be this rank's part"),
+            ({"V": u, "U": 1j * u}, "dtype complex128, but it must be this rank's part"),
+            ({"U": [[1], [2, 3]]}, "must be this rank's part as `fields` returns it, of shape [9, 8, 7]"),
+            ({"V": u, "U": bad}, "set_fields: U contains NaN or infinity"),
         ]:
             check_refusal(lambda fields=fields: simulation.set_fields(fields), words)
         for name, values in simulation.state().items():
