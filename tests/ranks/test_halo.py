@@ -188,7 +188,7 @@ def test_misuse_is_refused(comm) -> None:
     with pytest.raises(RuntimeError, match="set 1 was not started"):
         exchange.finish(1)
     exchange.start(0)
-    with pytest.raises(RuntimeError, match="set 0 is under way"):
+    with pytest.raises(RuntimeError, match="set 0 is still in progress"):
         exchange.start(1)
     with pytest.raises(RuntimeError, match="set 1 was not started"):
         exchange.finish(1)

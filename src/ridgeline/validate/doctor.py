@@ -233,7 +233,7 @@ def _gpu() -> Finding:
         if find_spec("numba_cuda") is None:
             wrong = "numba-cuda, which --device cuda needs, is not installed"
             return Finding("GPU", "optional", wrong, how_to_install_ridgeline_extra("cuda"))
-        return Finding("GPU", "optional", "none usable", str(error))
+        return Finding("GPU", "optional", *_problem_and_advice(str(error)))
     if not devices:
         return Finding("GPU", "optional", "none found", "A GPU is needed only for --device cuda.")
     from ridgeline.parallel.devices import mpi_takes_device_buffers
