@@ -197,7 +197,7 @@ def test_misuse_is_refused(comm) -> None:
     single = BlockArray.allocate(block, np.float32)
     with pytest.raises(ValueError, match="must have the same block, dtype and layout"):
         HaloExchange.of_fields(cartesian, [fields, [single]])
-    with pytest.raises(ValueError, match="sets of 1 and of 2"):
+    with pytest.raises(ValueError, match="Sets of 1 and of 2"):
         HaloExchange.of_fields(cartesian, [fields, fields + fields])
     with pytest.raises(ValueError, match="at least one"):
         HaloExchange.of_fields(cartesian, [])
