@@ -48,4 +48,4 @@ def test_wrong_requests_end_with_one_sentence(ridgeline):
     assert none.stderr == "error: --reserve 4: no core is left for a rank. Reserve fewer cores.\n"
     both = ridgeline("bind", "--hwloc", HWLOC, "--sysfs", "/sys")
     assert both.returncode == 2
-    assert "give one of them" in both.stderr
+    assert "Give one of them" in both.stderr

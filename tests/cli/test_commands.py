@@ -75,14 +75,17 @@ def test_check_compares_a_data_set_with_its_checksums(ridgeline):
         put(out, 0, 1, 2)
     done = ridgeline("check", path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{path}: 3 output steps, metadata and 0.0 MiB of values, as they were written\n"
+    assert (
+        done.stdout
+        == f"{path}: 3 output steps with metadata and 0.0 MiB of values are as they were written\n"
+    )
     content = bytearray((path / "data.0").read_bytes())
     content[5000] ^= 1
     (path / "data.0").write_bytes(content)
     done = ridgeline("check", path)
     assert done.returncode == 6
-    where = "V is not as it was written at output step 1 (time step 10): 1 of its 1 blocks, "
-    where += "the first V[0:5, 0:3, 0:7]"
+    where = "V is not as it was written at output step 1 (time step 10): 1 of its 1 blocks differ, "
+    where += "the first is V[0:5, 0:3, 0:7]"
     assert done.stdout == f"{path}: {where}\n"
     sentence = f"the data set {path} is damaged in 1 place. Restore it from a copy, or run again."
     assert done.stderr == f"error: {sentence}\n"

@@ -60,7 +60,7 @@ def test_grid_smaller_than_the_process_grid(ridgeline):
     done = ridgeline(
         "run", case, "-n", 3, "--set", "grid.process_grid=[3, 1, 1]", "--set", "initial.half_width=1"
     )
-    refused(done, 3, r"cuts 2 cells in z into 3 blocks")
+    refused(done, 3, r"divides 2 cells in z into 3 blocks")
 
 
 def test_unwritable_output(ridgeline):

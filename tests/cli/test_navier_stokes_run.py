@@ -171,7 +171,10 @@ def test_a_first_step_beyond_stability_is_refused_before_an_output_is_opened(rid
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (["scalar.0.initial=1/0"], ['--set: scalar.0.initial is "1/0"', "finite everywhere", "inf at x = 0"]),
+        (
+            ["scalar.0.initial=1/0"],
+            ['--set: scalar.0.initial is "1/0"', "finite everywhere on the mesh", "inf at x = 0"],
+        ),
         (
             ["initial.kind=expression", 'initial.velocity=["log(x)",0,0]'],
             ["initial.velocity", "-inf at x = 0"],

@@ -15,7 +15,7 @@ def test_a_study_of_two_points_one_of_which_fails(ridgeline):
     asked = ("case.toml", "--vary", "run.device=cpu,cuda", "--repeat", 1, "-o", "devices")
     done = ridgeline("study", "run", *asked, env=NO_GPU)
     assert done.returncode == 1, done.stderr
-    assert "2 points, 1 of each, 2 jobs in random order (seed 1)" in done.stdout
+    assert "2 points, 1 job of each, 2 jobs in random order (seed 1)" in done.stdout
     assert "n1_device-cuda/1 failed: exit code 8 error: " in done.stdout
     folder = ridgeline.path / "devices"
     (row,) = csv.DictReader((folder / "study.csv").read_text().splitlines())
@@ -48,7 +48,7 @@ def test_scripts_are_written_and_nothing_is_run(ridgeline):
     done = ridgeline("study", "collect", folder)
     assert done.returncode == 0
     assert "no job has finished yet" in done.stdout
-    assert "missing: n8/1 (has no report yet)" in done.stdout
+    assert "missing: n8/1 (it has no report yet)" in done.stdout
 
 
 def test_refusals_leave_nothing_behind(ridgeline):

@@ -87,7 +87,9 @@ def test_a_fixed_step_beyond_courant_one_ends_the_run_at_once(ridgeline, case):
     case.write_text(CASE.replace("courant = 0.5", "dt = 2.0"))
     done = ridgeline("run", case)
     assert done.returncode == 5
-    words = r"error: model\.dt = 2 gives the Courant number [\d.]+ at step 0, but it must be at most 1, that is "
+    words = (
+        r"error: model\.dt = 2 gives the Courant number [\d.]+ at step 0, but it must be at most 1, that is "
+    )
     assert re.search(words, done.stderr), done.stderr
     largest = float(re.search(r"model\.dt <= ([\d.]+)", done.stderr)[1])
     case.write_text(CASE.replace("courant = 0.5", f"dt = {0.99 * largest}").replace("steps = 4", "steps = 1"))

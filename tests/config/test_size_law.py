@@ -85,7 +85,9 @@ def test_a_duct_grows_along_itself():
     assert growing_directions(settings) == (2,)
     walls = {"grid.periodic": [False] * 3, "grid.distribution": ["uniform"] * 3}
     assert growing_directions(walls) == (0, 1, 2)
-    with pytest.raises(ConfigError, match=r'grid\.mesh = "a\.msh" has a fixed size\. Study the mesh with --strong'):
+    with pytest.raises(
+        ConfigError, match=r'grid\.mesh = "a\.msh" has a fixed size\. Study the mesh with --strong'
+    ):
         growing_directions(settings | {"grid.mesh": "a.msh"})
     law = case_class("navier_stokes").SIZE_LAW
     found = law.weak(

@@ -191,5 +191,7 @@ def test_automatic_process_grids():
     assert choose_process_grid(truncation, 24, "pencils", 3) == (3, 8), "a row stays within a node of 3"
     with pytest.raises(DecompositionError, match="cannot divide 8 points in y into 9 parts"):
         choose_process_grid(truncation, 9, "slabs", 4)
-    with pytest.raises(DecompositionError, match=r"grid.shape = \[16, 8, 16\] cannot be divided over 1000 ranks"):
+    with pytest.raises(
+        DecompositionError, match=r"grid.shape = \[16, 8, 16\] cannot be divided over 1000 ranks"
+    ):
         choose_process_grid(truncation, 1000, "pencils", 4)

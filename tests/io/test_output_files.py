@@ -229,7 +229,7 @@ def test_whether_a_file_can_be_written_is_known_before(tmp_path, monkeypatch):
             output_files.check_writable(file, "--json")
     (tmp_path / "case.toml").write_text("[run]\n")
     for file in (tmp_path, "case.toml"):
-        with pytest.raises(OutputError, match=r"did not write it .*Choose another --json"):
+        with pytest.raises(OutputError, match=r"did not write it .*choose another --json"):
             output_files.check_writable(file, "--json")
 
 

@@ -93,7 +93,7 @@ def test_a_part_of_a_node_is_no_machine(comm, monkeypatch):
     monkeypatch.setattr(
         machine_figures, "read_sysfs", lambda: SimpleNamespace(only=lambda cpus: SimpleNamespace(n_cores=32))
     )
-    with pytest.raises(ConfigError, match=r"not the 32 cores of .*; start 32 ranks a node, as with -n 32"):
+    with pytest.raises(ConfigError, match=r"not the 32 cores of .*\. Start 32 ranks per node, as with -n 32"):
         measured(comm)
 
 

@@ -155,7 +155,7 @@ def test_exposed_memory_holds_what_its_owner_wrote(comm):
 @pytest.mark.parametrize(
     ("run", "options", "words"),
     [
-        (measure_pair, {"pair": (0, 9)}, "0 and 9"),
+        (measure_pair, {"pair": (0, 9)}, "--pair 0 9: "),
         (measure_pair, {"pair": (1, 1)}, "two different ranks"),
         (measure_pair, {"window": 0}, "window = 0"),
         (measure_pair, {"iterations": 0}, "iterations = 0"),
@@ -163,7 +163,7 @@ def test_exposed_memory_holds_what_its_owner_wrote(comm):
         (measure_irregular, {"communicators": (9,)}, "at least 18"),
         (measure_irregular, {"every": 0}, "every = 0"),
         (measure_irregular, {"pieces": (12, 64)}, "multiples of 8"),
-        (measure_irregular, {"messages": 10**12}, "fewer messages"),
+        (measure_irregular, {"messages": 10**12}, "Use fewer --messages"),
     ],
 )
 def test_bad_arguments_are_refused_on_all_ranks(comm, run, options, words):

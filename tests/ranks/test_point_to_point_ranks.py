@@ -230,7 +230,7 @@ def test_matrix_of_ranks_and_of_nodes(pairs):
         (row,) = result.rows
         assert (row["size"], row["pairs"]) == (size, comm.size * (comm.size - 1) // 2)
         assert 0 < row["min"] <= row["median"] <= row["max"]
-        assert result.notes[0].startswith("slowest: ")
+        assert result.notes[0].startswith("Slowest pairs: ")
         assert result.left_out == []
     nodes = {"between": "nodes", "ranks_per_node": comm.size - 1}
     result = measure_all_pairs(comm, "latency", options_for("latency", **nodes, **few), repeats=2)

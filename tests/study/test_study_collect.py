@@ -145,7 +145,7 @@ def test_what_is_not_done_is_named(tmp_path):
     page = (folder / "study.md").read_text()
     assert "failed: n2/1 (exit code 6 error: the disk is full; free some space); n2/2 (" in page
     assert "missing: n4/1 (it has no report yet)" in page
-    assert "damaged: n4/2 (report.json: is not JSON" in page
+    assert "damaged: n4/2 (report.json is not JSON" in page
     assert [row["ranks"] for row in rows(folder)] == [1]
 
 
@@ -329,7 +329,7 @@ def test_two_studies_in_one_figure(tmp_path):
     table = list(csv.DictReader((output / "compare.csv").read_text().splitlines()))
     assert [(row["ranks"], float(row["ratio"])) for row in table] == [("1", 2.0), ("2", 2.0)]
     page = (output / "compare.md").read_text()
-    assert "1 points of old are missing in the other study" in page
+    assert "the other study lacks 1 point of old" in page
     svg = (output / "figures" / "time.svg").read_text()
     assert "old" in svg
     assert "new" in svg

@@ -34,14 +34,16 @@ def save_movie(
     frames_per_second: float = 10.0,
     width: int | None = None,
 ) -> int:
-    """Write a movie of one plane of fields side by side, with a frame for each output step, and return their number.
+    """Write a movie of one plane of fields side by side, with a frame for each output step.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         A data set as `ridgeline.open` returns it.
-    variables, slice_spec
-        Names of fields, and a plane as for `take_slice`.
+    variables : str or sequence of str
+        Names of fields.
+    slice_spec : str
+        A plane, as for `take_slice`.
     path : path
         The movie; its suffix is .gif or .mp4.
     frames_per_second : float
@@ -49,6 +51,11 @@ def save_movie(
     width : int, optional
         Width of a frame in pixels, rounded up to a multiple of 16; None for DOTS_PER_INCH times the inches of a
         picture.
+
+    Returns
+    -------
+    int
+        The number of frames.
 
     Raises
     ------
@@ -59,8 +66,19 @@ def save_movie(
 
     Notes
     -----
-    All frames share the colours of a field, from the least to the greatest finite value of its plane over all steps.
-    Each plane is therefore read twice, one plane at a time, or some MiB of small ones.
+    Local. All frames share the colours of a field, from the least to the greatest finite value of its plane over all
+    steps. Each plane is therefore read twice, one plane at a time, or some MiB of small ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.movie import save_movie
+    >>> values = np.random.default_rng(0).random((2, 4, 6, 6))
+    >>> coords = {"step": [0, 10], "z": range(4), "y": range(6), "x": range(6)}
+    >>> data = xr.Dataset({"V": (("step", "z", "y", "x"), values)}, coords)
+    >>> save_movie(data, "V", "z=mid", "v.gif", width=160)
+    2
     """
     save = {".gif": _save_gif, ".mp4": _save_mp4}.get(Path(path).suffix)
     if save is None:

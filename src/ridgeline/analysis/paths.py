@@ -35,7 +35,11 @@ def has_paths(dataset: xr.Dataset) -> bool:
 
 
 def autocorrelation(dataset: xr.Dataset, name: str, most: int = MOST) -> xr.DataArray:
-    """Return the autocorrelation rho of an array along the paths of particles.
+    """Compute the autocorrelation rho of an array along the paths of particles.
+
+    With q of a particle at output i, and q' = q - <q> about the mean over all particles of that output,
+    rho(l) = sum_i <q'_i . q'_(i+l)> / sqrt(sum_i <q'_i . q'_i> sum_i <q'_(i+l) . q'_(i+l)>), where the sums are over
+    all pairs of outputs with the distance l. Source: Yeung and Pope, J. Fluid Mech. 207 (1989) 531.
 
     Parameters
     ----------
@@ -56,6 +60,25 @@ def autocorrelation(dataset: xr.Dataset, name: str, most: int = MOST) -> xr.Data
     ------
     ConfigError
         For an array that does not exist, or if there are fewer than two outputs.
+
+    Notes
+    -----
+    Local. The array is read once, for at most `most` particles, and correlated by one FFT over the outputs.
+
+    Examples
+    --------
+    Particles that turn around at every output:
+
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.paths import autocorrelation
+    >>> first = np.random.default_rng(0).normal(size=(50, 3))
+    >>> velocity = np.array([first, -first, first, -first])
+    >>> time = ("step", [0.0, 0.1, 0.2, 0.3])
+    >>> data = xr.Dataset({"velocity": (("step", "particle", "axis"), velocity)}, {"time": time})
+    >>> rho = autocorrelation(data, "velocity")
+    >>> rho.lag.values.round(3), rho.values.round(3)
+    (array([0. , 0.1, 0.2]), array([ 1., -1.,  1.]))
     """
     known = _known(dataset)
     if name not in known:
@@ -144,7 +167,33 @@ def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) 
 def plot_paths(dataset: xr.Dataset, variables: Sequence[str] = ()) -> Figure:
     """Draw the autocorrelations along paths over the lag in one panel.
 
-    dataset: as for `autocorrelation`, which raises ConfigError; variables: names, by default all.
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        As for `autocorrelation`.
+    variables : sequence of str
+        Names of arrays; by default all that can be correlated.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure that a notebook shows, and that `savefig` writes.
+
+    Raises
+    ------
+    ConfigError
+        For an array that does not exist, or if there are fewer than two outputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.paths import plot_paths
+    >>> velocity = np.random.default_rng(0).normal(size=(4, 50, 3))
+    >>> time = ("step", [0.0, 0.1, 0.2, 0.3])
+    >>> data = xr.Dataset({"velocity": (("step", "particle", "axis"), velocity)}, {"time": time})
+    >>> plot_paths(data).axes[0].get_ylabel()
+    'correlation along paths'
     """
     curves = [autocorrelation(dataset, name) for name in variables or _known(dataset)]
     figure = blank_figure(5.6, 4.2)

@@ -16,7 +16,7 @@ def compute_pdf(
     bins: int = 100,
     within: tuple[float, float] | None = None,
 ) -> xr.DataArray:
-    """Return the probability density of the values of a field, a histogram whose integral is 1.
+    """Compute the probability density of the values of a field, as a histogram whose integral is 1.
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ def compute_pdf(
     Returns
     -------
     xarray.DataArray
-        float64 with the dimensions (*per, value), in 1 / unit of the field. `value` has the centres of the bins, and
-        the attribute `bin_width` their width: `pdf.sum("value") * pdf.bin_width` is 1.
+        float64 with the dimensions `(*per, value)`, in 1 / unit of the field. `value` has the centres of the bins,
+        and the attribute `bin_width` their width: `pdf.sum("value") * pdf.bin_width` is 1.
 
     Raises
     ------
@@ -42,6 +42,22 @@ def compute_pdf(
         For impossible bins, range or dimensions.
     DivergedError
         If the field is not finite.
+
+    Notes
+    -----
+    Local. At most 64 MiB of the field are in memory at a time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.pdf import compute_pdf
+    >>> field = xr.DataArray(np.linspace(0.0, 1.0, 96).reshape(4, 4, 6), dims=("z", "y", "x"))
+    >>> density = compute_pdf(field, bins=2, within=(0.0, 1.0))
+    >>> density.values, float(density.sum() * density.bin_width)
+    (array([1., 1.]), 1.0)
+    >>> dict(compute_pdf(field, per="z", bins=10).sizes)
+    {'z': 4, 'value': 10}
     """
     kept = (per,) if isinstance(per, str) else tuple(per)
     unknown = [dim for dim in kept if dim not in field.dims]

@@ -48,10 +48,34 @@ def unit_of(data: xr.DataArray) -> str:
 
 
 def select_step(data: Data, step: int) -> Data:
-    """Return `data` at one output step, without the dimension `step`.
+    """Select one output step, lazily, and drop the dimension `step`.
 
-    step: time step of the simulation, as in the coordinate `step`; negative values count output steps from the end,
-    with -1 for the last. Raises ConfigError if there is no output of that step.
+    Parameters
+    ----------
+    data : xarray.Dataset or xarray.DataArray
+        Data with the dimension and the coordinate `step`.
+    step : int
+        Time step of the simulation, as in the coordinate `step`. Negative values count output steps from the end,
+        with -1 for the last.
+
+    Returns
+    -------
+    xarray.Dataset or xarray.DataArray
+        The part of `data` at this step, without reading values.
+
+    Raises
+    ------
+    ConfigError
+        If there is no output of that step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.slices import select_step
+    >>> data = xr.Dataset({"U": (("step", "z", "y", "x"), np.zeros((3, 2, 4, 4)))}, {"step": [0, 50, 100]})
+    >>> int(select_step(data, 50).step), int(select_step(data, -1).step)
+    (50, 100)
     """
     steps = step_numbers(data)
     if not len(steps):
@@ -94,11 +118,37 @@ def step_numbers(data: xr.Dataset | xr.DataArray) -> NDArray[np.int64]:
 
 
 def take_slice(data: Data, spec: str) -> Data:
-    """Return the plane of `data` that `spec` describes, lazily, without the dimension across it.
+    """Select a plane, lazily, and drop the dimension across it.
 
-    spec: "z=mid" (index n // 2), "z=12", "y=0", "x=-1" (the last), or a coordinate with a decimal point, "x=12.5",
-    for the nearest plane. The coordinate of the plane, or its index if there is none, is kept as a scalar coordinate.
-    Raises ConfigError if `spec` is invalid or out of range.
+    Parameters
+    ----------
+    data : xarray.Dataset or xarray.DataArray
+        Fields over (step, z, y, x), or a part of these dimensions.
+    spec : str
+        The plane: "z=mid" (index n // 2), "z=12", "y=0", "x=-1" (the last), or a coordinate with a decimal point,
+        "x=12.5", for the nearest plane.
+
+    Returns
+    -------
+    xarray.Dataset or xarray.DataArray
+        The plane, without reading values. The coordinate of the plane, or its index if there is none, is kept as a
+        scalar coordinate.
+
+    Raises
+    ------
+    ConfigError
+        If `spec` is invalid or out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.slices import take_slice
+    >>> field = xr.DataArray(np.zeros((4, 6, 8)), {"x": 0.5 * np.arange(8)}, ("z", "y", "x"))
+    >>> take_slice(field, "z=mid").shape, int(take_slice(field, "z=mid").z)
+    ((6, 8), 2)
+    >>> float(take_slice(field, "x=1.4").x)
+    1.5
     """
     dims = spatial_dims(data)
     axis, separator, place = (part.strip() for part in spec.partition("="))

@@ -40,25 +40,44 @@ def plot_spectra(
 ) -> Figure:
     """Draw the energy spectrum with a line of slope -5/3, and beside it the spectrum compensated by that slope.
 
-    Left: E(k), spectra of scalars, and E(k) of other steps in grey. Right: E(k) / (eps^(2/3) k^(-5/3)) over k eta, in
-    which an inertial range is a plateau near C = 1.62; without viscosity k^(5/3) E(k) over k. The dissipation eps is
-    the integral of D(k), and eta follows from it and the viscosity among the attributes of the data set.
+    Left: E(k), spectra of scalars, and E(k) of other steps in grey. Right: E(k) / (eps^(2/3) k^(-5/3)) over k eta,
+    in which an inertial range is a plateau near C = 1.62; without viscosity k^(5/3) E(k) over k. The dissipation
+    eps is the integral of D(k), and eta follows from it and the viscosity among the attributes of the data set.
+    Source: Yeung and Zhou, Phys. Rev. E 56 (1997) 1746.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         A data set as `ridgeline.open` returns it, with "k" and "energy_spectrum".
     step : int
-        As for `select_step`.
+        An output, as for `select_step`.
     average : str, optional
-        As for `take_mean`, instead of a step. E and eps are means over these outputs, which are drawn in grey.
+        A range of outputs, as for `take_mean`, instead of a step. E and eps are means over these outputs, which are
+        drawn in grey.
     alone : bool
         Draw only the compensated spectrum.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure that a notebook shows, and that `savefig` writes.
 
     Raises
     ------
     ConfigError
         If the data set has no spectra, or lacks the step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.spectra import plot_spectra
+    >>> k = np.arange(1.0, 9.0)
+    >>> energy = 1.62 * k ** (-5 / 3) * np.exp(-k / 4)
+    >>> coords = {"step": [0], "time": ("step", [0.0]), "k": k}
+    >>> data = xr.Dataset({"energy_spectrum": (("step", "k"), energy[None])}, coords)
+    >>> len(plot_spectra(data).axes), len(plot_spectra(data, alone=True).axes)
+    (2, 1)
     """
     _check_spectra(dataset)
     now, others, words = step_or_mean(dataset, step, average)
@@ -128,7 +147,38 @@ def plot_densities(dataset: xr.Dataset, step: int = -1) -> Figure:
     """Draw the probability densities of dissipation and enstrophy over their means, on logarithmic axes.
 
     If the data set has it, the density of the pressure over its root mean square p' is drawn beside them, with a
-    Gaussian. dataset, step: as for `plot_spectra`.
+    Gaussian.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A data set as for `plot_spectra`, with the densities that a run of turbulence writes beside its spectra.
+    step : int
+        An output, as for `select_step`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure with one panel, or two with the pressure.
+
+    Raises
+    ------
+    ConfigError
+        If the data set has no spectra or densities, or lacks the step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.spectra import plot_densities
+    >>> ratio = np.array([0.1, 1.0, 10.0])
+    >>> density = ("step", "ratio"), np.exp(-ratio)[None]
+    >>> names = ("dissipation_density", "enstrophy_density")
+    >>> coords = {"step": [0], "k": [1.0, 2.0], "ratio": ratio}
+    >>> energy = {"energy_spectrum": (("step", "k"), np.ones((1, 2)))}
+    >>> data = xr.Dataset(energy | dict.fromkeys(names, density), coords)
+    >>> plot_densities(data).axes[0].get_xlabel()
+    'value over mean'
     """
     _check_spectra(dataset)
     now = select_step(dataset, step).load()

@@ -86,7 +86,7 @@ def plot_time_series(
     series : mapping of str to array
         Columns by name, as `ridgeline.io.series.read_series` returns them.
     names : sequence of str
-        Columns to draw. None draws the most informative ones that change.
+        Columns to draw. By default these are the most informative ones that change.
     every : bool
         Draw all columns except step, time, and components of vectors that are rounding beside the others.
     page : int
@@ -94,10 +94,24 @@ def plot_time_series(
     labels : SeriesLabels
         Labels of the axes.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure with one panel for each column.
+
     Raises
     ------
     ConfigError
         For a column or a page that does not exist, or for a series without rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ridgeline.analysis.time_series import plot_time_series
+    >>> time = np.linspace(0.0, 1.0, 11)
+    >>> series = {"step": np.arange(11), "time": time, "energy": np.exp(-time)}
+    >>> [axes.get_title() for axes in plot_time_series(series, ["energy"]).axes]
+    ['energy']
     """
     drawn = chosen_columns(series, names, every, "the time series", page)
     if not drawn or not len(series["time"]):

@@ -130,7 +130,7 @@ def report(
     ],
     other: Annotated[
         str | None,
-        typer.Argument(metavar="[OTHER]", help="Report of a second run, to compare with the first."),
+        typer.Argument(metavar="OTHER", help="Report of a second run, to compare with the first."),
     ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print all times, counted work and speeds.")

@@ -50,7 +50,7 @@ def init(model: RequiredModel) -> None:
 def examples(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Example to copy.", autocompletion=complete_example),
+        typer.Argument(metavar="NAME", help="Example to copy.", autocompletion=complete_example),
     ] = None,
 ) -> None:
     """List the examples, or copy one of them into the current folder.
@@ -94,13 +94,13 @@ def explain(
     model: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MODEL]", help="Model; without it, all are listed.", autocompletion=complete_model
+            metavar="MODEL", help="Model; without it, all are listed.", autocompletion=complete_model
         ),
     ] = None,
     key: Annotated[
         str | None,
         typer.Argument(
-            metavar="[KEY]",
+            metavar="KEY",
             help="Only this key or section, as F, model.F or model.",
             autocompletion=complete_key,
         ),

@@ -48,7 +48,7 @@ def run_study_command(
     subject: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CASE|STUDY|DIR]",
+            metavar="CASE|STUDY|DIR",
             help="Settings file of a run, a study file (TOML), or the folder of a study to continue.",
         ),
     ] = None,
@@ -195,6 +195,7 @@ def predict(
     """Predict the time of a step and of its parts, memory, output and node hours on a machine. Nothing is run."""
     from ridgeline.study.prediction_tables import answer, of_benchmark, of_case
 
+    loaded = None
     if case == "hpcg":
         if iterations:
             raise ConfigError(
@@ -202,5 +203,6 @@ def predict(
             )
         question = of_benchmark(case, settings or [])
     else:
-        question = of_case(load(case, settings).case, iterations or [])
-    answer(question, machine, nodes, ranks_per_node, sweep, json, plot)
+        loaded = load(case, settings).case
+        question = of_case(loaded, iterations or [])
+    answer(question, machine, nodes, ranks_per_node, sweep, json, plot, loaded)

@@ -16,7 +16,31 @@ Plain = str | int | float | bool | list[Any]
 
 
 class AnyCase(Checked):
-    """Settings of one run. A model's case derives from this and adds its own sections."""
+    """Derive the settings of a model's runs from this class, and add the model's own sections.
+
+    It is a pydantic model: frozen, with unknown keys forbidden.
+
+    Attributes
+    ----------
+    run : RunSection
+        What runs, how long, in which precision and on what.
+    grid : AnyGridSection
+        The grid and its decomposition.
+    output : OutputSection
+        The data set and the time series.
+    checkpoint : CheckpointSection
+        Where and when checkpoints are written.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> from ridgeline.config.case import AnyCase
+    >>> settings = ridgeline.Case("gray_scott", 10, grid={"shape": (8, 8, 8)}).settings
+    >>> isinstance(settings, AnyCase)
+    True
+    >>> settings.flatten()["grid.shape"], settings.written()["output.path"]
+    ([8, 8, 8], 'gray_scott.bp')
+    """
 
     # Keys ("section.key") and whole tables ("section", "section.table") that decide the numbers that a run
     # computes...

@@ -17,14 +17,56 @@ CROSS_FIELD = "settings"  # pydantic's error type of a rule that involves severa
 
 
 class Problem(NamedTuple):
-    """One setting that breaks a rule: its key, and the rule as it follows the words "it must be"."""
+    """Name one setting that breaks a rule.
+
+    Attributes
+    ----------
+    key : str
+        The key of the setting.
+    rule : str
+        The rule, as it follows the words "it must be".
+
+    Examples
+    --------
+    >>> from ridgeline.config.fields import Problem
+    >>> problem = Problem("dt", "at most 1/(6 D), the stability limit of forward Euler")
+    >>> f"{problem.key}: it must be {problem.rule}"
+    'dt: it must be at most 1/(6 D), the stability limit of forward Euler'
+    """
 
     key: str
     rule: str
 
 
 class Checked(BaseModel):
-    """A group of settings: frozen, unknown keys forbidden, and every broken cross-field rule found at once."""
+    """Derive a group of settings from this class.
+
+    The values are frozen, unknown keys are errors, and every broken rule is found at once. Fields are declared with
+    `setting`. A derived class overrides `problems` for rules that involve several settings. It is a pydantic model.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When an object is made with wrong values. A run turns it into a ConfigError that names the line of the file.
+
+    Examples
+    --------
+    >>> from ridgeline.config.fields import Checked, Number, Problem, setting
+    >>> class ModelSection(Checked):
+    ...     D: Number = setting(1.0, "Diffusivity.", unit="cells^2/time", gt=0)
+    ...     dt: Number = setting(0.1, "Time step.", unit="time", gt=0)
+    ...
+    ...     def problems(self):
+    ...         if self.dt * self.D * 6 > 1:
+    ...             yield Problem("dt", "at most 1/(6 D)")
+    >>> ModelSection(dt=0.15).dt
+    0.15
+    >>> try:
+    ...     section = ModelSection(dt=0.2)
+    ... except ValueError as error:
+    ...     print("dt must be at most 1/(6 D)" in str(error))
+    True
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -104,12 +146,36 @@ def setting(
     needs: Needs | tuple[Needs, ...] = (),
     **bounds: Any,
 ) -> Any:
-    """Return the pydantic field of one setting; `...` as default makes it required.
+    """Return the pydantic field of one setting.
 
-    unit : "" for pure numbers and words
-    rule : what is allowed, where types and bounds do not say it
-    needs : the values that other keys must have for this one to have an effect, {"kind": ("box", "patches")}; one of
-        several mappings must hold
+    Parameters
+    ----------
+    default : object
+        Its value where a file does not give it; `...` makes it required.
+    description : str
+        What it does, in one sentence.
+    unit : str
+        Its unit; "" for pure numbers and words.
+    rule : str
+        What is allowed, where types and bounds do not say it.
+    needs : mapping or tuple of mappings
+        The values that other keys must have for this one to have an effect, {"kind": ("box", "patches")}; one of
+        several mappings must hold.
+    **bounds
+        Further arguments of `pydantic.Field`, such as gt=0.
+
+    Returns
+    -------
+    pydantic.fields.FieldInfo
+        What a class derived from `Checked` assigns to the name of the setting.
+
+    Examples
+    --------
+    >>> from ridgeline.config.fields import Checked, Integer, rule_of, setting
+    >>> class Waves(Checked):
+    ...     count: Integer = setting(1, "Number of waves.", ge=1)
+    >>> rule_of(Waves.model_fields["count"])
+    'an integer >= 1'
     """
     conditions = needs if isinstance(needs, tuple) else (needs,)
     plain = [{k: list(v) if isinstance(v, tuple) else [v] for k, v in each.items()} for each in conditions]

@@ -300,7 +300,36 @@ def differences(checkpoint: Mapping[str, Any], run: Mapping[str, Any], prefix: s
 def read_manifest(directory: Path) -> Manifest:
     """Read and check the manifest of a checkpoint.
 
-    Raises DamagedError if it is missing, unreadable or not as it was written, CheckpointError if its format is newer.
+    Parameters
+    ----------
+    directory : pathlib.Path
+        The folder of the checkpoint.
+
+    Returns
+    -------
+    Manifest
+        Step, time, settings, and the shape and dtype of each field.
+
+    Raises
+    ------
+    DamagedError
+        If the manifest is missing, unreadable or not as it was written. This is a CheckpointError.
+    CheckpointError
+        If its format is newer than this version of Ridgeline.
+
+    Notes
+    -----
+    Local: one small file is read, and its hash is compared.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> from ridgeline.io.checkpoint import read_manifest
+    >>> case = ridgeline.Case("gray_scott", 4, grid={"shape": (8, 8, 8)}, checkpoint={"path": "kept"})
+    >>> with ridgeline.Simulation(case, progress=False) as simulation:
+    ...     newest = simulation.save()
+    >>> read_manifest(newest).fields["V"]
+    ('<f8', (8, 8, 8))
     """
     try:
         data = (directory / MANIFEST).read_bytes()
@@ -310,7 +339,32 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def find_checkpoints(path: Path) -> list[Path]:
-    """Return the checkpoints in a directory, the newest first, after those with a damaged manifest."""
+    """Return the checkpoints in a directory, the newest first, after those with a damaged manifest.
+
+    Parameters
+    ----------
+    path : path
+        The directory of checkpoints (checkpoint.path of a run).
+
+    Returns
+    -------
+    list of pathlib.Path
+        The folders of the checkpoints; empty if there is no such directory.
+
+    Notes
+    -----
+    Local. It reads the manifest of each checkpoint, and none of the data.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> from ridgeline.io.checkpoint import find_checkpoints, read_manifest
+    >>> kept = {"path": "kept", "every": 2}
+    >>> case = ridgeline.Case("gray_scott", 4, grid={"shape": (8, 8, 8)}, checkpoint=kept)
+    >>> report = ridgeline.Simulation(case, progress=False).run()
+    >>> [read_manifest(path).step for path in find_checkpoints("kept")]
+    [4, 2]
+    """
     try:
         entries = [entry for entry in Path(path).iterdir() if step_of(entry) is not None and entry.is_dir()]
     except (FileNotFoundError, NotADirectoryError):

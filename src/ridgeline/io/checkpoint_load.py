@@ -69,7 +69,7 @@ def load(
     required: bool = True,
     later: Collection[str] = (),
 ) -> LoadedCheckpoint | None:
-    """Fill the local parts of `fields` from a checkpoint, whatever process grid wrote it. Collective.
+    """Fill the local parts of fields from a checkpoint, whatever process grid wrote it.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def load(
         A checkpoint, or a directory of checkpoints, of which the newest usable one is read. All ranks skip damaged
         ones together, and the remarks name them.
     fields : mapping of str to DistributedArray
-        The arrays to fill.
+        The arrays to fill, with the same names on all ranks.
     identity : mapping
         Settings that must be equal in the checkpoint and in this run. The fields' dtypes and shapes are compared too.
     required : bool
@@ -90,17 +90,36 @@ def load(
     Returns
     -------
     LoadedCheckpoint or None
-        None if there is no checkpoint and it is not required.
+        The same on all ranks; None if there is no checkpoint and it is not required.
 
     Raises
     ------
     CheckpointError
-        If a required checkpoint is missing, if the named one or all in the directory are damaged, or if the newest
-        usable one belongs to another case; the message lists the differences. `fields` are undefined then.
+        On all ranks, if a required checkpoint is missing, if the named one or all in the directory are damaged, or if
+        the newest usable one belongs to another case; the message lists the differences. `fields` are undefined then.
 
     Notes
     -----
-    Each rank reads only the tables and chunks that contain its cells, and checks their hashes.
+    Collective: two broadcasts and two allreduces for each checkpoint that is tried. Each rank reads only the tables
+    and chunks that contain its cells, and checks their hashes.
+
+    Examples
+    --------
+    With two ranks, started by `mpiexec -n 2 python program.py`, each of which owns two of four numbers:
+
+    >>> import numpy as np
+    >>> from mpi4py import MPI
+    >>> from ridgeline.io.checkpoint import CheckpointStore, load
+    >>> from ridgeline.parallel.partition import DistributedArray
+    >>> comm = MPI.COMM_WORLD
+    >>> saved = DistributedArray("u", (4,), (2 * comm.rank,), np.full(2, float(comm.rank)))
+    >>> with CheckpointStore(comm, "numbers") as store:
+    ...     _ = store.save({"u": saved}, step=3, time=0.3, identity={"case": "numbers"})
+    >>> found = DistributedArray("u", (4,), (2 * comm.rank,), np.empty(2))
+    >>> load(comm, "numbers", {"u": found}, {"case": "numbers"}).step
+    3
+    >>> [part.tolist() for part in comm.allgather(found.local)]
+    [[0.0, 0.0], [1.0, 1.0]]
     """
     begin = time.perf_counter()
     path = Path(path)

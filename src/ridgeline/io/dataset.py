@@ -53,10 +53,24 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
 
     Notes
     -----
+    Local: a program with several ranks opens the data set on each rank that reads.
+
     Only what is indexed is read: `ds.U.isel(step=-1, z=64)` reads one plane. The metadata are compared with their
     checksums, the values are not; `ridgeline check` compares them. A data set without checksums, of another program
     or an older Ridgeline, is read in a child process. An array or number of such a data set with the name of a
     coordinate (x, y, z, step) becomes this coordinate if it fits; otherwise it gets another name, with a warning.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> output = {"path": "spots.bp", "every": 2, "initial": True}
+    >>> case = ridgeline.Case("gray_scott", 4, grid={"shape": (4, 6, 8)}, output=output)
+    >>> report = ridgeline.Simulation(case, progress=False).run()
+    >>> data = ridgeline.open("spots.bp")
+    >>> data.U.dims, data.U.shape
+    (('step', 'z', 'y', 'x'), (3, 4, 6, 8))
+    >>> data.U.sel(step=2).isel(z=3).values.shape  # reads one plane
+    (6, 8)
     """
     path = Path(path)
     if path.suffix == ".csv":

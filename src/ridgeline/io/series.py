@@ -171,11 +171,37 @@ class SeriesWriter:
 
 
 def read_series(path: str | os.PathLike[str]) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
-    """Return the columns of a time series by name: step as int64 [rows], all others as float64 [rows].
+    """Read the columns of a time series.
 
-    An incomplete last row, which is being written or whose run was killed, is left out.
+    Parameters
+    ----------
+    path : path
+        The CSV file that a run writes (output.series).
 
-    Raises OutputError if `path` is not a time series, or is damaged.
+    Returns
+    -------
+    dict of str to array
+        Columns by name: step as int64 [rows], all others as float64 [rows], with the bits that the run wrote. An
+        incomplete last row, which is being written or whose run was killed, is left out.
+
+    Raises
+    ------
+    OutputError
+        If `path` is not a time series, or is damaged.
+
+    Notes
+    -----
+    Local: nothing is communicated, and the file is read whole.
+
+    Examples
+    --------
+    >>> from ridgeline.io.series import read_series
+    >>> with open("decay.csv", "w") as file:
+    ...     for row in ("step,time,energy", "0,0.0,0.5", "10,0.1,0.25"):
+    ...         print(row, file=file)
+    >>> series = read_series("decay.csv")
+    >>> series["step"], series["energy"]
+    (array([ 0, 10]), array([0.5 , 0.25]))
     """
     path = Path(path)
     with output_errors(f"read the time series {path}"):

@@ -179,9 +179,7 @@ def _source(path: Path) -> SourceFile | None:
         stamp = [facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size]
         if max(stamp[:2]) > _PROCESS_START:
             if max(stamp[:2]) > time.time_ns():
-                log.warning(
-                    "%s has a time of change in the future, so its compiled kernels are not stored.", path
-                )
+                log.warning("%s has a modification time in the future, so its kernels are not stored.", path)
             return None
         remembered = _remembered()
         known = remembered.get(str(path))
@@ -398,9 +396,7 @@ class KernelFiles:
             return None
         body = content[:-_DIGEST_BYTES]
         if _digest(body) != content[-_DIGEST_BYTES:]:
-            _say(
-                logging.WARNING, f"compiled kernels in {path.parent} are damaged, so they are compiled again."
-            )
+            _say(logging.WARNING, f"compiled kernels in {path.parent} are damaged and are compiled again.")
             return None
         with suppress(OSError):
             if path.stat().st_mtime < time.time() - _DAY:
@@ -423,8 +419,7 @@ class KernelFiles:
                 why = error.strerror or error
                 _say(
                     logging.WARNING,
-                    f"compiled kernels cannot be stored in {path.parent} ({why}), so the next run compiles them "
-                    "again.",
+                    f"compiled kernels cannot be stored in {path.parent} ({why}). The next run compiles them again.",
                 )
 
 

@@ -166,12 +166,30 @@ def _duration(seconds: float) -> str:
 
 
 class Phases:
-    """Shows on stderr which part of a long measurement is running, and the remaining time where it is known.
+    """Show on stderr which part of a long measurement is running, and the remaining time where it is known.
 
-    For rank 0 only; silent where `shown` is false. On a terminal it is one line, which is rewritten. Elsewhere it is
-    a line for each part and, inside a part, for every tenth of it, but not more often than every few seconds. It is a
-    context manager, which clears its line. Call it outside timed regions, because writing may have to wait for the
-    reader of the stream.
+    It is for rank 0 only, and silent where `shown` is false. On a terminal it is one line, which is rewritten.
+    Elsewhere it is a line for each part and, inside a part, for every tenth of it, but not more often than every
+    few seconds. It is a context manager, which clears its line.
+
+    Parameters
+    ----------
+    what : str
+        The name of the measurement, which begins each line.
+    shown : bool
+        Whether anything is shown.
+
+    Notes
+    -----
+    Local. Call it outside timed regions, because writing may have to wait for the reader of the stream.
+
+    Examples
+    --------
+    >>> from ridgeline.runtime.console import Phases
+    >>> with Phases("ring", shown=False) as progress:
+    ...     progress.begin("8 B")
+    ...     for lap in range(10):
+    ...         progress.update(lap + 1, 10)
     """
 
     LINE_SECONDS = 5.0  # least time between two lines inside a part where stderr is not a terminal
@@ -199,7 +217,12 @@ class Phases:
     def begin(self, part: str, now: bool = True) -> None:
         """Show that a part begins.
 
-        now: whether to show it at once. Otherwise the first `update` after some seconds shows it.
+        Parameters
+        ----------
+        part : str
+            The name of the part.
+        now : bool
+            Whether to show it at once. Otherwise the first `update` after some seconds shows it.
         """
         if not self._shown:
             return
@@ -210,7 +233,13 @@ class Phases:
             self._draw(f"{self._what}: {part}")
 
     def update(self, done: int, total: int) -> None:
-        """Show that `done` of `total` units of the part are done. Cheap: it draws ten times a second at most."""
+        """Show that some units of the part are done. This is cheap: it draws ten times a second at most.
+
+        Parameters
+        ----------
+        done, total : int
+            Units that are done, and all units of the part.
+        """
         if not self._shown or total < 1:
             return
         now, tenths = time.monotonic(), done * Progress.LINES // total

@@ -15,13 +15,37 @@ def sentence(clause: str) -> str:
 
 
 class RidgelineError(Exception):
-    """An error with a message for people; `exit_code` is what the process ends with."""
+    """Report an error on which a user can act; `exit_code` is what a process that it ends exits with.
+
+    All errors of Ridgeline derive from this class.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> try:
+    ...     data = ridgeline.open("missing.bp")
+    ... except ridgeline.RidgelineError as error:
+    ...     code = error.exit_code
+    >>> code
+    6
+    """
 
     exit_code = 1
 
 
 class ConfigError(RidgelineError):
-    """A setting is wrong; the message gives the place, the key, the nearest valid key and what is allowed."""
+    """Report wrong settings; the message gives the place, the key, the nearest valid key and what is allowed.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> from ridgeline.runtime.errors import ConfigError
+    >>> try:
+    ...     case = ridgeline.Case("gray_scott", 10, grid={"shape": (8, 8, 8)}, parameters={"f": 0.03})
+    ... except ConfigError as error:
+    ...     print("'F'" in str(error), error.exit_code)
+    True 2
+    """
 
     exit_code = 2
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ridgeline.models.contract import Model, Variable
+from ridgeline.models.earlier_runs import remember_run
 from ridgeline.models.memory_check import refuse_what_does_not_fit
 from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
@@ -311,6 +312,8 @@ class CaseRun:
             report["files"]["trace"] = self._trace.path
         report["written"] = describe_files(case, outputs, report["checkpoint"]["written"], comm)
         write_report(report, case, self._options.json, comm, self._writes)
+        if comm.rank == 0:
+            remember_run(case, report)
         model.close()
         return report
 

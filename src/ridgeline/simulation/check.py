@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from ridgeline.models import estimate
+from ridgeline.models.earlier_runs import earlier_ratios
 from ridgeline.models.memory_check import MemoryCapacity, shortage
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
@@ -143,6 +144,7 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
         "remarks": [*case.remarks(), *plan.remarks],
         "device_memory": dict(plan.device_memory),
         "limit": limit,
+        "earlier": earlier_ratios(case, plan.work.points, "bound"),
         "least_seconds": limit and case.run.steps * plan.work.bytes_memory / (devices * limit[1]),
         "warnings": warnings,
         "refusals": plan.refusals,
@@ -183,6 +185,9 @@ def print_prediction(plan: dict[str, Any]) -> None:
             "predicted time",
             f"at least {plan['least_seconds']:.3g} s for the steps at {name} ({number(rate, 'B/s')}), without output",
         )
+        if (earlier := plan["earlier"]) is not None:
+            expected = plan["least_seconds"] * earlier.middle
+            table.add_row("", f"{earlier.words('that')}, so expect about {expected:.3g} s")
     console = plain_console()
     console.print(table)
     for remark in plan["remarks"]:

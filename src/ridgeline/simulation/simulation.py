@@ -41,37 +41,80 @@ _CHANGEABLE = ("run.steps",)
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """A signal such as Ctrl-C stopped a run between two steps; `Simulation.run` or `advance` continues it."""
+    """Report that a signal such as Ctrl-C stopped a run between two steps, after a checkpoint was saved.
+
+    `Simulation.run` or `Simulation.advance` continues the run. It is a `KeyboardInterrupt`, so that `except
+    Exception` does not catch it.
+
+    Examples
+    --------
+    >>> import os, signal
+    >>> import ridgeline
+    >>> case = ridgeline.Case("gray_scott", 8, grid={"shape": (8, 8, 8)}, checkpoint={"path": "kept"})
+    >>> with ridgeline.Simulation(case, progress=False) as simulation:
+    ...     simulation.every(2, lambda now: now.step == 2 and os.kill(os.getpid(), signal.SIGINT))
+    ...     try:
+    ...         report = simulation.run()
+    ...     except ridgeline.RunInterrupted:
+    ...         stopped = simulation.step
+    ...         report = simulation.run()
+    >>> stopped < report["run"]["last_step"] == 8
+    True
+    """
 
 
 class Simulation:
-    """A run of a case in this process. Creating it also sets the initial state, or restores a checkpoint.
+    """Run a case in this process, to the end or step by step.
 
-        with ridgeline.Simulation(case) as simulation:
-            simulation.every(100, lambda now: print(now.step, now.diagnostics()))
-            report = simulation.run()
-
-    It writes what the settings say, at the steps that they say, and locks these paths until it is closed. Under a
-    launcher every rank creates one. All methods and properties except `case`, `step`, `steps` and `time` are
-    collective over the world: every rank calls them with the same arguments.
+    Creating a simulation also sets its initial state, or restores a checkpoint. A simulation writes what the
+    settings say, at the steps that they say, and locks these paths until it is closed. It is a context manager: the
+    end of a `with` block closes it.
 
     Parameters
     ----------
-    case
-        The settings.
-    resume
-        "never" starts anew, "auto" continues from the newest checkpoint if there is one, and anything else is the
-        path of a checkpoint.
-    overwrite
+    case : Case
+        The settings, the same on all ranks.
+    resume : str
+        "never" starts a new run, "auto" continues from the newest checkpoint if there is one, and anything else is
+        the path of a checkpoint.
+    overwrite : bool
         Delete the outputs of earlier runs at the same paths. Otherwise they are set aside.
-    progress
+    progress : bool
         Show the progress on stderr.
+
+    Attributes
+    ----------
+    case : Case
+        The present settings.
 
     Raises
     ------
     ConfigError, OutputError, CheckpointError, DecompositionError
-        On all ranks. Every method raises ConfigError when ranks make different calls, after the simulation has
-        ended, and in a fork of its process.
+        On all ranks. Every method also raises ConfigError when ranks make different calls, after the simulation has
+        ended, and in a forked child process.
+
+    Notes
+    -----
+    Collective over all ranks of the job: under a launcher every rank creates the simulation and makes the same calls
+    with the same arguments. Only `case`, `step`, `steps`, `time` and `stop` are local. Each collective call compares
+    the calls of all ranks first, by one allreduce of a few bytes.
+
+    Examples
+    --------
+    With two ranks, started by `mpiexec -n 2 python program.py`:
+
+    >>> import ridgeline
+    >>> case = ridgeline.Case(
+    ...     "gray_scott", 4, grid={"shape": (8, 8, 8)}, output={"path": "spots.bp", "every": 2}
+    ... )
+    >>> with ridgeline.Simulation(case, progress=False) as simulation:
+    ...     step = simulation.advance(2)
+    ...     parts = simulation.communicator.allgather(simulation.fields("V")["V"].shape)
+    ...     report = simulation.run()
+    >>> step, parts
+    (2, [(4, 8, 8), (4, 8, 8)])
+    >>> report["run"]["ended"]
+    'all steps done'
     """
 
     def __init__(
@@ -155,25 +198,34 @@ class Simulation:
 
         Returns
         -------
-        dict
+        dict of str to array
             Read-only views by name, valid until the next step.
         """
         self._begin_call("state()")
         return {name: _read_only(array.local) for name, array in self._run.model.state().items()}
 
     def parts(self, *names: str) -> dict[str, DistributedArray]:
-        """Return fields as the data set holds them: this rank's part, and where it lies in the whole.
+        """Return fields as the data set holds them: this rank's part, and its place in the whole.
 
         Parameters
         ----------
-        names
+        *names : str
             Names that output.variables may hold. By default they are those of output.variables.
 
         Returns
         -------
-        dict
+        dict of str to DistributedArray
             For each name, `local` is a read-only view of this rank's part, valid until the next step or call, and
             `offset_global` is its place. `set_fields` accepts changed copies.
+
+        Raises
+        ------
+        ConfigError
+            For a name that the model does not have.
+
+        Notes
+        -----
+        Collective. Models that compute fields for output only, such as turbulence, transform them here.
         """
         self._begin_call(f"parts{names!r}")
         wanted = names or tuple(self.case.settings.output.variables)
@@ -183,7 +235,23 @@ class Simulation:
         return {name: replace(part, local=_read_only(part.local)) for name, part in parts.items()}
 
     def fields(self, *names: str) -> dict[str, NDArray[Any]]:
-        """Return this rank's part of fields as the data set holds them, by name: the `local` of `parts`."""
+        """Return this rank's part of fields as the data set holds them: the `local` of each of `parts`.
+
+        Parameters
+        ----------
+        *names : str
+            As for `parts`.
+
+        Returns
+        -------
+        dict of str to array
+            Read-only views by name, in the precision of the run, valid until the next step or call.
+
+        Raises
+        ------
+        ConfigError
+            For a name that the model does not have.
+        """
         return {name: part.local for name, part in self.parts(*names).items()}
 
     def set_fields(self, fields: Mapping[str, Any]) -> None:
@@ -194,7 +262,7 @@ class Simulation:
 
         Parameters
         ----------
-        fields
+        fields : mapping of str to array
             This rank's part of each field, by name, with the shape that `fields` returns; the arrays are copied. All
             ranks set the same fields. Fields that are not given stay as they are.
 
@@ -210,12 +278,24 @@ class Simulation:
         self._run.set_fields(fields)
 
     def diagnostics(self) -> dict[str, float]:
-        """Return global scalars of the current state, the same on all ranks."""
+        """Return global scalars of the current state.
+
+        Returns
+        -------
+        dict of str to float
+            Values by name, the same on all ranks, in the units of the model.
+        """
         self._begin_call("diagnostics()")
         return dict(self._run.model.diagnostics())
 
     def profiles(self) -> xr.Dataset:
-        """Return spectra and other profiles of the current state, the same on all ranks. They may be none."""
+        """Return spectra and other profiles of the current state.
+
+        Returns
+        -------
+        xarray.Dataset
+            Copies, the same on all ranks. It is empty if the model has no profiles.
+        """
         from ridgeline.io.dataset import to_dataset
 
         self._begin_call("profiles()")
@@ -223,7 +303,21 @@ class Simulation:
         return to_dataset({name: (p.dims, p.values, p.unit, p.description) for name, p in profiles.items()})
 
     def every(self, steps: int, callback: Callback) -> None:
-        """Call `callback(simulation)` after each step that is a multiple of `steps`, from now on."""
+        """Call a function after each step that is a multiple of `steps`, from now on.
+
+        Parameters
+        ----------
+        steps : int
+            The interval, 1 or more.
+        callback : callable
+            A function of one argument, the simulation. It runs on every rank, and may call everything except `run`
+            and `close`.
+
+        Raises
+        ------
+        ConfigError
+            For a wrong interval, or for something that cannot be called.
+        """
         self._begin_call(f"every({steps!r}, ...)")
         interval = _check_steps("every", steps, 1)
         if not callable(callback):
@@ -237,6 +331,16 @@ class Simulation:
 
         Fewer steps are done if a callback calls `stop` or the wall-clock limit is reached.
 
+        Parameters
+        ----------
+        steps : int
+            Time steps, 0 or more.
+
+        Returns
+        -------
+        int
+            The current step, the same on all ranks.
+
         Raises
         ------
         DivergedError, OutputError, CheckpointError
@@ -249,9 +353,19 @@ class Simulation:
         return self.step
 
     def run(self) -> dict[str, Any]:
-        """Advance to the last step, close, and return the run report. Raises what `advance` raises.
+        """Advance to the last step, close the simulation, and return the run report.
 
-        A run that `stop` or the wall-clock limit ends before its last step saves a checkpoint.
+        Returns
+        -------
+        dict
+            The run report, the same on all ranks.
+
+        Raises
+        ------
+        DivergedError, OutputError, CheckpointError
+            On all ranks.
+        RunInterrupted
+            After a signal, once a checkpoint has been saved. The simulation stays usable.
         """
         self._begin_call("run()")
         self._refuse_in_callback("run")
@@ -259,26 +373,52 @@ class Simulation:
         return self.close()
 
     def stop(self) -> None:
-        """End `advance` or `run` after the callbacks of this step. It is enough that one rank calls it."""
+        """End `advance` or `run` after the callbacks of this step. It is local: one rank that calls it is enough."""
         self._refuse_if_over()
         self._stop_requested = True
 
     def save(self) -> Path:
-        """Save a checkpoint of the current state unless there is one, and return the path of the newest."""
+        """Save a checkpoint of the current state unless there is one already.
+
+        Returns
+        -------
+        pathlib.Path
+            The newest checkpoint, the same on all ranks.
+
+        Raises
+        ------
+        CheckpointError
+            On all ranks, if the checkpoint cannot be written.
+
+        Notes
+        -----
+        Collective: all ranks write, and all wait until the checkpoint is on the disk.
+        """
         self._begin_call("save()")
         newest = self._run.save()
         assert newest is not None, "a checkpoint was saved"
         return newest
 
     def change(self, changes: Mapping[str, Any]) -> None:
-        """Continue with other values of some settings, given by key: {"model.F": 0.03}. run.steps may be among them.
+        """Continue with other values of some settings.
 
-        `change` rebuilds the model around its current state. The result is identical, bit for bit, to a restart with
-        the new settings. The report lists the changes, the attributes of the data set hold the last values, and later
-        checkpoints belong to the new settings.
+        `change` rebuilds the model around its current state. The result is identical, bit for bit, to a restart
+        with the new settings. The report lists the changes, the attributes of the data set hold the last values,
+        and later checkpoints belong to the new settings.
 
-        Raises ConfigError if a key may not change in a run or if the new settings are wrong. The run is then as it
-        was before.
+        Parameters
+        ----------
+        changes : mapping
+            Values by key, such as {"model.F": 0.03}. run.steps may be among them.
+
+        Raises
+        ------
+        ConfigError
+            If a key may not change in a run or if the new settings are wrong. The run is then as it was before.
+
+        Notes
+        -----
+        Collective. It costs about as much as restoring a checkpoint, without reading one.
         """
         from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_all_ranks
 
@@ -314,7 +454,20 @@ class Simulation:
             )
 
     def close(self) -> dict[str, Any]:
-        """End the run where it is and return its report. Saves a checkpoint if the last step is not reached."""
+        """End the run where it is, and return its report. Later calls return the same report.
+
+        A checkpoint is saved if the last step is not reached.
+
+        Returns
+        -------
+        dict
+            The run report, the same on all ranks.
+
+        Raises
+        ------
+        OutputError, CheckpointError
+            On all ranks, if the last outputs cannot be written.
+        """
         if self._report is None:
             self._begin_call("close()")
             self._refuse_in_callback("close")

@@ -8,6 +8,7 @@ from typing import Any
 
 from ridgeline.bench.result import Column, Result
 from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.runtime.units import counted
 from ridgeline.study.folder import JobStatus, StudyFolder
 from ridgeline.study.rows import Predictor, Row, rows_of
 
@@ -224,7 +225,7 @@ def compare(first: Collected, second: Collected) -> Result:
         notes=[
             *(f"{name}: {machine}" for name, study in named for machine in study.machines),
             *(
-                f"{len(study.rows) - len(pairs)} points of {name} are missing in the other study"
+                f"the other study lacks {counted(len(study.rows) - len(pairs), 'point')} of {name}"
                 for name, study in named
                 if len(study.rows) > len(pairs)
             ),

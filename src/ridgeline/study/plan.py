@@ -23,7 +23,7 @@ from ridgeline.config.load import parse_value
 from ridgeline.runtime.errors import ConfigError, RidgelineError
 from ridgeline.runtime.launcher import check_ranks
 from ridgeline.runtime.machine import cores_available, oversubscription
-from ridgeline.runtime.units import in_words, number
+from ridgeline.runtime.units import counted, in_words, number
 from ridgeline.study.request import StudyRequest
 from ridgeline.study.subjects import BenchSubject, CaseSubject, Changes, Need, Subject
 
@@ -242,8 +242,8 @@ def show_plan(plan: Plan) -> Group:
         table.add_row(point.name, f"{point.ranks} x {point.threads}", *values, *cells)
     jobs = len(plan.points) * plan.repeat
     notes = [
-        f"{plan.subject.name}, {plan.scaling} scaling: {len(plan.points)} points, {plan.repeat} jobs of each, {jobs} "
-        f"jobs in random order (seed {plan.seed})"
+        f"{plan.subject.name}, {plan.scaling} scaling: {counted(len(plan.points), 'point')}, "
+        f"{counted(plan.repeat, 'job')} of each, {counted(jobs, 'job')} in random order (seed {plan.seed})"
     ]
     crowded = [point for point in plan.points if plan.here and point.cores > cores_available()]
     if crowded:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from ridgeline.bench.result import Column, Plot, Result, make_table
 from ridgeline.config.case import AnyCase
 from ridgeline.io.output_files import check_writable, to_json, write_text
 from ridgeline.limits.prediction import Prediction
+from ridgeline.models import estimate
+from ridgeline.models.earlier_runs import earlier_ratios
 from ridgeline.models.prediction import predict_case, solves_of
 from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.units import number
-from ridgeline.study.prediction import Predict, find_machine, predict_benchmark, sweep
+from ridgeline.study.prediction import HERE, Predict, find_machine, predict_benchmark, sweep
 
 
 def breakdown(prediction: Prediction) -> Result:
@@ -175,8 +177,12 @@ def answer(
     sweep_nodes: str | None,
     json: str | None,
     plot: str | None,
+    case: AnyCase | None = None,
 ) -> None:
-    """Print the prediction, and write JSON and picture. Raises ConfigError, DecompositionError, OutputError."""
+    """Print the prediction, and write JSON and picture. Raises ConfigError, DecompositionError, OutputError.
+
+    case: what is predicted, unless it is a benchmark; for the machine at hand, earlier runs of it are compared.
+    """
     check_writable(json, "--json")
     if plot is not None:
         from ridgeline.analysis.plot import check_picture
@@ -185,13 +191,23 @@ def answer(
     counts = numbers(sweep_nodes) if sweep_nodes is not None else (nodes,)
     found, refused = sweep(predict, find_machine(machine), counts, ranks_per_node)
     result = breakdown(found[0]) if sweep_nodes is None else scaling(found)
-    result = replace(result, notes=[*result.notes, *refused])
+    earlier = None
+    if case is not None and machine == HERE:
+        earlier = earlier_ratios(case, estimate(case, found[0].place.ranks).work.points, "predicted")
+    said = [] if earlier is None else [earlier.words("what was predicted for them")]
+    result = replace(result, notes=[*result.notes, *said, *refused])
     writes = LastWrites()
     if json is not None:
         with writes.trying():
             write_text(
                 json,
-                to_json({"predictions": [each.to_dict() for each in found], "refused": refused}),
+                to_json(
+                    {
+                        "predictions": [each.to_dict() for each in found],
+                        "refused": refused,
+                        "earlier_runs": None if earlier is None else asdict(earlier),
+                    }
+                ),
                 "--json",
             )
     if json != "-":

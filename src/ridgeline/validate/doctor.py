@@ -79,7 +79,7 @@ def examine() -> list[Finding]:
             findings.append(check())
         except Exception as error:
             findings.append(
-                Finding(name, "missing", f"{type(error).__name__}: {error}", "reinstall ridgeline")
+                Finding(name, "missing", f"{type(error).__name__}: {error}", "Reinstall Ridgeline.")
             )
     return findings
 
@@ -106,7 +106,7 @@ def _mpi() -> Finding:
             "MPI",
             "missing",
             f"mpi4py does not load: {error}",
-            "load your site's MPI module, or install an MPI library: pip install mpich",
+            "Load your site's MPI module, or install an MPI library with: pip install mpich",
         )
     versions = mpi_versions()
     return Finding("MPI", "ok", f"{versions['mpi_library']} through mpi4py {versions['mpi4py']}")
@@ -180,7 +180,7 @@ def _adios2() -> Finding:
         "ADIOS2",
         "ok",
         f"{facts.version}, {kind}; compression: {', '.join(facts.compressions)}",
-        "" if facts.with_mpi else "make adios2-mpi builds it with MPI, for faster output on many nodes",
+        "" if facts.with_mpi else "Install an ADIOS2 that is built with MPI for faster output on many nodes.",
     )
 
 
@@ -194,7 +194,7 @@ def _fftw() -> Finding:
             "FFTW",
             "optional",
             "pyfftw is not installed, so scipy.fft computes the transforms, more slowly",
-            "pip install pyfftw",
+            "Install it with: pip install pyfftw",
         )
 
 
@@ -233,7 +233,7 @@ def _gpu() -> Finding:
         if find_spec("numba_cuda") is None:
             wrong = "numba-cuda, which --device cuda needs, is not installed"
             return Finding("GPU", "optional", wrong, how_to_install_ridgeline_extra("cuda"))
-        return Finding("GPU", "optional", "none usable", str(error))
+        return Finding("GPU", "optional", *_problem_and_advice(str(error)))
     if not devices:
         return Finding("GPU", "optional", "none found", "A GPU is needed only for --device cuda.")
     from ridgeline.parallel.devices import mpi_takes_device_buffers

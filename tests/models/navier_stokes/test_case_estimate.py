@@ -167,7 +167,8 @@ def test_faces_between_parts(tmp_path: Path, n_ranks: int) -> None:
 
 def test_what_cannot_be_cut_or_folds(tmp_path: Path) -> None:
     with pytest.raises(
-        DecompositionError, match=r"25 ranks cannot share 24 elements, .* Use 24 ranks or fewer, or more elements"
+        DecompositionError,
+        match=r"25 ranks cannot share 24 elements, .* Use 24 ranks or fewer, or more elements",
     ):
         estimate(load(tmp_path), 25)
     (tmp_path / "fold.py").write_text("def fold(x, y, z):\n    return x - 0.9 * x * x, y, z\n")

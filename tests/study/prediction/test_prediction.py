@@ -302,9 +302,9 @@ def test_a_sweep_leaves_out_the_numbers_of_nodes_that_do_not_fit() -> None:
     case, machine = case_of("lid_driven_cavity"), find_machine("frontier")  # 16 elements, 8 ranks a node
     found, refused = sweep(lambda place: predict_case(case, place), machine, (1, 2, 4, 8), None)
     assert [each.place.nodes for each in found] == [1, 2]
-    assert refused[0].startswith("4 nodes: 32 ranks for 16 elements: ")
+    assert refused[0].startswith("4 nodes: 32 ranks cannot share 16 elements")
     assert "-n" not in " ".join(refused)
-    with pytest.raises(DecompositionError, match="32 ranks for 16 elements"):
+    with pytest.raises(DecompositionError, match="32 ranks cannot share 16 elements"):
         sweep(lambda place: predict_case(case, place), machine, (4, 8), None)
 
 

@@ -139,7 +139,7 @@ def _counts(ranks: int, operation: str, sweep: bool, among: Sequence[int]) -> li
     for count in counts:
         if not 2 <= count <= ranks:
             raise ConfigError(
-                f"--among {count}: {operation} can use 2 to {ranks} of the {ranks} ranks of this job."
+                f"--among {count}: {operation} requires 2 ranks or more, and the job has {ranks} ranks."
             )
     return counts
 

@@ -146,7 +146,7 @@ def tree_levels(inputs: InputEdges, root: int, parents: Numbers) -> tuple[tuple[
         further, more = look_up(comm, blocks, [ancestors, levels], ancestors[below])
         hanging = np.flatnonzero(further < 0)
         mine = [
-            f"vertex {first + below[i]} has the ancestor {ancestors[below[i]]}, which was not reached."
+            f"vertex {first + below[i]} has an ancestor, vertex {ancestors[below[i]]}, which was not reached."
             for i in hanging[:1]
         ]
         if failures := _gather(comm, mine):

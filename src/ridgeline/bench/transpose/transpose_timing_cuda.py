@@ -169,8 +169,7 @@ def time_on_devices(
     advice = "use a smaller --shape, fewer --variables or more GPUs (-n)"
     require_device_memory(comm, device, {"sent data": largest, "received data": largest}, advice)
     of_host = 2 * largest + _WORDS_OF_CHECK * message
-    host_advice = advice[0].upper() + advice[1:]
-    require_memory(comm, of_host, "the host copies of the exchanged data require", host_advice)
+    require_memory(comm, of_host, "the host copies of the exchanged data require", advice)
     buffers = Buffer(largest, "cuda"), Buffer(largest, "cuda")
 
     def measure(
