@@ -108,9 +108,9 @@ def test_numbers_that_make_no_sense(pairs):
     for run, options, words in (
         (latency, {"pairs": comm.size}, "More pairs require more ranks"),
         (latency, {"window": 4}, "--window requires --method alcf"),
-        (bandwidth, {"window": 0}, "window = 0"),
+        (bandwidth, {"window": 0}, "window is 0"),
         (bandwidth, {"sizes": (8, 4)}, "sizes from 8 to 4"),
-        (bandwidth, {"iterations": 0}, "iterations = 0"),
+        (bandwidth, {"iterations": 0}, "iterations is 0"),
     ):
         with pytest.raises(ConfigError, match=words):
             run(comm, **options)

@@ -58,7 +58,7 @@ def test_all_figures_are_there():
 
 
 @pytest.mark.parametrize(
-    ("n", "elements", "words"), [(1, 8, "nx1 = 1"), (33, 8, "nx1 = 33"), (8, 0, "elements = 0")]
+    ("n", "elements", "words"), [(1, 8, "nx1 is 1"), (33, 8, "nx1 is 33"), (8, 0, "elements is 0")]
 )
 def test_refusals(n, elements, words):
     with pytest.raises(ConfigError, match=words):

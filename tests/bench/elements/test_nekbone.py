@@ -120,8 +120,8 @@ def test_brick_is_compact(count, expected):
     [
         (1, 8, 1, "nx1 = 1"),
         (33, 8, 1, "nx1 = 33"),
-        (4, 0, 1, "elements = 0"),
-        (4, 8, 0, "iterations = 0"),
+        (4, 0, 1, "elements is 0"),
+        (4, 8, 0, "iterations is 0"),
     ],
 )
 def test_refusals(n, elements, iterations, words):

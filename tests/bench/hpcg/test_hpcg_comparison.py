@@ -84,8 +84,8 @@ def test_histories_must_agree_and_fall():
     ("options", "words"),
     [
         ({"implementations": ["fast"]}, "implementation is fast, but it must be reference, optimised or c"),
-        ({"iterations": 0}, "iterations = 0"),
-        ({"repeats": 0}, "repeats = 0"),
+        ({"iterations": 0}, "iterations is 0"),
+        ({"repeats": 0}, "repeats is 0"),
         ({"nx": 8}, "nx = 8"),
         ({"npx": 3}, "the product must be the number of ranks, 1"),
     ],

@@ -89,5 +89,5 @@ def test_report_goes_into_a_new_folder(tmp_path):
     path = Path(said.removeprefix("report: "))
     assert path.parent == tmp_path / "new" / "folder"
     assert path.read_text() == "text\n"
-    with pytest.raises(OutputError, match="choose another --output"):
+    with pytest.raises(OutputError, match="Choose another --output"):
         write_report(result, options_for("hpcg", output=str(path)))
