@@ -84,8 +84,8 @@ def test_check_compares_a_data_set_with_its_checksums(ridgeline):
     (path / "data.0").write_bytes(content)
     done = ridgeline("check", path)
     assert done.returncode == 6
-    where = "V is not as it was written at output step 1 (time step 10): 1 of its 1 blocks, "
-    where += "the first V[0:5, 0:3, 0:7]"
+    where = "V is not as it was written at output step 1 (time step 10): 1 of its 1 blocks differ, "
+    where += "the first is V[0:5, 0:3, 0:7]"
     assert done.stdout == f"{path}: {where}\n"
     sentence = f"the data set {path} is damaged in 1 place. Restore it from a copy, or run again."
     assert done.stderr == f"error: {sentence}\n"

@@ -122,7 +122,7 @@ def test_resume_gives_the_same_flow_on_other_ranks_and_the_same_bits_on_these(ri
         ),
         ('"duct.msh"', '"duct.stl"', ["grid.mesh", "duct.stl", ".msh or .re2"]),
         ('"duct.msh"', '"folder.msh"', ['grid.mesh = "folder.msh" cannot be read: Is a directory']),
-        ('"duct.msh"', '"short.msh"', ['grid.mesh = "short.msh"', "write it again"]),
+        ('"duct.msh"', '"short.msh"', ['grid.mesh = "short.msh"', "rite it again"]),
         ("boundary.roof", "boundary.rof", ["boundary.rof", "did you mean roof"]),
         ('[boundary.roof]\nkind = "wall"\n', "", ["grid.mesh", "which is missing for roof"]),
     ],

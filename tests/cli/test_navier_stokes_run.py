@@ -159,9 +159,11 @@ def test_bad_input_ends_with_one_sentence(ridgeline, case, settings, code, words
 @pytest.mark.full  # the estimate has a quick test of the refusal
 def test_a_first_step_beyond_stability_is_refused_before_an_output_is_opened(ridgeline, case):
     settings = overrides("model.dt=0.5", "output.statistics_every=0")
-    refused(ridgeline("check", case, *settings), 2, "Courant number of step 0", "beyond stability (1)")
+    refused(
+        ridgeline("check", case, *settings), 2, "Courant number of step 0", "above the stability limit (1)"
+    )
     (ridgeline.path / "flow.csv").write_text("step,time\n1,0.1\n")  # of an earlier run
-    refused(ridgeline("run", case, "-n", 2, *settings), 5, "Courant number", "at step 0", "need at most 1")
+    refused(ridgeline("run", case, "-n", 2, *settings), 5, "Courant number", "at step 0", "must be at most 1")
     assert (ridgeline.path / "flow.csv").read_text() == "step,time\n1,0.1\n"
     assert not list(ridgeline.path.glob("flow*bp"))
 
@@ -199,6 +201,13 @@ def test_a_solve_that_fails_is_named_and_keeps_the_last_checkpoint(ridgeline, ca
     succeeds(ridgeline("run", case, *overrides("run.steps=4")))
     strict = overrides("model.pressure.max_iterations=1", "model.pressure.tolerance=1e-14")
     done = ridgeline("run", case, *strict, "--resume", "auto")
-    refused(done, 5, "the pressure solve of step 5", "residual", "after 1 iteration", "checkpoint is kept (")
+    refused(
+        done,
+        5,
+        "the pressure solve of step 5",
+        "residual",
+        "after 1 iteration",
+        "The last good checkpoint is ",
+    )
     assert [path.name for path in (ridgeline.path / "checkpoints").iterdir()] == ["checkpoint_00000004"]
     succeeds(ridgeline("run", case, "--resume", "auto"))

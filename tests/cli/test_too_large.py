@@ -23,7 +23,7 @@ def test_a_run_that_does_not_fit_is_refused_before_it_takes_memory(ridgeline):
     assert done.stderr.count("error:") == 1
     assert "Traceback" not in done.stderr
     assert "(2 ranks of 160.2 TB)" in done.stderr
-    assert "try grid.shape = [" in done.stderr
+    assert "Try grid.shape = [" in done.stderr
     assert "run.check_memory = false" in done.stderr
     assert [path.name for path in ridgeline.path.iterdir()] == ["case.toml"]
 

@@ -128,6 +128,6 @@ def test_misuse():
     with pytest.raises(RuntimeError, match="was not started"):
         gather_scatter.finish(u)
     gather_scatter.start(u)
-    with pytest.raises(RuntimeError, match="under way"):
+    with pytest.raises(RuntimeError, match="in progress"):
         gather_scatter.start(u)
     gather_scatter.finish(u)

@@ -279,7 +279,7 @@ def test_an_error_while_rank_0_writes_reaches_all_ranks(comm, path, monkeypatch)
 @pytest.mark.parametrize("compression", ["lz4", "blosc"])
 def test_compression_is_lossless_on_all_ranks(comm, path, collective, compression):
     if compression not in adios2_facts().compressions:
-        with pytest.raises(OutputError, match="use one of none"):
+        with pytest.raises(OutputError, match="Use one of none"):
             Run(comm, path, compression=compression, collective=collective)
         return
     run = Run(comm, path, compression=compression, collective=collective)

@@ -96,7 +96,7 @@ def test_files_of_a_run_in_two_parts_are_those_of_one(comm, folder, run):
 
 def test_other_probes_are_no_continuation(comm, folder, run):
     run(channel(folder, steps=2))
-    with pytest.raises(OutputError, match=r"p\.csv has the columns .*set output\.probes\.path to another"):
+    with pytest.raises(OutputError, match=r"p\.csv has the columns .*[Ss]et output\.probes\.path to another"):
         run(channel(folder, places=[{"place": [0, 0, 0]}]), resume="auto")
 
 

@@ -35,8 +35,8 @@ def test_the_first_that_differs_is_named(comm):
     last = comm.rank == comm.size - 1
     with pytest.raises(ConfigError) as caught:
         require_same_on_all_ranks(comm, {"a": 1, "b": 3 if last else 2}, "do so")
-    assert str(caught.value) == f"the ranks disagree: b is 2 on rank 0, but 3 on rank {comm.size - 1}; do so"
-    with pytest.raises(ConfigError, match="a is not set on rank 0, but 1 on rank 1; do so"):
+    assert str(caught.value) == f"the ranks disagree: b is 2 on rank 0, but 3 on rank {comm.size - 1}. Do so."
+    with pytest.raises(ConfigError, match="a is not set on rank 0, but 1 on rank 1\\. Do so"):
         require_same_on_all_ranks(comm, {"a": 1} if comm.rank == 1 else {}, "do so")
 
 

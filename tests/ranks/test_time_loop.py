@@ -146,7 +146,7 @@ def test_a_diverged_run_gives_the_advice_of_its_model(comm, folder, monkeypatch)
 def test_a_run_that_checks_every_step_says_at_which_it_diverged(comm, folder, monkeypatch):
     case = decay_case(folder)
     case = case.model_copy(update={"run": case.run.model_copy(update={"check_every": 1})})
-    with pytest.raises(DivergedError, match="stopped being finite at step 9: u somewhere at step 9;"):
+    with pytest.raises(DivergedError, match="stopped being finite at step 9: u somewhere at step 9\\. "):
         run(comm, monkeypatch, case, Decay(spoil_at=9))
 
 

@@ -348,7 +348,7 @@ def test_wrong_use(comm) -> None:
     transpose = make(comm, [4] * n, [4] * n, 2, 2, np.complex64, method="ialltoallv", n_chunks=2)
     with pytest.raises(RuntimeError, match="the next is 0"):
         transpose.forward.start(1)
-    with pytest.raises(RuntimeError, match="2 chunks, 0 were started"):
+    with pytest.raises(RuntimeError, match="2 chunks, but only 0 were started"):
         transpose.forward.finish()
     with pytest.raises(ValueError, match="planned for 2"):
         transpose.forward.start(0, 3)

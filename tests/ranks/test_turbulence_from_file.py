@@ -271,7 +271,7 @@ def test_nothing_of_the_kind_at_the_path(comm, folder):
     comm.Barrier()
     for name, words in (("absent", "nothing"), ("file", "a file"), ("notes", "an empty folder")):
         message = refusal(comm, ConfigError, folder / name, grid, modes)
-        assert f"{folder / name} is {words};" in message
+        assert f"{folder / name} is {words}, but" in message
 
 
 def write_data_set(comm, path, fields, steps=(0, 10), names="xyz", attributes=None, dtype="float64"):

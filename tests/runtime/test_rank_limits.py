@@ -57,7 +57,7 @@ def test_the_nodes_of_a_batch_job_share_the_ranks(machine, tmp_path):
 @pytest.mark.parametrize(
     ("ranks", "threads", "advice"),
     [
-        (1, 3, r"1 rank x 3 threads share 2 cores, which is slower .*\. Use --threads 2\.$"),
+        (1, 3, r"1 rank x 3 threads share 2 cores, so the cores are oversubscribed .*\. Use --threads 2\.$"),
         (4, 1, r"4 ranks x 1 thread share 2 cores, .*\. Use -n 2\.$"),
         (2, 2, r"\. Use -n 1 or --threads 1\.$"),
         (3, 3, r"\. Use -n 2 --threads 1\.$"),

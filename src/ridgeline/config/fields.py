@@ -58,13 +58,13 @@ class Checked(BaseModel):
     ...
     ...     def problems(self):
     ...         if self.dt * self.D * 6 > 1:
-    ...             yield Problem("dt", "dt <= 1/(6 D)")
+    ...             yield Problem("dt", "at most 1/(6 D)")
     >>> ModelSection(dt=0.15).dt
     0.15
     >>> try:
     ...     section = ModelSection(dt=0.2)
     ... except ValueError as error:
-    ...     print("need dt <= 1/(6 D)" in str(error))
+    ...     print("dt must be at most 1/(6 D)" in str(error))
     True
     """
 

@@ -219,7 +219,7 @@ def launch_ranks(
     """Run `python -m ridgeline ARGUMENTS` on n_ranks ranks and return the job's exit code.
 
     SIGTERM, SIGUSR1 and SIGINT are forwarded to the ranks, which end at the next step with a checkpoint.
-    The job gets a session of its own, so that Ctrl-C reaches it only through us.
+    The job gets a separate session, so that Ctrl-C reaches it only through us.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ def test_atoms_that_overlap_are_named_with_place_and_step() -> None:
     apart = particles.position[:, other] - particles.position[:, one]
     particles["velocity"][:, one] = 0.6 * apart / model._case.model.dt
     with pytest.raises(
-        ParticleError, match=r"atoms \d+ and \d+ overlap in step 1: .* apart at x = .*model\.dt"
+        ParticleError, match=r"atoms \d+ and \d+ overlap in step 1\. .* apart at x = .*model\.dt"
     ):
         model.step(1)
 
@@ -116,7 +116,7 @@ def test_an_atom_that_outruns_its_list_is_named() -> None:
         ({"model": {"cutoff": 6.0}}, "at least 4 cells in each direction"),
         ({"neighbour": {"every": 0}}, "every"),
         ({"run": {"precision": "float32"}}, "at least 4 cells in each direction with run.precision"),
-        ({"run": {"precision": "float32"}, "neighbour": {"newton": True}}, "newton: need false"),
+        ({"run": {"precision": "float32"}, "neighbour": {"newton": True}}, "newton must be false"),
         ({"initial": {"seed": 0}}, "seed"),
         ({"output": {"variables": ["image", "image"]}}, "at most once"),
     ],
@@ -137,7 +137,7 @@ def test_auto_takes_boxes_with_few_ghosts_that_are_thick_enough() -> None:
     flat = case_of(grid={"cells": [2, 3, 40]})
     assert estimate(flat, 8).process_grid == (1, 1, 8)
     assert estimate(case_of(grid={"cells": [8, 8, 8]}), 8).process_grid == (2, 2, 2)
-    with pytest.raises(DecompositionError, match=r"into 48 boxes .* use \d+ ranks, the next lower"):
+    with pytest.raises(DecompositionError, match=r"into 48 boxes .* Use \d+ ranks, the next lower"):
         estimate(flat, 48)
 
 

@@ -132,7 +132,7 @@ def test_places_of_probes_are_counted_and_those_outside_refused(tmp_path: Path) 
     case = load(tmp_path, f"output.probes.file={tmp_path}/places.csv")
     assert "probes: 2, written every 1 steps" in estimate(case, 1).remarks
     (tmp_path / "places.csv").write_text("0.1,0.1,0.1\n0.1,0.2,-99\n")
-    with pytest.raises(ConfigError, match=r"probe 1 at \(0\.1, 0\.2, -99\.0\) of 2 places"):
+    with pytest.raises(ConfigError, match=r"of 2 probes, probe 1 at \(0\.1, 0\.2, -99\.0\) lie outside"):
         estimate(case, 1)
     (tmp_path / "shear.py").write_text("def shear(x, y, z):\n    return x + 0.3 * y, y, z\n")
     (tmp_path / "places.csv").write_text("0.3,0.9,0.1\n0.2,0.9,0.1\n")

@@ -152,7 +152,7 @@ def test_check_says_the_messages() -> None:
     assert "at the Courant number 0.5" in said
     assert "migrating particles" not in " ".join(estimate(case(), 1).remarks)
     sums = " ".join(estimate(case(grid=(1, 2), interpolation="fourier"), 2).remarks)
-    assert "particles send at most" in sums
+    assert "each step sends at most" in sums
 
 
 def test_planning_needs_no_mpi() -> None:
