@@ -353,7 +353,7 @@ def test_wrong_use(comm) -> None:
     with pytest.raises(ValueError, match="planned for 2"):
         transpose.forward.start(0, 3)
     transpose.forward.start(0, 1)
-    with pytest.raises(RuntimeError, match="equal variables"):
+    with pytest.raises(RuntimeError, match="the same number of variables"):
         transpose.forward.start(1, 2)
     transpose.forward.start(1, 1)
     transpose.forward.finish()
