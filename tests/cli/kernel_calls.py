@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 # Numba reads this when it is imported, and a command sets it before that. One thread is the default of all commands.
-_OPTION = "--threads"
-os.environ["NUMBA_NUM_THREADS"] = sys.argv[sys.argv.index(_OPTION) + 1] if _OPTION in sys.argv else "1"
+os.environ["NUMBA_NUM_THREADS"] = (
+    sys.argv[sys.argv.index("--threads") + 1] if "--threads" in sys.argv else "1"
+)
 
 from numba.core.dispatcher import Dispatcher
 
