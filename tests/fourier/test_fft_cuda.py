@@ -62,7 +62,7 @@ def test_real_transforms_in_place_leave_the_padding_alone(dtype):
 @pytest.mark.usefixtures("stand_in")
 def test_a_plan_beyond_its_array_is_found():
     plan = make_plan("complex", 6, 5, Spacing(5, 1), Spacing(5, 1), np.float64)
-    with pytest.raises(IndexError, match="number 29 of an array of 25"):
+    with pytest.raises(IndexError, match="element 29 of an array of 25"):
         plan.run(device_array(noise((5, 5), np.float64)), device_array(noise((6, 5), np.float64)), None)
 
 

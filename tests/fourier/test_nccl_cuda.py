@@ -104,7 +104,7 @@ def failing(error):
     [
         (
             failing(ImportError("no nccl")),
-            r"NCCL needs .*nccl4py, .*\(no nccl\); .*pip install nccl4py nvidia-nccl-cu13, or set",
+            r"NCCL needs .*nccl4py, .*\(no nccl\)\. .*pip install nccl4py nvidia-nccl-cu13, or set",
         ),
         (
             lambda: bindings([], get_version=failing(RuntimeError("libnccl.so.2: absent"))),

@@ -37,7 +37,7 @@ from ridgeline.parallel.allreduce import allreduce_max, broadcast_decision, erro
 from ridgeline.parallel.autotuner import TuningResult, choose
 from ridgeline.parallel.devices import mpi_takes_device_buffers
 from ridgeline.runtime.devices import MPI_SWITCH, simulated
-from ridgeline.runtime.errors import DeviceError
+from ridgeline.runtime.errors import DeviceError, sentence
 from ridgeline.runtime.extras import import_extra
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 ExchangeMethod = Literal["auto", "mpi", "host", "nccl"]
 _NCCL_TYPES = {8: "Float64", 4: "Float32"}  # NCCL has no complex numbers
-_INSTEAD_OF_NCCL = 'Set model.transpose.between_gpus = "host".'
+_INSTEAD_OF_NCCL = 'set model.transpose.between_gpus = "host"'
 log = logging.getLogger(__name__)
 
 
@@ -360,7 +360,7 @@ class _Nccl:
         try:
             yield
         except self._nccl.NCCLError as error:
-            raise DeviceError(f"NCCL {what} ({error}). {_INSTEAD_OF_NCCL}") from error
+            raise DeviceError(f"NCCL {what} ({error}). {sentence(_INSTEAD_OF_NCCL)}") from error
 
     def alltoall(self, sent: RealPieces, received: RealPieces, stream: Any) -> None:
         """Put the exchange on a stream: a group of a send to and a receive from each rank, including this one."""
