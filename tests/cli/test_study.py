@@ -55,7 +55,7 @@ def test_refusals_leave_nothing_behind(ridgeline):
     ridgeline.write()
     before = sorted(ridgeline.path.iterdir())
     for arguments, code, words in (
-        (("run", "case.toml", "--ranks", "1;2"), 2, "--ranks 1;2 is no list of numbers of ranks"),
+        (("run", "case.toml", "--ranks", "1;2"), 2, "--ranks 1;2 is not a list of numbers of ranks"),
         (("run", "case.toml", "--strong", "--ranks", "100000", "--submit", "slurm"), 3, "point n100000"),
         (("run", "case.toml", "--strong", "--ranks", "100000"), 2, "--oversubscribe"),
         (("compare", ".", "."), 6, "is not the folder of a study"),
@@ -66,3 +66,35 @@ def test_refusals_leave_nothing_behind(ridgeline):
         assert words in " ".join(done.stderr.split())
         assert "Traceback" not in done.stderr
     assert sorted(ridgeline.path.iterdir()) == before
+
+
+def test_a_study_continues_from_a_checkpoint_on_any_number_of_ranks(ridgeline):
+    case = ridgeline.write(steps=6, checkpoint=6, every=0)
+    assert ridgeline("run", case).returncode == 0
+    asked = ("--checkpoint", "checkpoints", "--strong", "--repeat", 1)
+    done = ridgeline(
+        "study", "run", "case.toml", *asked, "--ranks", "1,2", "--set", "run.steps=4", "-o", "developed"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for ranks in (1, 2):
+        file = ridgeline.path / "developed" / "points" / f"n{ranks}" / "1" / "report.json"
+        run = json.loads(file.read_text())["run"]
+        assert (run["first_step"], run["last_step"]) == (6, 10)
+    settings = (ridgeline.path / "developed" / "study.toml").read_text()
+    assert f'checkpoint = "{ridgeline.path / "checkpoints"}"' in settings
+    assert ridgeline("study", "run", "developed").returncode == 0
+    for options, words in (
+        (("--weak", "--ranks", "1,2"), "point n2: --checkpoint is of another case, because of grid.shape"),
+        (("--set", "model.F=0.03"), "point n1: --checkpoint is of another case, because of model.F"),
+    ):
+        refused = ridgeline(
+            "study", "run", "case.toml", "--checkpoint", "checkpoints", *options, "-o", "none"
+        )
+        assert refused.returncode == 2
+        assert words in refused.stderr
+        assert not (ridgeline.path / "none").exists()
+    missing = ridgeline("study", "run", "case.toml", "--checkpoint", "nowhere", "-o", "none")
+    assert (missing.returncode, missing.stderr) == (
+        4,
+        "error: --checkpoint nowhere: there is no checkpoint.\n",
+    )

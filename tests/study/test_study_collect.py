@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+from functools import partial
+from unittest.mock import patch
 
 import pytest
 
@@ -15,7 +17,7 @@ from ridgeline.study.folder import StudyFolder
 from ridgeline.study.jobs import run_jobs
 from ridgeline.study.page import FigureAxis
 from ridgeline.study.rows import rows_of_job
-from study_tools import CASE, TURBULENCE, Runner, case_file, prepared
+from study_tools import CASE, TURBULENCE, Runner, case_file, prepared, run_report
 
 WEAK = {"weak": True, "ranks": (1, 2, 4), "repeat": 2}
 # Each job of a point is slower than the one before it.
@@ -344,3 +346,33 @@ def test_studies_that_cannot_be_compared(tmp_path):
         compare(one, two)
     with pytest.raises(ConfigError, match="a is a study of gray_scott, but c is a study of turbulence"):
         compare(one, three)
+
+
+def test_rows_hold_the_spread_over_ranks_and_the_regions(tmp_path):
+    more = {
+        "limit": "memory",
+        "steps": 10,
+        "ranks": {"steady_steps": 8, "steady": {"total": [0.8, 1.6, 1.2]}},
+        "regions": {
+            "sweep": {
+                "seconds": 0.4,
+                "flops_per_second": 3e9,
+                "bytes_per_second": 2e10,
+                "share_of_limit": 0.5,
+                "limit": "L3 cache",
+            },
+            "rest": {"seconds": 0.1, "flops_per_second": 0.0, "bytes_per_second": 0.0, "limit": ""},
+        },
+    }
+    runner = Runner(seconds)
+    study, plan, jobs = prepared(tmp_path, {"ranks": (1,), "repeat": 1}, CASE, "study")
+    with patch("study_tools.run_report", partial(run_report, **more)):
+        runner.run(run_jobs, plan, jobs, study.path, print)
+    (row,) = rows(study.path)
+    assert [row["fastest_rank"], row["mean_rank"], row["slowest_rank"]] == pytest.approx([0.1, 0.15, 0.2])
+    assert row["limited_by"] == "memory"
+    assert row["region sweep seconds"] == pytest.approx(0.05)
+    assert (row["region sweep bytes"], row["region sweep share"]) == (2e10, 0.5)
+    assert (row["region sweep limited_by"], row["region rest limited_by"]) == ("L3 cache", None)
+    shown = [column.head for column in collect(StudyFolder.open(study.path)).result.columns]
+    assert {"limited by", "fastest rank ms", "slowest rank ms"} <= set(shown)

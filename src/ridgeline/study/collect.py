@@ -35,6 +35,9 @@ COLUMNS = (
     Column("parallel_efficiency", "parallel", form=".3f"),
     Column("overall_efficiency", "overall", form=".3f"),
     Column("fraction", "of limit", form=".3f"),
+    Column("limited_by", "limited by"),
+    Column("fastest_rank", "fastest rank ms", 1e-3, ".4g"),
+    Column("slowest_rank", "slowest rank ms", 1e-3, ".4g"),
     Column("joules", "J/step", form=".4g"),
     Column("simulated", "time/s", form=".4g"),
     Column("output_seconds", "output in s", form=".3f"),
@@ -130,6 +133,8 @@ def definitions(scaling: str, keys: set[str]) -> Iterator[str]:
         "ws2": "N^3 log N to fewer: the same relative to the next fewer cores",
         "parallel_efficiency": "parallel: overall efficiency relative to the fewest cores, as Hadri et al. (NekBox)",
         "overall_efficiency": "overall: counted bytes per second relative to STREAM, as Hadri et al.",
+        "limited_by": "limited by: the limit that bounds the whole step, as the roofline of the report says",
+        "fastest_rank": "fastest, slowest rank: seconds of a step on these ranks of the best job",
         "fraction": "of limit: share of the limit of memory traffic or arithmetic that the same job measured",
         "simulated": "time/s: model time per second of wall time",
     }

@@ -136,10 +136,12 @@ def _make_subject(request: StudyRequest) -> Subject:
     """Return the subject of a study. Raises ConfigError for a case or benchmark that cannot be studied."""
     options = request.options
     if request.case is not None:
-        return CaseSubject(request.case, options.outputs)
+        return CaseSubject(request.case, options.outputs, request.checkpoint)
     assert options.bench is not None
     if options.outputs:
         raise ConfigError("--outputs cannot be used with --bench, because a benchmark writes no outputs.")
+    if options.checkpoint is not None:
+        raise ConfigError("--checkpoint cannot be used with --bench, because a benchmark has no checkpoints.")
     return BenchSubject(options.bench)
 
 

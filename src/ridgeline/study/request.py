@@ -7,6 +7,7 @@ A study file has one table, [study]. Its keys are the names of `StudyOptions`, `
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -23,6 +24,7 @@ from ridgeline.study.study_options import StudyOptions
 FILE = "study.toml"  # of a study's folder
 TABLE = "study"
 PATHS = {"case": "the settings file of a run", "directory": "the folder in which runs start"}
+_WHAT = PATHS | {"checkpoint": "a checkpoint"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class StudyRequest:
     name: str
     folder: Path | None = None
     all_keys: bool = False
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The checkpoint from which all jobs continue, or the folder of checkpoints whose newest they take."""
+        return None if self.options.checkpoint is None else Path(self.options.checkpoint)
 
 
 def read_request(subject: str | None, given: Mapping[str, Any]) -> StudyRequest:
@@ -97,6 +104,8 @@ def _from_study_file(
             )
     if ("weak" in given) != ("strong" in given):  # a flag takes the place of the file's
         values = {name: value for name, value in values.items() if name not in ("weak", "strong")}
+    if "checkpoint" in values:
+        values["checkpoint"] = str(_path(path, table, "checkpoint"))
     options = StudyOptions(**{**values, **given})
     case, directory = (_path(path, table, key) for key in PATHS)
     if directory is not None and not directory.is_dir():
@@ -133,7 +142,7 @@ def _value(path: Path, option: Option, key: str, value: Any) -> Any:
 def _path(path: Path, table: Mapping[str, Any], key: str) -> Path | None:
     value = table.get(key)
     if value is not None and not isinstance(value, str):
-        raise ConfigError(f"{path}: study.{key} is {value!r}, but it must be the path of {PATHS[key]}.")
+        raise ConfigError(f"{path}: study.{key} is {value!r}, but it must be the path of {_WHAT[key]}.")
     try:
         return None if value is None else path.parent / expanded(value)
     except ValueError as error:
@@ -153,4 +162,6 @@ def _lines(request: StudyRequest, case: str | None) -> Iterator[str]:
         value = getattr(request.options, option.name)
         if value != option.default or option.name == "ranks":
             plain = list(value) if isinstance(value, tuple) else value
+            if option.name == "checkpoint":
+                plain = os.path.abspath(value)
             yield f"{_key(option)} = {json.dumps(plain, ensure_ascii=False)}"

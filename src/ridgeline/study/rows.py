@@ -10,6 +10,9 @@ Rows are plain, in SI units, with these keys beside those of axes and labels:
     joules                    of a step on all nodes, where the nodes tell
     simulated                 model time per second of wall time (NekBox, Fig. 7)
     phase NAME                seconds of a step's phases; iterations NAME: of the solves of NAME
+    fastest_rank, mean_rank, slowest_rank        seconds of a step on the ranks of the best job
+    limited_by                the limit that bounds the whole step: memory, a cache, or the peak of arithmetic
+    region NAME seconds, flops, bytes, share, limited_by     of a step's regions: per second, share of their limit
     output_seconds, output_bytes, output_rate    of data sets and series, if the run wrote any; B/s
     checkpoint_rate           B/s of data files, with compression and forcing to the disk in the time
     efficiency, efficiency_before                by the points, to the fewest cores and to the next fewer (SS1, SS2)
@@ -159,12 +162,44 @@ def _of_run(report: Mapping[str, Any]) -> Row:
         "simulated": run["time"] / run["last_step"] / seconds,
         **{f"phase {name}": value for name, value in phases.items()},
         **{f"iterations {name}": solve["iterations_per_solve"] for name, solve in solves.items()},
+        "limited_by": report.get("limit"),
+        **_ranks_of(report),
+        **_regions_of(report),
     }
     written = sum(one["bytes"] or 0 for one in report.get("written", ()) if one["kind"] != "checkpoints")
     spent = report["phases"].get("output", {}).get("max", 0.0)
     if written and spent:
         row |= {"output_bytes": written, "output_seconds": spent, "output_rate": written / spent}
     row["checkpoint_rate"] = report.get("checkpoint", {}).get("written_bytes_per_second")
+    return row
+
+
+def _ranks_of(report: Mapping[str, Any]) -> Row:
+    """Return how the seconds of a steady step are spread over the ranks."""
+    ranks = report.get("ranks", {})
+    seconds, steps = ranks.get("steady", {}).get("total"), ranks.get("steady_steps")
+    if not seconds or not steps:
+        return {}
+    each = [total / steps for total in seconds]
+    return {
+        "fastest_rank": min(each),
+        "mean_rank": statistics.fmean(each),
+        "slowest_rank": max(each),
+    }
+
+
+def _regions_of(report: Mapping[str, Any]) -> Row:
+    """Return seconds of a step, rates and limits of the model's regions."""
+    steps = report.get("ranks", {}).get("steady_steps") or report["steps"] if report.get("regions") else 1
+    row: Row = {}
+    for name, region in report.get("regions", {}).items():
+        row |= {
+            f"region {name} seconds": region["seconds"] / steps,
+            f"region {name} flops": region["flops_per_second"],
+            f"region {name} bytes": region["bytes_per_second"],
+            f"region {name} share": region.get("share_of_limit"),
+            f"region {name} limited_by": region.get("limit") or None,
+        }
     return row
 
 

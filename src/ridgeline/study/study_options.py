@@ -74,6 +74,15 @@ class StudyOptions(DeclaredOptions):
         OptionSpec("Let runs write the outputs and checkpoints of the case, which they otherwise do not."),
     ] = False
 
+    checkpoint: Annotated[
+        str | None,
+        OptionSpec(
+            "Continue in every job from this checkpoint, or from the newest of a folder; run.steps then counts the "
+            "steps after it.",
+            metavar="PATH",
+        ),
+    ] = None
+
     def __post_init__(self) -> None:
         """Check the ranges, and that it is clear how sizes change."""
         super().__post_init__()

@@ -16,11 +16,18 @@ from ridgeline.config.check import nearest
 from ridgeline.config.load import load_case
 from ridgeline.config.schema import fields_of
 from ridgeline.config.size_law import SizeLaw
+from ridgeline.io.checkpoint_format import (
+    Manifest,
+    differences,
+    find_checkpoints,
+    normalized,
+    read_manifest,
+)
 from ridgeline.models import case_class, estimate
 from ridgeline.models.memory_check import MemoryCapacity, memory_needed, shortage
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.declared_options import Option
-from ridgeline.runtime.errors import ConfigError, DecompositionError
+from ridgeline.runtime.errors import CheckpointError, ConfigError, DecompositionError
 
 GRID_KEY = "grid.process_grid"
 TRUTHS = {"true": True, "false": False, True: True, False: False}
@@ -83,12 +90,22 @@ class Subject(ABC):
 class CaseSubject(Subject):
     """A case. path: of its settings file; outputs: whether its runs write what the case says.
 
-    Raises ConfigError for settings that are wrong already.
+    checkpoint: from which its runs continue, or the folder of checkpoints whose newest they take; None for the
+    initial state. Their run.steps counts from there.
+
+    Raises ConfigError for settings that are wrong already, CheckpointError for a checkpoint that cannot be read.
     """
 
-    def __init__(self, path: Path, outputs: bool = False) -> None:
+    def __init__(self, path: Path, outputs: bool = False, checkpoint: Path | None = None) -> None:
         self.path = path
         self.command = ("run", str(path))
+        self._start: Manifest | None = None
+        if checkpoint is not None:
+            found = find_checkpoints(checkpoint)
+            if not found:
+                raise CheckpointError(f"--checkpoint {checkpoint}: there is no checkpoint.")
+            self._start = read_manifest(found[0])
+            self.command = (*self.command, "--resume", str(found[0].resolve()))
         self._loaded: dict[tuple[str, ...], AnyCase] = {}
         base = load_case(path, case_class).case
         self.name, self.law = base.run.model, type(base).SIZE_LAW
@@ -140,8 +157,15 @@ class CaseSubject(Subject):
         return found
 
     def need(self, changes: Changes, ranks: int, here: bool) -> Need:
-        """Return grid, process grid and memory of the model's estimate."""
+        """Return grid, process grid and memory of the model's estimate. Raises ConfigError for another checkpoint."""
         case = self._case(changes)
+        if self._start is not None:
+            wanted = normalized(case.settled(self._start.identity).identity())
+            if differ := differences(self._start.identity, wanted):
+                raise ConfigError(
+                    f"--checkpoint is of another case, because of {differ[0]}. A study continues from one checkpoint "
+                    "only on other numbers of ranks and with other settings of speed."
+                )
         plan = estimate(case, ranks)
         problem = None
         if here and case.run.check_memory:
@@ -151,6 +175,8 @@ class CaseSubject(Subject):
 
     def arguments(self, changes: Changes) -> tuple[str, ...]:
         """Return --set for every change, those that keep the run silent among them."""
+        if self._start is not None:
+            changes = changes | {"run.steps": self._start.step + self._case(changes).run.steps}
         return tuple(part for text in overrides(self._silent | changes) for part in ("--set", text))
 
     def paths(self, changes: Changes) -> dict[str, str]:
