@@ -116,7 +116,7 @@ def test_explain_shows_one_key_a_section_or_what_a_word_finds(ridgeline):
     assert "scalar.N.diffusivity" in keys
     assert all(key.startswith("scalar.N.") for key in keys)
     assert ridgeline("explain", "navier_stokes", "scalar.0.diffusivity").stdout.count("default") <= 1
-    found = ridgeline("explain", "--search", "friends of friends").stdout
+    found = ridgeline("explain", "--search", "friends-of-friends").stdout
     assert re.search(r"^analysis\.halos .*\[n_body\]$", found, re.MULTILINE)
     everywhere = ridgeline("explain", "--search", "wall-clock limit").stdout
     assert re.search(r"^run\.walltime .*\)$", everywhere, re.MULTILINE)
