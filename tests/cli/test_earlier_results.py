@@ -197,7 +197,7 @@ def test_the_report_replaces_no_file_of_the_user(ridgeline, case, copy):
     before = case.read_text()
     done = ridgeline("run", case, "--json", copy)
     assert done.returncode == 6, done.stderr
-    assert "Choose another --json" in done.stderr
+    assert "hoose another --json" in done.stderr
     assert case.read_text() == before
 
 
