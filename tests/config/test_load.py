@@ -19,7 +19,10 @@ steps = 10
 [grid]
 shape = [16, 20, 24]
 """
-RUN_KEYS = "model, steps, precision, seed, threads, device, walltime, check_memory, check_every"
+RUN_KEYS = (
+    "model, steps, end_time, precision, seed, threads, device, walltime, check_memory, check_every, stop_when, "
+    "steady_tolerance"
+)
 SECTIONS = "[run], [grid], [model], [initial], [output], [checkpoint]"
 
 
@@ -46,6 +49,7 @@ def test_smallest_case_has_the_documented_defaults() -> None:
     assert loaded.case.flatten() == {
         "run.model": "gray_scott",
         "run.steps": 10,
+        "run.end_time": "none",
         "run.precision": "float64",
         "run.seed": 0,
         "run.threads": 1,
@@ -53,19 +57,29 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "run.walltime": "none",
         "run.check_memory": True,
         "run.check_every": 100,
+        "run.stop_when": "end",
+        "run.steady_tolerance": 1e-6,
         "grid.shape": [16, 20, 24],
         "grid.boundary": "periodic",
         "grid.process_grid": "auto",
         "grid.cell_size": "none",
         "output.path": "gray_scott.bp",
         "output.every": 100,
+        "output.every_time": "none",
+        "output.every_wall": "none",
+        "output.align": True,
         "output.initial": False,
         "output.variables": ["U", "V"],
         "output.compression": "none",
         "output.series": "series.csv",
         "output.series_every": 0,
+        "output.series_every_time": "none",
+        "output.series_every_wall": "none",
         "checkpoint.path": "checkpoints",
         "checkpoint.every": 0,
+        "checkpoint.every_time": "none",
+        "checkpoint.every_wall": "none",
+        "checkpoint.at_end": True,
         "checkpoint.keep": 2,
         "checkpoint.ranks_per_file": 64,
         "checkpoint.writers_at_once": 0,
@@ -198,7 +212,8 @@ WRONG_FILES = [
     ),
     (
         GOOD + "[checkpoint]\nevry = 5\n",  # output.every is as near, and comes first
-        "checkpoint.evry in case.toml:7: got 5; need a known key of [checkpoint]: path, every, keep, ranks_per_file, "
+        "checkpoint.evry in case.toml:7: got 5; need a known key of [checkpoint]: path, every, every_time, "
+        "every_wall, at_end, keep, ranks_per_file, "
         "writers_at_once. Did you mean 'every'?",
     ),
     (
@@ -207,8 +222,8 @@ WRONG_FILES = [
     ),
     (
         GOOD + "[output]\nscale = 2\n",  # like 'shape' of [grid], but not enough
-        "output.scale in case.toml:7: got 2; need a known key of [output]: path, every, initial, variables, "
-        "compression, series, series_every.",
+        "output.scale in case.toml:7: got 2; need a known key of [output]: path, every, every_time, every_wall, "
+        "align, initial, variables, compression, series, series_every, series_every_time, series_every_wall.",
     ),
     (
         GOOD + "qqq = 'x'\n",
@@ -224,7 +239,10 @@ WRONG_FILES = [
         "threads in case.toml:1: got 2; need a section before it. Did you mean 'run.threads'?",
     ),
     ("output = 3\n" + GOOD, "output in case.toml:1: got 3; need a table, [output]."),
-    (GOOD.replace("steps = 10\n", ""), "run.steps in case.toml:1: not given; need an integer >= 1."),
+    (
+        GOOD.replace("steps = 10\n", ""),
+        "run.steps in case.toml:1: not set; need an integer >= 1, or run.end_time instead.",
+    ),
     (
         '[run]\nmodel = "gray_scott"\nsteps = 1\n',
         "grid.shape in case.toml: not given; need three integers >= 1 as [nz, ny, nx].",

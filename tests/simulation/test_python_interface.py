@@ -79,7 +79,7 @@ def test_what_is_wrong_is_said_as_on_the_command_line():
     for make, words in [
         (lambda: ridgeline.Case("gray_scot", 3), 'Did you mean "gray_scott"?'),
         (lambda: ridgeline.Case(model={"F": 1.0}), "need the name of a model"),
-        (lambda: ridgeline.Case("gray_scott"), "run.steps in ridgeline.Case: not given"),
+        (lambda: ridgeline.Case("gray_scott"), "grid.shape in ridgeline.Case: not given"),
         (lambda: small(outputs={}), "[outputs] in ridgeline.Case: no such section"),
         (lambda: small(initial=3), "initial in ridgeline.Case: got 3"),
         (lambda: small().replace({"model.F": -1}), "model.F in the changes: got -1; need a number >= 0"),
@@ -156,7 +156,7 @@ def test_a_change_that_cannot_be_leaves_the_run_alone():
             simulation, {"initial.noise": 0.1}, "initial.noise: this setting is of the initial"
         )
         check_change_is_refused(
-            simulation, {"model.dt": 0.5}, "step 2, which is at time 2, would be at time 1"
+            simulation, {"run.end_time": 1.0}, "run.end_time: got 1, but the run is at time 2"
         )
         check_change_is_refused(simulation, None, "change: got None; need a mapping")
         check_change_is_refused(simulation, {1: 2}, "1: need the key of a setting")
@@ -228,7 +228,12 @@ def test_numbers_of_steps_are_integers():
     with simulate(small()) as simulation:
         for call, words in [
             (lambda: simulation.advance(2.0), "advance: got 2.0; need an integer of steps >= 0"),
-            (lambda: simulation.advance(None), "advance: got None; need"),
+            (lambda: simulation.advance(2, until=3.0), "advance: got steps and a time; need one of them"),
+            (lambda: simulation.advance(until="3"), "advance: got '3'; need a finite number as time"),
+            (
+                lambda: simulation.advance(until=-1.0),
+                "advance: got the time -1, but the run is at time 0 already",
+            ),
             (lambda: simulation.advance(-1), "advance: got -1; need"),
             (lambda: simulation.every(True, print), "every: got True; need an integer of steps >= 1"),
             (lambda: simulation.every(0, print), "every: got 0; need an integer of steps >= 1"),

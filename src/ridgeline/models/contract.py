@@ -7,6 +7,7 @@ time series, progress, timing and reports then work for it. docs/adding-a-model.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -156,12 +157,25 @@ class SimulatedModel(ABC):
         return
 
     @abstractmethod
-    def step(self, most: int) -> int:
-        """Advance at least one and at most `most` time steps and return how many."""
+    def step(self, most: int, until: float = math.inf) -> int:
+        """Advance at least one and at most `most` time steps and return how many.
+
+        until: the next model time that is to be met exactly, infinity if there is none. A model shortens its steps
+        for it (`time_steps.next_step`), or ignores it: outputs then have the time of the first step after it.
+        """
 
     @abstractmethod
     def time(self, step: int) -> float:
         """Return the model time of the present state, which is that of `step`."""
+
+    def rate_of_change(self) -> float:
+        """Return how fast the state changes, 1/time, the same on all ranks. Collective.
+
+        It is the norm of the change in the last step, which was a call of `step` by itself, over the norm of the
+        state and over the length of the step; of several fields, the largest. It is needed by models whose section
+        [run] has `stop_when`.
+        """
+        raise NotImplementedError
 
     def locate_nonfinite(self) -> str | None:
         """Say where the state is not finite ("U at z=3, y=0, x=7"), None if it is finite everywhere.

@@ -28,7 +28,7 @@ class Case:
     model
         Name of the model.
     steps
-        Time steps of the run.
+        Most time steps of the run; it may also end at a time, `run={"end_time": 10.0}`.
     parameters
         The table [model] of a settings file.
     sections
@@ -106,7 +106,8 @@ class Case:
     def __repr__(self) -> str:
         run = self.settings.run
         grid = self.settings.grid.words()
-        return f"<ridgeline.Case: {run.model}, grid {grid}, {run.precision}, {run.steps} steps>"
+        end = f"{run.steps} steps" if run.end_time is None else f"until time {run.end_time:g}"
+        return f"<ridgeline.Case: {run.model}, grid {grid}, {run.precision}, {end}>"
 
 
 def _checked(document: dict[str, Any], place: str) -> Any:

@@ -99,8 +99,13 @@ def _print_header(facts: dict[str, Any]) -> None:
     lines = []
     if "model" in facts:
         used = facts["ranks_on_node"] * facts["threads"]
+        steps, end = facts["steps"], facts["end_time"]
+        length = " or ".join(
+            [f"{steps} steps"] * (steps is not None)
+            + [f"until {facts['time_name']} {end:g}"] * (end is not None)
+        )
         lines += [
-            f"ridgeline: {facts['model']}, grid {facts['grid']}, {facts['precision']}, {facts['steps']} steps",
+            f"ridgeline: {facts['model']}, grid {facts['grid']}, {facts['precision']}, {length}",
             f"{counted(facts['ranks'], 'rank')} x {counted(facts['threads'], 'thread')} on {facts['device']}, "
             f"using {used} of the {facts['cores']} cores here",
         ]

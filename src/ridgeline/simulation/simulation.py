@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import sys
@@ -37,7 +38,7 @@ Callback = Callable[["Simulation"], None]
 
 # `change` refuses the settings of these sections, except for the keys of _CHANGEABLE.
 _FIXED_SECTIONS = ("run", "grid", "output", "checkpoint")
-_CHANGEABLE = ("run.steps",)
+_CHANGEABLE = ("run.steps", "run.end_time")
 
 
 class RunInterrupted(KeyboardInterrupt):
@@ -138,14 +139,15 @@ class Simulation:
         return self._run.step
 
     @property
-    def steps(self) -> int:
-        """The last step of the run."""
-        return int(self.case.settings.run.steps)
+    def steps(self) -> int | None:
+        """The last step of the run, None if only a model time ends it."""
+        steps = self.case.settings.run.steps
+        return None if steps is None else int(steps)
 
     @property
     def time(self) -> float:
         """The model time of the current state."""
-        return self._run.model.time(self.step)
+        return self._run.time
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return this rank's part of the arrays that define the state, as a checkpoint holds them.
@@ -232,20 +234,36 @@ class Simulation:
             )
         self._callbacks.append((interval, callback))
 
-    def advance(self, steps: int = 1) -> int:
-        """Advance by some steps, at most to the last one, and return the current step.
+    def advance(self, steps: int | None = None, *, until: float | None = None) -> int:
+        """Advance by some steps, or to a model time, at most to the end of the run; return the current step.
 
-        Fewer steps are done if a callback calls `stop` or the wall-clock limit is reached.
+        Less is done if a callback calls `stop` or the wall-clock limit is reached.
+
+        Parameters
+        ----------
+        steps
+            How many steps, 1 if nothing is given.
+        until
+            A model time, not before the current one. With output.align = true, which is the default, steps are
+            shortened so that it is met exactly; otherwise the first step after it is the last.
 
         Raises
+        ------
+        ConfigError
+            If both are given, or for a time that has already passed.
         ------
         DivergedError, OutputError, CheckpointError
             On all ranks.
         RunInterrupted
             After a signal, once a checkpoint has been saved.
         """
-        self._begin_call(f"advance({steps!r})")
-        self._advance(self.step + _check_steps("advance", steps, 0))
+        self._begin_call(f"advance({steps!r}, until={until!r})")
+        if until is None:
+            self._advance(self.step + _check_steps("advance", 1 if steps is None else steps, 0), None)
+        else:
+            if steps is not None:
+                raise ConfigError("advance: got steps and a time; need one of them")
+            self._advance(None, _check_time("advance", until, self.time))
         return self.step
 
     def run(self) -> dict[str, Any]:
@@ -255,7 +273,7 @@ class Simulation:
         """
         self._begin_call("run()")
         self._refuse_in_callback("run")
-        self._end_reason = self._advance(None)
+        self._end_reason = self._advance(None, None)
         return self.close()
 
     def stop(self) -> None:
@@ -305,9 +323,14 @@ class Simulation:
                 raise ConfigError(
                     f"{key}: this setting is of the initial state, which is past; use set_fields, or start a new run"
                 )
-        if case.settings.run.steps < self.step:
+        steps, end = case.settings.run.steps, case.settings.run.end_time
+        if steps is not None and steps < self.step:
             raise ConfigError(
-                f"run.steps: got {case.settings.run.steps}, but the run is at step {self.step}; need at least that"
+                f"run.steps: got {steps}, but the run is at step {self.step}; need at least that"
+            )
+        if end is not None and end < self.time:
+            raise ConfigError(
+                f"run.end_time: got {end:g}, but the run is at time {self.time:g}; need at least that"
             )
 
     def close(self) -> dict[str, Any]:
@@ -315,7 +338,7 @@ class Simulation:
         if self._report is None:
             self._begin_call("close()")
             self._refuse_in_callback("close")
-            early = self.step < self.steps
+            early = not self._run.complete
             try:
                 self._report = self._run.finish((self._end_reason or "closed") if early else None)
             except BaseException:
@@ -355,13 +378,14 @@ class Simulation:
                 f"{call}: a callback cannot end the simulation that calls it; call stop() there, and {call}() after"
             )
 
-    def _advance(self, last: int | None) -> str | None:
-        """Advance to a step, None for the last one, and call the callbacks; return why it is not reached."""
+    def _advance(self, last: int | None, until: float | None) -> str | None:
+        """Advance to a step or a time, or else to the end, and call the callbacks; return why it is not reached."""
         self._stop_requested = False
         with self._catch_signals():
-            while self.step < (until := self.steps if last is None else min(last, self.steps)):
-                due = min([until, *((self.step // every + 1) * every for every, _ in self._callbacks)])
-                reason = self._run.advance(due)
+            while not self._run.reaches(last, until):
+                ends = [(self.step // every + 1) * every for every, _ in self._callbacks]
+                ends += [] if last is None else [last]
+                reason = self._run.advance(min(ends, default=None), until)
                 if reason is not None and not reason.startswith("SIG"):
                     return reason
                 if reason is not None:
@@ -420,6 +444,16 @@ def _check_steps(call: str, steps: Any, least: int) -> int:
         if not isinstance(steps, bool) and index(steps) >= least:
             return index(steps)
     raise ConfigError(f"{call}: got {steps!r}; need an integer of steps >= {least}")
+
+
+def _check_time(call: str, until: Any, now: float) -> float:
+    """Return a model time. Raises ConfigError unless it is a finite number that is not before `now`."""
+    with contextlib.suppress(TypeError, ValueError):
+        if not isinstance(until, bool | str) and math.isfinite(time := float(until)):
+            if time < now:
+                raise ConfigError(f"{call}: got the time {time:g}, but the run is at time {now:g} already")
+            return time
+    raise ConfigError(f"{call}: got {until!r}; need a finite number as time")
 
 
 def _require_mapping(call: str, values: Any) -> None:

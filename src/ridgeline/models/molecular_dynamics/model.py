@@ -5,6 +5,7 @@ The steps are those of `engine_cpu.CpuEngine`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -81,7 +82,7 @@ class MolecularDynamics(Model):
         self._engine.start({name: array.local for name, array in self._read.items()}, step)
         self._step, self._read = step, None
 
-    def step(self, most: int) -> int:
+    def step(self, most: int, until: float = math.inf) -> int:
         """Advance by one step. Collective where lists are rebuilt, otherwise between neighbours."""
         self._engine.advance(self._step)
         self._step += 1
@@ -111,7 +112,7 @@ class MolecularDynamics(Model):
         output = case.output
         return [
             *super().recorders(case, comm),
-            *profiles_recorder(self, output.spectra, output.spectra_every, comm),
+            *profiles_recorder(self, output.spectra, output.interval("spectra_every"), comm),
         ]
 
     def profiles(self) -> Mapping[str, Profile]:

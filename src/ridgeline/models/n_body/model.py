@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -68,7 +69,7 @@ class NBody(Model):
     def compile(self) -> None:
         """Compile the kernels of the initial transforms and of halos, or load them from the cache."""
         compile_kernels(CpuEngine.kernels(np.float64))
-        if self._case.output.spectra_every and self._case.analysis.halos:
+        if self._case.output.interval("spectra_every") and self._case.analysis.halos:
             compile_kernels(kernels_of_halos())
 
     def initialize(self) -> None:
@@ -132,7 +133,7 @@ class NBody(Model):
         self._engine.start(fields)
         self._step, self._loaded = step, None
 
-    def step(self, most: int) -> int:
+    def step(self, most: int, until: float = math.inf) -> int:
         """Advance by one step. Collective."""
         before = self._a
         self._engine.advance(self._schedule, self._step)
@@ -171,7 +172,7 @@ class NBody(Model):
         output = case.output
         return [
             *super().recorders(case, comm),
-            *profiles_recorder(self, output.spectra, output.spectra_every, comm),
+            *profiles_recorder(self, output.spectra, output.interval("spectra_every"), comm),
         ]
 
     def profiles(self) -> Mapping[str, Profile]:

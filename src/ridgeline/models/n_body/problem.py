@@ -95,6 +95,12 @@ class Stepping:
             return self.begin + (1.0 - self.begin) * part
         return float(self.begin ** (1.0 - part))
 
+    def steps_at(self, a: float) -> float:
+        """Return the number of steps after which the scale factor is `a`, which need not be whole."""
+        if self.spacing == "linear":
+            return (a - self.begin) / (1.0 - self.begin) * self.steps_to_today
+        return (1.0 - math.log(a) / math.log(self.begin)) * self.steps_to_today
+
     def mesh_kicks(self, step: int) -> tuple[float, float]:
         """Return the factors of the mesh's forces for the kicks at the beginning and at the end of a step."""
         return self._kick(step, step + 0.5), self._kick(step + 0.5, step + 1)

@@ -108,7 +108,7 @@ class NavierStokes(Model):
             comm, self._grid, self._geometry, self._engine.host_gather, len(case.scalar), case.output.uniform
         )
         self._statistics: Statistics | None = None
-        if case.output.statistics_every:
+        if case.output.interval("statistics_every"):
             self._statistics = Statistics(
                 comm,
                 self._grid,
@@ -189,10 +189,11 @@ class NavierStokes(Model):
         self._state.restored()
         self._engine.refuse_long_step(self._engine.dt)
         if self._statistics is not None:
-            self._statistics.restored(step - step % self._case.output.statistics_every)
+            every = self._case.output.statistics_every
+            self._statistics.restored(step - step % every if every else step)
         self._forget_times()
 
-    def step(self, most: int) -> int:
+    def step(self, most: int, until: float = math.inf) -> int:
         """Advance by one time step. Collective.
 
         Raises DivergedError if a solve does not converge or the Courant number is beyond stability.

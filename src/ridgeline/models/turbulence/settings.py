@@ -14,6 +14,7 @@ from pydantic import Field
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase, Plain
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Truth, setting
+from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
 from ridgeline.config.size_law import GlobalGrid
 from ridgeline.models.turbulence.problem import Waves
 
@@ -298,6 +299,9 @@ class ForcingSection(Checked):
                 yield Problem(key, f'a number > 0 with forcing.kind = "{self.kind}"')
 
 
+PEAK = 6.0  # max(|u| + |v| + |w|) of random modes, over the root mean square of a component
+
+
 class ScalarSection(Checked):
     """A scalar, one section each: theta_t + u . grad theta = - G . u + (nu/Sc) lap(theta).
 
@@ -320,7 +324,7 @@ class ScalarSection(Checked):
     )
 
 
-class ParticlesSection(Checked):
+class ParticlesSection(Scheduled):
     """Fluid particles, which move with the velocity where they are: dx/dt = u(x, t). None unless count is set."""
 
     count: Integer = setting(0, "How many particles there are; 0: none.", unit="particles", ge=0)
@@ -356,7 +360,7 @@ class ParticlesSection(Checked):
         (),
         "What is written beside positions and velocities.",
         rule="a list of gradient, acceleration, scalars, dissipation and enstrophy, each at most once",
-        needs={"every": ON},
+        needs=recurring(),
     )
     every: Integer = setting(
         0,
@@ -365,12 +369,14 @@ class ParticlesSection(Checked):
         ge=0,
         needs={"count": ON},
     )
+    every_time: Number | None = time_interval("outputs of the particles", {"count": ON})
+    every_wall: Number | None = wall_interval("outputs of the particles", {"count": ON})
     path: PathText = setting(
         "particles.bp",
         "ADIOS2 BP5 data set of the particles to write.",
         rule="a path",
         min_length=1,
-        needs={"every": ON},
+        needs=recurring(),
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -400,11 +406,13 @@ class OutputSection(sections.OutputSection):
         "ADIOS2 BP5 data set of spectra and densities to write.",
         rule="a path",
         min_length=1,
-        needs={"spectra_every": ON},
+        needs=recurring("spectra_every"),
     )
     spectra_every: Integer = setting(
         0, "Steps between spectra, step 0 included; 0 writes none.", unit="steps", ge=0
     )
+    spectra_every_time: Number | None = time_interval("spectra")
+    spectra_every_wall: Number | None = wall_interval("spectra")
     average_from: Integer | None = setting(
         None,
         "Step from which on spectra and structure functions are averaged over time as well, by those that are "
@@ -412,7 +420,7 @@ class OutputSection(sections.OutputSection):
         unit="steps",
         rule="an integer >= 0",
         ge=0,
-        needs={"spectra_every": ON},
+        needs=recurring("spectra_every"),
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -421,7 +429,9 @@ class OutputSection(sections.OutputSection):
             yield Problem("variables", VARIABLES_RULE)
 
     def written(self) -> dict[str, str]:
-        return super().written() | ({"output.spectra": self.spectra} if self.spectra_every else {})
+        return super().written() | (
+            {"output.spectra": self.spectra} if self.interval("spectra_every") else {}
+        )
 
 
 class TurbulenceCase(AnyCase):
@@ -456,6 +466,8 @@ class TurbulenceCase(AnyCase):
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = (
         "initial.path",
         "particles.every",
+        "particles.every_time",
+        "particles.every_wall",
         "particles.path",
         "particles.sample",
     )
@@ -475,7 +487,7 @@ class TurbulenceCase(AnyCase):
 
     def written(self) -> dict[str, str]:
         particles = self.particles
-        more = {"particles.path": particles.path} if particles.count and particles.every else {}
+        more = {"particles.path": particles.path} if particles.count and particles.interval() else {}
         return super().written() | more
 
     def identity(self) -> dict[str, Plain]:
@@ -485,6 +497,24 @@ class TurbulenceCase(AnyCase):
             for k, v in super().identity().items()
             if self.particles.count or not k.startswith("particles.")
         }
+
+    def step_length(self) -> float:
+        """Return model.dt, or that of model.courant at the speed of step 0: NaN for a flow from a file."""
+        model, initial = self.model, self.initial
+        if model.courant is None:
+            return model.dt or math.nan
+        speeds = {
+            "taylor_green": initial.velocity,
+            "taylor_green_2d": initial.velocity,
+            "abc": 2.0 * (abs(initial.A) + abs(initial.B) + abs(initial.C)),
+            "spectrum": PEAK * math.sqrt(2.0 * initial.energy / 3.0),
+        }
+        speed = abs(speeds.get(initial.kind, math.nan))
+        width = min(length / n for length, n in zip(self.grid.lengths, self.grid.shape))
+        return model.courant * width / speed if speed else math.nan
+
+    def assumption(self) -> str:
+        return "" if self.model.courant is None else ", assumed from model.courant and the speed of step 0,"
 
     @property
     def batch(self) -> int:
@@ -497,6 +527,9 @@ class TurbulenceCase(AnyCase):
         if self.run.device != "cpu" and self.particles.count:
             rule = '"cpu" with particles.count > 0: GPUs have no kernels for that yet'
             yield Problem("run.device", rule)
+        spectra = self.output.interval("spectra_every")
+        if self.output.average_from is not None and spectra and not (spectra.steps or spectra.time):
+            yield Problem("output.average_from", "spectra at an interval of steps or model time")
         if "scalars" in self.particles.sample and not self.scalar:
             yield Problem("particles.sample", "no scalars, as the case has no [[scalar]]")
         most = len(self.scalar) - 1
@@ -511,7 +544,7 @@ class TurbulenceCase(AnyCase):
         if self.initial.kind == "file":
             # A new run moves away whatever is at these paths, which would include the file that it starts from.
             moved = self.written()
-            if not self.checkpoint.every:
+            if not self.checkpoint.is_used:
                 del moved["checkpoint.path"]
             start = Path(os.path.realpath(self.initial.path))
             for key, path in moved.items():

@@ -10,11 +10,13 @@ from pydantic import Field
 
 from ridgeline.config import sections
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Triple, setting
+from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
 
 Direction = Literal["x", "y", "z"]
 FIELDS = ("velocity_x", "velocity_y", "velocity_z", "pressure", "vorticity_magnitude", "q_criterion")
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
 PLACE_RULE = "three numbers as [x, y, z]"
+PLACES = ({"probe.N": ON}, {"file": ON})  # of probes, one of which is needed
 MOST_PROBES = 100_000  # because they are columns of a CSV file
 
 
@@ -26,14 +28,14 @@ class ProbeSection(Checked):
         "Place [x, y, z], or the first of a line.",
         unit="length",
         rule=PLACE_RULE,
-        needs={"output.probes.every": ON},
+        needs=recurring("output.probes.every"),
     )
     to: tuple[Number, Number, Number] | None = setting(
         None,
         "The last place of a line; not set: one place.",
         unit="length",
         rule=PLACE_RULE,
-        needs={"output.probes.every": ON},
+        needs=recurring("output.probes.every"),
     )
     points: Integer = setting(
         1,
@@ -41,7 +43,7 @@ class ProbeSection(Checked):
         unit="places",
         ge=1,
         le=MOST_PROBES,
-        needs={"output.probes.every": ON},
+        needs=recurring("output.probes.every"),
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -49,7 +51,7 @@ class ProbeSection(Checked):
             yield Problem("points", "an integer >= 2 with to, and 1 without")
 
 
-class ProbesSection(Checked):
+class ProbesSection(Scheduled):
     """Velocity, pressure and scalars at the [[probe]] and the places of a file, as CSV."""
 
     path: PathText = setting(
@@ -57,24 +59,26 @@ class ProbesSection(Checked):
         "CSV file to write.",
         rule="a path",
         min_length=1,
-        needs={"every": ON},
+        needs=recurring(),
     )
     every: Integer = setting(
         1,
         "Steps between rows, step 0 included; 0 writes none.",
         unit="steps",
         ge=0,
-        needs=({"probe.N": ON}, {"file": ON}),
+        needs=PLACES,
     )
+    every_time: Number | None = time_interval("rows", PLACES)
+    every_wall: Number | None = wall_interval("rows", PLACES)
     file: PathText = setting(
         "",
         "CSV file with more places, a line x,y,z each; they follow those of [[probe]].",
         rule="a path",
-        needs={"every": ON},
+        needs=recurring(),
     )
 
 
-class ForcesSection(Checked):
+class ForcesSection(Scheduled):
     """Force and torque of the flow on sides of the domain, as CSV: density is 1."""
 
     path: PathText = setting(
@@ -82,7 +86,7 @@ class ForcesSection(Checked):
         "CSV file to write.",
         rule="a path",
         min_length=1,
-        needs={"every": ON},
+        needs=recurring(),
     )
     every: Integer = setting(
         1,
@@ -91,18 +95,20 @@ class ForcesSection(Checked):
         ge=0,
         needs={"sides": ON},
     )
+    every_time: Number | None = time_interval("rows", {"sides": ON})
+    every_wall: Number | None = wall_interval("rows", {"sides": ON})
     sides: tuple[str, ...] = setting(
         (),
         "Sides whose force is recorded; with none, nothing is written.",
         rule="a list of sides that are not periodic",
-        needs={"every": ON},
+        needs=recurring(),
     )
     about: tuple[Number, Number, Number] = setting(
         (0.0, 0.0, 0.0),
         "Point [x, y, z] about which torques are computed.",
         unit="length",
         rule=PLACE_RULE,
-        needs={"every": ON},
+        needs=recurring(),
     )
     reference_velocity: Number | None = setting(
         None,
@@ -110,7 +116,7 @@ class ForcesSection(Checked):
         unit="length/time",
         rule="a number > 0",
         gt=0,
-        needs={"every": ON},
+        needs=recurring(),
     )
     reference_area: Number | None = setting(
         None,
@@ -118,7 +124,7 @@ class ForcesSection(Checked):
         unit="length^2",
         rule="a number > 0",
         gt=0,
-        needs={"every": ON},
+        needs=recurring(),
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -149,28 +155,30 @@ class OutputSection(sections.OutputSection):
         "",
         'Prefix of Nek5000 field files, "prefix0.f00001" ... and "prefix.nek5000"; "" writes none.',
         rule="a path",
-        needs={"nek5000_every": ON},
+        needs=recurring("nek5000_every"),
     )
     nek5000_every: Integer = setting(
         0, "Steps between Nek5000 field files, step 0 included; 0 writes none.", unit="steps", ge=0
     )
+    nek5000_every_time: Number | None = time_interval("Nek5000 field files")
+    nek5000_every_wall: Number | None = wall_interval("Nek5000 field files")
     nek5000_geometry: Literal["first", "every"] = setting(
         "first",
         'Which of these files hold the coordinates of the points: the "first" alone, as Nek5000 writes them, or '
         '"every" one, for readers that open a file without those before it, such as pymech.',
-        needs={"nek5000_every": ON},
+        needs=recurring("nek5000_every"),
     )
     nek5000_precision: Literal["float32", "float64"] = setting(
         "float32",
         "Floating-point type in these files.",
-        needs={"nek5000_every": ON},
+        needs=recurring("nek5000_every"),
     )
     statistics: PathText = setting(
         "statistics.bp",
         "ADIOS2 BP5 data set of means and second moments to write.",
         rule="a path",
         min_length=1,
-        needs={"statistics_every": ON},
+        needs=recurring("statistics_every"),
     )
     statistics_every: Integer = setting(
         0,
@@ -178,24 +186,26 @@ class OutputSection(sections.OutputSection):
         unit="steps",
         ge=0,
     )
+    statistics_every_time: Number | None = time_interval("samples of the statistics")
+    statistics_every_wall: Number | None = wall_interval("samples of the statistics")
     statistics_start: Number = setting(
         0.0,
         "Model time of the first sample.",
         unit="time",
         ge=0,
-        needs={"statistics_every": ON},
+        needs=recurring("statistics_every"),
     )
     homogeneous: tuple[Direction, ...] = setting(
         (),
         "Directions over which statistics are averaged as well.",
         rule='a list of "x", "y" and "z", each at most once',
-        needs={"statistics_every": ON},
+        needs=recurring("statistics_every"),
     )
     statistics_of: Literal["moments", "budgets"] = setting(
         "moments",
         'What statistics hold: "moments", means and second moments; "budgets", also third moments and the terms of '
         "the budget of Reynolds stresses, 25 more numbers for each point.",
-        needs={"statistics_every": ON},
+        needs=recurring("statistics_every"),
     )
     probes: ProbesSection = Field(default_factory=ProbesSection)
     forces: ForcesSection = Field(default_factory=ForcesSection)
@@ -204,17 +214,19 @@ class OutputSection(sections.OutputSection):
         known = all(name in FIELDS or re.fullmatch(r"scalar_(0|[1-9]\d*)", name) for name in self.variables)
         if not known or len(set(self.variables)) < len(self.variables):
             yield Problem("variables", VARIABLES_RULE)
-        if self.nek5000_every and not self.nek5000:
-            yield Problem("nek5000", "a prefix with output.nek5000_every > 0")
+        if self.interval("nek5000_every") and not self.nek5000:
+            yield Problem(
+                "nek5000", "a prefix with an interval of Nek5000 files, such as output.nek5000_every"
+            )
         if len(set(self.homogeneous)) < len(self.homogeneous):
             yield Problem("homogeneous", 'a list of "x", "y" and "z", each at most once')
 
     def written(self) -> dict[str, str]:
         paths = super().written()
-        if self.nek5000_every and self.nek5000:
+        if self.interval("nek5000_every") and self.nek5000:
             paths["output.nek5000"] = self.nek5000
-        if self.statistics_every:
+        if self.interval("statistics_every"):
             paths["output.statistics"] = self.statistics
-        if self.forces.sides and self.forces.every:
+        if self.forces.sides and self.forces.interval():
             paths["output.forces.path"] = self.forces.path
         return paths
