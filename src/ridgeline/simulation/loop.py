@@ -103,7 +103,7 @@ class Schedule:
             Interval(run.check_every),
             recorders,
             case.output.align,
-            case.step_length(),
+            case.step_length() if checkpoint.every_time or not case.output.align else math.nan,
             run.steady_rate(),
         )
 

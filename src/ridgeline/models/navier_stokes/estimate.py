@@ -183,7 +183,7 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
     sums = 15.0 + 5.0 * scalars + (25.0 if case.output.statistics_of == "budgets" else 0.0)
     curved = 19.0 + 9.0 * (counts.m / counts.n) ** 3
     return {
-        "fields": 2.0 * counts.order * c + 2.0 * c + 10,
+        "fields": (2.0 * counts.order + (model.courant is not None)) * c + 2.0 * c + 10,
         "geometry": 8.0 + (curved if counts.curved else 0.0),
         "Krylov vectors": krylov + 3.0 + 15.0,  # of the pressure; of three components at once
         "projection": counts.pressure_vectors + 2.0 + (counts.velocity_vectors + 2.0) * c,
@@ -260,7 +260,8 @@ def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
     plan = estimate_sizes(case, n_ranks)
     most, n, *_ = plan.block
     mesh, model = mesh_of(case), case.model
-    first_step = first_courant_rate(case, mesh), model.dt, model.control()
+    rate, sudden = first_courant_rate(case, mesh)
+    first_step = rate, model.dt, model.control(), sudden
     sentences = remarks(case, mesh, memory(case, most * n**3))
     if ends_at_once(*first_step):
         return replace(plan, remarks=sentences, refusals=(first_step_remark(*first_step),))

@@ -167,7 +167,7 @@ class Turbulence(Model):
         self._state.release()
         engine, model, regions = self._engine, self._case.model, self._context.regions
         before = engine.seconds
-        engine.advance(model.dt, model.courant or 0.0, self._particles.velocity_rows())
+        engine.advance(model.dt, model.courant or 0.0, self._particles.velocity_rows(), until)
         after = engine.seconds
         for name in COLUMNS[:-1]:
             regions.charge(name, after[name] - before[name])
