@@ -100,10 +100,9 @@ def _print_header(facts: dict[str, Any]) -> None:
     if "model" in facts:
         used = facts["ranks_on_node"] * facts["threads"]
         steps, end = facts["steps"], facts["end_time"]
-        length = " or ".join(
-            [f"{steps} steps"] * (steps is not None)
-            + [f"until {facts['time_name']} {end:g}"] * (end is not None)
-        )
+        limits = [] if steps is None else [f"{steps} steps"]
+        limits += [] if end is None else [f"until {facts['time_name']} {end:g}"]
+        length = " or ".join(limits)
         lines += [
             f"ridgeline: {facts['model']}, grid {facts['grid']}, {facts['precision']}, {length}",
             f"{counted(facts['ranks'], 'rank')} x {counted(facts['threads'], 'thread')} on {facts['device']}, "
