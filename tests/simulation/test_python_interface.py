@@ -224,6 +224,29 @@ def test_an_error_gives_the_paths_free():
         assert simulation.run()["run"]["last_step"] == 12
 
 
+def test_times_are_met_by_advance_and_by_callbacks():
+    """Steps have the length 1; the end at 12 steps comes before that at time 20."""
+    met, stepped = [], []
+    with simulate(small(run={"end_time": 20.0})) as simulation:
+        simulation.every_time(2.4, lambda now: met.append(now.time))
+        simulation.every(4, lambda now: stepped.append(now.step))
+        simulation.advance(until=5.5)
+        assert simulation.time == 5.5
+        assert simulation.advance(until=5.5) == simulation.step
+        simulation.run()
+        assert simulation.step == 12
+    assert met == [2.4, 4.8, 3 * 2.4, 9.6]
+    assert stepped == [4, 8, 12]
+    with simulate(small(None, run={"end_time": 7.3})) as simulation:
+        assert simulation.steps is None
+        report = simulation.run()
+    assert (report["run"]["time"], report["run"]["ended"], report["run"]["complete"]) == (
+        7.3,
+        "end time reached",
+        True,
+    )
+
+
 def test_numbers_of_steps_are_integers():
     with simulate(small()) as simulation:
         for call, words in [

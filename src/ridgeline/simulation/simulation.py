@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from ridgeline.config.check import Origin
+from ridgeline.config.intervals import Interval, Moment
 from ridgeline.config.load import warnings_of
 from ridgeline.models import create
 from ridgeline.parallel.job import join_from_python
@@ -88,7 +89,7 @@ class Simulation:
 
         self.case = case
         self._stop_signals = SignalCatcher()
-        self._callbacks: list[tuple[int, Callback]] = []
+        self._callbacks: list[tuple[Interval, Callback]] = []
         self._in_callback = False
         self._stop_requested = False
         # Why the run ended, if it ended before its last step.
@@ -227,10 +228,22 @@ class Simulation:
     def every(self, steps: int, callback: Callback) -> None:
         """Call `callback(simulation)` after each step that is a multiple of `steps`, from now on."""
         self._begin_call(f"every({steps!r}, ...)")
-        interval = _check_steps("every", steps, 1)
+        self._add("every", Interval(steps=_check_steps("every", steps, 1)), callback)
+
+    def every_time(self, time: float, callback: Callback) -> None:
+        """Call `callback(simulation)` at each multiple of a model time, from now on.
+
+        With output.align = true steps are shortened so that these times are met exactly.
+        """
+        self._begin_call(f"every_time({time!r}, ...)")
+        if not (interval := _check_time("every_time", time, 0.0)):
+            raise ConfigError("every_time: got 0; need a time > 0")
+        self._add("every_time", Interval(time=interval), callback)
+
+    def _add(self, call: str, interval: Interval, callback: Callback) -> None:
         if not callable(callback):
             raise ConfigError(
-                f"every: got {callback!r} to call; need a function of one argument, the simulation"
+                f"{call}: got {callback!r} to call; need a function of one argument, the simulation"
             )
         self._callbacks.append((interval, callback))
 
@@ -383,23 +396,27 @@ class Simulation:
         self._stop_requested = False
         with self._catch_signals():
             while not self._run.reaches(last, until):
-                ends = [(self.step // every + 1) * every for every, _ in self._callbacks]
-                ends += [] if last is None else [last]
-                reason = self._run.advance(min(ends, default=None), until)
+                before, intervals = Moment(self.step, self.time), [every for every, _ in self._callbacks]
+                steps = [int(every.next_step(self.step)) for every in intervals if every.steps]
+                times = [every.next_time(self.time) for every in intervals if every.time]
+                steps += [] if last is None else [last]
+                times += [] if until is None else [until]
+                reason = self._run.advance(min(steps, default=None), min(times, default=None))
                 if reason is not None and not reason.startswith("SIG"):
                     return reason
                 if reason is not None:
                     self._interrupt(reason)
-                if self._call_back():
+                if self._call_back(before):
                     return "stopped"
             # Several ranks agree on a signal at the next step instead.
             if self._stop_signals.received and self._communicator.size == 1:
                 self._interrupt(signal.Signals(self._stop_signals.received).name)
         return None
 
-    def _call_back(self) -> bool:
+    def _call_back(self, before: Moment) -> bool:
         """Call the callbacks that are due; return whether one of them called `stop` on any rank. Collective."""
-        due = [callback for every, callback in self._callbacks if self.step % every == 0]
+        now = Moment(self.step, self.time)
+        due = [callback for every, callback in self._callbacks if every.due(before, now)]
         outer, self._in_callback = self._in_callback, True
         try:
             for callback in due:
