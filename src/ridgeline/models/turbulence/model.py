@@ -206,7 +206,8 @@ class Turbulence(Model):
         """Return spectra, structure functions, averages over time of both, and densities. Collective."""
         engine = self._engine
         profiles = self._diagnostics.profiles(engine.stored)
-        before = Moment(engine.step_index - 1, engine.time - engine.last_dt)
+        dt = engine.last_dt if np.isfinite(engine.last_dt) else 0.0
+        before = Moment(engine.step_index - 1, engine.time - dt)
         self._averages.add(before, Moment(engine.step_index, engine.time), profiles)
         return profiles | self._averages.profiles(profiles) | self._particles.profiles()
 
