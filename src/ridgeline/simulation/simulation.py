@@ -270,7 +270,8 @@ class Simulation:
         RunInterrupted
             After a signal, once a checkpoint has been saved.
         """
-        self._begin_call(f"advance({steps!r}, until={until!r})")
+        time = "" if until is None else f", until={until!r}"
+        self._begin_call(f"advance({steps!r}{time})")
         if until is None:
             self._advance(self.step + _check_steps("advance", 1 if steps is None else steps, 0), None)
         else:
