@@ -85,8 +85,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="up to 64 ranks and 512 elements")
-    parser.add_argument("--only", choices=["ranks", "iterations"], help="one of the two tables")
+    parser.add_argument("--quick", action="store_true", help="run only up to 64 ranks and 512 elements")
+    parser.add_argument("--only", choices=["ranks", "iterations"], help="print only one of the two tables")
     settings = parser.parse_args()
     if settings.only != "iterations":
         print(

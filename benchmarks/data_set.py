@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="one size, a short time")
+    parser.add_argument("--quick", action="store_true", help="measure one size for a short time")
     arguments = parser.parse_args()
     rows = []
     for row in checksums((32,), 0.5) if arguments.quick else checksums((32, 128, 256), 12.0):

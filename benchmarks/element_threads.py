@@ -81,7 +81,7 @@ def job(order: int, elements: int, seconds: float, wavy: bool) -> None:
         runs["one"]()
         runs["threads"]()
         if not np.allclose(on_threads, serial, atol=1e-12 * abs(serial).max()):
-            raise SystemExit("error: threads and one thread do not agree")
+            raise SystemExit("error: the results of several threads and of one thread differ.")
     wait_asleep(comm)
     runs["ranks"]()
     times: dict[str, list[float]] = {name: [] for name in ("ranks", "one", "threads")}
@@ -110,8 +110,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="few elements, two seconds each")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each row")
+    parser.add_argument("--quick", action="store_true", help="use few elements and two seconds for each row")
+    parser.add_argument("--seconds", type=float, default=10.0, help="duration of each row (10)")
     settings = parser.parse_args()
     print(
         "| mesh | order | elements | 1 rank ms | 2 ranks ms | 2 threads ms | speed of ranks over threads (median) |"

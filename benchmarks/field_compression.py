@@ -58,7 +58,7 @@ def measure(chunks: list[NDArray], shuffle: bool, rounds: int) -> tuple[float, f
         seconds[k, 1] = time.perf_counter() - start
         for one, chunk in zip(back, chunks):
             if bytes(one) != chunk.tobytes():
-                raise SystemExit("error: a chunk does not come back as it was")
+                raise SystemExit("error: a chunk differs after compression and decompression.")
     compression, decompression = raw / seconds.min(axis=0)
     return raw / size, compression, decompression
 

@@ -93,10 +93,16 @@ def arguments_of(names: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", choices=names, metavar="PART", help=f"of {', '.join(names)}")
-    parser.add_argument("--gpus", type=int, help="ranks that have one each (all GPUs of this node)")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help=f"for what parts print ({FOLDER})")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"of a part, at most ({MINUTES:g})")
+    parser.add_argument(
+        "--only", nargs="+", choices=names, metavar="PART", help=f"run only these parts: {', '.join(names)}"
+    )
+    parser.add_argument("--gpus", type=int, help="number of GPUs, each with one rank (all GPUs of this node)")
+    parser.add_argument(
+        "--folder", type=Path, default=FOLDER, help=f"folder for the output of the parts ({FOLDER})"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=MINUTES, help=f"longest time of a part in minutes ({MINUTES:g})"
+    )
     return parser
 
 
@@ -158,7 +164,7 @@ def run(arguments: argparse.Namespace, parts: dict[str, Part]) -> int:
     for name in arguments.only or parts:
         part = parts[name]
         if gpus < part.least:
-            ends[name] = f"not run: needs {part.least} GPUs"
+            ends[name] = f"not run: it requires {part.least} GPUs"
         elif simulated() and part.small is None:
             ends[name] = "not run: kernels are simulated"
         else:

@@ -79,10 +79,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--points", type=int, nargs="+", default=DEFAULT_POINTS, help="in each direction")
+    parser.add_argument(
+        "--points",
+        type=int,
+        nargs="+",
+        default=DEFAULT_POINTS,
+        help="approximate number of points in each direction",
+    )
     parser.add_argument("--runs", nargs="+", choices=list(RUNS), default=["p=7", "p=15", "p=7 curved"])
-    parser.add_argument("--seconds", type=float, default=5.0, help="of the steps of a run")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of the timed steps of a run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to this file")
     arguments = parser.parse_args()
 
     def rows_of(copy: float, device: DeviceInfo) -> Iterator[Row]:

@@ -146,9 +146,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--nx1", type=int, nargs="+", default=[4, 6, 8, 10, 12, 16])
-    parser.add_argument("--points", type=float, default=DEFAULT_POINTS, help="of all elements together")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of a timed round")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
+    parser.add_argument(
+        "--points", type=float, default=DEFAULT_POINTS, help="number of points of all elements together"
+    )
+    parser.add_argument("--seconds", type=float, default=0.3, help="duration of a timed round")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to this file")
     arguments = parser.parse_args()
 
     def rows_of(copy: float, device: DeviceInfo) -> Iterator[Row]:

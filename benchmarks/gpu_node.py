@@ -76,12 +76,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--size", type=int, default=DEFAULT_SIZE, help="points in each direction (256)")
-    parser.add_argument("--elements", type=int, default=DEFAULT_ELEMENTS, help="in each direction (24)")
-    parser.add_argument("--gpus", type=int, help="ranks that have one each (all that there are)")
-    parser.add_argument("--cores", type=int, help="ranks that have one each (all that there are)")
-    parser.add_argument("--steps", type=int, help="of every run (400, 40, 60)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
+    parser.add_argument(
+        "--size", type=int, default=DEFAULT_SIZE, help="number of points in each direction (256)"
+    )
+    parser.add_argument(
+        "--elements", type=int, default=DEFAULT_ELEMENTS, help="number of elements in each direction (24)"
+    )
+    parser.add_argument("--gpus", type=int, help="number of GPUs to use, each with one rank (all)")
+    parser.add_argument("--cores", type=int, help="number of cores to use, each with one rank (all)")
+    parser.add_argument("--steps", type=int, help="number of steps of every run (400, 40, 60)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to this file")
     arguments = parser.parse_args()
 
     def rows_of(copy: float, device: DeviceInfo) -> Iterator[Row]:

@@ -31,7 +31,7 @@ def main() -> None:
     )
     parser.add_argument("--size", type=int, default=512, help="cells of a rank in each direction")
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
-    parser.add_argument("--steps", type=int, default=10, help="that are traced, after as many others")
+    parser.add_argument("--steps", type=int, default=10, help="number of traced steps, after as many others")
     parser.add_argument("--steps-per-launch", type=int, choices=(1, 2), default=1)
     parser.add_argument("--file", type=Path, default=Path("gray_scott_trace.json"))
     arguments = parser.parse_args()

@@ -242,8 +242,8 @@ def main() -> None:
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[256, 512], help="points in each direction")
     parser.add_argument("--dtypes", nargs="+", choices=("float64", "float32"), default=["float64", "float32"])
-    parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS, help="of a timed round")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
+    parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS, help="duration of a timed round")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to this file")
     arguments = parser.parse_args()
 
     def rows_of(copy: float, device: DeviceInfo) -> Iterator[Row]:

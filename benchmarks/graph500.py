@@ -37,7 +37,7 @@ def ours(scale: int, roots: int, ranks: int, threads: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "ridgeline", "bench", "graph500", *map(str, sum(options.items(), ()))]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=outside_mpi(), check=False)
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
+        raise SystemExit(f"error: {' '.join(command)} ended with exit code {done.returncode}.")
     content: dict[str, Any] = json.loads(done.stdout)
     return content
 
@@ -144,14 +144,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--gap", type=Path, metavar="DIR", help="checkout of sbeamer/gapbs")
     parser.add_argument("--reference", type=Path, metavar="DIR", help="checkout of graph500/graph500")
-    parser.add_argument("--scale", type=int, default=20, help="log2 of the vertices (20)")
-    parser.add_argument("--roots", type=int, default=32, help="searches of a kernel in a round (32)")
-    parser.add_argument("--rounds", type=int, default=2, help="in each of which all take turns (2)")
     parser.add_argument(
-        "--large", type=int, default=22, help="scale of one more run of ours, 0 for none (22)"
+        "--scale", type=int, default=20, help="base-2 logarithm of the number of vertices (20)"
     )
-    parser.add_argument("--quick", action="store_true", help="scale 14, 4 roots, 1 round, nothing larger")
-    parser.add_argument("--json", metavar="FILE", help="write the rows here too")
+    parser.add_argument(
+        "--roots", type=int, default=32, help="number of searches of a kernel in a round (32)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=2, help="number of rounds, in each of which all programs take turns (2)"
+    )
+    parser.add_argument(
+        "--large", type=int, default=22, help="scale of one more run of Ridgeline; 0 for none (22)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="run scale 14 with 4 roots in one round, and nothing larger"
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the rows to this file")
     settings = parser.parse_args(arguments)
     if settings.quick:
         settings.scale, settings.roots, settings.rounds, settings.large = 14, 4, 1, 0

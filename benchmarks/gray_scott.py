@@ -48,13 +48,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="small grids, short times")
-    parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
-    parser.add_argument("--seconds", type=float, help="for each comparison (5)")
-    parser.add_argument("--sizes", type=int, nargs="+", help="cells in each direction (128 256 512)")
-    parser.add_argument("--dtypes", nargs="+", choices=("float64", "float32"), help="(both)")
-    parser.add_argument("--threads", type=int, nargs="+", help="(1 2)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
+    parser.add_argument("--quick", action="store_true", help="use small grids and short times")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=NAMES,
+        metavar="NAME",
+        help=f"run only these comparisons: {', '.join(NAMES)}",
+    )
+    parser.add_argument("--seconds", type=float, help="duration of each comparison (5)")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", help="numbers of cells in each direction (128 256 512)"
+    )
+    parser.add_argument("--dtypes", nargs="+", choices=("float64", "float32"), help="number types (both)")
+    parser.add_argument("--threads", type=int, nargs="+", help="numbers of threads (1 2)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to this file")
     arguments = parser.parse_args()
 
     # The threads of C's OpenMP sleep between loops instead of spinning on the cores that we measure next.

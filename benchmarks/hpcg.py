@@ -156,13 +156,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", choices=THEMES, default=THEMES, help="these comparisons (all)")
-    parser.add_argument("--edge", type=int, default=104, help="of a rank's cube of points (104)")
+    parser.add_argument(
+        "--only", nargs="+", choices=THEMES, default=THEMES, help="run only these comparisons (all)"
+    )
+    parser.add_argument("--edge", type=int, default=104, help="edge of each rank's cube of points (104)")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--iterations", type=int, default=ITERATIONS, help="of a set (50, as HPCG has)")
-    parser.add_argument("--rounds", type=int, default=5, help="in each of which all take turns (5)")
-    parser.add_argument("--quick", action="store_true", help="32^3, 5 iterations, 2 rounds")
-    parser.add_argument("--json", metavar="FILE", help="write the rows here too")
+    parser.add_argument(
+        "--iterations", type=int, default=ITERATIONS, help="number of iterations of a set (50, as in HPCG)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="number of rounds, in each of which all programs take turns (5)"
+    )
+    parser.add_argument("--quick", action="store_true", help="run 32^3 points with 5 iterations in 2 rounds")
+    parser.add_argument("--json", metavar="FILE", help="also write the rows to this file")
     settings = parser.parse_args()
     if settings.quick:
         settings.edge, settings.iterations, settings.rounds = 32, 5, 2

@@ -58,11 +58,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--n", type=int, nargs="+", default=[8000, LARGE], help="unknowns (8000 20000)")
+    parser.add_argument(
+        "--n", type=int, nargs="+", default=[8000, LARGE], help="numbers of unknowns (8000 20000)"
+    )
     parser.add_argument("--nb", type=int, default=256, help="columns of a block (256)")
-    parser.add_argument("--rounds", type=int, default=3, help="in each of which all take turns (3)")
-    parser.add_argument("--quick", action="store_true", help="N = 1000, one round")
-    parser.add_argument("--json", metavar="FILE", help="write the rows here too")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="number of rounds, in each of which all programs take turns (3)"
+    )
+    parser.add_argument("--quick", action="store_true", help="run N = 1000 in one round")
+    parser.add_argument("--json", metavar="FILE", help="also write the rows to this file")
     settings = parser.parse_args()
     if settings.quick:
         settings.n, settings.rounds = [1000], 1

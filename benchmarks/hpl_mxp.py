@@ -77,12 +77,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sizes", type=int, nargs="+", default=[8000, 20000], help="N (8000 20000)")
-    parser.add_argument("--rounds", type=int, default=3, help="in each of which both take turns (3)")
-    parser.add_argument("--hpl-nb", type=int, default=0, help="NB of HPL (as chosen)")
-    parser.add_argument("--mxp-nb", type=int, default=0, help="NB of HPL-MxP (as chosen)")
-    parser.add_argument("--quick", action="store_true", help="N = 1500, one round")
-    parser.add_argument("--json", metavar="FILE", help="write the rows here too")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[8000, 20000], help="numbers of unknowns N (8000 20000)"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=3,
+        help="number of rounds, in each of which both programs take turns (3)",
+    )
+    parser.add_argument("--hpl-nb", type=int, default=0, help="NB of HPL (chosen for N)")
+    parser.add_argument("--mxp-nb", type=int, default=0, help="NB of HPL-MxP (chosen for N)")
+    parser.add_argument("--quick", action="store_true", help="run N = 1500 in one round")
+    parser.add_argument("--json", metavar="FILE", help="also write the rows to this file")
     settings = parser.parse_args()
     if settings.quick:
         settings.sizes, settings.rounds = [1500], 1

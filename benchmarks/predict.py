@@ -144,7 +144,7 @@ def show_rows(rows: Sequence[Judged]) -> None:
 
 
 def markdown_rows(rows: Sequence[Judged]) -> str:
-    """Return the steps and column exchanges that the fit has not seen, for docs/prediction.md."""
+    """Return the steps and column exchanges that the fit has not seen, for benchmarks/papers/README.md."""
     lines = [
         "| what | row | predicted s | measured s | error | 80 % interval |",
         "|---|---|---:|---:|---:|---|",
@@ -192,13 +192,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--fit", action="store_true", help="print the constants, fitted anew")
+    parser.add_argument("--fit", action="store_true", help="fit the constants again and print them")
     parser.add_argument("--here", action="store_true", help="predict and measure on this machine")
-    parser.add_argument("--quick", action="store_true", help="with --here: does it run? small sizes, once")
     parser.add_argument(
-        "--rows", action="store_true", help="print the rows that are judged for docs/prediction.md"
+        "--quick", action="store_true", help="with --here: only test that it runs, once and with small sizes"
     )
-    parser.add_argument("--plot", metavar="FILE", help="draw measured over predicted times")
+    parser.add_argument("--rows", action="store_true", help="print the rows of benchmarks/papers/README.md")
+    parser.add_argument("--plot", metavar="FILE", help="draw measured times over predicted times")
     arguments = parser.parse_args()
     machine = find_machine("frontier")
     if arguments.fit:

@@ -102,11 +102,13 @@ def committed() -> str:
     try:
         commit, changed = git("rev-parse", "--short=12", "HEAD"), git("status", "--porcelain", "--", *SOURCES)
     except (OSError, subprocess.CalledProcessError):
-        raise RidgelineError("--record keeps figures with their commit; run it in a git checkout") from None
+        raise RidgelineError(
+            "--record stores figures with their commit, and requires a git checkout. Run it in one."
+        ) from None
     if changed:
         first = changed.splitlines()[0].split()[-1]
         raise RidgelineError(
-            f"--record keeps figures with their commit, and {first} is not committed; commit it first"
+            f"--record stores figures with their commit, but {first} is not committed. Commit it first."
         )
     return commit
 
@@ -116,15 +118,21 @@ def arguments_of(names: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", choices=names, metavar="ROW", help=f"of {', '.join(names)}")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help=f"passes over all rows ({REPEATS})")
-    parser.add_argument("--record", action="store_true", help="add the figures to benchmarks/history")
-    parser.add_argument("--strict", action="store_true", help="exit status 1 if a figure is worse")
     parser.add_argument(
-        "--markdown", action="store_true", help="print a line for each row, too, for RESULTS.md"
+        "--only", nargs="+", choices=names, metavar="ROW", help=f"run only these rows: {', '.join(names)}"
     )
     parser.add_argument(
-        "--json", metavar="FILE", help="write the figures there as well; - is standard output"
+        "--repeats", type=int, default=REPEATS, help=f"number of passes over all rows ({REPEATS})"
+    )
+    parser.add_argument("--record", action="store_true", help="add the figures to benchmarks/history")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with status 1 if a figure is worse than before"
+    )
+    parser.add_argument(
+        "--markdown", action="store_true", help="also print a line for each row, for RESULTS.md"
+    )
+    parser.add_argument(
+        "--json", metavar="FILE", help="also write the figures to this file; - is standard output"
     )
     return parser
 
@@ -261,9 +269,9 @@ def main() -> int:
     parser = arguments_of(list(ROWS))
     arguments = parser.parse_args()
     if arguments.repeats < 1:
-        parser.error(f"--repeats: got {arguments.repeats}; need at least 1")
+        parser.error(f"--repeats {arguments.repeats}: it must be 1 or more.")
     if cores_available() < 2:
-        parser.error("the rows need two cores, and this process may use one")
+        parser.error("the rows require two cores, but this process may use only one.")
     chosen = {name: row.measure for name, row in ROWS.items() if name in (arguments.only or ROWS)}
     try:
         return run(arguments, {LIMITS: limits} | chosen)

@@ -66,7 +66,7 @@ def rows(n_threads: int, target: str) -> Iterator[Row]:
         timings = interleave(calls, 1.0)
         pages = f"sweep on arrays as allocated over arrays in huge pages: {where}"
         if gained < huge.u.flat.nbytes:
-            yield Row(pages, None, target, note="not run: the system gives no huge pages")
+            yield Row(pages, None, target, note="not run: the system offers no huge pages")
         else:
             whole = 4 * fields.u.flat.nbytes
             note = f"as allocated {(kept - before) / 1e6:.0f} of {whole / 1e6:.0f} MB are in huge pages"
@@ -74,7 +74,7 @@ def rows(n_threads: int, target: str) -> Iterator[Row]:
             yield Row(pages, ratio, target, timings.median_ratio("huge", "as allocated"), note)
         touched = f"sweep on arrays as allocated over arrays that each thread touched first: {where}"
         if domains == 1:
-            yield Row(touched, None, target, note="not run: with one NUMA domain all memory is equally near")
+            yield Row(touched, None, target, note="not run: there is only one NUMA domain")
         else:
             ratio = timings.ratio("own", "as allocated")
             yield Row(touched, ratio, target, timings.median_ratio("own", "as allocated"))

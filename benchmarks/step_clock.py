@@ -51,7 +51,7 @@ def step_of(n: int, calls: int) -> tuple[float, float]:
         clock.record(step + steps, steps)
     entered = {name: context.regions.table[name].calls // calls for name in model.phases}
     if entered != ENTERED:
-        raise SystemExit(f"a step of Gray-Scott enters {entered}, not {ENTERED}: change `cost_of`")
+        raise SystemExit(f"error: a step of Gray-Scott enters {entered}, not {ENTERED}. Change `cost_of`.")
     row = clock.distribution.to_dict()["total"]
     return row["min"], row["percentiles"]["50"]
 
@@ -92,9 +92,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="few steps: does it run?")
-    parser.add_argument("--size", type=int, default=64, help="points in each direction (default 64)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows for machines")
+    parser.add_argument("--quick", action="store_true", help="only test that it runs, with few steps")
+    parser.add_argument("--size", type=int, default=64, help="number of points in each direction (64)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to this file")
     options = parser.parse_args()
     best, median = step_of(options.size, 200 if options.quick else 20_000)
     cost, middle = cost_of(10 if options.quick else 1000)

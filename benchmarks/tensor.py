@@ -263,12 +263,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="two sizes, short times, small arrays")
-    parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
-    parser.add_argument("--seconds", type=float, help="for each comparison (1)")
+    parser.add_argument("--quick", action="store_true", help="use two sizes, short times and small arrays")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=NAMES,
+        metavar="NAME",
+        help=f"run only these comparisons: {', '.join(NAMES)}",
+    )
+    parser.add_argument("--seconds", type=float, help="duration of each comparison (1)")
     parser.add_argument("--sizes", type=int, nargs="+", help="points in each direction (8 10 12 16 24 32)")
-    parser.add_argument("--dtypes", nargs="+", choices=("float64", "float32"), help="(both)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
+    parser.add_argument("--dtypes", nargs="+", choices=("float64", "float32"), help="number types (both)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to this file")
     arguments = parser.parse_args()
 
     prepare_rank()

@@ -33,14 +33,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     words = "; ".join(f"{name}: {what}" for name, what in NAMES.items())
-    parser.add_argument("--quick", action="store_true", help="a small grid, short times")
+    parser.add_argument("--quick", action="store_true", help="use a small grid and short times")
     parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=words)
-    parser.add_argument("--seconds", type=float, help="for each grid, precision and number of ranks (15)")
+    parser.add_argument(
+        "--seconds", type=float, help="duration for each grid, precision and number of ranks (15)"
+    )
     parser.add_argument("--sizes", type=int, nargs="+", help="points in each direction (128 256)")
-    parser.add_argument("--dtypes", nargs="+", choices=("float64", "float32"), help="(both)")
-    parser.add_argument("--ranks", type=int, nargs="+", help="(1 2)")
-    parser.add_argument("--patient", action="store_true", help="full transforms PATIENT at all sizes; long")
-    parser.add_argument("--fluidsim", metavar="PYTHON", help="a Python that has it, or 'install'")
+    parser.add_argument("--dtypes", nargs="+", choices=("float64", "float32"), help="number types (both)")
+    parser.add_argument("--ranks", type=int, nargs="+", help="numbers of ranks (1 2)")
+    parser.add_argument(
+        "--patient",
+        action="store_true",
+        help="plan full transforms with PATIENT at all sizes, which takes long",
+    )
+    parser.add_argument("--fluidsim", metavar="PYTHON", help="path of a Python that has it, or 'install'")
     parser.add_argument("--json", type=Path, metavar="FILE", default=Path("turbulence_benchmark.json"))
     arguments = parser.parse_args()
 

@@ -193,7 +193,7 @@ def _peers(settings: Settings, case: Case) -> Iterator[Row]:
             target, versions = PEER_TARGETS["FluidSim"], case.result["fluidsim"]
             yield case.compare(name, peer, run, target, f"{versions}; numerator is FluidSim")
         elif case.ranks == 1 and case.has(run):
-            why = case.result.get("fluidsim", "not run: see --fluidsim")
+            why = case.result.get("fluidsim", "not run: --fluidsim was not given")
             yield Row(f"{name}: {case.where}", None, case.target(PEER_TARGETS["FluidSim"]), note=why)
     for (solver, scheme, ranks), seconds in QUOTED.items():
         run = slabs(scheme, "two-thirds", ranks)

@@ -110,9 +110,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="32^3 points, 10^4 particles, 3 steps")
+    parser.add_argument("--quick", action="store_true", help="run 32^3 points, 10^4 particles and 3 steps")
     parser.add_argument("--size", type=int, default=128, help="points in each direction (128)")
-    parser.add_argument("--count", type=int, default=10**6, help="particles (10^6)")
+    parser.add_argument("--count", type=int, default=10**6, help="number of particles (10^6)")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=32)
     parser.add_argument("--dtypes", nargs="+", default=["float64", "float32"])

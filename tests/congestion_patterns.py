@@ -85,7 +85,7 @@ def check_rings_and_sums(comm, memory) -> None:
             ring.free()
     sums = Allreduces(comm, names, memory)
     sums.prepare(0)
-    with pytest.raises(VerificationError, match="gave 0"):
+    with pytest.raises(VerificationError, match="returned 0"):
         sums.verify()
     comm.Barrier()
     sums.repeat(np.zeros(2))

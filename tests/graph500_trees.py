@@ -127,10 +127,10 @@ FAULTS = {
     parent_changed: "has the parent",
     level_skipped: "differ by at most one",
     edge_invented: "no input edge joins them",
-    left_out: "was left out",
+    left_out: "was not reached, although",
     hanging: "was not reached",
     cycle: "cycle",
     own_parent: "cycle",
     root_below: "not itself",
-    no_vertex: "no vertex",
+    no_vertex: "is not a vertex",
 }

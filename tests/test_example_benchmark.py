@@ -43,10 +43,10 @@ def test_all_outputs_come_with_the_declaration(tmp_path):
 def test_help_and_refusals_come_with_the_declaration(tmp_path):
     text = " ".join(bench(tmp_path, "ring", "--help").stdout.split())
     assert "Pattern: every rank receives the message" in text
-    assert "Message sizes. [B; 1 or more; may be repeated; default: 8 4096]" in text
+    assert "Size of a message. [B; 1 or more; may be repeated; default: 8 4096]" in text
     for options, code, words in (
-        (("--laps", 0), 2, "error: --laps = 0: 1 or more is needed"),
-        ((), 2, "error: one rank makes no ring"),
+        (("--laps", 0), 2, "error: --laps is 0, but it must be 1 or more"),
+        ((), 2, "error: ring requires at least 2 ranks"),
         (("-n", 2, "--plot", "none/x.svg"), 6, "error: cannot write none/x.svg"),
     ):
         done = bench(tmp_path, "ring", *options)

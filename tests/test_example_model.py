@@ -103,7 +103,7 @@ def test_divergence_is_found_by_the_driver(tmp_path):
 def test_settings_are_checked_and_explained(tmp_path):
     done = command(tmp_path, "run", CASE, "--set", "model.dt=0.2")
     assert done.returncode == 2
-    assert "dt <= 1/(6 D)" in done.stderr
+    assert "at most 1/(6 D)" in done.stderr
     done = command(tmp_path, "explain", "heat")
     assert done.returncode == 0, done.stderr
     assert "model.D" in done.stdout
@@ -131,4 +131,4 @@ def test_a_model_without_a_prediction_of_its_own_is_predicted_from_its_estimate(
 def test_a_folder_of_models_that_is_not_there_is_named(tmp_path):
     done = command(tmp_path, "run", CASE, models=tmp_path / "nowhere")
     assert done.returncode == 2, done.stderr
-    assert "nowhere, which is no folder" in done.stderr
+    assert "nowhere, which is not a directory" in done.stderr

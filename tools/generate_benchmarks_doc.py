@@ -16,23 +16,24 @@ INTRODUCTION = """\
 <!-- Written by tools/generate_benchmarks_doc.py from the declarations in src/ridgeline/bench; edit those. -->
 
 `ridgeline bench NAME` runs a benchmark, and `ridgeline bench NAME --help` prints its part of this page. What the
-figures mean, and how they compare with others, is in [Benchmarks of the machine](machine-benchmarks.md),
+results mean, and how they compare with those of other programs, is in
+[Benchmarks of the machine](machine-benchmarks.md),
 [Benchmarks of spectral elements](benchmarks-spectral-elements.md), [HPCG](hpcg.md), [HPL](hpl.md) and
-[Graph500](graph500.md). A benchmark of your own is one folder: [Adding a benchmark](adding-a-benchmark.md).
+[Graph500](graph500.md). To write another benchmark, see [Adding a benchmark](adding-a-benchmark.md).
 
-Every benchmark has these options too:
+Every benchmark also has these options:
 
 | option | meaning |
 |---|---|
-| `-n`, `--ranks` | MPI ranks; starts mpiexec itself |
-| `--json FILE` | write the figures; `-` for stdout alone |
+| `-n`, `--ranks` | number of MPI ranks; starts `mpiexec` automatically |
+| `--json FILE` | write the results as JSON; `-` prints only them, to standard output |
 | `--csv FILE` | write the rows as comma-separated values, in SI units |
-| `--plot FILE` | draw the figures: a PNG, SVG or PDF file |
+| `--plot FILE` | draw the results to a PNG, SVG or PDF file |
 | `--debug` | show tracebacks of errors |
 
-`ridgeline report FILE` prints again what `--json FILE` wrote. An option that is not allowed is an error with exit
-code 2, before a rank is started. A file that cannot be written is an error with exit code 6, before anything is
-measured.
+`ridgeline report FILE` prints the results of a file that `--json FILE` wrote. A wrong option ends the command with
+exit code 2 before any rank is started. An output file that cannot be written ends it with exit code 6 before anything
+is measured.
 """
 
 
@@ -85,7 +86,8 @@ def render() -> str:
     """Return the whole page."""
     lines = [INTRODUCTION]
     for family, benchmarks in groupby(available().values(), lambda benchmark: benchmark.family):
-        lines += [f"## {family.replace('_', ' ').capitalize()}", ""]
+        title = family.upper() if family in ("hpcg", "hpl") else family.replace("_", " ").capitalize()
+        lines += [f"## {title}", ""]
         for benchmark in benchmarks:
             lines += section(benchmark)
     return "\n".join(lines).rstrip("\n") + "\n"

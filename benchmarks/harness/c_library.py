@@ -23,7 +23,7 @@ def load(name: str, *extra_flags: str) -> ctypes.CDLL:
     """
     compiler = shutil.which("gcc")
     if compiler is None:
-        raise CUnavailable("not run: no gcc on this machine")
+        raise CUnavailable("not run: there is no gcc on this machine")
     with tempfile.TemporaryDirectory(prefix="ridgeline-c-") as folder:
         library = Path(folder) / f"{name}.so"
         command = [compiler, *FLAGS, *extra_flags, str(FOLDER / f"{name}.c"), "-o", str(library)]

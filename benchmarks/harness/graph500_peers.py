@@ -52,7 +52,7 @@ class Gap:
     def __init__(self, checkout: Path, folder: Path) -> None:
         compiler = shutil.which("g++")
         if compiler is None:
-            raise PeerUnavailable("no g++ on this machine")
+            raise PeerUnavailable("there is no g++ on this machine")
         self.programs = {kernel: folder / f"gap_{kernel}" for kernel in ("bfs", "sssp")}
         for kernel, program in self.programs.items():
             source = checkout.resolve() / "src" / f"{kernel}.cc"
@@ -80,7 +80,7 @@ class Reference:
     def __init__(self, checkout: Path, folder: Path) -> None:
         compiler = shutil.which("mpicc", path=str(Path(sys.executable).parent)) or shutil.which("mpicc")
         if compiler is None:
-            raise PeerUnavailable("no mpicc beside the interpreter or on PATH")
+            raise PeerUnavailable("there is no mpicc beside the interpreter or on PATH")
         root = checkout.resolve()
         missing = [name for name in REFERENCE_SOURCES if not (root / name).exists()]
         if missing:

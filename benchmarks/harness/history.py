@@ -79,19 +79,19 @@ def parse(line: str) -> Record:
     """Return the record of a line. Raises ValueError that says what is wrong with it."""
     content = json.loads(line)
     if not isinstance(content, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     missing = [field.name for field in fields(Record) if field.name not in content]
     if missing:
         raise ValueError(f"it has no {missing[0]!r}")
     values = content["repeats"]
     if not isinstance(values, list) or not values or not all(map(_is_number, values)):
-        raise ValueError("its 'repeats' are no list of numbers")
+        raise ValueError("its 'repeats' are not a list of numbers")
     words = {field.name for field in fields(Record) if field.type is str}
     wrong = sorted(name for name in words if not isinstance(content[name], str))
     if wrong:
-        raise ValueError(f"its {wrong[0]!r} is no text")
+        raise ValueError(f"its {wrong[0]!r} is not a string")
     if not _is_number(content["cores"]) or not _is_number(content["load"]):
-        raise ValueError("its 'cores' or 'load' is no number")
+        raise ValueError("its 'cores' or 'load' is not a number")
     kept: dict[str, Any] = {field.name: content[field.name] for field in fields(Record)}
     return Record(**kept | {"repeats": tuple(map(float, values))})
 
@@ -111,8 +111,8 @@ def read(path: Path, complain: Callable[[str], object]) -> list[Record]:
         try:
             found.append(parse(line))
         except ValueError as wrong:
-            reason = "it is no JSON" if isinstance(wrong, json.JSONDecodeError) else wrong
-            complain(f"{path.name}, line {number}: {reason}; the line is left out")
+            reason = "it is not JSON" if isinstance(wrong, json.JSONDecodeError) else wrong
+            complain(f"{path.name}:{number}: {reason}. The line is left out.")
     return found
 
 

@@ -51,7 +51,7 @@ class Peer:
         line = self._process.stdout.readline().strip()
         if not line:
             said = self._process.communicate()[1].strip().splitlines()
-            raise RuntimeError(said[-1] if said else "it does not answer")
+            raise RuntimeError(said[-1] if said else "it did not answer")
         return line
 
     def seconds(self, line: str) -> float:

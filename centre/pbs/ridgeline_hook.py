@@ -24,7 +24,7 @@ VERDICT = re.compile(rb"^\d+ suspects?: ", re.MULTILINE)
 
 
 def settings():
-    """Return the environment of the check: the hook's own, plus the site's file, less a launcher's variables."""
+    """Return the environment of the check: that of the hook, with the centre's file, without launchers' variables."""
     environment = dict(os.environ)
     path = environment.get("RIDGELINE_SETTINGS", SETTINGS)
     if os.path.exists(path):
@@ -39,7 +39,7 @@ def settings():
 
 
 def spooled(job):
-    """Return the output of a job, which lies on its first node until its end, "" on the others."""
+    """Return the path of a job's output, which is on its first node until the job ends; "" on other nodes."""
     path = os.path.join(os.environ.get("PBS_HOME", "/var/spool/pbs"), "spool", job + ".OU")
     return path if os.path.exists(path) else ""
 
@@ -65,7 +65,7 @@ def check(phase, job):
     except (OSError, subprocess.TimeoutExpired) as error:
         pbs.logmsg(pbs.LOG_WARNING, f"ridgeline {phase} could not measure: {error}")
         return 2, report
-    # Python ends with 1 too, when the environment is broken; that must not take every node offline.
+    # Python also ends with 1 when the environment is broken, which must not take all nodes offline.
     suspect = done.returncode == 1 and VERDICT.search(done.stdout)
     if done.returncode != 0 and not suspect:
         words = done.stdout.decode(errors="replace").strip().splitlines()[-1:]

@@ -1,11 +1,11 @@
-"""ReFrame checks that run Ridgeline's benchmarks and hold their figures against references.
+"""ReFrame checks that run Ridgeline's benchmarks and compare their results with references.
 
     reframe -C centre/reframe/settings.py -c centre/reframe/ridgeline_checks.py -r
 
 References per system are in references.toml beside this file; RIDGELINE_REFERENCES names another file. The number
-of ranks is --setvar num_tasks=N, of all checks or of one (--setvar AllToAll.num_tasks=128). A figure that misses its
-reference while others used more than `others_share` of a node's processors (--setvar others_share=0.1) is no failure:
-the check is skipped and says so.
+of ranks is --setvar num_tasks=N, of all checks or of one (--setvar AllToAll.num_tasks=128). If a result misses its
+reference while others used more than `others_share` of a node's processors (--setvar others_share=0.1), the check is
+skipped and says so; it does not fail.
 """
 
 import json
@@ -22,7 +22,7 @@ FIGURES = "figures.json"
 
 
 class Share(float):
-    """How far a figure may be from its reference. ReFrame prints it beside figures with units: in percent here."""
+    """How far a result may be from its reference. ReFrame prints it beside results with units: in percent here."""
 
     def __str__(self):
         """Return it as +20 %."""
@@ -31,12 +31,12 @@ class Share(float):
     __repr__ = __str__
 
     def __format__(self, form):
-        """Return it as +20 %, or as the number that is asked for."""
+        """Return it as +20 %, or as a number in the given format."""
         return format(float(self), form) if form else str(self)
 
 
 def shown(figure):
-    """Return a figure with the digits that it deserves."""
+    """Return a result with four significant digits."""
     return float(f"{figure:.4g}")
 
 
@@ -88,7 +88,7 @@ class RidgelineBenchmark(rfm.RunOnlyRegressionTest):
 
     @run_before("performance")
     def leave_out_a_busy_node(self):
-        """Skip a check that misses a reference because others used a node: that tells nothing of its health."""
+        """Skip a check that misses a reference because others used a node, which says nothing about its health."""
         others = self.figures().get("others_share", 0.0)
         if others <= self.others_share:
             return
@@ -99,7 +99,7 @@ class RidgelineBenchmark(rfm.RunOnlyRegressionTest):
                     sn.evaluate(sn.assert_reference(found, value, lower, upper))
                 except SanityError:
                     reason = f"busy: others used {100 * others:.3g} % of a node's processors"
-                    self.skip(f"{reason}; {name} = {found} {unit} is not judged")
+                    self.skip(f"{reason}, so {name} = {found} {unit} is not judged")
 
     def figures(self):
         """Return the benchmark's JSON."""
@@ -110,11 +110,11 @@ class RidgelineBenchmark(rfm.RunOnlyRegressionTest):
         for row in self.figures()["rows"]:
             if all(row.get(key) == value for key, value in wanted.items()):
                 return row
-        raise LookupError(f"{self.benchmark} measured no {wanted}")
+        raise LookupError(f"the benchmark {self.benchmark} measured nothing with {wanted}")
 
     @sanity_function
     def data_arrived(self):
-        """Hold that figures were written and that data arrived as they were sent."""
+        """Check that results were written and that data arrived as they were sent."""
         content = self.figures()
         return sn.all([sn.assert_true(content["verified"]), sn.assert_gt(len(content["rows"]), 0)])
 
@@ -128,7 +128,7 @@ class Latency(RidgelineBenchmark):
 
     @performance_function("us")
     def latency(self):
-        """One way."""
+        """Return the time of one way."""
         return shown(1e6 * self.row(size=8)["seconds"])
 
 
@@ -141,7 +141,7 @@ class MultiBandwidth(RidgelineBenchmark):
 
     @performance_function("MB/s")
     def bandwidth(self):
-        """Of all pairs together."""
+        """Return the bandwidth of all pairs together."""
         return shown(self.row(size=1048576)["bandwidth"] / 1e6)
 
 
@@ -154,7 +154,7 @@ class AllToAll(RidgelineBenchmark):
 
     @performance_function("MB/s")
     def bandwidth(self):
-        """Aggregate, of all ranks."""
+        """Return the aggregate bandwidth of all ranks."""
         return shown(self.row(size=65536)["bandwidth"] / 1e6)
 
 
@@ -167,7 +167,7 @@ class Allreduce(RidgelineBenchmark):
 
     @performance_function("us")
     def latency(self):
-        """Mean over ranks."""
+        """Return the mean over ranks."""
         return shown(1e6 * self.row(size=8)["seconds"])
 
 
@@ -179,6 +179,6 @@ class Stream(RidgelineBenchmark):
 
     @performance_function("GB/s")
     def triad(self):
-        """The best of ordinary and streaming stores."""
+        """Return the better rate of ordinary and streaming stores."""
         rates = [row["rate"] for row in self.figures()["rows"] if row["kernel"] == "triad"]
         return shown(max(rates) / 1e9)

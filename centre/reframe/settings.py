@@ -16,7 +16,7 @@ site_configuration = {
                     "scheduler": "local",
                     "launcher": "mpiexec",
                     "environs": ["ridgeline"],
-                    "max_jobs": 1,  # benchmarks beside each other measure each other
+                    "max_jobs": 1,  # benchmarks that run at the same time disturb each other
                 }
             ],
         },

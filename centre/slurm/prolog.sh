@@ -1,6 +1,6 @@
 #!/bin/sh
 # Slurm Prolog (root, on every node of a job, before it starts). A non-zero exit drains this node and requeues the
-# job, so only a suspect node (1, and the verdict says so) ends so; a check that could not measure (2, or 124 after
+# job, so only a suspect node (1, and the verdict says so) causes one. A check that could not measure (2, or 124 after
 # 30 s) or could not even start is logged.
 settings=${RIDGELINE_SETTINGS:-/etc/ridgeline/site.env}
 if [ -r "$settings" ]; then
@@ -19,11 +19,11 @@ set -- validate "--$phase" --report "$report"
 output=${RIDGELINE_JOB_OUTPUT:-${SLURM_JOB_STDOUT:-}}
 [ "$phase" = epilog ] && [ -n "$output" ] && set -- "$@" --job-output "$output"
 
-# Inside the job's environment the check must not take itself for a task of it.
+# The check must not consider itself a task of the job whose environment it has.
 unset SLURM_STEP_NUM_TASKS SLURM_PROCID PMI_SIZE PMI_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK
 said=$(timeout "${RIDGELINE_SECONDS:-30}" "${RIDGELINE:-ridgeline}" "$@" 2>&1)
 code=$?
-# Python ends with 1 too, when the environment is broken; that must not drain every node there is.
+# Python also ends with 1 when the environment is broken, which must not drain all nodes.
 [ $code = 1 ] && ! printf '%s\n' "$said" | grep -Eq '^[0-9]+ suspects?: ' && code=2
 case $code in
 0) exit 0 ;;

@@ -11,6 +11,7 @@ from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+from sphinx.domains.python import PyObject
 from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
@@ -28,7 +29,7 @@ copyright = author
 version = release = VERSION
 language = "en"
 
-extensions = ["myst_nb", "sphinx_design", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx_design", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 include_patterns = [*pages.PATTERNS]
 # Folders that Sphinx need not walk through.
@@ -52,6 +53,8 @@ nb_execution_raise_on_error = True
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_ivar = True  # as fields, because autodoc describes the properties of a class too
 autodoc_typehints_format = "short"
 python_display_short_literal_types = True
 python_maximum_signature_line_length = 90
@@ -64,14 +67,22 @@ html_css_files = ["site.css"]
 html_sidebars = {"**": ["navigation.html"]}
 html_theme_options = {
     "navbar_center": [],
-    "navbar_persistent": [],
-    "navbar_end": ["search-button", "theme-switcher"],
-    "secondary_sidebar_items": ["page-toc", "sourcelink"],
+    "navbar_persistent": ["search-button"],  # on narrow screens too
+    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": ["page-toc"],
+    "article_footer_items": ["sourcelink"],
     "primary_sidebar_end": [],
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version", "theme-version"],
     "navigation_with_keys": False,
 }
+
+# Sphinx calls the attributes of a class "Variables".
+next(kind for kind in PyObject.doc_field_types if kind.name == "variable").label = "Attributes"
+
+LONG_TEXT = (
+    60  # characters of a cell, whose column holds sentences, and of a formula that does not fit a narrow line
+)
 
 linkcheck_timeout = 30
 linkcheck_retries = 2
@@ -82,11 +93,28 @@ def write_formula(writer: HTML5Translator, node: nodes.Element) -> None:
     # docutils knows neither \dots nor \tag.
     text = node.astext().replace("\\dots", "\\ldots")
     text = re.sub(r"\\tag\{([^}]+)\}", r"\\qquad\\text{(\1)}", text)
+    is_block = isinstance(node, nodes.math_block)
     try:
-        writer.body.append(tex2mathml(text, as_block=isinstance(node, nodes.math_block)))
+        mathml = pages.repaired_formula(tex2mathml(text, as_block=is_block))
+        if is_block:
+            mathml = f'<div class="formula">{mathml}</div>'
+        elif len(text) > LONG_TEXT:
+            mathml = f'<span class="long-formula">{mathml}</span>'
+        writer.body.append(mathml)
     except (MathError, IndexError) as error:
         logging.getLogger(__name__).warning("formula %r: %s", node.astext(), error, location=node)
     raise nodes.SkipNode
+
+
+def mark_prose(app: Sphinx, document: nodes.document) -> None:
+    """Mark the cells of columns with long texts, which site.css keeps from becoming narrow beside other columns."""
+    for table in document.findall(nodes.table):
+        rows = [list(row) for row in table.findall(nodes.row)]
+        for column in range(max(map(len, rows), default=0)):
+            cells = [row[column] for row in rows if column < len(row)]
+            if max(len(cell.astext()) for cell in cells) > LONG_TEXT:
+                for cell in cells:
+                    cell["classes"].append("prose")
 
 
 def setup(app: Sphinx) -> None:
@@ -104,5 +132,6 @@ def setup(app: Sphinx) -> None:
 
     app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
     app.connect("source-read", read)
-    app.connect("autodoc-process-docstring", document)
+    app.connect("autodoc-process-docstring", document, priority=400)  # before napoleon
+    app.connect("doctree-read", mark_prose)
     app.connect("build-finished", finish)

@@ -1,13 +1,17 @@
-"""What the site has beside the pages as they are: cards of the examples, tables of contents, the Python interface.
+"""What the site has beside the pages as they are: cards of the examples, tables of contents, the API reference.
 
 All of it follows from the pages themselves, so that nothing is said twice. Nothing here needs Sphinx.
 """
 
+import html
+import inspect
 import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[2]
 # The pages of the site, as Sphinx's include_patterns.
@@ -19,7 +23,7 @@ INDEX = "docs/index"
 GALLERY = "examples/README"
 TUTORIALS = "notebooks/README"
 RECORDS = "benchmarks/history/README"
-PYTHON = "docs/python"
+API = "docs/api"
 
 START = f"""<!doctype html>
 <html lang="en">
@@ -33,6 +37,7 @@ ITEM = re.compile(r"^- \[([^\]]*)\]\(([^)\s#]+)\)", re.MULTILINE)
 COMMANDS = re.compile(
     r"^```\n(?=(?:ridgeline|make|python3?|pip|mpiexec|srun|sbatch|[A-Z_]+=\S+) )", re.MULTILINE
 )
+NAME = re.compile(r"^- `(ridgeline[\w.]+)`:", re.MULTILINE)  # an item of the API reference
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 PROSE = re.compile(r"(?m)^(?![|!#<]|```|    |\s*$)(?:.+\n)+")
 SENTENCE = re.compile(r".+?(?:[.!?](?=\s+[A-Z`])|[.!?:](?=\s*$))", re.DOTALL)
@@ -60,8 +65,8 @@ def prepared(page: str, text: str) -> str:
         text = f"{first}\n\n{cards()}\n\n{rest}"
     if page == TUTORIALS:
         text += '\n<p><a href="notebooks.zip" download>All notebooks in one file</a></p>\n'
-    if page == PYTHON:
-        text += f"\n## Reference\n\n{interface()}\n"
+    if page == API:
+        text = "\n".join(_with_docstrings(section) for section in re.split(r"(?m)^(?=## )", text))
     if page in (GALLERY, TUTORIALS, RECORDS):
         text += _tree("", [f"/{below}" for below in linked_below(page)])
     return text
@@ -117,7 +122,8 @@ def summaries() -> Iterator[Summary]:
 def cards(with_picture: bool = False) -> str:
     """Return a grid of cards of the examples; with_picture leaves out those that have none."""
     shown = [one for one in summaries() if one.picture or not with_picture]
-    return "\n".join(["`````{grid} 1 2 2 3", ":gutter: 3", "", *map(_card, shown), "`````"])
+    strip = [":class-container: strip"] if with_picture else []  # on narrow screens (site.css)
+    return "\n".join(["`````{grid} 1 2 2 3", ":gutter: 3", *strip, "", *map(_card, shown), "`````"])
 
 
 def _card(one: Summary) -> str:
@@ -140,28 +146,65 @@ def _tree(caption: str, entries: list[str]) -> str:
     return "\n" + "\n".join([*head, *entries, "```"]) + "\n"
 
 
-def interface() -> str:
-    """Return the directives that document what `import ridgeline` offers."""
-    import ridgeline
+def _with_docstrings(section: str) -> str:
+    """Return a section of the API reference whose items lead to their docstrings, which follow the items."""
+    names = NAME.findall(section)
+    if not names:
+        return section
+    linked = NAME.sub(r"- {py:obj}`\1`:", section)
+    return "\n".join(
+        [linked, "```{eval-rst}", *(line for name in names for line in _directive(name)), "```", ""]
+    )
 
-    kinds = {name: getattr(ridgeline, name) for name in ridgeline.__all__ if not name.startswith("_")}
-    lines = ["```{eval-rst}"]
-    for name, thing in sorted(kinds.items()):
-        if isinstance(thing, type):
-            kind = "autoexception" if issubclass(thing, BaseException) else "autoclass"
-            lines += [f".. {kind}:: ridgeline.{name}", "   :members:", ""]
-        else:
-            lines += [f".. autofunction:: ridgeline.{name}", ""]
-    return "\n".join([*lines, "```"])
+
+def _directive(name: str) -> list[str]:
+    """Return the directive that documents a function or a class by its dotted name; none for a constant."""
+    module, _, last = name.rpartition(".")
+    thing = getattr(import_module(module), last)
+    if inspect.isroutine(thing):
+        return [f".. autofunction:: {name}", ""]
+    if not isinstance(thing, type):
+        return []
+    kind = "autoexception" if issubclass(thing, BaseException) else "autoclass"
+    inherited = ["   :inherited-members: ABC"] if inspect.isabstract(thing) else []
+    return [f".. {kind}:: {name}", "   :members:", *inherited, ""]
 
 
 def docstring_as_rst(text: str) -> str:
-    """Return a docstring with its code marked as Sphinx wants it: `name` and indented paragraphs."""
-    paragraphs = re.split(r"\n\s*\n", re.sub(r"(?<!`)`([^`\n]+)`(?!`)", r"``\1``", text))
-    return "\n\n".join(
+    """Return a docstring with its code marked as Sphinx wants it: `name`, and indented paragraphs before sections."""
+    text = re.sub(r"(?<!`)`([^`\n]+)`(?!`)", r"``\1``", text)
+    before, *sections = re.split(r"(?m)^(?=[A-Z]\w+\n-{3,}$)", text)
+    before = "\n\n".join(
         f".. code-block:: python\n\n{paragraph}" if paragraph.startswith("    ") else paragraph
-        for paragraph in paragraphs
+        for paragraph in re.split(r"\n\s*\n", before)
     )
+    return before + "".join(sections)
+
+
+MATHML = "http://www.w3.org/1998/Math/MathML"
+
+
+def repaired_formula(mathml: str) -> str:
+    """Return a formula of docutils with subscripts beside accented letters, not below them, and with closing bars."""
+    ElementTree.register_namespace("", MATHML)
+    entities = re.compile(r"&(?!lt;|gt;|amp;)\w+;")  # those of HTML, such as &nbsp;
+    root = ElementTree.fromstring(entities.sub(lambda found: html.unescape(found[0]), mathml))
+    for element in root.iter(f"{{{MATHML}}}munderover"):
+        letter, subscript, over = element
+        if over.tag == f"{{{MATHML}}}mo" and len(over.text or "") == 1:
+            accented = ElementTree.Element(f"{{{MATHML}}}mover", accent="true")
+            accented.extend([letter, over])
+            element[:] = [accented, subscript]
+            element.tag = f"{{{MATHML}}}msub"
+    opened = 0
+    for bar in (each for each in root.iter(f"{{{MATHML}}}mo") if each.text in ("|", "‖")):
+        if bar.get("class") == "mathopen":
+            opened += 1
+            bar.set("form", "prefix")
+        elif opened:  # the one that \\rvert writes has no class
+            opened -= 1
+            bar.set("form", "postfix")
+    return ElementTree.tostring(root, encoding="unicode")
 
 
 def write_files(folder: Path) -> None:

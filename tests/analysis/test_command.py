@@ -37,15 +37,15 @@ def test_movie_comes_alone_or_with_a_picture(path, tmp_path):
 
 
 IDLE = [
-    ({"rate": 5.0}, "--rate has no effect without --movie; add --movie"),
+    ({"rate": 5.0}, "--rate requires --movie."),
     (
         {"volume": "U", "isosurface": "V=0.1"},
-        "--volume has no effect beside --isosurface; draw one picture with each",
+        "--volume cannot be used with --isosurface. Draw one picture with each.",
     ),
-    ({"pdf": True, "volume": "U"}, "--pdf has no effect beside --volume"),
-    ({"slice": "z=1", "volume": "U"}, "--slice has no effect beside --volume"),
-    ({"variables": ["U"], "isosurface": "V=0.1"}, "--variable has no effect beside --isosurface"),
-    ({"movie": "m.gif", "pdf": True}, "--pdf has no effect on a movie; name a picture too with --output"),
+    ({"pdf": True, "volume": "U"}, "--pdf cannot be used with --volume"),
+    ({"slice": "z=1", "volume": "U"}, "--slice cannot be used with --volume"),
+    ({"variables": ["U"], "isosurface": "V=0.1"}, "--variable cannot be used with --isosurface"),
+    ({"movie": "m.gif", "pdf": True}, "--pdf has no effect on a movie. Name a picture too, with --output."),
 ]
 
 

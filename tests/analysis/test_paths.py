@@ -62,10 +62,10 @@ def test_what_does_not_vary_has_none():
 
 def test_impossible_wishes():
     with pytest.raises(
-        ConfigError, match=r"'position' is not among .*: velocity, dissipation, constant; try velocity"
+        ConfigError, match=r"'position' cannot be correlated .*: velocity, dissipation, constant\."
     ):
         autocorrelation(particles(), "position")
-    with pytest.raises(ConfigError, match="holds 1 output, and a correlation in time needs two"):
+    with pytest.raises(ConfigError, match="has 1 output, but a correlation in time requires at least two"):
         plot_paths(particles(1))
 
 
@@ -82,6 +82,6 @@ def test_the_command_draws_particles(tmp_path, monkeypatch):
     (axes,) = plot_paths(data, ["dissipation"]).axes
     np.testing.assert_array_equal(axes.lines[1].get_ydata(), autocorrelation(data, "dissipation"))
     with pytest.raises(
-        ConfigError, match=r"correlations along their paths are drawn, for which --pdf has no"
+        ConfigError, match=r"--pdf does not apply .* correlations along their paths are drawn"
     ):
         draw(str(tmp_path / "p.bp"), pdf=True)

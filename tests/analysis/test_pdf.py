@@ -51,7 +51,7 @@ def test_values_outside_the_range_are_left_out(dataset, values):
 
 def test_not_finite_is_refused(dataset, values):
     values[0][1, 1, 1, 1] = np.inf
-    with pytest.raises(DivergedError, match="U holds NaN or infinity"):
+    with pytest.raises(DivergedError, match="U contains NaN or infinity"):
         compute_pdf(dataset.U)
 
 
@@ -59,7 +59,7 @@ def test_not_finite_is_refused(dataset, values):
     ("arguments", "message"),
     [
         ({"bins": 0}, "bins = 0"),
-        ({"per": "w"}, "per = 'w' is no dimension of U, which has step, z, y, x"),
+        ({"per": "w"}, r"per = 'w' is not a dimension of U\. Its dimensions are step, z, y, x"),
         ({"within": (1.0, 1.0)}, "within = "),
         ({"within": (0.0, np.nan)}, "within = "),
     ],

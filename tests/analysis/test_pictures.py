@@ -92,7 +92,7 @@ def test_places_are_lengths_and_vectors_have_one_scale_about_zero():
         assert axes.images[0].get_clim() == (-most, most)
     assert heat.images[0].get_cmap().name == colour_map("heat")
     assert heat.images[0].get_clim() == ((2 + wave).min(), (2 + wave).max())
-    assert [axes.get_title() for axes in (y, z)] == ["velocity_y", "velocity_z: zero but for rounding"]
+    assert [axes.get_title() for axes in (y, z)] == ["velocity_y", "velocity_z: zero up to rounding"]
     assert [axes.get_ylabel() for axes in figure.axes if axes.get_label() == "<colorbar>"] == ["m/s"] * 4
 
 
@@ -102,7 +102,7 @@ def test_a_secondary_flow_is_seen_beside_the_mean_one_and_one_map_is_for_all_com
     x, y, z = panels(plot.plot_slices(data))
     size = 0.02 * np.abs(wave).max()
     assert y.images[0].get_clim() == pytest.approx((-size, size))
-    assert y.get_title() == f"velocity_y: own limits, 1/{(2 + wave).max() / size:.2g}"
+    assert y.get_title() == f"velocity_y: limits are 1/{(2 + wave).max() / size:.2g} of the shared ones"
     assert z.get_title() == "velocity_z: zero"
     assert {axes.images[0].get_cmap().name for axes in (x, y, z)} == {"RdBu_r"}
     (alone,) = panels(plot.plot_slices(data, ["velocity_x"]))
@@ -202,7 +202,7 @@ def test_unknown_picture_format(dataset, tmp_path, name):
 def test_movie_has_a_known_suffix_and_a_possible_rate(dataset, tmp_path):
     with pytest.raises(ConfigError, match=r"suffix must be \.gif or \.mp4"):
         movie.save_movie(dataset, "U", "z=mid", tmp_path / "u.avi")
-    with pytest.raises(ConfigError, match="frames_per_second = 0"):
+    with pytest.raises(ConfigError, match="frames_per_second is 0, but"):
         movie.save_movie(dataset, "U", "z=mid", tmp_path / "u.gif", frames_per_second=0)
     with pytest.raises(ConfigError, match="no output step"):
         movie.save_movie(dataset.isel(step=[]), "U", "z=mid", tmp_path / "u.gif")

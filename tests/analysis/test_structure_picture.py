@@ -49,7 +49,7 @@ def test_what_is_empty_is_said() -> None:
     dataset["matter_power"] = -dataset["matter_power"].where(dataset["matter_power"] > 0, 1.0)
     figure = plot_structure(dataset, step=0)
     _, power, halos = (axes for axes in figure.axes if axes.get_label() != "<colorbar>")
-    assert power.lines[0].get_label() == "measured: nowhere positive, not drawn"
+    assert power.lines[0].get_label() == "measured (nowhere positive, so not drawn)"
     assert [text.get_text() for text in halos.texts] == ["no halos"]
     assert not halos.lines
     assert not [*halos.get_xticks(), *halos.get_yticks()]

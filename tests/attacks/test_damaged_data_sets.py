@@ -131,4 +131,4 @@ def test_every_damage_is_refused_or_reported_or_harmless(tmp_path, count):
 def test_damaged_metadata_without_checksums_do_not_end_python(tmp_path, which):
     """As of other programs. Nothing tells which values were other ones."""
     said = [said["open"] for said in outcomes(tmp_path, *which)]
-    assert any("ADIOS2 crashed in it (signal SIG" in words for words in said), said
+    assert any("ADIOS2 crashed while reading it (signal SIG" in words for words in said), said

@@ -130,7 +130,7 @@ def test_what_another_user_has_planted_is_neither_read_nor_written(
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "belongs to another user" in done.stderr
-    assert ("are not kept after this run" in done.stderr) == everywhere
+    assert ("are not stored after this run" in done.stderr) == everywhere
     assert content(study) == mine
     for root, before in zip(roots, planted, strict=True):
         assert (content(root) if before else {}) == before

@@ -53,7 +53,7 @@ def test_a_declaration_is_complete():
         case = benchmark.name
         assert is_dataclass(benchmark.options), case
         assert set(benchmark.fixed) <= set(get_type_hints(benchmark.options)), case
-        for text in (benchmark.summary, benchmark.pattern, benchmark.formula):
+        for text in (benchmark.short, benchmark.summary, benchmark.pattern, benchmark.formula):
             assert text.endswith((".", ").")), case
         benchmark.make_options()  # the defaults are in their ranges
         flags = [flag for one in benchmark.offered for flag in one.flags]
@@ -101,14 +101,14 @@ def check_refusal(options, given, words):
 
 def test_a_value_that_is_not_allowed():
     table = [
-        ({"way": "wide"}, "--way = wide: short, long are possible"),
-        ({"count": 0}, "--count = 0: 1 to 9 are possible"),
-        ({"count": 10}, "--count = 10: 1 to 9 are possible"),
-        ({"seconds": 0.0}, "--rt = 0.0: more than 0 is needed"),
-        ({"seconds": float("nan")}, "--rt = nan: more than 0 is needed"),
-        ({"sizes": (4, -1)}, "--sizes = -1: 0 or more is needed"),
-        ({"kinds": ("a", "c")}, "--kinds = c: a, b are possible"),
-        ({"detour": 2}, "--detour goes not with --way short, but with --way long"),
+        ({"way": "wide"}, "--way is wide, but it must be short or long"),
+        ({"count": 0}, "--count is 0, but it must be 1 to 9"),
+        ({"count": 10}, "--count is 10, but it must be 1 to 9"),
+        ({"seconds": 0.0}, "--rt is 0.0, but it must be more than 0"),
+        ({"seconds": float("nan")}, "--rt is nan, but it must be more than 0"),
+        ({"sizes": (4, -1)}, "--sizes is -1, but it must be 0 or more"),
+        ({"kinds": ("a", "c")}, "--kinds is c, but it must be a or b"),
+        ({"detour": 2}, "--detour requires --way long. It cannot be used with --way short."),
     ]
     for given, words in table:
         check_refusal(SomeOptions, given, re.escape(words))
@@ -116,7 +116,7 @@ def test_a_value_that_is_not_allowed():
 
 def test_options_of_all_pairs_are_refused_without_it():
     for given in ({"size": 8}, {"between": "nodes"}, {"seconds": 1.0}, {"serial": True}):
-        check_refusal(OneWayOptions, given, f"^--{next(iter(given))} goes not without --all-pairs$")
+        check_refusal(OneWayOptions, given, rf"^--{next(iter(given))} requires --all-pairs\.$")
         assert OneWayOptions(all_pairs=True, **given).all_pairs, given
 
 
@@ -125,13 +125,21 @@ def test_values_that_are_allowed():
 
 
 def test_fixed_options_are_not_offered():
-    declared = Benchmark("a", "A.", "B.", "C.", SomeOptions, "measure.measure", fixed={"count": 7})
+    declared = Benchmark("a", "A.", "B.", "C.", "D.", SomeOptions, "measure.measure", fixed={"count": 7})
     assert "count" not in {one.name for one in declared.offered}
     assert declared.make_options(way="long").count == 7
 
 
+def test_a_short_help_that_is_too_long():
+    Benchmark("a", "A" * 45, "B.", "C.", "D.", SomeOptions, "measure.measure")
+    with pytest.raises(ConfigError, match='short help of the benchmark "a" has 46 characters'):
+        Benchmark("a", "A" * 46, "B.", "C.", "D.", SomeOptions, "measure.measure")
+
+
 def test_a_benchmark_that_there_is_not():
-    with pytest.raises(ConfigError, match=r'no benchmark is called "latecy".*Did you mean "latency"'):
+    with pytest.raises(
+        ConfigError, match=r'no benchmark is called "latecy"\. Did you mean "latency"\? Benchmarks: '
+    ):
         find_benchmark("latecy")
 
 
@@ -141,6 +149,6 @@ def test_two_benchmarks_of_one_name(tmp_path, monkeypatch):
     (family / "copied_options.py").write_text("from ridgeline.bench.pairs.pairs_options import BENCHMARKS\n")
     monkeypatch.setattr(ridgeline.bench, "__path__", [*ridgeline.bench.__path__, str(tmp_path)])
     with pytest.raises(
-        ConfigError, match='two benchmarks are called "latency", in the families copied and pairs'
+        ConfigError, match='two benchmarks are called "latency", one in the family copied and one in pairs'
     ):
         available()

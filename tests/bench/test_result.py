@@ -61,8 +61,8 @@ def test_table_says_pattern_formula_statistic_and_units():
 def test_table_names_nodes_ranks_that_rest_and_notes():
     shown = text(result(nodes=2, left_out=[2], notes=["[the link] is slow"]))
     assert "latency, 3 ranks on 2 nodes:" in shown
-    assert shown.splitlines()[-2:] == ["takes no part: rank 2", "[the link] is slow"]
-    assert "rank 0, 1, 2, 3, 4, 5, 6, 7, ...\n" in text(result(left_out=list(range(20))))
+    assert shown.splitlines()[-2:] == ["Not measured: rank 2.", "[the link] is slow"]
+    assert "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more.\n" in text(result(left_out=list(range(20))))
     assert "latency, 1 rank:" in text(result(ranks=1))
 
 

@@ -60,7 +60,7 @@ def test_a_part_that_takes_too_long_is_ended(status, capsys) -> None:
 
 def test_parts_for_more_gpus_are_named_and_not_run(status, capsys) -> None:
     assert status({"a": program("raise SystemExit(1)", least=3)}) == 0
-    assert "a: not run: needs 3 GPUs" in capsys.readouterr().out
+    assert "a: not run: it requires 3 GPUs" in capsys.readouterr().out
 
 
 def test_figures_of_an_earlier_session_are_not_taken_for_new_ones(status, tmp_path, capsys) -> None:

@@ -88,7 +88,7 @@ def test_a_damaged_line_is_named_and_the_others_are_compared_with(
     (file,) = tmp_path.glob("*.jsonl")
     file.write_text("{\n" + file.read_text())
     assert status({"a": measure(0.8, 0.81, 0.82)}, "--strict") == 1
-    assert f"{file.name}, line 1: it is no JSON" in capsys.readouterr().err
+    assert f"{file.name}:1: it is not JSON" in capsys.readouterr().err
 
 
 def test_limits_are_shown_and_never_judged(status, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,13 +152,13 @@ def test_pages_and_records_may_change_between_records(checkout: Path, name: str)
 @pytest.mark.parametrize("name", ["src/a.py", "benchmarks/b.py", "src/new.py"])
 def test_figures_of_sources_that_are_not_committed_are_not_kept(checkout: Path, name: str) -> None:
     (checkout / name).write_text("changed")
-    with pytest.raises(RidgelineError, match=f"{name} is not committed; commit it first"):
+    with pytest.raises(RidgelineError, match=f"{name} is not committed. Commit it first"):
         quick.committed()
 
 
 def test_outside_a_checkout_no_figure_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick, "ROOT", tmp_path)
-    with pytest.raises(RidgelineError, match="run it in a git checkout"):
+    with pytest.raises(RidgelineError, match="requires a git checkout"):
         quick.committed()
 
 

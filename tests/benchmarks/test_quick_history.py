@@ -55,20 +55,20 @@ def test_without_a_file_there_are_no_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda line: line[: len(line) // 2], "it is no JSON"),
-        (lambda line: "[1, 2]", "it is no JSON object"),
+        (lambda line: line[: len(line) // 2], "it is not JSON"),
+        (lambda line: "[1, 2]", "it is not a JSON object"),
         (lambda line: line.replace('"commit"', '"comit"'), "it has no 'commit'"),
-        (lambda line: line.replace("[0.95, 0.94, 0.97]", "[]"), "its 'repeats' are no list of numbers"),
-        (lambda line: line.replace("0.94, ", "NaN, "), "its 'repeats' are no list of numbers"),
-        (lambda line: line.replace("0.94, ", "true, "), "its 'repeats' are no list of numbers"),
-        (lambda line: line.replace('">= 0.98"', "0.98"), "its 'goal' is no text"),
-        (lambda line: line.replace('"cores": 2', '"cores": "2"'), "its 'cores' or 'load' is no number"),
+        (lambda line: line.replace("[0.95, 0.94, 0.97]", "[]"), "its 'repeats' are not a list of numbers"),
+        (lambda line: line.replace("0.94, ", "NaN, "), "its 'repeats' are not a list of numbers"),
+        (lambda line: line.replace("0.94, ", "true, "), "its 'repeats' are not a list of numbers"),
+        (lambda line: line.replace('">= 0.98"', "0.98"), "its 'goal' is not a string"),
+        (lambda line: line.replace('"cores": 2', '"cores": "2"'), "its 'cores' or 'load' is not a number"),
     ],
 )
 def test_a_damaged_line_is_named_and_the_others_count(tmp_path: Path, damage, reason: str) -> None:
     path = tmp_path / "cpu.jsonl"
     path.write_text(f"{RECORD.line()}\n{damage(RECORD.line().strip())}\n{RECORD.line()}")
-    assert complaints(path) == ([RECORD, RECORD], [f"cpu.jsonl, line 3: {reason}; the line is left out"])
+    assert complaints(path) == ([RECORD, RECORD], [f"cpu.jsonl:3: {reason}. The line is left out."])
 
 
 def test_bytes_that_are_no_text_damage_only_their_line(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_line_that_was_cut_off_damages_no_line_that_is_added(tmp_path: Path) -
     history.append(path, [RECORD])
     records, said = complaints(path)
     assert records == [RECORD, RECORD]
-    assert [line.split(":")[0] for line in said] == ["cpu.jsonl, line 2"]
+    assert [line.split(": ")[0] for line in said] == ["cpu.jsonl:2"]
 
 
 def test_the_last_record_has_the_repeats_of_all_runs_of_its_commit() -> None:

@@ -97,7 +97,9 @@ def test_auto_is_the_cheapest_that_fits() -> None:
 
 
 def test_auto_says_what_cannot_be_cut() -> None:
-    with pytest.raises(DecompositionError, match=r"\[2, 2, 2\] into 9 blocks of at least one cell"):
+    with pytest.raises(
+        DecompositionError, match=r"\[2, 2, 2\] cannot be divided into 9 blocks of at least one cell"
+    ):
         choose_process_grid((2, 2, 2), 9)
     with pytest.raises(DecompositionError, match=r"into 8 blocks of at least 3 cells in each direction"):
         choose_process_grid((6, 6, 5), 8, ghost=3)
@@ -105,9 +107,11 @@ def test_auto_says_what_cannot_be_cut() -> None:
 
 def test_process_grid_that_does_not_fit_is_refused() -> None:
     check_process_grid((4, 4, 4), (4, 1, 2), 8)
-    with pytest.raises(DecompositionError, match=r"has 4 blocks but the run has 3 ranks; use 4 ranks"):
+    with pytest.raises(DecompositionError, match=r"has 4 blocks, but the run has 3 ranks. Use 4 ranks"):
         check_process_grid((4, 4, 4), (2, 2, 1), 3)
-    with pytest.raises(DecompositionError, match=r"cuts 4 cells in y into 5 blocks; at most 4 fit"):
+    with pytest.raises(
+        DecompositionError, match=r"divides 4 cells in y into 5 blocks, but at most 4 are possible"
+    ):
         check_process_grid((4, 4, 4), (1, 5, 1), 5)
 
 

@@ -182,7 +182,7 @@ def test_slurm_with_the_real_check_of_a_healthy_node_before_and_after_a_job(real
     done = subprocess.run([CENTRE / "slurm" / "epilog.sh"], capture_output=True, text=True, timeout=150)
     assert (done.returncode, logged.exists()) == (0, False), logged.read_text() if logged.exists() else done
     report = json.loads((centre / "reports" / "epilog-77" / "report.json").read_text())
-    assert "counters are compared with what the prolog of job 77 read" in report["remarks"][0]
+    assert "counters are compared with those that the prolog of job 77 read" in report["remarks"][0]
     assert report["counted"] == {"0": "since the prolog of job 77"}
     assert report["counters"]["job/network_timeouts"]["grown"] == {"0": 28}
     assert list((centre / "readings").iterdir()) == []

@@ -93,7 +93,8 @@ def test_a_figure_that_misses_its_reference_on_a_busy_node_is_skipped(tmp_path, 
     assert done.returncode == (end == "FAIL")
     if end == "SKIP":
         assert (
-            "busy: others used 40 % of a node's processors; latency = 2000.0 us is not judged" in done.stdout
+            "busy: others used 40 % of a node's processors, so latency = 2000.0 us is not judged"
+            in done.stdout
         )
     else:
         assert "u:+2000 %" in done.stdout

@@ -9,8 +9,10 @@ import os
 import sys
 from pathlib import Path
 
-# Numba reads this when it is imported, and a run sets it before that: its cases have one thread.
-os.environ["NUMBA_NUM_THREADS"] = "1"
+# Numba reads this when it is imported, and a command sets it before that. One thread is the default of all commands.
+os.environ["NUMBA_NUM_THREADS"] = (
+    sys.argv[sys.argv.index("--threads") + 1] if "--threads" in sys.argv else "1"
+)
 
 from numba.core.dispatcher import Dispatcher
 

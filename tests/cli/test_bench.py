@@ -54,7 +54,11 @@ def test_json_of_chosen_cases(ridgeline):
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (("-n", 2, "--process-grid", 3, 1), 3, "process grid 3 x 1 has 3 ranks, the job has 2"),
+        (
+            ("-n", 2, "--process-grid", 3, 1),
+            3,
+            "--process-grid 3 1: this grid requires 3 ranks, but the job has 2.",
+        ),
         (("-n", 2, "--shape", 16, 15, 16), 3, "grid.shape has 15 points in y"),
         (("--json", "nowhere/x.json"), 6, "cannot write nowhere/x.json"),
         (("--plot", "x.word"), 2, "cannot write a picture to 'x.word': its suffix must be one of"),

@@ -54,8 +54,11 @@ def test_memory_bandwidth_and_peak_rate(ridgeline):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("alltoall",), "start them with -n 2"),
-        (("allgather", "-n", 2, "--among", 3), "among 3 of 2 ranks"),
+        (("alltoall",), "Start them with -n 2"),
+        (
+            ("allgather", "-n", 2, "--among", 3),
+            "--among 3: allgather requires 2 ranks or more, and the job has 2 ranks.",
+        ),
         (("stream", "--bytes", 10), "STREAM on 10 bytes"),
     ],
 )

@@ -28,8 +28,8 @@ def test_table_json_and_picture(ridgeline):
 
 def test_refusals(ridgeline):
     for options, words in (
-        (("-n", 2), "congestion with 2 ranks"),
-        (("--congestor", "flood", "-n", 3), "background traffic flood: name each once"),
+        (("-n", 2), "congestion requires at least 3 ranks"),
+        (("--congestor", "flood", "-n", 3), "--background flood: give at least one kind"),
     ):
         done = ridgeline("bench", "congestion", *options)
         assert done.returncode == 2, done.stderr

@@ -49,7 +49,7 @@ def test_acceptance_of_two_ranks(ridgeline):
     ("arguments", "code", "words"),
     [
         (("nekbone", "--nx1", 40), 2, "nx1"),
-        (("nekbone", "--nx1", 32, "--elements", 2**24), 2, "use fewer --elements"),
+        (("nekbone", "--nx1", 32, "--elements", 2**24), 2, "Use fewer --elements"),
         (("acceptance", "--elements", 0), 2, "elements"),
         (
             ("nekbone", "--nx1", 2, "--elements", 1, "--no-stream", "--json", "no/x.json"),

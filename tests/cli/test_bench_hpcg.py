@@ -48,7 +48,7 @@ def test_threads_and_hpcg_dat(ridgeline):
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["settings"] == {"box": [16, 24, 16], "process_grid": [1, 1, 1], "seconds": 0.0, "threads": 2}
-    assert "box and seconds from hpcg.dat" in facts["notes"]
+    assert "Box and seconds are those of hpcg.dat." in facts["notes"]
     assert official(ridgeline.path)["Machine Summary::Threads per processes"] == "2"
 
 
@@ -57,7 +57,7 @@ def test_refusals(ridgeline):
         (("--nx", 12, "--ny", 16, "--nz", 16), "12"),
         (("--nx", 20), "20"),
         (("--dat", "none.dat"), "cannot read none.dat"),
-        (("--nx", 16, "--rt", -1), "or more is needed"),
+        (("--nx", 16, "--rt", -1), "must be 0 or more"),
         (("--output", "/proc/here"), "cannot write the report into /proc/here"),
         (("--json", "nowhere/x.json"), "cannot write nowhere/x.json"),
     ):
@@ -93,7 +93,7 @@ def test_a_wrong_result_has_a_report_and_an_exit_code(ridgeline):
         timeout=120,
     )
     assert done.returncode == 9, done.stderr
-    assert "HPCG result is INVALID: agreement with the reference" in done.stdout
+    assert "HPCG result is INVALID. Failed tests: agreement with the reference" in done.stdout
     assert done.stderr.count("error:") == 1
     assert "Traceback" not in done.stderr
     assert official(ridgeline.path / "reports")["Final Summary::HPCG result is"] == "INVALID."

@@ -93,8 +93,8 @@ def test_the_lines_of_hpl(ridgeline):
     assert RESULT.findall(done.stdout) == [("300", "32", "1", "1")]
     assert VERDICT.findall(done.stdout) == ["PASSED"]
     assert "1 tests completed and passed residual checks," in done.stdout
-    assert "grid 1 x 1: the nearest to a square of 1 ranks" in done.stdout
-    assert re.search(r"^hpl: at least .*products run at .*; N = 300$", done.stderr, re.MULTILINE)
+    assert "The grid 1 x 1 was chosen" in done.stdout
+    assert re.search(r"^hpl: The run takes at least .* products at .* N = 300$", done.stderr, re.MULTILINE)
     (solve,) = json.loads((ridgeline.path / "x.json").read_text())["extra"]["solves"]
     assert solve["passed"]
     rows = (ridgeline.path / "x.csv").read_text().splitlines()
@@ -117,19 +117,19 @@ def test_a_file_as_hpl_dat(ridgeline):
     for words in (
         "DEPTH 2 runs as 1",
         "RFACT 1 runs as 2",
-        "PFACT 2 runs as 0",
+        "PFACT 2 is not available, and runs as 0",
     ):
         assert words in text
 
 
 # The first one shows that a refusal ends the command. What each of the others is refused for, tests/bench/hpl holds.
 REFUSALS = [
-    (("hpl", "--dat", "HPL.dat"), 3, "HPL.dat has a 2 x 4 grid, which needs 8 ranks, and there are 1; use -n 8"),
-    (("hpl", "--dat", "short.dat"), 2, "short.dat, line 13: the file ends here, where the threshold"),
-    (("hpl", "--dat", "HPL.dat", "--order", "99"), 2, "--order goes not with --dat"),
+    (("hpl", "--dat", "HPL.dat"), 3, "HPL.dat: a 2 x 4 grid requires 8 ranks, but there is 1. Start them with -n 8."),
+    (("hpl", "--dat", "short.dat"), 2, "short.dat:13: expected the threshold of the residual, but the file ends"),
+    (("hpl", "--dat", "HPL.dat", "--order", "99"), 2, "--order cannot be used with --dat"),
     (("hpl", "--dat", "none.dat"), 6, "none.dat"),
-    (("hpl", "--n", "many"), 2, "--order = many: auto, or a whole number"),
-    (("hpl", "--p", "3"), 3, "a 3 x 1 grid needs 3 ranks, not 1; possible are 1 x 1"),
+    (("hpl", "--n", "many"), 2, "--order many: it must be auto, or a whole number"),
+    (("hpl", "--p", "3"), 3, "a 3 x 1 grid requires 3 ranks, but there is 1. Possible grids: 1 x 1"),
     (("hpl", "--n", "10000000"), 2, "needs 800.1 TB a rank, and "),
     (("hpl-mxp", "--n", "10000000"), 2, "GB a rank are free; N = "),
     (("hpl", "--n", "20000", "--time-limit", "0.001"), 2, "--time-limit is 0.001 s; N = "),

@@ -24,7 +24,7 @@ def test_pingpong(ridgeline):
     )
     assert done.returncode == 0, done.stderr
     assert "harmonic mean" in done.stdout
-    assert "takes no part: rank 2" in done.stdout
+    assert "Not measured: rank 2." in done.stdout
     facts = json.loads((ridgeline.path / "x.json").read_text())
     assert [row["size"] for row in facts["rows"] if row["language"] == "mpi4py"] == [4, 8]
     assert facts["settings"]["trials"] == 5
@@ -45,8 +45,8 @@ def test_bsp(ridgeline):
 
 def test_refusals(ridgeline):
     for options, words in (
-        (("pingpong",), "needs two ranks, 1 runs; start it with -n 2"),
-        (("bsp", "--language", "Fortran"), "language 'Fortran' is unknown"),
+        (("pingpong",), "pingpong requires two ranks, but there is 1. Start them with -n 2."),
+        (("bsp", "--language", "Fortran"), "--language Fortran: unknown language"),
     ):
         done = ridgeline("bench", *options)
         assert done.returncode == 2, done.stderr

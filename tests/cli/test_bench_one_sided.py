@@ -23,7 +23,7 @@ def test_pair_and_pattern_of_fast_multipoles(ridgeline):
     done = ridgeline("bench", "one-sided", "-n", 4, *options, "--communicators", 1, "--communicators", 2)
     assert done.returncode == 0, done.stderr
     assert "50 pieces of 8 to 64 B" in done.stdout
-    assert "flush every 20 operations" in done.stdout
+    assert "flush after every 20 operations" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if line.strip().startswith("get")]
     assert [row[1:3] for row in rows] == [["1", "200"], ["2", "200"]]
 
@@ -34,7 +34,7 @@ def test_pair_and_pattern_of_fast_multipoles(ridgeline):
         ((), 2, "-n 2"),
         (("--every", 3), 2, "not with --pattern pair"),
         (("--pattern", "fmm", "--window", 3), 2, "not with --pattern fmm"),
-        (("--pattern", "fmm", "--sync", "pscw"), 2, "pscw is not of --pattern fmm"),
+        (("--pattern", "fmm", "--sync", "pscw"), 2, "pscw cannot be used with --pattern fmm"),
         (("--op", "swap"), 2, "--op"),
     ],
 )

@@ -11,10 +11,10 @@ def test_table_and_picture(ridgeline):
     done = ridgeline("bench", "multi-bandwidth", "-n", 3, *FEW, "--plot", "curve.svg")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("multi-bandwidth, 3 ranks: ranks 0 and 1: one way, windows of 64")
+    assert lines[0].startswith("multi-bandwidth, 3 ranks: ranks 0 and 1: one direction, windows of 64")
     assert lines[1].split() == ["B", "MB/s", "messages/s"]
     assert [line.split()[0] for line in lines[2:10]] == ["0", "1", "2", "4", "8", "16", "32", "64"]
-    assert "takes no part: rank 2" in done.stdout
+    assert "Not measured: rank 2." in done.stdout
     assert (ridgeline.path / "curve.svg").read_text().count("<svg") == 1
 
 
@@ -33,8 +33,8 @@ def test_json_and_heat_map_of_all_pairs(ridgeline):
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (("latency",), 2, "start at least 2 ranks, as with -n 2"),
-        (("multi-latency", "-n", 2, "--pairs", 5), 2, "5 pairs of 2 ranks"),
+        (("latency",), 2, "Start at least 2 ranks, as with -n 2"),
+        (("multi-latency", "-n", 2, "--pairs", 5), 2, "--pairs 5: the number must be 1 with 2 ranks"),
         (("bandwidth", "-n", 2, *FEW, "--json", "nowhere/x.json"), 6, "cannot write nowhere/x.json"),
     ],
 )

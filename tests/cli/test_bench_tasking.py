@@ -28,8 +28,8 @@ def test_curves_over_workers(ridgeline):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--item", "flight"), "no item 'flight'"),
-        (("--workers", 2000, "--bytes", 800), "must have 8 B for each"),
+        (("--item", "flight"), "--item flight: unknown item"),
+        (("--workers", 2000, "--bytes", 800), "the array is too small for 2000 workers"),
         (("--trials", 0), "--trials"),
     ],
 )

@@ -28,7 +28,9 @@ def test_without_a_gpu_it_is_refused(ridgeline) -> None:
 
 @pytest.mark.parametrize("method", ["node", "alltoall", "ialltoallv"])
 def test_methods_that_gpus_have_not(method: str) -> None:
-    with pytest.raises(ConfigError, match=f"--method {method} moves no data of GPUs; use --method alltoallv"):
+    with pytest.raises(
+        ConfigError, match=f"--method {method} cannot be used with --device cuda. Use --method alltoallv"
+    ):
         TransposeOptions(method=method, device="cuda")
     assert TransposeOptions(method=method).device == "cpu"
 

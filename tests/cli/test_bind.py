@@ -41,12 +41,11 @@ def test_wrong_requests_end_with_one_sentence(ridgeline):
     done = ridgeline("bind", "--hwloc", HWLOC, "--ranks-per-node", 9)
     assert done.returncode == 2
     assert done.stderr == (
-        "error: 9 ranks per node on 8 cores: choose --ranks-per-node from 1 to 8, or leave it out for what fits\n"
+        "error: --ranks-per-node 9: the node has 8 cores. Choose from 1 to 8, or leave the option out to get as many "
+        "ranks as fit.\n"
     )
     none = ridgeline("bind", "--hwloc", HWLOC, "--reserve", 4)
-    assert none.stderr == (
-        "error: no core is left for a rank (4 of each NUMA domain are left to the system); reserve fewer\n"
-    )
+    assert none.stderr == "error: --reserve 4: no core is left for a rank. Reserve fewer cores.\n"
     both = ridgeline("bind", "--hwloc", HWLOC, "--sysfs", "/sys")
     assert both.returncode == 2
-    assert "give one of them" in both.stderr
+    assert "Give one of them" in both.stderr

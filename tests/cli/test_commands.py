@@ -52,8 +52,8 @@ def test_a_setting_without_effect_is_told_once_by_check_and_before_a_run(ridgeli
     case = ridgeline.write(steps=1, every=0)
     override = ("--set", "initial.count=3")
     words = (
-        'warning: initial.count in --set: got 3, which has no effect with initial.kind = "box"; it needs '
-        'initial.kind = "patches"\n'
+        'warning: --set: initial.count = 3 has no effect, because initial.kind is "box". It is used only with '
+        'initial.kind = "patches".\n'
     )
     checked = ridgeline("check", case, *override)
     assert (checked.returncode, checked.stdout.count(words), checked.stderr) == (0, 1, "")
@@ -66,7 +66,7 @@ def test_a_setting_without_effect_is_told_once_by_check_and_before_a_run(ridgeli
 def test_check_refuses_what_run_would_refuse(ridgeline):
     done = ridgeline("check", ridgeline.write(shape="3, 2, 2"), "-n", 64, "--set", "initial.half_width=1")
     assert done.returncode == 3
-    assert done.stderr.startswith("error: cannot cut grid.shape = [3, 2, 2] into 64 blocks")
+    assert done.stderr.startswith("error: grid.shape = [3, 2, 2] cannot be divided into 64 blocks")
 
 
 def test_check_compares_a_data_set_with_its_checksums(ridgeline):
@@ -75,16 +75,19 @@ def test_check_compares_a_data_set_with_its_checksums(ridgeline):
         put(out, 0, 1, 2)
     done = ridgeline("check", path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{path}: 3 output steps, metadata and 0.0 MiB of values, as they were written\n"
+    assert (
+        done.stdout
+        == f"{path}: 3 output steps with metadata and 0.0 MiB of values are as they were written\n"
+    )
     content = bytearray((path / "data.0").read_bytes())
     content[5000] ^= 1
     (path / "data.0").write_bytes(content)
     done = ridgeline("check", path)
     assert done.returncode == 6
-    where = "V is not as it was written at output step 1 (time step 10): 1 of its 1 blocks, "
-    where += "the first V[0:5, 0:3, 0:7]"
+    where = "V is not as it was written at output step 1 (time step 10): 1 of its 1 blocks differ, "
+    where += "the first is V[0:5, 0:3, 0:7]"
     assert done.stdout == f"{path}: {where}\n"
-    sentence = f"the data set {path} is damaged in 1 place; restore it from a copy, or run again"
+    sentence = f"the data set {path} is damaged in 1 place. Restore it from a copy, or run again."
     assert done.stderr == f"error: {sentence}\n"
     (path / "md.0").write_bytes(b"")
     done = ridgeline("check", path)
@@ -93,7 +96,7 @@ def test_check_compares_a_data_set_with_its_checksums(ridgeline):
     (path / "ridgeline.sums").unlink()
     done = ridgeline("check", path)
     assert (done.returncode, done.stdout) == (6, "")
-    assert "cannot be checked: it holds no ridgeline.sums" in done.stderr
+    assert "cannot be checked, because it has no ridgeline.sums" in done.stderr
 
 
 def test_explain_lists_every_key_and_a_schema_that_is_json(ridgeline):
@@ -135,7 +138,7 @@ def test_doctor_finds_mpi_and_adios2(ridgeline):
     done = ridgeline("doctor")
     assert done.returncode == 0, done.stdout + done.stderr
     said = " ".join(done.stdout.split())  # lines break where a long path makes them
-    for words in ("two ranks see each other", "ADIOS2", "Numba"):
+    for words in ("two ranks that see each other", "ADIOS2", "Numba"):
         assert words in said
 
 

@@ -28,9 +28,11 @@ FLOW = [
     "run.steps=4", "grid.elements=[2,2,2]", "grid.order=3", "output.every=2", "checkpoint.every=2",
     "output.statistics_every=1", "output.statistics_start=0", "output.series_every=1",
 ]  # fmt: skip
-# What a short run need not reach: Gram-Schmidt repeated after cancellation, steps that change their length, rows
-# between nodes, coarse problems of several levels, and what a run that resumes reads its state with.
+# What a short run need not reach: packing, if an earlier run has stored that datatypes are faster, Gram-Schmidt
+# repeated after cancellation, steps that change their length, rows between nodes, coarse problems of several levels,
+# and what a run that resumes reads its state with.
 RARE = (
+    "blocks.box_copies.copy_boxes",
     "jit.contiguous_runs.gather_runs",
     "krylov.basis_kernels.basis_subtract ",
     "krylov.basis_kernels.basis_products",

@@ -171,7 +171,7 @@ def test_a_lock_of_a_killed_run_does_not_stop_the_next(ridgeline):
     assert lock.exists()
     done = ridgeline("run", case, "--set", "run.steps=4")
     assert done.returncode == 0, done.stderr
-    assert "which is over, is taken over" in done.stderr
+    assert "That run has ended, so this run uses it." in done.stderr
     assert not lock.exists()
 
 
@@ -239,5 +239,5 @@ def test_a_run_does_not_go_on_in_what_another_run_wrote(ridgeline, output):
     resumed = ridgeline("run", case, *first, *series, "--resume", "auto", "--set=run.steps=12")
     assert resumed.returncode == 6, resumed.stderr
     assert f"the {output} first." in resumed.stderr
-    assert "another run has written there since" in resumed.stderr
+    assert "another run has written to it since" in resumed.stderr
     assert steps_of(ridgeline.path / "first.bp") == [2, 4, 6, 8]

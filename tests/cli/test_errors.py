@@ -56,11 +56,11 @@ def test_grid_smaller_than_the_process_grid(ridgeline):
     done = ridgeline(
         "run", case, "-n", 2, "--set", "grid.process_grid=[2, 2, 1]", "--set", "initial.half_width=1"
     )
-    refused(done, 3, r"process_grid = \[2, 2, 1\] has 4 blocks but the run has 2 ranks")
+    refused(done, 3, r"process_grid = \[2, 2, 1\] has 4 blocks, but the run has 2 ranks")
     done = ridgeline(
         "run", case, "-n", 3, "--set", "grid.process_grid=[3, 1, 1]", "--set", "initial.half_width=1"
     )
-    refused(done, 3, r"cuts 2 cells in z into 3 blocks")
+    refused(done, 3, r"divides 2 cells in z into 3 blocks")
 
 
 def test_unwritable_output(ridgeline):
@@ -82,7 +82,7 @@ def test_nan_ends_the_run_and_keeps_the_last_good_checkpoint(ridgeline):
     case = ridgeline.write(steps=4000, every=0, checkpoint=2, extra="\n")
     done = ridgeline("run", case, "-n", 2, "--set", "model.noise=1e5", "--set", "run.check_every=1")
     refused(done, 5, r"stopped being finite at step \d+: [UV] at z=\d+, y=\d+, x=\d+")
-    assert re.search(r"checkpoint|try a smaller model\.dt", done.stderr)
+    assert re.search(r"checkpoint|Try a smaller model\.dt", done.stderr)
 
 
 @pytest.mark.parametrize("command", [("run", "--nonsense"), ("bench", "stream", "--threads", "x"), ("run",)])

@@ -27,7 +27,7 @@ graph500_run.breadth_first = wrong
 def test_a_scale_beyond_numbers_of_32_bits_is_refused(ridgeline):
     done = ridgeline("bench", "graph500", "--scale", 32)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --scale = 32: 1 to 31 are possible\n"
+    assert done.stderr == "error: --scale is 32, but it must be 1 to 31.\n"
 
 
 @pytest.mark.full

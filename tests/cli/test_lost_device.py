@@ -48,7 +48,7 @@ def test_check_says_what_a_gpu_holds_and_that_there_is_none(ridgeline):
     assert "GPU memory" in words
     assert "per rank: fields" in words
     assert "+ halo buffers" in words
-    assert "warning: a run on this machine ends at once: no NVIDIA driver was found" in words
+    assert "warning: a run on this machine would end at once: no NVIDIA driver was found" in words
     assert "predicted time" not in words
     done = ridgeline("run", case, "--device", "cuda")
     assert done.returncode == 8, done.stderr
@@ -76,5 +76,5 @@ def test_a_gpu_lost_on_one_rank_ends_the_job_and_names_the_checkpoint(ridgeline)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert line.startswith("error: rank 1: on ")
     assert "a kernel ended with a fault: [719] Call to cuStreamSynchronize" in line
-    assert "the last good checkpoint is kept (" in line
+    assert "The last good checkpoint is " in line
     assert "checkpoint_00000002" in line

@@ -105,19 +105,26 @@ def test_resume_gives_the_same_flow_on_other_ranks_and_the_same_bits_on_these(ri
     (ridgeline.path / "duct.msh").write_text(text.replace('"fluid"', '"water"'))
     done = ridgeline("run", case, "--resume", middle)
     refused(
-        done, "is of another case (grid.mesh: checkpoint has 'contents", "change the settings back", code=4
+        done,
+        "belongs to another case (grid.mesh: the checkpoint has 'contents",
+        "Change the settings back",
+        code=4,
     )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"duct.msh"', '"no.msh"', ['grid.mesh = "no.msh" cannot be read: No such file', "need a mesh file"]),
+        (
+            '"duct.msh"',
+            '"no.msh"',
+            ['grid.mesh = "no.msh" cannot be read: No such file', "where the run starts"],
+        ),
         ('"duct.msh"', '"duct.stl"', ["grid.mesh", "duct.stl", ".msh or .re2"]),
         ('"duct.msh"', '"folder.msh"', ['grid.mesh = "folder.msh" cannot be read: Is a directory']),
-        ('"duct.msh"', '"short.msh"', ['grid.mesh = "short.msh"', "write it again"]),
+        ('"duct.msh"', '"short.msh"', ['grid.mesh = "short.msh"', "rite it again"]),
         ("boundary.roof", "boundary.rof", ["boundary.rof", "did you mean roof"]),
-        ('[boundary.roof]\nkind = "wall"\n', "", ["grid.mesh", "none is given for roof"]),
+        ('[boundary.roof]\nkind = "wall"\n', "", ["grid.mesh", "which is missing for roof"]),
     ],
 )
 @pytest.mark.parametrize("command", ["check", pytest.param("run", marks=pytest.mark.full)])

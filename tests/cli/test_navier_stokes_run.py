@@ -137,18 +137,18 @@ def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(ridgeline, case)
 @pytest.mark.parametrize(
     ("settings", "code", "words"),
     [
-        (["grid.order=0"], 2, ["grid.order in --set: got 0"]),
-        (["grid.order=32"], 2, ["grid.order in --set: got 32"]),
+        (["grid.order=0"], 2, ["--set: grid.order is 0"]),
+        (["grid.order=32"], 2, ["--set: grid.order is 32"]),
         (["boundary.x_min.kind=wall"], 2, ["boundary.x_min.kind", "direction x"]),
         (
             ["boundary.y_min.kind=inflow", "boundary.y_min.value=[0, 1, 0]", "initial.kind=rest"],
             2,
-            ["boundary.y_min.value", "as much flow in as out"],
+            ["boundary.y_min.value", "as much fluid enters as leaves"],
         ),
         (
             ["grid.mapping=wavy", "grid.mapping_amplitude=0.9", "initial.kind=rest"],
             2,
-            ["the map of the mesh folds element (z=", "Jacobian"],
+            ["the mapping of the mesh folds element (z=", "Jacobian"],
         ),
     ],
 )
@@ -159,9 +159,11 @@ def test_bad_input_ends_with_one_sentence(ridgeline, case, settings, code, words
 @pytest.mark.full  # the estimate has a quick test of the refusal
 def test_a_first_step_beyond_stability_is_refused_before_an_output_is_opened(ridgeline, case):
     settings = overrides("model.dt=0.5", "output.statistics_every=0")
-    refused(ridgeline("check", case, *settings), 2, "Courant number of step 0", "beyond stability (1)")
+    refused(
+        ridgeline("check", case, *settings), 2, "Courant number of step 0", "above the stability limit (1)"
+    )
     (ridgeline.path / "flow.csv").write_text("step,time\n1,0.1\n")  # of an earlier run
-    refused(ridgeline("run", case, "-n", 2, *settings), 5, "Courant number", "at step 0", "need at most 1")
+    refused(ridgeline("run", case, "-n", 2, *settings), 5, "Courant number", "at step 0", "must be at most 1")
     assert (ridgeline.path / "flow.csv").read_text() == "step,time\n1,0.1\n"
     assert not list(ridgeline.path.glob("flow*bp"))
 
@@ -169,7 +171,10 @@ def test_a_first_step_beyond_stability_is_refused_before_an_output_is_opened(rid
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (["scalar.0.initial=1/0"], ['scalar.0.initial in --set: got "1/0"', "finite values", "inf at x = 0"]),
+        (
+            ["scalar.0.initial=1/0"],
+            ['--set: scalar.0.initial is "1/0"', "finite everywhere on the mesh", "inf at x = 0"],
+        ),
         (
             ["initial.kind=expression", 'initial.velocity=["log(x)",0,0]'],
             ["initial.velocity", "-inf at x = 0"],
@@ -187,7 +192,7 @@ def test_check_and_run_refuse_alike_before_anything_is_compiled(ridgeline, case,
 def test_a_step_that_is_too_long_is_refused_and_the_checkpoint_stays(ridgeline, case):
     succeeds(ridgeline("run", case, *overrides("run.steps=4")))
     done = ridgeline("run", case, *overrides("model.dt=0.5"), "--resume", "auto")
-    refused(done, 5, "at step 4; need at most 1")
+    refused(done, 5, "at step 4, but it must be at most 1")
     assert (ridgeline.path / "checkpoints" / "checkpoint_00000004").exists()
 
 
@@ -196,6 +201,13 @@ def test_a_solve_that_fails_is_named_and_keeps_the_last_checkpoint(ridgeline, ca
     succeeds(ridgeline("run", case, *overrides("run.steps=4")))
     strict = overrides("model.pressure.max_iterations=1", "model.pressure.tolerance=1e-14")
     done = ridgeline("run", case, *strict, "--resume", "auto")
-    refused(done, 5, "the pressure solve of step 5", "residual", "after 1 iteration", "checkpoint is kept (")
+    refused(
+        done,
+        5,
+        "the pressure solve of step 5",
+        "residual",
+        "after 1 iteration",
+        "The last good checkpoint is ",
+    )
     assert [path.name for path in (ridgeline.path / "checkpoints").iterdir()] == ["checkpoint_00000004"]
     succeeds(ridgeline("run", case, "--resume", "auto"))

@@ -40,7 +40,10 @@ def test_a_sweep_of_hpcg_on_a_users_machine(ridgeline) -> None:
     ("words", "said"),
     [
         (("case.toml", "--machine", "frontir"), "Did you mean 'frontier'?"),
-        (("case.toml", "--machine", "frontier", "--nodes", "0"), "0 nodes: need 1 to 9408 nodes"),
+        (
+            ("case.toml", "--machine", "frontier", "--nodes", "0"),
+            "the number of nodes is 0, but it must be 1 to 9408",
+        ),
         (("case.toml", "--machine", "frontier", "--sweep", "1,x"), "--sweep 1,x"),
         (("hpcg", "--machine", "frontier", "--iterations", "pressure=3"), "--iterations"),
         (("cas.toml", "--machine", "frontier"), "Did you mean 'case.toml'?"),
@@ -59,3 +62,15 @@ def test_check_predicts_for_a_machine(ridgeline) -> None:
     done = ridgeline("check", "case.toml", "--machine", "frontier")
     assert done.returncode == 0, done.stderr
     assert "predicted for 1 node of Frontier" in done.stdout
+
+
+def test_check_and_predict_say_how_far_off_they_were_in_earlier_runs(ridgeline, tmp_path):
+    case = ridgeline.write(steps=6000, shape="40, 30, 32", every=0)
+    cache = {"RIDGELINE_CACHE_DIR": str(tmp_path / "cache")}
+    assert "earlier run" not in ridgeline("check", case, env=cache).stdout
+    done = ridgeline("run", case, env=cache)
+    assert done.returncode == 0, done.stderr
+    fraction = json.loads((ridgeline.path / "gray_scott.bp.run.json").read_text())["fraction_of_stream"]
+    said = ridgeline("check", case, env=cache).stdout
+    factor = f"{1 / fraction:.2g}"
+    assert f"the steps of an earlier run on this machine took {factor} times that, so expect about " in said

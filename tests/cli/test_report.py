@@ -115,7 +115,7 @@ def test_two_reports_are_compared(ridgeline, capsys, monkeypatch):
     }
     assert rows["model.dt"] == ["model.dt", "0.1", "0.05"]
     assert "run.seed" not in rows
-    assert rows["time of a step"][-1] == rows["compute"][-1] == "0.500"
+    assert rows["time per step"][-1] == rows["compute"][-1] == "0.500"
     assert rows["energy"] == ["energy", "4", "J", "5", "J", "0.25"]
     done = ridgeline("report", "a.json", "b.json", "--verbose")
     assert (done.returncode, done.stderr) == (
@@ -125,4 +125,4 @@ def test_two_reports_are_compared(ridgeline, capsys, monkeypatch):
     (ridgeline.path / "c.json").write_text(json.dumps({"benchmark": "b", "columns": {}, "rows": []}))
     done = ridgeline("report", "a.json", "c.json")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "c.json is the report of a benchmark, and only reports of runs are compared" in done.stderr
+    assert "c.json is the report of a benchmark, but only reports of runs can be compared." in done.stderr

@@ -1,6 +1,7 @@
 """`ridgeline run` end to end: data set, report, streams, exit codes."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -109,3 +110,42 @@ def test_bits_do_not_depend_on_ranks_grid_or_threads(ridgeline, ranks):
     with package.open(ridgeline.path / "a.bp") as a, package.open(ridgeline.path / "b.bp") as b:
         assert a.U.values.tobytes() == b.U.values.tobytes()
         assert a.V.values.tobytes() == b.V.values.tobytes()
+
+
+def test_quiet_prints_warnings_alone_and_the_log_keeps_everything_with_its_time(ridgeline):
+    case = ridgeline.write(steps=20, every=10)
+    override = ("--set", "initial.count=3")  # has no effect: a warning
+    done = ridgeline("run", case, "-n", 2, "--quiet", "--log", "run.log", *override)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert re.fullmatch("warning: initial.count .*\n", done.stderr), done.stderr
+    lines = (ridgeline.path / "run.log").read_text().splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( |$)", line) for line in lines)
+    texts = [line[20:] for line in lines]
+    assert texts[0].startswith("warning: initial.count")
+    assert texts[1].startswith("ridgeline: gray_scott, grid [13, 10, 17]")
+    assert [text.split()[1] for text in texts if text.startswith("step ")] == [
+        f"{step}/20" for step in range(2, 21, 2)
+    ]
+    assert any(text.startswith("speed: 20 steps") for text in texts)
+    again = ridgeline("run", case, "--quiet", "--log", "run.log", "--resume", "nowhere")
+    assert again.returncode == 4
+    kept = (ridgeline.path / "run.log").read_text().splitlines()
+    assert kept[: len(lines)] == lines
+    assert f"{kept[-1][20:]}\n" == again.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--quiet", "--verbose"), 2, "--quiet cannot be used with --verbose."),
+        (("--log", "no/such/folder/run.log"), 6, "--log"),
+        (("--log", "gray_scott.bp/run.log"), 6, "--log"),
+    ],
+)
+def test_a_log_that_cannot_be_written_ends_the_run_before_it_begins(ridgeline, options, code, words):
+    done = ridgeline("run", ridgeline.write(steps=1), *options)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    assert not (ridgeline.path / "gray_scott.bp").exists()

@@ -46,10 +46,10 @@ def test_a_sweep_without_pictures_says_so(ridgeline):
     case = ridgeline.write(steps=2, every=0, shape="4, 4, 4")
     done = ridgeline("sweep", case, "--over", "model.F=0.02,0.03", "--at-once", 1)
     assert done.returncode == 0, done.stderr
-    assert "no contact sheet: no case wrote a field; set output.every" in done.stdout
+    assert "no contact sheet: no case wrote a field. Set output.every." in done.stdout
     folder = ridgeline.path / "sweep_gray_scott"
     assert (folder / "sweep.csv").is_file()
-    assert "![final figures](sweep_figures.png)" in (folder / "sweep.md").read_text()
+    assert "![final values](sweep_figures.png)" in (folder / "sweep.md").read_text()
     written = (folder / "sweep_figures.png").read_bytes()
     assert written.startswith(b"\x89PNG")
     (folder / "sweep_figures.png").unlink()

@@ -23,7 +23,7 @@ def test_a_run_that_does_not_fit_is_refused_before_it_takes_memory(ridgeline):
     assert done.stderr.count("error:") == 1
     assert "Traceback" not in done.stderr
     assert "(2 ranks of 160.2 TB)" in done.stderr
-    assert "try grid.shape = [" in done.stderr
+    assert "Try grid.shape = [" in done.stderr
     assert "run.check_memory = false" in done.stderr
     assert [path.name for path in ridgeline.path.iterdir()] == ["case.toml"]
 
@@ -33,7 +33,7 @@ def test_check_warns_of_the_same(ridgeline):
     done = ridgeline("check", "case.toml", "-n", 2)
     assert done.returncode == 0, done.stderr
     words = " ".join(done.stdout.split())
-    assert "a run finds too little memory and refuses it: the run needs 320.3 TB on" in words
+    assert "there is too little memory, so a run is refused: the run needs 320.3 TB of memory on" in words
     assert "(2 ranks of 160.2 TB)" in words
 
 

@@ -55,11 +55,11 @@ def test_check_plans_slabs_and_pencils(ridgeline, case):
 @pytest.mark.parametrize(
     ("command", "settings", "code", "words"),
     [
-        ("check", ["model.viscosity=0"], 2, "model.viscosity in --set: got 0; need a number > 0"),
-        ("run", ["grid.shape=[24,21,16]"], 2, "need even numbers >= 4 and <= 32768 in every direction"),
-        ("run", ["model.courant=1.2"], 2, "model.courant in --set: got 1.2; need a number > 0 and < 1"),
+        ("check", ["model.viscosity=0"], 2, "--set: model.viscosity is 0, but it must be a number > 0"),
+        ("run", ["grid.shape=[24,21,16]"], 2, "must be three even numbers >= 4 and <= 32768."),
+        ("run", ["model.courant=1.2"], 2, "--set: model.courant is 1.2, but it must be a number > 0 and < 1"),
         ("run", ["scalar.0.schmid=1"], 2, "Did you mean 'schmidt'?"),
-        ("check", ["grid.process_grid=[1,3]"], 3, "grid.process_grid = [1, 3] is for 3 ranks, but there are 2"),
+        ("check", ["grid.process_grid=[1,3]"], 3, "grid.process_grid = [1, 3] requires 3 ranks, but there are 2"),
     ],
 )  # fmt: skip
 def test_wrong_settings_end_with_one_sentence(ridgeline, case, command, settings, code, words):
@@ -88,7 +88,7 @@ def test_a_fixed_step_beyond_courant_one_ends_the_run_at_once(ridgeline, case):
     done = ridgeline("run", case)
     assert done.returncode == 5
     words = (
-        r"error: model\.dt = 2 has the Courant number [\d.]+ at step 0; need at most 1, that is model\.dt <="
+        r"error: model\.dt = 2 gives the Courant number [\d.]+ at step 0, but it must be at most 1, that is "
     )
     assert re.search(words, done.stderr), done.stderr
     largest = float(re.search(r"model\.dt <= ([\d.]+)", done.stderr)[1])

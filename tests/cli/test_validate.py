@@ -39,7 +39,7 @@ def test_a_day_that_was_not_well_is_no_baseline(ridgeline):
     options = ("--quick", "--level", "node", "--stage", "compute", "--thresholds", "limits.toml")
     done = ridgeline("validate", *options, "--save-baseline", "march.json")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "error: --save-baseline march.json: nothing was stored, since" in done.stderr
+    assert "error: --save-baseline march.json: nothing was stored, because" in done.stderr
     assert not (ridgeline.path / "march.json").exists()
 
 
@@ -47,12 +47,12 @@ def test_bad_input_ends_with_one_sentence(ridgeline):
     (ridgeline.path / "hosts").write_text("nowhere\n")
     (ridgeline.path / "file").write_text("")
     for options, words in (
-        (("--stage", "warp"), "stage 'warp' is none of level system"),
+        (("--stage", "warp"), "--stage warp: level system has no such stage"),
         (("--hostlist", "hosts"), "host nowhere has no rank in this job"),
         (("--report", "file/below"), "file/below"),
         (("--baseline", "none.json"), "cannot read none.json"),
-        (("--prolog", "--epilog"), "choose one"),
-        (("--job-output", "out.txt"), "--job-output is of a job's --prolog or --epilog"),
+        (("--prolog", "--epilog"), "--prolog cannot be used with --epilog"),
+        (("--job-output", "out.txt"), "--job-output requires --prolog or --epilog"),
     ):
         done = ridgeline("validate", "--quick", *options)
         assert done.returncode != 0, options
@@ -77,5 +77,5 @@ def test_an_epilog_looks_at_what_a_job_may_have_left(ridgeline):
     assert [stage["name"] for stage in report["stages"]] == ["prepare", "memory", "compute"]
     assert {stage["outcome"] for stage in report["stages"]} == {"done"}
     assert report["settings"]["phase"] == "epilog"
-    assert "compared over the epilog's own run only" in report["remarks"][0]
+    assert "Only their growth during the epilog is known" in report["remarks"][0]
     assert report["remarks"][0] in done.stdout

@@ -15,7 +15,7 @@ OTHER_CASES = {
     "taylor_green_elements": ("grid.elements=[2, 2, 2]", "run.steps=1"),
 }
 NUMBA_CUDA = (
-    "--device cuda needs the package numba-cuda, which is not installed; install it with: pip install "
+    "--device cuda needs the package numba-cuda, which is not installed. Install it with: pip install "
 )
 REFUSED = {
     "run": (("run", CASE, *CUDA), 8, NUMBA_CUDA),

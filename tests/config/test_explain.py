@@ -44,11 +44,11 @@ def test_rows_of_gray_scott() -> None:
         "time",
         "1.0",
         "a number > 0",
-        "Time step; at most 2/(s Du + F) and 2/(s Dv + F + k), the linear stability limits; s is 2 in three "
-        "directions, 4/3 in two and 2/3 in one: periodic directions of one cell do not count.",
+        "Time step. It is at most 2/(s Du + F) and at most 2/(s Dv + F + k), the linear stability limits, where s is "
+        "2 in three directions, 4/3 in two and 2/3 in one. Periodic directions of one cell do not count.",
     )
     assert rows["run.steps"][2:6] == ("integer", "steps", "not set", "an integer >= 1")
-    assert rows["run.walltime"][2:6] == ("number", "s", "not set", 'seconds > 0 or "HH:MM:SS"')
+    assert rows["run.walltime"][2:6] == ("number", "s", "not set", 'a number of seconds > 0 or "HH:MM:SS"')
     assert rows["grid.process_grid"][2:4] == ("text or list of 3 integers", "ranks")
     assert rows["output.variables"].default == '["U", "V"]'
     assert [key for key in rows if key.startswith("initial.")] == [

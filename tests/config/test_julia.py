@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {
     "backend": "CUDA",
 }
 DIFFERS = (
-    "s.json: run with periodic boundaries and 12^3 seeded cells, as ADIOS2-Examples does; "
+    "s.json: the run has periodic boundaries and seeds 12^3 cells, as in ADIOS2-Examples. "
     "GrayScott.jl leaves its boundary undefined and seeds 13^3 cells."
 )
 
@@ -100,7 +100,8 @@ def test_every_key_is_mapped_or_named() -> None:
     assert (flat["run.model"], flat["run.steps"], flat["run.precision"]) == ("gray_scott", 1000, "float32")
     assert (flat["checkpoint.path"], flat["checkpoint.every"], loaded.resume) == ("ckpt.bp", 0, None)
     assert loaded.warnings == (
-        "s.json: no meaning here, left out: adios_config, adios_span, adios_memory_selection, mesh_type, backend.",
+        "s.json: keys without a meaning in Ridgeline are ignored: adios_config, adios_span, "
+        "adios_memory_selection, mesh_type, backend.",
         DIFFERS,
     )
 
@@ -132,15 +133,17 @@ def test_our_names_override() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"L": 0}, "L in s.json:2: got 0; need an integer >= 1."),
-        ({"L": 64.5}, "L in s.json:2: got 64.5; need an integer >= 1."),
-        ({"F": "0.02"}, 'F in s.json:5: got "0.02"; need a number >= 0.'),
-        ({"dt": 9}, "dt in s.json:7: got 9.0; need dt <= 4.761, the linear stability limit 2/(s Du + F) of forward "
+        ({"L": 0}, "s.json:2: L is 0, but it must be an integer >= 1."),
+        ({"L": 64.5}, "s.json:2: L is 64.5, but it must be an integer >= 1."),
+        ({"F": "0.02"}, 's.json:5: F is "0.02", but it must be a number >= 0.'),
+        ({"dt": 9}, "s.json:7: dt is 9.0, but it must be at most 4.761, the linear stability limit 2/(s Du + F) "
+                    "of forward "
                     "Euler for U with s = 2 on this grid."),
-        ({"plotgap": 0}, "plotgap in s.json:8: got 0; need an integer >= 1."),
-        ({"restart": 1}, "restart in s.json:15: got 1; need true or false."),
-        ({"precision": "Float16"}, 'precision in s.json:21: got "Float16"; need "Float64" or "Float32".'),
-        ({"checkpoint": True, "checkpoint_freq": 0}, "checkpoint_freq in s.json:13: got 0; need an integer >= 1."),
+        ({"plotgap": 0}, "s.json:8: plotgap is 0, but it must be an integer >= 1."),
+        ({"restart": 1}, "s.json:15: restart is 1, but it must be true or false."),
+        ({"precision": "Float16"}, 's.json:21: precision is "Float16", but it must be "Float64" or "Float32".'),
+        ({"checkpoint": True, "checkpoint_freq": 0}, "s.json:13: checkpoint_freq is 0, but it must be an "
+                                                     "integer >= 1."),
     ],
     ids=lambda value: str(value)[:24],
 )  # fmt: skip
@@ -150,22 +153,22 @@ def test_wrong_settings_are_told_in_their_own_words(change: dict[str, Any], expe
 
 def test_faults_are_reported_together() -> None:
     told = message(SETTINGS | {"L": -1, "Plotgap": 2, "Dv": None})
-    assert [line.split(" ")[0] for line in told.splitlines()] == ["L", "Dv"]
+    assert [line.split(" ")[1] for line in told.splitlines()] == ["L", "Dv"]
 
 
 def test_keys_that_are_unknown_or_switched_off_are_left_out_as_in_julia() -> None:
     off = {"checkpoint_freq": 0, "checkpoint_output": "", "restart_input": None}
     loaded = load(SETTINGS | off | {"plot_gap": 5, "zzz": None})
     assert loaded.warnings[:-2] == (
-        "s.json:23: unknown key \"plot_gap\", left out. Did you mean 'plotgap'?",
-        's.json:24: unknown key "zzz", left out.',
-        "checkpoint_freq in s.json:13: got 0, left out because checkpoint is not true.",
-        'checkpoint_output in s.json:14: got "", left out because checkpoint is not true.',
-        "restart_input in s.json:16: got none, left out because restart is not true.",
+        "s.json:23: the unknown key \"plot_gap\" is ignored. Did you mean 'plotgap'?",
+        's.json:24: the unknown key "zzz" is ignored.',
+        "s.json:13: checkpoint_freq = 0 is ignored, because checkpoint is not true.",
+        's.json:14: checkpoint_output = "" is ignored, because checkpoint is not true.',
+        "s.json:16: restart_input = none is ignored, because restart is not true.",
     )
     assert loaded.case == load(SETTINGS).case
     many = load({f"key_{n}": n for n in range(400)}).warnings
-    assert many[-2] == f"s.json: {400 - (len(many) - 2)} more unknown keys, left out."
+    assert many[-2] == f"s.json: {400 - (len(many) - 2)} more unknown keys are ignored."
 
 
 def test_a_byte_order_mark_is_no_part_of_the_settings() -> None:
@@ -173,10 +176,13 @@ def test_a_byte_order_mark_is_no_part_of_the_settings() -> None:
 
 
 def test_wrong_override_of_json_settings() -> None:
-    assert message(SETTINGS, "model.dt=9").startswith("model.dt in --set: got 9; need dt <= 4.761,")
+    assert message(SETTINGS, "model.dt=9").startswith("--set: model.dt is 9, but it must be at most 4.761,")
 
 
 def test_what_is_not_json_settings() -> None:
     told = message('{\n "L": 64,\n "Du" 0.2\n}')
-    assert told == """s.json:3: not valid JSON, expecting ':' delimiter; need "key": value pairs."""
-    assert message("[1, 2]") == 's.json: got [1, 2]; need an object of "key": value pairs.'
+    assert told == """s.json:3: not valid JSON: expecting ':' delimiter. Write "key": value pairs."""
+    assert (
+        message("[1, 2]")
+        == 's.json: the file holds [1, 2], but it must hold an object of "key": value pairs.'
+    )

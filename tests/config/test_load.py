@@ -138,137 +138,143 @@ def test_walltime_is_seconds_or_hours() -> None:
 
 
 WRONG_VALUES = [
-    ("run.steps", "0", "got 0; need an integer >= 1."),
-    ("run.steps", "-5", "got -5; need an integer >= 1."),
-    ("run.steps", "1e3", "got 1000.0; need an integer >= 1."),
-    ("run.steps", "true", "got true; need an integer >= 1."),
-    ("run.steps", '"10"', 'got "10"; need an integer >= 1.'),
-    ("run.precision", "double", 'got "double"; need "float64" or "float32".'),
-    ("run.seed", "-1", "got -1; need an integer from 0 to 2^64 - 1."),
-    ("run.seed", "18446744073709551616", "got 18446744073709551616; need an integer from 0 to 2^64 - 1."),
-    ("run.threads", "0", "got 0; need an integer >= 1 and <= 4096."),
-    ("run.device", "gpu", 'got "gpu"; need "cpu" or "cuda".'),
-    ("run.walltime", "0", 'got 0; need seconds > 0 or "HH:MM:SS".'),
-    ("run.walltime", "1:60:00", 'got "1:60:00"; need seconds > 0 or "HH:MM:SS".'),
-    ("run.check_every", "-1", "got -1; need an integer >= 0."),
-    ("grid.shape", "[64, 64]", "got [64, 64]; need three integers >= 1 as [nz, ny, nx]."),
-    ("grid.shape", "[64, 64, 0]", "got [64, 64, 0]; need three integers >= 1 as [nz, ny, nx]."),
-    ("grid.shape", '[64, 64, "64"]', 'got [64, 64, "64"]; need three integers >= 1 as [nz, ny, nx].'),
-    ("grid.shape", "64", "got 64; need three integers >= 1 as [nz, ny, nx]."),
-    ("grid.boundary", "open", 'got "open"; need "periodic" or "fixed".'),
-    ("grid.process_grid", "[2, 2]", 'got [2, 2]; need "auto" or three integers >= 1 as [pz, py, px].'),
-    ("grid.process_grid", "atuo", 'got "atuo"; need "auto" or three integers >= 1 as [pz, py, px].'),
-    ("model.Du", "-0.1", "got -0.1; need a number >= 0."),
-    ("model.F", "nan", "got nan; need a number >= 0."),
-    ("model.noise", "inf", "got inf; need a number >= 0."),
-    ("model.k", "[0.1]", "got [0.1]; need a number >= 0."),
-    ("model.dt", "0", "got 0; need a number > 0."),
-    ("model.dt", "-1.0", "got -1.0; need a number > 0."),
+    ("run.steps", "0", "is 0, but it must be an integer >= 1."),
+    ("run.steps", "-5", "is -5, but it must be an integer >= 1."),
+    ("run.steps", "1e3", "is 1000.0, but it must be an integer >= 1."),
+    ("run.steps", "true", "is true, but it must be an integer >= 1."),
+    ("run.steps", '"10"', 'is "10", but it must be an integer >= 1.'),
+    ("run.precision", "double", 'is "double", but it must be "float64" or "float32".'),
+    ("run.seed", "-1", "is -1, but it must be an integer from 0 to 2^64 - 1."),
+    ("run.seed", "18446744073709551616", "is 18446744073709551616, but it must be an integer from 0 to 2^64 - 1."),
+    ("run.threads", "0", "is 0, but it must be an integer >= 1 and <= 4096."),
+    ("run.device", "gpu", 'is "gpu", but it must be "cpu" or "cuda".'),
+    ("run.walltime", "0", 'is 0, but it must be a number of seconds > 0 or "HH:MM:SS".'),
+    ("run.walltime", "1:60:00", 'is "1:60:00", but it must be a number of seconds > 0 or "HH:MM:SS".'),
+    ("run.check_every", "-1", "is -1, but it must be an integer >= 0."),
+    ("grid.shape", "[64, 64]", "is [64, 64], but it must be three integers >= 1 as [nz, ny, nx]."),
+    ("grid.shape", "[64, 64, 0]", "is [64, 64, 0], but it must be three integers >= 1 as [nz, ny, nx]."),
+    ("grid.shape", '[64, 64, "64"]', 'is [64, 64, "64"], but it must be three integers >= 1 as [nz, ny, nx].'),
+    ("grid.shape", "64", "is 64, but it must be three integers >= 1 as [nz, ny, nx]."),
+    ("grid.boundary", "open", 'is "open", but it must be "periodic" or "fixed".'),
+    ("grid.process_grid", "[2, 2]", 'is [2, 2], but it must be "auto" or three integers >= 1 as [pz, py, px].'),
+    ("grid.process_grid", "atuo", 'is "atuo", but it must be "auto" or three integers >= 1 as [pz, py, px].'),
+    ("model.Du", "-0.1", "is -0.1, but it must be a number >= 0."),
+    ("model.F", "nan", "is nan, but it must be a number >= 0."),
+    ("model.noise", "inf", "is inf, but it must be a number >= 0."),
+    ("model.k", "[0.1]", "is [0.1], but it must be a number >= 0."),
+    ("model.dt", "0", "is 0, but it must be a number > 0."),
+    ("model.dt", "-1.0", "is -1.0, but it must be a number > 0."),
     (
         "model.dt",
         "4.7620",
-        "got 4.762; need dt <= 4.761, the linear stability limit 2/(s Du + F) of forward Euler for U with s = 2 on "
+        "is 4.762, but it must be at most 4.761, the linear stability limit 2/(s Du + F) of forward Euler for U "
+        "with s = 2 on "
         "this grid.",
     ),
-    ("model.steps_per_sweep", "0", 'got 0; need "auto", "rule" or an integer >= 1.'),
-    ("initial.kind", "ball", 'got "ball"; need "box", "uniform", "patches", "formula", "image" or "file".'),
-    ("initial.half_width", "0", "got 0; need an integer >= 1."),
-    ("output.path", '""', 'got ""; need a path.'),
-    ("output.every", "0.5", "got 0.5; need an integer >= 0."),
-    ("output.initial", "1", "got 1; need true or false."),
-    ("output.variables", '["U", "W"]', 'got ["U", "W"]; need a list of "U" and "V", each at most once.'),
-    ("output.variables", '["U", "U"]', 'got ["U", "U"]; need each of "U" and "V" at most once.'),
-    ("output.variables", "[]", 'got []; need a list of "U" and "V", each at most once.'),
-    ("output.compression", "zip", 'got "zip"; need "none", "lz4" or "blosc".'),
-    ("checkpoint.keep", "0", "got 0; need an integer >= 1."),
-    ("checkpoint.ranks_per_file", "0", "got 0; need an integer >= 1."),
+    ("model.steps_per_sweep", "0", 'is 0, but it must be "auto", "rule" or an integer >= 1.'),
+    ("initial.kind", "ball", 'is "ball", but it must be "box", "uniform", "patches", "formula", "image" or "file".'),
+    ("initial.half_width", "0", "is 0, but it must be an integer >= 1."),
+    ("output.path", '""', 'is "", but it must be a path.'),
+    ("output.every", "0.5", "is 0.5, but it must be an integer >= 0."),
+    ("output.initial", "1", "is 1, but it must be true or false."),
+    ("output.variables", '["U", "W"]', 'is ["U", "W"], but it must be a list of "U" and "V", each at most once.'),
+    ("output.variables", '["U", "U"]', 'is ["U", "U"], but it must be a list of "U" and "V", each at most once.'),
+    ("output.variables", "[]", 'is [], but it must be a list of "U" and "V", each at most once.'),
+    ("output.compression", "zip", 'is "zip", but it must be "none", "lz4" or "blosc".'),
+    ("checkpoint.keep", "0", "is 0, but it must be an integer >= 1."),
+    ("checkpoint.ranks_per_file", "0", "is 0, but it must be an integer >= 1."),
 ]  # fmt: skip
 
 
 def test_wrong_value_names_key_value_and_rule() -> None:
     for key, value, expected in WRONG_VALUES:
-        assert message(GOOD, f"{key}={value}") == f"{key} in --set: {expected}"
+        assert message(GOOD, f"{key}={value}") == f"--set: {key} {expected}"
 
 
 WRONG_FILES = [
     (
         '[run]\nmodel = "gray_scott"\n\nstep = 100\n[grid]\nshape = [8, 8, 8]\n[initial]\nhalf_width = 2\n',
-        f"run.step in case.toml:4: got 100; need a known key of [run]: {RUN_KEYS}. Did you mean 'steps'?",
+        f"case.toml:4: unknown key 'step' in [run]. Did you mean 'steps'? Known keys: {RUN_KEYS}.",
     ),
     (
         GOOD + "[model]\ndu = 0.1\n",
-        "model.du in case.toml:7: got 0.1; need a known key of [model]: Du, Dv, F, k, noise, random_numbers, dt, "
-        "steps_per_sweep. Did you mean 'Du'?",
+        "case.toml:7: unknown key 'du' in [model]. Did you mean 'Du'? Known keys: Du, Dv, F, k, noise, "
+        "random_numbers, dt, "
+        "steps_per_sweep.",
     ),
     (
         GOOD + "Du = 0.1\n",
-        "grid.Du in case.toml:6: got 0.1; need a known key of [grid]: shape, boundary, process_grid, cell_size. "
-        "'Du' belongs to [model].",
+        "case.toml:6: unknown key 'Du' in [grid]. 'Du' belongs to [model]. Known keys: shape, boundary, "
+        "process_grid, "
+        "cell_size.",
     ),
     (
         GOOD + "halfwidth = 2\n",
-        "grid.halfwidth in case.toml:6: got 2; need a known key of [grid]: shape, boundary, process_grid, cell_size. "
-        "Did you mean 'initial.half_width'?",
+        "case.toml:6: unknown key 'halfwidth' in [grid]. Did you mean 'initial.half_width'? Known keys: shape, "
+        "boundary, "
+        "process_grid, cell_size.",
     ),
     (
         GOOD + "[checkpoint]\nevry = 5\n",  # output.every is as near, and comes first
-        "checkpoint.evry in case.toml:7: got 5; need a known key of [checkpoint]: path, every, every_time, "
-        "every_wall, at_end, keep, ranks_per_file, "
-        "writers_at_once. Did you mean 'every'?",
+        "case.toml:7: unknown key 'evry' in [checkpoint]. Did you mean 'every'? Known keys: path, every, every_time, "
+        "every_wall, at_end, keep, ranks_per_file, writers_at_once.",
     ),
     (
         GOOD + "path = 'x'\n",  # a key of several tables
-        'grid.path in case.toml:6: got "x"; need a known key of [grid]: shape, boundary, process_grid, cell_size.',
+        "case.toml:6: unknown key 'path' in [grid]. Known keys: shape, boundary, process_grid, cell_size.",
     ),
     (
         GOOD + "[output]\nscale = 2\n",  # like 'shape' of [grid], but not enough
-        "output.scale in case.toml:7: got 2; need a known key of [output]: path, every, every_time, every_wall, "
-        "align, initial, variables, compression, series, series_every, series_every_time, series_every_wall.",
+        "case.toml:7: unknown key 'scale' in [output]. Known keys: path, every, every_time, every_wall, align, "
+        "initial, variables, compression, series, series_every, series_every_time, series_every_wall.",
     ),
     (
         GOOD + "qqq = 'x'\n",
-        'grid.qqq in case.toml:6: got "x"; need a known key of [grid]: shape, boundary, process_grid, cell_size.',
+        "case.toml:6: unknown key 'qqq' in [grid]. Known keys: shape, boundary, process_grid, cell_size.",
     ),
     (
         GOOD + "[modell]\nF = 0.1\n",
-        f"[modell] in case.toml:6: no such section; need one of {SECTIONS}. Did you mean [model]?",
+        f"case.toml:6: unknown section [modell]. Did you mean [model]? Known sections: {SECTIONS}.",
     ),
-    (GOOD + "[zzz]\n", f"[zzz] in case.toml:6: no such section; need one of {SECTIONS}."),
+    (GOOD + "[zzz]\n", f"case.toml:6: unknown section [zzz]. Known sections: {SECTIONS}."),
     (
         "threads = 2\n" + GOOD,
-        "threads in case.toml:1: got 2; need a section before it. Did you mean 'run.threads'?",
+        "case.toml:1: 'threads' is outside all sections. Did you mean 'run.threads'? Write it below the header "
+        "of its "
+        "section, such as [run].",
     ),
-    ("output = 3\n" + GOOD, "output in case.toml:1: got 3; need a table, [output]."),
+    ("output = 3\n" + GOOD, "case.toml:1: output is 3, but it must be a table, headed [output]."),
     (
         GOOD.replace("steps = 10\n", ""),
-        "run.steps in case.toml:1: not set; need an integer >= 1, or run.end_time instead.",
+        "case.toml:1: run.steps is not set, but it must be an integer >= 1, or run.end_time instead.",
     ),
     (
         '[run]\nmodel = "gray_scott"\nsteps = 1\n',
-        "grid.shape in case.toml: not given; need three integers >= 1 as [nz, ny, nx].",
+        "case.toml: grid.shape is missing. It must be three integers >= 1 as [nz, ny, nx].",
     ),
     (
         GOOD.replace('model = "gray_scott"\n', ""),
-        "run.model in case.toml:1: not given; need the name of a model (`ridgeline explain` lists them).",
+        "case.toml:1: run.model is missing. It must be the name of a model (`ridgeline explain` lists them).",
     ),
     (
         GOOD.replace('"gray_scott"', "3"),
-        "run.model in case.toml:2: got 3; need the name of a model (`ridgeline explain` lists them).",
+        "case.toml:2: run.model is 3, but it must be the name of a model (`ridgeline explain` lists them).",
     ),
     (
         GOOD.replace("gray_scott", "grayscott"),
-        'run.model in case.toml:2: no model is called "grayscott"; need one of: gray_scott, '
-        'molecular_dynamics, n_body, navier_stokes, turbulence. Did you mean "gray_scott"?',
+        'case.toml:2: no model is called "grayscott". Did you mean "gray_scott"? The models are gray_scott, '
+        "molecular_dynamics, n_body, navier_stokes, turbulence.",
     ),
     (
         GOOD.replace('model = "gray_scott"', 'model = "gray_scott"\ndevice = "cuda"')
         + "[model]\nsteps_per_sweep = 3\n",
-        'model.steps_per_sweep in case.toml:8: got 3; need "auto", "rule", 1 or 2 with run.device = "cuda": GPU '
-        "sweeps advance two steps at most.",
+        'case.toml:8: model.steps_per_sweep is 3, but it must be "auto", "rule", 1 or 2 with run.device = "cuda", '
+        "because a sweep on a GPU advances at most two steps.",
     ),
     (
         GOOD + "[model]\nDv = 0.4\nF = 0.1\nk = 0.1001\ndt = 2\n",
-        "model.dt in case.toml:10: got 2; need dt <= 1.999, the linear stability limit 2/(s Dv + F + k) of forward "
+        "case.toml:10: model.dt is 2, but it must be at most 1.999, the linear stability limit 2/(s Dv + F + k) "
+        "of forward "
         "Euler for V with s = 2 on this grid.",
     ),
 ]
@@ -286,52 +292,54 @@ def test_what_is_not_toml_is_told_with_its_line() -> None:
         (GOOD + "shape = [1, 1, 1]\n", "case.toml:6"),
     ]:
         told = message(text)
-        assert told.startswith(f"{place}: not valid TOML, "), text
-        assert told.endswith("; need lines key = value."), text
+        assert told.startswith(f"{place}: not valid TOML: "), text
+        assert told.endswith(". Write each setting as key = value."), text
         assert told.count("\n") == 0, text
 
 
 def test_arithmetic_and_words_without_quotes_are_told_what_toml_needs() -> None:
-    for value, need in [
-        ("1/800", "a number, as TOML does not compute: Du = 0.00125."),
-        ("2 * 3  # twice", "a number, as TOML does not compute: Du = 6."),
-        ("sqrt(2)", "a number, as TOML does not compute: Du = 1.4142135623730951."),
-        ("Wall", 'quotes around text: Du = "Wall".'),
-        ("1/0", "lines key = value."),
-        ("1,5", "lines key = value."),
+    for value, advice in [
+        ("1/800", "TOML does not compute, so write Du = 0.00125."),
+        ("2 * 3  # twice", "TOML does not compute, so write Du = 6."),
+        ("sqrt(2)", "TOML does not compute, so write Du = 1.4142135623730951."),
+        ("Wall", 'Text has quotes: Du = "Wall".'),
+        ("1/0", "Write each setting as key = value."),
+        ("1,5", "Write each setting as key = value."),
     ]:
-        assert message(f"{GOOD}[model]\nDu = {value}\n").endswith(f"; need {need}"), value
+        assert message(f"{GOOD}[model]\nDu = {value}\n").endswith(f". {advice}"), value
 
 
 def test_all_faults_are_reported_at_once() -> None:
     told = message(
         GOOD + "bounday = 'fixed'\n[model]\nF = -1\n[nope]\n[checkpoint]\nkeep = 'all'\n", "run.seed=x"
     )
-    assert [line.split(":")[0].split(" in ")[0] for line in told.splitlines()] == [
-        "grid.bounday",
-        "[nope]",
-        "run.seed",
-        "checkpoint.keep",
-        "model.F",
+    assert [line.split(": ")[1].split(" is ")[0].split(".")[0] for line in told.splitlines()] == [
+        "unknown key 'bounday' in [grid]",
+        "unknown section [nope]",
+        "run",
+        "checkpoint",
+        "model",
     ]
 
 
 def test_unknown_model_does_not_hide_other_faults() -> None:
     told = message(GOOD.replace("gray_scott", "g").replace("10", "0"))
-    assert told.splitlines()[1:] == ["run.steps in case.toml:3: got 0; need an integer >= 1."]
+    assert told.splitlines()[1:] == ["case.toml:3: run.steps is 0, but it must be an integer >= 1."]
 
 
 def test_long_values_are_cut() -> None:
-    assert message(GOOD, f"run.precision={'x' * 200}").split(";")[0].endswith("xxx...")
+    assert message(GOOD, f"run.precision={'x' * 200}").split(",")[0].endswith("xxx...")
 
 
 def test_an_override_without_a_value_takes_the_key_out() -> None:
     given = GOOD + "[model]\nF = 0.03\n[output]\npath = 'a.bp'\n"
     assert load(given, "model.F=", "output.path= ").case == load(GOOD).case
     assert load(GOOD, "model.F=0.03", "model.F=").case == load(GOOD).case
-    assert message(GOOD, "run.steps=").startswith("run.steps in --set: ")
+    assert message(GOOD, "run.steps=").startswith(
+        "--set: run.steps is not set, but it must be an integer >= 1"
+    )
     assert message(GOOD, "run.stops=") == (
-        "--set run.stops=: nothing sets run.stops; need a value, or a key that is set."
+        "--set run.stops=: run.stops is not set, so it cannot be removed. Give a value after =."
     )
 
 
@@ -344,18 +352,19 @@ def test_overrides_win_over_the_file_and_the_last_wins() -> None:
 
 def test_wrong_override() -> None:
     table = {
-        "run.steps": "--set run.steps: need section.key=value, such as run.steps=100.",
-        "steps=3": "--set steps=3: need section.key=value, such as run.steps=100.",
-        "grid.shape=[8, 8": "--set grid.shape=[8, 8: got [8, 8; need a TOML value, quoted for the shell.",
-        "run.step=3": f"run.step in --set: got 3; need a known key of [run]: {RUN_KEYS}. Did you mean 'steps'?",
-        "foo.bar=1": f"[foo] in --set: no such section; need one of {SECTIONS}.",
+        "run.steps": "--set run.steps: write section.key=value, such as run.steps=100.",
+        "steps=3": "--set steps=3: write section.key=value, such as run.steps=100.",
+        "grid.shape=[8, 8": "--set grid.shape=[8, 8: [8, 8 is not a value of TOML. Quote the whole setting for "
+        "the shell.",
+        "run.step=3": f"--set: unknown key 'run.step' in [run]. Did you mean 'steps'? Known keys: {RUN_KEYS}.",
+        "foo.bar=1": f"--set: unknown section [foo]. Known sections: {SECTIONS}.",
     }
     for override, expected in table.items():
         assert message(GOOD, override) == expected, override
 
 
 def test_override_cannot_smuggle_in_a_second_key() -> None:
-    assert message(GOOD, "run.steps=1\nother = 2").startswith('run.steps in --set: got "1\\nother = 2"; need')
+    assert message(GOOD, "run.steps=1\nother = 2").startswith('--set: run.steps is "1\\nother = 2", but')
 
 
 def test_paths_are_expanded_as_a_shell_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,10 +376,11 @@ def test_paths_are_expanded_as_a_shell_does(monkeypatch: pytest.MonkeyPatch) -> 
     assert case.checkpoint.path == "/home/me/ck$"
     monkeypatch.setenv("SCRATCH", "")
     assert message(text).splitlines()[0] == (
-        'output.path in case.toml:7: got "$SCRATCH/gs.bp"; need a path, but the environment variable SCRATCH is '
+        'case.toml:7: output.path is "$SCRATCH/gs.bp", but it must be a path, and the environment variable '
+        "SCRATCH is "
         "not set."
     )
-    assert "need a path, but ~nobody_here is not a user of this machine" in message(
+    assert "it must be a path, and ~nobody_here is not a user of this machine" in message(
         GOOD, "output.path=~nobody_here/x.bp"
     )
 
@@ -380,7 +390,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
 
 
 def test_unreadable_files() -> None:
-    need = "need a settings file (.toml, or GrayScott.jl's .json)."
+    advice = "Give a settings file (.toml, or GrayScott.jl's .json)."
     Path("settings.toml").write_text(GOOD)
     Path("bytes.toml").write_bytes(b"[run]\n\xff")
     told = {}
@@ -389,10 +399,10 @@ def test_unreadable_files() -> None:
             load_case(name, case_class)
         told[name] = str(caught.value)
     assert told == {
-        "setings.toml": f"setings.toml: no such file; {need} Did you mean 'settings.toml'?",
-        "nowhere/x.toml": f"nowhere/x.toml: no such file; {need}",
-        ".": f".: is a directory; {need} Did you mean 'bytes.toml'?",
-        "bytes.toml": "bytes.toml: byte 6 is not UTF-8; need a text file.",
+        "setings.toml": f"setings.toml: there is no such file. Did you mean 'settings.toml'? {advice}",
+        "nowhere/x.toml": f"nowhere/x.toml: there is no such file. {advice}",
+        ".": f".: this is a directory. Did you mean 'bytes.toml'? {advice}",
+        "bytes.toml": "bytes.toml: byte 6 is not UTF-8. A settings file is text in UTF-8.",
     }
 
 
@@ -404,9 +414,7 @@ def test_file_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "stat", refuse)  # permissions do not stop root
     with pytest.raises(ConfigError) as caught:
         load_case("secret.toml", case_class)
-    assert str(caught.value) == (
-        "secret.toml: cannot be read (Permission denied); need a readable settings file."
-    )
+    assert str(caught.value) == ("secret.toml: the file cannot be read (Permission denied).")
 
 
 def test_a_case_is_frozen_and_travels_between_processes() -> None:
@@ -433,23 +441,25 @@ def test_loading_needs_neither_mpi_nor_a_compiler() -> None:
         (
             ["output.path=."],
             [
-                'output.path in --set: got "."; need a path that does not hold checkpoint.path = "checkpoints".'
+                '--set: output.path is ".", but it must be a path that does not contain checkpoint.path = '
+                '"checkpoints".'
             ],
         ),
         (
             ["output.path=x", "checkpoint.path=x.run.json"],
             [
-                'output.path in --set: got "x"; need a path whose report, x.run.json, is outside checkpoint.path = '
+                '--set: output.path is "x", but it must be a path whose report, x.run.json, is outside '
+                "checkpoint.path = "
                 '"x.run.json".'
             ],
         ),
         (
             ["output.path=x", "checkpoint.path=x/c"],
-            ['checkpoint.path in --set: got "x/c"; need a path outside output.path = "x".'],
+            ['--set: checkpoint.path is "x/c", but it must be a path outside output.path = "x".'],
         ),
         (
             ["output.path=x", "checkpoint.path=x"],
-            ['checkpoint.path in --set: got "x"; need another path than output.path.'],
+            ['--set: checkpoint.path is "x", but it must be a path that differs from output.path.'],
         ),
     ],
 )

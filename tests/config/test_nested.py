@@ -96,33 +96,35 @@ def test_overrides_reach_into_tables() -> None:
     [
         (
             "scalar.4.schmidt=1",
-            "--set scalar.4.schmidt=1: [[scalar]] are counted from 0, and there are 2; need a number from 0 to 2, "
-            "2 for a new one.",
+            "--set scalar.4.schmidt=1: there are 2 [[scalar]], counted from 0. Give a number from 0 to 2, where 2 "
+            "adds one.",
         ),
         (
             "scalar.x.schmidt=1",
-            "--set scalar.x.schmidt=1: [[scalar]] are counted from 0, and there are 2; need a number from 0 to 2, "
-            "2 for a new one.",
+            "--set scalar.x.schmidt=1: there are 2 [[scalar]], counted from 0. Give a number from 0 to 2, where 2 "
+            "adds one.",
         ),
         (
             "scalar.1=3",
-            "--set scalar.1=3: need the key of a setting in one of [[scalar]], such as scalar.0.key=value.",
+            "--set scalar.1=3: this is not the key of a setting. Give one of a table [[scalar]], such as "
+            "scalar.0.key=value.",
         ),
-        ("grid.shape.0=4", "--set grid.shape.0=4: grid.shape is [8, 8, 8]; need the key of a setting."),
-        ("run.steps.a=4", "--set run.steps.a=4: run.steps is 10; need the key of a setting."),
-        ("scalar=[]", "--set scalar=[]: need section.key=value, such as run.steps=100."),
-        ("scalar.1.schmidt=-1", "scalar.1.schmidt in --set: got -1; need a number > 0."),
+        ("grid.shape.0=4", "--set grid.shape.0=4: grid.shape is [8, 8, 8], not a table. Give the key of a setting."),
+        ("run.steps.a=4", "--set run.steps.a=4: run.steps is 10, not a table. Give the key of a setting."),
+        ("scalar=[]", "--set scalar=[]: write section.key=value, such as run.steps=100."),
+        ("scalar.1.schmidt=-1", "--set: scalar.1.schmidt is -1, but it must be a number > 0."),
         (
             "scalar.1.smit=1",
-            "scalar.1.smit in --set: got 1; need a known key of [[scalar]]: schmidt, mean_gradient, variance. "
-            "Did you mean 'schmidt'?",
+            "--set: unknown key 'scalar.1.smit' in [[scalar]]. Did you mean 'schmidt'? Known keys: schmidt, "
+            "mean_gradient, variance.",
         ),
         ("model.transpose.method=all",
-         'model.transpose.method in --set: got "all"; need "auto", "alltoall", "alltoallv", '
+         '--set: model.transpose.method is "all", but it must be "auto", "alltoall", "alltoallv", '
          '"ialltoallv", "node" or "shared".'),
-        ("model.fft=measure", 'model.fft in --set: got "measure"; need a table, [model.fft].'),
-        ("forcing.effort=measure", 'forcing.effort in --set: got "measure"; need a known key of [forcing]: kind, '
-         "amplitude, correlation_time, shell_radius, coefficient. 'effort' belongs to [model.fft]."),
+        ("model.fft=measure", '--set: model.fft is "measure", but it must be a table, headed [model.fft].'),
+        ("forcing.effort=measure", "--set: unknown key 'forcing.effort' in [forcing]. 'effort' belongs to "
+                                   "[model.fft]. "
+         "Known keys: kind, amplitude, correlation_time, shell_radius, coefficient."),
     ],
 )  # fmt: skip
 def test_wrong_overrides(override: str, expected: str) -> None:
@@ -132,48 +134,52 @@ def test_wrong_overrides(override: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("schmidt = 0.7", "schmidt = 0", "scalar.1.schmidt in case.toml:17: got 0; need a number > 0."),
-        ("schmidt = 0.7\n", "", "scalar.1.schmidt in case.toml:16: not given; need a number > 0."),
+        ("schmidt = 0.7", "schmidt = 0", "case.toml:17: scalar.1.schmidt is 0, but it must be a number > 0."),
+        ("schmidt = 0.7\n", "", "case.toml:16: scalar.1.schmidt is missing. It must be a number > 0."),
         (
             "mean_gradient = [0, 1, 0]",
             "mean_gradient = [0, 1]",
-            "scalar.1.mean_gradient in case.toml:18: got [0, 1]; need three numbers as [Gx, Gy, Gz].",
+            "case.toml:18: scalar.1.mean_gradient is [0, 1], but it must be three numbers as [Gx, Gy, Gz].",
         ),
         (
             "schmidt = 0.7",
             "schmit = 0.7",
-            "scalar.1.schmit in case.toml:17: got 0.7; need a known key of [[scalar]]: schmidt, mean_gradient, "
-            "variance. Did you mean 'schmidt'?",
+            "case.toml:17: unknown key 'schmit' in [[scalar]]. Did you mean 'schmidt'? Known keys: schmidt, "
+            "mean_gradient, variance.",
         ),
         (
             'effort = "patient"',
             'efort = "patient"',
-            'model.fft.efort in case.toml:11: got "patient"; need a known key of [model.fft]: effort, on_gpus. Did '
-            "you mean 'effort'?",
+            "case.toml:11: unknown key 'efort' in [model.fft]. Did you mean 'effort'? Known keys: effort, on_gpus.",
         ),
         (
             'transpose.method = "node"',
             'transpose_method = "node"',
-            'model.transpose_method in case.toml:9: got "node"; need a known key of [model]: viscosity, inviscid, '
-            "scheme, dealias, dt, courant, rotation, brunt_vaisala, transpose_variables, transpose.method, "
-            "transpose.between_gpus, fft.effort, fft.on_gpus. Did you mean 'transpose.method'?",
+            "case.toml:9: unknown key 'transpose_method' in [model]. Did you mean 'transpose.method'? Known keys: "
+            "viscosity, inviscid, scheme, dealias, dt, courant, rotation, brunt_vaisala, transpose_variables, "
+            "transpose.method, "
+            "transpose.between_gpus, fft.effort, fft.on_gpus.",
         ),
         (
             'transpose.method = "node"',
             'transpose = "node"',
-            'model.transpose in case.toml:9: got "node"; need a table, [model.transpose].',
+            'case.toml:9: model.transpose is "node", but it must be a table, headed [model.transpose].',
         ),
         (
             "[[scalar]]\nschmidt = 1.0\n\n[[scalar]]",
             "[scalar]",
-            "scalar in case.toml:13: got the table [scalar]; need tables, [[scalar]].",
+            "case.toml:13: scalar is the table [scalar], but it must be a list of tables, each headed [[scalar]].",
         ),
         (
             "[[scalar]]",
             "[[scalars]]",
-            f"[[scalars]] in case.toml:13: no such section; need one of {NAMES}. Did you mean [[scalar]]?",
+            f"case.toml:13: unknown section [[scalars]]. Did you mean [[scalar]]? Known sections: {NAMES}.",
         ),
-        ("[run]", "scalar = 3\n[run]", "scalar in case.toml:1: got 3; need tables, [[scalar]]."),
+        (
+            "[run]",
+            "scalar = 3\n[run]",
+            "case.toml:1: scalar is 3, but it must be a list of tables, each headed [[scalar]].",
+        ),
     ],
     ids=range(10),
 )
@@ -187,7 +193,7 @@ def test_faults_are_told_with_their_lines(old: str, new: str, expected: str) -> 
 class Inner(Checked):
     """Inside."""
 
-    pair: tuple[Integer, Integer] = setting((1, 2), "A pair without words of its own.")
+    pair: tuple[Integer, Integer] = setting((1, 2), "A pair without a separate rule.")
     many: tuple[Number, ...] = setting((), "Any number of numbers.")
     choice: Literal["a", "b"] | Integer = setting("a", "A word or a number.")
     maybe: Number | None = setting(None, "A number or nothing.", gt=0)
@@ -244,11 +250,14 @@ maybe = 0
     with pytest.raises(ConfigError) as caught:
         load_case("case.toml", lambda name: NestedCase)
     assert str(caught.value).splitlines() == [
-        "outer.1.inner.pair in case.toml:9: got [1, 2, 3]; need a list of 2 integers.",
-        "outer.1.inner.maybe in case.toml:10: got 0; need a number > 0.",
+        "case.toml:9: outer.1.inner.pair is [1, 2, 3], but it must be a list of 2 integers.",
+        "case.toml:10: outer.1.inner.maybe is 0, but it must be a number > 0.",
     ]
 
 
 def test_unknown_model_leaves_alone_what_only_models_know() -> None:
     told = message(TEXT.replace("turbulence", "turbulent") + "[output]\nspectra_every = 3\nevery = -1\n")
-    assert [line.split(" in ")[0] for line in told.splitlines()] == ["run.model", "output.every"]
+    assert [line.split(": ")[1].split(" is ")[0] for line in told.splitlines()] == [
+        "no model",
+        "output.every",
+    ]

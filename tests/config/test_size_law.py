@@ -68,7 +68,7 @@ def test_sizes_that_do_not_divide_say_what_would_fit():
         shape(GRID, 3, 2, shape=[63, 63, 63])
     even = GlobalGrid("grid.shape", multiple=2)
     with pytest.raises(
-        ConfigError, match=r"into a multiple of 2; take multiples of 2 ranks, or .* multiples of 4"
+        ConfigError, match=r"into a multiple of 2\. Choose multiples of 2 ranks, or .* multiples of 4"
     ):
         shape(even, 3, 2, shape=[66, 66, 66])
 
@@ -85,7 +85,9 @@ def test_a_duct_grows_along_itself():
     assert growing_directions(settings) == (2,)
     walls = {"grid.periodic": [False] * 3, "grid.distribution": ["uniform"] * 3}
     assert growing_directions(walls) == (0, 1, 2)
-    with pytest.raises(ConfigError, match=r'grid\.mesh = "a\.msh" has one size; study it with --strong'):
+    with pytest.raises(
+        ConfigError, match=r'grid\.mesh = "a\.msh" has a fixed size\. Study the mesh with --strong'
+    ):
         growing_directions(settings | {"grid.mesh": "a.msh"})
     law = case_class("navier_stokes").SIZE_LAW
     found = law.weak(
@@ -104,7 +106,8 @@ def test_numbers_of_a_rank():
     assert law.strong({"elements": 100}, 2, 8) == {"elements": 25}
     assert law.strong({"elements": 100}, 2, 2) == {}
     with pytest.raises(
-        ConfigError, match=r"from 1 to 3 ranks divides elements = 100 a rank.*take a multiple of 3"
+        ConfigError,
+        match=r"from 1 to 3 ranks divides elements = 100 per rank.*Choose a total that is a multiple of 3",
     ):
         law.strong({"elements": 100}, 1, 3)
     with pytest.raises(ConfigError, match="by 8"):
@@ -137,6 +140,6 @@ def test_a_count_grows_as_the_points_do():
     assert law.strong(given, 1, 3) == {}
     assert "particles.count" not in law.weak(given | {"particles.count": 0}, 1, 3)
     with pytest.raises(
-        ConfigError, match=r"multiplies particles\.count = 5 by 3/2, which is no whole number"
+        ConfigError, match=r"multiplies particles\.count = 5 by 3/2, which is not a whole number"
     ):
         law.weak(given | {"particles.count": 5}, 2, 3)

@@ -1,4 +1,4 @@
-"""What the site adds to the pages follows from them: cards of examples, tables of contents, the Python interface."""
+"""What the site adds to the pages follows from them: cards of examples, tables of contents, the API reference."""
 
 import importlib.util
 import re
@@ -38,7 +38,7 @@ def test_every_example_has_a_card(pages) -> None:
 
 def test_a_card_has_title_first_sentence_picture_and_link(pages) -> None:
     (card,) = (one for one in pages.summaries() if one.page == "examples/gray_scott/README")
-    assert card.title == "Labyrinth: the main example"
+    assert card.title == "Gray-Scott: labyrinth of sheets and tubes"
     assert card.sentence.startswith("(F, k) = (0.025, 0.053) on 128^3 cells: a cube of V grows")
     assert card.picture == "examples/gray_scott/picture.png"
     for one in pages.summaries():
@@ -83,11 +83,20 @@ def test_commands_are_told_from_other_listings(pages) -> None:
 
 
 def test_the_interface_has_every_public_name(pages) -> None:
-    text = pages.prepared("docs/python", "# From Python\n")
-    named = re.findall(r"^\.\. auto(\w+):: ridgeline\.(\w+)$", text, re.MULTILINE)
-    assert {name for _, name in named} == {name for name in ridgeline.__all__ if not name.startswith("_")}
-    assert {name: kind for kind, name in named}["RunInterrupted"] == "exception"
-    assert ("function", "open") in named
+    page = (ROOT / "docs" / "api.md").read_text()
+    text = pages.prepared("docs/api", page)
+    named = re.findall(r"^\.\. auto(\w+):: (ridgeline\.[\w.]+)$", text, re.MULTILINE)
+    public = {f"ridgeline.{name}" for name in ridgeline.__all__ if not name.startswith("_")}
+    assert public <= {name for _, name in named}
+    assert {name: kind for kind, name in named}["ridgeline.RunInterrupted"] == "exception"
+    assert ("function", "ridgeline.open") in named
+    assert ("function", "ridgeline.elements.quadrature.gauss_lobatto") in named, (
+        "a cached function is a function"
+    )
+    listed = re.findall(r"^- `(ridgeline[\w.]+)`:", page, re.MULTILINE)
+    constants = set(listed) - {name for _, name in named}
+    assert constants < {name for name in listed if name.split(".")[-1][0].isupper()}
+    assert all(f"{{py:obj}}`{name}`" in text for name in listed)
 
 
 def test_code_in_docstrings_is_marked(pages) -> None:
@@ -95,3 +104,25 @@ def test_code_in_docstrings_is_marked(pages) -> None:
     assert pages.docstring_as_rst(text) == (
         "Use ``run``, not ``walk``.\n\n.. code-block:: python\n\n    run()\n\nMore."
     )
+    sections = "Parameters\n----------\nx : int\n    The first.\n\n    Further.\n"
+    assert pages.docstring_as_rst(f"Add.\n\n{sections}") == f"Add.\n\n{sections}", "they are in NumPy's form"
+
+
+def test_formulas_are_repaired(pages) -> None:
+    def formula(inside: str) -> str:
+        return f'<math xmlns="{pages.MATHML}">{inside}</math>'
+
+    accent = '<mo stretchy="false">ˆ</mo>'
+    below = f"<munderover><mi>u</mi><mi>j</mi>{accent}</munderover>"
+    beside = f'<msub><mover accent="true"><mi>u</mi>{accent}</mover><mi>j</mi></msub>'
+    text = "<mtext>a&nbsp;&lt;</mtext>"
+    assert pages.repaired_formula(formula(below + text)) == formula(
+        beside + "<mtext>a\N{NO-BREAK SPACE}&lt;</mtext>"
+    )
+    limits = "<munderover><mo>∑</mo><mi>j</mi><mi>n</mi></munderover>"
+    assert pages.repaired_formula(formula(limits)) == formula(limits)
+    bars = '<mo class="mathopen">|</mo><mi>k</mi><msup><mo>|</mo><mn>2</mn></msup>'
+    forms = (
+        '<mo class="mathopen" form="prefix">|</mo><mi>k</mi><msup><mo form="postfix">|</mo><mn>2</mn></msup>'
+    )
+    assert pages.repaired_formula(formula(bars)) == formula(forms)

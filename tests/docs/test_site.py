@@ -82,6 +82,25 @@ def test_a_browser_loads_nothing_from_other_hosts(site: Path, parsed: dict[Path,
     assert not wrong, "\n".join(wrong)
 
 
+def test_every_page_links_to_its_source(site: Path, parsed: dict[Path, Page]) -> None:
+    without = [
+        str(path.relative_to(site))
+        for path, page in parsed.items()
+        if path.parent != site
+        or path.name in ("README.html", "CONTRIBUTING.html")  # not those that Sphinx makes
+        if not any("_sources/" in link for link in page.links)
+    ]
+    assert not without, "\n".join(without)
+
+
+def test_what_is_wide_scrolls_by_itself(site: Path) -> None:
+    page = (site / "docs" / "theory-turbulence.html").read_text()
+    assert page.count('<div class="formula"><math') > 10
+    settings = (site / "docs" / "settings.html").read_text()
+    assert settings.count("<table") == settings.count('<div class="pst-scrollable-table-container">')
+    assert 'class="prose"' in settings
+
+
 def test_the_gallery_has_the_pictures(site: Path, parsed: dict[Path, Page]) -> None:
     pictures = [
         Path(link).name for link in parsed[site / "examples" / "README.html"].loaded if "_images" in link
@@ -93,9 +112,10 @@ def test_the_gallery_has_the_pictures(site: Path, parsed: dict[Path, Page]) -> N
 
 
 def test_the_interface_is_there(site: Path, parsed: dict[Path, Page]) -> None:
-    names = parsed[site / "docs" / "python.html"].names
+    names = parsed[site / "docs" / "api.html"].names
     assert names >= {"ridgeline.open", "ridgeline.Case.replace", "ridgeline.Simulation.advance"}
-    text = re.sub(r"<[^>]+>", "", (site / "docs" / "python.html").read_text())
+    assert names >= {"ridgeline.analysis.plot.plot_slices", "ridgeline.models.contract.Model"}
+    text = re.sub(r"<[^>]+>", "", (site / "docs" / "api.html").read_text())
     assert "Advance by some steps, at most to the last one" in text
 
 

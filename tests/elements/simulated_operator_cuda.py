@@ -95,6 +95,6 @@ def test_too_many_points_are_refused() -> None:
     problem = Problem(MPI.COMM_SELF, 16, False, 1.0, 0.0)
     gather = CudaGatherScatter(MPI.COMM_SELF, problem.gather_scatter.plan, False)
     with pytest.raises(
-        DeviceError, match="17 points per direction have no GPU kernel; choose an order from 1 to"
+        DeviceError, match=r"elements with 17 points per direction\. Choose an order from 1 to"
     ):
         CudaGeometry(problem.geometry, gather)

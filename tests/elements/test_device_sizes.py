@@ -34,7 +34,7 @@ def test_dealiasing_that_fits_and_its_memory() -> None:
     for n, m in [*((n, -(-3 * n // 2)) for n in range(LEAST_POINTS, MOST_POINTS + 1)), (8, 8), (16, 0)]:
         require_dealiasing(n, m)
     for n, m in [(8, 7), (8, MOST_FINE + 1)]:
-        with pytest.raises(DeviceError, match=f"dealiasing of {n} points on {m} Gauss points"):
+        with pytest.raises(DeviceError, match=f"dealiasing {n} points on {m} Gauss points"):
             require_dealiasing(n, m)
     assert advection_bytes(8, 0, 1000, axis_aligned=False) == 0
     assert advection_bytes(8, 12, 10, axis_aligned=True) == 8 * 3 * 10 * 12**3

@@ -116,7 +116,7 @@ def test_misuse():
     gather_scatter = GatherScatter(MPI.COMM_SELF, ids, max_fields=2)
     with pytest.raises(ValueError, match="has the number -2"):
         GatherScatter(MPI.COMM_SELF, ids - 2)
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ValueError, match="does not match"):
         gather_scatter.sum(np.zeros(ids.shape[:-1]))
     with pytest.raises(ValueError, match="max_fields = 2"):
         gather_scatter.sum(np.zeros((3, *ids.shape)))
@@ -128,6 +128,6 @@ def test_misuse():
     with pytest.raises(RuntimeError, match="was not started"):
         gather_scatter.finish(u)
     gather_scatter.start(u)
-    with pytest.raises(RuntimeError, match="under way"):
+    with pytest.raises(RuntimeError, match="in progress"):
         gather_scatter.start(u)
     gather_scatter.finish(u)

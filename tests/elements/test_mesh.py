@@ -62,10 +62,10 @@ def test_points_share_a_number_just_where_they_coincide() -> None:
 
 
 def test_too_many_ranks_and_wrong_orders_are_refused() -> None:
-    with pytest.raises(DecompositionError, match="13 ranks for 12 elements"):
+    with pytest.raises(DecompositionError, match="13 ranks cannot share 12 elements"):
         ElementGrid(mesh(), 3, 13, 0)
     for order in (0, 32):
-        with pytest.raises(ConfigError, match="use 1 to 31"):
+        with pytest.raises(ConfigError, match="from 1 to 31"):
             ElementGrid(mesh(), order)
 
 

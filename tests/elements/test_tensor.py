@@ -162,7 +162,7 @@ def test_a_size_that_is_not_known_when_compiling_is_an_error():
     def kernel(m, c, a, b):
         product(GENERATED, m, 2, 2, 2, 2, 2, False, c, 0, a, 0, b, 0)
 
-    with pytest.raises(TypingError, match="product: m is int64, not known when compiling"):
+    with pytest.raises(TypingError, match="product: m is int64, which is not known at compile time"):
         kernel(2, np.zeros(4), np.zeros(4), np.zeros(4))
 
 

@@ -62,7 +62,7 @@ def test_real_transforms_in_place_leave_the_padding_alone(dtype):
 @pytest.mark.usefixtures("stand_in")
 def test_a_plan_beyond_its_array_is_found():
     plan = make_plan("complex", 6, 5, Spacing(5, 1), Spacing(5, 1), np.float64)
-    with pytest.raises(IndexError, match="number 29 of an array of 25"):
+    with pytest.raises(IndexError, match="element 29 of an array of 25"):
         plan.run(device_array(noise((5, 5), np.float64)), device_array(noise((6, 5), np.float64)), None)
 
 
@@ -123,7 +123,7 @@ def test_the_calls_of_cufft(monkeypatch, kind, dtype, number, name):
 def test_a_plan_that_cannot_be_made_is_a_plain_error(monkeypatch):
     monkeypatch.setattr(fft_cuda, "_bindings", lambda: Bindings(fails=True))
     monkeypatch.setattr(fft_cuda, "simulated", lambda: False)
-    with pytest.raises(DeviceError, match=r"5 transforms Z2Z of 6 points .* use another grid.shape"):
+    with pytest.raises(DeviceError, match=r"5 transforms Z2Z of 6 points .* Use another grid.shape"):
         make_plan("complex", 6, 5, Spacing(5, 1), Spacing(5, 1), np.float64)
 
 

@@ -125,7 +125,7 @@ def test_a_full_disk_is_a_remark(monkeypatch: pytest.MonkeyPatch, remarks: pytes
     monkeypatch.setattr("ridgeline.runtime.user_cache.replace_file", full)
     make(24)
     save_wisdom()
-    assert "cannot keep what was measured" in remarks.text
+    assert "cannot store measurements" in remarks.text
 
 
 @pytest.mark.parametrize(("part", "make_folder"), [("fft", wisdom_folder), ("choices", choices_file)])

@@ -104,7 +104,7 @@ def failing(error):
     [
         (
             failing(ImportError("no nccl")),
-            r"NCCL needs .*nccl4py, .*\(no nccl\); .*pip install nccl4py nvidia-nccl-cu13, or set",
+            r"NCCL needs .*nccl4py, .*\(no nccl\)\. .*pip install nccl4py nvidia-nccl-cu13, or set",
         ),
         (
             lambda: bindings([], get_version=failing(RuntimeError("libnccl.so.2: absent"))),
@@ -112,11 +112,11 @@ def failing(error):
         ),
         (
             lambda: bindings([], get_unique_id=failing(NCCLError("no network"))),
-            r"begins not \(no network\); set model.transpose.between_gpus",
+            r"cannot be initialised \(no network\)\. Set model.transpose.between_gpus",
         ),
         (
             lambda: bindings([], comm_init_rank=failing(NCCLError("duplicate GPU"))),
-            r"does not connect 1 ranks, and it wants a GPU for each \(duplicate GPU\)",
+            r"cannot connect 1 ranks, each of which must have a separate GPU \(duplicate GPU\)",
         ),
     ],
 )
@@ -129,5 +129,5 @@ def test_says_what_is_missing(load, library, words) -> None:
 def test_says_what_failed_in_an_exchange(load) -> None:
     load(lambda: bindings([], group_end=failing(NCCLError("remote rank gone"))))
     nothing = RealPieces(device_array(0), [0], [0])
-    with pytest.raises(DeviceError, match=r"exchanges nothing .remote rank gone"):
+    with pytest.raises(DeviceError, match=r"failed to exchange data .remote rank gone"):
         make_nccl(MPI.COMM_SELF, np.float64).alltoall(nothing, nothing, 1)

@@ -151,13 +151,29 @@ def test_saved_lines(dealias, least, most):
 @pytest.mark.parametrize(
     ("shape", "process_grid", "words"),
     [
-        ((9, 8, 8), (1, 1), "grid.shape has 9 points in z; need even numbers"),
+        ((9, 8, 8), (1, 1), "grid.shape has 9 points in z, but it must have an even number"),
         ((8, 8, 7), (1, 1), "grid.shape has 7 points in x"),
-        ((8, 2, 8), (1, 1), "grid.shape has 2 points in y; need even numbers from 4 on"),
-        ((4, 8, 64), (5, 1), r"grid.process_grid = \[5, 1\] cuts 4 points in z into 5; at most 4 rows fit"),
-        ((8, 4, 8), (1, 5), r"grid.process_grid = \[1, 5\] cuts 4 points in y into 5; at most 4 columns fit"),
-        ((64, 8, 8), (5, 1), r"\[5, 1\] deals 4 retained wavenumbers in x to 5 rows; at most 4 rows fit"),
-        ((4, 64, 4), (2, 5), r"\[2, 5\] cuts [1-4] lines of modes into 5; use fewer ranks"),
+        (
+            (8, 2, 8),
+            (1, 1),
+            "grid.shape has 2 points in y, but it must have an even number that is at least 4",
+        ),
+        (
+            (4, 8, 64),
+            (5, 1),
+            r"grid.process_grid = \[5, 1\] cannot divide 4 points in z into 5 parts. At most 4 rows",
+        ),
+        (
+            (8, 4, 8),
+            (1, 5),
+            r"grid.process_grid = \[1, 5\] cannot divide 4 points in y into 5 parts. At most 4 columns",
+        ),
+        (
+            (64, 8, 8),
+            (5, 1),
+            r"\[5, 1\] cannot divide 4 retained wavenumbers in x over 5 rows. At most 4 rows",
+        ),
+        ((4, 64, 4), (2, 5), r"\[2, 5\] cannot divide [1-4] lines of modes into 5 parts. Use fewer ranks"),
     ],
 )
 def test_what_cannot_be_cut(shape, process_grid, words):
@@ -173,7 +189,9 @@ def test_automatic_process_grids():
     truncation = Truncation((16, 8, 16), "phase-shift")
     assert choose_process_grid(truncation, 24, "pencils", 4) == (4, 6)
     assert choose_process_grid(truncation, 24, "pencils", 3) == (3, 8), "a row stays within a node of 3"
-    with pytest.raises(DecompositionError, match="cuts 8 points in y into 9"):
+    with pytest.raises(DecompositionError, match="cannot divide 8 points in y into 9 parts"):
         choose_process_grid(truncation, 9, "slabs", 4)
-    with pytest.raises(DecompositionError, match=r"grid.shape = \[16, 8, 16\] to 1000 ranks"):
+    with pytest.raises(
+        DecompositionError, match=r"grid.shape = \[16, 8, 16\] cannot be divided over 1000 ranks"
+    ):
         choose_process_grid(truncation, 1000, "pencils", 4)

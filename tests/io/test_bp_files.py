@@ -70,7 +70,8 @@ def test_an_index_without_a_header_is_of_a_run_that_wrote_no_step(path, content)
         file.write_bytes(b"")
     (path / "md.idx").write_bytes(content)
     with pytest.raises(
-        OutputError, match="holds no whole output step: its run has not reached the first, or ended"
+        OutputError,
+        match="holds no complete output step, because its run has not reached the first one or ended",
     ):
         BPReader(path)
     assert bp_files.is_empty(path)
@@ -147,10 +148,10 @@ def test_a_changed_index_is_refused(path, at):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda p: None, r"found nothing where .* md\.idx should be; .* holds near\.bp"),
-        (lambda p: p.write_text("x"), "found a file where"),
-        (lambda p: p.mkdir(), "found an empty folder where"),
-        (lambda p: (p.mkdir(), (p / "b.h5").touch(), (p / "a.txt").touch()), r"a folder with a\.txt, b\.h5 where"),
+        (lambda p: None, r"nothing exists there\. The folder .* contains near\.bp"),
+        (lambda p: p.write_text("x"), "this is a file, but"),
+        (lambda p: p.mkdir(), "this is an empty folder, but"),
+        (lambda p: (p.mkdir(), (p / "b.h5").touch(), (p / "a.txt").touch()), r"a folder with a\.txt, b\.h5, but"),
     ],
 )  # fmt: skip
 def test_what_is_there_instead_of_a_data_set_is_named(tmp_path, make, words):
@@ -195,6 +196,6 @@ def test_repair_leaves_whole_data_sets_alone(path, whole):
 def test_repair_changes_nothing_if_too_little_is_left(path):
     (path / "data.0").unlink()
     before = {file.name: file.read_bytes() for file in path.iterdir()}
-    with pytest.raises(OutputError, match="holds 0 whole output steps"):
+    with pytest.raises(OutputError, match="holds 0 complete output steps"):
         bp_files.repair(path, least=1)
     assert {file.name: file.read_bytes() for file in path.iterdir()} == before

@@ -38,7 +38,7 @@ def ends(path: Path, name: str) -> list[int]:
 def test_the_steps_before_a_damage_can_be_read(path, name):
     zero(path / name, ends(path, name)[1] + 20)
     said = (
-        rf"damaged: {name} is not as it was written from output step 2 on; .* ridgeline\.open\(.*, steps=2\)"
+        rf"damaged: {name} is not as it was written from output step 2 on\. .* ridgeline\.open\(.*, steps=2\)"
     )
     with pytest.raises(OutputError, match=said) as caught:
         ridgeline.open(path)
@@ -54,7 +54,7 @@ def test_the_steps_before_a_damage_can_be_read(path, name):
 
 
 def test_a_data_set_has_no_more_steps_than_it_has(path):
-    with pytest.raises(OutputError, match="holds 4 whole output steps, so it has no first 5"):
+    with pytest.raises(OutputError, match="holds 4 complete output steps, so steps must be 1 to 4, not 5"):
         ridgeline.open(path, steps=5)
 
 
@@ -97,7 +97,7 @@ def test_bytes_after_the_last_record_are_named_and_cut_off_by_the_next_run(path,
     """The record of a step that is being written is no damage: the index holds that step."""
     with (path / "ridgeline.sums").open("ab") as file:
         file.write(more)
-    assert check_data_set(path).damages == (f"ridgeline.sums has {len(more)} bytes more than were written",)
+    assert check_data_set(path).damages == (f"ridgeline.sums has {len(more)} more bytes than were written",)
     with writer(path, keep_steps=3) as out:
         put(out, 3)
     assert not check_data_set(path).damages
@@ -106,7 +106,7 @@ def test_bytes_after_the_last_record_are_named_and_cut_off_by_the_next_run(path,
 def test_a_run_continues_before_a_damage_and_not_after_it(path):
     zero(path / "md.0", ends(path, "md.0")[1] + 20)
     with pytest.raises(
-        OutputError, match=r"2 whole output steps \(md\.0 is not .* step 2 on\), but .* written 3"
+        OutputError, match=r"2 complete output steps \(md\.0 is not .* step 2 on\), but .* written 3"
     ):
         writer(path, keep_steps=3)
     with writer(path, keep_steps=2) as out:
@@ -119,7 +119,7 @@ def test_a_data_set_without_checksums_is_read_and_gets_them_when_it_is_continued
     """As of an older Ridgeline."""
     (path / "ridgeline.sums").unlink()
     assert_steps(path, 0, 1, 2, 3)
-    with pytest.raises(OutputError, match=r"cannot be checked: it holds no ridgeline\.sums"):
+    with pytest.raises(OutputError, match=r"cannot be checked, because it has no ridgeline\.sums"):
         check_data_set(path)
     with writer(path, keep_steps=3) as out:
         put(out, 3, 4)
@@ -177,7 +177,7 @@ def test_a_child_process_reads_the_same(path):
 def test_a_child_that_dies_is_one_sentence(path):
     with BPReader(path, isolated=True) as reader:
         reader._engine._child.kill()
-        with pytest.raises(OutputError, match=r"ADIOS2 crashed in it \(signal SIGKILL\)"):
+        with pytest.raises(OutputError, match=r"ADIOS2 crashed while reading it \(signal SIGKILL\)"):
             reader.read("U", [Selection(0, (0, 0, 0), np.empty(SHAPE))])
 
 

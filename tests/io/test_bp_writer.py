@@ -154,7 +154,7 @@ def test_a_file_in_the_way_is_refused(path):
 @pytest.mark.parametrize("place", ["/proc/toy.bp", "file/toy.bp", "/dev/null/toy.bp"])
 def test_places_where_nothing_can_be_written_are_named(tmp_path, place):
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match=r"cannot create the data set .*toy\.bp: .*; set output\.path"):
+    with pytest.raises(OutputError, match=r"cannot create the data set .*toy\.bp: .*\. Set output\.path"):
         writer(tmp_path / place)
 
 
@@ -176,7 +176,7 @@ def test_a_full_disk_is_one_sentence_and_spares_the_steps_before(tmp_path, monke
         monkeypatch.setattr(BPWriter, "_check_space", lambda self, step: None)
     out = BPWriter(path, MPI.COMM_SELF, variables(names="U", shape=shape), {})
     out.write(10, 0.0, {"U": bits(1, shape=shape)})
-    words = "needs 1.6 MiB and .* are free" if foreseen else "File too large"
+    words = "needs 1.6 MiB, but .* are free" if foreseen else "File too large"
     with largest_file(2 * 2**20), pytest.raises(OutputError, match=words) as caught:
         out.write(20, 0.5, {"U": bits(2, shape=shape)})
     assert "\n" not in str(caught.value)
@@ -243,7 +243,7 @@ def test_wrong_arrays_are_a_mistake_of_the_caller(path):
 
 
 def test_an_operator_that_is_lacking_names_those_that_are_there(path):
-    with pytest.raises(OutputError, match=r'output\.compression = "zip".*use one of none'):
+    with pytest.raises(OutputError, match=r'output\.compression = "zip".*Use one of none'):
         writer(path, compression="zip")
     assert not path.exists()
 

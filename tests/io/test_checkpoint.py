@@ -126,7 +126,7 @@ def test_none_found(store, tmp_path):
         read(store, resume=store.path)
     store.path.mkdir(parents=True)
     assert read(store) is None
-    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+    with pytest.raises(CheckpointError, match="contains no checkpoint"):
         read(store, resume=store.path)
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="is a file"):
@@ -147,9 +147,9 @@ def damages(store):
     size = data.stat().st_size
     return [
         (lambda: data.unlink(), "data_0000.bin cannot be read (No such file or directory)"),
-        (lambda: data.write_bytes(b""), f"data_0000.bin is damaged (it has 0 bytes instead of {size})"),
-        (lambda: os.truncate(data, size - 1), f"it has {size - 1} bytes instead of {size}"),
-        (lambda: os.truncate(data, size + 1), f"it has {size + 1} bytes instead of {size}"),
+        (lambda: data.write_bytes(b""), f"data_0000.bin is damaged (the file has 0 bytes instead of {size})"),
+        (lambda: os.truncate(data, size - 1), f"the file has {size - 1} bytes instead of {size}"),
+        (lambda: os.truncate(data, size + 1), f"the file has {size + 1} bytes instead of {size}"),
         (lambda: flip(data, 0), "its first bytes are wrong"),
         (lambda: flip(data, 16), "the hash of a chunk at byte 16 does not match"),
         (lambda: flip(data, size - 1), "the hash of its table does not match"),
@@ -212,7 +212,7 @@ def test_lost_file_entry_is_damage(store, monkeypatch):
     save(store, 2)
     loaded = read(store)
     assert loaded.step == 1
-    assert "210 cells of field U are in none of its files" in loaded.remarks[0]
+    assert "210 cells of the field U are in none of its files" in loaded.remarks[0]
 
 
 def test_another_run_is_refused_with_its_differences(store):
@@ -220,8 +220,8 @@ def test_another_run_is_refused_with_its_differences(store):
     other = {**IDENTITY, "shape": (5, 6, 8), "seed": 4}
     with pytest.raises(CheckpointError) as caught:
         store.load(fields(np.zeros(SHAPE)), other)
-    assert "shape: checkpoint has [5, 6, 7], run has [5, 6, 8]" in str(caught.value)
-    assert "seed: checkpoint has 3, run has 4" in str(caught.value)
+    assert "shape: the checkpoint has [5, 6, 7], the run has [5, 6, 8]" in str(caught.value)
+    assert "seed: the checkpoint has 3, the run has 4" in str(caught.value)
     assert "model" not in str(caught.value)
     assert caught.value.exit_code == 4
 
@@ -229,12 +229,12 @@ def test_another_run_is_refused_with_its_differences(store):
 def test_other_fields_are_refused(store):
     save(store, 1)
     more = {**fields(np.zeros(SHAPE)), "V": DistributedArray("V", SHAPE, (0, 0, 0), np.zeros(SHAPE))}
-    with pytest.raises(CheckpointError, match=r"fields\.V: checkpoint has nothing, run has"):
+    with pytest.raises(CheckpointError, match=r"fields\.V: the checkpoint has nothing, the run has"):
         store.load(more, IDENTITY)
-    with pytest.raises(CheckpointError, match=r"fields\.U: checkpoint has .*, run has nothing"):
+    with pytest.raises(CheckpointError, match=r"fields\.U: the checkpoint has .*, the run has nothing"):
         store.load({}, IDENTITY)
     with pytest.raises(
-        CheckpointError, match=r"fields\.U\.dtype: checkpoint has 'float64', run has 'float32'"
+        CheckpointError, match=r"fields\.U\.dtype: the checkpoint has 'float64', the run has 'float32'"
     ):
         store.load(fields(np.zeros(SHAPE, "f4")), IDENTITY)
 
@@ -250,7 +250,7 @@ def test_fields_that_came_later_stay_as_they_are(store):
     store.save({**more, "clock": clock}, step=2, time=1.0, identity=IDENTITY)
     assert store.load(more, IDENTITY, later=("clock",)).step == 2
     np.testing.assert_array_equal(new, np.arange(3.0))
-    with pytest.raises(CheckpointError, match=r"fields\.clock: checkpoint has .*, run has nothing"):
+    with pytest.raises(CheckpointError, match=r"fields\.clock: the checkpoint has .*, the run has nothing"):
         store.load(fields(np.zeros(SHAPE)), IDENTITY, later=("clock",))
 
 

@@ -161,9 +161,9 @@ def test_differences_name_key_and_both_values():
     run = {"model": "toy", "grid": {"shape": [1, 3], "boundary": "fixed"}, "new": None, "none": None}
     assert differences(saved, saved) == []
     assert differences(saved, run) == [
-        "grid.shape: checkpoint has [1, 2], run has [1, 3]",
-        "old: checkpoint has 1, run has nothing",
-        "new: checkpoint has nothing, run has None",
+        "grid.shape: the checkpoint has [1, 2], the run has [1, 3]",
+        "old: the checkpoint has 1, the run has nothing",
+        "new: the checkpoint has nothing, the run has None",
     ]
 
 

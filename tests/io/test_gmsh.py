@@ -105,7 +105,7 @@ def test_names_become_those_of_settings(tmp_path):
         "_",
     )
     box.sides = dict(zip(("a b", "a.b"), box.sides.values()))
-    with pytest.raises(ConfigError, match="has two surfaces of one name"):
+    with pytest.raises(ConfigError, match="has two surfaces with the same name"):
         read_gmsh(box.write(tmp_path / "a.msh"))
 
 
@@ -127,20 +127,28 @@ def test_names_of_surfaces_that_are_turned_round_or_called_like_a_volume(tmp_pat
         (
             " 5 2 99",
             " 17 2 99",
-            "has elements without inner nodes; set Mesh.SecondOrderIncomplete = 0 in Gmsh",
+            "has elements without inner nodes. Set Mesh.SecondOrderIncomplete = 0 in Gmsh",
         ),
-        ("2.2 0 8", "9.9 0 8", "is of version 9.9 of the format; write it with Mesh.MshFileVersion = 4.1"),
-        ("2.2 0 8", "2.2 0 4", "is of version 2.2 with numbers of 4 bytes; write it with"),
-        ("$Nodes", "$ParametricNodes", "has parametric nodes; write it with Mesh.SaveParametric = 0"),
-        ("$Nodes", "$PartitionedEntities", "is cut into partitions; .*unpartition"),
-        ("$Nodes", "$Notes", r"ends in its \$Notes, before \$EndNotes; write it again"),
+        ("2.2 0 8", "9.9 0 8", "has version 9.9 of the format. Write it with Mesh.MshFileVersion = 4.1"),
+        ("2.2 0 8", "2.2 0 4", "has version 2.2 with numbers of 4 bytes. Write it with"),
+        ("$Nodes", "$ParametricNodes", "has parametric nodes. Write it with Mesh.SaveParametric = 0"),
+        ("$Nodes", "$PartitionedEntities", "is divided into partitions. .*unpartition"),
+        ("$Nodes", "$Notes", r"ends in its \$Notes, before \$EndNotes. Write it again"),
         ("$MeshFormat", "MeshFormat", r"is not a mesh file of Gmsh: it does not begin with \$MeshFormat"),
         ("$Elements\n", "$Elements\nmany ", r"is damaged: not all of its \$Elements are numbers"),
-        ("$Elements\n12", "$Elements\n13", r"is damaged: its \$Elements has fewer numbers than it announces"),
-        ("$Elements\n12", "$Elements\n11", r"is damaged: its \$Elements has more numbers than it announces"),
-        ("$Nodes\n12", "$Nodes\n12.5", r"is damaged: a number in its \$Nodes is not whole"),
+        (
+            "$Elements\n12",
+            "$Elements\n13",
+            r"is damaged: its \$Elements has fewer numbers than its head says",
+        ),
+        ("$Elements\n12", "$Elements\n11", r"is damaged: its \$Elements has more numbers than its head says"),
+        ("$Nodes\n12", "$Nodes\n12.5", r"is damaged: a number in its \$Nodes is not an integer"),
         ("$Nodes\n12\n1 ", "$Nodes\n12\n77 ", "its elements name nodes that it does not have"),
-        ("1 0.0 0.0 0.0", "1 0.0 1e300 0.0", r"has points that are not finite, or 1e\+75 away and more"),
+        (
+            "1 0.0 0.0 0.0",
+            "1 0.0 1e300 0.0",
+            r"has points that are not finite, or that are 1e\+75 or more away",
+        ),
     ],
 )
 def test_damaged_files(tmp_path, old, new, match):
@@ -164,7 +172,7 @@ def test_a_surface_in_two_groups_is_refused_in_every_version(tmp_path, binary):
     }
     for second, name in ((5, "open"), (7, "side_7")):  # with and without a name
         path = write_new(tmp_path / "a.msh", [(1, second), (2,), (3,), (3,), (4,), (4,)], binary)
-        with pytest.raises(ConfigError, match=f'is of the sides "inlet" and "{name}"; name it once'):
+        with pytest.raises(ConfigError, match=f'belongs to the sides "inlet" and "{name}". A face'):
             build_mesh(read_gmsh(path))
 
 
@@ -219,17 +227,17 @@ def test_what_is_no_mesh_of_hexahedra(tmp_path):
     )
     nodes = "".join(f"{4 * k + 2 * j + i + 1} {i} {j} {k}\n" for k in (0, 1) for j in (0, 1) for i in (0, 1))
     for cells, match in (
-        ("1 4 2 1 1 1 2 3 5", "has elements of kind tetrahedra; need hexahedra alone"),
-        ("1 3 2 1 1 1 2 4 3", "has no hexahedra; extrude quadrilaterals by one layer"),
-        ("1 2 2 1 1 1 2 4", "has no hexahedra; extrude"),
+        ("1 4 2 1 1 1 2 3 5", "has elements of kind tetrahedra. All elements must be hexahedra"),
+        ("1 3 2 1 1 1 2 4 3", "has no hexahedra. Extrude quadrilaterals by one recombined layer"),
+        ("1 2 2 1 1 1 2 4", "has no hexahedra. Extrude"),
     ):
         path.write_text(f"{head}{nodes}$EndNodes\n$Elements\n1\n{cells}\n$EndElements\n")
         with pytest.raises(ConfigError, match=match):
             read_gmsh(path)
     for name, match in (
         ("none.msh", "No such file"),
-        (".", "need a file of .msh or .re2"),
-        ("a.stl", "need a file"),
+        (".", "must be a .msh or .re2 file"),
+        ("a.stl", "must be a .msh or .re2 file"),
     ):
         with pytest.raises(ConfigError, match=match):
             read_mesh(tmp_path / name)

@@ -120,7 +120,9 @@ def test_values_that_are_not_those_of_the_extremes_are_refused(tmp_path, tag):
     content = bytearray(writer.name(1).read_bytes())
     np.frombuffer(content, "<f8", whole.header.points, section.start)[:] = 0.0
     writer.name(1).write_bytes(content)
-    with pytest.raises(OutputError, match=rf"{tag} of 1 of its 12 elements, .* compare=False") as caught:
+    with pytest.raises(
+        OutputError, match=rf"in 1 of its 12 elements .*, {tag} does not have .* compare=False"
+    ) as caught:
         read_field_file(writer.name(1))
     assert "\n" not in str(caught.value)
     assert read_field_file(writer.name(1), compare=False).step == 7
@@ -175,7 +177,7 @@ def test_names_that_viewers_cannot_read_are_refused(tmp_path, name):
 def test_a_full_disk_is_told_before_anything_is_written(tmp_path, monkeypatch):
     _, fields, writer = write(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10}))
-    with pytest.raises(OutputError, match=r"cannot write .* are needed and 0\.0 MiB are free"):
+    with pytest.raises(OutputError, match=r"cannot write .* are needed, but 0\.0 MiB are free"):
         writer.write(8, 0.4, *fields)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["duct.nek5000", "duct0.f00001"]
     assert writer.files == 1
@@ -211,9 +213,9 @@ def test_files_of_the_other_order_of_bytes_are_read(tmp_path):
         (lambda raw: raw + b"more", "is damaged: it has"),
         (lambda raw: b"#xyz" + raw[4:], "is not a Nek5000 field file"),
         (lambda raw: b"", "is not a Nek5000 field file"),
-        (lambda raw: raw[:132] + b"\0\0\0\0" + raw[136:], "order of bytes"),
+        (lambda raw: raw[:132] + b"\0\0\0\0" + raw[136:], "byte order"),
         (lambda raw: raw[:136] + raw[140:144] + raw[140:], "not numbered 1 to 12"),
-        (lambda raw: raw.replace(b" 4  4  4", b" 4  4  1", 1), "elements of equal sizes"),
+        (lambda raw: raw.replace(b" 4  4  4", b" 4  4  1", 1), "elements with the same number of points"),
         (lambda raw: raw.replace(b"0      1 XUPTS02", b"0      4 XUPTS02", 1), "one of 4 parts"),
         (lambda raw: raw.replace(b"XUPTS02", b"XUPTS2 ", 1), "is damaged: its header"),
         (lambda raw: raw.replace(b"XUPTS02", b"XUPTS03", 1), "is cut off: it has"),
@@ -237,5 +239,5 @@ def test_a_missing_file_is_told(tmp_path):
 
 def test_fields_of_another_shape_are_refused(tmp_path):
     _, (u, p, _), writer = write(tmp_path)
-    with pytest.raises(ValueError, match="on a grid of shape"):
+    with pytest.raises(ValueError, match="does not fit the shape"):
         writer.write(8, 0.4, u, p[1:])

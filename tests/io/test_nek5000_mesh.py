@@ -74,7 +74,7 @@ def test_each_number_of_a_surface_without_condition_is_a_side(tmp_path, letters)
 
 def test_solids_are_refused(tmp_path):
     with pytest.raises(
-        ConfigError, match="has 12 elements, of which 5 are fluid and the others solid; solids are"
+        ConfigError, match=r"has 12 elements, of which 5 are fluid and the others solid\. Solids are"
     ):
         read_re2(box_re2(tmp_path / "box.re2", fluid=5))
 
@@ -120,7 +120,7 @@ def test_points_in_the_middle_of_edges(tmp_path):
     outside = [(e, f, "W", ()) for e in (0, 1) for f in range(6) if f != 1 - e]
     two = np.array([[(x + s, y, z) for z in (0, 1) for y in (0, 1) for x in (0, 1)] for s in (0, 1)], float)
     raw = read_re2(write_re2(tmp_path / "two.re2", two, [(0, 2, (1.1, 0.5, 0), "m")], outside))
-    with pytest.raises(ConfigError, match="are one and are curved differently"):
+    with pytest.raises(ConfigError, match="are the same face but are curved differently"):
         build_mesh(raw)
 
 
@@ -135,7 +135,7 @@ def test_every_shorter_or_longer_file_says_so(tmp_path, scalars):
             read_re2(path)
     for length in [0, 3, 40, 79, 82, 84, 100, 500, len(whole) - 1, *range(84, len(whole), 97)]:
         path.write_bytes(whole[:length])
-        with pytest.raises(ConfigError, match=r"ends in its|is no .re2 file"):
+        with pytest.raises(ConfigError, match=r"ends in its|is not a .re2 file"):
             read_re2(path)
 
 
@@ -145,24 +145,29 @@ def test_every_shorter_or_longer_file_says_so(tmp_path, scalars):
         (
             0,
             b"#v007",
-            "is no .re2 file of Nek5000; need one of versions #v001, #v002, #v003, #v004: it begins with '#v007'",
+            "is not a .re2 file of Nek5000. It must have one of the versions #v001, #v002, #v003, #v004, but begins "
+            "with '#v007'",
         ),
-        (16, b"2", "has 2 dimensions; need three"),
-        (80, b"\0\0\0\0", "lacks the number that tells its byte order"),
+        (16, b"2", "has 2 dimensions, but it must have three"),
+        (80, b"\0\0\0\0", "has no number that shows its byte order"),
         (84 + 8, np.array(np.nan).tobytes(), "has corners that are not finite"),
-        (84 + 8, np.array(1e300).tobytes(), "or 1e.75 away and more"),
+        (84 + 8, np.array(1e300).tobytes(), "or that are 1e.75 or more away"),
         (
             84 + 12 * 200,
             np.array(1e9).tobytes(),
-            r"is damaged: it has 1000000000.0 curved edges of 12 elements",
+            r"is damaged: it has 1000000000.0 curved edges for 12 elements",
         ),
         (
             84 + 12 * 200 + 16,
             np.array(99.0).tobytes(),
-            "one of its faces of the surface is of element 99, of 12",
+            "one of its faces of the surface has the element number 99, but there are 12",
         ),
-        (84 + 12 * 200 + 24, np.array(7.0).tobytes(), "one of its faces of the surface is of part 7, of 6"),
-        (84 + 12 * 200 + 72, b"J  ", "has faces that hang"),
+        (
+            84 + 12 * 200 + 24,
+            np.array(7.0).tobytes(),
+            "one of its faces of the surface has the part number 7, but there are 6",
+        ),
+        (84 + 12 * 200 + 72, b"J  ", "has hanging faces"),
     ],
 )
 def test_damaged_files(tmp_path, place, found, match):
@@ -179,9 +184,7 @@ def test_a_hole_of_zeros_is_an_element_without_corners(tmp_path):
     data = bytearray(path.read_bytes())
     data[84 + 3 * 200 : 84 + 9 * 200] = bytes(6 * 200)
     path.write_bytes(data)
-    match = (
-        r"has an element 4 \(about x=0, y=0, z=0\) with two corners at one place; every element needs eight"
-    )
+    match = r"has an element 4 \(about x=0, y=0, z=0\) with two corners at the same place\. Every element must have"
     with pytest.raises(ConfigError, match=match):
         read_re2(path)
 
@@ -198,7 +201,7 @@ def test_elements_at_one_place_are_not_compared_each_with_each(tmp_path, apart, 
     )
     points = []
     monkeypatch.setattr(nek5000_mesh, "cKDTree", lambda places: points.append(len(places)) or cKDTree(places))
-    with pytest.raises(ConfigError, match="is one of elements 1, 2, 3 as well"):
+    with pytest.raises(ConfigError, match="is shared by the elements 1, 2, 3"):
         build_mesh(read_re2(path))
     assert points[0] <= 8 * 8  # of 16000 corners, however near each other
 
@@ -211,14 +214,14 @@ def test_a_face_around_all_others_is_not_compared_with_each_of_them(tmp_path, mo
     tried = []
     monkeypatch.setattr(checks, "MOST_PLACES", 20)
     monkeypatch.setattr(checks, "_is_inside", lambda *args: tried.append(1))
-    with pytest.raises(ConfigError, match="is of no other element and of no side, and 101 more faces are so"):
+    with pytest.raises(ConfigError, match="belongs to no other element and to no side, like 101 more faces"):
         build_mesh(read_re2(path))
     assert len(tried) <= 20
 
 
 def test_what_is_not_read(tmp_path):
     corners, curves, faces = ring()
-    with pytest.raises(ConfigError, match="has curved edges of kind 's'; need"):
+    with pytest.raises(ConfigError, match=r"has curved edges of kind 's'\. They must be"):
         read_re2(write_re2(tmp_path / "a.re2", corners, [(0, 5, (0, 0, 0, 1), "s")], faces))
     with pytest.raises(ConfigError, match="is damaged: values of its curved edges are not finite"):
         read_re2(write_re2(tmp_path / "a.re2", corners, [(0, 5, (0, np.nan, 0), "m")], faces))
@@ -232,5 +235,5 @@ def test_what_is_not_read(tmp_path):
     ):
         read_re2(write_re2(tmp_path / "a.re2", corners, curves, faces))
     faces[0] = (0, 0, "P", (9, 4))
-    with pytest.raises(ConfigError, match="periodic face of element 1 is one with face 4 of element 9"):
+    with pytest.raises(ConfigError, match="periodic face of element 1 has face 4 of element 9"):
         read_re2(write_re2(tmp_path / "a.re2", corners, curves, faces))

@@ -31,7 +31,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_other_lines_are_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "places.csv"
     path.write_text(f"x,y,z\n0,0,0\n{line}\n")
-    with pytest.raises(ConfigError, match=r"output\.probes\.file = .*line 3 is .*need three numbers x,y,z"):
+    with pytest.raises(
+        ConfigError, match=r"places\.csv:3: the line is .*output\.probes\.file must be three numbers x,y,z"
+    ):
         read_places(path, "output.probes.file")
 
 
@@ -41,5 +43,5 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_places(tmp_path / "bytes.csv", "file")
-    with pytest.raises(ConfigError, match=r"/dev/zero.*cannot be read \(it is not a regular file\)"):
+    with pytest.raises(ConfigError, match=r"/dev/zero.*cannot be read: this is not a regular file"):
         read_places("/dev/zero", "file")

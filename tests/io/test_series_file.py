@@ -141,7 +141,7 @@ def test_a_damaged_row_is_named(path, line, text):
     lines = path.read_bytes().splitlines(keepends=True)
     lines[line - 1] = text
     path.write_bytes(b"".join(lines))
-    expected = f"is damaged: line {line} is not a row of 4 numbers"
+    expected = f"{path}:{line}: the time series is damaged, because this line is not a row of 4 numbers"
     with pytest.raises(OutputError, match=expected):
         read_series(path)
     with pytest.raises(OutputError, match=expected):
@@ -153,12 +153,12 @@ def test_a_damaged_row_is_named(path, line, text):
 
 def test_missing_rows_a_missing_file_and_other_columns_are_named(path, tmp_path):
     before = path.read_bytes()
-    with pytest.raises(OutputError, match=r"holds 4 whole rows, but the run had written 5"):
+    with pytest.raises(OutputError, match=r"holds 4 complete rows, but the run had written 5"):
         writer(path, keep_rows=5)
     with pytest.raises(OutputError, match=r"there is no time series .*absent\.csv.* 3 rows"):
         writer(tmp_path / "absent.csv", keep_rows=3)
     with pytest.raises(
-        OutputError, match=r"has the columns step,time,energy,diss.* writes step,time,energy;"
+        OutputError, match=r"has the columns step,time,energy,diss.* writes step,time,energy\."
     ):
         writer(path, ("energy",), keep_rows=2)
     assert path.read_bytes() == before
@@ -167,7 +167,7 @@ def test_missing_rows_a_missing_file_and_other_columns_are_named(path, tmp_path)
 def test_a_place_where_nothing_can_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(
-        OutputError, match=r"cannot write the time series .*file/s\.csv: File exists; set output\.series"
+        OutputError, match=r"cannot write the time series .*file/s\.csv: File exists\. Set output\.series"
     ):
         writer(tmp_path / "file" / "s.csv")
     with pytest.raises(OutputError, match="did not write it"):
@@ -182,7 +182,7 @@ def test_a_full_disk_is_an_error_and_leaves_whole_rows(path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 50, limit[1]))
         try:
             with pytest.raises(
-                OutputError, match=r"cannot write the row of step \d+ .*: File too large; free"
+                OutputError, match=r"cannot write the row of step \d+ .*: File too large\. Free"
             ):
                 put(series, 40, 50, 60)
         finally:
@@ -206,7 +206,7 @@ def test_a_series_that_is_no_longer_at_its_path_is_an_error(path, change, moment
         path.rename(path.with_name("other.csv"))
         if change == "replaced":
             path.write_bytes(path.with_name("other.csv").read_bytes())
-    with pytest.raises(OutputError, match=r"series\.csv was removed, renamed or replaced .* with 4 rows"):
+    with pytest.raises(OutputError, match=r"series\.csv was removed, renamed or replaced .* after 4 rows"):
         put(series, 40) if moment == "row" else series.close()
 
 
@@ -214,16 +214,16 @@ def test_a_series_that_is_not_regular_is_not_read(tmp_path):
     for name in ("pipe.csv", "/dev/zero"):
         if name == "pipe.csv":
             os.mkfifo(tmp_path / name)
-        with pytest.raises(OutputError, match="it is not a regular file"):
+        with pytest.raises(OutputError, match="this is not a regular file"):
             read_series(tmp_path / name)
 
 
 def test_columns_are_checked(tmp_path, path):
     for columns in (("a,b",), ("time",), ("",), ('"a"',), ("a\nb",)):
-        with pytest.raises(ValueError, match="cannot all be columns"):
+        with pytest.raises(ValueError, match="Not all of these can be columns"):
             writer(tmp_path / "s.csv", columns)
     with (
         writer(path) as series,
-        pytest.raises(ValueError, match=r"has \['dissipation', 'energy'\], not \['energy'\]"),
+        pytest.raises(ValueError, match=r"has the columns \['dissipation', 'energy'\], not \['energy'\]"),
     ):
         series.write(0, 0.0, {"energy": 1.0})

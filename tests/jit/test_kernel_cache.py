@@ -369,7 +369,7 @@ def test_that_kernels_are_compiled_and_where_they_are_kept_is_said_once(cache, c
     numba_kernel = kernel((numba.float64,))(lambda x: 3 * x)
     assert numba_kernel(2.0) == 6.0
     assert hits() == 1
-    assert caplog.messages == [f"compiling kernels, which are kept in {cache} for later runs"]
+    assert caplog.messages == [f"compiling kernels, which are stored in {cache} for later runs."]
 
 
 def test_a_full_disk_costs_the_next_run_a_compilation_and_not_this_one_its_end(
@@ -381,7 +381,7 @@ def test_a_full_disk_costs_the_next_run_a_compilation_and_not_this_one_its_end(
     with monkeypatch.context() as patched:
         patched.setattr(kernel_cache, "_replace", full)
         assert hits() == 0
-    assert "cannot be kept" in caplog.text
+    assert "cannot be stored" in caplog.text
     assert "No space left on device" in caplog.text
     assert [hits(), hits()] == [0, 1]
 

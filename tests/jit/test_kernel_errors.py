@@ -86,7 +86,7 @@ def test_the_place_and_the_reason_are_one_sentence(declared, name, line, reason)
     with pytest.raises(KernelError) as caught:
         compile_kernels(specialise([getattr(declared, name)], "float64"))
     expected = (
-        rf"the kernel {name} cannot be compiled: {re.escape(declared.__file__)}:{line}: {reason}; correct it"
+        rf"{re.escape(declared.__file__)}:{line}: the kernel {name} cannot be compiled: {reason}\. Correct it"
     )
     assert re.match(expected, str(caught.value)), caught.value
     assert "\n" not in str(caught.value)

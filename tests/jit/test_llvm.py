@@ -130,5 +130,5 @@ def test_vector_width_of_the_host(monkeypatch):
     monkeypatch.setenv(llvm.VECTOR_BYTES_VARIABLE, "32")
     assert llvm.host_vector_bytes.__wrapped__() == 32
     monkeypatch.setenv(llvm.VECTOR_BYTES_VARIABLE, "24")
-    with pytest.raises(ValueError, match="use 16, 32 or 64"):
+    with pytest.raises(ValueError, match="must be 16, 32 or 64"):
         llvm.host_vector_bytes.__wrapped__()

@@ -85,21 +85,21 @@ def check_refusal(x, out, n_threads, message):
 
 def test_bad_vectors_are_refused():
     table = [
-        (np.zeros(3), np.zeros(4), 1, r"float64\[3\] against float64\[4\]"),
-        (np.zeros(4, np.float32), np.zeros(4), 1, r"float32\[4\] against float64\[4\]"),
+        (np.zeros(3), np.zeros(4), 1, r"float64\[3\] and float64\[4\]"),
+        (np.zeros(4, np.float32), np.zeros(4), 1, r"float32\[4\] and float64\[4\]"),
         (np.zeros(8)[::2], np.zeros(4), 1, "contiguous"),
         (np.zeros((2, 2)), np.zeros((2, 2)), 1, "1-D"),
-        (np.zeros(4, np.int64), np.zeros(4, np.int64), 1, "int64; use float64 or float32"),
-        (np.zeros(4), np.zeros(4), 0, "n_threads = 0"),
+        (np.zeros(4, np.int64), np.zeros(4, np.int64), 1, "int64. Use float64 or float32"),
+        (np.zeros(4), np.zeros(4), 0, "n_threads is 0"),
     ]
     for x, out, n_threads, message in table:
         check_refusal(x, out, n_threads, message)
 
 
 def test_dot_refuses_vectors_that_differ():
-    with pytest.raises(ValueError, match=r"float64\[3\] against float64\[4\]"):
+    with pytest.raises(ValueError, match=r"float64\[3\] and float64\[4\]"):
         stream_kernels.dot(np.zeros(3), np.zeros(4), 1)
-    with pytest.raises(ValueError, match="n_threads = 0"):
+    with pytest.raises(ValueError, match="n_threads is 0"):
         stream_kernels.dot(np.zeros(3), np.zeros(3), 0)
 
 

@@ -74,7 +74,7 @@ def test_bad_arrays_are_refused():
         (start.astype(np.float32), increment, np.empty_like(start)),
         (start.astype(int), increment.astype(int), start.astype(int)),
     ):
-        with pytest.raises(ValueError, match=r"float64|is needed"):
+        with pytest.raises(ValueError, match=r"float64|must be"):
             peak.multiply_add(arguments[0], 1, arguments[1], 1, arguments[2])
 
 

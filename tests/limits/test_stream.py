@@ -121,7 +121,7 @@ def test_a_wrong_result_is_noticed(kernel):
     arrays.check()
     arrays.a[-1] = 0.9
     arrays.b[0] = 0.9
-    with pytest.raises(RuntimeError, match=r"STREAM went wrong: \w\[\d+\]"):
+    with pytest.raises(RuntimeError, match=r"STREAM computed a wrong result: \w\[\d+\]"):
         arrays.run(kernel) or arrays.check()
 
 
@@ -136,9 +136,9 @@ def test_threads_are_set_back():
     [
         ({"n_threads": 0}, "STREAM on 0 threads"),
         ({"n_threads": 10**6}, "NUMBA_NUM_THREADS"),
-        ({"n_threads": 1, "dtype": "int32"}, "int32; use float64 or float32"),
-        ({"n_threads": 1, "bytes_per_rank": 100}, "STREAM on 100 bytes per rank"),
-        ({"n_threads": 1, "repeats": 0}, "repeats = 0"),
+        ({"n_threads": 1, "dtype": "int32"}, "int32. Use float64 or float32"),
+        ({"n_threads": 1, "bytes_per_rank": 100}, "STREAM cannot run on 100 bytes per rank"),
+        ({"n_threads": 1, "repeats": 0}, "repeats of STREAM is 0"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):

@@ -70,5 +70,5 @@ def test_folder_that_cannot_be_written(monkeypatch, remarks: pytest.LogCaptureFi
 
     monkeypatch.setattr("ridgeline.runtime.user_cache.replace_file", full)
     assert not tune("a").earlier_run
-    assert "cannot keep what was measured" in remarks.text
+    assert "cannot store measurements" in remarks.text
     assert recall("a", MPI.COMM_SELF) is None

@@ -25,7 +25,7 @@ def test_any_wrong_byte_is_found_and_named(size):
     for place in places:
         message = content(size, 0, 1)
         message[place] ^= 1 << int(random.integers(8))
-        words = f"rank 1 received {size} B from rank 0, 1 of them wrong, the first at byte {place}:"
+        words = f"rank 1 received {size} B from rank 0, 1 of them wrong, the first at byte {place}\\."
         with pytest.raises(VerificationError, match=words):
             check(message, 0, 1)
 

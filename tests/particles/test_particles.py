@@ -61,7 +61,7 @@ def test_leaving_and_coming_keep_every_particle_whole(leave, come):
 def test_wrong_fields_are_refused():
     with pytest.raises(ValueError, match="4 or 8 bytes, unlike flag"):
         Particles({"flag": ParticleField(np.int8)})
-    with pytest.raises(ValueError, match="need identity, position, mass"):
+    with pytest.raises(ValueError, match="must have the fields identity, position, mass"):
         particles_with([1]).add({"identity": np.zeros(1, np.int64)})
 
 

@@ -135,9 +135,11 @@ def test_table_and_json_have_every_case(comm) -> None:
 
 
 def test_what_does_not_fit(comm) -> None:
-    with pytest.raises(DecompositionError, match=r"process grid 5 x 7 has 35 ranks, the job has \d"):
+    with pytest.raises(
+        DecompositionError, match=r"--process-grid 5 7: this grid requires 35 ranks, but the job has \d"
+    ):
         time_exchanges(comm, TransposeOptions((16, 16, 16), process_grid=(5, 7)))
     with pytest.raises(DecompositionError, match="15 points in y"):
         time_exchanges(comm, TransposeOptions((16, 15, 16)))
-    with pytest.raises(ConfigError, match="GiB on a node, more than is free"):
+    with pytest.raises(ConfigError, match="GiB on a node, which is more than is free"):
         time_exchanges(comm, TransposeOptions((2**17, 2**17, 16), lines="full", process_grid=(1, comm.size)))

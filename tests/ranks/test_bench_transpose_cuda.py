@@ -48,7 +48,7 @@ def test_staged_figures_of_every_case(comm) -> None:
     keys = [column.key for column in result.columns]
     assert set(shown) < set(keys)
     assert not any("gpu" in key for key in keys), "what was not measured has no column"
-    assert any("GPU MPI is left out" in note for note in result.notes)
+    assert any("GPU MPI was not measured" in note for note in result.notes)
     assert any("simulator" in note for note in result.notes)
     assert result.verified
     assert result.settings["memory"] == "cuda-staged"

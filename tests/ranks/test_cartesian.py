@@ -45,10 +45,10 @@ def test_wrong_process_grid_is_refused_by_all(comm) -> None:
 def test_blocks_thinner_than_ghosts_are_refused() -> None:
     check_ghost((8, 9, 2), (4, 3, 1), (True, True, False), 2)
     with pytest.raises(
-        DecompositionError, match=r"blocks of 2 cells in z \(of 8\), thinner than the 3 ghost"
+        DecompositionError, match=r"blocks of 2 cells in z \(of 8\), which are thinner than the 3 ghost"
     ):
         check_ghost((8, 9, 3), (4, 3, 1), (False, False, False), 3)
-    with pytest.raises(DecompositionError, match="cut z into at most 2 blocks"):
+    with pytest.raises(DecompositionError, match="Divide z into at most 2 blocks"):
         check_ghost((8, 9, 3), (4, 3, 1), (False, False, False), 3)
     with pytest.raises(DecompositionError, match=r"blocks of 2 cells in x \(of 2\).*fewer ghost layers"):
         check_ghost((8, 9, 2), (1, 1, 1), (True, True, True), 3)

@@ -223,9 +223,9 @@ def test_another_case_is_refused_by_all(comm, folder):
     with CheckpointStore(comm, folder) as store:
         store.save(parts(comm, "float64", 1), step=1, time=0.1, identity=IDENTITY)
         message = raised_by(comm, lambda: store.load(parts(comm, "float32"), {**IDENTITY, "model": "other"}))
-        assert "(model: checkpoint has 'toy', run has 'other')" in message
+        assert "(model: the checkpoint has 'toy', the run has 'other')" in message
         message = raised_by(comm, lambda: store.load(parts(comm, "float32"), IDENTITY))
-        assert "fields.U.dtype: checkpoint has 'float64', run has 'float32'" in message
+        assert "fields.U.dtype: the checkpoint has 'float64', the run has 'float32'" in message
 
 
 def test_parts_that_do_not_tile_are_refused(comm, folder):

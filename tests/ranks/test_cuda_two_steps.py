@@ -118,7 +118,7 @@ def test_launches_of_one_and_two_steps_may_be_chosen_anew(comm) -> None:
 def test_ghosts_of_one_layer_are_not_enough(comm) -> None:
     _, engine = make_engine(CudaEngine, comm, (1, 1, comm.size), (2, 2, 4 * comm.size))
     if comm.size > 1:
-        with pytest.raises(DeviceError, match="need fields with ghosts of two layers"):
+        with pytest.raises(DeviceError, match="require fields with two layers of ghosts"):
             engine.set_steps_per_sweep(2)
     else:
         engine.set_steps_per_sweep(2)
@@ -203,7 +203,7 @@ def test_a_long_run_takes_the_faster_one(comm, monkeypatch, tmp_path, faster) ->
     bytes_of_run = 5 * 32 * np.prod(shape_for(grid, 2)) / comm.size
     monkeypatch.setattr(estimate_module, "BYTES_TIMED", 1.001 * bytes_of_run)
     case = case_of(grid, "auto")
-    assert run_model(comm, case)[0].describe()["sweep_chosen"] == "by rule, since the run is short"
+    assert run_model(comm, case)[0].describe()["sweep_chosen"] == "by rule, because the run is short"
     monkeypatch.setattr(estimate_module, "BYTES_TIMED", 0.999 * bytes_of_run)
     model, found = run_model(comm, case)
     facts = model.describe()
@@ -221,7 +221,7 @@ def test_blocks_that_are_too_thin_are_refused(comm) -> None:
     with pytest.raises(ConfigError, match=r"steps_per_sweep: got 2; need .* blocks of 1 cell in z \(of"):
         run_model(comm, thin)
     assert (
-        "since blocks are thin"
+        "because the blocks are thin"
         in run_model(
             comm, thin.model_copy(update={"model": thin.model.model_copy(update={"steps_per_sweep": "auto"})})
         )[0].describe()["method"]

@@ -49,7 +49,9 @@ def test_sums_of_fields(comm, dtype, staged) -> None:
         host.sum(u)
         np.testing.assert_array_equal(values.copy_to_host(), u)
     if comm.size > 1:
-        with pytest.raises(ValueError, match="4 fields in one call; at most fields = 3"):
+        with pytest.raises(
+            ValueError, match="4 fields are too many for one call, which may have at most fields = 3"
+        ):
             device.sum(cuda.to_device(np.zeros((4, *ids.shape), dtype)))
     device.free()
     host.free()

@@ -188,16 +188,16 @@ def test_misuse_is_refused(comm) -> None:
     with pytest.raises(RuntimeError, match="set 1 was not started"):
         exchange.finish(1)
     exchange.start(0)
-    with pytest.raises(RuntimeError, match="set 0 is under way"):
+    with pytest.raises(RuntimeError, match="set 0 is still in progress"):
         exchange.start(1)
     with pytest.raises(RuntimeError, match="set 1 was not started"):
         exchange.finish(1)
     exchange.finish(0)
     exchange.free()
     single = BlockArray.allocate(block, np.float32)
-    with pytest.raises(ValueError, match="share one block, dtype and layout"):
+    with pytest.raises(ValueError, match="must have the same block, dtype and layout"):
         HaloExchange.of_fields(cartesian, [fields, [single]])
-    with pytest.raises(ValueError, match="sets of 1 and of 2"):
+    with pytest.raises(ValueError, match="Sets of 1 and of 2"):
         HaloExchange.of_fields(cartesian, [fields, fields + fields])
     with pytest.raises(ValueError, match="at least one"):
         HaloExchange.of_fields(cartesian, [])

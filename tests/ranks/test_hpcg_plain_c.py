@@ -51,5 +51,5 @@ def test_an_iteration_over_ranks(comm):
 
 
 def test_every_rank_refuses(comm):
-    with pytest.raises(ConfigError, match=f"does not make {comm.size} ranks"):
+    with pytest.raises(ConfigError, match=f"must be the number of ranks, {comm.size}"):
         measure("hpcg-iteration", comm, nx=16, npx=comm.size + 1)

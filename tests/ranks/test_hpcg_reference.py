@@ -101,6 +101,6 @@ def test_unequal_sizes(comm):
 def test_wrong_sizes_are_refused_on_all_ranks(comm):
     with pytest.raises(ConfigError, match="nz = 12"):
         make(comm, 16, 16, 12)
-    with pytest.raises(ConfigError, match=f"does not make {comm.size} ranks"):
+    with pytest.raises(ConfigError, match=f"must be the number of ranks, {comm.size}"):
         make_geometry(comm.size, comm.rank, 16, 16, 16, npx=5)
     assert comm.allreduce(1) == comm.size

@@ -76,5 +76,5 @@ def test_a_matrix_that_elimination_fails_for_ends_on_all_ranks(comm):
 
 
 def test_another_number_of_ranks_is_refused(comm):
-    with pytest.raises(DecompositionError, match="needs"):
+    with pytest.raises(DecompositionError, match="requires"):
         solve_mixed(comm, HplSettings(64, 8, comm.size + 1, 1))

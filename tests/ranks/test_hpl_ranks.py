@@ -137,7 +137,7 @@ def test_nothing_is_compiled_in_a_run(comm):
 
 
 def test_a_grid_of_other_ranks_is_refused(comm):
-    with pytest.raises(DecompositionError, match="grid needs"):
+    with pytest.raises(DecompositionError, match="grid requires"):
         solve_system(comm, HplSettings(10, 2, comm.size + 1, 1))
 
 

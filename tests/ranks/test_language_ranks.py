@@ -159,12 +159,15 @@ def test_languages_that_are_missing_say_so(comm, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"languages": ["Fortran"]}, "language 'Fortran' is unknown; choose from C, mpi4py, numba-mpi"),
-        ({"iterations": 0}, "iterations = 0"),
-        ({"reads": -1}, "reads = -1: 0 or more is needed"),
-        ({"communications": [2, -2]}, "communications = -2"),
-        ({"words": 1000}, "words = 1000 is no power of two"),
-        ({"sweep": [9]}, "a ring of 9 ranks"),
+        (
+            {"languages": ["Fortran"]},
+            "--language Fortran: unknown language. Known languages: C, mpi4py, numba-mpi.",
+        ),
+        ({"iterations": 0}, "iterations is 0"),
+        ({"reads": -1}, "reads is -1, but it must be 0 or more"),
+        ({"communications": [2, -2]}, "communications is -2"),
+        ({"words": 1000}, "--words 1000: the number must be a power of two"),
+        ({"sweep": [9]}, "--sweep 9: the job has"),
     ],
 )
 def test_settings_that_are_wrong(comm, options, words):

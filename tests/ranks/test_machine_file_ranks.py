@@ -67,7 +67,7 @@ def test_the_file_of_one_node_holds_what_was_measured(comm, folder, monkeypatch)
 def test_links_are_told_by_size(comm, monkeypatch):
     monkeypatch.setattr(machine_figures, "_check_whole_node", lambda comm, threads: None)
     rows = measured(comm)[0].rows
-    for figure in ("latency in the node", "bandwidth of two ranks", "all-to-all, a rank"):
+    for figure in ("latency in the node", "bandwidth of two ranks", "all-to-all, per rank"):
         sizes = [row["size"] for row in rows if row["figure"] == figure]
         assert sizes == ([8, 16, 32, 64] if comm.size > 1 else [])
 
@@ -93,7 +93,7 @@ def test_a_part_of_a_node_is_no_machine(comm, monkeypatch):
     monkeypatch.setattr(
         machine_figures, "read_sysfs", lambda: SimpleNamespace(only=lambda cpus: SimpleNamespace(n_cores=32))
     )
-    with pytest.raises(ConfigError, match=r"not the 32 cores of .*; start 32 ranks a node, as with -n 32"):
+    with pytest.raises(ConfigError, match=r"not the 32 cores of .*\. Start 32 ranks per node, as with -n 32"):
         measured(comm)
 
 

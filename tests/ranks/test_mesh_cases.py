@@ -14,7 +14,7 @@ RANKS = (1, 2, 3)
 DATA = Path(__file__).parents[1] / "data"
 MESHES = DATA / "meshes"
 ROW = {"inlet": 1, "outlet": 1, "wall": 4, "side": 4}  # two elements of Gmsh in a row
-IN_TWO_GROUPS = 'is of the sides "inlet" and "open"; name it once'
+IN_TWO_GROUPS = 'belongs to the sides "inlet" and "open". A face'
 READ = {
     "base22.msh": ROW,
     "base41.msh": ROW,

@@ -19,7 +19,7 @@ def test_distributed_rows_of_the_coarse_problem(comm, mesh, dirichlet, monkeypat
     for whole in (40, 4096):  # the finest level by rows, then all of it on every rank
         monkeypatch.setattr("ridgeline.elements.coarse.hierarchy.WHOLE", whole)
         multigrid = problem.multigrid(coarse="amg", dtype="float64")
-        held = int(multigrid.coarse.describe().split("whole from ")[1].split()[0])
+        held = int(multigrid.coarse.describe().split("every rank from ")[1].split()[0])
         assert (held <= 40) == (whole == 40 and comm.size > 1)
         z = np.empty(problem.grid.shape)
         multigrid.apply(problem.b, z)

@@ -331,6 +331,6 @@ def test_a_particle_that_is_not_finite_is_named(comm):
 
 def test_boxes_thinner_than_the_matching_radius_are_refused(comm):
     """Five boxes of 16 cells are thinner than 3.2 of them, on however many ranks there are."""
-    with pytest.raises(DecompositionError, match="thinner than"):
+    with pytest.raises(DecompositionError, match="which is less than the"):
         process_grid(case_of(process_grid=[1, 6]), 6)
     assert process_grid(case_of(process_grid=[1, 6], model={"short_range": False}), 6) == (1, 6)

@@ -24,7 +24,7 @@ measure_irregular = partial(measure, "one-sided", pattern="fmm")
 @pytest.fixture(autouse=True)
 def enough_ranks(comm, request):
     if comm.size < 2 and "alone" not in request.node.name:
-        pytest.skip("one rank has nobody to access")
+        pytest.skip("one-sided communication requires two ranks")
 
 
 def test_alone_is_refused_in_one_sentence(comm):
@@ -155,15 +155,15 @@ def test_exposed_memory_holds_what_its_owner_wrote(comm):
 @pytest.mark.parametrize(
     ("run", "options", "words"),
     [
-        (measure_pair, {"pair": (0, 9)}, "0 and 9"),
+        (measure_pair, {"pair": (0, 9)}, "--pair 0 9: "),
         (measure_pair, {"pair": (1, 1)}, "two different ranks"),
-        (measure_pair, {"window": 0}, "window = 0"),
-        (measure_pair, {"iterations": 0}, "iterations = 0"),
+        (measure_pair, {"window": 0}, "window is 0"),
+        (measure_pair, {"iterations": 0}, "iterations is 0"),
         (measure_pair, {"sizes": (8, 4)}, "sizes from 8 to 4"),
         (measure_irregular, {"communicators": (9,)}, "at least 18"),
-        (measure_irregular, {"every": 0}, "every = 0"),
+        (measure_irregular, {"every": 0}, "every is 0"),
         (measure_irregular, {"pieces": (12, 64)}, "multiples of 8"),
-        (measure_irregular, {"messages": 10**12}, "fewer messages"),
+        (measure_irregular, {"messages": 10**12}, "Use fewer --messages"),
     ],
 )
 def test_bad_arguments_are_refused_on_all_ranks(comm, run, options, words):

@@ -146,7 +146,7 @@ def test_a_data_set_of_the_older_layout_is_not_continued(comm, folder):
     with BPWriter(folder / "p.bp", comm, [variable], {}) as writer:
         writer.write(0, 0.0, {"place": np.zeros((1, 3))})
     with pytest.raises(
-        OutputError, match=r"has its arrays in the layout of an older Ridgeline; set output\.path"
+        OutputError, match=r"has its arrays in the layout of an older version of Ridgeline. Set output\.path"
     ):
         BPWriter(folder / "p.bp", comm, [variable], {}, keep_steps=1, points="place")
 

@@ -34,7 +34,7 @@ def test_nodes_of_the_job(comm):
     assert len(set(two.hosts)) == two.n_nodes == (comm.size + 1) // 2
     assert two.ranks_on(0) == list(range(min(comm.size, 2)))
     assert two.ranks_per_node() == {1: "1", 2: "2", 3: "1 to 2", 4: "2"}[comm.size]
-    with pytest.raises(ConfigError, match="0 ranks per node"):
+    with pytest.raises(ConfigError, match="ranks per node is 0"):
         find_layout(comm, ranks_per_node=0)
 
 
@@ -54,7 +54,7 @@ def test_one_rank_is_told_to_start_two(comm):
 def pairs(comm):
     """All ranks, where there are at least two."""
     if comm.size < 2:
-        pytest.skip("one rank makes no pair")
+        pytest.skip("one rank does not form a pair")
     return comm
 
 
@@ -106,11 +106,11 @@ def test_numbers_that_make_no_sense(pairs):
     comm = pairs
     latency, bandwidth = ALL["latency"], ALL["bandwidth"]
     for run, options, words in (
-        (latency, {"pairs": comm.size}, "start more ranks or ask for fewer"),
-        (latency, {"window": 4}, "a ping-pong has no window"),
-        (bandwidth, {"window": 0}, "window = 0"),
+        (latency, {"pairs": comm.size}, "More pairs require more ranks"),
+        (latency, {"window": 4}, "--window requires --method alcf"),
+        (bandwidth, {"window": 0}, "window is 0"),
         (bandwidth, {"sizes": (8, 4)}, "sizes from 8 to 4"),
-        (bandwidth, {"iterations": 0}, "iterations = 0"),
+        (bandwidth, {"iterations": 0}, "iterations is 0"),
     ):
         with pytest.raises(ConfigError, match=words):
             run(comm, **options)
@@ -230,14 +230,14 @@ def test_matrix_of_ranks_and_of_nodes(pairs):
         (row,) = result.rows
         assert (row["size"], row["pairs"]) == (size, comm.size * (comm.size - 1) // 2)
         assert 0 < row["min"] <= row["median"] <= row["max"]
-        assert result.notes[0].startswith("slowest: ")
+        assert result.notes[0].startswith("Slowest pairs: ")
         assert result.left_out == []
     nodes = {"between": "nodes", "ranks_per_node": comm.size - 1}
     result = measure_all_pairs(comm, "latency", options_for("latency", **nodes, **few), repeats=2)
     if comm.rank == 0:
         assert result.rows[0]["pairs"] == 1
         assert result.left_out == list(range(1, comm.size - 1))
-    with pytest.raises(ConfigError, match="one node makes no pair"):
+    with pytest.raises(ConfigError, match="--between nodes requires at least 2 nodes"):
         ALL["latency"](comm, all_pairs=True, between="nodes", ranks_per_node=comm.size)
 
 
@@ -245,10 +245,10 @@ def test_rounds_that_make_no_sense(pairs):
     comm = pairs
     for rounds, words in (
         ([[(0, 1), (1, comm.size - 1)]], "must be disjoint"),
-        ([[(0, comm.size)]], f"ranks must be 0 to {comm.size - 1}"),
-        ([[(0, 1)], [(1, 0)]], "meets more than once"),
+        ([[(0, comm.size)]], f"must contain only the ranks 0 to {comm.size - 1}"),
+        ([[(0, 1)], [(1, 0)]], "named more than once"),
     ):
         with pytest.raises(ConfigError, match=words):
             measure_pairs(comm, rounds, PairPlan())
-    with pytest.raises(ConfigError, match="repeats = 0"):
+    with pytest.raises(ConfigError, match="repeats is 0"):
         measure_pairs(comm, [[(0, 1)]], PairPlan(repeats=0))

@@ -93,8 +93,10 @@ def test_memory_that_one_node_lacks_is_refused_on_all_ranks(comm, monkeypatch):
         last_node = comm.allreduce(comm.rank, MPI.MAX) in node.allgather(comm.rank)
         together = node.allreduce(2**30)
     monkeypatch.setattr(node_memory, "memory_available", lambda: together - last_node)
-    with pytest.raises(ConfigError, match=r"^these need \d+\.0 GiB on a node, more than is free; use less$"):
-        require_memory(comm, 2**30, "these need", "use less")
+    with pytest.raises(
+        ConfigError, match=r"^these need \d+\.0 GiB on a node, which is more than is free\. Use less\.$"
+    ):
+        require_memory(comm, 2**30, "these need", "Use less")
     monkeypatch.setattr(node_memory, "memory_available", lambda: together)
     require_memory(comm, 2**30, "these need", "use less")
     assert memory_per_rank(comm) == 2**30

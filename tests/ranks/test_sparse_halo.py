@@ -117,10 +117,10 @@ def test_values_are_one_array(comm):
 @pytest.mark.parametrize(
     ("rows", "column", "words"),
     [
-        ([[0, 1], [2, 3]], 77, "column 77 has no owner"),
-        ([[0, 1], [2, 3]], 4, "column 4 has no owner"),
+        ([[0, 1], [2, 3]], 77, "Column 77 has no owner"),
+        ([[0, 1], [2, 3]], 4, "Column 4 has no owner"),
         ([[0, 1], [2, 1]], 0, "row 1 has two owners"),
-        ([[0, 1], [2, 3, 2]], 0, "row 2 is there twice on rank"),
+        ([[0, 1], [2, 3, 2]], 0, "Row 2 occurs twice on rank"),
         ([[0, 1], [2, 3]], -4, "has the number -4"),
     ],
 )

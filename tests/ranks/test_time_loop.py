@@ -140,13 +140,13 @@ def test_a_diverged_run_gives_the_advice_of_its_model(comm, folder, monkeypatch)
     with pytest.raises(DivergedError) as caught:
         run(comm, monkeypatch, decay_case(folder), Decay(spoil_at=9))
     assert "between step 9 and step 10: u somewhere" in str(caught.value)
-    assert str(caught.value).endswith("checkpoint_00000005); try another toy")
+    assert str(caught.value).endswith("checkpoint_00000005. Try another toy.")
 
 
 def test_a_run_that_checks_every_step_says_at_which_it_diverged(comm, folder, monkeypatch):
     case = decay_case(folder)
     case = case.model_copy(update={"run": case.run.model_copy(update={"check_every": 1})})
-    with pytest.raises(DivergedError, match="stopped being finite at step 9: u somewhere at step 9;"):
+    with pytest.raises(DivergedError, match="stopped being finite at step 9: u somewhere at step 9\\. "):
         run(comm, monkeypatch, case, Decay(spoil_at=9))
 
 
@@ -158,7 +158,7 @@ def test_a_device_lost_in_a_step_ends_the_run_with_the_last_checkpoint(comm, fol
     with pytest.raises(DeviceError) as caught:
         run(comm, monkeypatch, decay_case(folder), model)
     assert "a kernel ended with a fault: [719] Call to cuStreamSynchronize" in str(caught.value)
-    end = "checkpoint_00000005)" if kept else "no checkpoint was written before"
+    end = "checkpoint_00000005." if kept else "No checkpoint was written before."
     assert str(caught.value).endswith(end)
 
 

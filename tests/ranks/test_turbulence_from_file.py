@@ -153,8 +153,8 @@ def test_another_grid_pads_and_truncates(comm, folder, caplog, shape, dealias):
         (level, sentence), *more = said
         assert not more
         assert level == logging.WARNING
-        assert (f"{padded} modes of this grid that it lacks are zero" in sentence) == (padded > 0)
-        assert (f"{left_out} of its modes" in sentence) == (left_out > 0)
+        assert (f"{padded} modes that only this grid has are zero" in sentence) == (padded > 0)
+        assert (f"{left_out} modes that only the checkpoint has" in sentence) == (left_out > 0)
         if left_out:
             kept = sum(comm.allgather(kinetic_energy(fields, modes)))
             assert f"{total - kept:.4g} of its kinetic energy {total:.6g}" in sentence
@@ -176,7 +176,7 @@ def test_a_few_modes_for_many_ranks(comm, folder, caplog):
             expected = kinetic_energy(whole, whole_modes(small, LENGTHS, "two-thirds"))
             assert sum(found) == pytest.approx(expected, rel=1e-14)
             assert comm.size < 3 or 0.0 in found
-            assert "modes of this grid that it lacks are zero" in said[0][1]
+            assert "modes that only this grid has are zero" in said[0][1]
 
 
 def test_same_grid_gives_the_same_bits_and_a_sentence(comm, folder, caplog):
@@ -212,9 +212,9 @@ def test_scalars_are_matched_by_number(comm, folder, caplog):
         fields, said = fill(comm, path, grid, modes, caplog, n_scalars=3)
         np.testing.assert_array_equal(fields[3], part(whole, grid.lines)[3])
         assert (fields[4:] == 99).all()
-        assert "has no scalar_1, scalar_2: starting as [[scalar]] says" in said[-1][1]
+        assert "has no scalar_1, scalar_2, so the initial state comes from [[scalar]]" in said[-1][1]
         fields, said = fill(comm, path, grid, modes, caplog, n_scalars=0)
-        assert "has scalar_0, which this run leaves out" in said[-1][1]
+        assert "has scalar_0, which this run does not use" in said[-1][1]
 
 
 def test_newest_usable_checkpoint_or_the_step_asked_for(comm, folder, caplog):
@@ -240,7 +240,7 @@ def test_newest_usable_checkpoint_or_the_step_asked_for(comm, folder, caplog):
         assert "no usable checkpoint" in message
         assert "data_" in message
         message = refusal(comm, CheckpointError, folder, grid, modes, step=4)
-        assert "no checkpoint of initial.step = 4; it has 9, 5, 3" in message
+        assert "no checkpoint of initial.step = 4. Its steps are 9, 5, 3." in message
 
 
 def test_checkpoints_of_something_else_are_refused(comm, folder):
@@ -255,7 +255,7 @@ def test_checkpoints_of_something_else_are_refused(comm, folder):
         for change in ({"grid.shape": [16, 10, 14]}, {"model.dealias": "none"}, {"grid.shape": None}):
             path = save(comm, folder / "c", whole, SHAPE, "phase-shift", **change)
             message = refusal(comm, CheckpointError, path, grid, modes)
-            assert "does not hold the modes of the grid in its settings" in message
+            assert "does not contain the modes of the grid in its settings" in message
         whole[0, -1] = np.nan
         path = save(comm, folder / "d", whole, SHAPE, "phase-shift")
         assert "NaN" in refusal(comm, CheckpointError, path, grid, modes)
@@ -271,7 +271,7 @@ def test_nothing_of_the_kind_at_the_path(comm, folder):
     comm.Barrier()
     for name, words in (("absent", "nothing"), ("file", "a file"), ("notes", "an empty folder")):
         message = refusal(comm, ConfigError, folder / name, grid, modes)
-        assert f"{folder / name} is {words};" in message
+        assert f"{folder / name} is {words}, but" in message
 
 
 def write_data_set(comm, path, fields, steps=(0, 10), names="xyz", attributes=None, dtype="float64"):
@@ -342,7 +342,7 @@ def test_data_sets_that_cannot_be_used(comm, folder, caplog):
     assert "another box" in refusal(comm, OutputError, folder / "box.bp", grid, modes)
     write_data_set(comm, folder / "good.bp", whole)
     message = refusal(comm, OutputError, folder / "good.bp", grid, modes, step=5)
-    assert "no initial.step = 5; it has 0, 10" in message
+    assert "no step 5 (initial.step). It has the steps 0, 10" in message
     whole[1, 3, 4, 5] = np.inf
     write_data_set(comm, folder / "infinite.bp", whole)
     message = refusal(comm, OutputError, folder / "infinite.bp", grid, modes)
@@ -361,4 +361,4 @@ def test_missing_scalars_of_a_data_set_are_left(comm, folder, caplog):
     for grid, modes in readers(comm, SHAPE):
         fields, said = fill(comm, folder / "u.bp", grid, modes, caplog, n_scalars=1)
         assert (fields[3] == 99).all()
-        assert "has no scalar_0: starting as [[scalar]] says" in said[0][1]
+        assert "has no scalar_0, so the initial state comes from [[scalar]]" in said[0][1]

@@ -137,7 +137,7 @@ def test_nccl_is_taken_by_all_ranks_or_by_none(comm, monkeypatch, tmp_path) -> N
         found = [set(trial.seconds) for trial in trials.values()]
         assert found == ([] if fails or comm.size == 1 else [{"nccl", "host"}])
     with pytest.raises(
-        DeviceError, match=r'between_gpus = "mpi", but the MPI library does not say .* use "auto"'
+        DeviceError, match=r'between_gpus = "mpi" requires a GPU-aware MPI library.* Use "auto"'
     ):
         exchange_cuda.make_exchange(None, "mpi")
 

@@ -16,13 +16,14 @@ REPORTED = [
     (DRIVER("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY"), "memory is full"),
     (DRIVER("[719] Call to cuStreamSynchronize results in CUDA_ERROR_LAUNCH_FAILED"), "ended with a fault"),
     (DRIVER("[214] Call to cuEventSynchronize results in CUDA_ERROR_ECC_UNCORRECTABLE"), "cannot be corrected"),
-    (DRIVER("[46] Call to cuDevicePrimaryCtxRetain results in CUDA_ERROR_DEVICE_UNAVAILABLE"), "no further"),
-    (DRIVER("[222] CUDA_ERROR_UNSUPPORTED_PTX_VERSION"), "not one for the installed"),
+    (DRIVER("[46] Call to cuDevicePrimaryCtxRetain results in CUDA_ERROR_DEVICE_UNAVAILABLE"), "does not accept "
+                                                                                               "another process"),
+    (DRIVER("[222] CUDA_ERROR_UNSUPPORTED_PTX_VERSION"), "does not match the installed"),
     (raised_by("numba.cuda.simulator.cudadrv.driver", "CudaAPIError")("[1] unknown"), "a call of CUDA failed"),
     (raised_by("numba.cuda.cudadrv.error", "CudaSupportError")("Error at driver init"), "a call of CUDA failed"),
     (
         raised_by("cupy_backends.cuda.api.runtime", "CUDARuntimeError")("cudaErrorIllegalAddress: an illegal"),
-        "not its own",
+        "outside its arrays",
     ),
     (raised_by("cupy.cuda.memory", "OutOfMemoryError", MemoryError)("Out of memory allocating"), "memory is full"),
     (raised_by("cupy.cuda.cufft", "CuFFTError")("CUFFT_EXEC_FAILED"), "a call of CUDA failed"),
@@ -79,7 +80,7 @@ def test_every_status_explained_is_one_of_cuda_s() -> None:
 
 def test_more_is_said_of_a_failing_device() -> None:
     with (
-        pytest.raises(DeviceError, match=r"memory is full.*; the last good checkpoint is kept \(here\)$"),
+        pytest.raises(DeviceError, match=r"memory is full.*\. The last good checkpoint is kept \(here\)\.$"),
         device_errors_explained(lambda: "the last good checkpoint is kept (here)"),
     ):
         raise REPORTED[0][0]

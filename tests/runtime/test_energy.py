@@ -20,7 +20,7 @@ class Clock:
 
 
 def no_gpus():
-    raise OSError("libnvidia-ml.so.1 does not load: no NVIDIA driver here")
+    raise OSError("libnvidia-ml.so.1 does not load, so there is no NVIDIA driver on this machine")
 
 
 def write(folder: Path, **files) -> Path:
@@ -66,7 +66,7 @@ def test_packages_and_their_memory_are_added_up_and_nothing_twice(tmp_path, mete
     }
     assert used.seconds == 3.0
     assert set(used.unreadable) == {"pm_counters", "NVML"}
-    assert "no Cray" in used.unreadable["pm_counters"]
+    assert "not a Cray" in used.unreadable["pm_counters"]
 
 
 def test_a_counter_that_starts_again_is_added_up(tmp_path, meter):
@@ -113,7 +113,7 @@ def test_a_part_of_which_a_counter_is_lost_has_no_sum(tmp_path, meter):
     write(tmp_path / "sys/class/powercap/intel-rapl:1", energy_uj="busy")
     used = meter.stop()
     assert (used.joules, used.covers) == (pytest.approx(2.0), "memory")
-    assert used.unreadable["RAPL 1 package-1"].endswith("energy_uj holds no number")
+    assert used.unreadable["RAPL 1 package-1"].endswith("energy_uj does not begin with a number")
 
 
 def test_what_may_not_be_read_is_named_with_the_reason(tmp_path, meter, monkeypatch):
@@ -139,9 +139,9 @@ def test_nothing_to_read_says_why(meter, tmp_path):
     assert used.counters == {}
     assert used.exact_below is None
     assert used.unreadable == {
-        "pm_counters": f"{tmp_path}/sys/cray/pm_counters is not there: no Cray",
-        "RAPL": f"{tmp_path}/sys/class/powercap shows no zone of intel-rapl",
-        "NVML": "libnvidia-ml.so.1 does not load: no NVIDIA driver here",
+        "pm_counters": f"{tmp_path}/sys/cray/pm_counters does not exist, so this is not a Cray",
+        "RAPL": f"{tmp_path}/sys/class/powercap has no zone of intel-rapl",
+        "NVML": "libnvidia-ml.so.1 does not load, so there is no NVIDIA driver on this machine",
     }
 
 
@@ -164,7 +164,7 @@ def test_cray_s_counters_that_stand_still_are_not_believed(tmp_path, meter):
     meter.clock.now += 2.0
     used = meter.stop()
     assert used.joules is None
-    assert used.unreadable["pm_counters"] == "its freshness stayed at 5 for 2.0 s"
+    assert used.unreadable["pm_counters"] == "the freshness of its sensors stayed at 5 for 2.0 s"
 
 
 def test_a_short_run_may_see_one_scan_only(tmp_path, meter):
@@ -180,7 +180,7 @@ def test_what_is_no_energy_is_not_read_as_one(tmp_path, meter, text):
     meter.start()
     used = meter.stop()
     assert used.joules is None
-    assert "no joules" in used.unreadable["pm_counters energy"]
+    assert "not a number of joules" in used.unreadable["pm_counters energy"]
 
 
 def test_cray_s_counter_that_was_started_anew_is_lost(tmp_path, meter):
@@ -234,16 +234,16 @@ def test_the_gpus_of_nvml(load_nvml):
     assert (first.name, first.part, first.read()) == ("NVML GPU 0", "GPUs", 7.0)
     assert second.name == "NVML GPU 1"
     for _ in range(2):
-        with pytest.raises(OSError, match="NVML says: Not Supported"):
+        with pytest.raises(OSError, match="NVML failed: Not Supported"):
             second.read()
 
 
 @pytest.mark.parametrize(
     ("library", "words"),
     [
-        (OSError("cannot open shared object file"), "no NVIDIA driver here"),
-        (object(), "NVML says: Function Not Found"),
-        (FakeNvml(state=DRIVER_NOT_LOADED), "NVML says: Driver Not Loaded"),
+        (OSError("cannot open shared object file"), "no NVIDIA driver on this machine"),
+        (object(), "NVML failed: Function Not Found"),
+        (FakeNvml(state=DRIVER_NOT_LOADED), "NVML failed: Driver Not Loaded"),
         (FakeNvml(count=0), "NVML shows no GPU"),
     ],
 )

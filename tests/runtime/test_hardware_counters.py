@@ -101,15 +101,17 @@ def check_no_controllers(root, changed, words):
 
 
 def test_controllers_that_are_not_understood_are_not_measured(root):
-    with pytest.raises(OSError, match=r"memory controllers: .* has none with events of reads and writes"):
+    with pytest.raises(
+        OSError, match=r"memory controllers: .* has no device with events for reads and writes"
+    ):
         open_controllers(root, FakeKernel())
     unit = "events/cas_count_read.unit"
-    check_no_controllers(root, {unit: "Furlongs"}, "in 'Furlongs', which is not known")
-    check_no_controllers(root, {unit: ""}, "in '', which is not known")
-    check_no_controllers(root, {"format/umask": "config1:0-7"}, "umask is not understood")
+    check_no_controllers(root, {unit: "Furlongs"}, "in 'Furlongs', which is an unknown unit")
+    check_no_controllers(root, {unit: ""}, "in '', which is an unknown unit")
+    check_no_controllers(root, {"format/umask": "config1:0-7"}, "umask has an unknown form")
     controller(root, 0)
     (root / DEVICES / "uncore_imc_0" / unit).unlink()
-    with pytest.raises(OSError, match="in '', which is not known"):
+    with pytest.raises(OSError, match="in '', which is an unknown unit"):
         open_controllers(root, FakeKernel())
 
 
@@ -117,12 +119,12 @@ def test_a_refusal_says_what_the_kernel_lets_users_count(root, tmp_path):
     kernel = FakeKernel(refuse=(0, errno.EACCES))
     with pytest.raises(OSError, match="perf_event_open") as caught:
         open_misses(root, kernel)
-    words = "cache misses: perf_event_open says EACCES (Permission denied); perf_event_paranoid is 2"
+    words = "cache misses: perf_event_open failed with EACCES (Permission denied); perf_event_paranoid is 2"
     assert str(caught.value) == words
     assert kernel.closed == [0]
     without = tmp_path / "without"
     (without / "proc/self/task/1").mkdir(parents=True)
-    with pytest.raises(OSError, match="says ENOENT") as caught:
+    with pytest.raises(OSError, match="failed with ENOENT") as caught:
         open_misses(without, FakeKernel(refuse=(errno.ENOENT,)))
     assert "there is no perf_event_paranoid" in str(caught.value)
     assert "this machine shows no hardware counters of a processor" in str(caught.value)
@@ -135,7 +137,7 @@ def test_this_machine_counts_or_says_why():
             assert counters.read()["misses"] >= 0.0
     except OSError as problem:
         said = str(problem)
-    assert not said or re.search(r"perf_event_open says E[A-Z]+ |another program", said)
+    assert not said or re.search(r"perf_event_open failed with E[A-Z]+ |another program", said)
 
 
 def test_a_machine_whose_system_call_is_not_known(monkeypatch):

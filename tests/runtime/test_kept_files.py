@@ -37,11 +37,11 @@ def plant(kind: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("a link", "it is a link"),
-        ("a pipe", "it is not a regular file"),
-        ("a folder", "it is not a regular file"),
-        ("writable", "others can write to it"),
-        ("another user's", "it belongs to another user"),
+        ("a link", "the file is a symbolic link"),
+        ("a pipe", "this is not a regular file"),
+        ("a folder", "this is not a regular file"),
+        ("writable", "other users can write to the file"),
+        ("another user's", "the file belongs to another user"),
     ],
 )
 def test_what_others_may_have_planted_is_not_read(kind, why, tmp_path, monkeypatch, remarks) -> None:
@@ -50,7 +50,7 @@ def test_what_others_may_have_planted_is_not_read(kind, why, tmp_path, monkeypat
     for _ in range(2):
         assert read_kept(file) is None
     assert [record.getMessage() for record in remarks.records] == [
-        f"cannot read {file}: {why}; what it holds is measured again"
+        f"cannot read {file}: {why}. Its measurements are repeated."
     ]
 
 
@@ -78,5 +78,5 @@ def test_a_damaged_table_is_empty(content, tmp_path, remarks) -> None:
     file.write_bytes(content)
     assert read_kept_table(file) == {}
     assert [record.getMessage() for record in remarks.records] == [
-        f"{file} is damaged; what it held is measured again"
+        f"{file} is damaged. Its measurements are repeated."
     ]

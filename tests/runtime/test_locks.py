@@ -46,7 +46,7 @@ def test_second_holder_is_refused_and_told_of_the_first(path):
     with (
         lock_of(path),
         pytest.raises(
-            OutputError, match=r"gs\.bp is in use by another run in this process; close that run first"
+            OutputError, match=r"gs\.bp is in use by another run in this process\. Close that run first"
         ),
     ):
         lock_of(path).acquire()
@@ -152,7 +152,7 @@ def test_a_lock_file_is_not_written_through_a_link(path, kind, tmp_path):
         lock_of(path).file.symlink_to(tmp_path / "precious")
     else:
         os.mkfifo(lock_of(path).file)
-    with pytest.raises(OutputError, match=r"cannot lock the data set .*choose a place"):
+    with pytest.raises(OutputError, match=r"cannot lock the data set .*Choose a place"):
         lock_of(path).acquire()
     assert (tmp_path / "precious").read_text() == "mine"
 

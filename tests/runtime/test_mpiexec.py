@@ -67,7 +67,7 @@ def test_the_launcher_is_of_the_library_s_kind(machine, library, launchers, take
         (OPEN_MPI, {}, "for Open MPI, the MPI library of this Python", "has the mpirun of this Open MPI"),
         (OPEN_MPI, {"venv/bin/mpiexec": "hydra"}, "venv/bin/mpiexec belongs to another MPI", "openmpi-bin"),
         (MPICH, {"first/mpiexec": "openmpi"}, "first/mpiexec belongs to another MPI", "pip install mpich"),
-        ("", {}, "no mpiexec found beside", "pip install mpich"),
+        ("", {}, "no mpiexec was found beside", "pip install mpich"),
     ],
 )
 def test_advice_fits_the_library(machine, monkeypatch, library, launchers, words, advice):
@@ -76,10 +76,10 @@ def test_advice_fits_the_library(machine, monkeypatch, library, launchers, words
     with pytest.raises(LauncherError) as error:
         mpiexec.find_mpiexec()
     found = doctor._mpiexec()
-    assert str(error.value) == f"{found.found}; {found.fix}"
-    assert words in found.found
-    assert advice in found.fix
-    assert ("pip install" in found.fix) == (library != OPEN_MPI)
+    assert str(error.value) == f"{found.text} {found.advice}"
+    assert words in found.text
+    assert advice in found.advice
+    assert ("pip install" in found.advice) == (library != OPEN_MPI)
 
 
 def test_the_environment_names_a_launcher_with_options_or_with_a_space_in_its_path(monkeypatch, tmp_path):
@@ -94,11 +94,11 @@ def test_the_environment_names_a_launcher_with_options_or_with_a_space_in_its_pa
 def test_open_mpi_refuses_root_and_doctor_says_just_that(machine):
     folder = machine(OPEN_MPI, {"first/mpirun": "openmpi"})
     found = doctor._mpiexec()
-    assert (found.status, found.found) == (
+    assert (found.status, found.text) == (
         "missing",
-        f"{folder}/first/mpirun refuses to start ranks for root",
+        f"{folder}/first/mpirun refuses to start ranks for root.",
     )
-    assert f"RIDGELINE_MPIEXEC='{folder}/first/mpirun --allow-run-as-root'" in found.fix
+    assert f"RIDGELINE_MPIEXEC='{folder}/first/mpirun --allow-run-as-root'" in found.advice
 
 
 def test_open_mpi_starts_ranks_as_mpich_does_unless_a_person_says_otherwise():

@@ -54,7 +54,7 @@ def test_a_folder_that_anybody_can_replace_is_not_used(places, capsys) -> None:
     (places / "cache").mkdir()
     (places / "cache").chmod(0o777)
     assert private_folder("c") == places / "temp" / OWN / "c"
-    assert f"others can replace what lies in {places / 'cache'}" in capsys.readouterr().err
+    assert f"other users can replace files in {places / 'cache'}" in capsys.readouterr().err
 
 
 def test_a_folder_inside_that_others_can_write_is_not_used(places, capsys) -> None:
@@ -62,7 +62,7 @@ def test_a_folder_inside_that_others_can_write_is_not_used(places, capsys) -> No
     (places / "cache" / "kernels").chmod(0o777)
     assert private_folder("kernels", "these") == places / "temp" / OWN / "kernels" / "these"
     err = capsys.readouterr().err
-    assert f"others can write to {places / 'cache' / 'kernels'}" in err
+    assert f"other users can write to {places / 'cache' / 'kernels'}" in err
     assert "RIDGELINE_CACHE_DIR" in err
 
 
@@ -83,7 +83,7 @@ def test_what_somebody_left_under_the_guessable_name_is_not_used(planted, places
     assert not folder.is_relative_to(guessable)
     assert mode(folder) == 0o700
     assert not list(folder.iterdir())
-    assert "are not kept after this run" in capsys.readouterr().err
+    assert "are not stored after this run" in capsys.readouterr().err
 
 
 def test_another_users_folder_is_not_used(places, monkeypatch) -> None:

@@ -26,7 +26,7 @@ def test_four_ranks_on_a_core_or_sixteen_are_the_most(machine, cores, most):
     machine(cores)
     check_ranks(most, {})
     with pytest.raises(
-        ConfigError, match=rf"{most + 1} ranks .*{cores} usable cores: at most {most} .*-n {cores} "
+        ConfigError, match=rf"{most + 1} ranks .*{cores} usable cores, where at most {most} .*-n {cores} "
     ):
         check_ranks(most + 1, {})
     check_ranks(most + 1, {OVERSUBSCRIBE: "1"})
@@ -37,7 +37,7 @@ def test_memory_is_a_limit_that_no_option_lifts(machine):
     check_ranks(100, {})
     for environ in ({}, {OVERSUBSCRIBE: "1"}):
         with pytest.raises(
-            ConfigError, match=r"101 ranks .* need 10.1 GB .* 10 GB are free; use at most -n 100"
+            ConfigError, match=r"101 ranks .* need 10.1 GB .* 10 GB are free\. Use at most -n 100"
         ):
             check_ranks(101, environ)
 
@@ -50,18 +50,18 @@ def test_the_nodes_of_a_batch_job_share_the_ranks(machine, tmp_path):
     assert nodes_of_job({"PBS_NODEFILE": str(tmp_path / "none")}) == nodes_of_job({}) == 1
     assert nodes_of_job({"SLURM_JOB_NUM_NODES": "many"}) == 1
     check_ranks(64, {"SLURM_JOB_NUM_NODES": "4"})
-    with pytest.raises(ConfigError, match=r"65 ranks .* are 17 on each of 4 nodes .* use -n 8 "):
+    with pytest.raises(ConfigError, match=r"65 ranks .* are 17 on each of 4 nodes .* Use -n 8 "):
         check_ranks(65, {"SLURM_JOB_NUM_NODES": "4"})
 
 
 @pytest.mark.parametrize(
     ("ranks", "threads", "advice"),
     [
-        (1, 3, "1 rank x 3 threads share 2 cores: oversubscribed, .*; use --threads 2$"),
-        (4, 1, "4 ranks x 1 thread share 2 cores: .*; use -n 2$"),
-        (2, 2, "; use -n 1 or --threads 1$"),
-        (3, 3, "; use -n 2 --threads 1$"),
-        (8, 2, "; use -n 1$"),
+        (1, 3, r"1 rank x 3 threads share 2 cores, so the cores are oversubscribed .*\. Use --threads 2\.$"),
+        (4, 1, r"4 ranks x 1 thread share 2 cores, .*\. Use -n 2\.$"),
+        (2, 2, r"\. Use -n 1 or --threads 1\.$"),
+        (3, 3, r"\. Use -n 2 --threads 1\.$"),
+        (8, 2, r"\. Use -n 1\.$"),
     ],
 )
 def test_the_warning_advises_what_fits(ranks, threads, advice):

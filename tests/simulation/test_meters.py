@@ -23,8 +23,8 @@ def test_joules_of_nodes_steps_points_and_ranks():
     assert {key: found[key] for key in expected} == expected
     assert [(node["host"], node["joules"]) for node in found["nodes"]] == [("a", 300.0), ("b", 500.0)]
     assert energy_line(found) == (
-        "energy: 800 J (processors, 40 W), 100 J a rank, 20 J a step, 0.02 J a point and step; "
-        "exact if no counter saw more than 2000 W"
+        "energy: 800 J (processors, 40 W), 100 J per rank, 20 J per step, 0.02 J per point and step "
+        "(exact if no counter exceeded 2000 W)"
     )
 
 
@@ -37,13 +37,13 @@ def test_a_node_that_cannot_be_read_leaves_no_sum():
 def test_nodes_that_count_different_parts_have_no_sum():
     found = sum_energy([("a", used(300.0)), ("b", used(500.0, "the whole node"))], 1000, 40, 8)
     assert found["joules"] is None
-    assert energy_line(found) == "energy: not readable (the nodes count different parts of themselves)"
+    assert energy_line(found) == "energy: not readable (the nodes measure different parts of their hardware)"
 
 
 def test_a_run_without_steps_has_no_energy_of_a_step():
     found = sum_energy([("a", used(300.0, bound=None))], 1000, 0, 1)
     assert found["joules_per_step"] is found["joules_per_point_and_step"] is None
-    assert energy_line(found) == "energy: 300 J (processors, 15 W), 300 J a rank"
+    assert energy_line(found) == "energy: 300 J (processors, 15 W), 300 J per rank"
 
 
 def test_measured_traffic_beside_the_least():

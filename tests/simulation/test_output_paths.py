@@ -13,8 +13,8 @@ from ridgeline.simulation.check import raise_if_refused
     ("changes", "words"),
     [
         ({"output.path": "foreign"}, "foreign exists and Ridgeline did not write it"),
-        ({"output.path": "text/u.bp"}, "cannot write text/u.bp: Not a directory; set output.path to"),
-        ({"checkpoint.path": "text/c"}, "cannot write text/c: Not a directory; set checkpoint.path to"),
+        ({"output.path": "text/u.bp"}, "cannot write text/u.bp: Not a directory. Set output.path to"),
+        ({"checkpoint.path": "text/c"}, "cannot write text/c: Not a directory. Set checkpoint.path to"),
         ({"output.series": "pipe", "output.series_every": 1}, "output.series = pipe is a device, a pipe or a socket"),
         ({"initial.kind": "file", "initial.path": "nothing.bp"}, "no data set at nothing.bp"),
         ({"initial.kind": "image", "initial.path": "nothing.png"}, "nothing.png"),

@@ -78,17 +78,20 @@ def test_what_is_wrong_is_said_as_on_the_command_line():
     many_threads = small().replace({"run.threads": 4000})
     for make, words in [
         (lambda: ridgeline.Case("gray_scot", 3), 'Did you mean "gray_scott"?'),
-        (lambda: ridgeline.Case(model={"F": 1.0}), "need the name of a model"),
-        (lambda: ridgeline.Case("gray_scott"), "grid.shape in ridgeline.Case: not given"),
-        (lambda: small(outputs={}), "[outputs] in ridgeline.Case: no such section"),
-        (lambda: small(initial=3), "initial in ridgeline.Case: got 3"),
-        (lambda: small().replace({"model.F": -1}), "model.F in the changes: got -1; need a number >= 0"),
+        (lambda: ridgeline.Case(model={"F": 1.0}), "must be the name of a model"),
+        (lambda: ridgeline.Case("gray_scott"), "ridgeline.Case: grid.shape is missing"),
+        (lambda: small(outputs={}), "ridgeline.Case: unknown section [outputs]"),
+        (lambda: small(initial=3), "ridgeline.Case: initial is 3"),
+        (
+            lambda: small().replace({"model.F": -1}),
+            "the changes: model.F is -1, but it must be a number >= 0",
+        ),
         (lambda: small().replace({"model.f": 1}), "Did you mean 'F'?"),
-        (lambda: small().replace({"F": 1}), "F: need the key of a setting"),
-        (lambda: ridgeline.Case.read("nowhere.toml"), "nowhere.toml: no such file"),
-        (lambda: simulate(many_threads), "run.threads: got 4000, but this Python has started Numba with"),
+        (lambda: small().replace({"F": 1}), "F: this is not the key of a setting"),
+        (lambda: ridgeline.Case.read("nowhere.toml"), "nowhere.toml: there is no such file"),
+        (lambda: simulate(many_threads), "run.threads is 4000, but it must be at most"),
         (lambda: simulate(small(), resume="nowhere"), "nowhere"),
-        (lambda: small().replace({1: 2}), "1: need the key of a setting"),
+        (lambda: small().replace({1: 2}), "1: this is not the key of a setting"),
     ]:
         check_refusal(make, words)
 
@@ -146,20 +149,18 @@ def check_change_is_refused(simulation, changes, words):
 def test_a_change_that_cannot_be_leaves_the_run_alone():
     with simulate(small(4)) as simulation:
         simulation.advance(2)
-        check_change_is_refused(simulation, {"run.seed": 1}, "run.seed: this setting is of the whole run")
+        check_change_is_refused(simulation, {"run.seed": 1}, "run.seed applies to the whole run")
+        check_change_is_refused(simulation, {"output.every": 1}, "output.every applies to the whole run")
+        check_change_is_refused(simulation, {"model.F": -1.0}, "the changes: model.F is -1.0")
+        check_change_is_refused(simulation, {"run.steps": 1}, "run.steps is 1, but it must be at least 2")
         check_change_is_refused(
-            simulation, {"output.every": 1}, "output.every: this setting is of the whole run"
-        )
-        check_change_is_refused(simulation, {"model.F": -1.0}, "model.F in the changes: got -1.0")
-        check_change_is_refused(simulation, {"run.steps": 1}, "run.steps: got 1, but the run is at step 2")
-        check_change_is_refused(
-            simulation, {"initial.noise": 0.1}, "initial.noise: this setting is of the initial"
+            simulation, {"initial.noise": 0.1}, "initial.noise applies to the initial state"
         )
         check_change_is_refused(
-            simulation, {"run.end_time": 1.0}, "run.end_time: got 1, but the run is at time 2"
+            simulation, {"run.end_time": 1.0}, "run.end_time is 1, but it must be at least 2"
         )
-        check_change_is_refused(simulation, None, "change: got None; need a mapping")
-        check_change_is_refused(simulation, {1: 2}, "1: need the key of a setting")
+        check_change_is_refused(simulation, None, "change: None is not a mapping")
+        check_change_is_refused(simulation, {1: 2}, "1: this is not the key of a setting")
         assert simulation.run()["run"]["last_step"] == 4
 
 
@@ -185,7 +186,7 @@ def test_an_interrupt_leaves_a_checkpoint_and_the_kernel_alive(last):
     simulation = simulate(small())
     simulation.every(1, interrupted_at(7))
     with pytest.raises(
-        KeyboardInterrupt, match=r"SIGINT stopped the run at step \d+; its checkpoint is checkpoints/"
+        KeyboardInterrupt, match=r"SIGINT stopped the run at step \d+\. Its checkpoint is checkpoints/"
     ):
         simulation.advance(last)
     assert signal.getsignal(signal.SIGINT) is before
@@ -250,17 +251,32 @@ def test_times_are_met_by_advance_and_by_callbacks():
 def test_numbers_of_steps_are_integers():
     with simulate(small()) as simulation:
         for call, words in [
-            (lambda: simulation.advance(2.0), "advance: got 2.0; need an integer of steps >= 0"),
-            (lambda: simulation.advance(2, until=3.0), "advance: got steps and a time; need one of them"),
-            (lambda: simulation.advance(until="3"), "advance: got '3'; need a finite number as time"),
+            (
+                lambda: simulation.advance(2.0),
+                "advance: the number of steps is 2.0, but it must be an integer >= 0.",
+            ),
+            (
+                lambda: simulation.advance(2, until=3.0),
+                "advance: both a number of steps and a time are given, but only one of them can be.",
+            ),
+            (
+                lambda: simulation.advance(until="3"),
+                "advance: the time is '3', but it must be a finite number.",
+            ),
             (
                 lambda: simulation.advance(until=-1.0),
-                "advance: got the time -1, but the run is at time 0 already",
+                "advance: the time is -1, but it must be at least 0, the current time of the run.",
             ),
-            (lambda: simulation.advance(-1), "advance: got -1; need"),
-            (lambda: simulation.every(True, print), "every: got True; need an integer of steps >= 1"),
-            (lambda: simulation.every(0, print), "every: got 0; need an integer of steps >= 1"),
-            (lambda: simulation.every(3, None), "every: got None to call; need a function"),
+            (lambda: simulation.advance(-1), "advance: the number of steps is -1"),
+            (
+                lambda: simulation.every(True, print),
+                "every: the number of steps is True, but it must be an integer >= 1.",
+            ),
+            (
+                lambda: simulation.every(0, print),
+                "every: the number of steps is 0, but it must be an integer >= 1.",
+            ),
+            (lambda: simulation.every(3, None), "every: None cannot be called"),
         ]:
             check_refusal(call, words)
         assert simulation.advance(np.int64(2)) == simulation.advance(0) == 2
@@ -279,12 +295,12 @@ def test_nothing_is_done_after_the_end():
     with simulate(small(2)) as simulation:
         report = simulation.run()
     for call in calls(simulation):
-        check_refusal(call, "this simulation is closed; make a new one")
+        check_refusal(call, "this simulation is closed. Create a new one")
     assert (simulation.close(), simulation.step, simulation.time) == (report, 2, 2.0)
     with pytest.raises(ZeroDivisionError), simulate(small(2)) as simulation:
         simulation.advance(1 / 0)
     for call in [*calls(simulation), simulation.close]:
-        check_refusal(call, "this simulation ended with an error; make a new one")
+        check_refusal(call, "this simulation ended with an error. Create a new one")
 
 
 def test_an_end_that_fails_gives_the_paths_free():
@@ -323,8 +339,10 @@ def test_a_fork_leaves_the_run_alone():
         if not child:  # pragma: no cover
             code = 1
             try:
-                check_refusal(simulation.advance, f"is of process {os.getppid()}, and this is a fork of it")
-                check_refusal(simulation.close, "this is a fork of it")
+                check_refusal(
+                    simulation.advance, f"belongs to process {os.getppid()}, of which this process is a fork"
+                )
+                check_refusal(simulation.close, "of which this process is a fork")
                 simulation.__exit__(ValueError, ValueError(), None)
                 simulation._finalizer()
                 code = 0
@@ -338,8 +356,8 @@ def test_a_fork_leaves_the_run_alone():
 
 def test_a_dropped_simulation_gives_the_paths_free():
     simulation = simulate(small())
-    check_refusal(lambda: simulate(small()), "in use by another run in this process; close that run first")
-    with pytest.warns(ResourceWarning, match="dropped before it was closed"):
+    check_refusal(lambda: simulate(small()), "in use by another run in this process. Close that run first")
+    with pytest.warns(ResourceWarning, match="deleted before it was closed"):
         del simulation
     simulation = simulate(small())
     simulation.every(1, lambda now: simulation.fields())  # which garbage collection alone finds
@@ -358,8 +376,8 @@ def test_a_setting_without_effect_is_told_before_the_first_step(caplog):
     case = small(2, initial={"count": 3}).replace({"model.F": 0.02})
     with simulate(case):
         assert [record.getMessage() for record in caplog.records] == [
-            'initial.count in the case: got 3, which has no effect with initial.kind = "box"; it needs '
-            'initial.kind = "patches"'
+            'the case: initial.count = 3 has no effect, because initial.kind is "box". It is used only with '
+            'initial.kind = "patches".'
         ]
 
 
@@ -403,12 +421,12 @@ def test_fields_that_cannot_be_set_leave_the_run_alone():
         bits = {name: values.copy() for name, values in simulation.state().items()}
         u, bad = bits["U"], np.full_like(bits["U"], np.nan)
         for fields, words in [
-            (None, "set_fields: got None; need a mapping"),
-            ({"u": u}, "set_fields: got 'u'; gray_scott takes U, V"),
-            ({"U": u[1:]}, "U has shape [8, 8, 7] and dtype float64; need this rank's part"),
-            ({"V": u, "U": 1j * u}, "dtype complex128; need this rank's part"),
-            ({"U": [[1], [2, 3]]}, "need this rank's part as `fields` returns it, of shape [9, 8, 7]"),
-            ({"V": u, "U": bad}, "set_fields: U holds NaN or infinity"),
+            (None, "set_fields: None is not a mapping"),
+            ({"u": u}, "set_fields: gray_scott cannot set 'u'. It can set U, V."),
+            ({"U": u[1:]}, "U has shape [8, 8, 7] and dtype float64, but it must be this rank's part"),
+            ({"V": u, "U": 1j * u}, "dtype complex128, but it must be this rank's part"),
+            ({"U": [[1], [2, 3]]}, "must be this rank's part as `fields` returns it, of shape [9, 8, 7]"),
+            ({"V": u, "U": bad}, "set_fields: U contains NaN or infinity"),
         ]:
             check_refusal(lambda fields=fields: simulation.set_fields(fields), words)
         for name, values in simulation.state().items():

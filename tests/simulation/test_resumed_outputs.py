@@ -192,15 +192,16 @@ def last_of_series(column, row=-1):
     ("changes", "sentence"),
     [
         ({"run.seed": 8}, None),
-        ({}, "the forcing draws the random numbers that the run of the checkpoint drew from its step 0 on"),
+        ({}, "the forcing draws the same random numbers as the run of the checkpoint did from step 0 on"),
         (
             {"run.seed": 8, "forcing.amplitude": 0.2},
-            "the random processes of the forcing begin anew: forcing.amplitude was 0.1 in the run of the checkpoint "
-            "and is 0.2 here",
+            "the random processes of the forcing start again, because forcing.amplitude was 0.1 in the run of the "
+            "checkpoint and is 0.2 here.",
         ),
         (
             {"run.seed": 8, "grid.shape": (4, 10, 14)},
-            "the random processes of the forcing begin anew: the grid of the checkpoint has other forced modes",
+            "the random processes of the forcing start again, because the grid of the checkpoint has other forced "
+            "modes.",
         ),
         (
             {
@@ -209,7 +210,7 @@ def last_of_series(column, row=-1):
                 "output.path": "other.bp",
                 "grid.shape": (12, 10, 14),
             },
-            "the random processes of the forcing begin anew: a data set does not hold them",
+            "the random processes of the forcing start again, because a data set does not contain their state.",
         ),
     ],
     ids=["goes on", "same seed", "amplitude", "coarse grid", "data set"],
@@ -246,6 +247,6 @@ def test_a_start_from_another_run_says_what_it_does_not_take_over(caplog):
         pass
     assert any(
         "the fluid particles and averages of spectra of checkpoint" in record.message
-        and record.message.endswith("are not taken over: this run begins its own")
+        and record.message.endswith("are not used, because this run begins new ones.")
         for record in caplog.records
     )

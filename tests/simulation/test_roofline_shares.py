@@ -88,11 +88,11 @@ def test_the_report_names_the_limits_and_their_ages():
     assert limit_rows(report) == [
         ("limit (peak, float64)", "200 GFLOP/s"),
         ("limit (peak, float32)", "400 GFLOP/s"),
-        ("limit (L2 cache), 1 h 30 min old, others used 25% of the node", "400 GB/s"),
-        ("limit (L3 cache), 1 h 30 min old, others used 25% of the node", "100 GB/s"),
+        ("limit (L2 cache), 1 h 30 min old, other processes used 25% of the node", "400 GB/s"),
+        ("limit (L3 cache), 1 h 30 min old, other processes used 25% of the node", "100 GB/s"),
         ("limit (network, 65.54 kB messages), 0 h 0 min old", "10 GB/s"),
         ("fraction of a step's limit (peak)", "0.250"),
-        ("exchange, fraction of the network's rate", "0.500"),
+        ("exchange, fraction of the network bandwidth", "0.500"),
     ]
     assert limit_text(report) == "0.250 of the limit, the peak"
     assert limit_rows({"limits": {"best": 1e9}}) == []

@@ -86,7 +86,7 @@ def test_physics_comes_first_then_files_then_speed_whole_in_a_narrow_terminal():
             "series series [1].csv 1 step 2.048 kB ridgeline plot it",
             f"Nek5000 files {'a/' * 40}prefix 3 steps",
             "report u.bp.run.json ridgeline report u.bp.run.json --verbose",
-            "11 steps in 1.5 s, 100 ms each; whole run 9 s",
+            "11 steps in 1.5 s, 100 ms each (whole run 9 s)",
             "40 M grid points/s, 600 MB/s of least memory traffic",
             "0.500 of the limit, 1.2 GB/s (triad); most of a step goes to FFT, 60%",
         ]:
@@ -133,7 +133,7 @@ def test_the_whole_report_has_every_number():
     text = printed(verbose=True)
     for part in [
         HEAD, "figure of merit", "2.91e+12 points/s", "row message", "2.048 kB", "peak memory per rank", "5 GB",
-        "of it before set-up", "200 MB", "limit (triad)", "1.2 GB/s", "fraction of the memory's bandwidth", "0.500",
+        "of which before set-up", "200 MB", "limit (triad)", "1.2 GB/s", "fraction of the memory bandwidth", "0.500",
         "70 kB in 8 messages per step",
     ]:  # fmt: skip
         assert part in text, part

@@ -84,7 +84,7 @@ def test_tables_have_a_row_for_each_phase_rank_and_kind():
 
 def test_of_many_ranks_those_that_differ_are_shown():
     found = printed(ranks=ranks(512, per_row=20))
-    assert found[0] == "one step of ranks, those 16 rows of 512 farthest from the median, means of 20 ranks"
+    assert found[0] == "one step of the 16 rows of ranks, of 512, farthest from the median, means of 20 ranks"
     assert "100 3 s 3 s 4.5 s" in found
     assert len(found) == 2 + 16
     assert printed(ranks={**ranks(3), "steady_steps": 0}) == []
@@ -108,10 +108,10 @@ def test_timed_ways_are_named_with_their_parts():
     }
     found = printed(run={"trials": trials})
     assert found == [
-        "ways that were timed",
+        "candidates that were timed",
         "total unpack fft pack",
         "transforms in z: strided 4 ms 1 ms 2 ms 1 ms timed in an earlier run",
-        "transforms in z: packed 3 ms 1.5 ms 1 ms 500 us taken, timed in an earlier run",
-        "column exchange: alltoallv 20 us taken",
+        "transforms in z: packed 3 ms 1.5 ms 1 ms 500 us chosen, timed in an earlier run",
+        "column exchange: alltoallv 20 us chosen",
         "column exchange: node 30 us",
     ]

@@ -79,7 +79,7 @@ def test_a_trace_of_an_earlier_run_is_set_aside_and_other_files_are_kept():
     Path("mine.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"mine\.txt exists and Ridgeline did not write it"):
         run(2, "mine.txt")
-    with pytest.raises(OutputError, match=r"--trace gray_scott\.bp/t is output\.path or lies in it"):
+    with pytest.raises(OutputError, match=r"--trace gray_scott\.bp/t is output\.path, or is inside it"):
         run(2, "gray_scott.bp/t")
 
 
@@ -89,7 +89,7 @@ def test_what_cannot_be_written_leaves_the_other_files_and_the_figures(monkeypat
     with pytest.raises(OutputError) as failure:
         run(6, "/dev/full", "/dev/full", shown.append)
     assert str(failure.value).count("No space left on device") == 2
-    assert "choose another --trace; cannot write /dev/full" in str(failure.value)
+    assert "Choose another --trace. cannot write /dev/full" in str(failure.value)
     assert (shown[0]["run"]["last_step"], shown[0]["run"]["ended"]) == (6, "all steps done")
     assert json.loads(Path("gray_scott.bp.run.json").read_text())["steps"] == 6
 

@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+from functools import partial
+from unittest.mock import patch
 
 import pytest
 
@@ -15,7 +17,7 @@ from ridgeline.study.folder import StudyFolder
 from ridgeline.study.jobs import run_jobs
 from ridgeline.study.page import FigureAxis
 from ridgeline.study.rows import rows_of_job
-from study_tools import CASE, TURBULENCE, Runner, case_file, prepared
+from study_tools import CASE, TURBULENCE, Runner, case_file, prepared, run_report
 
 WEAK = {"weak": True, "ranks": (1, 2, 4), "repeat": 2}
 # Each job of a point is slower than the one before it.
@@ -144,8 +146,8 @@ def test_what_is_not_done_is_named(tmp_path):
     assert collect_study(str(folder), told.append) == 1
     page = (folder / "study.md").read_text()
     assert "failed: n2/1 (exit code 6 error: the disk is full; free some space); n2/2 (" in page
-    assert "missing: n4/1 (has no report yet)" in page
-    assert "damaged: n4/2 (report.json: is not JSON" in page
+    assert "missing: n4/1 (it has no report yet)" in page
+    assert "damaged: n4/2 (report.json is not JSON" in page
     assert [row["ranks"] for row in rows(folder)] == [1]
 
 
@@ -163,7 +165,7 @@ def test_a_report_of_another_version(tmp_path):
     report = json.loads(path.read_text())
     del report["step"]
     path.write_text(json.dumps(report))
-    with pytest.raises(OutputError, match="damaged, or of another version: KeyError"):
+    with pytest.raises(OutputError, match=r"damaged, or another version of Ridgeline wrote it \(KeyError"):
         collect(StudyFolder.open(folder))
 
 
@@ -216,8 +218,8 @@ def test_predictions_stand_beside_what_was_measured(tmp_path):
     assert "| predicted ms | 80 % from ms | 80 % to ms |" in (folder / "study.md").read_text()
     drawn = (folder / "figures" / "time.svg").read_text()
     assert "predicted" in drawn
-    assert "80 % of steps, predicted" in drawn
-    with pytest.raises(ConfigError, match="no such machine"):
+    assert "predicted for 80 % of steps" in drawn
+    with pytest.raises(ConfigError, match="unknown machine"):
         collect(StudyFolder.open(folder), "frontir")
 
 
@@ -225,7 +227,7 @@ def test_what_a_prediction_lacks_is_said(tmp_path):
     folder = run(tmp_path, {**WEAK, "ranks": (1,)})
     (tmp_path / "machine.toml").write_text(MACHINE.split("[codes]")[0])
     notes = collect(StudyFolder.open(folder), str(tmp_path / "machine.toml")).result.notes
-    assert "predictions are lower bounds: the full bandwidth is taken" in " ".join(notes)
+    assert "predictions are lower bounds: the full bandwidth is assumed" in " ".join(notes)
     assert "predicted" not in rows(folder)[0]  # measured on another machine than this
 
 
@@ -329,7 +331,7 @@ def test_two_studies_in_one_figure(tmp_path):
     table = list(csv.DictReader((output / "compare.csv").read_text().splitlines()))
     assert [(row["ranks"], float(row["ratio"])) for row in table] == [("1", 2.0), ("2", 2.0)]
     page = (output / "compare.md").read_text()
-    assert "1 points of old have no partner" in page
+    assert "the other study lacks 1 point of old" in page
     svg = (output / "figures" / "time.svg").read_text()
     assert "old" in svg
     assert "new" in svg
@@ -342,5 +344,35 @@ def test_studies_that_cannot_be_compared(tmp_path):
     one, two, three = (collect(StudyFolder.open(path)) for path in (first, second, third))
     with pytest.raises(ConfigError, match="a and b have no point in common"):
         compare(one, two)
-    with pytest.raises(ConfigError, match="a is a study of gray_scott and c one of turbulence"):
+    with pytest.raises(ConfigError, match="a is a study of gray_scott, but c is a study of turbulence"):
         compare(one, three)
+
+
+def test_rows_hold_the_spread_over_ranks_and_the_regions(tmp_path):
+    more = {
+        "limit": "memory",
+        "steps": 10,
+        "ranks": {"steady_steps": 8, "steady": {"total": [0.8, 1.6, 1.2]}},
+        "regions": {
+            "sweep": {
+                "seconds": 0.4,
+                "flops_per_second": 3e9,
+                "bytes_per_second": 2e10,
+                "share_of_limit": 0.5,
+                "limit": "L3 cache",
+            },
+            "rest": {"seconds": 0.1, "flops_per_second": 0.0, "bytes_per_second": 0.0, "limit": ""},
+        },
+    }
+    runner = Runner(seconds)
+    study, plan, jobs = prepared(tmp_path, {"ranks": (1,), "repeat": 1}, CASE, "study")
+    with patch("study_tools.run_report", partial(run_report, **more)):
+        runner.run(run_jobs, plan, jobs, study.path, print)
+    (row,) = rows(study.path)
+    assert [row["fastest_rank"], row["mean_rank"], row["slowest_rank"]] == pytest.approx([0.1, 0.15, 0.2])
+    assert row["limited_by"] == "memory"
+    assert row["region sweep seconds"] == pytest.approx(0.05)
+    assert (row["region sweep bytes"], row["region sweep share"]) == (2e10, 0.5)
+    assert (row["region sweep limited_by"], row["region rest limited_by"]) == ("L3 cache", None)
+    shown = [column.head for column in collect(StudyFolder.open(study.path)).result.columns]
+    assert {"limited by", "fastest rank ms", "slowest rank ms"} <= set(shown)

@@ -43,7 +43,7 @@ def test_paths_of_a_study_file_are_expanded(tmp_path, monkeypatch):
     )
     path.write_text(path.read_text().replace("SCRATCH", "NOWHERE"))
     with pytest.raises(
-        ConfigError, match=r"study.directory = .*: the environment variable NOWHERE is not set"
+        ConfigError, match=r"study.directory is .*: the environment variable NOWHERE is not set"
     ):
         read_request(str(path), {})
 
@@ -87,20 +87,20 @@ def test_a_case_or_a_benchmark(tmp_path):
     [
         (
             FILE.replace("repeat", "repeats"),
-            "study.repeats is unknown; need one of case, .* Did you mean 'repeat'?",
+            "unknown key 'repeats' in [study]. Did you mean 'repeat'? Known keys: case, ",
         ),
-        (FILE.replace("[1, 2]", "2"), "study.ranks = 2; need a list, of integer"),
-        (FILE.replace("[1, 2]", '["2"]'), "need a list, of integer"),
-        (FILE.replace("[1, 2]", "[true]"), "need a list, of integer"),
-        (FILE.replace("repeat = 2", 'repeat = "2"'), "study.repeat = '2'; need integer"),
-        (FILE.replace("repeat = 2", "repeat = 0"), "--repeat = 0: 1 or more is needed"),
-        (FILE.replace("weak = true", "weak = 1"), "need true or false"),
-        (FILE + "strong = true\n", "--weak and --strong"),
-        (FILE.replace("weak = true\n", ""), "say --weak or --strong"),
-        (FILE.replace('case = "case.toml"\n', ""), "need one of study.case and study.bench"),
-        (FILE + 'bench = "hpcg"\n', "need one of study.case and study.bench"),
-        (FILE.replace('"case.toml"', "3"), "study.case = 3; need the settings file"),
-        (FILE + "[grid]\nshape = [4, 4, 4]\n", "has the table [study] and nothing else"),
+        (FILE.replace("[1, 2]", "2"), "study.ranks is 2, but it must be a list of integers."),
+        (FILE.replace("[1, 2]", '["2"]'), "must be a list of integers."),
+        (FILE.replace("[1, 2]", "[true]"), "must be a list of integers."),
+        (FILE.replace("repeat = 2", 'repeat = "2"'), "study.repeat is '2', but it must be an integer."),
+        (FILE.replace("repeat = 2", "repeat = 0"), "--repeat is 0, but it must be 1 or more"),
+        (FILE.replace("weak = true", "weak = 1"), "it must be true or false."),
+        (FILE + "strong = true\n", "--weak cannot be used with --strong."),
+        (FILE.replace("weak = true\n", ""), "requires --weak or --strong"),
+        (FILE.replace('case = "case.toml"\n', ""), "must have either the key case or the key bench"),
+        (FILE + 'bench = "hpcg"\n', "must have either the key case or the key bench"),
+        (FILE.replace('"case.toml"', "3"), "study.case is 3, but it must be the path of the settings file"),
+        (FILE + "[grid]\nshape = [4, 4, 4]\n", "unknown table [grid]. A study file has the table [study]"),
         ("study = 3\n", "has the table [study] and nothing else"),
         ("[study\n", "not valid TOML"),
     ],
@@ -113,10 +113,10 @@ def test_study_files_that_are_wrong(tmp_path, text, words):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "name a case or a study file"),
-        ({"bench": "hpcg", "ranks": (1, 2)}, "say --weak or --strong"),
-        ({"bench": "hpcg", "weak": True, "ranks": (0,)}, "--ranks = 0: 1 or more is needed"),
-        ({"bench": "hpcg", "weak": True, "ranks": ()}, "a study needs at least one number of ranks"),
+        ({}, "Name a case, a study file, or a benchmark with --bench."),
+        ({"bench": "hpcg", "ranks": (1, 2)}, "--ranks 1,2 requires --weak or --strong"),
+        ({"bench": "hpcg", "weak": True, "ranks": (0,)}, "--ranks is 0, but it must be 1 or more"),
+        ({"bench": "hpcg", "weak": True, "ranks": ()}, "--ranks must have at least one number of ranks"),
     ],
 )
 def test_flags_that_are_wrong(given, words):
@@ -125,7 +125,7 @@ def test_flags_that_are_wrong(given, words):
 
 
 def test_a_case_and_a_benchmark_are_two(tmp_path):
-    with pytest.raises(ConfigError, match="a study is of one of them"):
+    with pytest.raises(ConfigError, match="--bench hpcg cannot be used with a case"):
         read_request(case_file(tmp_path), {"bench": "hpcg"})
     (tmp_path / "study.toml").write_text("[run]\n")
     with pytest.raises(ConfigError, match=r"has no table \[study\]"):
@@ -137,9 +137,9 @@ def test_a_case_and_a_benchmark_are_two(tmp_path):
     [
         ({"now": True}, "--now requires --submit"),
         ({"ranks_per_node": 4}, "--ranks-per-node requires --submit"),
-        ({"submit": "slurm", "time": "1h"}, "--time 1h: need HH:MM:SS"),
-        ({"submit": "pbs", "directive": ("-q a\n-q b",)}, "need one line of text"),
-        ({"submit": "lsf"}, "--submit = lsf: none, slurm, pbs are possible"),
+        ({"submit": "slurm", "time": "1h"}, "--time 1h: write the time as HH:MM:SS"),
+        ({"submit": "pbs", "directive": ("-q a\n-q b",)}, "it must be one line of text"),
+        ({"submit": "lsf"}, "--submit is lsf, but it must be none, slurm or pbs"),
     ],
 )
 def test_submissions_that_are_wrong(given, words):

@@ -120,10 +120,10 @@ def test_a_failed_job_keeps_its_error_and_the_others_go_on(tmp_path):
 @pytest.mark.parametrize(
     ("text", "state", "why"),
     [
-        ('{"model": "gray', "failed", "report.json: is not JSON, or cut off"),
-        ("[]", "failed", "report.json: is not JSON, or cut off (is no table)"),
-        ('{"answer": 42}', "failed", "is JSON, but no report of a run or a benchmark"),
-        ("[" * 100_000, "failed", "report.json: is not JSON, or cut off"),
+        ('{"model": "gray', "failed", "report.json is not JSON, or it is cut off"),
+        ("[]", "failed", "report.json is not JSON, or it is cut off (its content is not a table)"),
+        ('{"answer": 42}', "failed", "is JSON, but not the report of a run or a benchmark"),
+        ("[" * 100_000, "failed", "report.json is not JSON, or it is cut off"),
         (
             '{"model": 1, "work": 1, "seconds_per_step": 1, "run": []}',
             "failed",
@@ -145,7 +145,7 @@ def test_a_run_that_was_stopped_is_not_done(tmp_path):
     report["run"] |= {"last_step": 4, "ended": "signal"}
     path.write_text(json.dumps(report))
     found = read_status(path.parent)
-    assert (found.state, found.why) == ("missing", "ended at step 4 of 10 (signal)")
+    assert (found.state, found.why) == ("missing", "it ended at step 4 of 10 (signal)")
     runner = Runner()
     run(tmp_path, runner)
     assert runner.names == ["n1/1"]
@@ -158,10 +158,12 @@ def test_damaged_and_missing_files_are_named(tmp_path):
     (points / "n1" / "2" / "report.json").unlink()
     (points / "n2" / "1" / "job.json").write_text("{")
     (points / "n2" / "2" / "error.txt").write_text("exit code 9\nerror: wrong\n")
-    found = {one.name: (one.state, one.why.split(":")[0]) for one in study.statuses()}
+    found = {
+        one.name: (one.state, one.why.split(":")[0].split(" is not JSON")[0]) for one in study.statuses()
+    }
     assert found == {
         "n1/1": ("damaged", "report.json"),
-        "n1/2": ("missing", "has no report yet"),
+        "n1/2": ("missing", "it has no report yet"),
         "n2/1": ("damaged", "job.json"),
         "n2/2": ("failed", "exit code 9 error"),
     }
@@ -190,8 +192,8 @@ def test_fewer_repeats_leave_what_is_there(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({**WEAK, "ranks": (1,)}, "holds the point n2, which is not asked for"),
-        ({**WEAK, "settings": ("run.steps=20",)}, "with other settings than those asked for"),
+        ({**WEAK, "ranks": (1,)}, "holds the point n2, which this study does not have"),
+        ({**WEAK, "settings": ("run.steps=20",)}, "with other settings"),
         ({**WEAK, "weak": False, "strong": True}, "holds the job n2/1 with other settings"),
     ],
 )
@@ -210,7 +212,7 @@ def test_a_folder_of_another_case_and_one_of_something_else(tmp_path):
             pass
 
     refused(tmp_path / "study", "holds a study of a case other")
-    refused(tmp_path, "holds something other than a study")
+    refused(tmp_path, "is not empty and holds no study")
     with pytest.raises(OutputError, match="is not the folder of a study"):
         StudyFolder.open(tmp_path)
     file = tmp_path / "file"

@@ -175,7 +175,7 @@ def test_threads_and_ranks_make_batches(tmp_path):
 
 def test_submission_by_a_stand_in(tmp_path, stand_ins):
     _, _, scripts = scripts_of(tmp_path, "slurm")
-    with pytest.raises(ConfigError, match="there is no sbatch on PATH"):
+    with pytest.raises(ConfigError, match="--now requires the command sbatch"):
         submit(scripts, "slurm")
     stand_ins.program("sbatch", '#!/bin/sh\necho "$1" >> {calls}\necho "Submitted batch job 77"\n')
     assert submit(scripts, "slurm") == ["Submitted batch job 77"] * 2

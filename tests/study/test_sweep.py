@@ -52,25 +52,25 @@ def test_a_count_without_bound_is_refused_before_it_takes_time_and_memory():
 
 @pytest.mark.parametrize("text", ["F=0:1:1", "F=0:1:x", "F=a:b:3", "F=0:1:2.5", "F=0:1:-3"])
 def test_ranges_that_are_none_are_refused(text):
-    with pytest.raises(ConfigError, match=r"need numbers first:last:count, at least 2"):
+    with pytest.raises(ConfigError, match=r"write the range as FIRST:LAST:COUNT with at least 2 values"):
         values_between(text)
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"over": ("run.threads=1,2",)}, "a sweep cannot vary run.threads"),
+        ({"over": ("run.threads=1,2",)}, "a sweep cannot vary the threads"),
         ({"over": ("model.f=1,2",)}, "Did you mean 'F'"),
         ({"over": ("model.F=0:1:200", "model.k=0:1:100")}, "the axes have 20000 combinations"),
-        ({"over": ("model.F=1:2:0",)}, "need numbers first:last:count"),
+        ({"over": ("model.F=1:2:0",)}, "write the range as FIRST:LAST:COUNT"),
         ({"over": ("model.F=-1,2",)}, "point n1_F--1"),
-        ({"over": ("model.F=0.01,0.02",), "picture": "Q"}, "--picture Q: the cases write U, V"),
+        ({"over": ("model.F=0.01,0.02",), "picture": "Q"}, "--picture Q: the cases do not write this field"),
         (
             {"over": ("model.F=0.01,0.02",), "picture": "U", "settings": ("output.every=0",)},
             "the cases write no fields",
         ),
-        ({"over": ("model.F=0.01,0.02",), "plane": "q=mid"}, "--plane q=mid: need AXIS=PLACE"),
-        ({}, "a sweep needs an axis"),
+        ({"over": ("model.F=0.01,0.02",), "plane": "q=mid"}, "--plane q=mid: write AXIS=PLACE"),
+        ({}, "a sweep requires an axis"),
         ({"over": ("model.F=1,2",), "ranks": 0}, "--ranks"),
         ({"over": ("model.F=0.01,0.02",), "ranks": 8000}, "8000 ranks"),
         ({"over": ("model.F=0.01:0.02:90",), "ranks": 3, "at_once": 80}, "240 ranks"),
@@ -118,7 +118,7 @@ def test_a_process_that_dies_costs_one_case(tmp_path, processes):
     said = []
     found = run_jobs(plan, jobs, study.path, said.append, 2)
     assert [one.state for one in found] == ["done", "done", "failed", "failed", "done", "done", "failed"]
-    assert "its process ended with exit code -9; see processes/0.log" in found[2].why
+    assert "its process ended with exit code -9 (its log is processes/0.log)" in found[2].why
     assert [[name[-1] for name in names] for names in processes] == [
         ["1", "3", "5", "7"],
         ["2", "4", "6"],
@@ -157,5 +157,5 @@ def test_keys_that_change_together_are_all_named(tmp_path):
     request = read_request(case_file(tmp_path), together)
     names = [point.name for point in make_plan(replace(request, all_keys=True)).points]
     assert names == ["n1_F-0.01_k-0.05", "n1_F-0.01_k-0.06", "n1_F-0.02_k-0.06"]
-    with pytest.raises(ConfigError, match="two points of the study are called n1_F-"):
+    with pytest.raises(ConfigError, match="two points of the study have the name n1_F-"):
         make_plan(request)

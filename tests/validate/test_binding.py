@@ -107,7 +107,7 @@ def test_options_of_every_launcher_on_the_paper_s_node(aurora):
         "MPICH_OFI_NIC_POLICY": "USER",
         "MPICH_OFI_NIC_MAPPING": ";".join(f"{i}:{2 * i},{2 * i + 1}" for i in range(8)),
     }
-    with pytest.raises(ConfigError, match=r"'lsf' is no launcher; known are mpiexec, pals"):
+    with pytest.raises(ConfigError, match=r"'lsf' is not a known launcher\. Known launchers: mpiexec, pals"):
         launcher_options(few, "lsf")
 
 
@@ -169,8 +169,8 @@ def check_refusal(node, n, reserve, words):
 
 
 def test_more_ranks_than_cores_are_refused(aurora):
-    check_refusal(aurora, 105, 0, "105 ranks")
-    check_refusal(aurora, 0, 0, "0 ranks")
+    check_refusal(aurora, 105, 0, "--ranks-per-node 105: the node has 104 cores")
+    check_refusal(aurora, 0, 0, "--ranks-per-node 0: ")
     check_refusal(aurora, 1, 52, "no core is left")
 
 

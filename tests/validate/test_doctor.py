@@ -1,8 +1,12 @@
-"""What doctor finds of the BLAS, and of a launcher that left the ranks alone."""
+"""What doctor finds of the BLAS and of a launcher that left the ranks alone, and what it gives to programs."""
+
+import json
+import platform
 
 import pytest
 import typer
 
+import ridgeline
 from ridgeline.cli.machine_commands import doctor as command
 from ridgeline.runtime.blas import blas_libraries
 from ridgeline.validate import doctor
@@ -27,24 +31,24 @@ def test_the_blas_is_named_with_its_architecture_and_threads(finding, monkeypatc
     first, *others = blas_libraries()
     found = finding()
     assert found.status == "ok"
-    assert found.fix == ""
-    assert found.found.startswith(
+    assert found.advice == ""
+    assert found.text.startswith(
         f"{first.name} {first.version} for {first.architecture}, {first.threads} thread"
     )
-    assert all(str(other) in found.found for other in others)
+    assert all(str(other) in found.text for other in others)
 
 
 def test_kernels_that_the_environment_chooses_are_pointed_at(finding, monkeypatch):
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
-    assert "OPENBLAS_CORETYPE=Nehalem chooses the kernels" in finding().fix
+    assert "OPENBLAS_CORETYPE=Nehalem selects the kernels" in finding().advice
 
 
 def test_ranks_that_srun_left_alone_are_told_the_cure_once(monkeypatch, capsys):
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     monkeypatch.setenv("SLURM_PROCID", "0")
     found = doctor._mpiexec()
-    assert (found.status, "sees only this one" in found.found) == ("missing", True)
-    assert "srun --mpi=pmi2" in found.fix
+    assert (found.status, "sees only this one" in found.text) == ("missing", True)
+    assert "srun --mpi=pmi2" in found.advice
     monkeypatch.setattr(doctor, "examine", lambda: [found])
     printed = []
     for rank in "01":
@@ -54,3 +58,38 @@ def test_ranks_that_srun_left_alone_are_told_the_cure_once(monkeypatch, capsys):
         printed.append(capsys.readouterr().out)
     assert "MISSING" in printed[0]
     assert printed[1] == ""
+
+
+def test_programs_get_the_findings_with_the_versions():
+    findings = [
+        doctor.Finding("MPI", "missing", "mpi4py does not load.", "Load an MPI module."),
+        doctor.Finding("GPU", "optional", "none found"),
+    ]
+    content = json.loads(json.dumps(doctor.findings_to_dict(findings)))
+    assert content == {
+        "schema": doctor.SCHEMA,
+        "ridgeline": ridgeline.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "findings": [
+            {
+                "name": "MPI",
+                "status": "missing",
+                "text": "mpi4py does not load.",
+                "advice": "Load an MPI module.",
+            },
+            {"name": "GPU", "status": "optional", "text": "none found", "advice": ""},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("message", "problem", "advice"),
+    [
+        ("mpiexec is missing. Install MPICH.", "mpiexec is missing.", "Install MPICH."),
+        ("no mpiexec; x is another MPI; install MPICH", "no mpiexec; x is another MPI", "Install MPICH"),
+        ("mpiexec is missing", "mpiexec is missing", ""),
+    ],
+)
+def test_the_advice_of_a_launcher_error_is_its_last_sentence(message, problem, advice):
+    assert doctor._problem_and_advice(message) == (problem, advice)

@@ -81,7 +81,7 @@ def test_a_process_that_ends_is_told_as_dead_not_as_silent(job):
     trouble = troubles.get(timeout=TIMEOUT)
     other.close()
     assert (trouble.outcome, trouble.stage, trouble.died, trouble.silent) == ("failed", "pairs", [1], [])
-    assert "the process of rank 1 ended without a word" in trouble.detail
+    assert "the process of rank 1 ended without a message" in trouble.detail
 
 
 def test_a_silent_rank_and_who_waits_for_it_are_told_when_the_time_is_over(job):
@@ -95,7 +95,7 @@ def test_a_silent_rank_and_who_waits_for_it_are_told_when_the_time_is_over(job):
     for peer in peers:
         peer.close()
     assert (trouble.outcome, trouble.silent, trouble.waiting) == ("hung", [2], {1: 2})
-    assert "no sign of life of rank 2" in trouble.detail
+    assert "no sign of life from rank 2" in trouble.detail
 
 
 def test_late_ranks_say_how_busy_their_nodes_are(job, monkeypatch):

@@ -18,7 +18,7 @@ def measure_ring(comm: MPI.Comm, options: RingOptions, progress: Phases) -> Resu
     Raises ConfigError for one rank, VerificationError if the message comes back changed.
     """
     if comm.size < 2:
-        raise ConfigError("one rank makes no ring; start at least 2 ranks, as with -n 2")
+        raise ConfigError("ring requires at least 2 ranks. Start them with -n 2.")
     rows = []
     for size in options.sizes:
         progress.begin(f"{size} B")
@@ -27,12 +27,12 @@ def measure_ring(comm: MPI.Comm, options: RingOptions, progress: Phases) -> Resu
         benchmark="ring",
         pattern="one message around all ranks, from each to the next",
         formula="us = t / (laps x ranks)",
-        statistic=f"mean of {options.laps} laps",
+        statistic=f"the mean of {options.laps} laps",
         ranks=comm.size,
         columns=(SIZE, MICROSECONDS),
         rows=rows,
         settings={"laps": options.laps},
-        plot=Plot("size", ("seconds",), x_label="B", y_label="us a hop", y_scale=1e-6),
+        plot=Plot("size", ("seconds",), x_label="B", y_label="us per hop", y_scale=1e-6),
     )
 
 

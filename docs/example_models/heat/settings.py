@@ -13,14 +13,18 @@ from ridgeline.config.fields import Checked, Integer, Number, Problem, setting
 class RunSection(sections.RunSection):
     """What runs, how long, in which precision and on what."""
 
-    model: Literal["heat"] = setting(..., "Model to run; `ridgeline explain` lists them.")
-    device: Literal["cpu"] = setting("cpu", "Where the kernels run: this model has none for GPUs.")
+    model: Literal["heat"] = setting(..., "Model to run. `ridgeline explain` lists the models.")
+    device: Literal["cpu"] = setting(
+        "cpu", "Device on which the kernels run. This model has no kernels for GPUs."
+    )
 
 
 class OutputSection(sections.OutputSection):
     """The data set."""
 
-    path: str = setting("heat.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    path: str = setting(
+        "heat.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
+    )
     variables: tuple[Literal["T"], ...] = setting(("T",), "Fields to write.", rule='["T"]', min_length=1)
 
 
@@ -28,19 +32,21 @@ class ModelSection(Checked):
     """T_t = D lap(T), forward Euler, 7-point stencil."""
 
     D: Number = setting(1.0, "Diffusivity.", unit="cells^2/time", gt=0)
-    dt: Number = setting(0.1, "Time step, at most 1/(6 D).", unit="time", gt=0)
+    dt: Number = setting(0.1, "Time step, which is at most 1/(6 D).", unit="time", gt=0)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
         if self.dt * self.D * 6 > 1:
-            yield Problem("dt", "dt <= 1/(6 D), the stability limit of forward Euler")
+            yield Problem("dt", "at most 1/(6 D), the stability limit of forward Euler")
 
 
 class InitialSection(Checked):
     """The state of step 0: one cosine, which decays and keeps its shape."""
 
-    amplitude: Number = setting(1.0, "Amplitude.", unit="temperature")
-    waves: tuple[Integer, Integer, Integer] = setting((0, 0, 1), "Waves in z, y, x.", rule="three integers")
+    amplitude: Number = setting(1.0, "Amplitude of the cosine.", unit="temperature")
+    waves: tuple[Integer, Integer, Integer] = setting(
+        (0, 0, 1), "Number of waves in z, y and x.", rule="three integers"
+    )
 
 
 class HeatCase(AnyCase):

@@ -49,7 +49,7 @@ def plot_atoms(
     now = select_step(dataset, step)
     if POSITION not in now:
         raise ConfigError(
-            f"the data set has no {POSITION}, and atoms cannot be placed; add it to output.variables"
+            f"the data set has no {POSITION}, so its atoms cannot be placed. Add it to output.variables."
         )
     names = _vectors(now, variables)
     place = now[POSITION].values
@@ -63,8 +63,8 @@ def plot_atoms(
         middle = np.nan
     if across < 0 or not separator or not low <= middle <= high:
         raise ConfigError(
-            f"slice = '{slice_spec}' names no layer of atoms; use AXIS=PLACE with x, y or z, and mid or a place of "
-            f"{low:.4g} to {high:.4g} sigma, such as z=mid"
+            f"slice '{slice_spec}' is not a layer of atoms. Write AXIS=PLACE with x, y or z, and mid or a place from "
+            f"{low:.4g} to {high:.4g} sigma, such as z=mid."
         )
     inside = np.flatnonzero(np.abs(place[:, across] - middle) <= LAYER / 2)
     inside = inside[np.argsort(place[inside, across])]  # atoms on top are drawn last
@@ -103,7 +103,7 @@ def plot_magnitudes(dataset: xr.Dataset, variables: Sequence[str] = (), step: in
     now = select_step(dataset, step)
     names = _vectors(now, variables)
     if not names:
-        raise ConfigError("the data set has neither velocity nor force; add one to output.variables")
+        raise ConfigError("the data set has neither velocity nor force. Add one of them to output.variables.")
     figure = blank_figure(4.8 * len(names), 3.8)
     for axes, name in zip(panels(figure, len(names)), names):
         values = magnitude(now[name])
@@ -163,7 +163,7 @@ def _vectors(now: xr.Dataset, variables: Sequence[str]) -> list[str]:
     for name in variables:
         if name not in known:
             raise ConfigError(
-                f"variable = '{name}' is no vector that the data set has of its atoms; it has "
-                f"{', '.join(known) or 'none'}, and may have velocity and force (output.variables)"
+                f"the data set has no vector '{name}' of its atoms. It has {', '.join(known) or 'none'}. The setting "
+                "output.variables can add velocity and force."
             )
     return list(variables) or known

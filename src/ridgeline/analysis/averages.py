@@ -18,6 +18,7 @@ from scipy.interpolate import KroghInterpolator
 from ridgeline.analysis.colour_scales import ROUNDING, ColourScale, colour_scales, finite_range, is_component
 from ridgeline.analysis.plot import axis_label, blank_figure, label_decades, names_on_page, panels, title
 from ridgeline.analysis.slices import select_step
+from ridgeline.config.check import did_you_mean
 from ridgeline.runtime.errors import ConfigError
 
 MEAN, MOMENT = "velocity_x", "uu"
@@ -62,10 +63,12 @@ def plot_averages(
     dims = now[MEAN].dims
     for name in variables:
         if name not in known:
-            raise ConfigError(f"variable = '{name}' is not in the statistics, which have {', '.join(known)}")
+            raise ConfigError(
+                f"the statistics have no '{name}'{did_you_mean(name, known)} They have {', '.join(known)}."
+            )
     rounding = [] if variables else _rounding(now, known)
     if rounding:
-        log.info("not drawn, zero but for rounding: %s; --variable draws them", ", ".join(rounding))
+        log.info("not drawn, because zero up to rounding: %s. --variable draws them.", ", ".join(rounding))
     names = names_on_page(list(variables) or [name for name in known if name not in rounding], page)
     across = min(len(names), PER_ROW)
     figure = blank_figure(4.0 * across, 3.4 * -(-len(names) // across))
@@ -76,7 +79,7 @@ def plot_averages(
             axes.plot(along.values, values.values)
             axes.set_xlabel(axis_label(along))
         else:
-            # Each has its own scale: a secondary flow would be invisible on that of the mean flow.
+            # Each has a separate scale: a secondary flow would be invisible on that of the mean flow.
             shade = colour_scales({name: finite_range(now[name].values)})[name]
             image = _draw_plane(axes, now, name, shade)
             figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03)
@@ -97,14 +100,15 @@ def plot_wall_units(dataset: xr.Dataset, step: int = -1) -> Figure:
     now, known = _statistics(dataset, step)
     if now[MEAN].ndim != 1:
         raise ConfigError(
-            f"--wall-units needs profiles over one direction, and these statistics are over "
-            f"{', '.join(map(str, now[MEAN].dims))}; average over two directions with output.homogeneous"
+            f"--wall-units requires profiles along one direction, but these statistics depend on "
+            f"{', '.join(map(str, now[MEAN].dims))}. Average over two directions with output.homogeneous."
         )
     along = max((name for name in known if is_component(name)), key=lambda name: float(abs(now[name]).max()))
     walls = list(_walls(now, along))
     if not walls:
         raise ConfigError(
-            f"--wall-units needs a wall, and {along} is not zero at either end of its profile; leave it out"
+            f"--wall-units requires a wall, but {along} is not zero at either end of its profile. Leave the option "
+            "out."
         )
     figure = blank_figure(10.0, 4.4)
     mean, stresses = panels(figure, 2)
@@ -166,8 +170,8 @@ def _statistics(dataset: xr.Dataset, step: int) -> tuple[xr.Dataset, list[str]]:
     known = [str(name) for name, array in now.data_vars.items() if array.dims == dims and name not in PLACES]
     if len(dims) not in (1, 2) or dims == ("point",):
         raise ConfigError(
-            f"these statistics have the axes {', '.join(map(str, dims))}, which cannot be drawn; average over one or "
-            f"two directions with output.homogeneous"
+            f"these statistics have the axes {', '.join(map(str, dims))}, which cannot be drawn. Average over one or "
+            "two directions with output.homogeneous."
         )
     return now, sorted(known, key=lambda name: 0 if is_component(name) else 1 if name in STRESSES else 2)
 

@@ -32,7 +32,7 @@ def draw_benchmark(result: Mapping[str, Any]) -> Figure:
     """Return the figure of a benchmark. Raises ConfigError if it has none."""
     plot = result["plot"]
     if plot is None:
-        raise ConfigError(f"{result['benchmark']} has no picture; leave --plot out")
+        raise ConfigError(f"{result['benchmark']} has no picture. Leave --plot out.")
     # A map is square, and has only the names of its rows and its colour bar beside it.
     figure = Figure(figsize=(6.4, 5.0) if plot["kind"] == "heat" else (8.0, 5.0), layout="constrained")
     axes = figure.subplots()

@@ -16,9 +16,8 @@ COLOUR_MAPS = ("viridis", "magma", "cividis", "plasma")
 SIGNED_MAP = "RdBu_r"  # white is zero
 NOWHERE = "0.6"  # grey where there is no value, for example in a hole of a mesh; white may be zero
 SIGNED_SHARE = 0.1  # a field is drawn about zero if both signs reach this share of its largest size
-SMALL = (
-    0.25  # a component below this share of the largest one would hardly be visible with the limits of that
-)
+# A component below this share of the largest one would hardly be visible with the limits of the largest.
+SMALL = 0.25
 ROUNDING = 1e-10  # a component below this share of the largest one is rounding
 COMPONENTS = ("_x", "_y", "_z")
 
@@ -46,7 +45,7 @@ def colour_scales(ranges: Mapping[str, tuple[float, float]]) -> dict[str, Colour
 
     A component of a vector (velocity_x), and a field of both signs, has a map that is white at zero. Any other field
     has the map that belongs to its name. Components share their limits. A component that is small beside the largest
-    one has limits of its own, and a note with their ratio to the shared ones.
+    one has narrower limits, and a note with their ratio to the shared ones.
     """
     largest: dict[str, float] = {}
     for name, within in ranges.items():
@@ -63,10 +62,12 @@ def colour_scales(ranges: Mapping[str, tuple[float, float]]) -> dict[str, Colour
             )
         elif own <= ROUNDING * size:
             scales[name] = ColourScale(
-                SIGNED_MAP, (-size or -1.0, size or 1.0), "zero but for rounding" if own else "zero"
+                SIGNED_MAP, (-size or -1.0, size or 1.0), "zero up to rounding" if own else "zero"
             )
         elif own < SMALL * size:
-            scales[name] = ColourScale(SIGNED_MAP, (-own, own), f"own limits, 1/{size / own:.2g}")
+            scales[name] = ColourScale(
+                SIGNED_MAP, (-own, own), f"limits are 1/{size / own:.2g} of the shared ones"
+            )
         else:
             scales[name] = ColourScale(SIGNED_MAP, (-size, size))
     return scales

@@ -50,7 +50,28 @@ def on_grid(dataset: xr.Dataset, longest: int = LONGEST, sharp: Collection[str] 
     Returns
     -------
     xarray.Dataset
-        Fields are float64 over (step, z, y, x), and the coordinates z, y, x are the centres of the cells.
+        Fields are float64 over (step, z, y, x), and the coordinates z, y, x are the centres of the cells. A cell
+        outside all elements is NaN.
+
+    Notes
+    -----
+    Local. Only what is indexed is interpolated: a plane reads the elements that it crosses, and costs about N + 1
+    multiplications in each direction for each of its points, for elements of order N.
+
+    Examples
+    --------
+    One element of order 1 on the unit cube, whose field is u = x:
+
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.element_images import on_grid
+    >>> dims = ("element", "t", "s", "r")
+    >>> z, y, x = np.meshgrid([0.0, 1.0], [0.0, 1.0], [0.0, 1.0], indexing="ij")
+    >>> places = {name: (dims, place[None]) for name, place in (("z", z), ("y", y), ("x", x))}
+    >>> data = xr.Dataset({"u": (("step", *dims), x[None, None])}, {"step": [0], **places})
+    >>> image = on_grid(data, longest=5)
+    >>> image.u.isel(step=0, z=2, y=2).values.round(3)
+    array([0.1, 0.3, 0.5, 0.7, 0.9])
     """
     if ELEMENT_DIMS[0] not in dataset.dims:
         return dataset
@@ -137,7 +158,6 @@ class _Interpolated(BackendArray):
     def _evaluate(self, located: Located, step: int, image: Reals) -> None:
         elements = [element for element, _, _ in located]
         values = self._field.isel({STEP: step, ELEMENT_DIMS[0]: elements}).values
-        for (_, numbers, rst), u in reversed(
-            list(zip(located, values))
-        ):  # so that the first element is written last
+        # In reverse order, so that the first element is written last.
+        for (_, numbers, rst), u in reversed(list(zip(located, values))):
             image[numbers] = values_at(u, rst)

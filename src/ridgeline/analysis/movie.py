@@ -34,14 +34,16 @@ def save_movie(
     frames_per_second: float = 10.0,
     width: int | None = None,
 ) -> int:
-    """Write a movie of one plane of fields side by side, with a frame for each output step, and return their number.
+    """Write a movie of one plane of fields side by side, with a frame for each output step.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         A data set as `ridgeline.open` returns it.
-    variables, slice_spec
-        Names of fields, and a plane as for `take_slice`.
+    variables : str or sequence of str
+        Names of fields.
+    slice_spec : str
+        A plane, as for `take_slice`.
     path : path
         The movie; its suffix is .gif or .mp4.
     frames_per_second : float
@@ -49,6 +51,11 @@ def save_movie(
     width : int, optional
         Width of a frame in pixels, rounded up to a multiple of 16; None for DOTS_PER_INCH times the inches of a
         picture.
+
+    Returns
+    -------
+    int
+        The number of frames.
 
     Raises
     ------
@@ -59,19 +66,30 @@ def save_movie(
 
     Notes
     -----
-    All frames share the colours of a field, from the least to the greatest finite value of its plane over all steps.
-    Each plane is therefore read twice, one plane at a time, or some MiB of small ones.
+    Local. All frames share the colours of a field, from the least to the greatest finite value of its plane over all
+    steps. Each plane is therefore read twice, one plane at a time, or some MiB of small ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.movie import save_movie
+    >>> values = np.random.default_rng(0).random((2, 4, 6, 6))
+    >>> coords = {"step": [0, 10], "z": range(4), "y": range(6), "x": range(6)}
+    >>> data = xr.Dataset({"V": (("step", "z", "y", "x"), values)}, coords)
+    >>> save_movie(data, "V", "z=mid", "v.gif", width=160)
+    2
     """
     save = {".gif": _save_gif, ".mp4": _save_mp4}.get(Path(path).suffix)
     if save is None:
-        raise ConfigError(f"cannot write a movie to '{path}': its suffix must be .gif or .mp4")
+        raise ConfigError(f"cannot write a movie to '{path}', because its suffix must be .gif or .mp4.")
     if not 0 < frames_per_second <= 100:
         raise ConfigError(
-            f"frames_per_second = {frames_per_second} is not possible; use more than 0, at most 100"
+            f"frames_per_second is {frames_per_second}, but it must be more than 0 and at most 100."
         )
     steps = step_numbers(dataset)
     if not len(steps):
-        raise ConfigError("the data set holds no output step yet; wait for the run's first output")
+        raise ConfigError("the data set has no output step yet. Wait for the first output of the run.")
     names = [variables] if isinstance(variables, str) else list(variables)
     frames = _frames(dataset, names, slice_spec, width)
     with atomic_output(path, "--movie") as new:
@@ -135,6 +153,6 @@ def _save_mp4(frames: Iterator[Frame], path: Path, frames_per_second: float) -> 
         for frame in (first, *frames):
             movie.send(frame)
     except OSError as error:
-        raise OutputError(f"ffmpeg could not write the movie {path}: {error}") from None
+        raise OutputError(f"ffmpeg could not write the movie {path}: {error}.") from None
     finally:
         movie.close()

@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 
 from ridgeline.analysis.plot import blank_figure, panels, title
 from ridgeline.analysis.slices import select_step, unit_of
+from ridgeline.config.check import did_you_mean
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.units import counted
 
 NOT_CORRELATED = ("position", "image", "velocity_gradient")
 MOST = 20_000  # number of particles that are read, evenly spread over all
@@ -33,7 +35,11 @@ def has_paths(dataset: xr.Dataset) -> bool:
 
 
 def autocorrelation(dataset: xr.Dataset, name: str, most: int = MOST) -> xr.DataArray:
-    """Return the autocorrelation rho of an array along the paths of particles.
+    """Compute the autocorrelation rho of an array along the paths of particles.
+
+    With q of a particle at output i, and q' = q - <q> about the mean over all particles of that output,
+    rho(l) = sum_i <q'_i . q'_(i+l)> / sqrt(sum_i <q'_i . q'_i> sum_i <q'_(i+l) . q'_(i+l)>), where the sums are over
+    all pairs of outputs with the distance l. Source: Yeung and Pope, J. Fluid Mech. 207 (1989) 531.
 
     Parameters
     ----------
@@ -54,16 +60,36 @@ def autocorrelation(dataset: xr.Dataset, name: str, most: int = MOST) -> xr.Data
     ------
     ConfigError
         For an array that does not exist, or if there are fewer than two outputs.
+
+    Notes
+    -----
+    Local. The array is read once, for at most `most` particles, and correlated by one FFT over the outputs.
+
+    Examples
+    --------
+    Particles that turn around at every output:
+
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.paths import autocorrelation
+    >>> first = np.random.default_rng(0).normal(size=(50, 3))
+    >>> velocity = np.array([first, -first, first, -first])
+    >>> time = ("step", [0.0, 0.1, 0.2, 0.3])
+    >>> data = xr.Dataset({"velocity": (("step", "particle", "axis"), velocity)}, {"time": time})
+    >>> rho = autocorrelation(data, "velocity")
+    >>> rho.lag.values.round(3), rho.values.round(3)
+    (array([0. , 0.1, 0.2]), array([ 1., -1.,  1.]))
     """
     known = _known(dataset)
     if name not in known:
         raise ConfigError(
-            f"variable = '{name}' is not among what can be correlated: {', '.join(known)}; try velocity"
+            f"'{name}' cannot be correlated along paths{did_you_mean(name, known)} Arrays that can: "
+            f"{', '.join(known)}."
         )
     n_steps, n = dataset[name].shape[:2]
     if n_steps < 2:
         raise ConfigError(
-            f"the data set holds {n_steps} output, and a correlation in time needs two at least"
+            f"the data set has {counted(n_steps, 'output')}, but a correlation in time requires at least two."
         )
     chosen = slice(None, None, -(-n // most))
     values = dataset[name][:, chosen].values.astype(np.float64)
@@ -113,7 +139,9 @@ def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) 
     now = select_step(dataset, step)
     along = "xyz".find(slice_spec.partition("=")[0].strip() or "?")
     if along < 0:
-        raise ConfigError(f"slice = '{slice_spec}' names no axis to look along; use x, y or z, such as z=mid")
+        raise ConfigError(
+            f"slice '{slice_spec}' has no axis to look along. Write one of x, y and z, such as z=mid."
+        )
     horizontal, vertical = (axis for axis in range(3) if axis != along)
     places = now["position"].values
     n = int(np.clip(np.sqrt(len(places)) / 2, 8, 512))
@@ -128,7 +156,7 @@ def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) 
         norm=LogNorm(0.1, max(float(over.max()), 1.0)),
         extent=(across[0], across[-1], up[0], up[-1]),
     )
-    figure.colorbar(image, ax=axes, label="particles over the mean")
+    figure.colorbar(image, ax=axes, label="particles relative to the mean")
     unit = unit_of(now["position"])
     names = [f"{'xyz'[axis]} in {unit}" if unit else "xyz"[axis] for axis in (horizontal, vertical)]
     axes.set(xlabel=names[0], ylabel=names[1])
@@ -139,7 +167,33 @@ def plot_places(dataset: xr.Dataset, slice_spec: str = "z=mid", step: int = -1) 
 def plot_paths(dataset: xr.Dataset, variables: Sequence[str] = ()) -> Figure:
     """Draw the autocorrelations along paths over the lag in one panel.
 
-    dataset: as for `autocorrelation`, which raises ConfigError; variables: names, by default all.
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        As for `autocorrelation`.
+    variables : sequence of str
+        Names of arrays; by default all that can be correlated.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure that a notebook shows, and that `savefig` writes.
+
+    Raises
+    ------
+    ConfigError
+        For an array that does not exist, or if there are fewer than two outputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.paths import plot_paths
+    >>> velocity = np.random.default_rng(0).normal(size=(4, 50, 3))
+    >>> time = ("step", [0.0, 0.1, 0.2, 0.3])
+    >>> data = xr.Dataset({"velocity": (("step", "particle", "axis"), velocity)}, {"time": time})
+    >>> plot_paths(data).axes[0].get_ylabel()
+    'correlation along paths'
     """
     curves = [autocorrelation(dataset, name) for name in variables or _known(dataset)]
     figure = blank_figure(5.6, 4.2)

@@ -16,7 +16,7 @@ def compute_pdf(
     bins: int = 100,
     within: tuple[float, float] | None = None,
 ) -> xr.DataArray:
-    """Return the probability density of the values of a field, a histogram whose integral is 1.
+    """Compute the probability density of the values of a field, as a histogram whose integral is 1.
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ def compute_pdf(
     Returns
     -------
     xarray.DataArray
-        float64 with the dimensions (*per, value), in 1 / unit of the field. `value` has the centres of the bins, and
-        the attribute `bin_width` their width: `pdf.sum("value") * pdf.bin_width` is 1.
+        float64 with the dimensions `(*per, value)`, in 1 / unit of the field. `value` has the centres of the bins,
+        and the attribute `bin_width` their width: `pdf.sum("value") * pdf.bin_width` is 1.
 
     Raises
     ------
@@ -42,19 +42,36 @@ def compute_pdf(
         For impossible bins, range or dimensions.
     DivergedError
         If the field is not finite.
+
+    Notes
+    -----
+    Local. At most 64 MiB of the field are in memory at a time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.pdf import compute_pdf
+    >>> field = xr.DataArray(np.linspace(0.0, 1.0, 96).reshape(4, 4, 6), dims=("z", "y", "x"))
+    >>> density = compute_pdf(field, bins=2, within=(0.0, 1.0))
+    >>> density.values, float(density.sum() * density.bin_width)
+    (array([1., 1.]), 1.0)
+    >>> dict(compute_pdf(field, per="z", bins=10).sizes)
+    {'z': 4, 'value': 10}
     """
     kept = (per,) if isinstance(per, str) else tuple(per)
     unknown = [dim for dim in kept if dim not in field.dims]
     if unknown:
         raise ConfigError(
-            f"per = '{unknown[0]}' is no dimension of {field.name}, which has {', '.join(map(str, field.dims))}"
+            f"per = '{unknown[0]}' is not a dimension of {field.name}. Its dimensions are "
+            f"{', '.join(map(str, field.dims))}."
         )
     if bins < 1:
-        raise ConfigError(f"bins = {bins} is not possible; use at least 1, such as 100")
+        raise ConfigError(f"bins = {bins} is not possible. Use at least 1, such as 100.")
     lowest, highest = bin_range(field, bins) if within is None else within
     if not (np.isfinite(lowest) and np.isfinite(highest) and lowest < highest):
         raise ConfigError(
-            f"within = ({lowest}, {highest}) is empty; give two finite numbers, the lower one first"
+            f"within = ({lowest}, {highest}) is empty. Give two finite numbers, the lower one first."
         )
     edges = np.linspace(lowest, highest, bins + 1)
     width = float(edges[-1] - edges[0]) / bins
@@ -78,8 +95,8 @@ def bin_range(field: xr.DataArray, bins: int) -> tuple[float, float]:
     lowest, highest = value_range(field)
     if not np.isfinite(lowest) or not np.isfinite(highest):
         raise DivergedError(
-            f"{field.name} holds NaN or infinity and has no probability density; "
-            f"give an earlier step, or look at the series of its extremes for where it diverged"
+            f"{field.name} contains NaN or infinity, so it has no probability density. Choose an earlier step, or "
+            "look at the time series of its extremes for the step at which it diverged."
         )
     if highest - lowest <= bins * np.spacing(max(abs(lowest), abs(highest))):
         return lowest - 0.5, highest + 0.5

@@ -15,24 +15,31 @@ class PictureOptions(DeclaredOptions):
     variable: Annotated[
         tuple[str, ...],
         OptionSpec(
-            "A field, or a column of a time series.",
+            "Field, or column of a time series, to draw.",
             metavar="NAME",
-            otherwise="all fields, the most telling columns",
+            otherwise="all fields, or the most informative columns",
         ),
     ] = ()
     all: Annotated[bool, OptionSpec("Draw all columns of a time series.")] = False
-    page: Annotated[int, OptionSpec("Page of a picture of more than 12 panels.", minimum=1)] = 1
+    page: Annotated[int, OptionSpec("Page of a picture with more than 12 panels.", minimum=1)] = 1
     wall_units: Annotated[bool, OptionSpec("Draw the profile of the mean flow at walls, as U+ over y+.")] = (
         False
     )
     slice: Annotated[
         str,
-        OptionSpec("Plane: z=mid, y=12, x=-1, or a place, z=0.5; of atoms in sigma.", metavar="AXIS=INDEX"),
+        OptionSpec(
+            "Plane, by an index (z=mid, y=12, x=-1) or a place (z=0.5, for atoms in sigma).",
+            metavar="AXIS=INDEX",
+        ),
     ] = "z=mid"
-    step: Annotated[int, OptionSpec("Output to show, by its time step; negative counts from the last.")] = -1
+    step: Annotated[
+        int, OptionSpec("Output to show, by its time step, or counted back from the last one, which is -1.")
+    ] = -1
     average: Annotated[
         str | None,
-        OptionSpec("Mean of spectra or g(r) over the outputs of these time steps.", metavar="FIRST:LAST"),
+        OptionSpec(
+            "Draw the mean of spectra or g(r) over the outputs of these time steps.", metavar="FIRST:LAST"
+        ),
     ] = None
     compensated: Annotated[
         bool, OptionSpec("Draw only the compensated spectrum, k^(5/3) E(k) / eps^(2/3) over k eta.")
@@ -47,15 +54,19 @@ class PictureOptions(DeclaredOptions):
     ] = None
     volume: Annotated[str | None, OptionSpec("Draw a view through a field in space.", metavar="FIELD")] = None
     movie: Annotated[
-        str | None, OptionSpec("Write a movie over all outputs: .gif or .mp4.", metavar="FILE")
+        str | None, OptionSpec("Write a movie over all outputs, as .gif or .mp4.", metavar="FILE")
     ] = None
-    rate: Annotated[float, OptionSpec("Outputs of a movie in a second.", above=0, maximum=100)] = 10.0
+    rate: Annotated[
+        float, OptionSpec("Number of outputs that the movie shows per second.", above=0, maximum=100)
+    ] = 10.0
     width: Annotated[
         int | None,
-        OptionSpec("Width of a movie in pixels.", minimum=64, maximum=7680, otherwise="by its planes"),
+        OptionSpec(
+            "Width of the movie in pixels.", minimum=64, maximum=7680, otherwise="from the size of its planes"
+        ),
     ] = None
     roofline: Annotated[
-        bool, OptionSpec("Draw the speed of a report's regions beside the machine's limits.")
+        bool, OptionSpec("Draw the speed of the regions of a report beside the limits of the machine.")
     ] = False
 
     def given(self) -> list[str]:

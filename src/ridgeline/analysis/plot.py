@@ -41,8 +41,8 @@ def plot_slices(
     """Draw the same plane of several fields side by side, or wide planes one above the other.
 
     Each field has its own colour bar. Components of a vector and fields of both signs are white at zero, and a hole
-    is grey. Components share a scale; the title of one that is small beside the others says that it has limits of its
-    own, or that it is zero.
+    is grey. Components share a scale; the title of one that is small beside the others says that it has narrower
+    limits, or that it is zero.
 
     Parameters
     ----------
@@ -50,8 +50,33 @@ def plot_slices(
         A data set as `ridgeline.open` returns it. One plane of each field is read.
     variables : sequence of str, optional
         Names of fields; None draws all.
-    slice_spec, step
-        As for `take_slice` and `select_step`, which raise ConfigError for invalid ones.
+    slice_spec : str
+        A plane, as for `take_slice`.
+    step : int
+        An output, as for `select_step`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure that a notebook shows, and that `savefig` writes.
+
+    Raises
+    ------
+    ConfigError
+        For a field, a plane or a step that does not exist.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.plot import plot_slices
+    >>> coords = {"step": [0], "z": range(4), "y": range(6), "x": range(8)}
+    >>> values = np.random.default_rng(0).random((1, 4, 6, 8))
+    >>> data = xr.Dataset({"U": (("step", "z", "y", "x"), values)}, coords)
+    >>> figure = plot_slices(data, ["U"], slice_spec="z=2", step=0)
+    >>> figure.savefig("u.png")
+    >>> figure.axes[0].get_title()
+    'U'
     """
     names = _field_names(dataset, variables)
     planes = [load_plane(dataset, name, slice_spec, step) for name in names]
@@ -95,15 +120,37 @@ def plot_pdf(
     ----------
     dataset : xarray.Dataset
         A data set as `ridgeline.open` returns it. One output step of each field is read, slab by slab.
-    variables, slice_spec, step
-        As for `plot_slices`.
+    variables : sequence of str, optional
+        Names of fields; None draws all.
+    slice_spec : str
+        A plane, as for `take_slice`.
+    step : int
+        An output, as for `select_step`.
     bins : int
         Number of bins between the extremes of the volume.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure that a notebook shows, and that `savefig` writes.
+
     Raises
     ------
+    ConfigError
+        For a field, a plane or a step that does not exist.
     DivergedError
         For a field that is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.plot import plot_pdf
+    >>> coords = {"step": [0], "z": range(4), "y": range(6), "x": range(8)}
+    >>> values = np.random.default_rng(0).random((1, 4, 6, 8))
+    >>> data = xr.Dataset({"U": (("step", "z", "y", "x"), values)}, coords)
+    >>> plot_pdf(data, bins=10).axes[0].get_ylabel()
+    'probability density'
     """
     names = _field_names(dataset, variables)
     across = min(len(names), PER_ROW)
@@ -126,7 +173,29 @@ def plot_pdf(
 
 
 def plot_series(series: xr.Dataset) -> Figure:
-    """Draw the statistics of `compute_series` over time: range, mean and standard deviation."""
+    """Draw the statistics of `compute_series` over time: range, mean and standard deviation.
+
+    Parameters
+    ----------
+    series : xarray.Dataset
+        Fields over (step, statistic), as `compute_series` returns them.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure with one panel for each field.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.plot import plot_series
+    >>> from ridgeline.analysis.series import compute_series
+    >>> values = np.random.default_rng(0).random((3, 4, 6, 8))
+    >>> data = xr.Dataset({"U": (("step", "z", "y", "x"), values)}, {"step": [0, 10, 20]})
+    >>> [text.get_text() for text in plot_series(compute_series(data)).axes[0].get_legend().get_texts()]
+    ['max', 'mean', 'mean ± std', 'min']
+    """
     figure = blank_figure(4.8 * len(series.data_vars), 3.8)
     over = "time" if "time" in series.coords else STEP
     for axes, values in zip(panels(figure, len(series.data_vars)), series.data_vars.values()):
@@ -169,7 +238,7 @@ def _format_of(path: str | PathLike[str]) -> str:
     formats = FigureCanvasAgg.get_supported_filetypes()
     if suffix not in formats:
         raise ConfigError(
-            f"cannot write a picture to '{path}': its suffix must be one of {', '.join(formats)}; try .png"
+            f"cannot write a picture to '{path}', because its suffix must be one of {', '.join(formats)}. Try .png."
         )
     return suffix
 
@@ -235,7 +304,7 @@ def _field_names(dataset: xr.Dataset, variables: Sequence[str] | None) -> tuple[
     """Return the names of the fields to draw. Raises ConfigError if one does not exist, or if there are none."""
     names = field_names(dataset) if variables is None else tuple(variables)
     if not names:
-        raise ConfigError("the data set has no field to draw; name a data set that a run has written")
+        raise ConfigError("the data set has no field to draw. Name a data set that a run has written.")
     return tuple(str(get_field(dataset, name).name) for name in names)
 
 
@@ -262,10 +331,12 @@ def names_on_page(names: Sequence[str], page: int) -> list[str]:
     """
     pages = max(1, -(-len(names) // PER_PAGE))
     if page > pages:
-        raise ConfigError(f"--page {page}: {len(names)} panels fill {pages} page{'s' * (pages != 1)}")
+        raise ConfigError(
+            f"--page {page}: the picture has only {pages} page{'s' * (pages != 1)} with {len(names)} panels."
+        )
     if pages > 1:
         log.info(
-            "page %d of %d, %d panels each; --page draws another, --variable what it names",
+            "page %d of %d, with at most %d panels. --page draws another page, --variable draws chosen fields.",
             page,
             pages,
             PER_PAGE,

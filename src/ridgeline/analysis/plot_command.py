@@ -46,36 +46,39 @@ from ridgeline.runtime.files import read_regular
 
 # Options that are part of a picture's name.
 NAMED_OPTIONS = ("pdf", "roofline", "compensated", "wall_units", "isosurface", "volume")
-# Folders, by a name in them, and JSON files, by a key, that have no picture; and what to do instead.
+# Folders, by a name in them, and JSON files, by a key, that have no picture: what they are, and what to do instead.
 IN_FOLDERS = {
-    checkpoint_format.MANIFEST: "a checkpoint, from which a run goes on; name the data set of output.path",
-    "checkpoint_*": "a folder of checkpoints, from which a run goes on; name the data set of output.path",
-    "sweep.csv": "the folder of a sweep, whose contact sheet is {0}/sweep.png; name {0}/sweep.json for its figures",
-    "study.toml": "the folder of a study, whose pictures `ridgeline study collect {0}` puts into {0}/figures",
-    "report.html": "the report of a validation; open {0}/report.html, which has its pictures",
+    checkpoint_format.MANIFEST: "a checkpoint, which has no picture. Name the data set of output.path.",
+    "checkpoint_*": "a folder of checkpoints, which have no picture. Name the data set of output.path.",
+    "sweep.csv": "the folder of a sweep. Its contact sheet is {0}/sweep.png. Name {0}/sweep.json to draw its "
+    "results.",
+    "study.toml": "the folder of a study. `ridgeline study collect {0}` writes its pictures into {0}/figures.",
+    "report.html": "the report of a validation. Open {0}/report.html, which has its pictures.",
 }
 IN_REPORTS = {
-    "traceEvents": "a trace; open https://ui.perfetto.dev in a browser and choose 'Open trace file'",
-    "verdict": "the report of a validation; open report.html beside it, which has its pictures",
-    "predictions": "predictions; `ridgeline predict --plot` draws them",
-    "schema": "measurements of a validation; `ridgeline validate --report` makes a page of them with pictures",
-    "xxh3_64": "the manifest of a checkpoint; name the data set of output.path",
+    "traceEvents": "a trace. Open https://ui.perfetto.dev in a browser, and choose 'Open trace file'.",
+    "verdict": "the report of a validation. Open report.html beside it, which has its pictures.",
+    "predictions": "a file of predictions. `ridgeline predict --plot` draws them.",
+    "schema": "a baseline of a validation. `ridgeline validate --report` writes a page with pictures.",
+    "xxh3_64": "the manifest of a checkpoint, which has no picture. Name the data set of output.path.",
 }
-_ROWS = "the rows of a benchmark, study or sweep; name the .json beside it"
-_TABLE = "a table without a picture of its own; `ridgeline report {0}` prints it, and a study has figures beside it"
+_ROWS = "the table of a benchmark, study or sweep. Name the .json file beside it."
+_TABLE = (
+    "a table without a picture. `ridgeline report {0}` prints it. A study has figures in a folder beside it."
+)
 BY_SUFFIX = {
-    ".toml": "settings; `ridgeline run` runs a case, and its output.path is drawn",
-    ".html": "a page; open it in a browser",
-    ".md": "a page of text",
-    ".txt": "text",
-    ".png": "a picture already",
-    ".svg": "a picture already",
-    ".pdf": "a picture already",
-    ".gif": "a movie already",
-    ".mp4": "a movie already",
-    ".vti": "data for ParaView",
+    ".toml": "a settings file. Run it with `ridgeline run`, and draw the data set of its output.path.",
+    ".html": "a web page. Open it in a browser.",
+    ".md": "a page of text, which has no picture.",
+    ".txt": "a text, which has no picture.",
+    ".png": "already a picture.",
+    ".svg": "already a picture.",
+    ".pdf": "already a picture.",
+    ".gif": "already a movie.",
+    ".mp4": "already a movie.",
+    ".vti": "a file for ParaView. Open it there.",
 }
-# (option, the option without which it has no effect), and (option, the option beside which it has none).
+# (option, the option that it requires), and (option, the option with which it cannot be used).
 NEEDED = (("rate", "movie"), ("width", "movie"), ("colour", "isosurface"))
 EXCLUDED = (
     ("volume", "isosurface"),
@@ -122,7 +125,9 @@ def draw_file(data: str, options: PictureOptions, output: str | None = None) -> 
     """
     base = Path(data)
     if options.roofline and base.suffix != ".json":
-        raise ConfigError(f"'{data}' is no report; --roofline needs the NAME.bp.run.json beside a data set")
+        raise ConfigError(
+            f"'{data}' is not a report. --roofline requires the NAME.bp.run.json beside a data set."
+        )
     check_has_picture(base)
     if base.suffix == ".json":
         return [_draw_report(base, options, output)]
@@ -142,7 +147,7 @@ def draw_file(data: str, options: PictureOptions, output: str | None = None) -> 
         if options.movie is not None:
             names = options.variable or field_names(dataset)[:1]
             if not names:
-                raise ConfigError(f"the data set '{data}' has no field to draw")
+                raise ConfigError(f"the data set '{data}' has no field to draw.")
             save_movie(dataset, names, options.slice, options.movie, options.rate, options.width)
             written.append(Path(options.movie))
         if options.movie is None or output is not None:
@@ -330,26 +335,24 @@ def check_combinations(options: PictureOptions, movie_alone: bool) -> None:
     given = options.given()
     for name, needed in NEEDED:
         if name in given and needed not in given:
-            raise ConfigError(
-                f"{_flag(name)} has no effect without --{needed}; add --{needed}, or leave {_flag(name)} out"
-            )
+            raise ConfigError(f"{_flag(name)} requires --{needed}.")
     for name, other in EXCLUDED + (() if "movie" in given else EXCLUDED_FROM_VIEWS):
         if name in given and other in given:
             raise ConfigError(
-                f"{_flag(name)} has no effect beside {_flag(other)}; draw one picture with each"
+                f"{_flag(name)} cannot be used with {_flag(other)}. Draw one picture with each."
             )
     for name in OF_PICTURES:
         if movie_alone and name in given:
-            raise ConfigError(f"--{name} has no effect on a movie; name a picture too with --output")
+            raise ConfigError(f"--{name} has no effect on a movie. Name a picture too, with --output.")
 
 
 def check_options(data: str, what: str, options: PictureOptions, supported: Iterable[str]) -> None:
     """Raise ConfigError for the first option that does not apply to the file `data`, which is `what`."""
     for name in options.given():
         if name not in supported:
-            has = ", ".join(map(_flag, supported)) or "no option"
+            known = ", ".join(map(_flag, supported)) or "none"
             raise ConfigError(
-                f"'{data}' is {what}, for which {_flag(name)} has no meaning; leave it out (it has {has})"
+                f"{_flag(name)} does not apply to '{data}'. This is {what}. Options that apply: {known}."
             )
 
 

@@ -50,13 +50,12 @@ def plot_run(report: Mapping[str, Any], path: str) -> Figure:
     """
     if "step_times" not in report:
         raise OutputError(
-            f"the report {path} holds no times of single steps and ranks: an older version has written it; run the "
-            f"case again, or print it with `ridgeline report {path}`"
+            f"the report {path} has no times of single steps and ranks, because an older version wrote it. Run the "
+            f"case again, or print the report with `ridgeline report {path}`."
         )
     if not report["step_times"]:
         raise OutputError(
-            f"the report {path} holds no step after the first call, whose time is not that of the others; raise "
-            f"run.steps"
+            f"the report {path} has no step after the first call, whose time is not typical. Increase run.steps."
         )
     times, ranks, writes = report["step_times"], report["ranks"], report.get("writes", {})
     several = len(ranks["rank"]) > 1
@@ -71,7 +70,7 @@ def plot_run(report: Mapping[str, Any], path: str) -> Figure:
     steady = {name: times[name] for name in names if _takes_time(times, name)}
     _draw_steps(axes["steps"], steady, ranks, colours)
     if left_out := [name for name in names if name not in steady]:
-        words = f"in most steps below {SHORTEST:.1%} of the time: {', '.join(left_out)}"
+        words = f"below {SHORTEST:.1%} of the time in most steps: {', '.join(left_out)}"
         axes["steps"].set_xlabel(words, wrap=True)
     _draw_ranks(axes["ranks"], ranks, colours)
     if several:
@@ -244,8 +243,8 @@ def plot_roofline(report: Mapping[str, Any]) -> Figure:
     dots, left_out = roofline_dots(report)
     if not dots:
         raise ConfigError(
-            "no part of this run has counted operations, counted bytes and time, so there is no roofline to draw; "
-            "name the report of a run with two steps or more"
+            "no part of this run has counted operations, counted bytes and time, so there is no roofline to draw. "
+            "Name the report of a run with two steps or more."
         )
     figure = blank_figure(9.0, 5.6)
     axes = figure.subplots()

@@ -13,7 +13,7 @@ STATISTICS = ("min", "max", "mean", "std")
 
 
 def compute_series(dataset: xr.Dataset, variables: Sequence[str] | None = None) -> xr.Dataset:
-    """Return the minimum, maximum, mean and standard deviation of fields at every output step.
+    """Compute the minimum, maximum, mean and standard deviation of fields at every output step.
 
     Parameters
     ----------
@@ -36,9 +36,21 @@ def compute_series(dataset: xr.Dataset, variables: Sequence[str] | None = None) 
 
     Notes
     -----
+    Local. Every value of the fields is read once, at most 64 MiB at a time.
+
     The standard deviation is that of the population (divided by the number of cells). Means and variances of slabs
     are merged in float64 by a pairwise update, which avoids cancellation. Source: Chan, Golub & LeVeque, "Updating
     formulae and a pairwise algorithm for computing sample variances", COMPSTAT 1982, Eq. 2.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.series import compute_series
+    >>> values = np.arange(8.0).reshape(1, 2, 2, 2)
+    >>> data = xr.Dataset({"U": (("step", "z", "y", "x"), values)}, {"step": [0]})
+    >>> compute_series(data).U.sel(step=0).values.round(2)
+    array([0.  , 7.  , 3.5 , 2.29])
     """
     fields = [get_field(dataset, name) for name in (field_names(dataset) if variables is None else variables)]
     columns = {

@@ -35,8 +35,8 @@ def get_field(dataset: xr.Dataset, variable: str) -> xr.DataArray:
     names = field_names(dataset)
     if variable not in names:
         raise ConfigError(
-            f"variable = '{variable}' is not in the data set, which has {', '.join(names) or 'no fields'}"
-            f"{did_you_mean(variable, names)}"
+            f"the data set has no field '{variable}'{did_you_mean(variable, names)} Its fields are "
+            f"{', '.join(names) or 'none'}."
         )
     return dataset[variable]
 
@@ -48,19 +48,43 @@ def unit_of(data: xr.DataArray) -> str:
 
 
 def select_step(data: Data, step: int) -> Data:
-    """Return `data` at one output step, without the dimension `step`.
+    """Select one output step, lazily, and drop the dimension `step`.
 
-    step: time step of the simulation, as in the coordinate `step`; negative values count output steps from the end,
-    with -1 for the last. Raises ConfigError if there is no output of that step.
+    Parameters
+    ----------
+    data : xarray.Dataset or xarray.DataArray
+        Data with the dimension and the coordinate `step`.
+    step : int
+        Time step of the simulation, as in the coordinate `step`. Negative values count output steps from the end,
+        with -1 for the last.
+
+    Returns
+    -------
+    xarray.Dataset or xarray.DataArray
+        The part of `data` at this step, without reading values.
+
+    Raises
+    ------
+    ConfigError
+        If there is no output of that step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.slices import select_step
+    >>> data = xr.Dataset({"U": (("step", "z", "y", "x"), np.zeros((3, 2, 4, 4)))}, {"step": [0, 50, 100]})
+    >>> int(select_step(data, 50).step), int(select_step(data, -1).step)
+    (50, 100)
     """
     steps = step_numbers(data)
     if not len(steps):
-        raise ConfigError("the data set holds no output step yet; wait for the run's first output")
+        raise ConfigError("the data set has no output step yet. Wait for the first output of the run.")
     index = step + len(steps) if step < 0 else int(np.searchsorted(steps, step))
     if not 0 <= index < len(steps) or (step >= 0 and steps[index] != step):
         raise ConfigError(
-            f"step = {step} is not in the data set, which has {_listed(steps)}; "
-            f"name one of them, or count back from the last: -1 to -{len(steps)}"
+            f"step {step} is not in the data set, which has {_listed(steps)}. "
+            f"Name one of them, or count back from the last: -1 to -{len(steps)}."
         )
     return data.isel({STEP: index})
 
@@ -79,11 +103,11 @@ def take_mean(dataset: xr.Dataset, average: str) -> tuple[xr.Dataset, xr.Dataset
         separator = ""
     if not separator:
         raise ConfigError(
-            f"--average {average} is no range of time steps; write FIRST:LAST, such as 0:{steps.max(initial=0)}"
+            f"--average {average} is not a range of time steps. Write FIRST:LAST, such as 0:{steps.max(initial=0)}."
         )
     inside = np.flatnonzero((steps >= low) & (steps <= high))
     if not len(inside):
-        raise ConfigError(f"--average {average} has no output in it; the data set has {_listed(steps)}")
+        raise ConfigError(f"--average {average} contains no output. The data set has {_listed(steps)}.")
     part = dataset.isel({STEP: inside})
     return part.mean(STEP, keep_attrs=True).load(), part
 
@@ -94,31 +118,57 @@ def step_numbers(data: xr.Dataset | xr.DataArray) -> NDArray[np.int64]:
 
 
 def take_slice(data: Data, spec: str) -> Data:
-    """Return the plane of `data` that `spec` describes, lazily, without the dimension across it.
+    """Select a plane, lazily, and drop the dimension across it.
 
-    spec: "z=mid" (index n // 2), "z=12", "y=0", "x=-1" (the last), or a coordinate with a decimal point, "x=12.5",
-    for the nearest plane. The coordinate of the plane, or its index if there is none, is kept as a scalar coordinate.
-    Raises ConfigError if `spec` is invalid or out of range.
+    Parameters
+    ----------
+    data : xarray.Dataset or xarray.DataArray
+        Fields over (step, z, y, x), or a part of these dimensions.
+    spec : str
+        The plane: "z=mid" (index n // 2), "z=12", "y=0", "x=-1" (the last), or a coordinate with a decimal point,
+        "x=12.5", for the nearest plane.
+
+    Returns
+    -------
+    xarray.Dataset or xarray.DataArray
+        The plane, without reading values. The coordinate of the plane, or its index if there is none, is kept as a
+        scalar coordinate.
+
+    Raises
+    ------
+    ConfigError
+        If `spec` is invalid or out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.slices import take_slice
+    >>> field = xr.DataArray(np.zeros((4, 6, 8)), {"x": 0.5 * np.arange(8)}, ("z", "y", "x"))
+    >>> take_slice(field, "z=mid").shape, int(take_slice(field, "z=mid").z)
+    ((6, 8), 2)
+    >>> float(take_slice(field, "x=1.4").x)
+    1.5
     """
     dims = spatial_dims(data)
     axis, separator, place = (part.strip() for part in spec.partition("="))
     if not separator or axis not in dims:
         raise ConfigError(
-            f"slice = '{spec}' names no plane; use AXIS=INDEX with an axis of {', '.join(dims)} "
-            f"and an index or mid, such as {dims[0]}=mid"
+            f"slice '{spec}' is not a plane. Write AXIS=INDEX with one of the axes {', '.join(dims)} and an index or "
+            f"mid, such as {dims[0]}=mid."
         )
     n = data.sizes[axis]
     try:
         index = n // 2 if place == "mid" else _index_of(data, axis, place)
     except ValueError:
         raise ConfigError(
-            f"slice = '{spec}' has no index; use {axis}=mid, an integer of {-n} to {n - 1}, or a place with a "
-            f"decimal point, such as {axis}=0.5"
+            f"slice '{spec}' has no index. Write {axis}=mid, an integer from {-n} to {n - 1}, or a place with a "
+            f"decimal point, such as {axis}=0.5."
         ) from None
     if not -n <= index < n:
         raise ConfigError(
-            f"slice = '{spec}' is outside the grid, which has {n} cells in {axis}; "
-            f"use {axis}=mid or an index of {-n} to {n - 1}"
+            f"slice '{spec}' is outside the grid, which has {n} cells in {axis}. "
+            f"Use {axis}=mid or an index from {-n} to {n - 1}."
         )
     plane = data.isel({axis: index})
     return plane if axis in plane.coords else plane.assign_coords({axis: index % n})

@@ -40,25 +40,44 @@ def plot_spectra(
 ) -> Figure:
     """Draw the energy spectrum with a line of slope -5/3, and beside it the spectrum compensated by that slope.
 
-    Left: E(k), spectra of scalars, and E(k) of other steps in grey. Right: E(k) / (eps^(2/3) k^(-5/3)) over k eta, in
-    which an inertial range is a plateau near C = 1.62; without viscosity k^(5/3) E(k) over k. The dissipation eps is
-    the integral of D(k), and eta follows from it and the viscosity among the attributes of the data set.
+    Left: E(k), spectra of scalars, and E(k) of other steps in grey. Right: E(k) / (eps^(2/3) k^(-5/3)) over k eta,
+    in which an inertial range is a plateau near C = 1.62; without viscosity k^(5/3) E(k) over k. The dissipation
+    eps is the integral of D(k), and eta follows from it and the viscosity among the attributes of the data set.
+    Source: Yeung and Zhou, Phys. Rev. E 56 (1997) 1746.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         A data set as `ridgeline.open` returns it, with "k" and "energy_spectrum".
     step : int
-        As for `select_step`.
+        An output, as for `select_step`.
     average : str, optional
-        As for `take_mean`, instead of a step. E and eps are means over these outputs, which are drawn in grey.
+        A range of outputs, as for `take_mean`, instead of a step. E and eps are means over these outputs, which are
+        drawn in grey.
     alone : bool
         Draw only the compensated spectrum.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure that a notebook shows, and that `savefig` writes.
 
     Raises
     ------
     ConfigError
         If the data set has no spectra, or lacks the step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.spectra import plot_spectra
+    >>> k = np.arange(1.0, 9.0)
+    >>> energy = 1.62 * k ** (-5 / 3) * np.exp(-k / 4)
+    >>> coords = {"step": [0], "time": ("step", [0.0]), "k": k}
+    >>> data = xr.Dataset({"energy_spectrum": (("step", "k"), energy[None])}, coords)
+    >>> len(plot_spectra(data).axes), len(plot_spectra(data, alone=True).axes)
+    (2, 1)
     """
     _check_spectra(dataset)
     now, others, words = step_or_mean(dataset, step, average)
@@ -128,13 +147,44 @@ def plot_densities(dataset: xr.Dataset, step: int = -1) -> Figure:
     """Draw the probability densities of dissipation and enstrophy over their means, on logarithmic axes.
 
     If the data set has it, the density of the pressure over its root mean square p' is drawn beside them, with a
-    Gaussian. dataset, step: as for `plot_spectra`.
+    Gaussian.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A data set as for `plot_spectra`, with the densities that a run of turbulence writes beside its spectra.
+    step : int
+        An output, as for `select_step`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure with one panel, or two with the pressure.
+
+    Raises
+    ------
+    ConfigError
+        If the data set has no spectra or densities, or lacks the step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from ridgeline.analysis.spectra import plot_densities
+    >>> ratio = np.array([0.1, 1.0, 10.0])
+    >>> density = ("step", "ratio"), np.exp(-ratio)[None]
+    >>> names = ("dissipation_density", "enstrophy_density")
+    >>> coords = {"step": [0], "k": [1.0, 2.0], "ratio": ratio}
+    >>> energy = {"energy_spectrum": (("step", "k"), np.ones((1, 2)))}
+    >>> data = xr.Dataset(energy | dict.fromkeys(names, density), coords)
+    >>> plot_densities(data).axes[0].get_xlabel()
+    'value over mean'
     """
     _check_spectra(dataset)
     now = select_step(dataset, step).load()
     missing = [name for name in DENSITIES if name not in now]
     if missing:
-        raise ConfigError(f"the data set has no {missing[0]}; draw its spectra, without --pdf")
+        raise ConfigError(f"the data set has no {missing[0]}. Draw its spectra, without --pdf.")
     pressure = "pressure_density" in now
     figure = blank_figure(9.6 if pressure else 5.6, 4.2)
     axes, *beside = panels(figure, 1 + pressure)
@@ -179,10 +229,10 @@ def plot_structure(dataset: xr.Dataset, step: int = -1) -> Figure:
     density, power, *beside = panels(figure, 2 + halos)
     _draw_density(figure, density, now)
     k, measured = curve(now, POWER)
-    power.loglog(k, measured, label="measured" if len(k) else "measured: nowhere positive, not drawn")
+    power.loglog(k, measured, label="measured" if len(k) else "measured (nowhere positive, so not drawn)")
     if "linear_power" in now:
         power.loglog(*curve(now, "linear_power"), ":", color="black", label="linear theory")
-    power.loglog(*curve(now, "shot_noise"), "--", color="0.6", label="shot noise of particles at random")
+    power.loglog(*curve(now, "shot_noise"), "--", color="0.6", label="shot noise of random particles")
     power.set(xlabel="k in h/Mpc", ylabel="P in (Mpc/h)³")
     power.legend(frameon=False)
     for axes in beside:
@@ -202,7 +252,7 @@ def _draw_density(figure: Figure, axes: Axes, now: xr.Dataset) -> None:
         extent=(0.0, length, 0.0, length),
         norm=LogNorm(DARKEST, max(float(picture.max()), 10 * DARKEST)),
     )
-    figure.colorbar(image, ax=axes, label="mass over the mean")
+    figure.colorbar(image, ax=axes, label="mass relative to the mean")
     axes.set(xlabel="x in Mpc/h", ylabel="y in Mpc/h")
 
 
@@ -235,8 +285,8 @@ def curve(spectra: xr.Dataset, name: str) -> tuple[NDArray[np.float64], NDArray[
 def _check_spectra(dataset: xr.Dataset) -> None:
     if not has_spectra(dataset):
         raise ConfigError(
-            f"the data set has no {ENERGY}; name the one of output.spectra, which a run writes with "
-            f"output.spectra_every > 0"
+            f"the data set has no {ENERGY}. Name the data set of output.spectra, which a run writes with "
+            "output.spectra_every > 0."
         )
 
 

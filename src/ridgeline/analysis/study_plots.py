@@ -195,7 +195,7 @@ def _draw_legend(axes: Axes, curves: Sequence[StudyCurve], styles: Sequence[Curv
         entries.append(Line2D([], [], color="0.4", dashes=(6, 2, 1, 2), label="predicted"))
     if any(point.within is not None for curve in curves for point in curve.predicted):
         entries.append(
-            Line2D([], [], color="0.4", linewidth=5.0, alpha=0.25, label="80 % of steps, predicted")
+            Line2D([], [], color="0.4", linewidth=5.0, alpha=0.25, label="predicted for 80 % of steps")
         )
     if any(point.until is not None for curve in curves for point in curve.points):
         entries.append(
@@ -280,7 +280,7 @@ def plot_sweep(
     axes: list[str] = result["extra"][SWEEP_AXES]
     heads = {key: head for key, head in result["columns"].items() if key not in (*axes, *NO_FIGURES)}
     if not heads:
-        raise ConfigError("no case of the sweep is done yet; run the same sweep again")
+        raise ConfigError("no case of the sweep is done yet. Run the same sweep again.")
     columns = {key: np.array([row.get(key) for row in rows], np.float64) for key in heads}
     drawn = {key: columns[key] for key in chosen_columns(columns, names, every, "the sweep", page)}
     values = [[row[axis] for row in rows] for axis in axes]

@@ -86,7 +86,7 @@ def plot_time_series(
     series : mapping of str to array
         Columns by name, as `ridgeline.io.series.read_series` returns them.
     names : sequence of str
-        Columns to draw. None draws the most informative ones that change.
+        Columns to draw. By default these are the most informative ones that change.
     every : bool
         Draw all columns except step, time, and components of vectors that are rounding beside the others.
     page : int
@@ -94,14 +94,28 @@ def plot_time_series(
     labels : SeriesLabels
         Labels of the axes.
 
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure with one panel for each column.
+
     Raises
     ------
     ConfigError
         For a column or a page that does not exist, or for a series without rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ridgeline.analysis.time_series import plot_time_series
+    >>> time = np.linspace(0.0, 1.0, 11)
+    >>> series = {"step": np.arange(11), "time": time, "energy": np.exp(-time)}
+    >>> [axes.get_title() for axes in plot_time_series(series, ["energy"]).axes]
+    ['energy']
     """
     drawn = chosen_columns(series, names, every, "the time series", page)
     if not drawn or not len(series["time"]):
-        raise ConfigError("the time series holds nothing to draw yet; wait for the run's first rows")
+        raise ConfigError("the time series has nothing to draw yet. Wait for the first rows of the run.")
     across = 1 if len(drawn) <= DEFAULT_PANELS else PER_ROW
     down = -(-len(drawn) // across)
     figure = blank_figure(7.0 if across == 1 else 4.0 * across, (2.1 if across == 1 else 2.6) * down + 0.8)
@@ -131,7 +145,7 @@ def chosen_columns(
     for name in names:
         if name not in known and not _forces(name, known):
             raise ConfigError(
-                f"variable = '{name}' is not in {what}, which has {', '.join(known)}{did_you_mean(name, known)}"
+                f"{what} has no column '{name}'{did_you_mean(name, known)} Its columns are {', '.join(known)}."
             )
     if names:
         return names_on_page(selected, page)
@@ -139,9 +153,9 @@ def chosen_columns(
     left = [name for name in known if name not in rounding]
     drawn = left if every else most_informative({name: series[name] for name in left})
     if len(drawn) < len(left):
-        log.info("drawn: %s of %d columns; --all draws all", ", ".join(drawn), len(left))
+        log.info("drawn: %s, of %d columns. --all draws all of them.", ", ".join(drawn), len(left))
     if rounding and (every or len(left) <= DEFAULT_PANELS):
-        log.info("not drawn, zero but for rounding: %s; --variable draws them", ", ".join(rounding))
+        log.info("not drawn, because zero up to rounding: %s. --variable draws them.", ", ".join(rounding))
     return names_on_page(drawn, page)
 
 
@@ -210,5 +224,5 @@ def _set_range(axes: Axes, values: Reals) -> None:
         axes.set_ylim(*(10.0 ** np.array([least, most]) if decades else (least, most)))
         beyond = int(((finite < least) | (finite > most)).sum())
         axes.annotate(
-            f"{beyond} beyond", (0.99, 0.98), xycoords="axes fraction", ha="right", va="top", color="0.4"
+            f"{beyond} outside", (0.99, 0.98), xycoords="axes fraction", ha="right", va="top", color="0.4"
         )

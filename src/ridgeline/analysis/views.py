@@ -62,12 +62,12 @@ def plot_isosurface(dataset: xr.Dataset, spec: str, step: int = -1, colour: str 
     except ValueError:
         separator = ""
     if not separator:
-        raise ConfigError(f"--isosurface {spec} names no surface; write FIELD=VALUE, such as V=0.2")
+        raise ConfigError(f"--isosurface {spec} is not a surface. Write FIELD=VALUE, such as V=0.2.")
     field, scene = _scene(dataset, name, step, value)
     low, high = finite_range(scene.values)
     if not low < value < high:
         raise ConfigError(
-            f"--isosurface {spec}: {name} reaches from {low:.4g} to {high:.4g} there; use a value in between"
+            f"--isosurface {spec}: {name} is between {low:.4g} and {high:.4g} there. Use a value in between."
         )
     by = ""
     if colour is not None:
@@ -87,7 +87,9 @@ def _scene(dataset: xr.Dataset, name: str, step: int, value: float | None) -> tu
     field = select_step(get_field(dataset, name), step)
     dims = spatial_dims(field)
     if len(dims) != 3 or min(field.sizes[dim] for dim in dims) < 2:
-        raise ConfigError(f"{name} has no three directions to style into; draw a plane of it with --slice")
+        raise ConfigError(
+            f"a view in space requires three directions, which {name} does not have. Draw a plane with --slice."
+        )
     thinned = field.isel({dim: slice(None, None, -(-field.sizes[dim] // MOST)) for dim in dims})
     places = [np.asarray(thinned[dim].values, float) if dim in thinned.coords else None for dim in dims]
     places = [np.arange(n, dtype=float) if at is None else at for at, n in zip(places, thinned.shape)]
@@ -110,8 +112,8 @@ def _rendered(scene: Scene) -> tuple[NDArray[np.uint8], ColourScale | None]:
             return process.submit(render, scene).result()
     except (BrokenProcessPool, RuntimeError, AttributeError, OSError) as error:
         raise DeviceError(
-            f"VTK cannot render without a display here ({error}); install libosmesa6 or libegl1, or draw a plane "
-            f"with --slice"
+            f"VTK cannot render without a display here ({error}). Install libosmesa6 or libegl1, or draw a plane "
+            "with --slice."
         ) from None
 
 

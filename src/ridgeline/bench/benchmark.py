@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from ridgeline.bench.result import Result
 
+# Characters of a short help that `ridgeline bench --help` shows whole in a terminal of 80 columns.
+LONGEST_SHORT = 45
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -77,46 +80,82 @@ class ScalingFigures:
 
 @dataclass(frozen=True)
 class BenchmarkOptions(DeclaredOptions):
-    """Base class of the options of all benchmarks.
+    """Derive the options of a benchmark from this class.
 
-    Two names have a meaning for the job too: `threads` is the threads of a rank, and with `device` ("cpu" or "cuda")
-    the function is called with `memory`, the kind of memory that its messages lie in.
+    Each field of a derived frozen dataclass is an option: its type, an `OptionSpec`, and its default. Two names
+    have a meaning for the job too: `threads` is the threads of a rank, and with `device` ("cpu" or "cuda") the
+    function is called with `memory`, the kind of memory that its messages lie in.
+
+    Raises
+    ------
+    ConfigError
+        When an object is made, for a value out of its range. The message names the flag.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from typing import Annotated
+    >>> from ridgeline.bench.benchmark import BenchmarkOptions
+    >>> from ridgeline.runtime.declared_options import OptionSpec
+    >>> @dataclass(frozen=True)
+    ... class RingOptions(BenchmarkOptions):
+    ...     laps: Annotated[int, OptionSpec("Timed laps of a size.", minimum=1)] = 100
+    >>> RingOptions(laps=20)
+    RingOptions(laps=20)
     """
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The declaration of a benchmark.
+    """Declare a benchmark: the command line, its help and checks, and its outputs follow from the declaration.
 
     Attributes
     ----------
-    name
+    name : str
         The name of the command.
-    summary
+    short : str
+        The help in a list of commands: at most 45 characters, which begin with a verb.
+    summary : str
         One sentence that says what it measures.
-    pattern
+    pattern : str
         One sentence that says which ranks do what with which.
-    formula
+    formula : str
         How the figures follow from the measured times.
-    options
-        The class of its options.
-    function
+    options : type
+        The class of its options, derived from `BenchmarkOptions`.
+    function : str
         "module.function" beside the declaration. It is called as function(comm, options), with memory= and progress=
         if it has such parameters, is collective over comm, and returns a `Result`.
-    details
+    details : str
         What else a user must know.
-    fixed
+    fixed : mapping
         Options that this benchmark does not offer, with their values.
-    finish
+    finish : str, optional
         "module.function", called on rank 0 as finish(result, options) after everything else is written. It writes
         further files and returns lines to print.
-    scaling
+    scaling : Scaling or str, optional
         How studies scale it, or the name of the benchmark that a study runs instead.
-    family
+    family : str
         The folder, set by `available`.
+
+    Examples
+    --------
+    >>> from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+    >>> ring = Benchmark(
+    ...     name="ring",
+    ...     short="Time a message around all ranks.",
+    ...     summary="Time a message on its way around all ranks.",
+    ...     pattern="every rank receives the message from the rank before it and sends it to the next one.",
+    ...     formula="time of a hop = t / (laps x ranks).",
+    ...     options=BenchmarkOptions,
+    ...     function="measure.measure_ring",
+    ... )
+    >>> print(ring.text.splitlines()[2])
+    Pattern: every rank receives the message from the rank before it and sends it to the next one.
     """
 
     name: str
+    short: str
     summary: str
     pattern: str
     formula: str
@@ -127,6 +166,13 @@ class Benchmark:
     finish: str | None = None
     scaling: Scaling | str | None = None
     family: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.short) > LONGEST_SHORT:
+            raise ConfigError(
+                f'the short help of the benchmark "{self.name}" has {len(self.short)} characters. It may have at '
+                f"most {LONGEST_SHORT}, because a list of commands cuts a longer one off."
+            )
 
     @cached_property
     def offered(self) -> list[Option]:
@@ -152,9 +198,26 @@ class Benchmark:
         return member
 
     def measure(self, comm: Comm, options: BenchmarkOptions, **offers: Any) -> Result:
-        """Call the function with comm, options, and those of `offers` that are its parameters. Collective over comm.
+        """Call the function of the benchmark.
 
-        The offers are memory (a `parallel.payload.Memory`) and progress (a `runtime.console.Phases`).
+        Parameters
+        ----------
+        comm : MPI.Comm
+            The ranks that measure.
+        options : BenchmarkOptions
+            The options, the same on all ranks.
+        **offers
+            memory (a `parallel.payload.Memory`) and progress (a `runtime.console.Phases`), which the function gets
+            if it has such parameters.
+
+        Returns
+        -------
+        Result
+            The figures, with complete rows on rank 0.
+
+        Notes
+        -----
+        Collective over comm.
         """
         function = self.find(self.function)
         parameters = signature(function).parameters
@@ -175,8 +238,8 @@ def available() -> dict[str, Benchmark]:
         for declared in import_module(f"ridgeline.bench.{family}.{family}_options").BENCHMARKS:
             if declared.name in benchmarks:
                 raise ConfigError(
-                    f'two benchmarks are called "{declared.name}", in the families '
-                    f"{benchmarks[declared.name].family} and {family}; give one another name"
+                    f'two benchmarks are called "{declared.name}", one in the family '
+                    f"{benchmarks[declared.name].family} and one in {family}. Rename one of them."
                 )
             benchmarks[declared.name] = replace(declared, family=family)
     return benchmarks
@@ -188,7 +251,5 @@ def find_benchmark(name: str) -> Benchmark:
     if name not in benchmarks:
         near = get_close_matches(name, benchmarks, n=1)
         hint = f' Did you mean "{near[0]}"?' if near else ""
-        raise ConfigError(
-            f'no benchmark is called "{name[:60]}"; need one of: {", ".join(benchmarks)}.{hint}'
-        )
+        raise ConfigError(f'no benchmark is called "{name[:60]}".{hint} Benchmarks: {", ".join(benchmarks)}.')
     return benchmarks[name]

@@ -127,7 +127,11 @@ def _build(source: Path, mpi: bool, optional: Sequence[tuple[str, ...]]) -> tupl
     """Return the path of the shared library and how it was compiled, or None and the reason."""
     compiler = _find_compiler(mpi)
     if compiler is None:
-        missing = "mpicc beside the interpreter, on PATH or in MPICC" if mpi else "cc on PATH or in CC"
+        missing = (
+            "mpicc beside the interpreter, on PATH, or in the variable MPICC"
+            if mpi
+            else "cc on PATH or in CC"
+        )
         return None, f"no C compiler: there is no {missing}"
     compiler_name = Path(compiler[0]).name
     version = _run([*compiler, "--version"])
@@ -202,7 +206,9 @@ def _open(path: Path, text: str, functions: Mapping[str, Signature], mpi: bool) 
     except OSError as error:
         return None, f"the compiled {path.name} cannot be loaded: {error}"
     if mpi and not _same_mpi(loaded):
-        return None, "mpicc belongs to another MPI library than mpi4py runs with; name the right one by MPICC"
+        return None, (
+            "mpicc belongs to a different MPI library than mpi4py uses; set the variable MPICC to the right compiler"
+        )
     callables = {}
     for name, (result, *arguments) in functions.items():
         function = getattr(loaded, name)

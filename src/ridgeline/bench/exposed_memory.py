@@ -88,7 +88,7 @@ def check_sums(arrived: NDArray[Any], expected: NDArray[Any], rank: int, other: 
     wrong = np.flatnonzero(arrived != expected)
     if wrong.size:
         raise VerificationError(
-            f"the window of rank {rank} holds {wrong.size} of {arrived.size} wrong numbers after operations of rank "
-            f"{other}, the first at {wrong[0]}: {arrived[wrong[0]]} instead of {expected[wrong[0]]}; the network or "
-            f"the memory of one of the nodes corrupts data"
+            f"the window of rank {rank} holds {wrong.size} wrong numbers of {arrived.size} after operations of rank "
+            f"{other}, the first at {wrong[0]}: {arrived[wrong[0]]} instead of {expected[wrong[0]]}. The network or "
+            "the memory of one of the nodes corrupts data."
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ridgeline.parallel.communicator import node_communicator
 from ridgeline.parallel.layout import place_on_node
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.errors import ConfigError, sentence
 from ridgeline.runtime.machine import memory_available
 
 if TYPE_CHECKING:
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 def require_memory(comm: MPI.Comm, n_bytes: int, what: str, advice: str) -> None:
     """Raise ConfigError on all ranks if the ranks of a node together need more memory than is free. Collective.
 
-    `n_bytes` is what this rank needs. The message is "WHAT ... GiB on a node, more than is free; ADVICE", so `what`
-    ends with its verb, as in "the buffers need".
+    `n_bytes` is what this rank needs. The message is "WHAT ... GiB on a node, which is more than is free. ADVICE.",
+    so `what` ends with its verb, as in "the buffers require".
     """
     with node_communicator(comm) as node:
         needed = node.allreduce(n_bytes)
     most = max(comm.allgather(needed if needed > memory_available() else 0))
     if most:
-        raise ConfigError(f"{what} {most / 2**30:.1f} GiB on a node, more than is free; {advice}")
+        raise ConfigError(
+            f"{what} {most / 2**30:.1f} GiB on a node, which is more than is free. {sentence(advice)}"
+        )
 
 
 def memory_per_rank(comm: MPI.Comm) -> float:

@@ -54,11 +54,34 @@ MICROSECONDS = Column("seconds", "us", 1e-6)
 
 @dataclass(frozen=True)
 class Plot:
-    """How a benchmark is drawn: the y columns over the x column, with one curve for each set of values of `by`.
+    """Describe how a benchmark is drawn.
 
-    The kind "lines" draws curves; "heat" draws extra["matrix"] as a map with rows and columns named by
-    extra["names"]; "boxes" draws extra["samples"], lists of numbers by name, as violins; "bars" draws the y columns
-    stacked, with one bar for each row, named by x.
+    The y columns are drawn over the x column, with one curve for each set of values of `by`.
+
+    Attributes
+    ----------
+    x : str
+        Key of the column along the horizontal axis.
+    y : tuple of str
+        Keys of the columns that are drawn.
+    by : tuple of str
+        Keys of rows whose values tell the curves apart.
+    kind : str
+        "lines" draws curves; "heat" draws extra["matrix"] as a map with rows and columns named by extra["names"];
+        "boxes" draws extra["samples"], lists of numbers by name, as violins; "bars" draws the y columns stacked, with
+        one bar for each row, named by x.
+    x_label, y_label : str
+        Labels of the axes.
+    y_scale : float
+        What the values are divided by.
+    log_x, log_y : bool
+        Whether the axes are logarithmic.
+
+    Examples
+    --------
+    >>> from ridgeline.bench.result import Plot
+    >>> Plot("size", ("seconds",), x_label="B", y_label="us a hop", y_scale=1e-6).kind
+    'lines'
     """
 
     x: str = ""
@@ -74,33 +97,60 @@ class Plot:
 
 @dataclass
 class Result:
-    """The figures of one benchmark and what they mean.
+    """Hold the figures of one benchmark and what they mean.
+
+    A benchmark returns it on every rank, with complete rows on rank 0.
 
     Attributes
     ----------
-    pattern
+    benchmark : str
+        The name of the benchmark.
+    pattern : str
         Which ranks do what with which, in one or two sentences.
-    formula
+    formula : str
         How the figures follow from the measured times.
-    statistic
+    statistic : str
         Whether figures are the best, the mean or the median, and of what.
-    ranks
+    ranks : int
         The ranks of the job.
-    rows
+    columns : sequence of Column
+        The columns of the table.
+    rows : list of dict
         One dict for each line of the table, values in SI units.
-    left_out
+    nodes : int
+        The nodes of the job.
+    left_out : list of int
         Ranks that did not participate, such as the last one of an odd number in a benchmark of pairs.
-    verified
+    verified : bool
         Whether the data that arrived were compared with the data that were sent. A difference raises
         VerificationError.
-    settings
+    settings : dict
         Sizes, repetitions and options.
-    extra
+    extra : dict
         Figures that do not fit a table: matrices, samples.
-    notes
+    notes : list of str
         What a reader must know.
-    failures
+    failures : list of str
         Sentences that say why the job ends with an error once everything is written. A good result has none.
+    plot : Plot, optional
+        How it is drawn.
+
+    Examples
+    --------
+    >>> from ridgeline.bench.result import MICROSECONDS, SIZE, Result
+    >>> result = Result(
+    ...     benchmark="ring",
+    ...     pattern="one message around all ranks",
+    ...     formula="us = t / (laps x ranks)",
+    ...     statistic="mean of 100 laps",
+    ...     ranks=2,
+    ...     columns=(SIZE, MICROSECONDS),
+    ...     rows=[{"size": 8, "seconds": 1.5e-6}],
+    ... )
+    >>> [column.cell(result.rows[0]) for column in result.columns]
+    ['8', '1.50']
+    >>> Result.from_dict(result.to_dict()).rows == result.rows
+    True
     """
 
     benchmark: str
@@ -161,8 +211,9 @@ def make_table(result: Result) -> Group:
         ranks += f" on {result.nodes} nodes"
     notes = list(result.notes)
     if result.left_out:
-        names = ", ".join(map(str, result.left_out[:8])) + ", ..." * (len(result.left_out) > 8)
-        notes.insert(0, f"takes no part: rank {names}")
+        more = len(result.left_out) - 8
+        names = ", ".join(map(str, result.left_out[:8])) + (f" and {more} more" if more > 0 else "")
+        notes.insert(0, f"Not measured: rank{'s' * (len(result.left_out) > 1)} {names}.")
     table = Table(box=None, pad_edge=False)
     for column in result.columns:
         table.add_column(column.head, justify="right", no_wrap=True)

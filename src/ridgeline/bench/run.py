@@ -83,7 +83,7 @@ def run_benchmark(
                                 print(line)
                 writes.raise_failures()
         if result.failures:
-            raise VerificationError("; ".join(result.failures))
+            raise VerificationError(" ".join(result.failures))
     return facts
 
 

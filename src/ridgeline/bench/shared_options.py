@@ -40,10 +40,12 @@ class Repetitions:
     def __post_init__(self) -> None:
         if self.iterations is not None and self.iterations < 1:
             raise ConfigError(
-                f"iterations = {self.iterations} is not a number of repetitions; it must be >= 1"
+                f"iterations = {self.iterations} is not a number of repetitions. It must be 1 or more."
             )
         if self.warm_up is not None and self.warm_up < 0:
-            raise ConfigError(f"warm-up = {self.warm_up} is not a number of repetitions; it must be >= 0")
+            raise ConfigError(
+                f"warm-up = {self.warm_up} is not a number of repetitions. It must be 0 or more."
+            )
 
     def of(self, size: int) -> tuple[int, int]:
         """Return (iterations, warm-up) of messages of `size` bytes."""
@@ -61,28 +63,39 @@ def message_sizes(smallest: int, largest: int) -> list[int]:
     """
     if smallest < 0 or largest < smallest:
         raise ConfigError(
-            f"sizes from {smallest} to {largest} B: the first must be >= 0, the last not below it"
+            f"sizes from {smallest} to {largest} B: the first size must be 0 or more, and the last must not be "
+            "smaller than the first."
         )
     powers = {2**k for k in range(largest.bit_length()) if smallest <= 2**k <= largest}
     return sorted(powers | {smallest, largest})
 
 
-SIZES = OptionSpec("Message sizes, powers of two in between.", unit="B", minimum=0, metavar="FIRST LAST")
+SIZES = OptionSpec(
+    "First and last message size; the powers of two between them are measured too.",
+    unit="B",
+    minimum=0,
+    metavar="FIRST LAST",
+)
 
 Iterations = Annotated[
-    int | None, OptionSpec("Timed repetitions of a size.", minimum=1, otherwise="as OSU's")
+    int | None, OptionSpec("Number of timed repetitions of each size.", minimum=1, otherwise="OSU's number")
 ]
 WarmUp = Annotated[
-    int | None, OptionSpec("Repetitions before the timed ones.", minimum=0, otherwise="as OSU's")
+    int | None,
+    OptionSpec("Number of repetitions before the timed ones.", minimum=0, otherwise="OSU's number"),
 ]
 RanksPerNode = Annotated[
     int | None,
-    OptionSpec("Count every so many ranks as a node.", minimum=1, otherwise="ranks that share memory"),
+    OptionSpec(
+        "Count this many consecutive ranks as a node.", minimum=1, otherwise="ranks that share memory"
+    ),
 ]
-Device = Annotated[Literal["cpu", "cuda"], OptionSpec("Where messages lie: host memory or the GPU's.")]
+Device = Annotated[
+    Literal["cpu", "cuda"], OptionSpec("Send messages from host memory (cpu) or from GPU memory (cuda).")
+]
 
 ComputeDevice = Annotated[
-    Literal["cpu", "cuda"], OptionSpec("Where ranks compute: on their cores, or on a GPU each.")
+    Literal["cpu", "cuda"], OptionSpec("Compute on the cores of each rank (cpu) or on one GPU each (cuda).")
 ]
 
 

@@ -30,10 +30,39 @@ def exchange_cost(shape_global: Triple, process_grid: Triple) -> float:
 
 
 def choose_process_grid(shape_global: Triple, n_ranks: int, ghost: int = 1) -> Triple:
-    """Return the process grid with the least `exchange_cost`; of equal ones, the one that cuts z first.
+    """Choose how many blocks a grid is cut into in each direction: the process grid with the least `exchange_cost`.
 
-    In a direction that is cut, every block keeps at least `ghost` cells, which its neighbour needs.
-    Raises DecompositionError if no process grid of n_ranks fits.
+    Among grids of equal cost, the one that cuts z first is chosen. In a direction that is cut, every block keeps at
+    least `ghost` cells, which its neighbour needs.
+
+    Parameters
+    ----------
+    shape_global : tuple of three ints
+        Cells of the whole grid, (z, y, x).
+    n_ranks : int
+        Number of blocks.
+    ghost : int
+        Layers of ghost cells.
+
+    Returns
+    -------
+    tuple of three ints
+        Blocks in each direction, (z, y, x).
+
+    Raises
+    ------
+    DecompositionError
+        If no process grid of n_ranks blocks fits.
+
+    Notes
+    -----
+    Local.
+
+    Examples
+    --------
+    >>> from ridgeline.blocks.block import choose_process_grid
+    >>> choose_process_grid((64, 64, 64), 2), choose_process_grid((8, 64, 64), 4)
+    ((2, 1, 1), (1, 4, 1))
     """
     fitting = [
         grid
@@ -43,35 +72,81 @@ def choose_process_grid(shape_global: Triple, n_ranks: int, ghost: int = 1) -> T
     if not fitting:
         least = f"{ghost} cells in each direction" if ghost > 1 else "one cell"
         raise DecompositionError(
-            f"cannot cut grid.shape = {list(shape_global)} into {n_ranks} blocks of at least {least}; "
-            f"use a larger grid or fewer ranks"
+            f"grid.shape = {list(shape_global)} cannot be divided into {n_ranks} blocks of at least {least}. "
+            f"Use a larger grid or fewer ranks."
         )
     return min(fitting, key=lambda grid: (exchange_cost(shape_global, grid), grid[2], grid[1]))
 
 
 def check_process_grid(shape_global: Triple, process_grid: Triple, n_ranks: int) -> None:
-    """Raise DecompositionError unless process_grid has n_ranks blocks of at least one cell each."""
+    """Check that a process grid has a block for every rank, and a cell for every block.
+
+    Parameters
+    ----------
+    shape_global : tuple of three ints
+        Cells of the whole grid, (z, y, x).
+    process_grid : tuple of three ints
+        Blocks in each direction, (z, y, x).
+    n_ranks : int
+        Number of ranks.
+
+    Raises
+    ------
+    DecompositionError
+        If the number of blocks is not n_ranks, or a direction has more blocks than cells.
+
+    Examples
+    --------
+    >>> from ridgeline.blocks.block import check_process_grid
+    >>> check_process_grid((8, 8, 8), (2, 1, 1), 2)
+    >>> try:
+    ...     check_process_grid((8, 8, 8), (2, 1, 1), 3)
+    ... except Exception as error:
+    ...     print(type(error).__name__)
+    DecompositionError
+    """
     blocks = process_grid[0] * process_grid[1] * process_grid[2]
     if blocks != n_ranks:
         choices = ", ".join(str(list(g)) for g in factorizations(n_ranks))
         raise DecompositionError(
-            f"grid.process_grid = {list(process_grid)} has {blocks} blocks but the run has {n_ranks} ranks; "
-            f'use {blocks} ranks, process_grid = "auto", or one of {choices}'
+            f"grid.process_grid = {list(process_grid)} has {blocks} blocks, but the run has {n_ranks} ranks. "
+            f'Use {blocks} ranks, process_grid = "auto", or one of {choices}.'
         )
     for axis, n, p in zip("zyx", shape_global, process_grid):
         if p > n:
             raise DecompositionError(
-                f"grid.process_grid = {list(process_grid)} cuts {n} cells in {axis} into {p} blocks; "
-                f"at most {n} fit: use fewer ranks in {axis} or a larger grid.shape"
+                f"grid.process_grid = {list(process_grid)} divides {n} cells in {axis} into {p} blocks, but at most "
+                f"{n} are possible. Use fewer ranks in {axis} or a larger grid.shape."
             )
 
 
 @dataclass(frozen=True)
 class Block:
-    """The block of one rank: plain data, no communicator.
+    """Describe the block of one rank: plain data, without a communicator.
 
-    coords is the rank's place in process_grid. Ranks are numbered with x fastest (row-major), as by MPI_Cart_create
-    without reordering.
+    Ranks are numbered with x fastest (row-major), as by MPI_Cart_create without reordering.
+
+    Parameters
+    ----------
+    shape_global : tuple of three ints
+        Cells of the whole grid, (z, y, x).
+    process_grid : tuple of three ints
+        Blocks in each direction.
+    coords : tuple of three ints
+        The rank's place in process_grid.
+    periodic : tuple of three bools
+        Whether each direction is periodic.
+    ghost : int
+        Layers of ghost cells.
+
+    Examples
+    --------
+    >>> from ridgeline.blocks.block import Block
+    >>> block = Block.of_rank((9, 8, 8), (2, 1, 1), rank=1)
+    >>> block.offset_global, block.shape_local
+    ((5, 0, 0), (4, 8, 8))
+    >>> block.neighbour((1, 0, 0))
+    0
     """
 
     shape_global: Triple
@@ -89,7 +164,24 @@ class Block:
         periodic: tuple[bool, bool, bool] = (True, True, True),
         ghost: int = 1,
     ) -> "Block":
-        """Return the block that `rank` owns."""
+        """Return the block that a rank owns.
+
+        Parameters
+        ----------
+        shape_global, process_grid : tuple of three ints
+            Cells of the whole grid, and blocks in each direction, (z, y, x).
+        rank : int
+            The rank, numbered with x fastest.
+        periodic : tuple of three bools
+            Whether each direction is periodic.
+        ghost : int
+            Layers of ghost cells.
+
+        Returns
+        -------
+        Block
+            Plain data.
+        """
         _, py, px = process_grid
         return cls(
             shape_global, process_grid, (rank // (py * px), rank // px % py, rank % px), periodic, ghost
@@ -114,7 +206,18 @@ class Block:
         return self.process_grid[0] * self.process_grid[1] * self.process_grid[2]
 
     def neighbour(self, direction: Triple) -> int | None:
-        """Return the rank of the block at coords + direction, None beyond a boundary that is not periodic."""
+        """Return the rank of a neighbouring block.
+
+        Parameters
+        ----------
+        direction : tuple of three ints
+            -1, 0 or 1 in each direction, (z, y, x).
+
+        Returns
+        -------
+        int or None
+            The rank, or None beyond a boundary that is not periodic.
+        """
         place = []
         for c, d, p, wraps in zip(self.coords, direction, self.process_grid, self.periodic):
             if not wraps and not 0 <= c + d < p:
@@ -125,13 +228,37 @@ class Block:
 
 @dataclass(frozen=True)
 class BlockArray:
-    """One field on one block: owned cells with `ghost` layers, rows aligned for vectors.
+    """Store one field on one block: the owned cells with layers of ghosts, in rows that are aligned for vectors.
 
     Cell (k, j, i), local, with ghosts from -ghost on, lies at flat[origin + k * plane_pitch + j * row_pitch + i].
     Every owned row starts on a cache line. The right ghosts of a row and the left ghosts of the next share a cache
     line, so ghosts cost one more line per row and not two.
 
-    Two views without copies: `ghosted` (nz+2g, ny+2g, nx+2g) and `owned` (nz, ny, nx), of the given dtype.
+    Attributes
+    ----------
+    block : Block
+        The block.
+    flat : array
+        All memory of the field, of the dtype that `allocate` is given.
+    origin, row_pitch, plane_pitch : int
+        Place of the first owned cell, and distances between rows and planes, in numbers.
+    ghosted : array [nz+2g, ny+2g, nx+2g]
+        A view of owned and ghost cells.
+    owned : array [nz, ny, nx]
+        A view of the owned cells.
+
+    Notes
+    -----
+    Local. The views share the memory of `flat`.
+
+    Examples
+    --------
+    >>> from ridgeline.blocks.block import Block, BlockArray
+    >>> field = BlockArray.allocate(Block.of_rank((4, 6, 8), (1, 1, 1), 0), "float32", fill=1.0)
+    >>> field.owned.shape, field.ghosted.shape
+    ((4, 6, 8), (6, 8, 10))
+    >>> float(field.owned.sum())
+    192.0
     """
 
     block: Block
@@ -142,7 +269,22 @@ class BlockArray:
 
     @classmethod
     def allocate(cls, block: Block, dtype: DTypeLike, fill: float = 0.0) -> "BlockArray":
-        """Allocate a field of `dtype` and set every cell, ghosts and padding included, to `fill`."""
+        """Allocate a field, and set every cell, ghosts and padding included, to one value.
+
+        Parameters
+        ----------
+        block : Block
+            The block of this rank.
+        dtype : dtype
+            Of the numbers.
+        fill : float
+            The value.
+
+        Returns
+        -------
+        BlockArray
+            The field, in new memory that begins on a cache line.
+        """
         itemsize = np.dtype(dtype).itemsize
         row_pitch, plane_pitch, lead, size = cls._layout(block, itemsize)
         origin = lead + block.ghost * (row_pitch + plane_pitch)

@@ -249,16 +249,16 @@ class Packer(Protocol):
 def check_field_sets(field_sets: Sequence[Fields]) -> None:
     """Raise ValueError unless all sets have the same number of fields, all of one block, dtype and layout."""
     if not field_sets or not field_sets[0]:
-        raise ValueError("a halo exchange needs at least one set of at least one field")
+        raise ValueError("A halo exchange needs at least one set of at least one field.")
     first = field_sets[0][0]
     for fields in field_sets:
         if len(fields) != len(field_sets[0]):
-            raise ValueError(f"sets of {len(field_sets[0])} and of {len(fields)} fields cannot share a plan")
+            raise ValueError(f"Sets of {len(field_sets[0])} and of {len(fields)} fields cannot share a plan.")
         for field in fields:
             if _layout(field) != _layout(first):
                 raise ValueError(
-                    f"all fields of a halo exchange share one block, dtype and layout: got {_layout(field)} "
-                    f"beside {_layout(first)}"
+                    f"All fields of a halo exchange must have the same block, dtype and layout, but these have "
+                    f"{_layout(first)} and {_layout(field)}."
                 )
 
 
@@ -340,11 +340,37 @@ class HostPacker:
 
 
 class HaloExchange:
-    """A planned exchange of the ghosts of one set of fields at a time. Built collectively.
+    """Exchange the ghosts of one set of fields at a time, by messages that are planned once.
 
-    comm: a communicator whose ranks are numbered as the blocks (see blocks.cartesian.decompose).
-    packer: packs and unpacks the fields; `of_fields` chooses one for fields in host memory.
-    method: the name of the packer's method, for reports.
+    Parameters
+    ----------
+    comm : MPI.Comm
+        A communicator whose ranks are numbered as the blocks (`blocks.cartesian.decompose`).
+    packer : Packer
+        Packs and unpacks the fields; `of_fields` chooses one for fields in host memory.
+    method : str
+        The name of the packer's method, for reports.
+
+    Notes
+    -----
+    Collective when it is made. An exchange sends one message to each neighbour and direction, and waits for these
+    neighbours only.
+
+    Examples
+    --------
+    With two ranks, started by `mpiexec -n 2 python program.py`, each of which fills its cells with its number:
+
+    >>> from mpi4py import MPI
+    >>> from ridgeline.blocks.block import BlockArray
+    >>> from ridgeline.blocks.cartesian import decompose
+    >>> from ridgeline.blocks.halo import HaloExchange
+    >>> cartesian, block = decompose(MPI.COMM_WORLD, (8, 4, 4))
+    >>> field = BlockArray.allocate(block, "float64", fill=float(cartesian.rank))
+    >>> halo = HaloExchange.of_fields(cartesian, [(field,)], method="pack")
+    >>> halo.exchange()
+    >>> cartesian.allgather(float(field.ghosted[0, 1, 1]))
+    [1.0, 0.0]
+    >>> halo.free()
     """
 
     def __init__(self, comm: MPI.Comm, packer: Packer, method: str) -> None:
@@ -353,8 +379,8 @@ class HaloExchange:
         block = packer.plan.block
         if comm.size != block.n_ranks or comm.rank != block.neighbour((0, 0, 0)):
             raise ValueError(
-                f"rank {comm.rank} of {comm.size} cannot exchange for block {block.coords} of "
-                f"{block.process_grid}; take both from blocks.cartesian.decompose"
+                f"rank {comm.rank} of {comm.size} cannot exchange the halo of block {block.coords} of "
+                f"{block.process_grid}. Take both from blocks.cartesian.decompose."
             )
         self.plan = packer.plan
         self.method = method
@@ -382,21 +408,40 @@ class HaloExchange:
         method: Method = "auto",
         n_threads: int = 1,
     ) -> HaloExchange:
-        """Plan the exchange of fields in host memory. Collective.
+        """Plan the exchange of fields in host memory.
 
         Parameters
         ----------
-        field_sets : sets of fields that take turns, such as [(u, v), (u_new, v_new)]; all of one block,
-            dtype and layout. An exchange moves one set, named by its index.
-        corners : also exchange edges and corners
-        wrap : per axis, whether to fill ghosts of a periodic direction that one rank owns. A sweep that wraps in x
-            by itself passes (True, True, False) and saves a cache line per row
-        method : "pack" (compiled kernels and contiguous buffers), "datatypes" (MPI derived datatypes), or
-            "auto", with which the autotuner chooses "pack" unless the other is clearly faster. Timing runs exchanges
-            of set 0, whose ghosts then hold its neighbours' present cells.
-        n_threads : threads that pack large faces; Numba must have been given as many
+        comm : MPI.Comm
+            A communicator whose ranks are numbered as the blocks.
+        field_sets : sequence of sequences of BlockArray
+            Sets of fields that take turns, such as [(u, v), (u_new, v_new)]; all of one block, dtype and layout. An
+            exchange moves one set, named by its index.
+        corners : bool
+            Also exchange edges and corners.
+        wrap : tuple of three bools
+            Per axis, whether to fill ghosts of a periodic direction that one rank owns. A sweep that wraps in x by
+            itself passes (True, True, False) and saves a cache line per row.
+        method : str
+            "pack" (compiled kernels and contiguous buffers), "datatypes" (MPI derived datatypes), or "auto", with
+            which the autotuner chooses "pack" unless the other is clearly faster. Timing runs exchanges of set 0,
+            whose ghosts then hold its neighbours' present cells.
+        n_threads : int
+            Threads that pack large faces; Numba must have been given as many.
 
-        Raises ValueError if the fields do not fit together or the communicator does not fit their block.
+        Returns
+        -------
+        HaloExchange
+            The planned exchange.
+
+        Raises
+        ------
+        ValueError
+            If the fields do not fit together or the communicator does not fit their block.
+
+        Notes
+        -----
+        Collective. With "auto" it times both methods, unless an earlier run has stored the choice.
         """
         from ridgeline.blocks.halo_datatypes import DatatypePacker
         from ridgeline.parallel.autotuner import choose
@@ -436,13 +481,26 @@ class HaloExchange:
         return {}
 
     def start(self, set_index: int = 0) -> None:
-        """Send the outer owned layers of a set of fields; until `finish`, write neither them nor the ghosts.
+        """Send the outer owned layers of a set of fields. Until `finish`, write neither them nor the ghosts.
 
-        The cells to compute before are those of `directions`; the others may be computed until `finish`.
-        Communication: neighbours; does not wait for them. Raises RuntimeError if another exchange has not finished.
+        Parameters
+        ----------
+        set_index : int
+            Number of the set. Its cells in `directions` must be computed; the others may be computed until `finish`.
+
+        Raises
+        ------
+        RuntimeError
+            If another exchange has not finished.
+
+        Notes
+        -----
+        Communicates with neighbours, and does not wait for them.
         """
         if self._active is not None:
-            raise RuntimeError(f"halo exchange of set {self._active} is under way; finish it first")
+            raise RuntimeError(
+                f"The halo exchange of set {self._active} is still in progress. Finish it first."
+            )
         self._active = set_index
         requests = 0 if self._packer.shared else set_index
         # Receives are started first, so that what arrives goes straight to its place.
@@ -461,12 +519,20 @@ class HaloExchange:
             self._test_all(self._sends[requests])
 
     def finish(self, set_index: int = 0) -> None:
-        """Wait for the neighbours' cells of a started set and put them into its ghosts.
+        """Wait for the neighbours' cells of a started set, and put them into its ghosts.
 
-        Raises RuntimeError if that set's exchange was not started.
+        Parameters
+        ----------
+        set_index : int
+            Number of the set.
+
+        Raises
+        ------
+        RuntimeError
+            If that set's exchange was not started.
         """
         if self._active != set_index:
-            raise RuntimeError(f"halo exchange of set {set_index} was not started")
+            raise RuntimeError(f"The halo exchange of set {set_index} was not started.")
         requests = 0 if self._packer.shared else set_index
         # Copies onto the block itself wait until here, because only cells that are sent must be computed before
         # `start`.

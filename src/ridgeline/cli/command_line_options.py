@@ -14,26 +14,57 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
+from ridgeline.cli.completion import complete_benchmark, complete_setting
 from ridgeline.runtime.declared_options import Option
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.launcher import OVERSUBSCRIBE
 from ridgeline.runtime.user_code import NO_PYTHON
 
 if TYPE_CHECKING:
+    from typer._click import Context, HelpFormatter
+
     from ridgeline.config.load import LoadedCase
 
 CasePath = Annotated[
-    str, typer.Argument(metavar="CASE", help="Settings file: TOML, or JSON of GrayScott.jl.")
+    str, typer.Argument(metavar="CASE", help="Settings file: TOML, or the JSON of GrayScott.jl.")
 ]
-Ranks = Annotated[int | None, typer.Option("-n", "--ranks", min=1, help="MPI ranks; starts mpiexec itself.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads of each rank (run.threads).")]
-Device = Annotated[str | None, typer.Option("--device", help="cpu or cuda (run.device).")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
+Ranks = Annotated[int | None, typer.Option("-n", "--ranks", min=1, help="Number of MPI ranks to start.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Threads of each rank; sets run.threads.")
+]
+Device = Annotated[
+    str | None, typer.Option("--device", help="Where the kernels run, cpu or cuda; sets run.device.")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        help="Override one setting. May be repeated.",
+        autocompletion=complete_setting,
+    ),
 ]
+
+
+class PanelGroup(TyperGroup):
+    """A group whose help lists its commands under the names of their panels.
+
+    Typer draws panels with Rich alone, which takes text in brackets, as in "[default: 3]", for markup.
+    """
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        width = max(map(len, self.commands), default=0)
+        for name, command in self.commands.items():
+            if not command.hidden:
+                panel = getattr(command, "rich_help_panel", None) or "Commands"
+                panels.setdefault(panel, []).append((f"{name:{width}}", command.get_short_help_str(80)))
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows)
 
 
 def _set_environment(name: str) -> Callable[[bool], bool]:
@@ -51,7 +82,7 @@ NoPython = Annotated[
     bool,
     typer.Option(
         "--no-python",
-        help="Refuse settings that run a Python file: for cases from elsewhere.",
+        help="Refuse settings that run a Python file, for cases from strangers.",
         callback=_set_environment(NO_PYTHON),
     ),
 ]
@@ -59,7 +90,7 @@ Oversubscribe = Annotated[
     bool,
     typer.Option(
         "--oversubscribe",
-        help="Start more ranks on a machine than max(16, 4 x cores).",
+        help="Allow more than max(16, 4 x cores) ranks on one machine.",
         callback=_set_environment(OVERSUBSCRIBE),
     ),
 ]
@@ -137,6 +168,9 @@ def help_of(option: Option) -> str:
     return f"{option.spec.help} [{brackets}]" if brackets else option.spec.help
 
 
+_COMPLETERS = {"benchmark": complete_benchmark, "setting": complete_setting, None: None}
+
+
 def parameter_of(option: Option) -> Parameter:
     """Return the parameter that Typer makes an option from. Its default None stands for the declared default."""
     default: Any = None
@@ -155,7 +189,13 @@ def parameter_of(option: Option) -> Parameter:
             make_enumeration: Any = StrEnum
             item = make_enumeration(option.name, {text: text for text in option.choices})
         kind = GenericAlias(list, (item,))
-    info = typer.Option(*flags, metavar=option.spec.metavar, help=help_of(option), show_default=False)
+    info = typer.Option(
+        *flags,
+        metavar=option.spec.metavar,
+        help=help_of(option),
+        show_default=False,
+        autocompletion=_COMPLETERS.get(option.spec.completes),
+    )
     annotation = kind if kind is bool else kind | None
     return Parameter(
         option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info]
@@ -174,7 +214,7 @@ def value_of(option: Option, given: Any) -> Any:
             return tuple(map(option.items[0], given.split(",")))
         except ValueError:
             raise ConfigError(
-                f"{option.flags[0]} {given} is no list of numbers of {option.spec.unit}; write it as 1,2,4,8"
+                f"{option.flags[0]} {given} is not a list of numbers of {option.spec.unit}. Write it as 1,2,4,8."
             ) from None
     if option.repeated:
         return tuple(item.value if isinstance(item, StrEnum) else item for item in given)

@@ -9,29 +9,31 @@ from typing import Annotated, Literal
 import typer
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, available
-from ridgeline.cli.command_line_options import Debug, Oversubscribe, Ranks, with_options
+from ridgeline.cli.command_line_options import Debug, Oversubscribe, PanelGroup, Ranks, with_options
 from ridgeline.runtime.declared_options import options_of
 from ridgeline.validate.validation_options import ValidationOptions
 
 Json = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write the figures here too; - for stdout alone.")
+    str | None,
+    typer.Option("--json", metavar="FILE", help="Write the figures to this file too; - is standard output."),
 ]
 Csv = Annotated[
     str | None,
-    typer.Option("--csv", metavar="FILE", help="Write the rows as comma-separated values, SI units."),
+    typer.Option("--csv", metavar="FILE", help="Write the rows as comma-separated values, in SI units."),
 ]
 Plot = Annotated[
-    str | None, typer.Option("--plot", metavar="FILE", help="Draw the figures: a PNG, SVG or PDF file.")
+    str | None,
+    typer.Option("--plot", metavar="FILE", help="Draw the figures into this PNG, SVG or PDF file."),
 ]
 # Names of the options that every benchmark has, which no option of a benchmark may have.
 OUTPUTS = ("json", "csv", "plot", "debug", "oversubscribe")
 
-bench = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+bench = typer.Typer(cls=PanelGroup, no_args_is_help=True, rich_markup_mode=None)
 
 
 @bench.callback()
 def group() -> None:
-    """Measure this machine: its parts alone, and on the patterns of the models."""
+    """Measure this machine: its parts alone, and the communication patterns of the models."""
 
 
 def make_command(benchmark: Benchmark) -> Callable[..., None]:
@@ -61,7 +63,7 @@ def make_command(benchmark: Benchmark) -> Callable[..., None]:
 
 
 for declared in available().values():
-    bench.command(declared.name)(make_command(declared))
+    bench.command(declared.name, short_help=declared.short)(make_command(declared))
 
 
 @with_options(options_of(ValidationOptions), ValidationOptions)
@@ -94,25 +96,30 @@ def bind(
     ranks_per_node: Annotated[
         int | None,
         typer.Option(
-            "--ranks-per-node", min=1, help="Default: one for each network interface, or NUMA domain."
+            "--ranks-per-node",
+            min=1,
+            help="Ranks of a node; by default one for each network interface, or NUMA domain.",
         ),
     ] = None,
     launcher: Annotated[
         Literal["mpiexec", "pals", "srun", "pbs"] | None,
         typer.Option(
             "--for",
-            help="Print this launcher's options alone: MPICH's mpiexec, PALS's (Cray, Aurora), srun, qsub.",
+            help="Print only the options of this launcher: mpiexec of MPICH, PALS (Cray), srun or qsub (pbs).",
         ),
     ] = None,
     reserve: Annotated[
-        int, typer.Option(min=0, help="First cores of each NUMA domain left to the system.")
+        int, typer.Option(min=0, help="Number of cores of each NUMA domain to leave to the system.")
     ] = 0,
-    smt: Annotated[bool, typer.Option(help="All hardware threads of a core, or the first alone.")] = True,
+    smt: Annotated[bool, typer.Option(help="Use all hardware threads of a core, or only the first.")] = True,
     sysfs: Annotated[
-        str | None, typer.Option(metavar="DIR", help="A node's sys folder (default: this node's).")
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Read the node from this copy of a /sys folder. [default: this node]"
+        ),
     ] = None,
     hwloc: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A node's lstopo --of xml instead.")
+        str | None, typer.Option(metavar="FILE", help="Read the node from the output of `lstopo --of xml`.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
@@ -134,7 +141,9 @@ def bind(
     )
 
     if sysfs and hwloc:
-        raise ConfigError("--sysfs and --hwloc both describe the node; give one of them")
+        raise ConfigError(
+            "--sysfs cannot be used with --hwloc, because both describe the node. Give one of them."
+        )
     topology = read_hwloc(hwloc) if hwloc else read_sysfs(sysfs) if sysfs else this_node()
     bindings = bind_ranks(topology, ranks_per_node, reserve, smt)
     if json:
@@ -149,13 +158,22 @@ def bind(
             typer.echo(f"export {key}='{value}'")
 
 
-def doctor() -> None:
-    """Say which MPI, ADIOS2, FFTW, BLAS, GPU and cores are found, what is missing and how to mend it."""
+def doctor(
+    json: Annotated[
+        bool, typer.Option("--json", help="Print everything as JSON, as for a bug report.")
+    ] = False,
+) -> None:
+    """Look for MPI, ADIOS2, FFTW, BLAS, GPUs and cores, and say what is missing and how to fix it.
+
+    Exit code 1 if something is missing that Ridgeline cannot do without.
+    """
     from ridgeline.runtime.launcher import may_print
-    from ridgeline.validate.doctor import examine, print_findings
+    from ridgeline.validate.doctor import examine, findings_to_dict, print_findings
 
     findings = examine()
-    if may_print():
+    if json and may_print():
+        typer.echo(json_module.dumps(findings_to_dict(findings), indent=2))
+    elif may_print():
         print_findings(findings)
     if any(finding.status == "missing" for finding in findings):
         raise typer.Exit(1)

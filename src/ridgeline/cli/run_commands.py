@@ -1,8 +1,7 @@
-"""Commands about one run and what it wrote: `run`, `check`, `compile`, `explain`, `report` and `plot`."""
+"""Commands about one run and what it wrote: `run`, `check`, `compile`, `report` and `plot`."""
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
@@ -41,14 +40,14 @@ def run(
     options: RunOptions,
     debug: Debug = False,
 ) -> None:
-    """Run a simulation: settings in, data set, checkpoints and a report out."""
+    """Run a simulation. It reads a settings file, and writes a data set, checkpoints and a report."""
     started = time.monotonic()
     hold_stop_signals()
     from ridgeline.models.memory_check import refuse_before_ranks
     from ridgeline.parallel.job import start_ranks
     from ridgeline.simulation.run_on_ranks import run_on_this_rank
 
-    loaded = load(case, settings, threads, device)
+    loaded = load(case, settings, threads, device, warn=False)
     refuse_before_ranks(loaded.case, ranks)
     code = start_ranks(ranks)
     if code is not None:
@@ -63,10 +62,10 @@ def check(
         str,
         typer.Argument(
             metavar="CASE|DATA",
-            help="Settings file: TOML, or JSON of GrayScott.jl. Or a BP5 data set of a run.",
+            help="Settings file (TOML, or the JSON of GrayScott.jl), or the BP5 data set of a run.",
         ),
     ],
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="MPI ranks to plan for.")] = 1,
+    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Number of MPI ranks to plan for.")] = 1,
     threads: Threads = None,
     device: Device = None,
     machine: Annotated[
@@ -74,20 +73,20 @@ def check(
         typer.Option(
             "--machine",
             metavar="NAME|FILE",
-            help="Also predict the time of a step there; by default on this machine, if it has a machine file.",
+            help="Machine to predict the time of a step for; by default this one, if it has a machine file.",
         ),
     ] = None,
     settings: Settings = None,
     no_python: NoPython = False,
 ) -> None:
-    """Check a settings file and print the decomposition, memory, output size and predicted time.
+    """Check a settings file, and print the decomposition, memory, size of the output and predicted time of a run.
 
-    Or compare a data set, metadata and every value, with the checksums that its run wrote; exit code 6 if it differs.
+    A data set is compared, metadata and every value, with the checksums that its run wrote. Exit code 6: it differs.
     """
     if Path(case).is_dir() or case.endswith(".bp"):
         if threads is not None or device is not None or machine is not None or settings:
             raise ConfigError(
-                f"--threads, --device, --machine and --set are for a settings file, and {case} is a data set"
+                f"--threads, --device, --machine and --set cannot be used with {case}, which is a data set."
             )
         from ridgeline.io.bp_check import check_data_set
 
@@ -116,71 +115,36 @@ def compile_kernels(
     settings: Settings = None,
     no_python: NoPython = False,
 ) -> None:
-    """Compile every kernel of a case and keep it in the cache, so that no rank has to at the start of a run."""
+    """Compile every kernel of a case and keep it in the cache, so that a run begins at once."""
     from ridgeline.simulation.run_on_ranks import compile_case
 
     compile_case(load(case, settings, threads, device))
 
 
-def explain(
-    model: Annotated[
-        str | None, typer.Argument(metavar="[MODEL]", help="Model; all models' names without it.")
-    ] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema.")] = False,
-) -> None:
-    """Print every key of a model's settings with type, unit, default, range and meaning."""
-    from rich.padding import Padding
-
-    from ridgeline.config.explain import explain_rows, json_schema
-    from ridgeline.models import available, case_class
-    from ridgeline.runtime.console import plain_console
-
-    names = available()
-    if model is None and len(names) == 1:
-        model = names[0]
-    if model is None:
-        typer.echo("models: " + ", ".join(names) + "; `ridgeline explain MODEL` lists the settings of one")
-        return
-    case = case_class(model)
-    if schema:
-        typer.echo(json.dumps(json_schema(case), indent=2))
-        return
-    console = plain_console(file_width=None)
-    section = ""
-    for row in explain_rows(case):
-        if row.section != section:
-            section = row.section
-            console.print(f"\n{section}", style="bold")
-        facts = ", ".join(
-            filter(
-                None,
-                [row.type, row.unit, row.default if row.default == "required" else f"default {row.default}"],
-            )
-        )
-        console.print(f"{row.key}  ({facts}; {row.range})", soft_wrap=True)
-        console.print(Padding(row.description, (0, 0, 0, 4)))
-
-
 def report(
     file: Annotated[
         str,
-        typer.Argument(metavar="REPORT", help="NAME.bp.run.json beside a data set, or what --json wrote."),
+        typer.Argument(
+            metavar="REPORT", help="NAME.bp.run.json beside a data set, or a file that --json wrote."
+        ),
     ],
     other: Annotated[
         str | None,
-        typer.Argument(metavar="[OTHER]", help="The report of a second run, to compare the first with."),
+        typer.Argument(metavar="OTHER", help="Report of a second run, to compare with the first."),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="All times, counted work and speeds.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print all times, counted work and speeds.")
+    ] = False,
 ) -> None:
-    """Print the stored report of a run or of a benchmark, in the words of the command that wrote it.
+    """Print the stored report of a run or of a benchmark, as the command that wrote it did.
 
-    With two reports of runs: the settings that differ, times beside each other, and the states they ended with.
+    With the reports of two runs, print the settings that differ, the times side by side, and the final states.
     """
     if other is not None:
         from ridgeline.simulation.compare_reports import compare_reports
 
         if verbose:
-            raise ConfigError("--verbose has no effect on two reports; leave it out")
+            raise ConfigError("--verbose cannot be used with two reports.")
         compare_reports(file, other)
         return
     from rich.errors import ConsoleError
@@ -209,14 +173,14 @@ def plot(
         ),
     ],
     output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="PNG", help="Picture to write.")
+        str | None, typer.Option("-o", "--output", metavar="PNG", help="Name of the picture.")
     ] = None,
     *,
     options: PictureOptions,
 ) -> None:
-    """Draw planes or views of fields, layers of atoms, densities, movies, spectra, g(r), time series, or a report.
+    """Draw anything that a run has written.
 
-    Of what Ridgeline writes and has no picture of, one sentence says what shows it.
+    That is planes and views of fields, layers of atoms, densities, movies, spectra, g(r), time series and reports.
     """
     from ridgeline.analysis.plot_command import draw_file
 

@@ -15,12 +15,13 @@ from ridgeline.cli.command_line_options import (
     load,
     with_options,
 )
+from ridgeline.cli.completion import complete_predictable
 from ridgeline.runtime.declared_options import options_of
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.signals import hold_stop_signals
 from ridgeline.study.study_options import StudyOptions, SubmitOptions, SweepOptions
 
-study = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+study = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Output = Annotated[
     str | None,
@@ -31,7 +32,7 @@ Machine = Annotated[
     typer.Option(
         "--machine",
         metavar="NAME|FILE",
-        help='A machine that Ridgeline knows, a machine file (.toml), or "here": what `bench machine-file` wrote.',
+        help='A machine that Ridgeline knows, a machine file (.toml), or "here", which `bench machine-file` writes.',
     ),
 ]
 
@@ -41,14 +42,14 @@ def group() -> None:
     """Run a case or a benchmark over ranks, sizes and settings, and compare."""
 
 
-@study.command("run")
+@study.command("run", short_help="Run the missing jobs of a study.")
 @with_options([*options_of(StudyOptions), *options_of(SubmitOptions)], dict)
 def run_study_command(
     subject: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CASE|STUDY|DIR]",
-            help="Settings file of a run, a study file (TOML), or the folder of a study to go on with.",
+            metavar="CASE|STUDY|DIR",
+            help="Settings file of a run, a study file (TOML), or the folder of a study to continue.",
         ),
     ] = None,
     output: Output = None,
@@ -57,10 +58,11 @@ def run_study_command(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Plan a study, run the jobs that are missing in random order, and write its tables and figures.
+    """Plan a study, run the missing jobs in random order, and write its tables and figures.
 
-    Every point is a job of its own in DIR/points. A study that was interrupted goes on when it is run again. Exit
-    code 1: some jobs failed; they are named, and their errors kept.
+    Every point is a separate job, in DIR/points. A study that was interrupted continues when it is run again.
+
+    Exit code 1: some jobs failed. Their names are printed, and their errors are kept.
     """
     from ridgeline.study.command import run_study
 
@@ -69,7 +71,7 @@ def run_study_command(
         raise typer.Exit(code)
 
 
-@study.command()
+@study.command(short_help="Collect the results of a study.")
 def collect(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder of a study.")],
     machine: Annotated[
@@ -77,13 +79,13 @@ def collect(
         typer.Option(
             "--machine",
             metavar="NAME|FILE",
-            help="Predict all points for this machine; by default for this one, if it has a machine file.",
+            help="Machine to predict all points for; by default this one, if it has a machine file.",
         ),
     ] = None,
 ) -> None:
-    """Read the reports that are there, name those that are not, and write tables and figures into the folder.
+    """Read the reports of a study, name the missing ones, and write tables and figures into its folder.
 
-    Exit code 1: a job failed or its report is damaged.
+    Exit code 1: a job failed, or its report is damaged.
     """
     from ridgeline.study.command import collect_study
 
@@ -92,11 +94,12 @@ def collect(
         raise typer.Exit(code)
 
 
-@study.command()
+@study.command(short_help="Compare two studies.")
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="Folder of a study.")],
     second: Annotated[
-        str, typer.Argument(metavar="B", help="Folder of another: a machine or a commit more.")
+        str,
+        typer.Argument(metavar="B", help="Folder of another study, such as of another machine or commit."),
     ],
     output: Output = None,
 ) -> None:
@@ -118,10 +121,12 @@ def sweep(
     *,
     options: SweepOptions,
 ) -> None:
-    """Run a case over values of its settings, and write a table of final figures and a contact sheet.
+    """Run a case over values of its settings, and write a table of the final numbers and a contact sheet.
 
-    Cases share processes, so that kernels are loaded once. Each has its folder in DIR/points, with what it writes. A
-    sweep that was interrupted goes on when it is run again. Exit code 1: some cases failed; they are named.
+    The cases share processes, so that kernels are loaded once. The files of each case are in a folder of DIR/points.
+    A sweep that was interrupted continues when it is run again.
+
+    Exit code 1: some cases failed. Their names are printed.
     """
     from ridgeline.study.sweep import run_sweep
 
@@ -146,44 +151,58 @@ def predict(
     case: Annotated[
         str,
         typer.Argument(
-            metavar="CASE|hpcg", help="Settings file; or hpcg, with --set nx=104 for the box of a rank."
+            metavar="CASE|hpcg",
+            help="Settings file; or hpcg, with --set nx=104 for the box of a rank.",
+            autocompletion=complete_predictable,
         ),
     ],
     machine: Machine = "here",
-    nodes: Annotated[int, typer.Option("--nodes", help="Nodes of the job.")] = 1,
+    nodes: Annotated[int, typer.Option("--nodes", help="Number of nodes of the job.")] = 1,
     ranks_per_node: Annotated[
         int | None,
         typer.Option(
-            "--ranks-per-node", help="Ranks of a node; without it, one a device or as the file says."
+            "--ranks-per-node",
+            help="Ranks of each node; by default one for each GPU, or as the machine file says.",
         ),
     ] = None,
     sweep: Annotated[
-        str | None, typer.Option("--sweep", metavar="N,N,...", help="Several numbers of nodes, in one table.")
+        str | None,
+        typer.Option(
+            "--sweep", metavar="N,N,...", help="Predict for several numbers of nodes, in one table."
+        ),
     ] = None,
     iterations: Annotated[
         list[str] | None,
         typer.Option(
             "--iterations",
             metavar="SOLVE=N",
-            help="Iterations of each of the model's linear solves in a step, as pressure=20; may be repeated.",
+            help="Iterations of one of the linear solves of a step, as pressure=20. May be repeated.",
         ),
     ] = None,
     settings: Settings = None,
     json: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the prediction as JSON; - is stdout.")
+        str | None,
+        typer.Option(
+            "--json", metavar="FILE", help="Write the prediction to this file as JSON; - is standard output."
+        ),
     ] = None,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="Draw it; the ending says the format.")
+        str | None,
+        typer.Option("--plot", metavar="FILE", help="Draw the prediction into this PNG, SVG or PDF file."),
     ] = None,
     no_python: NoPython = False,
 ) -> None:
-    """Predict the time of a step, its parts, memory, output and node hours on a machine. Runs nothing."""
+    """Predict the time of a step and of its parts, memory, output and node hours on a machine. Nothing is run."""
     from ridgeline.study.prediction_tables import answer, of_benchmark, of_case
 
+    loaded = None
     if case == "hpcg":
         if iterations:
-            raise ConfigError("--iterations is for cases whose model solves linear systems, and this is hpcg")
+            raise ConfigError(
+                "--iterations cannot be used with hpcg. It is for cases whose model solves linear systems."
+            )
         question = of_benchmark(case, settings or [])
     else:
-        question = of_case(load(case, settings).case, iterations or [])
-    answer(question, machine, nodes, ranks_per_node, sweep, json, plot)
+        loaded = load(case, settings).case
+        question = of_case(loaded, iterations or [])
+    answer(question, machine, nodes, ranks_per_node, sweep, json, plot, loaded)

@@ -18,7 +18,31 @@ Plain = str | int | float | bool | list[Any]
 
 
 class AnyCase(Checked):
-    """Settings of one run. A model's case derives from this and adds its own sections."""
+    """Derive the settings of a model's runs from this class, and add the model's own sections.
+
+    It is a pydantic model: frozen, with unknown keys forbidden.
+
+    Attributes
+    ----------
+    run : RunSection
+        What runs, how long, in which precision and on what.
+    grid : AnyGridSection
+        The grid and its decomposition.
+    output : OutputSection
+        The data set and the time series.
+    checkpoint : CheckpointSection
+        Where and when checkpoints are written.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> from ridgeline.config.case import AnyCase
+    >>> settings = ridgeline.Case("gray_scott", 10, grid={"shape": (8, 8, 8)}).settings
+    >>> isinstance(settings, AnyCase)
+    True
+    >>> settings.flatten()["grid.shape"], settings.written()["output.path"]
+    ([8, 8, 8], 'gray_scott.bp')
+    """
 
     # Keys ("section.key") and whole tables ("section", "section.table") that decide the numbers that a run
     # computes...
@@ -144,7 +168,7 @@ class AnyCase(Checked):
         yield from ()
 
     def doubts(self) -> Iterator[tuple[str, str]]:
-        """Yield (key, sentence), a warning for each value that a run can use but that is hardly intended."""
+        """Yield (key, sentence), a warning for each value that a run can use but that is probably a mistake."""
         yield from ()
 
     def check_files(self) -> None:
@@ -197,11 +221,11 @@ def overlaps(paths: Mapping[str, str]) -> Iterator[Problem]:
         outer, inner = (first, second) if common == a else (second, first)
         shown = {key: f"{key} = {toml(paths[key])}" for key in (outer, inner)}
         if os.path.commonpath([here, common]) == common:
-            yield Problem(outer, f"a path that does not hold {shown[inner]}")
+            yield Problem(outer, f"a path that does not contain {shown[inner]}")
         elif inner == REPORT:
             yield Problem("output.path", f"a path whose report, {paths[inner]}, is outside {shown[outer]}")
         elif a == b:
-            yield Problem(inner, f"another path than {outer}")
+            yield Problem(inner, f"a path that differs from {outer}")
         else:
             yield Problem(inner, f"a path outside {shown[outer]}")
 

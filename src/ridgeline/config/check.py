@@ -1,7 +1,7 @@
-"""Checking a document of settings against its schema, and the sentences that say what is wrong.
+"""Checking a document of settings against its schema, and the messages that say what is wrong.
 
-All faults are reported at once. A sentence names the key, the place where it was written, the value, what is allowed,
-and the nearest valid key.
+All faults are reported at once. A message names the place where a key was written, the key, its value, the nearest
+valid key, and what is allowed.
 """
 
 from collections import Counter
@@ -32,6 +32,7 @@ MOST_DEPTH = 20  # of tables and lists in a settings file
 MOST_FAULTS, MOST_LETTERS = 100, 2000  # faults that are shown, and letters of each
 ALIKE = 0.6  # how similar a word must be to be suggested: difflib's ratio
 ALIKE_ELSEWHERE = 0.8  # the same for a key of another table
+OVERRIDE = "--set"  # the option that overrides settings, and the place of those that it sets
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -53,7 +54,7 @@ def refuse_form(path: Path, document: Any) -> None:
     while level:
         if depth > MOST_DEPTH:
             raise ConfigError(
-                f"{path}: tables or lists are nested deeper than {MOST_DEPTH}; need lines key = value."
+                f"{path}: tables or lists are nested more than {MOST_DEPTH} deep. Write each setting as key = value."
             )
         inner: list[Any] = []
         for value in level:
@@ -62,7 +63,10 @@ def refuse_form(path: Path, document: Any) -> None:
             elif isinstance(value, list):
                 inner += value
             elif isinstance(value, str) and value.encode(errors="ignore").decode() != value:
-                raise ConfigError(f"{path}: {toml(value)!a} holds half a character; need text.")
+                raise ConfigError(
+                    f"{path}: {toml(value)!a} holds half of a surrogate pair, which is not a character. Correct "
+                    "the text."
+                )
         level, depth = inner, depth + 1
 
 
@@ -71,7 +75,7 @@ def all_faults(sentences: list[str]) -> ConfigError:
     first = sentences[:MOST_FAULTS]
     shown = [text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 3]}..." for text in first]
     more = len(sentences) - len(shown)
-    return ConfigError("\n".join([*shown, f"... and {more} more faults"] if more else shown))
+    return ConfigError("\n".join([*shown, f"There are {more} more errors."] if more else shown))
 
 
 def nearest(word: str, known: Sequence[str], alike: float = ALIKE) -> str | None:
@@ -83,9 +87,9 @@ def nearest(word: str, known: Sequence[str], alike: float = ALIKE) -> str | None
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """Return the end of a sentence that suggests the known word most similar to `word`, "" if there is none."""
+    """Return what follows a sentence without its full stop: one, and the known word most similar to `word`."""
     near = nearest(word, known)
-    return f"; did you mean {near}?" if near else ""
+    return f". Did you mean '{near}'?" if near else "."
 
 
 def nearest_key(section: str, key: str, keys: list[str]) -> str | None:
@@ -106,7 +110,7 @@ def nearest_key(section: str, key: str, keys: list[str]) -> str | None:
 def broken_fields(
     error: ValidationError, fields: Mapping[str, FieldInfo], table: Table, locate: Locate
 ) -> Iterator[tuple[str, str]]:
-    """Yield (key, sentence) once for every field that pydantic refused. fields: by key of the schema."""
+    """Yield (key, message) once for every field that pydantic refused. fields: by key of the schema."""
     rules_by_key: dict[str, list[str]] = {}
     for fault in error.errors(include_url=False):
         path = [str(part) for part in fault["loc"]]
@@ -123,7 +127,7 @@ def broken_fields(
         origin = locate(key)
         # The first rule, with the addition of another fault of the same value, as alternatives of its type have.
         rule = rules_of_key[0] + next((more for more in rules_of_key[1:] if more.startswith(",")), "")
-        yield key, f"{origin.name} in {origin.place}: {got(table, key, fields[in_schema(key)])}; need {rule}."
+        yield key, f"{origin.place}: {origin.name} {_state(table, key, fields[in_schema(key)])} {rule}."
 
 
 def value_of(table: Table, key: str) -> tuple[bool, Any]:
@@ -136,14 +140,16 @@ def value_of(table: Table, key: str) -> tuple[bool, Any]:
     return True, value
 
 
-def got(table: Table, key: str, field: FieldInfo) -> str:
-    """Say which value a key has, and whether it was given at all."""
+def _state(table: Table, key: str, field: FieldInfo) -> str:
+    """Say which value a key has and whether it was given at all, up to the rule for it."""
     given, value = value_of(table, key)
     if given:
-        return f"got {toml(value)}"
+        return f"is {toml(value)}, but it must be"
     if field.is_required():
-        return "not given"
-    return "not set" if field.default is None else f"got {toml(field.default)} by default"
+        return "is missing. It must be"
+    if field.default is None:
+        return "is not set, but it must be"
+    return f"is {toml(field.default)} by default, but it must be"
 
 
 @dataclass
@@ -169,7 +175,7 @@ class _Sorter:
             elif path and key in settings_of(self.sections[schema].table):
                 known[key] = value
             elif path:
-                self._unknown_key(schema, prefix + key, key, value)
+                self._unknown_key(schema, prefix + key, key)
             else:
                 self._unknown_section(key, value)
         for section in self.sections.values():
@@ -186,12 +192,14 @@ class _Sorter:
         elif isinstance(value, Mapping):
             return self.sort(value, path)
         origin = self.locate(path)
-        what = "tables" if section.repeated else "a table"
+        what = "a list of tables, each headed" if section.repeated else "a table, headed"
         shown = f"the table [{section.name}]" if isinstance(value, Mapping) else toml(value)
-        self.sentences.append(f"{origin.name} in {origin.place}: got {shown}; need {what}, {section.header}.")
+        self.sentences.append(
+            f"{origin.place}: {origin.name} is {shown}, but it must be {what} {section.header}."
+        )
         return [] if section.repeated else self.sort({}, path)
 
-    def _unknown_key(self, section: str, path: str, key: str, value: Any) -> None:
+    def _unknown_key(self, section: str, path: str, key: str) -> None:
         if (
             len(self.sentences) >= MOST_FAULTS
         ):  # only counted, because the search for a similar key takes time
@@ -201,18 +209,20 @@ class _Sorter:
         near = nearest_key(section, key, self.keys)
         prefix = f"{section}."
         taken = [name.removeprefix(prefix) for name in self.keys if name.startswith(prefix)]
-        text = (
-            f"{origin.name} in {origin.place}: got {toml(value)}; "
-            f"need a known key of {self.sections[section].header}: {', '.join(taken)}."
-        )
+        # A line shows which of several tables is meant; without one, the whole key does.
+        written = key if ":" in origin.place else origin.name
+        hint = ""
         if near is not None:
             home, _, name = near.rpartition(".")
             if name == key and home != section:
-                text += f" '{key}' belongs to {self.sections[home].header}."
+                hint = f" '{key}' belongs to {self.sections[home].header}."
             else:
-                text += f" Did you mean '{near.removeprefix(prefix)}'?"
+                hint = f" Did you mean '{near.removeprefix(prefix)}'?"
             self.suggested.add(near)
-        self.sentences.append(text)
+        self.sentences.append(
+            f"{origin.place}: unknown key '{written}' in {self.sections[section].header}.{hint} "
+            f"Known keys: {', '.join(taken)}."
+        )
 
     def _unknown_section(self, key: str, value: Any) -> None:
         if len(self.sentences) >= MOST_FAULTS:
@@ -227,13 +237,14 @@ class _Sorter:
             hint = f" Did you mean {headers[near]}?" if near else ""
             header = f"[{key}]" if isinstance(value, Mapping) else f"[[{key}]]"
             names = ", ".join(headers.values())
-            self.sentences.append(f"{header} in {origin.place}: no such section; need one of {names}.{hint}")
+            self.sentences.append(f"{origin.place}: unknown section {header}.{hint} Known sections: {names}.")
             self.suggested |= {name for name in self.keys if near and name.startswith(f"{near}.")}
         else:
             near = nearest_key("", key, self.keys)
             hint = f" Did you mean '{near}'?" if near else ""
             self.sentences.append(
-                f"{origin.name} in {origin.place}: got {toml(value)}; need a section before it.{hint}"
+                f"{origin.place}: '{origin.name}' is outside all sections.{hint} Write it below the header of its "
+                "section, such as [run]."
             )
             self.suggested |= {near} if near else set()
 
@@ -241,7 +252,7 @@ class _Sorter:
 def check_case(case_class: type[Model], document: Table, locate: Locate) -> Model:
     """Return the case that a document of sections describes.
 
-    Raises ConfigError with one sentence for each fault of the document.
+    Raises ConfigError with one line for each fault of the document.
     """
     named = named_sections(case_class, document)
     fields = fields_of(case_class) | settings_in(named)

@@ -1,12 +1,15 @@
 """What can be set: rows for people and JSON Schema for editors, from the same schema that checks."""
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
 from ridgeline.config.fields import extra_of, rule_of, toml, type_of
 from ridgeline.config.needs import needs_words
-from ridgeline.config.schema import fields_of, sections_of, settings_of
+from ridgeline.config.schema import fields_of, in_schema, sections_of, settings_of
+from ridgeline.runtime.errors import ConfigError
 
 
 class Row(NamedTuple):
@@ -37,10 +40,36 @@ def explain_rows(case_class: type[BaseModel]) -> list[Row]:
                     extra_of(field, "unit"),
                     "required" if field.is_required() else default,
                     rule_of(field),
-                    f"{field.description or ''}{f' Needs {needed}.' if needed else ''}",
+                    f"{field.description or ''}{f' Used only with {needed}.' if needed else ''}",
                 )
             )
     return rows
+
+
+def matching_rows(rows: Sequence[Row], key: str | None, search: str | None, model: str) -> list[Row]:
+    """Return the rows of a key and those that contain a word; None stands for any.
+
+    Parameters
+    ----------
+    key : a whole key (`model.F`), its last part (`F`) or a section (`model`)
+    search : a word, in any case, of a key or of its description
+
+    Raises ConfigError, which names the nearest keys, if no row has the key.
+    """
+    if key is not None:
+        chosen = [row for row in rows if row.key == in_schema(key)]
+        chosen = chosen or [row for row in rows if row.key.split(".")[-1] == key]
+        chosen = chosen or [row for row in rows if row.key.startswith(f"{in_schema(key)}.")]
+        if not chosen:
+            names = {row.key.split(".")[-1]: row.key for row in rows} | {row.key: row.key for row in rows}
+            near = list(dict.fromkeys(names[name] for name in get_close_matches(key, names, n=3)))
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise ConfigError(
+                f"{model} has no setting '{key[:60]}'.{hint} `ridgeline explain {model}` lists all settings."
+            )
+        rows = chosen
+    word = (search or "").lower()
+    return [row for row in rows if word in row.key.lower() or word in row.description.lower()]
 
 
 def json_schema(case_class: type[BaseModel]) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class ExpressionError(ValueError):
 
 
 def _fail(node: ast.AST, why: str) -> ExpressionError:
-    return ExpressionError(f"{why} at character {getattr(node, 'col_offset', 0) + 1}")
+    return ExpressionError(f"{why} (character {getattr(node, 'col_offset', 0) + 1})")
 
 
 def _refuse_other_notation(text: str) -> None:
@@ -84,11 +84,11 @@ def _refuse_other_notation(text: str) -> None:
     for token in _TOKEN.finditer(text):
         word, at = token.group(), token.start() + 1
         if word == "^":
-            raise ExpressionError(f"a power is written as **, not as ^ at character {at}")
+            raise ExpressionError(f"a power is written as **, not as ^ (character {at})")
         is_name = token.lastgroup == "name"
         if ends_factor and (word == "(" or token.lastgroup == "number" or (is_name and not iskeyword(word))):
             raise ExpressionError(
-                f"a product is written with *, which is missing before {word} at character {at}"
+                f"a product is written with *, which is missing before {word} (character {at})"
             )
         ends_factor = word == ")" or token.lastgroup == "number" or word in VARIABLES or word in CONSTANTS
 
@@ -98,14 +98,15 @@ def _operands(node: ast.expr, variables: Sequence[str]) -> Iterator[ast.expr]:
     match node:
         case ast.Constant(value=value):
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise _fail(node, f"{ast.unparse(node)} is no number")
+                raise _fail(node, f"{ast.unparse(node)} is not a number")
             if not abs(value) <= MOST:
-                raise _fail(node, f"a number above {MOST:g}")
+                raise _fail(node, f"a number is above {MOST:g}")
         case ast.Name(id=name):
             if name not in variables and name not in CONSTANTS:
                 known = ", ".join((*variables, *CONSTANTS))
-                use = "a function without its arguments" if name in FUNCTIONS else f"unknown, use {known}"
-                raise _fail(node, f"{name} is {use}")
+                if name in FUNCTIONS:
+                    raise _fail(node, f"the function {name} has no arguments")
+                raise _fail(node, f"{name} is unknown; the known names are {known}")
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             yield from (left, right)
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
@@ -120,13 +121,13 @@ def _operands(node: ast.expr, variables: Sequence[str]) -> Iterator[ast.expr]:
             yield from (test, body, orelse)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
             if name not in FUNCTIONS:
-                raise _fail(node, f"{name} is no function, use {', '.join(FUNCTIONS)}")
+                raise _fail(node, f"{name} is not a function; the functions are {', '.join(FUNCTIONS)}")
             need = ARGUMENTS.get(name, 1)
             if len(arguments) != need:
-                raise _fail(node, f"{name} takes {need} argument{'s' * (need > 1)}, not {len(arguments)},")
+                raise _fail(node, f"{name} takes {need} argument{'s' * (need > 1)}, not {len(arguments)}")
             yield from arguments
         case _:
-            raise _fail(node, f"{ast.unparse(node)!r} is no arithmetic")
+            raise _fail(node, f"{ast.unparse(node)!r} is not arithmetic")
 
 
 def _check(tree: ast.expr, variables: Sequence[str]) -> frozenset[str]:
@@ -135,9 +136,9 @@ def _check(tree: ast.expr, variables: Sequence[str]) -> frozenset[str]:
     while level:
         count, depth = count + len(level), depth + 1
         if count > MOST_NODES:
-            raise ExpressionError(f"more than {MOST_NODES} terms")
+            raise ExpressionError(f"there are more than {MOST_NODES} terms")
         if depth > MOST_DEPTH:
-            raise ExpressionError(f"more than {MOST_DEPTH} terms in each other")
+            raise ExpressionError(f"terms are nested more than {MOST_DEPTH} deep")
         names |= {node.id for node in level if isinstance(node, ast.Name)}
         level = [child for node in level for child in _operands(node, variables)]
     return frozenset(names & set(VARIABLES))
@@ -199,7 +200,7 @@ def parse(text: str, variables: Sequence[str] = VARIABLES) -> Expression:
     variables: those of x, y, z, t that it may hold.
     """
     if len(text) > MOST_CHARACTERS:
-        raise ExpressionError(f"more than {MOST_CHARACTERS} characters")
+        raise ExpressionError(f"there are more than {MOST_CHARACTERS} characters")
     stripped = text.strip()
     _refuse_other_notation(stripped)
     try:
@@ -208,11 +209,11 @@ def parse(text: str, variables: Sequence[str] = VARIABLES) -> Expression:
             tree = ast.parse(stripped, mode="eval").body
         return Expression(stripped, tree, _check(tree, variables))
     except SyntaxError as error:
-        raise ExpressionError(f"{error.msg} at character {error.offset or len(stripped) + 1}") from None
+        raise ExpressionError(f"{error.msg} (character {error.offset or len(stripped) + 1})") from None
     except ExpressionError:
         raise
     except (ValueError, RecursionError, MemoryError):
-        raise ExpressionError("not a formula at character 1") from None
+        raise ExpressionError("this is not a formula (character 1)") from None
 
 
 def is_number(text: str) -> bool:
@@ -239,4 +240,4 @@ def faults(key: str, texts: Sequence[str], steady: bool = False) -> Iterator[Pro
         try:
             parse(text, variables)
         except ExpressionError as error:
-            yield Problem(key, f"formulas of {', '.join(variables)}: in {toml(text.strip())}, {error}")
+            yield Problem(key, f"formulas of {', '.join(variables)}. In {toml(text.strip())}, {error}")

@@ -17,14 +17,56 @@ CROSS_FIELD = "settings"  # pydantic's error type of a rule that involves severa
 
 
 class Problem(NamedTuple):
-    """One setting that breaks a rule: its key, and the rule as it follows the word "need"."""
+    """Name one setting that breaks a rule.
+
+    Attributes
+    ----------
+    key : str
+        The key of the setting.
+    rule : str
+        The rule, as it follows the words "it must be".
+
+    Examples
+    --------
+    >>> from ridgeline.config.fields import Problem
+    >>> problem = Problem("dt", "at most 1/(6 D), the stability limit of forward Euler")
+    >>> f"{problem.key}: it must be {problem.rule}"
+    'dt: it must be at most 1/(6 D), the stability limit of forward Euler'
+    """
 
     key: str
     rule: str
 
 
 class Checked(BaseModel):
-    """A group of settings: frozen, unknown keys forbidden, and every broken cross-field rule found at once."""
+    """Derive a group of settings from this class.
+
+    The values are frozen, unknown keys are errors, and every broken rule is found at once. Fields are declared with
+    `setting`. A derived class overrides `problems` for rules that involve several settings. It is a pydantic model.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When an object is made with wrong values. A run turns it into a ConfigError that names the line of the file.
+
+    Examples
+    --------
+    >>> from ridgeline.config.fields import Checked, Number, Problem, setting
+    >>> class ModelSection(Checked):
+    ...     D: Number = setting(1.0, "Diffusivity.", unit="cells^2/time", gt=0)
+    ...     dt: Number = setting(0.1, "Time step.", unit="time", gt=0)
+    ...
+    ...     def problems(self):
+    ...         if self.dt * self.D * 6 > 1:
+    ...             yield Problem("dt", "at most 1/(6 D)")
+    >>> ModelSection(dt=0.15).dt
+    0.15
+    >>> try:
+    ...     section = ModelSection(dt=0.2)
+    ... except ValueError as error:
+    ...     print("dt must be at most 1/(6 D)" in str(error))
+    True
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,7 +82,7 @@ class Checked(BaseModel):
     def _no_problems(self) -> Self:
         problems = tuple(self.all_problems())
         if problems:
-            text = "; ".join(f"{key}: need {rule}" for key, rule in problems)
+            text = " ".join(f"{key} must be {rule}." for key, rule in problems)
             raise PydanticCustomError(CROSS_FIELD, "{text}", {"text": text, "problems": problems})
         return self
 
@@ -54,8 +96,8 @@ MOST_PATH, MOST_NAME = 4000, 200
 MOST_POINTS = 2**53  # of a grid: float64 counts them, int64 their bytes
 _GENERAL = "general"  # pydantic's error type of the rules below
 
-_LARGE = f"at most {MOST:g} in size, and 0 or at least {LEAST:g}"
-_LONG = f"of at most {MOST_PATH} bytes, {MOST_NAME} between slashes, without NUL"
+_LARGE = f"at most {MOST:g} in magnitude, and either 0 or at least {LEAST:g}"
+_LONG = f"of at most {MOST_PATH} bytes, with at most {MOST_NAME} between slashes and without NUL"
 
 
 def _number_in_range(value: float) -> float:
@@ -66,7 +108,7 @@ def _number_in_range(value: float) -> float:
 
 def _counted(value: int) -> int:
     if abs(value) > MOST_COUNT:
-        raise PydanticCustomError(_GENERAL, "{text}", {"text": f"at most {MOST_COUNT} in size"})
+        raise PydanticCustomError(_GENERAL, "{text}", {"text": f"at most {MOST_COUNT} in magnitude"})
     return value
 
 
@@ -74,7 +116,7 @@ def _path(value: str) -> str:
     try:
         value = expanded(value)
     except ValueError as error:
-        raise PydanticCustomError(_GENERAL, "{text}", {"text": f"but {error}"}) from None
+        raise PydanticCustomError(_GENERAL, "{text}", {"text": f"and {error}"}) from None
     parts = value.encode(errors="replace").split(b"/")
     if "\0" in value or sum(map(len, parts)) + len(parts) > MOST_PATH or max(map(len, parts)) > MOST_NAME:
         raise PydanticCustomError(_GENERAL, "{text}", {"text": _LONG})
@@ -104,12 +146,36 @@ def setting(
     needs: Needs | tuple[Needs, ...] = (),
     **bounds: Any,
 ) -> Any:
-    """Return the pydantic field of one setting; `...` as default makes it required.
+    """Return the pydantic field of one setting.
 
-    unit : "" for pure numbers and words
-    rule : what is allowed, where types and bounds do not say it
-    needs : the values that other keys must have for this one to have an effect, {"kind": ("box", "patches")}; one of
-        several mappings must hold
+    Parameters
+    ----------
+    default : object
+        Its value where a file does not give it; `...` makes it required.
+    description : str
+        What it does, in one sentence.
+    unit : str
+        Its unit; "" for pure numbers and words.
+    rule : str
+        What is allowed, where types and bounds do not say it.
+    needs : mapping or tuple of mappings
+        The values that other keys must have for this one to have an effect, {"kind": ("box", "patches")}; one of
+        several mappings must hold.
+    **bounds
+        Further arguments of `pydantic.Field`, such as gt=0.
+
+    Returns
+    -------
+    pydantic.fields.FieldInfo
+        What a class derived from `Checked` assigns to the name of the setting.
+
+    Examples
+    --------
+    >>> from ridgeline.config.fields import Checked, Integer, rule_of, setting
+    >>> class Waves(Checked):
+    ...     count: Integer = setting(1, "Number of waves.", ge=1)
+    >>> rule_of(Waves.model_fields["count"])
+    'an integer >= 1'
     """
     conditions = needs if isinstance(needs, tuple) else (needs,)
     plain = [{k: list(v) if isinstance(v, tuple) else [v] for k, v in each.items()} for each in conditions]
@@ -181,7 +247,7 @@ def bounds_of(field: FieldInfo) -> str:
 
 
 def general_rule(fault: ErrorDetails) -> str:
-    """Return the general rule that a fault of pydantic breaks, as an addition after "need"; "" if there is none."""
+    """Return the general rule that a fault of pydantic breaks, as an addition to a rule; "" if there is none."""
     context = fault.get("ctx", {})
     if fault["type"] == _GENERAL:
         return f", {context['text']}"
@@ -198,13 +264,13 @@ def general_rule(fault: ErrorDetails) -> str:
 
 
 def rule_of(field: FieldInfo) -> str:
-    """Say what a field allows, as it follows the word "need"."""
+    """Say what a field allows, as it follows the words "it must be"."""
     rule = extra_of(field, "rule")
     return rule or f"{_noun(field.annotation)} {bounds_of(field)}".rstrip()
 
 
 def _noun(annotation: Any) -> str:
-    """Say which values a type has, as it follows the word "need"; bounds on items are stated by a `rule`."""
+    """Say which values a type has, as it follows "it must be"; bounds on items are stated by a `rule`."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _noun(args[0])

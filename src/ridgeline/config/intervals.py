@@ -96,8 +96,8 @@ def time_interval(what: str, needs: Needs | tuple[Needs, ...] = ()) -> Any:
     """Return the field KEY_time of `Scheduled`. what: recurs, in words, such as "outputs"."""
     return setting(
         None,
-        f"Model time between {what}, at its multiples; it may stand beside the interval in steps, whose default "
-        "applies only if no interval is given. Not set: none.",
+        f"Model time between {what}, which come at its multiples. It may be given beside the number of steps, whose "
+        "default applies only if no interval is given.",
         unit="time",
         rule="a number > 0",
         gt=0,
@@ -109,7 +109,7 @@ def wall_interval(what: str, needs: Needs | tuple[Needs, ...] = ()) -> Any:
     """Return the field KEY_wall of `Scheduled`. what: as for `time_interval`."""
     return setting(
         None,
-        f"Seconds of the clock between {what}, counted from the start or the resume of the run. Not set: none.",
+        f"Seconds of wall-clock time between {what}, counted from the start or the restart of the run.",
         unit="s",
         rule="a number > 0",
         gt=0,

@@ -42,10 +42,10 @@ class JuliaSettings(Checked):
     noise: Number = setting(0.0, "model.noise", ge=0)
     output: PathText = setting("foo.bp", "output.path", rule="a path", min_length=1)
     checkpoint: Truth = setting(False, "whether checkpoint.every is checkpoint_freq or 0")
-    checkpoint_freq: Whole = setting(2000, "checkpoint.every, if checkpoint", ge=1)
+    checkpoint_freq: Whole = setting(2000, "checkpoint.every, if checkpoint is true", ge=1)
     checkpoint_output: PathText = setting("ckpt.bp", "checkpoint.path", rule="a path", min_length=1)
     restart: Truth = setting(False, "whether to resume from restart_input")
-    restart_input: PathText = setting("ckpt.bp", "--resume, if restart", rule="a path", min_length=1)
+    restart_input: PathText = setting("ckpt.bp", "--resume, if restart is true", rule="a path", min_length=1)
     precision: Literal["Float64", "Float32"] = setting("Float64", "run.precision")
 
 
@@ -100,17 +100,23 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         settings = json.loads(text)
     except RecursionError:
-        raise ConfigError(f'{path}: not valid JSON, too deep; need "key": value pairs.') from None
+        raise ConfigError(
+            f'{path}: not valid JSON: it is nested too deep. Write "key": value pairs.'
+        ) from None
     except json.JSONDecodeError as error:
         what = f"{error.msg[:1].lower()}{error.msg[1:]}"
         raise ConfigError(
-            f'{path}:{error.lineno}: not valid JSON, {what}; need "key": value pairs.'
+            f'{path}:{error.lineno}: not valid JSON: {what}. Write "key": value pairs.'
         ) from None
     except ValueError:  # an integer of more digits than Python reads
-        raise ConfigError(f'{path}: not valid JSON, a number is too long; need "key": value pairs.') from None
+        raise ConfigError(
+            f'{path}: not valid JSON: a number is too long. Write "key": value pairs.'
+        ) from None
     refuse_form(path, settings)
     if not isinstance(settings, dict):
-        raise ConfigError(f'{path}: got {toml(settings)}; need an object of "key": value pairs.')
+        raise ConfigError(
+            f'{path}: the file holds {toml(settings)}, but it must hold an object of "key": value pairs.'
+        )
     return settings
 
 
@@ -140,20 +146,20 @@ def translate(path: Path, text: str) -> Translation:
     for origin in map(locate, unknown[:MOST_FAULTS]):
         near = nearest(origin.name, [*fields, *MEANINGLESS])
         hint = f" Did you mean '{near}'?" if near else ""
-        warnings.append(f"{origin.place}: unknown key {toml(origin.name)}, left out.{hint}")
+        warnings.append(f"{origin.place}: the unknown key {toml(origin.name)} is ignored.{hint}")
     if len(unknown) > MOST_FAULTS:
-        warnings.append(f"{path}: {len(unknown) - MOST_FAULTS} more unknown keys, left out.")
+        warnings.append(f"{path}: {len(unknown) - MOST_FAULTS} more unknown keys are ignored.")
     for key, switch in SWITCHES.items():
         if key in known and known.get(switch) is not True and not _is_valid(key, known[key]):
             origin, value = locate(key), known.pop(key)
             warnings.append(
-                f"{origin.name} in {origin.place}: got {toml(value)}, left out because {switch} is not true."
+                f"{origin.place}: {origin.name} = {toml(value)} is ignored, because {switch} is not true."
             )
     if ignored := [key for key in written if key in MEANINGLESS]:
-        warnings.append(f"{path}: no meaning here, left out: {', '.join(ignored)}.")
+        warnings.append(f"{path}: keys without a meaning in Ridgeline are ignored: {', '.join(ignored)}.")
     warnings.append(
-        f"{path}: run with periodic boundaries and 12^3 seeded cells, as ADIOS2-Examples does; "
-        "GrayScott.jl leaves its boundary undefined and seeds 13^3 cells."
+        f"{path}: the run has periodic boundaries and seeds 12^3 cells, as in ADIOS2-Examples. GrayScott.jl leaves "
+        "its boundary undefined and seeds 13^3 cells."
     )
     try:
         s = JuliaSettings.model_validate(known)

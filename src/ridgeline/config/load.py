@@ -16,7 +16,7 @@ from typing import Any
 
 from ridgeline.config import julia
 from ridgeline.config.case import AnyCase
-from ridgeline.config.check import Locate, Origin, all_faults, check_case, nearest, refuse_form
+from ridgeline.config.check import OVERRIDE, Locate, Origin, all_faults, check_case, nearest, refuse_form
 from ridgeline.config.fields import toml
 from ridgeline.config.needs import idle_settings
 from ridgeline.config.schema import is_index, sections_of, settings_of
@@ -24,8 +24,8 @@ from ridgeline.config.toml_lines import key_lines, line_of
 from ridgeline.runtime.errors import ConfigError
 
 MOST_BYTES = 2**20  # of a settings file
-NEED_LINES = "need lines key = value"
-OVERRIDE = "--set"
+ANY_LINE = "Write each setting as key = value"
+A_SETTINGS_FILE = "Give a settings file (.toml, or GrayScott.jl's .json)."
 NOTHING = object()  # the value of an override that takes a key out
 CaseClassOf = Callable[[str], type[AnyCase]]
 
@@ -44,50 +44,44 @@ def read_text(path: Path) -> str:
     """Return the text of a settings file. Raises ConfigError if it cannot be read, or is too large for settings."""
     try:
         if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigError(
-                f"{path}: is no regular file; need a settings file (.toml, or GrayScott.jl's .json)."
-            )
+            raise ConfigError(f"{path}: not a regular file. {A_SETTINGS_FILE}")
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise ConfigError(f"{path}: has more than {MOST_BYTES // 1024} KiB; need a settings file.")
+            raise ConfigError(
+                f"{path}: the file is larger than {MOST_BYTES // 1024} KiB, so it is not a settings file."
+            )
         return content.decode("utf-8-sig")  # editors on Windows begin a file with a byte order mark
     except FileNotFoundError:
         near = nearest(
             path.name, sorted(p.name for p in path.parent.glob("*") if p.suffix in (".toml", ".json"))
         )
         hint = f" Did you mean '{path.with_name(near)}'?" if near else ""
-        raise ConfigError(
-            f"{path}: no such file; need a settings file (.toml, or GrayScott.jl's .json).{hint}"
-        ) from None
+        raise ConfigError(f"{path}: there is no such file.{hint} {A_SETTINGS_FILE}") from None
     except IsADirectoryError:
         found = sorted(path.glob("*.toml"))
         hint = f" Did you mean '{found[0]}'?" if found else ""
-        raise ConfigError(
-            f"{path}: is a directory; need a settings file (.toml, or GrayScott.jl's .json).{hint}"
-        ) from None
+        raise ConfigError(f"{path}: this is a directory.{hint} {A_SETTINGS_FILE}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; need a text file.") from None
-    except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be read ({error.strerror}); need a readable settings file."
+            f"{path}: byte {error.start} is not UTF-8. A settings file is text in UTF-8."
         ) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: the file cannot be read ({error.strerror}).") from None
     except ValueError:
-        raise ConfigError(f"{toml(str(path))}: is no path; need a settings file.") from None
+        raise ConfigError(f"{toml(str(path))}: not a valid path. {A_SETTINGS_FILE}") from None
 
 
-def _needed(line: str) -> str:
-    """Say what a line needs to be valid TOML: the value of arithmetic as a number, or quotes around a word."""
+def _correction(line: str) -> str:
+    """Say how to correct a line: by the value of its arithmetic, by quotes around a word, or by a whole line."""
     from ridgeline.config.expressions import constant  # imports NumPy, without which settings can be loaded
 
     key, _, value = (part.strip() for part in line.partition("#")[0].partition("="))
     if not re.fullmatch(r"[\w.-]+", key) or not value:
-        return NEED_LINES
+        return ANY_LINE
     if math.isfinite(number := constant(value)):
-        return f"need a number, as TOML does not compute: {key} = {repr(number).removesuffix('.0')}"
-    return (
-        f'need quotes around text: {key} = "{value}"' if re.fullmatch(r"[^\W\d][\w-]*", value) else NEED_LINES
-    )
+        return f"TOML does not compute, so write {key} = {repr(number).removesuffix('.0')}"
+    return f'Text has quotes: {key} = "{value}"' if re.fullmatch(r"[^\W\d][\w-]*", value) else ANY_LINE
 
 
 def parse_toml(path: Path, text: str) -> dict[str, Any]:
@@ -98,11 +92,11 @@ def parse_toml(path: Path, text: str) -> dict[str, Any]:
         what, _, where = str(error).partition(" (at ")
         line = where.removeprefix("line ").split(",")[0]
         place = f"{path}:{line}" if line.isdigit() else f"{path}, at its end"
-        need = _needed(text.splitlines()[int(line) - 1]) if line.isdigit() else NEED_LINES
-        raise ConfigError(f"{place}: not valid TOML, {what[:1].lower()}{what[1:]}; {need}.") from None
+        advice = _correction(text.splitlines()[int(line) - 1]) if line.isdigit() else ANY_LINE
+        raise ConfigError(f"{place}: not valid TOML: {what[:1].lower()}{what[1:]}. {advice}.") from None
     except (ValueError, RecursionError):  # an integer of more digits than Python reads, brackets in brackets
         raise ConfigError(
-            f"{path}: not valid TOML, a number is too long or a list too deep; need lines key = value."
+            f"{path}: not valid TOML: a number is too long, or lists are nested too deep. {ANY_LINE}."
         ) from None
 
 
@@ -132,8 +126,8 @@ def _enter(container: dict[str, Any] | list[Any], part: str, before: str, follow
         return container.setdefault(part, [] if is_index(following) else {})
     count = len(container)
     if not is_index(part) or int(part) > count:
-        there = f"[[{before}]] are counted from 0, and there {'is' if count == 1 else 'are'} {count}"
-        raise ValueError(f"{there}; need a number from 0 to {count}, {count} for a new one")
+        there = f"there {'is' if count == 1 else 'are'} {count} [[{before}]], counted from 0"
+        raise ValueError(f"{there}. Give a number from 0 to {count}, where {count} adds one")
     if int(part) == count:
         container.append({})
     return container[int(part)]
@@ -154,14 +148,14 @@ def _put(document: dict[str, Any], parts: list[str], value: Any) -> bool:
             if depth + 2 < len(parts):
                 continue
             raise ValueError(
-                f"need the key of a setting in one of [[{so_far}]], such as {so_far}.0.key=value"
+                f"this is not the key of a setting. Give one of a table [[{so_far}]], such as {so_far}.0.key=value"
             )
         if depth == 0:
             return False
-        raise ValueError(f"{so_far} is {toml(container)}; need the key of a setting")
+        raise ValueError(f"{so_far} is {toml(container)}, not a table. Give the key of a setting")
     if value is NOTHING:
         if parts[-1] not in container:
-            raise ValueError(f"nothing sets {'.'.join(parts)}; need a value, or a key that is set")
+            raise ValueError(f"{'.'.join(parts)} is not set, so it cannot be removed. Give a value after =")
         del container[parts[-1]]
     else:
         container[parts[-1]] = value
@@ -173,19 +167,21 @@ def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> set[s
 
     "section.key=" takes the key out, so that its default applies.
 
-    Raises ConfigError with one sentence for each override that is not of that form.
+    Raises ConfigError with one line for each override that is not of that form.
     """
     sentences, keys = [], set()
     for override in overrides:
         match = re.fullmatch(r"\s*([\w-]+(?:\.[\w-]+)+)\s*=\s*(.*?)\s*", override, re.DOTALL)
         if match is None:
-            sentences.append(f"{OVERRIDE} {override}: need section.key=value, such as run.steps=100.")
+            sentences.append(f"{OVERRIDE} {override}: write section.key=value, such as run.steps=100.")
             continue
         key, text = match.groups()
         try:
             value = parse_value(text) if text else NOTHING
         except ValueError:
-            sentences.append(f"{OVERRIDE} {override}: got {text}; need a TOML value, quoted for the shell.")
+            sentences.append(
+                f"{OVERRIDE} {override}: {text} is not a value of TOML. Quote the whole setting for the shell."
+            )
             continue
         try:
             if _put(document, key.split("."), value):
@@ -208,7 +204,7 @@ def put_all(document: dict[str, Any], values: Mapping[str, Any]) -> None:
             if re.fullmatch(r"[\w-]+(?:\.[\w-]+)+", str(key)) is None or not _put(
                 document, key.split("."), value
             ):
-                raise ValueError("need the key of a setting, such as run.steps")
+                raise ValueError("this is not the key of a setting, such as run.steps")
         except ValueError as error:
             sentences.append(f"{key}: {error}.")
     if sentences:
@@ -262,7 +258,7 @@ def warnings_of(case: AnyCase, locate: Locate) -> Iterator[str]:
     yield from idle_settings(case, locate)
     for key, sentence in case.doubts():
         origin = locate(key)
-        yield f"{origin.name} in {origin.place}: {sentence}"
+        yield f"{origin.place}: {origin.name}: {sentence}"
 
 
 def check_document(document: dict[str, Any], case_class_of: CaseClassOf, locate: Locate) -> AnyCase:
@@ -280,7 +276,7 @@ def check_document(document: dict[str, Any], case_class_of: CaseClassOf, locate:
         try:
             case_class = case_class_of(name)
         except ConfigError as error:
-            unknown_model = f"run.model in {locate('run.model').place}: {error}"
+            unknown_model = f"{locate('run.model').place}: {error}"
     if case_class is AnyCase:
         # Check only what does not depend on the model: models add sections, and keys to the shared ones.
         shared = sections_of(AnyCase)

@@ -1,7 +1,8 @@
 """Machine files: the figures of one machine, each with its unit and its source.
 
-A figure is written as { value = 25, unit = "GB/s", source = "where it stands" }. A figure that nobody has stated or
-measured is not in the file: it is never guessed, and a prediction that needs it names it. Rates are of one direction.
+A figure is written as { value = 25, unit = "GB/s", source = "where it is stated" }. A figure that nobody has stated
+or measured is not in the file: it is never guessed, and a prediction that needs it names it. Rates are those of one
+direction.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ def _quantity(unit: str) -> BeforeValidator:
             "unit",
             "source",
         }:
-            raise ValueError("no figure")
+            raise ValueError("not a figure")
         value, source = given["value"], given["source"]
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
-            raise ValueError("no number")
+            raise ValueError("not a number")
         if given.get("unit", "") not in list(scales) or not isinstance(source, str) or not source.strip():
             raise ValueError("no unit, or no source")
         return Quantity(value * scales[given.get("unit", "")], source)
@@ -71,7 +72,7 @@ GivenRatio = Annotated[Quantity, _quantity("")]
 def figure(description: str, unit: str, *, required: bool = False) -> Any:
     """Return the field of a figure. unit: "B", "B/s", "FLOP/s", "s", or "" for a pure number."""
     units = f", unit = {choices(units_of(unit))}" if unit else ""
-    rule = f'a figure: {{ value = NUMBER >= 0{units}, source = "where it stands" }}'
+    rule = f'a figure {{ value = NUMBER >= 0{units}, source = "where it is stated" }}'
     return setting(... if required else None, description, unit=unit, rule=rule)
 
 
@@ -85,32 +86,39 @@ class MachineSection(Checked):
 
     name: Text = text("Name of the machine.", ...)
     absent: tuple[Text, ...] = setting(
-        (), "What no source states, in sentences, for people.", rule="a list of texts", max_length=100
+        (),
+        "Sentences for people about figures that no source states.",
+        rule="a list of texts",
+        max_length=100,
     )
-    nodes: Ratio = figure("Nodes of the machine.", "")
+    nodes: Ratio = figure("Number of nodes of the machine.", "")
 
 
 class NodeSection(Checked):
     """One node, its processors and their memory."""
 
-    ranks: Ratio = figure("Ranks of a node, if nobody asks for others: one a device, or one a core.", "")
+    ranks: Ratio = figure(
+        "Number of ranks on a node unless another number is given: one per device, or one per core.", ""
+    )
     memory: Bytes = figure("Main memory of a node.", "B")
-    memory_bandwidth: Rate = figure("Bandwidth of a node's main memory; where measured, STREAM's.", "B/s")
+    memory_bandwidth: Rate = figure(
+        "Bandwidth of a node's main memory; if it was measured, the one of STREAM.", "B/s"
+    )
     peak: Flops = figure("Floating-point rate of all cores of a node, in float64.", "FLOP/s")
 
 
 class CacheSection(Checked):
     """One level of the caches of a node's processors."""
 
-    capacity: GivenBytes = figure("Bytes of all caches of the level in a node.", "B", required=True)
+    capacity: GivenBytes = figure("Capacity of all caches of the level in a node.", "B", required=True)
     bandwidth: GivenRate = figure("Bandwidth of all caches of the level in a node.", "B/s", required=True)
 
 
 class AcceleratorSection(Checked):
     """The accelerators of a node; a device is what one rank computes on. Without figures, the cores compute."""
 
-    count: Ratio = figure("Devices of a node.", "")
-    per_package: Ratio = figure("Devices that share a package.", "")
+    count: Ratio = figure("Number of devices of a node.", "")
+    per_package: Ratio = figure("Number of devices that share a package.", "")
     memory: Bytes = figure("Memory of a device.", "B")
     memory_bandwidth: Rate = figure("Bandwidth of a device's memory.", "B/s")
     peak: Flops = figure("Floating-point rate of a device, in float64.", "FLOP/s")
@@ -120,99 +128,107 @@ class LinksSection(Checked):
     """What connects the ranks of one node."""
 
     host_device: Rate = figure(
-        "From a device to its host's memory, or back, as copies of messages reach it.", "B/s"
+        "Bandwidth from a device to its host's memory, or back, that copies of messages reach.", "B/s"
     )
-    between_devices: Rate = figure("From a device to another one, as MPI uses the link.", "B/s")
-    between_packages: Rate = figure("From a device to those of other packages, all its links.", "B/s")
+    between_devices: Rate = figure("Bandwidth from one device to another that MPI reaches.", "B/s")
+    between_packages: Rate = figure(
+        "Bandwidth from a device to the devices of other packages, over all its links.", "B/s"
+    )
     between_ranks: Rate = figure(
-        "From one rank to another one of the node, in host memory, large messages.", "B/s"
+        "Bandwidth of large messages from one rank of the node to another, in host memory.", "B/s"
     )
-    latency: Seconds = figure("A small message between two ranks of the node.", "s")
+    latency: Seconds = figure("Time of a small message between two ranks of the node.", "s")
     device_messages: Ratio = figure(
-        "1 where MPI takes messages from devices, 0 where the host copies them.", ""
+        "1 if MPI sends messages from device memory, 0 if the host copies them first.", ""
     )
     efficiency: Ratio = figure(
-        "Share of the links' rates that an all-to-all exchange in the node reaches.", ""
+        "Fraction of the links' bandwidth that an all-to-all exchange within the node reaches.", ""
     )
 
 
 class NetworkSection(Checked):
     """What connects the nodes."""
 
-    topology: Text = text('"dragonfly", "fat tree", "torus", "none" or what else it is.', "not stated")
-    injection: Rate = figure("From a node into the network, all its interfaces together.", "B/s")
-    latency: Seconds = figure("A small message between two nodes.", "s")
-    group_nodes: Ratio = figure("Nodes of a group of a dragonfly.", "")
-    global_bandwidth: Rate = figure(
-        "Out of all groups of a dragonfly together, over its global links.", "B/s"
+    topology: Text = text(
+        'Topology of the network: "dragonfly", "fat tree", "torus", "none" or another one.', "not stated"
     )
+    injection: Rate = figure("Bandwidth from a node into the network, over all its interfaces.", "B/s")
+    latency: Seconds = figure("Time of a small message between two nodes.", "s")
+    group_nodes: Ratio = figure("Number of nodes in a group of a dragonfly.", "")
+    global_bandwidth: Rate = figure("Bandwidth of all global links of a dragonfly.", "B/s")
     global_hops: Ratio = figure(
-        "Global links that a message crosses under load: 1 minimal, 2 non-minimal.", ""
+        "Number of global links that a message crosses under load: 1 on a minimal route, 2 on a non-minimal one.",
+        "",
     )
     message_overhead: Seconds = figure(
-        "What each message of an all-to-all exchange costs beside its bytes.", "s"
+        "Time that each message of an all-to-all exchange costs in addition to its bytes.", "s"
     )
-    allreduce: Seconds = figure("An Allreduce of one number over many nodes.", "s")
+    allreduce: Seconds = figure("Time of an allreduce of one number over many nodes.", "s")
 
 
 class AllToAllSection(Checked):
     """How much of the injection rate an all-to-all exchange reaches, at one number of nodes and message size."""
 
-    nodes: GivenRatio = figure("Nodes that exchange.", "", required=True)
-    message: Bytes = figure("Bytes from a rank to another one; any, if not given.", "B")
+    nodes: GivenRatio = figure("Number of nodes in the exchange.", "", required=True)
+    message: Bytes = figure("Bytes from one rank to another; if not set, any number.", "B")
     efficiency: GivenRatio = figure(
-        "Share of the injection rate that what leaves the nodes reaches.", "", required=True
+        "Fraction of the injection bandwidth that the exchange reaches.", "", required=True
     )
 
 
 class TransformSection(Checked):
     """One-dimensional Fourier transforms of one length on one device, or on all cores of a node without devices."""
 
-    length: GivenRatio = figure("Points of a transform.", "", required=True)
+    length: GivenRatio = figure("Number of points of a transform.", "", required=True)
     strided: GivenRate = figure(
-        "Bytes read and written per second by transforms of strided lines.", "B/s", required=True
+        "Bytes that transforms of strided lines read and write per second.", "B/s", required=True
     )
-    contiguous: Rate = figure("The same of contiguous lines.", "B/s")
+    contiguous: Rate = figure("Bytes that transforms of contiguous lines read and write per second.", "B/s")
 
 
 class CodesSection(Checked):
-    """Share of the memory bandwidth, or of the peak, that codes reach: least traffic over time, over bandwidth."""
+    """Fraction of the memory bandwidth, or of the peak, that codes reach: least traffic over time, over bandwidth."""
 
-    gray_scott: Ratio = figure("Gray-Scott's sweep.", "")
-    navier_stokes: Ratio = figure("A step of the spectral-element method.", "")
-    turbulence: Ratio = figure("A step of turbulence without its exchanges, as one figure.", "")
-    molecular_dynamics: Ratio = figure(
-        "A step of molecular dynamics, of the peak: least operations over time, over the peak.", ""
+    gray_scott: Ratio = figure("Fraction that the sweep of Gray-Scott reaches.", "")
+    navier_stokes: Ratio = figure("Fraction that a step of the spectral-element method reaches.", "")
+    turbulence: Ratio = figure(
+        "Fraction that a step of turbulence reaches without its exchanges, as one figure.", ""
     )
-    n_body: Ratio = figure("A step of N-body gravity without its exchanges.", "")
-    hpcg: Ratio = figure("An iteration of HPCG.", "")
-    copies: Ratio = figure("Packing and unpacking of exchanges.", "")
-    other_passes: Ratio = figure("Variables read or written in a turbulent step beside these.", "")
-    interpolation: Ratio = figure("Interpolation at fluid particles, and their moves.", "")
+    molecular_dynamics: Ratio = figure(
+        "Fraction of the peak that a step of molecular dynamics reaches: least operations over time, over the peak.",
+        "",
+    )
+    n_body: Ratio = figure("Fraction that a step of N-body gravity reaches without its exchanges.", "")
+    hpcg: Ratio = figure("Fraction that an iteration of HPCG reaches.", "")
+    copies: Ratio = figure("Fraction that the packing and unpacking of exchanges reaches.", "")
+    other_passes: Ratio = figure(
+        "Number of variables that a step of turbulence reads or writes in addition to these.", ""
+    )
+    interpolation: Ratio = figure("Fraction that interpolation at fluid particles and their moves reach.", "")
 
 
 class VariabilitySection(Checked):
     """Spread of equal work over nodes, and of measurements around the predictions: half-widths that hold 80 %."""
 
-    node: Ratio = figure("Of the times of computation.", "")
+    node: Ratio = figure("Half-width of the interval that holds 80 % of the times of computation.", "")
     model: Ratio = figure(
-        "Of measured over predicted times, on the rows that the constants were fitted to.", ""
+        "The same for measured over predicted times, on the rows to which the constants were fitted.", ""
     )
 
 
 class NetworkVariabilitySection(Checked):
     """Spread of equal exchanges, at one number of nodes."""
 
-    nodes: GivenRatio = figure("Nodes that exchange.", "", required=True)
+    nodes: GivenRatio = figure("Number of nodes in the exchange.", "", required=True)
     spread: GivenRatio = figure("Half-width of the interval that holds 80 % of the times.", "", required=True)
 
 
 class StorageSection(Checked):
     """The parallel file system."""
 
-    write: Rate = figure("What all nodes together write.", "B/s")
-    write_node: Rate = figure("What one node writes at most, as a code reached it.", "B/s")
-    read: Rate = figure("What all nodes together read.", "B/s")
+    write: Rate = figure("Bandwidth with which all nodes together write.", "B/s")
+    write_node: Rate = figure("Highest bandwidth with which one node writes, as a code reached it.", "B/s")
+    read: Rate = figure("Bandwidth with which all nodes together read.", "B/s")
 
 
 class MachineFile(Checked):

@@ -27,7 +27,7 @@ ENDINGS = tuple(f"_{unit}" for unit in UNITS)
 
 
 class _Switch(NamedTuple):
-    """The present state that switches a setting off, and the state that it needs, in words."""
+    """The present state that switches a setting off, as a clause, and the state that it needs, after "with"."""
 
     present: str
     needed: str
@@ -43,13 +43,13 @@ def idle_settings(case: BaseModel, locate: Locate) -> Iterator[str]:
         if switch is not None:
             origin = locate(path + name)
             yield (
-                f"{origin.name} in {origin.place}: got {toml(value)}, which has no effect with {switch.present}; it "
-                f"needs {switch.needed}"
+                f"{origin.place}: {origin.name} = {toml(value)} has no effect, because {switch.present}. It is used "
+                f"only with {switch.needed}."
             )
 
 
 def needs_words(fields: Mapping[str, FieldInfo], prefix: str, field: FieldInfo) -> str:
-    """Say what a field needs, "" if nothing. fields: of the case; prefix: of the keys of its table."""
+    """Say what a field needs, as it follows "with"; "" if nothing. prefix: of the keys of its table."""
     ways = needs_of(field)
     shown = _without_units([next(iter(needs)) for needs in ways])
     return ", or ".join(
@@ -73,7 +73,7 @@ def _words(fields: Mapping[str, FieldInfo], key: str, values: list[Any]) -> str:
     default = fields[in_schema(key)].default
     if isinstance(default, bool):
         return f"{key} = true"
-    return f"{key} other than 0" if isinstance(default, int | float) else f"{key} to be set"
+    return f"{key} other than 0" if isinstance(default, int | float) else f"{key} set"
 
 
 def _given(table: BaseModel, path: str) -> Iterator[tuple[BaseModel, str, str]]:
@@ -127,11 +127,11 @@ def _switched_off(
 
 
 def _state(case: BaseModel, key: str) -> str:
-    """Say which value a case has at a key, in the first of repeated tables."""
+    """Say which value a case has at a key, in the first of repeated tables, as a clause."""
     value = next(_values(case, key.split(".")), ...)
     if value is ...:
-        return f"no [[{key.partition(f'.{ANY}')[0]}]]"
-    return f"{key} not set" if value is None else f"{key} = {toml(value)}"
+        return f"there is no [[{key.partition(f'.{ANY}')[0]}]]"
+    return f"{key} is not set" if value is None else f"{key} is {toml(value)}"
 
 
 def _whole(prefix: str, key: str) -> str:

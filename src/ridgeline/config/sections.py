@@ -63,43 +63,46 @@ class RunSection(Checked):
 
     model: Annotated[str, Field(max_length=200)] = setting(
         ...,
-        "Model to run; `ridgeline explain` lists them.",
+        "Model to run. `ridgeline explain` lists the models.",
         rule="the name of a model (`ridgeline explain` lists them)",
     )
     steps: Count | None = setting(
         None,
-        "Most time steps of the whole run, those before a resume included. Not set: run.end_time ends it.",
+        "Number of time steps of the whole run at most, including those before a restart. If it is not set, "
+        "run.end_time ends the run.",
         unit="steps",
         rule="an integer >= 1",
     )
     end_time: Number | None = setting(
         None,
-        "Model time at which the run ends, unless run.steps ends it before. Not set: no limit.",
+        "Model time at which the run ends, unless run.steps ends it earlier.",
         unit="time",
         rule="a number > 0",
         gt=0,
     )
     precision: Literal["float64", "float32"] = setting("float64", "Floating-point type of the fields.")
     seed: Seed = seed_setting(
-        "Key of the random numbers. The same seed gives the same noise on any ranks, threads and process grid."
+        "Seed of the random numbers. The same seed gives the same noise on any number of ranks and threads and with "
+        "any process grid."
     )
-    threads: Integer = setting(1, "Threads of each rank.", unit="threads", ge=1, le=4096)
-    device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run.")
+    threads: Integer = setting(1, "Number of threads of each rank.", unit="threads", ge=1, le=4096)
+    device: Literal["cpu", "cuda"] = setting("cpu", "Device on which the kernels run.")
     walltime: Walltime = setting(
         None,
-        'Wall-clock limit, in seconds or as "HH:MM:SS". The run ends at the next step with a checkpoint and '
-        "exit code 0; choose it a few minutes below the limit of the job.",
+        'Wall-clock limit, in seconds or as "HH:MM:SS". When it is reached, the run ends after the current step with '
+        "a checkpoint and exit code 0. Choose it a few minutes below the limit of the job.",
         unit="s",
-        rule='seconds > 0 or "HH:MM:SS"',
+        rule='a number of seconds > 0 or "HH:MM:SS"',
     )
     check_memory: Truth = setting(
         True,
-        "Whether a run that needs more memory than is free is refused before it takes any. The need is the estimate "
-        "of `ridgeline check`; false starts the run anyway.",
+        "Whether a run is refused before it allocates memory if it needs more than is free. Its need is estimated as "
+        "in `ridgeline check`; false starts the run anyway.",
     )
     check_every: Integer = setting(
         100,
-        "Steps between looks for NaN and infinity; 0 looks only before outputs and checkpoints, as is always done.",
+        "Number of steps between checks for NaN and infinity. They are always checked before outputs and "
+        "checkpoints, and with 0 only then.",
         unit="steps",
         ge=0,
     )
@@ -140,7 +143,7 @@ class GridSection(AnyGridSection):
 
     shape: Triple = setting(
         ...,
-        "Cells [nz, ny, nx], x fastest in memory.",
+        "Number of cells in each direction, [nz, ny, nx], of which x is contiguous in memory.",
         unit="cells",
         rule="three integers >= 1 as [nz, ny, nx]",
     )
@@ -158,12 +161,13 @@ class BlockGridSection(GridSection):
 
     boundary: Literal["periodic", "fixed"] = setting(
         "periodic",
-        "What lies beyond the grid's faces: the opposite face, or a layer held at the model's rest state.",
+        'What lies beyond the faces of the grid: the opposite face ("periodic"), or a layer that stays at the '
+        'model\'s rest state ("fixed").',
     )
     process_grid: Literal["auto"] | Triple = setting(
         "auto",
-        'Ranks in each direction, [pz, py, px], whose product is the number of ranks; "auto" takes the cheapest '
-        "exchange.",
+        "Number of ranks in each direction, [pz, py, px]; the product must be the number of ranks. "
+        '"auto" chooses the process grid with the cheapest exchange.',
         unit="ranks",
         rule='"auto" or three integers >= 1 as [pz, py, px]',
     )
@@ -176,13 +180,13 @@ class PencilGridSection(GridSection):
 
     decomposition: Literal["slabs", "pencils"] = setting(
         "slabs",
-        '"slabs" cut y alone and exchange data once per transform; "pencils" cut z and y, exchange twice, and '
-        "take more ranks.",
+        'How ranks divide the grid: "slabs" divide only y and exchange data once per transform; "pencils" divide z '
+        "and y, exchange data twice, and allow more ranks.",
     )
     process_grid: Literal["auto"] | tuple[Count, Count] = setting(
         "auto",
-        "Ranks [P_r, P_c] that cut z and y, whose product is the number of ranks; slabs have P_r = 1. "
-        '"auto" takes the smallest P_r that fits.',
+        "Number of ranks that divide z and y, [P_r, P_c]; the product must be the number of ranks, and slabs have "
+        'P_r = 1. "auto" chooses the smallest P_r that fits.',
         unit="ranks",
         rule='"auto" or two integers >= 1 as [P_r, P_c]',
     )
@@ -191,7 +195,7 @@ class PencilGridSection(GridSection):
         yield from super().problems()
         if self.decomposition == "slabs" and self.process_grid != "auto" and self.process_grid[0] != 1:
             yield Problem(
-                "process_grid", '[1, P_c] with grid.decomposition = "slabs"; "pencils" takes any [P_r, P_c]'
+                "process_grid", '[1, P_c] with grid.decomposition = "slabs" ("pencils" allows any [P_r, P_c])'
             )
 
 
@@ -200,9 +204,9 @@ class TransposeSection(Checked):
 
     method: Literal["auto", "alltoall", "alltoallv", "ialltoallv", "node", "shared"] = setting(
         "auto",
-        'How ranks exchange: "alltoall" (equal blocks), "alltoallv" (exact blocks), "ialltoallv" (overlapped '
-        'with computing), "node" (within nodes first), "shared" (memory that all ranks share, on one node); "auto" '
-        "takes the fastest, measured before the first step or in an earlier run.",
+        'How ranks exchange data: "alltoall" (equal blocks), "alltoallv" (exact blocks), "ialltoallv" (overlapped '
+        'with computation), "node" (within nodes first) or "shared" (through shared memory, on one node only). '
+        '"auto" uses the fastest, as measured before the first step or in an earlier run.',
         needs={"run.device": "cpu"},
     )
 
@@ -212,8 +216,8 @@ class DeviceTransposeSection(TransposeSection):
 
     between_gpus: Literal["auto", "mpi", "nccl", "host"] = setting(
         "auto",
-        'How messages go between GPUs: "mpi" (MPI takes GPU memory), "nccl" (NVIDIA\'s library), "host" (through '
-        'pinned host memory); "auto" measures those that are there before the first step.',
+        'How messages travel between GPUs: "mpi" (GPU-aware MPI), "nccl" (NVIDIA\'s library) or "host" (through '
+        'pinned host memory). "auto" measures those that are available before the first step and uses the fastest.',
         needs={"run.device": "cuda"},
     )
 
@@ -223,8 +227,8 @@ class FftSection(Checked):
 
     effort: Literal["estimate", "measure", "patient", "wisdom-only"] = setting(
         "measure",
-        'How long FFTW looks for the fastest plan; what it finds is kept for later runs. "wisdom-only" refuses '
-        "sizes that were never planned, so that no job spends time on it.",
+        "How long FFTW searches for the fastest plan; the plans are stored for later runs. "
+        '"wisdom-only" uses stored plans only and refuses sizes without one, so that no job spends time on planning.',
         needs={"run.device": "cpu"},
     )
 
@@ -234,9 +238,9 @@ class DeviceFftSection(FftSection):
 
     on_gpus: Literal["auto", "apart", "fused"] = setting(
         "auto",
-        'How GPUs pass over memory: "apart" (transforms by cuFFT, packing and products between them), "fused" (the '
-        'passes of transforms pack and multiply, for sizes 8 x 2^a and 12 x 2^a); "auto" takes the faster one, which '
-        "a long run measures before its first step.",
+        'Kernels of transforms on GPUs: "apart" (cuFFT, with separate kernels for packing and products) or "fused" '
+        '(transforms that also pack and multiply, for sizes 8 x 2^a and 12 x 2^a). "auto" uses the faster of them, '
+        "which a long run measures before its first step.",
         needs={"run.device": "cuda"},
     )
 
@@ -270,10 +274,12 @@ class SteadyRunSection(RunSection):
 class OutputSection(Scheduled):
     """The data set and the time series. Paths are relative to the directory in which the run is started."""
 
-    path: PathText = setting("output.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    path: PathText = setting(
+        "output.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
+    )
     every: Integer = setting(
         100,
-        "Steps between outputs: the multiples of it are written, and 0 writes nothing.",
+        "Number of steps between outputs. Steps that are multiples of it are written; 0 writes nothing.",
         unit="steps",
         ge=0,
     )
@@ -286,25 +292,28 @@ class OutputSection(Scheduled):
     )
     initial: Truth = setting(
         False,
-        "Whether the state of step 0 is written too.",
+        "Whether the state of step 0 is written as well.",
         needs=recurring(),
     )
     variables: tuple[str, ...] = setting((), "Fields to write.", min_length=1, max_length=200)
     compression: Literal["none", "lz4", "blosc"] = setting(
         "none",
-        'Lossless compression of every field, before it leaves its rank: "lz4" is fast, "blosc" smaller. Needs an '
-        "ADIOS2 with Blosc2; `ridgeline doctor` says whether the one found has it.",
+        'Lossless compression of every field on its rank: "lz4" is faster, and "blosc" makes smaller files. It needs '
+        "an ADIOS2 with Blosc2; `ridgeline doctor` says whether the installed ADIOS2 has it.",
         needs=recurring(),
     )
     series: PathText = setting(
         "series.csv",
-        "Time series of the model's figures to write: CSV.",
+        "CSV file to which the time series of the model's quantities is written.",
         rule="a path",
         min_length=1,
         needs=recurring("series_every"),
     )
     series_every: Integer = setting(
-        0, "Steps between rows of the time series, step 0 included; 0 writes none.", unit="steps", ge=0
+        0,
+        "Number of steps between rows of the time series, which begins with step 0; 0 writes none.",
+        unit="steps",
+        ge=0,
     )
     series_every_time: Number | None = time_interval("rows of the time series")
     series_every_wall: Number | None = wall_interval("rows of the time series")
@@ -320,13 +329,13 @@ class CheckpointSection(Scheduled):
 
     path: PathText = setting(
         "checkpoints",
-        "Directory of the checkpoints, relative to the directory in which the run is started.",
+        "Directory to which checkpoints are written, relative to the directory in which the run is started.",
         rule="a path",
         min_length=1,
     )
     every: Integer = setting(
         0,
-        "Steps between checkpoints; 0 writes none between the first and the last step.",
+        "Number of steps between checkpoints; 0 writes none between the first and the last step.",
         unit="steps",
         ge=0,
     )
@@ -334,15 +343,19 @@ class CheckpointSection(Scheduled):
     every_wall: Number | None = wall_interval("checkpoints")
     at_end: Truth = setting(
         True,
-        "Whether the last state is saved, so that the finished run can be extended. It is if checkpoint.path or an "
-        "interval of checkpoints is given. A run that a signal or run.walltime ends is always saved.",
+        "Whether the last state is saved if checkpoint.path or an interval of checkpoints is given, so that the "
+        "finished run can be extended. A run that a signal or run.walltime ends is always saved.",
     )
-    keep: Integer = setting(2, "Newest checkpoints that are kept.", unit="checkpoints", ge=1)
-    ranks_per_file: Integer = setting(64, "Ranks that share one checkpoint file.", unit="ranks", ge=1)
+    keep: Integer = setting(
+        2, "Number of checkpoints to keep; older ones are deleted.", unit="checkpoints", ge=1
+    )
+    ranks_per_file: Integer = setting(
+        64, "Number of ranks that share one checkpoint file.", unit="ranks", ge=1
+    )
     writers_at_once: Integer = setting(
         0,
-        "Files that are written at the same time, the others waiting for their turn, so that thousands of files do "
-        "not crowd a file system; 0 is all.",
+        "Number of files that are written at the same time, so that thousands of files do not overload a file "
+        "system; 0 writes all of them at once.",
         unit="files",
         ge=0,
     )

@@ -82,8 +82,8 @@ class GlobalGrid(SizeLaw):
             raise ConfigError(
                 f"weak scaling from {first} to {ranks} ranks multiplies the points by {growth}, and no direction of "
                 f"{self.extent} = {before} can be divided by {growth.denominator}"
-                f"{f' into a multiple of {self.multiple}' if self.multiple > 1 else ''}; take multiples of {first} "
-                f"ranks, or sizes that are multiples of {growth.denominator * self.multiple}"
+                f"{f' into a multiple of {self.multiple}' if self.multiple > 1 else ''}. Choose multiples of {first} "
+                f"ranks, or sizes that are multiples of {growth.denominator * self.multiple}."
             )
         if after == before:
             return {}
@@ -102,7 +102,7 @@ class GlobalGrid(SizeLaw):
         if grown.denominator != 1:
             raise ConfigError(
                 f"weak scaling from {first} to {ranks} ranks multiplies {self.count} = {before} by "
-                f"{growth}, which is no whole number; take a multiple of {growth.denominator}"
+                f"{growth}, which is not a whole number. Choose a multiple of {growth.denominator}."
             )
         return {self.count: int(grown)}
 
@@ -149,8 +149,8 @@ class Cube(SizeLaw):
         if any(abs((new / old) ** 3 / growth - 1) > MOST_OFF for old, new in counts):
             raise ConfigError(
                 f"weak scaling from {first} to {ranks} ranks: no cube with an even edge has {growth:.4g} times the "
-                f"points of {self.extent} = {[before] * 3} within {100 * MOST_OFF:g} %; take a larger one, or "
-                f"{8 * first} ranks"
+                f"points of {self.extent} = {[before] * 3} within {100 * MOST_OFF:g} %. Choose a larger cube, or "
+                f"{8 * first} ranks."
             )
         return changes
 
@@ -210,7 +210,8 @@ class CountPerRank(SizeLaw):
         share, rest = divmod(each * first, ranks)
         if rest or not share:
             raise ConfigError(
-                f"strong scaling from {first} to {ranks} ranks divides {self.option} = {each} a rank, together "
-                f"{each * first}, by {ranks}; take a multiple of {ranks} together, or ranks that divide it"
+                f"strong scaling from {first} to {ranks} ranks divides {self.option} = {each} per rank, which is "
+                f"{each * first} in total, by {ranks}. Choose a total that is a multiple of {ranks}, or a number of "
+                "ranks that divides the total."
             )
         return {} if share == each else {self.option: share}

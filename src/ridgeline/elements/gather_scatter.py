@@ -224,12 +224,16 @@ class GatherScatter:
     def _fields(self, u: Array) -> Array:
         """Return u as [fields, points]. Raise ValueError if it does not fit."""
         if u.shape != self.shape and u.shape[1:] != self.shape:
-            raise ValueError(f"an array of shape {u.shape} does not fit points of shape {self.shape}")
+            raise ValueError(f"an array of shape {u.shape} does not match points of shape {self.shape}")
         if u.dtype not in _DTYPES or not u.flags.c_contiguous:
-            raise ValueError(f"fields must be C-contiguous float64 or float32, not {u.dtype} {u.strides}")
+            raise ValueError(
+                f"fields must be C-contiguous float64 or float32, not {u.dtype} with strides {u.strides}"
+            )
         fields = 1 if u.shape == self.shape else u.shape[0]
         if fields > self.max_fields:
-            raise ValueError(f"{fields} fields in one call; at most max_fields = {self.max_fields}")
+            raise ValueError(
+                f"{fields} fields are too many for one call, which may have at most max_fields = {self.max_fields}"
+            )
         return u.reshape(fields, -1) if u.size else u.reshape(fields, 0)
 
     def _exchange(self, dtype: DTypeLike, m: int) -> _FieldMessages:
@@ -270,7 +274,7 @@ class GatherScatter:
         u is not changed. Communication: one message to each neighbour; this call waits for them if not `overlap`.
         """
         if self._active is not None:
-            raise RuntimeError("a gather-scatter is under way; finish it before the next start")
+            raise RuntimeError("a gather-scatter is in progress. Finish it before the next start.")
         fields = self._fields(u)
         dtype, m = u.dtype, len(fields)
         self._active = (u.ctypes.data, dtype, operation, m)
@@ -293,7 +297,7 @@ class GatherScatter:
         Raises RuntimeError if `start` was not called for u.
         """
         if self._active is None or self._active[0] != u.ctypes.data:
-            raise RuntimeError("this array's gather-scatter was not started")
+            raise RuntimeError("the gather-scatter of this array was not started")
         _, dtype, operation, m = self._active
         fields = self._fields(u)
         combine_groups, _, scatter = make_kernels(OPERATIONS[operation])

@@ -99,9 +99,13 @@ class _Groups:
 def _groups(ids: Numbers) -> _Groups:
     flat = ids.reshape(-1)
     if flat.size > np.iinfo(np.int32).max:
-        raise ValueError(f"{flat.size} points on one rank are more than 32-bit lists hold; use more ranks")
+        raise ValueError(
+            f"{flat.size} points on one rank are more than 32-bit lists can hold. Use more ranks."
+        )
     if flat.size and flat.min() < -1:
-        raise ValueError(f"a point has the number {flat.min()}; numbers are >= 0, or -1 for points left out")
+        raise ValueError(
+            f"a point has the number {flat.min()}. Numbers must be >= 0, or -1 for points left out."
+        )
     taken = np.flatnonzero(flat >= 0)
     places = taken[np.argsort(flat[taken], kind="stable")]
     in_order = flat[places]

@@ -109,7 +109,7 @@ class ElementGeometry:
         if self.axis_aligned:
             lengths = grid.mesh.box_lengths(grid.positions)
             if not (lengths > 0).all():
-                raise ConfigError("an element has no volume; check grid.lengths and grid.distribution")
+                raise ConfigError("an element has no volume. Check grid.lengths and grid.distribution.")
             self.scale = 2.0 / lengths
             self.volume = lengths.prod(axis=1) / 8.0
             self.metrics = np.empty((0, 9, n, n, n))
@@ -136,8 +136,8 @@ class ElementGeometry:
             local = int(np.argmin(worst))
             name = self.grid.mesh.name_of(self.grid.positions[chunk][local])
             raise ConfigError(
-                f"the map of the mesh folds {name}: its Jacobian falls to {worst[local]:.3g}; need > 0 everywhere: "
-                f"check {self.grid.mesh.advice}, or use more elements"
+                f"the mapping of the mesh folds {name}, where the Jacobian falls to {worst[local]:.3g}. It must be "
+                f"> 0 everywhere. Check {self.grid.mesh.advice}, or use more elements."
             )
         metrics = adjugate / jacobian
         mass = jacobian * self._cube

@@ -41,7 +41,9 @@ def annulus(origin: Sequence[float], lengths: Sequence[float], amplitude: float)
     """
     (_, y0, x0), (_, _, lx) = origin, lengths
     if y0 <= 0:
-        raise ConfigError(f'grid.mapping = "annulus" takes y as radius: grid.origin has y = {y0:g}, use > 0')
+        raise ConfigError(
+            f'grid.mapping = "annulus" uses y as the radius, but grid.origin has y = {y0:g}. It must be > 0.'
+        )
 
     def bend(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
         # The sign makes the Jacobian positive, because y points outwards.

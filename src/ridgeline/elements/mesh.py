@@ -44,13 +44,17 @@ def distribute(kind: str, n: int, parameter: float) -> Array:
         return even
     if kind == "sine":
         if not 0 < parameter <= math.pi / 2:
-            raise ConfigError(f"a sine distribution has its parameter in (0, pi/2], not {parameter:g}")
+            raise ConfigError(
+                f"the parameter of a sine distribution is {parameter:g}. It must be > 0 and <= pi/2."
+            )
         s = 2.0 * even - 1.0
         return np.asarray((1.0 + np.sin(parameter * s) / math.sin(parameter)) / 2.0)
     if kind not in DISTRIBUTIONS:
-        raise ConfigError(f"no distribution {kind!r} of elements; use one of {', '.join(DISTRIBUTIONS)}")
+        raise ConfigError(
+            f"unknown distribution {kind!r} of elements. The distributions are {', '.join(DISTRIBUTIONS)}."
+        )
     if not parameter > 0:
-        raise ConfigError(f"a {kind} distribution has a ratio > 0, not {parameter:g}")
+        raise ConfigError(f"the ratio of a {kind} distribution is {parameter:g}. It must be > 0.")
     place = np.arange(n)
     power = place if kind == "geometric" else np.minimum(place, n - 1 - place)
     lengths = float(parameter) ** power
@@ -295,11 +299,13 @@ class ElementGrid:
 
     def __post_init__(self) -> None:
         if not 1 <= self.order <= MOST_ORDER:
-            raise ConfigError(f"order {self.order} of elements; use 1 to {MOST_ORDER}")
+            raise ConfigError(
+                f"the order of the elements is {self.order}. It must be from 1 to {MOST_ORDER}."
+            )
         if self.size > self.mesh.n_elements:
             raise DecompositionError(
-                f"{self.size} ranks for {self.mesh.n_elements} elements: every rank needs at least one; use "
-                f"{self.mesh.n_elements} ranks or fewer, or more elements"
+                f"{self.size} ranks cannot share {self.mesh.n_elements} elements, because every rank needs at least "
+                f"one. Use {self.mesh.n_elements} ranks or fewer, or more elements."
             )
 
     @property

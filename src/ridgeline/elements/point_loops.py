@@ -87,7 +87,7 @@ class PointLoop:
     def add_to_sum(self, a: Vector, b: Vector, which: int = 0) -> None:
         """Add a * b to the sum that `total(which)` returns. Beyond the last point a or b must be zero."""
         if not self._sums:
-            raise RuntimeError("start_sum() comes before the loop")
+            raise RuntimeError("start_sum() must be called before the loop")
         slot = self._sums[which]
         self.builder.store(self.lanes.fma(a, b, Vector(self.lanes, self.builder.load(slot))).value, slot)
 

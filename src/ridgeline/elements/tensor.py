@@ -47,7 +47,8 @@ def literal_sizes(name: str, **arguments: Any) -> dict[str, int]:
     for key, kind in arguments.items():
         if not isinstance(kind, types.IntegerLiteral | types.BooleanLiteral):
             raise TypingError(
-                f"{name}: {key} is {kind}, not known when compiling; use a plain integer of the factory's closure"
+                f"{name}: {key} is {kind}, which is not known at compile time. Use a plain integer of the factory's "
+                "closure."
             )
     return {key: kind.literal_value for key, kind in arguments.items()}
 
@@ -57,7 +58,7 @@ def check_arrays(name: str, **arrays: Any) -> None:
     dtypes = {kind.dtype for kind in arrays.values() if isinstance(kind, types.Array) and kind.layout == "C"}
     if len(dtypes) != 1 or not dtypes <= {types.float64, types.float32}:
         kinds = ", ".join(f"{key}: {kind}" for key, kind in arrays.items())
-        raise TypingError(f"{name}: {kinds}; use C-contiguous arrays, all float64 or all float32")
+        raise TypingError(f"{name}: {kinds}. Use C-contiguous arrays, all float64 or all float32.")
 
 
 def code_of_product(

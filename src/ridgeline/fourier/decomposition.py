@@ -234,20 +234,28 @@ def check_process_grid(truncation: Truncation, process_grid: ProcessGrid) -> Non
     nz, ny, _ = truncation.shape
     for axis, n in zip("zyx", truncation.shape):
         if n % 2 or n < 4:
-            raise DecompositionError(f"grid.shape has {n} points in {axis}; need even numbers from 4 on")
+            raise DecompositionError(
+                f"grid.shape has {n} points in {axis}, but it must have an even number that is at least 4."
+            )
     words = f"grid.process_grid = [{rows}, {columns}]"
     if rows > nz:
-        raise DecompositionError(f"{words} cuts {nz} points in z into {rows}; at most {nz} rows fit")
+        raise DecompositionError(
+            f"{words} cannot divide {nz} points in z into {rows} parts. At most {nz} rows are possible."
+        )
     if columns > ny:
-        raise DecompositionError(f"{words} cuts {ny} points in y into {columns}; at most {ny} columns fit")
+        raise DecompositionError(
+            f"{words} cannot divide {ny} points in y into {columns} parts. At most {ny} columns are possible."
+        )
     if rows > truncation.n_columns:
         raise DecompositionError(
-            f"{words} deals {truncation.n_columns} retained wavenumbers in x to {rows} rows; "
-            f"at most {truncation.n_columns} rows fit"
+            f"{words} cannot divide {truncation.n_columns} retained wavenumbers in x over {rows} rows. "
+            f"At most {truncation.n_columns} rows are possible."
         )
     fewest = min(int((truncation.table[:, r::rows] >= 0).sum()) for r in range(rows))
     if columns > fewest:
-        raise DecompositionError(f"{words} cuts {fewest} lines of modes into {columns}; use fewer ranks")
+        raise DecompositionError(
+            f"{words} cannot divide {fewest} lines of modes into {columns} parts. Use fewer ranks."
+        )
 
 
 def choose_process_grid(
@@ -267,8 +275,8 @@ def choose_process_grid(
         needed = setting[0] * setting[1]
         if needed != n_ranks:
             raise DecompositionError(
-                f"grid.process_grid = {list(setting)} is for {needed} ranks, but there are {n_ranks}; "
-                f'use {needed} ranks or grid.process_grid = "auto"'
+                f"grid.process_grid = {list(setting)} requires {needed} ranks, but there are {n_ranks}. "
+                f'Use {needed} ranks or grid.process_grid = "auto".'
             )
         check_process_grid(truncation, setting)
         return setting
@@ -283,6 +291,6 @@ def choose_process_grid(
             continue
         return rows, n_ranks // rows
     raise DecompositionError(
-        f"cannot give points and modes of grid.shape = {list(truncation.shape)} to {n_ranks} ranks; "
-        f"use a larger grid or fewer ranks"
+        f"grid.shape = {list(truncation.shape)} cannot be divided over {n_ranks} ranks, because some would have no "
+        f"points or modes. Use a larger grid or fewer ranks."
     )

@@ -124,8 +124,9 @@ def plan(
         if "FFTW_WISDOM_ONLY" not in flags:
             raise
         raise MissingWisdomError(
-            f"no FFTW wisdom for {n_lines} {direction} transforms of {n} points in {source.dtype} laid out as in "
-            f"this run; plan once on this machine with fft.effort = 'measure', or use that instead of 'wisdom-only'"
+            f"there is no FFTW wisdom for {n_lines} {direction} transforms of {n} points in {source.dtype} with the "
+            'memory layout of this run, which model.fft.effort = "wisdom-only" requires. Run once on this machine '
+            'with model.fft.effort = "measure", or use that setting.'
         ) from error
     return FFTPlan(source, target, axis, direction, transform.execute)
 
@@ -135,19 +136,19 @@ def _check(source: NDArray[Any], target: NDArray[Any], axis: int, direction: Dir
     real = target if np.isrealobj(target) else source
     complex_ = source if real is target else target
     if direction not in ("forward", "inverse"):
-        raise ValueError(f"direction is '{direction}'; need 'forward' or 'inverse'")
+        raise ValueError(f"direction is '{direction}', but it must be 'forward' or 'inverse'")
     if np.isrealobj(real) and (np.isrealobj(complex_) or (real is source) != (direction == "forward")):
-        raise ValueError(f"no {direction} transform of {source.dtype} into {target.dtype}")
+        raise ValueError(f"there is no {direction} transform of {source.dtype} into {target.dtype}")
     if PRECISION.get(real.dtype.char) is None or PRECISION[real.dtype.char] != PRECISION[complex_.dtype.char]:
         raise ValueError(
-            f"no transform of {source.dtype} into {target.dtype}: precisions differ, or are others"
+            f"there is no transform of {source.dtype} into {target.dtype}. Both must be float32, or both float64."
         )
     shape = list(real.shape)
     n = shape[axis]
     if np.isrealobj(real):
         shape[axis] = n // 2 + 1
     if list(complex_.shape) != shape or n == 0:
-        raise ValueError(f"shapes {source.shape} and {target.shape} do not fit along axis {axis}")
+        raise ValueError(f"shapes {source.shape} and {target.shape} do not match along axis {axis}")
     return n, real.size // n
 
 
@@ -195,7 +196,7 @@ def backend() -> Backend:
 @cache
 def _backend(setting: str) -> Backend:
     if setting not in ("", "fftw", "scipy"):
-        raise ConfigError(f"{SWITCH} is '{setting}'; allowed are 'fftw' and 'scipy'")
+        raise ConfigError(f"{SWITCH} is '{setting}', but it must be 'fftw' or 'scipy'.")
     if setting == "scipy":
         return "scipy"
     try:
@@ -203,7 +204,8 @@ def _backend(setting: str) -> Backend:
     except ImportError as error:
         if setting == "fftw":
             raise ConfigError(
-                f"{SWITCH} is 'fftw', but pyfftw does not load ({error}); pip install pyfftw, or unset {SWITCH}"
+                f"{SWITCH} is 'fftw', but pyfftw cannot be imported ({error}). Unset {SWITCH}, or install it with: "
+                "pip install pyfftw"
             ) from error
         return "scipy"
     return "fftw"

@@ -69,7 +69,11 @@ def plan_on_all_ranks(comm: MPI.Comm, make: Callable[[Planner], T], effort: Effo
             result = make(partial(plan, effort=effort))
         return result
     if comm.rank == 0 and backend() == "scipy":
-        log.info("Fourier transforms by scipy.fft (%s=fftw and pyfftw would be faster)", SWITCH)
+        log.info(
+            "Fourier transforms are computed by scipy.fft. FFTW is faster, and is used if pyfftw is installed and %s "
+            "is not scipy.",
+            SWITCH,
+        )
 
     def load_and_export() -> dict[str, bytes]:
         load_wisdom()

@@ -43,10 +43,13 @@ class TransposeTuning:
     def __post_init__(self) -> None:
         """Check batch and method."""
         if not 1 <= self.batch <= 4:
-            raise ValueError(f"batch = {self.batch} variables per call; allowed are 1 to 4")
+            raise ValueError(
+                f"batch = {self.batch} variables per call is not possible. It must be from 1 to 4."
+            )
         if self.method not in (*METHODS, "auto"):
             raise ConfigError(
-                f'transpose.method = "{self.method}" is unknown; use {", ".join(METHODS)} or auto, which measures'
+                f'unknown model.transpose.method = "{self.method}". It must be {", ".join(METHODS)} or auto, which '
+                "measures them."
             )
 
 

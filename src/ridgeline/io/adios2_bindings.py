@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ridgeline.runtime.environment import give_home
-from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.errors import OutputError, full_stop, sentence
 
 # Lossless compressions, all by ADIOS2's operator OPERATOR, with settings chosen by ratio and speed on fields with and
 # without noise. bzip2 is not offered: ADIOS2's operator fails on a block that does not shrink, in the middle of a
@@ -47,13 +47,15 @@ def load_bindings() -> Any:
     try:
         import adios2.bindings
     except ImportError as error:
-        raise OutputError(f"ADIOS2 cannot be imported ({error}); pip install adios2") from error
+        raise OutputError(
+            f"ADIOS2 cannot be imported ({error}). Install it with: pip install adios2"
+        ) from error
     return adios2.bindings
 
 
 @contextlib.contextmanager
 def adios2_errors(doing: str, hint: str) -> Iterator[None]:
-    """Turn an exception of ADIOS2 into an OutputError of one sentence: "cannot {doing}: reason; {hint}"."""
+    """Turn an exception of ADIOS2 into an OutputError of one line: "cannot {doing}: reason. {hint}."."""
     try:
         yield
     except OutputError:
@@ -62,4 +64,4 @@ def adios2_errors(doing: str, hint: str) -> Iterator[None]:
         text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         text = re.sub(r"^\s*\[.*?\]\s*\[ADIOS2 EXCEPTION\](\s*<[^>]*>)*\s*:?\s*", "", text).strip()
         text = text.splitlines()[0].removesuffix(": iostream error") if text else type(error).__name__
-        raise OutputError(f"cannot {doing}: {text}; {hint}") from error
+        raise OutputError(f"cannot {doing}: {full_stop(text)} {sentence(hint)}") from error

@@ -131,12 +131,13 @@ class BPWriter:
             self.collective = comm.size > 1 and (with_mpi if collective is None else collective)
             if self.collective and not with_mpi:
                 raise OutputError(
-                    "all ranks cannot write together: this ADIOS2 is built without MPI; run `make adios2-mpi`"
+                    "the ranks cannot write in parallel, because this ADIOS2 is built without MPI. Install an ADIOS2 "
+                    "that is built with MPI."
                 )
             if compression != "none" and compression not in (known := adios2_facts().compressions):
                 raise OutputError(
-                    f'output.compression = "{compression}" is not in this ADIOS2; use one of '
-                    f"{', '.join(known)}, or run `make adios2-mpi`"
+                    f'output.compression = "{compression}" is not available in this ADIOS2. Use one of '
+                    f"{', '.join(known)}, or install an ADIOS2 that is built with Blosc2."
                 )
             coordinates = {
                 f"{name}/{key}": text for name, own in COORDINATES.items() for key, text in own.items()
@@ -175,13 +176,13 @@ class BPWriter:
         declared = {v.name: (np.dtype(v.dtype), v.shape_global) for v in self._variables.values()}
         if stored != declared:
             raise OutputError(
-                f"the data set {self.path} holds {_listed(stored)}, but this run writes {_listed(declared)}; set "
-                f"{self._setting} to another name, or start anew with --resume never"
+                f"the data set {self.path} holds {_listed(stored)}, but this run writes {_listed(declared)}. Set "
+                f"{self._setting} to another name, or start from the beginning with --resume never."
             )
         if by_block != set(self._by_block):
             raise OutputError(
-                f"the data set {self.path} has its arrays in the layout of an older Ridgeline; set "
-                f"{self._setting} to another name, or start anew with --resume never"
+                f"the data set {self.path} has its arrays in the layout of an older version of Ridgeline. Set "
+                f"{self._setting} to another name, or start from the beginning with --resume never."
             )
         return index.subfiles, types
 
@@ -246,7 +247,7 @@ class BPWriter:
         """
         arrays = self._checked(arrays)
         if not self._open:
-            raise OutputError(f"the data set {self.path} was closed, by `close` or after an error")
+            raise OutputError(f"the data set {self.path} was closed, by `close` or after an error.")
         with self._errors_on_all_ranks():
             if self._comm.rank == 0 and self._compression == "none":
                 self._check_space(step)
@@ -266,19 +267,19 @@ class BPWriter:
     def _checked(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the arrays that this step stores, in the order of declaration."""
         if set(arrays) != set(self._variables):
-            raise ValueError(f"the data set has {sorted(self._variables)}, not {sorted(arrays)}")
+            raise ValueError(f"The data set has the arrays {sorted(self._variables)}, not {sorted(arrays)}.")
         for name, v in self._variables.items():
             given, declared = (arrays[name].dtype, arrays[name].shape), (np.dtype(v.dtype), v.shape_local)
             if given != declared:
                 raise ValueError(
-                    f"{_listed({name: given})} given where {_listed({name: declared})} is declared"
+                    f"The array {_listed({name: given})} was given, but {_listed({name: declared})} is declared."
                 )
         return {name: arrays[name] for name, v in self._variables.items() if not (v.once and self.steps)}
 
     def _check_space(self, step: int) -> None:
         """Raise OutputError if the step does not fit. Before ADIOS2 starts, all ranks can still raise together."""
         need = sum(v.bytes_global for v in self._variables.values()) + BYTES_OF_VERTEX * self._n_points
-        with adios2_errors(f"write output step {step} to {self.path}", "is the folder still there?"):
+        with adios2_errors(f"write output step {step} to {self.path}", "Check that the folder still exists"):
             free = shutil.disk_usage(self.path).free
             limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
             if limit != resource.RLIM_INFINITY:
@@ -286,15 +287,15 @@ class BPWriter:
                 free = min(free, (limit - largest) * self._files)
         if need > free:
             raise OutputError(
-                f"cannot write output step {step} to {self.path}: it needs {need / 2**20:.1f} MiB and "
-                f"{max(free, 0) / 2**20:.1f} MiB are free; free space, raise output.every, or set {self._setting} "
-                f"to another file system"
+                f"cannot write output step {step} to {self.path}: it needs {need / 2**20:.1f} MiB, but "
+                f"{max(free, 0) / 2**20:.1f} MiB are free. Free space, increase output.every, or set "
+                f"{self._setting} to a path on another file system."
             )
 
     def _errors(self, step: int) -> contextlib.AbstractContextManager[None]:
         return adios2_errors(
             f"write output step {step} to {self.path}",
-            f"free space or set {self._setting} to another file system; the steps before it are intact",
+            f"free space, or set {self._setting} to a path on another file system. The steps before it are intact",
         )
 
     def _begin_step(self, step: int, time: float) -> None:

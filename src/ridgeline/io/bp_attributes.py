@@ -49,7 +49,9 @@ def to_attribute(key: str, value: Any) -> Any:
     if array.dtype == bool:
         array = array.astype(np.uint8)
     if array.dtype.kind not in "iuf" or array.ndim > 1:
-        raise TypeError(f"attribute {key} = {value!r} is neither text, numbers nor a list of one of them")
+        raise TypeError(
+            f"The attribute {key} = {value!r} is neither text, numbers nor a list of one of them."
+        )
     return np.ascontiguousarray(array) if array.ndim else array
 
 
@@ -96,7 +98,7 @@ def image_schemas(
     distance of values. Both are (z, y, x) in the model's unit of length.
     """
     if len(shape) != 3 or len(origin) != 3 or len(spacing) != 3 or not variables:
-        raise ValueError("image schemas need three axes (z, y, x) and at least one variable")
+        raise ValueError("Image schemas need three axes (z, y, x) and at least one variable.")
     names = list(variables)
     corner = [o - 0.5 * h for o, h in zip(origin, spacing)]
     extent = " ".join(f"0 {n}" for n in shape)

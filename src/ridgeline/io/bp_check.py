@@ -41,19 +41,19 @@ class DataSetCheck:
         """Yield the lines of the result for people."""
         yield from self.damages
         if self.unknown:
-            yield f"{_steps(self.unknown)} of an older Ridgeline, without checksums of the values"
+            yield f"{_steps(self.unknown)} from an older version of Ridgeline have no checksums of the values"
         if self.unfinished:
-            yield "one more output step is being written, or was when the run was killed"
+            yield "one more output step is being written, or was being written when the run was killed"
         if not self.damages:
             size = f"{self.bytes_compared / 2**20:.1f} MiB of values"
-            yield f"{_steps(self.steps)}, metadata and {size}, as they were written"
+            yield f"{_steps(self.steps)} with metadata and {size} are as they were written"
 
     def raise_if_damaged(self) -> None:
         """Raise OutputError if there are damages."""
         if self.damages:
             raise OutputError(
                 f"the data set {self.path} is damaged in {len(self.damages)} "
-                f"place{'s' if len(self.damages) > 1 else ''}; restore it from a copy, or run again"
+                f"place{'s' if len(self.damages) > 1 else ''}. Restore it from a copy, or run again."
             )
 
 
@@ -69,8 +69,8 @@ def check_data_set(path: Path) -> DataSetCheck:
     if not (path / bp_sums.SUMS).exists():
         bp_files.read_index(path)  # raises an error that says what is there instead
         raise OutputError(
-            f"the data set {path} cannot be checked: it holds no {bp_sums.SUMS}, so another program or an older "
-            f"Ridgeline wrote it"
+            f"the data set {path} cannot be checked, because it has no {bp_sums.SUMS}: another program or an older "
+            f"version of Ridgeline wrote it."
         )
     records, wrong = bp_files.checked_records(path)
     # The length is taken before the index is read: while a step is being written, the index has that step already.
@@ -79,7 +79,7 @@ def check_data_set(path: Path) -> DataSetCheck:
     intact = records[: wrong[0].step] if wrong else records
     steps = bp_files.intact_index(path)[0].steps if intact or not wrong else ()
     if more > 0 and not wrong and len(steps) == len(records):
-        damages.append(f"{bp_sums.SUMS} has {more} bytes more than were written")
+        damages.append(f"{bp_sums.SUMS} has {more} more bytes than were written")
     reported: set[str] = set()
     for number, step in enumerate(steps[: len(intact)]):
         for what in bp_files.problems(path, step):
@@ -123,6 +123,6 @@ def _compare(reader: BPReader, records: tuple[bp_sums.StepSums, ...]) -> Iterato
             first = ", ".join(f"{start}:{start + n}" for start, n in zip(damaged[0].start, damaged[0].shape))
             yield (
                 size,
-                f"{name} is not as it was written at {where}: {len(damaged)} of its {len(blocks)} blocks, the first "
-                f"{name}[{first}]",
+                f"{name} is not as it was written at {where}: {len(damaged)} of its {len(blocks)} blocks differ, the "
+                f"first is {name}[{first}]",
             )

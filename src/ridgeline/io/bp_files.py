@@ -106,7 +106,7 @@ def delete_files(path: Path) -> None:
         if BP_FILE.fullmatch(entry.name):
             entry.unlink()
     if names := sorted(entry.name for entry in path.iterdir()):
-        raise OSError(errno.ENOTEMPTY, f"it also holds {', '.join(names[:3])}")
+        raise OSError(errno.ENOTEMPTY, f"the folder also contains {', '.join(names[:3])}")
 
 
 def create(path: Path, setting: str = "output.path") -> None:
@@ -135,18 +135,19 @@ def intact_index(path: Path) -> tuple[Index, str | None]:
     """Return the index up to its first damaged record, and the damage, None if there is none."""
     if not (path / INDEX).is_file():
         near = sorted(p.name for p in path.parent.glob("*.bp")) if path.parent.is_dir() else []
-        there = f"; {path.parent} holds {', '.join(near[:5])}" if near else ""
-        raise OutputError(
-            f"no data set at {path}: found {describe(path)} where a folder with {INDEX} should be{there}"
-        )
+        there = f" The folder {path.parent} contains {', '.join(near[:5])}." if near else ""
+        why = "nothing exists there"
+        if path.exists():
+            why = f"this is {describe(path)}, but a data set is a folder with {INDEX}"
+        raise OutputError(f"there is no data set at {path}: {why}.{there}")
     raw = bp_sums.bytes_of(path / INDEX)
     if len(raw) < _HEADER_SIZE and not any(raw):
         # Created, but nothing is written yet. ADIOS2 leaves a part of zeros if a run fails at this point.
         return Index((), 0), None
     if len(raw) < _HEADER_SIZE or raw[_ENDIAN_AT] != 0 or raw[_VERSION_AT] != 5:
         raise OutputError(
-            f"{path} is not a little-endian BP5 data set: its {INDEX} has another header; "
-            f"it may be of an older ADIOS2, or damaged"
+            f"{path} is not a little-endian BP5 data set, because its {INDEX} has another header. "
+            f"It was written by an older version of ADIOS2, or it is damaged."
         )
     steps: list[StepExtent] = []
     writer_to_subfile: tuple[int, ...] = ()
@@ -167,7 +168,7 @@ def intact_index(path: Path) -> tuple[Index, str | None]:
         ):
             steps.append(_step(end, body, writer_to_subfile))
         else:
-            wrong = f"{INDEX} has a wrong record at byte {position}"
+            wrong = f"{INDEX} has an invalid record at byte {position}"
             break
         position = end
     subfiles = max((subfile + 1 for step in steps for subfile in step.data_ends), default=0)
@@ -200,7 +201,7 @@ def problems(path: Path, step: StepExtent) -> Iterator[str]:
         if size is None:
             yield f"{name} is missing"
         elif size < least:
-            yield f"{name} is {size} bytes long where the index refers to {least}"
+            yield f"{name} is {size} bytes long, but the index refers to {least}"
 
 
 def check(path: Path, index: Index) -> None:
@@ -246,9 +247,7 @@ def readable_steps(path: Path, steps: int | None = None) -> ReadableSteps:
             records, damages = records[:steps], [damage for damage in damages if damage.step < steps]
         if damages:
             first = damages[0]
-            advice = (
-                f"; {path.name} can be read up to there: ridgeline.open({str(path)!r}, steps={first.step})"
-            )
+            advice = f" The steps before can be read with: ridgeline.open({str(path)!r}, steps={first.step})"
             raise _damaged(
                 path,
                 f"{first.what} from output step {first.step} on",
@@ -261,11 +260,13 @@ def readable_steps(path: Path, steps: int | None = None) -> ReadableSteps:
     complete = len(index.steps)
     if not complete:
         raise OutputError(
-            f"the data set {path} holds no whole output step: its run has not reached the first, or ended before it"
+            f"the data set {path} holds no complete output step, because its run has not reached the first one or "
+            "ended before it."
         )
     if steps is not None and not 1 <= steps <= complete:
         raise OutputError(
-            f"the data set {path} holds {complete} whole output steps, so it has no first {steps}"
+            f"the data set {path} holds {complete} complete output steps, so steps must be 1 to {complete}, not "
+            f"{steps}."
         )
     if not verified:
         check_formats(path)
@@ -320,8 +321,8 @@ def repair(path: Path, least: int) -> Index:
     if complete < least:
         why = f" ({damages[0].what} from output step {damages[0].step} on)" if damages else ""
         raise OutputError(
-            f"the data set {path} holds {complete} whole output steps{why}, but the run had written {least} when its "
-            f"checkpoint was taken; restore it, or start anew with --resume never"
+            f"the data set {path} holds {complete} complete output steps{why}, but the run had written {least} when "
+            f"its checkpoint was written. Restore the data set, or start from the beginning with --resume never."
         )
     steps = index.steps[:complete]
     sizes = {INDEX: _HEADER_SIZE, METADATA: 0, FORMATS: _complete_formats(path)}
@@ -329,7 +330,7 @@ def repair(path: Path, least: int) -> Index:
         sizes |= {INDEX: steps[-1].record_end, METADATA: steps[-1].metadata_end}
     if steps and has_sums:
         sizes[FORMATS] = records[complete - 1].parts[FORMATS][0]
-    with output_errors(f"continue the data set {path}", "may you write there?"):
+    with output_errors(f"continue the data set {path}", "check that you may write there"):
         for name, size in sizes.items():
             if (_size_of(path / name) or 0) > size:
                 os.truncate(path / name, size)
@@ -361,4 +362,4 @@ def _size_of(file: Path) -> int | None:
 
 
 def _damaged(path: Path, what: str, more: str = "") -> OutputError:
-    return OutputError(f"the data set {path} is damaged: {what}; restore it from a copy, or run again{more}")
+    return OutputError(f"the data set {path} is damaged: {what}. Restore it from a copy, or run again.{more}")

@@ -154,7 +154,8 @@ class BPReader:
             self._check_sizes()
         for name in contents.left_out:
             warnings.warn(
-                f"{self.path}: {name} is left out, it is not a number or array of every step", stacklevel=3
+                f"{self.path}: {name} is ignored, because it is not a number or an array at every step.",
+                stacklevel=3,
             )
 
     def _check_sizes(self) -> None:
@@ -165,7 +166,7 @@ class BPReader:
             if size > _MOST_COMPRESSED * max(size_of_files, 1):
                 raise OutputError(
                     f"the data set {self.path} is damaged: {array.name} has the shape {list(array.shape)}, but all "
-                    f"data files together hold {size_of_files} bytes; restore it from a copy, or run again"
+                    f"data files together hold {size_of_files} bytes. Restore it from a copy, or run again."
                 )
 
     def read(self, name: str, selections: Iterable[Selection]) -> None:
@@ -176,7 +177,7 @@ class BPReader:
         selections = list(selections)
         stored = self.arrays[name]
         if any(not s.out.flags.c_contiguous or s.out.dtype != stored.dtype for s in selections):
-            raise ValueError(f"{name} can be read into contiguous arrays of {stored.dtype} only")
+            raise ValueError(f"{name} can be read into contiguous arrays of {stored.dtype} only.")
         self._engine.read(name, selections)
 
     def blocks(self, name: str, step: int) -> list[StoredBlock]:
@@ -205,8 +206,8 @@ def output_index(reader: BPReader, step: int | None) -> int:
     if step not in steps:
         shown = ", ".join(map(str, steps[:8])) + (f", ..., {steps[-1]}" if len(steps) > 8 else "")
         raise OutputError(
-            f"the data set {reader.path} has no initial.step = {step}; it has {shown}; leave initial.step out to "
-            f"take the last one"
+            f"the data set {reader.path} has no step {step} (initial.step). It has the steps {shown}. Omit "
+            f"initial.step to take the last one."
         )
     return steps.index(step)
 
@@ -253,7 +254,7 @@ class BPEngine:
     def _errors(self) -> Any:
         return adios2_errors(
             f"read the data set {self._path}",
-            "it may be damaged, or compressed with an operator that this ADIOS2 lacks",
+            "the data set may be damaged, or compressed with an operator that this ADIOS2 lacks",
         )
 
     def _read_contents(self) -> Contents:
@@ -405,8 +406,8 @@ class IsolatedEngine:
             code = self._child.returncode
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             raise OutputError(
-                f"cannot read the data set {self._path}: ADIOS2 crashed in it ({how}); it is damaged, restore it "
-                f"from a copy, or run again"
+                f"cannot read the data set {self._path}: ADIOS2 crashed while reading it ({how}), so it is damaged. "
+                f"Restore it from a copy, or run again."
             ) from None
         if isinstance(answer, OutputError):
             raise answer

@@ -168,7 +168,7 @@ def _seal(text: bytes, before: StepSums) -> str:
 
 def _metadata(path: Path, name: str, start: int = 0, end: int | None = None) -> bytes | None:
     """Return a part of a file of metadata, without the byte that says whether a writer is active; None if missing."""
-    with output_errors(f"read {path / name}", "may you read it?"):
+    with output_errors(f"read {path / name}", "check that you may read it"):
         try:
             with (path / name).open("rb") as file:
                 file.seek(start)
@@ -182,13 +182,13 @@ def _metadata(path: Path, name: str, start: int = 0, end: int | None = None) -> 
 
 def bytes_of(file: Path) -> bytes:
     """Return the content of a file. Raises OutputError if it cannot be read."""
-    with output_errors(f"read {file}", "may you read it?"):
+    with output_errors(f"read {file}", "check that you may read it"):
         return file.read_bytes()
 
 
 def _write_errors(path: Path) -> AbstractContextManager[None]:
-    where = "free space or set the data set's path to another file system"
-    return output_errors(f"write the checksums {path / SUMS}", f"{where}; the steps before are intact")
+    advice = "free space, or set the data set's path to another file system. The steps before it are intact"
+    return output_errors(f"write the checksums {path / SUMS}", advice)
 
 
 def fingerprint(path: str | os.PathLike[str], steps: int) -> str:

@@ -191,16 +191,16 @@ class CheckpointStore:
             one is removed.
         """
         begin = perf_counter()
-        what = (
-            f"cannot write a checkpoint to {self.path} (earlier ones are untouched; free space there or set "
-            "checkpoint.path elsewhere)"
+        what = f"cannot write a checkpoint to {self.path}"
+        advice = (
+            "Earlier checkpoints are unchanged. Free space there, or set checkpoint.path to another place."
         )
-        in_words = partial(explain_errors, what, self._comm)  # a decorator and a context
+        in_words = partial(explain_errors, what, self._comm, advice)  # a decorator and a context
         check_tiling(self._comm, fields)
         sequence, final = broadcast_decision(self._comm, in_words()(lambda: self._prepare(step)))
         unfinished = final.with_name(final.name + PARTIAL)
         file = unfinished / data_file_name(self._group_index)
-        explain_error = partial(explain, what, self._comm)
+        explain_error = partial(explain, what, self._comm, advice=advice)
         try:
             with errors_on_all_ranks(self._comm), in_words(), self._turn():
                 entry = write_group_file(self._group, file, fields, explain_error)
@@ -231,7 +231,7 @@ class CheckpointStore:
             try:
                 self._prune(final)
             except OSError as error:  # the new checkpoint is safe, and the run continues
-                log.warning("cannot delete old checkpoints in %s: %s", self.path, error.strerror)
+                log.warning("cannot delete old checkpoints in %s: %s.", self.path, error.strerror)
         self._refused.clear()
         written = sum(file.size for file in entries) if entries else 0
         raw = sum(math.prod(a.shape_global) * a.local.itemsize for a in fields.values())
@@ -297,7 +297,10 @@ class CheckpointStore:
                 directory.rename(removed)  # so that no partly deleted checkpoint is ever found
                 delete(removed)
             else:
-                log.warning("%s is kept: it holds files that are not of a checkpoint", directory)
+                log.warning(
+                    "%s is not deleted, because it contains files that do not belong to a checkpoint.",
+                    directory,
+                )
 
     def set_aside(self, in_use: Path | None = None) -> Path | None:
         """Move the checkpoints of earlier runs into a folder `previous`, and return it; None if there are none.
@@ -306,7 +309,7 @@ class CheckpointStore:
         holds anything else, or the checkpoint `in_use` from which the run began, it stays and the new folder is
         `previous-2`. Collective. Raises CheckpointError on all ranks.
         """
-        what = f"cannot set the old checkpoints in {self.path} aside"
+        what = f"cannot move the old checkpoints in {self.path} to another folder"
 
         def move() -> Path | None:
             checkpoints = [directory for directory in find_checkpoints(self.path) if is_ours(directory)]
@@ -337,8 +340,8 @@ def check_tiling(comm: MPI.Comm, fields: Mapping[str, DistributedArray]) -> None
     for (name, array), n in zip(fields.items(), total):
         if n != math.prod(array.shape_global):
             raise CheckpointError(
-                f"cannot save field {name}: its parts on all ranks have {n} cells, but its shape "
-                f"{list(array.shape_global)} has {math.prod(array.shape_global)}; a part may belong to one rank only"
+                f"cannot save the field {name}: its parts on all ranks have {n} cells, but its shape "
+                f"{list(array.shape_global)} has {math.prod(array.shape_global)}. Each cell must be on one rank."
             )
 
 
@@ -377,7 +380,7 @@ def write_group_file(
     size = path.stat().st_size
     if size != end + len(table):
         raise CheckpointError(
-            f"{path} has {size} bytes after {end + len(table)} were written without an error"
+            f"{path} has {size} bytes, although {end + len(table)} bytes were written without an error."
         )
     return DataFile(path.name, size, end, digest(table), bounding_boxes(chunks))
 

@@ -250,8 +250,8 @@ class Manifest:
             raise DamagedError(f"{MANIFEST} is damaged (its hash does not match)")
         if version != FORMAT:
             raise CheckpointError(
-                f"the checkpoint has format {version}, this version of Ridgeline reads format {FORMAT}; "
-                "resume with the version that wrote it"
+                f"the checkpoint has format {version}, but this version of Ridgeline reads format {FORMAT}. "
+                "Resume with the version that wrote it."
             )
         fields = {name: (dtype, tuple(shape)) for name, (dtype, shape) in body.pop("fields").items()}
         files = [
@@ -265,7 +265,7 @@ def _plain(value: Any) -> Any:
     """Turn NumPy scalars and arrays, which settings and the state may contain, into types of JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise TypeError(f"a checkpoint's state and settings hold plain data, not {type(value).__name__}")
+    raise TypeError(f"The state and settings of a checkpoint must be plain data, not {type(value).__name__}.")
 
 
 def _to_json(value: Any) -> bytes:
@@ -284,7 +284,7 @@ def describe_fields(fields: Mapping[str, tuple[DTypeLike, Index]]) -> dict[str, 
 
 
 def differences(checkpoint: Mapping[str, Any], run: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return "key: checkpoint has X, run has Y" for every key whose values differ. Nested keys are dotted."""
+    """Return "key: the checkpoint has X, the run has Y" for every key whose values differ. Nested keys are dotted."""
     lines = []
     for key in [*checkpoint, *(k for k in run if k not in checkpoint)]:
         a, b = checkpoint.get(key), run.get(key)
@@ -293,14 +293,43 @@ def differences(checkpoint: Mapping[str, Any], run: Mapping[str, Any], prefix: s
         elif a != b or (key in checkpoint) != (key in run):
             a_text = repr(a) if key in checkpoint else "nothing"
             b_text = repr(b) if key in run else "nothing"
-            lines.append(f"{prefix}{key}: checkpoint has {a_text}, run has {b_text}")
+            lines.append(f"{prefix}{key}: the checkpoint has {a_text}, the run has {b_text}")
     return lines
 
 
 def read_manifest(directory: Path) -> Manifest:
     """Read and check the manifest of a checkpoint.
 
-    Raises DamagedError if it is missing, unreadable or not as it was written, CheckpointError if its format is newer.
+    Parameters
+    ----------
+    directory : pathlib.Path
+        The folder of the checkpoint.
+
+    Returns
+    -------
+    Manifest
+        Step, time, settings, and the shape and dtype of each field.
+
+    Raises
+    ------
+    DamagedError
+        If the manifest is missing, unreadable or not as it was written. This is a CheckpointError.
+    CheckpointError
+        If its format is newer than this version of Ridgeline.
+
+    Notes
+    -----
+    Local: one small file is read, and its hash is compared.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> from ridgeline.io.checkpoint import read_manifest
+    >>> case = ridgeline.Case("gray_scott", 4, grid={"shape": (8, 8, 8)}, checkpoint={"path": "kept"})
+    >>> with ridgeline.Simulation(case, progress=False) as simulation:
+    ...     newest = simulation.save()
+    >>> read_manifest(newest).fields["V"]
+    ('<f8', (8, 8, 8))
     """
     try:
         data = (directory / MANIFEST).read_bytes()
@@ -310,7 +339,32 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def find_checkpoints(path: Path) -> list[Path]:
-    """Return the checkpoints in a directory, the newest first, after those with a damaged manifest."""
+    """Return the checkpoints in a directory, the newest first, after those with a damaged manifest.
+
+    Parameters
+    ----------
+    path : path
+        The directory of checkpoints (checkpoint.path of a run).
+
+    Returns
+    -------
+    list of pathlib.Path
+        The folders of the checkpoints; empty if there is no such directory.
+
+    Notes
+    -----
+    Local. It reads the manifest of each checkpoint, and none of the data.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> from ridgeline.io.checkpoint import find_checkpoints, read_manifest
+    >>> kept = {"path": "kept", "every": 2}
+    >>> case = ridgeline.Case("gray_scott", 4, grid={"shape": (8, 8, 8)}, checkpoint=kept)
+    >>> report = ridgeline.Simulation(case, progress=False).run()
+    >>> [read_manifest(path).step for path in find_checkpoints("kept")]
+    [4, 2]
+    """
     try:
         entries = [entry for entry in Path(path).iterdir() if step_of(entry) is not None and entry.is_dir()]
     except (FileNotFoundError, NotADirectoryError):

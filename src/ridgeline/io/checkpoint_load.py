@@ -34,7 +34,7 @@ from ridgeline.io.checkpoint_format import (
 from ridgeline.io.file_errors import explain_errors
 from ridgeline.parallel.allreduce import allreduce_max, broadcast_decision, errors_on_all_ranks
 from ridgeline.parallel.partition import DistributedArray
-from ridgeline.runtime.errors import CheckpointError
+from ridgeline.runtime.errors import CheckpointError, full_stop, sentence
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -69,7 +69,7 @@ def load(
     required: bool = True,
     later: Collection[str] = (),
 ) -> LoadedCheckpoint | None:
-    """Fill the local parts of `fields` from a checkpoint, whatever process grid wrote it. Collective.
+    """Fill the local parts of fields from a checkpoint, whatever process grid wrote it.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def load(
         A checkpoint, or a directory of checkpoints, of which the newest usable one is read. All ranks skip damaged
         ones together, and the remarks name them.
     fields : mapping of str to DistributedArray
-        The arrays to fill.
+        The arrays to fill, with the same names on all ranks.
     identity : mapping
         Settings that must be equal in the checkpoint and in this run. The fields' dtypes and shapes are compared too.
     required : bool
@@ -90,17 +90,36 @@ def load(
     Returns
     -------
     LoadedCheckpoint or None
-        None if there is no checkpoint and it is not required.
+        The same on all ranks; None if there is no checkpoint and it is not required.
 
     Raises
     ------
     CheckpointError
-        If a required checkpoint is missing, if the named one or all in the directory are damaged, or if the newest
-        usable one belongs to another case; the message lists the differences. `fields` are undefined then.
+        On all ranks, if a required checkpoint is missing, if the named one or all in the directory are damaged, or if
+        the newest usable one belongs to another case; the message lists the differences. `fields` are undefined then.
 
     Notes
     -----
-    Each rank reads only the tables and chunks that contain its cells, and checks their hashes.
+    Collective: two broadcasts and two allreduces for each checkpoint that is tried. Each rank reads only the tables
+    and chunks that contain its cells, and checks their hashes.
+
+    Examples
+    --------
+    With two ranks, started by `mpiexec -n 2 python program.py`, each of which owns two of four numbers:
+
+    >>> import numpy as np
+    >>> from mpi4py import MPI
+    >>> from ridgeline.io.checkpoint import CheckpointStore, load
+    >>> from ridgeline.parallel.partition import DistributedArray
+    >>> comm = MPI.COMM_WORLD
+    >>> saved = DistributedArray("u", (4,), (2 * comm.rank,), np.full(2, float(comm.rank)))
+    >>> with CheckpointStore(comm, "numbers") as store:
+    ...     _ = store.save({"u": saved}, step=3, time=0.3, identity={"case": "numbers"})
+    >>> found = DistributedArray("u", (4,), (2 * comm.rank,), np.empty(2))
+    >>> load(comm, "numbers", {"u": found}, {"case": "numbers"}).step
+    3
+    >>> [part.tolist() for part in comm.allgather(found.local)]
+    [[0.0, 0.0], [1.0, 1.0]]
     """
     begin = time.perf_counter()
     path = Path(path)
@@ -117,7 +136,7 @@ def load(
                 size = read_parts(candidate, manifest, _fields_in(manifest, fields, later))
         except DamagedError as error:
             refused.append(candidate)
-            remarks.append(f"checkpoint {candidate} was refused: {error}")
+            remarks.append(full_stop(f"checkpoint {candidate} was refused: {error}"))
             continue
         total = comm.allreduce(size)
         return LoadedCheckpoint(
@@ -135,8 +154,8 @@ def load(
     if not candidates:
         return None
     raise CheckpointError(
-        f"no usable checkpoint in {path}: {'; '.join(remarks)}; name another one, or start from the beginning "
-        "with --resume never"
+        f"there is no usable checkpoint in {path}. {' '.join(map(sentence, remarks))} Name another one, or start "
+        "from the beginning with --resume never."
     )
 
 
@@ -168,12 +187,14 @@ def _candidates(path: Path, required: bool) -> list[Path]:
         return [path]
     checkpoints = find_checkpoints(path)
     if not checkpoints and required:
-        kind = (
-            "holds no checkpoint" if path.is_dir() else "does not exist" if not path.exists() else "is a file"
-        )
+        why = "it is a file"
+        if path.is_dir():
+            why = "it contains no checkpoint"
+        elif not path.exists():
+            why = "it does not exist"
         raise CheckpointError(
-            f"cannot resume from {path}: it {kind}; name a directory such as checkpoints/checkpoint_00000100, "
-            "or the one above it"
+            f"cannot resume from {path}: {why}. Name a directory such as checkpoints/checkpoint_00000100, or the one "
+            "above it."
         )
     return checkpoints
 
@@ -194,8 +215,8 @@ def _matching_manifest(
     )
     if lines:
         raise CheckpointError(
-            f"checkpoint {path} is of another case ({'; '.join(lines)}); change the settings back, name another "
-            "checkpoint, or start from the beginning with --resume never"
+            f"the checkpoint {path} belongs to another case ({'; '.join(lines)}). Change the settings back, name "
+            "another checkpoint, or start from the beginning with --resume never."
         )
     return manifest
 
@@ -241,7 +262,7 @@ def read_parts(path: Path, manifest: Manifest, fields: Mapping[str, DistributedA
                 raise DamagedError(f"{entry.name} is damaged ({error})") from None
     for name, part in parts.items():
         if part.missing:
-            raise DamagedError(f"{part.missing} cells of field {name} are in none of its files")
+            raise DamagedError(f"{part.missing} cells of the field {name} are in none of its files")
     return size
 
 
@@ -250,7 +271,7 @@ def _read_file(path: Path, entry: DataFile, parts: Mapping[str, _Part]) -> int:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size != entry.size:
-            raise DamagedError(f"it has {size} bytes instead of {entry.size}")
+            raise DamagedError(f"the file has {size} bytes instead of {entry.size}")
         if file.read(len(MAGIC)) != MAGIC:
             raise DamagedError("its first bytes are wrong")
         file.seek(entry.table_position)

@@ -53,10 +53,24 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
 
     Notes
     -----
+    Local: a program with several ranks opens the data set on each rank that reads.
+
     Only what is indexed is read: `ds.U.isel(step=-1, z=64)` reads one plane. The metadata are compared with their
     checksums, the values are not; `ridgeline check` compares them. A data set without checksums, of another program
     or an older Ridgeline, is read in a child process. An array or number of such a data set with the name of a
     coordinate (x, y, z, step) becomes this coordinate if it fits; otherwise it gets another name, with a warning.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> output = {"path": "spots.bp", "every": 2, "initial": True}
+    >>> case = ridgeline.Case("gray_scott", 4, grid={"shape": (4, 6, 8)}, output=output)
+    >>> report = ridgeline.Simulation(case, progress=False).run()
+    >>> data = ridgeline.open("spots.bp")
+    >>> data.U.dims, data.U.shape
+    (('step', 'z', 'y', 'x'), (3, 4, 6, 8))
+    >>> data.U.sel(step=2).isel(z=3).values.shape  # reads one plane
+    (6, 8)
     """
     path = Path(path)
     if path.suffix == ".csv":
@@ -136,7 +150,8 @@ def _free_name(path: Path, name: str, coords: Mapping[str, Any]) -> str:
         return name
     other = f"{name}_values"
     warnings.warn(
-        f"{path}: {name} is opened as {other}, because the coordinate {name} is another", stacklevel=3
+        f"{path}: the variable {name} is opened as {other}, because a coordinate has the name {name}.",
+        stacklevel=3,
     )
     return other
 

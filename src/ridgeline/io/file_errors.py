@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mpi4py import MPI as mpi
 
-from ridgeline.runtime.errors import CheckpointError, RidgelineError
+from ridgeline.runtime.errors import CheckpointError, RidgelineError, full_stop
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -25,21 +25,21 @@ def error_reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def explain(what: str, comm: MPI.Comm, error: Exception) -> RidgelineError:
-    """Return a RidgelineError unchanged, and any other error as a CheckpointError "what: rank: reason"."""
+def explain(what: str, comm: MPI.Comm, error: Exception, advice: str = "") -> RidgelineError:
+    """Return a RidgelineError unchanged, and any other error as a CheckpointError "what: rank: reason. advice"."""
     if isinstance(error, RidgelineError):
         return error
     place = f"rank {comm.rank}: " if comm.size > 1 else ""
-    problem = CheckpointError(f"{what}: {place}{error_reason(error)}")
+    problem = CheckpointError(f"{what}: {place}{full_stop(error_reason(error))} {advice}".rstrip())
     problem.__cause__ = error  # for tracebacks, which debugging options print
     return problem
 
 
 @contextmanager
-def explain_errors(what: str, comm: MPI.Comm) -> Iterator[None]:
+def explain_errors(what: str, comm: MPI.Comm, advice: str = "") -> Iterator[None]:
     """Raise what the block, or the decorated function, raises as `explain` returns it. Local."""
     try:
         yield
     except Exception as error:
-        problem = explain(what, comm, error)
+        problem = explain(what, comm, error, advice)
         raise problem from problem.__cause__

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.hexahedron import FACE_CORNERS
 from ridgeline.elements.meshes.raw_mesh import FARTHEST, RawMesh
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.errors import ConfigError, sentence
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -62,7 +62,10 @@ FACES = ((0, 3, 2, 1), (0, 1, 5, 4), (0, 4, 7, 3), (1, 2, 6, 5), (2, 3, 7, 6), (
 CORNERS = ((0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1))  # x, y, z
 _REFUSED = {
     "ParametricNodes": ("has parametric nodes", "write it with Mesh.SaveParametric = 0"),
-    "PartitionedEntities": ("is cut into partitions", "write it without them: gmsh.model.mesh.unpartition()"),
+    "PartitionedEntities": (
+        "is divided into partitions",
+        "write it without them (gmsh.model.mesh.unpartition())",
+    ),
 }
 
 
@@ -81,7 +84,7 @@ def read_gmsh(path: Path) -> RawMesh:
     corners = lattice[:, ::order, ::order, ::order].reshape(-1, 8)
     sides, named = _sides(file, corners)
     if not (np.abs(file.points[lattice]) < FARTHEST).all():
-        raise file.error(f"has points that are not finite, or {FARTHEST:g} away and more")
+        raise file.error(f"has points that are not finite, or that are {FARTHEST:g} or more away")
     return RawMesh(
         source=str(path),
         points=np.linspace(-1.0, 1.0, order + 1),
@@ -100,10 +103,10 @@ def _order(file: GmshFile) -> int:
     if not orders:
         raise file.error(
             "has no hexahedra",
-            "extrude quadrilaterals by one layer of elements, recombined, and give the volume a physical name",
+            "extrude quadrilaterals by one recombined layer of elements, and give the volume a physical name",
         )
     if len(orders) > 1:
-        raise file.error("has hexahedra of several orders", "need one order")
+        raise file.error("has hexahedra of several orders", "all of them must have the same order")
     return orders.pop()
 
 
@@ -112,7 +115,10 @@ def _sides(file: GmshFile, corners: Indices) -> tuple[tuple[str, ...], Indices]:
     quads, groups = [np.empty((0, 4), np.int64)], [np.empty(0, np.int64)]
     for block in file.elements:
         if block.kind in TRIANGLES and (block.group < NO_GROUP).any():
-            raise file.error("has triangles on its surface", "need hexahedra alone, and quadrilaterals")
+            raise file.error(
+                "has triangles on its surface",
+                "its volume must consist of hexahedra and its surface of quadrilaterals",
+            )
         if block.kind in QUADRILATERALS:
             quads.append(block.nodes[:, :4])
             groups.append(block.group)
@@ -126,12 +132,12 @@ def _sides(file: GmshFile, corners: Indices) -> tuple[tuple[str, ...], Indices]:
         for number in used.tolist()
     )
     if len(set(sides)) < len(sides):
-        raise file.error("has two surfaces of one name", "call them differently")
+        raise file.error("has two surfaces with the same name", "give them different names")
     lost = np.flatnonzero((np.bincount(matched, minlength=len(surface)) == 0) & (group < NO_GROUP))
     if len(lost):
         raise file.error(
-            f'has {len(lost)} faces of the surface "{sides[side[lost[0]]]}" that no hexahedron has',
-            "save the volumes beside it, too: give them a physical name",
+            f'has {len(lost)} faces of the surface "{sides[side[lost[0]]]}" that belong to no hexahedron',
+            "save the volumes beside it as well, by giving them a physical name",
         )
     return sides, np.stack([face // 6, face % 6, side[matched]], axis=1)
 
@@ -215,7 +221,7 @@ class GmshFile:
 
     def error(self, what: str, advice: str = "write it again") -> ConfigError:
         """Return the error for a file with something wrong."""
-        return ConfigError(f'grid.mesh = "{self.path}" {what}; {advice}')
+        return ConfigError(f'grid.mesh = "{self.path}" {what}. {sentence(advice)}')
 
 
 def read_sections(path: Path) -> GmshFile:
@@ -229,7 +235,7 @@ def read_sections(path: Path) -> GmshFile:
     version, binary = head[1].decode(), head[2] == b"1"
     if version not in VERSIONS or head[3] != b"8":
         form = "of the format" if head[3] == b"8" else f"with numbers of {head[3].decode()} bytes"
-        raise file.error(f"is of version {version} {form}", "write it with Mesh.MshFileVersion = 4.1")
+        raise file.error(f"has version {version} {form}", "write it with Mesh.MshFileVersion = 4.1")
     order = ">" if binary and data[head.end() : head.end() + 4] == b"\0\0\0\1" else "<"
     groups: dict[tuple[int, int], list[int]] = {}  # groups of entities, by dimension and number
     place, seen = _end_of(file, "MeshFormat", data, head.end()), set()
@@ -257,7 +263,7 @@ def read_sections(path: Path) -> GmshFile:
             _read_elements(file, numbers, version, groups)
         place = _end_of(file, name, data, getattr(numbers, "place", place))
         if numbers.has_more():
-            raise file.error(f"is damaged: its ${name} has more numbers than it announces")
+            raise file.error(f"is damaged: its ${name} has more numbers than its head says")
     for name in ("Nodes", "Elements"):
         if name not in seen:
             raise file.error(f"ends before its ${name}")
@@ -359,7 +365,9 @@ def _n_nodes(file: GmshFile, kind: int) -> int:
         return N_NODES[kind]
     if kind in WITHOUT_INNER_NODES:
         raise file.error("has elements without inner nodes", "set Mesh.SecondOrderIncomplete = 0 in Gmsh")
-    raise file.error(f"has elements of kind {NAMES_OF_OTHERS.get(kind, kind)}", "need hexahedra alone")
+    raise file.error(
+        f"has elements of kind {NAMES_OF_OTHERS.get(kind, kind)}", "all elements must be hexahedra"
+    )
 
 
 class SectionNumbers(Protocol):
@@ -394,7 +402,7 @@ class TextNumbers:
         width = sum(n for _, n in fields)
         end = self._place + count * width
         if min(count, width) < 0 or end > len(self._numbers):
-            raise self._file.error(f"is damaged: its ${self._name} has fewer numbers than it announces")
+            raise self._file.error(f"is damaged: its ${self._name} has fewer numbers than its head says")
         table = self._numbers[self._place : end].reshape(count, width)
         self._place = end
         parts: list[NDArray[Any]] = []
@@ -406,7 +414,7 @@ class TextNumbers:
                 with np.errstate(invalid="ignore"):
                     whole = part.astype(np.int64)
                 if not (whole == part).all():
-                    raise self._file.error(f"is damaged: a number in its ${self._name} is not whole")
+                    raise self._file.error(f"is damaged: a number in its ${self._name} is not an integer")
                 part = whole
             parts.append(part)
         return parts

@@ -19,16 +19,18 @@ def read_mesh(path: Path) -> RawMesh:
     """Return the mesh in a .msh file of Gmsh or a .re2 file of Nek5000. Raises ConfigError if it cannot be read."""
     reader = READERS.get(path.suffix)
     if reader is None:
-        raise ConfigError(f'grid.mesh = "{path}": need a file of {" or ".join(READERS)}')
+        raise ConfigError(f'grid.mesh is "{path}", but it must be a {" or ".join(READERS)} file.')
     try:
         require_regular(path)
         return reader(path)
     except OSError as error:
         raise ConfigError(
-            f'grid.mesh = "{path}" cannot be read: {error.strerror}; need a mesh file'
+            f'grid.mesh = "{path}" cannot be read: {error.strerror}. Give a mesh file.'
         ) from None
     except MemoryError:
-        raise ConfigError(f'grid.mesh = "{path}" is larger than memory, or damaged; write it again') from None
+        raise ConfigError(
+            f'grid.mesh = "{path}" is larger than memory, or damaged. Write it again.'
+        ) from None
 
 
 def mesh_digest(path: Path) -> str:

@@ -24,7 +24,7 @@ from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.file_errors import error_reason
 from ridgeline.io.nek5000_format import ENDIAN_TAG, MOST_SCALARS, FileSection, Header
 from ridgeline.parallel.allreduce import broadcast_decision, raise_on_all_ranks
-from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
+from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError, full_stop
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -81,7 +81,7 @@ class Nek5000Writer:
         setting: str = "output.nek5000",
     ) -> None:
         if precision not in WORDS or mesh not in ("first", "every"):
-            raise ValueError(f"precision {precision!r} or mesh {mesh!r} is none that there is")
+            raise ValueError(f"The precision {precision!r} or the mesh {mesh!r} is unknown.")
         self.prefix = Path(prefix)
         self.files = keep_files or 0
         self._comm, self._grid, self._coordinates = comm, grid, coordinates
@@ -89,8 +89,8 @@ class Nek5000Writer:
         self._most = max(grid.counts())
         if not self.prefix.name or re.search(r"[\s%]", self.prefix.name):
             raise ConfigError(
-                f'{setting} = "{prefix}" has a blank or % in its name, or none, which ParaView and VisIt cannot '
-                f"read; use letters, digits and _"
+                f'{setting} = "{prefix}" has no name, or a name with a blank or %, which ParaView and VisIt cannot '
+                f"read. Use letters, digits and _."
             )
         self._on_rank_0(self._prepare)
 
@@ -111,8 +111,8 @@ class Nek5000Writer:
 
     def _failed(self, why: str) -> OutputError:
         return OutputError(
-            f"cannot write Nek5000 files {self.prefix}0.f*: {why}; free space there, or set {self._setting} to "
-            f"another place"
+            f"cannot write Nek5000 files {self.prefix}0.f*: {full_stop(why)} Free space there, or set "
+            f"{self._setting} to another place."
         )
 
     def _prepare(self) -> None:
@@ -121,8 +121,8 @@ class Nek5000Writer:
         for number in range(1, self.files + 1):
             if not self.name(number).is_file():
                 raise OutputError(
-                    f"there is no {self.name(number)}, which the run had written when its checkpoint was taken; "
-                    f"restore it, or start anew with --resume never"
+                    f"there is no {self.name(number)}, which the run had written when its checkpoint was written. "
+                    f"Restore it, or start from the beginning with --resume never."
                 )
         later = self._later_files()
         if self.files:
@@ -153,8 +153,8 @@ class Nek5000Writer:
         with path.open("rb") as file:
             if file.read(len(start)) not in (b"", start):
                 raise OutputError(
-                    f"{path} is no file of Nek5000 and would be replaced; move it away, or set {self._setting} to "
-                    f"another name"
+                    f"{path} is not a Nek5000 file and would be replaced. Move it away, or set {self._setting} to "
+                    f"another name."
                 )
 
     def _set_aside(self, files: list[Path]) -> None:
@@ -169,7 +169,9 @@ class Nek5000Writer:
         self._index.unlink(missing_ok=True)
         if files:
             _write_index(prefix, len(files))
-            log.warning("the Nek5000 files of an earlier run at %s are now %s0.f*", self.prefix, prefix)
+            log.warning(
+                "the Nek5000 files of an earlier run at %s were renamed to %s0.f*.", self.prefix, prefix
+            )
 
     @property
     def _index(self) -> Path:
@@ -208,9 +210,11 @@ class Nek5000Writer:
         several = () if scalars is None else tuple(scalars)
         for array in (*velocity, pressure, *several):
             if array.shape != shape:
-                raise ValueError(f"a field of shape {array.shape} on a grid of shape {shape}")
+                raise ValueError(
+                    f"A field has the shape {array.shape}, which does not fit the shape {shape} of the grid."
+                )
         if len(several) > MOST_SCALARS + 1:
-            raise ValueError(f"{len(several)} scalars; a Nek5000 file holds {MOST_SCALARS + 1}")
+            raise ValueError(f"A Nek5000 file holds at most {MOST_SCALARS + 1} scalars, not {len(several)}.")
         fields |= {("T" if i == 0 else f"S{i:02d}"): s[None] for i, s in enumerate(several)}
         with_mesh = self._mesh == "every" or self.files == 0
         if with_mesh:
@@ -250,7 +254,7 @@ class Nek5000Writer:
         path.unlink(missing_ok=True)
         free = shutil.disk_usage(path.parent).free
         if need > free:
-            raise self._failed(f"{need / 2**20:.1f} MiB are needed and {free / 2**20:.1f} MiB are free")
+            raise self._failed(f"{need / 2**20:.1f} MiB are needed, but {free / 2**20:.1f} MiB are free")
 
     def _write_file(self, path: Path, header: Header, fields: dict[str, Array]) -> None:
         """Write a whole file by collective MPI-IO."""

@@ -100,7 +100,7 @@ def decode_header(text: bytes, path: object) -> Header:
     Raises OutputError for a file that is not a Nek5000 field file, is one of several parts, or is two-dimensional.
     """
     if text[:4] != b"#std":
-        raise OutputError(f"{path} is not a Nek5000 field file: it does not begin with #std")
+        raise OutputError(f"{path} is not a Nek5000 field file, because it does not begin with #std.")
     words = text.decode("ascii", "replace").split()
     try:
         if len(text) < HEADER_BYTES:
@@ -112,14 +112,17 @@ def decode_header(text: bytes, path: object) -> Header:
             raise ValueError
     except ValueError:
         raise OutputError(
-            f"the Nek5000 field file {path} is damaged: its header is {text.decode('ascii', 'replace').strip()!r}; "
-            f"write it again, or restore it from a copy"
+            f"the Nek5000 field file {path} is damaged: its header is {text.decode('ascii', 'replace').strip()!r}. "
+            f"Write it again, or restore it from a copy."
         ) from None
     if n_files != 1 or here != total:
-        raise OutputError(f"{path} is one of {n_files} parts of a Nek5000 field; read files of one part only")
+        raise OutputError(
+            f"{path} is one of {n_files} parts of a Nek5000 field, but only fields in one file can be read."
+        )
     if not nx == ny == nz:
         raise OutputError(
-            f"{path} has elements of {nx} x {ny} x {nz} points; elements of equal sizes in three dimensions are read"
+            f"{path} has elements of {nx} x {ny} x {nz} points, but only elements with the same number of points in "
+            "three dimensions can be read."
         )
     x, u, p, t, s = tags.groups()
     return Header(word, nx, total, time, step, bool(x), bool(u), bool(p), bool(t), int(s or 0))

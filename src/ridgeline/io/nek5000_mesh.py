@@ -31,7 +31,7 @@ from ridgeline.elements.hexahedron import EDGE_CORNERS
 from ridgeline.elements.meshes.raw_mesh import FARTHEST, RawMesh
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.io.nek5000_format import ENDIAN_TAG
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.errors import ConfigError, sentence
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -59,13 +59,13 @@ class _Reader:
     place: int = 0
 
     def error(self, what: str, advice: str = "write it again") -> ConfigError:
-        return ConfigError(f'grid.mesh = "{self.path}" {what}; {advice}')
+        return ConfigError(f'grid.mesh = "{self.path}" {what}. {sentence(advice)}')
 
     def take(self, dtype: np.dtype[Any], count: int, what: str) -> NDArray[Any]:
         size = dtype.itemsize * count
         if count < 0 or self.place + size > len(self.data):
             raise self.error(
-                f"ends in its {what}: it has {len(self.data)} bytes, and they need {self.place + max(size, 0)}"
+                f"ends in its {what}: it has {len(self.data)} bytes, but they need {self.place + max(size, 0)}"
             )
         values = np.frombuffer(self.data, dtype, count, self.place)
         self.place += size
@@ -80,7 +80,9 @@ def read_re2(path: Path) -> RawMesh:
     elements = reader.take(np.dtype([("group", number), ("places", number, (3, 8))]), n, "elements")
     places = np.ascontiguousarray(elements["places"][:, :, CORNERS].transpose(0, 2, 1), np.float64)
     if not (np.abs(places) < FARTHEST).all():
-        raise reader.error(f"is damaged: it has corners that are not finite, or {FARTHEST:g} away and more")
+        raise reader.error(
+            f"is damaged: it has corners that are not finite, or that are {FARTHEST:g} or more away"
+        )
     corners = _join(reader, places)
     curves = _records(reader, order, words, n, 12, "curved edges")
     points, nodes = _curved(reader, places, curves)
@@ -97,23 +99,25 @@ def _header(reader: _Reader) -> tuple[int, str, int]:
     version, counts = text[:5], re.findall(r"-?\d+", text[5:HEADER])
     if version not in WORDS or len(counts) < 2 or len(reader.data) < HEADER + TAG_BYTES:
         raise reader.error(
-            "is no .re2 file of Nek5000",
-            f"need one of versions {', '.join(WORDS)}: it begins with {version!r}",
+            "is not a .re2 file of Nek5000",
+            f"it must have one of the versions {', '.join(WORDS)}, but begins with {version!r}",
         )
     if counts[1] != "3":
-        raise reader.error(f"has {counts[1]} dimensions", "need three: extrude it by one layer with n2to3")
+        raise reader.error(
+            f"has {counts[1]} dimensions, but it must have three", "extrude it by one layer with n2to3"
+        )
     tag = reader.data[HEADER : HEADER + TAG_BYTES]
     orders = [o for o in "<>" if abs(np.frombuffer(tag, f"{o}f4")[0] - ENDIAN_TAG) < 1e-4]
     if not orders:
-        raise reader.error("is damaged: it lacks the number that tells its byte order")
+        raise reader.error("is damaged: it has no number that shows its byte order")
     reader.place = HEADER + TAG_BYTES
     if int(counts[0]) < 1:
-        raise reader.error("has no elements", "need at least one")
+        raise reader.error("has no elements", "it must have at least one")
     fluid = int(counts[2]) if len(counts) > 2 else int(counts[0])
     if fluid < int(counts[0]):
         raise reader.error(
             f"has {counts[0]} elements, of which {fluid} are fluid and the others solid",
-            "solids are not computed: write a mesh of the fluid alone, with a condition on each of its outer faces",
+            "solids are not computed, so write a mesh of the fluid only, with a condition on each of its outer faces",
         )
     return int(counts[0]), orders[0], WORDS[version]
 
@@ -122,14 +126,16 @@ def _records(reader: _Reader, order: str, words: int, n: int, most: int, what: s
     """Return the records after a count: element and part, numbered from 1, values [5] and letters."""
     count = reader.take(np.dtype(f"{order}{'i4' if words == 4 else 'f8'}"), 1, f"count of {what}")[0]
     if not 0 <= count <= most * n or count != int(count):
-        raise reader.error(f"is damaged: it has {count} {what} of {n} elements")
+        raise reader.error(f"is damaged: it has {count} {what} for {n} elements")
     whole = f"{order}{'i4' if words == 4 else 'f8'}"
     form = [("element", whole), ("part", whole), ("values", f"{order}f{words}", 5), ("letters", f"S{words}")]
     records = reader.take(np.dtype(form), int(count), what)
     for name, high in (("element", n), ("part", most)):
         bad = records[name][~((records[name] >= 1) & (records[name] <= high))]
         if len(bad):
-            raise reader.error(f"is damaged: one of its {what} is of {name} {bad[0]:g}, of {high}")
+            raise reader.error(
+                f"is damaged: one of its {what} has the {name} number {bad[0]:g}, but there are {high}"
+            )
     return records
 
 
@@ -141,8 +147,8 @@ def _join(reader: _Reader, places: Array) -> Indices:
     if len(bad):
         x, y, z = places[bad[0]].mean(axis=0)
         raise reader.error(
-            f"has an element {bad[0] + 1} (about x={x:.6g}, y={y:.6g}, z={z:.6g}) with two corners at one place",
-            "every element needs eight corners: write it again",
+            f"has an element {bad[0] + 1} (about x={x:.6g}, y={y:.6g}, z={z:.6g}) with two corners at the same place",
+            "every element must have eight different corners, so write it again",
         )
     flat = places.reshape(-1, 3)
     distance = NEAR * float(lengths.min())
@@ -173,10 +179,12 @@ def _curved(reader: _Reader, places: Array, curves: NDArray[Any]) -> tuple[Array
     if kinds - {"C", "m"}:
         raise reader.error(
             f"has curved edges of kind {', '.join(sorted(kinds - {'C', 'm'}))!r}",
-            'need "C", arcs of circles, and "m", points in the middle',
+            'they must be of kind "C" (arcs of circles) or "m" (points in the middle)',
         )
     if not (np.abs(curves["values"].astype(np.float64)) < FARTHEST).all():
-        raise reader.error(f"is damaged: values of its curved edges are not finite, or {FARTHEST:g} and more")
+        raise reader.error(
+            f"is damaged: values of its curved edges are not finite, or are {FARTHEST:g} or more"
+        )
     points = gauss_lobatto(ARC_POINTS if "C" in kinds else 3 if kinds else 2)[0]
     q = len(points)
     upper = (1 + points) / 2
@@ -225,7 +233,7 @@ def _arc(reader: _Reader, element: Indices, a: Array, b: Array, values: NDArray[
         raise reader.error(
             f"has an arc of radius {radius[bad[0]]:g} at element {element[bad[0]] + 1}, whose chord has the length "
             f"{length[bad[0]]:g}",
-            "need a radius of at least half the chord",
+            "a radius must be at least half of the chord",
         )
     half = np.arcsin(np.minimum(length / 2 / np.abs(radius), 1.0))  # half of the angle
     angle = half[:, None] * (2 * upper - 1)
@@ -251,7 +259,7 @@ def _surface(
     if hanging:
         at = int(np.argmax(np.isin(letters, hanging)))
         raise reader.error(
-            f"has faces that hang (kind {hanging[0]}), such as one of element {element[at] + 1}",
+            f"has hanging faces (kind {hanging[0]}), such as one of element {element[at] + 1}",
             "faces of neighbours must have the same corners",
         )
     periodic = letters == "P"
@@ -285,8 +293,8 @@ def _pairs(
     if not good.all():
         at = int(np.argmin(good))
         raise reader.error(
-            f"is damaged: a periodic face of element {element[at] + 1} is one with face {part[at]:g} of element "
-            f"{partner[at]:g}"
+            f"is damaged: a periodic face of element {element[at] + 1} has face {part[at]:g} of element "
+            f"{partner[at]:g} as its partner"
         )
     here = 6 * element + face
     there = 6 * (partner.astype(np.int64) - 1) + FACES[part.astype(np.int64) - 1]
@@ -298,7 +306,7 @@ def _pairs(
         at = int(np.argmin(mutual))
         raise reader.error(
             f"has a periodic face of element {element[at] + 1} whose partner, of element {partner[at]:g}, names "
-            "another one",
+            "another face",
             "periodic faces must name each other",
         )
     first = here < there

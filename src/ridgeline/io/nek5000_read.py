@@ -95,8 +95,8 @@ def read_field_file(path: str | os.PathLike[str], *, compare: bool = True) -> Fi
     if len(raw) not in (header.data_end, header.size):
         state = "cut off" if len(raw) < header.size else "damaged"
         raise OutputError(
-            f"the Nek5000 field file {path} is {state}: it has {len(raw)} bytes where its header asks for "
-            f"{header.size}; write it again, or restore it from a copy"
+            f"the Nek5000 field file {path} is {state}: it has {len(raw)} bytes, but its header requires "
+            f"{header.size}. Write it again, or restore it from a copy."
         )
     order = _byte_order(raw, path)
     n_elements, n = header.n_elements, header.n
@@ -104,8 +104,8 @@ def read_field_file(path: str | os.PathLike[str], *, compare: bool = True) -> Fi
     sorting = np.argsort(numbers, kind="stable")
     if not np.array_equal(numbers[sorting], np.arange(n_elements)):
         raise OutputError(
-            f"the Nek5000 field file {path} is damaged: its elements are not numbered 1 to {n_elements}; write it "
-            f"again, or restore it from a copy"
+            f"the Nek5000 field file {path} is damaged: its elements are not numbered 1 to {n_elements}. Write it "
+            f"again, or restore it from a copy."
         )
     fields, extremes = {}, {}
     for section in header.sections:
@@ -138,9 +138,9 @@ def _compare(values: Array, extremes: Array, tag: str, path: Path) -> None:
     other = ~np.isclose(actual, extremes, rtol=1e-6, atol=0.0, equal_nan=True).all(axis=(0, 2))
     if extremes.any() and other.any():
         raise OutputError(
-            f"the Nek5000 field file {path} is damaged: {tag} of {other.sum()} of its {other.size} elements, the "
-            f"first is number {other.argmax() + 1}, does not reach from the minimum to the maximum that the file "
-            f"holds; restore it from a copy, or read it as it is with compare=False"
+            f"the Nek5000 field file {path} is damaged: in {other.sum()} of its {other.size} elements (the first is "
+            f"number {other.argmax() + 1}), {tag} does not have the minimum and the maximum that the file states. "
+            f"Restore it from a copy, or read it as it is with compare=False."
         )
 
 
@@ -149,8 +149,8 @@ def _byte_order(raw: bytes, path: Path) -> str:
         if np.frombuffer(raw, f"{order}f4", 1, HEADER_BYTES)[0] == ENDIAN_TAG:
             return order
     raise OutputError(
-        f"the Nek5000 field file {path} is damaged: the number that tells the order of bytes is none; write it "
-        f"again, or restore it from a copy"
+        f"the Nek5000 field file {path} is damaged: the number that shows its byte order is wrong. Write it again, "
+        f"or restore it from a copy."
     )
 
 
@@ -170,7 +170,7 @@ def open_nek5000(path: Path) -> xr.Dataset:
     shape = headers[0].n_elements, *(headers[0].n,) * 3
     for file, header in zip(paths, headers):
         if (header.n_elements, *(header.n,) * 3) != shape:
-            raise OutputError(f"{file} has other elements than {paths[0]}; open the files one by one")
+            raise OutputError(f"{file} and {paths[0]} have different elements. Open the files one by one.")
     places = _coordinates(paths[0])
     files = _Files(paths)
     common = set.intersection(*({section.tag for section in header.sections} for header in headers))
@@ -197,7 +197,7 @@ def _field_files(path: Path) -> list[Path]:
         text = path.read_text(errors="replace")
     first, number = (int(match[1]) if (match := pattern.search(text)) else 1 for pattern in _NUMBERS.values())
     if not number:
-        raise OutputError(f"{path} lists no field file yet; wait for the first")
+        raise OutputError(f"{path} lists no field file yet. Wait for the first one.")
     return [path.with_name(f"{path.stem}0.f{first + i:05d}") for i in range(number)]
 
 
@@ -217,7 +217,7 @@ def _coordinates(path: Path) -> NDArray[np.float64]:
         coordinates = read_field_file(first).coordinates
     if coordinates is None:
         raise OutputError(
-            f"{path} has no mesh, nor has the first file beside it; write X with the first file"
+            f"neither {path} nor the first file beside it has a mesh. Write X with the first file."
         )
     return coordinates
 
@@ -252,7 +252,7 @@ class _Files:
         else:
             values = file.scalars[int(name.removeprefix("scalar_")) - 1]
         if values is None:
-            raise OutputError(f"{self._paths[step]} no longer holds {name}; open it again")
+            raise OutputError(f"{self._paths[step]} no longer holds {name}. Open it again.")
         return values
 
 

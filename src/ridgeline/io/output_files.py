@@ -71,8 +71,8 @@ def check_replaceable(path: Path, option: str) -> None:
         if _is_empty(path) or is_output(path):
             return
     raise OutputError(
-        f"{path} exists and Ridgeline did not write it ({bp_files.describe(path)}), so it is not replaced; move it "
-        f"away or choose another {option}"
+        f"{path} exists and Ridgeline did not write it ({bp_files.describe(path)}), so it is not replaced. Move it "
+        f"away, or choose another {option}."
     )
 
 
@@ -81,8 +81,8 @@ def check_not_special(path: Path, option: str) -> None:
     with output_errors(f"look at {path}", f"choose another {option}"):
         if path.exists() and not path.is_file() and not path.is_dir():
             raise OutputError(
-                f"{option} = {path} is {bp_files.describe(path)}, and a file is needed that can be read, renamed and "
-                f"continued; choose another {option}"
+                f"{option} = {path} is {bp_files.describe(path)}, but it must be a file that can be read, renamed "
+                f"and continued. Choose another {option}."
             )
 
 
@@ -105,8 +105,8 @@ def set_aside(file: str | os.PathLike[str], option: str) -> None:
     """
     path = Path(os.path.realpath(file))
     check_replaceable(path, option)
-    doing = f"set {path} aside, which an earlier command wrote"
-    with output_errors(doing, f"move it away or choose another {option}"):
+    doing = f"rename {path}, which an earlier command wrote"
+    with output_errors(doing, f"move it away, or choose another {option}"):
         if not path.exists():
             return
         if _is_empty(path):
@@ -116,7 +116,7 @@ def set_aside(file: str | os.PathLike[str], option: str) -> None:
         if path.suffix != ".json" or aside.is_symlink() or (aside.exists() and not is_output(aside)):
             aside = free_previous_name(path)
         path.replace(aside)
-    log.warning("%s of an earlier command is now %s", path, aside)
+    log.warning("%s of an earlier command was renamed to %s.", path, aside)
 
 
 def delete_output(file: str | os.PathLike[str], option: str) -> None:
@@ -153,6 +153,17 @@ def check_writable(file: str | os.PathLike[str] | None, option: str) -> None:
         try_folder(path.parent)
 
 
+def check_appendable(file: str | os.PathLike[str], option: str) -> None:
+    """Raise OutputError if nothing can be appended to a file; it may be anybody's. Changes nothing."""
+    with output_errors(f"write {file}", f"choose another {option}"):
+        if Path(file).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not Path(file).exists():
+            try_folder(Path(os.path.realpath(file)).parent)
+        elif not os.access(file, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 @contextlib.contextmanager
 def atomic_output(file: str | os.PathLike[str], option: str) -> Iterator[Path]:
     """Yield the path of a new file, which replaces `file` at the end of the block if that raises nothing.
@@ -168,7 +179,7 @@ def atomic_output(file: str | os.PathLike[str], option: str) -> Iterator[Path]:
                 kept_open = os.open(file, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError as error:
                 if error.errno == errno.ENXIO:
-                    raise OSError(errno.ENXIO, "nobody reads this pipe") from None
+                    raise OSError(errno.ENXIO, "no process reads this pipe") from None
                 raise
             try:
                 yield Path(file)
@@ -178,7 +189,7 @@ def atomic_output(file: str | os.PathLike[str], option: str) -> Iterator[Path]:
     check_writable(path, option)
     new = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
-        with output_errors(f"write {file}", f"free space there or choose another {option}"):
+        with output_errors(f"write {file}", f"free space there, or choose another {option}"):
             yield new
             set_aside(path, option)
             new.rename(path)

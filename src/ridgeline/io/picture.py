@@ -22,7 +22,9 @@ def read_darkness(path: str, shape: tuple[int, int], setting: str) -> NDArray[np
             flat = Image.new("L", image.size, 255)
             flat.paste(image.convert("L"), mask=image.convert("RGBA").getchannel("A"))
     except (OSError, ValueError, Image.DecompressionBombError) as error:
-        why = getattr(error, "strerror", None) or "is no picture that can be read"
-        raise ConfigError(f"{setting}: {path}: {why}; need a picture, such as a PNG file") from None
+        why = getattr(error, "strerror", None) or "the format is unknown, or the file is damaged"
+        raise ConfigError(
+            f'{setting} = "{path}" cannot be read as a picture: {why}. Give a picture such as a PNG file.'
+        ) from None
     resampled = flat.resize(shape[::-1], Image.Resampling.BOX)
     return 1.0 - np.asarray(resampled, np.float64)[::-1] / 255.0

@@ -27,9 +27,9 @@ def read_places(path: str | Path, option: str) -> Array:
     try:
         lines = read_regular(path).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        why = error.strerror if isinstance(error, OSError) else "the file is not text"
         raise ConfigError(
-            f'{option} = "{path}": cannot be read ({why}); need a CSV file with a line x,y,z for each place'
+            f'{option} = "{path}" cannot be read: {why}. Give a CSV file with a line x,y,z for each place.'
         ) from error
     places: list[list[float]] = []
     first = 0  # column of x
@@ -46,7 +46,8 @@ def read_places(path: str | Path, option: str) -> Array:
                 continue
         if len(place) != 3 or not all(map(math.isfinite, place)):
             raise ConfigError(
-                f'{option} = "{path}": line {number} is {",".join(row)[:60]!r}; need three numbers x,y,z in each line'
+                f"{path}:{number}: the line is {','.join(row)[:60]!r}, but each line of {option} must be three "
+                "numbers x,y,z."
             )
         places.append(place)
     return np.array(places, np.float64).reshape(-1, 3)

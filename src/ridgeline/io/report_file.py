@@ -11,7 +11,7 @@ from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.files import DAMAGED, output_errors, read_regular
 from ridgeline.runtime.units import counted
 
-ADVICE = "name the NAME.bp.run.json beside a data set, or a file that --json of run or bench wrote"
+ADVICE = "Give the NAME.bp.run.json beside a data set, or a file that --json of run or bench wrote."
 # Keys of the report of a run, and of a benchmark.
 KINDS = ({"model", "run", "phases"}, {"benchmark", "columns", "rows"})
 
@@ -22,9 +22,9 @@ def read_report(path: str) -> dict[str, Any]:
         with output_errors(f"read the report {path}", ADVICE):
             content = json.loads(read_regular(path).decode())
     except (ValueError, RecursionError) as error:
-        raise OutputError(f"the report {path} is not JSON, or cut off ({error}); {ADVICE}") from None
+        raise OutputError(f"the report {path} is not JSON, or is cut off ({error}). {ADVICE}") from None
     if not isinstance(content, dict) or not any(kind <= content.keys() for kind in KINDS):
-        raise OutputError(f"{path} is JSON, but no report that has a table; {ADVICE}")
+        raise OutputError(f"{path} is JSON, but not a report with a table. {ADVICE}")
     return content
 
 
@@ -42,7 +42,7 @@ def damage_errors(path: str, *more: type[Exception]) -> Iterator[None]:
     except errors as error:
         missing = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise OutputError(
-            f"the report {path} is damaged, or of another version: {missing}; {ADVICE}"
+            f"the report {path} is damaged, or of another version: {missing}. {ADVICE}"
         ) from None
 
 

@@ -78,7 +78,9 @@ class SeriesWriter:
         self._hash = xxhash.xxh3_64()
         self._errors_on_all_ranks = partial(errors_on_all_ranks, comm)
         if any(set(name) & set(',"\n') or not name for name in columns) or {*columns} & {*FIRST}:
-            raise ValueError(f"these cannot all be columns of a time series: {', '.join(map(repr, columns))}")
+            raise ValueError(
+                f"Not all of these can be columns of a time series: {', '.join(map(repr, columns))}."
+            )
         with errors_on_all_ranks(comm):
             if comm.rank == 0:
                 self._open()
@@ -100,7 +102,7 @@ class SeriesWriter:
     def write(self, step: int, time: float, values: Mapping[str, float]) -> int:
         """Append a row, and return its bytes. values: a number for each column, the same on all ranks."""
         if set(values) != set(self.columns):
-            raise ValueError(f"the time series has {sorted(self.columns)}, not {sorted(values)}")
+            raise ValueError(f"The time series has the columns {sorted(self.columns)}, not {sorted(values)}.")
         numbers = [time, *(values[name] for name in self.columns)]
         row = (",".join([str(int(step)), *(repr(float(number)) for number in numbers)]) + "\n").encode()
         with self._errors_on_all_ranks():
@@ -134,8 +136,9 @@ class SeriesWriter:
             if os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno())):
                 return
         raise OutputError(
-            f"the time series {self.path} was removed, renamed or replaced while the run wrote it, with {self.steps} "
-            f"rows in it; leave outputs in place: restore it and continue with --resume auto, or start anew"
+            f"the time series {self.path} was removed, renamed or replaced while the run wrote it, after "
+            f"{self.steps} rows. Restore it and continue with --resume auto, or start from the beginning. Leave "
+            f"outputs in place while a run writes them."
         )
 
     @property
@@ -168,11 +171,37 @@ class SeriesWriter:
 
 
 def read_series(path: str | os.PathLike[str]) -> dict[str, NDArray[np.float64] | NDArray[np.int64]]:
-    """Return the columns of a time series by name: step as int64 [rows], all others as float64 [rows].
+    """Read the columns of a time series.
 
-    An incomplete last row, which is being written or whose run was killed, is left out.
+    Parameters
+    ----------
+    path : path
+        The CSV file that a run writes (output.series).
 
-    Raises OutputError if `path` is not a time series, or is damaged.
+    Returns
+    -------
+    dict of str to array
+        Columns by name: step as int64 [rows], all others as float64 [rows], with the bits that the run wrote. An
+        incomplete last row, which is being written or whose run was killed, is left out.
+
+    Raises
+    ------
+    OutputError
+        If `path` is not a time series, or is damaged.
+
+    Notes
+    -----
+    Local: nothing is communicated, and the file is read whole.
+
+    Examples
+    --------
+    >>> from ridgeline.io.series import read_series
+    >>> with open("decay.csv", "w") as file:
+    ...     for row in ("step,time,energy", "0,0.0,0.5", "10,0.1,0.25"):
+    ...         print(row, file=file)
+    >>> series = read_series("decay.csv")
+    >>> series["step"], series["energy"]
+    (array([ 0, 10]), array([0.5 , 0.25]))
     """
     path = Path(path)
     with output_errors(f"read the time series {path}"):
@@ -189,7 +218,7 @@ def _header(path: Path, file: BinaryIO) -> bytes:
     """Return the first line of a file. Raises OutputError if it is not that of a time series."""
     line = file.readline()
     if not line.endswith(b"\n") or line.rstrip().split(b",")[:2] != [name.encode() for name in FIRST]:
-        raise OutputError(f"{path} is not a time series: it does not begin with {','.join(FIRST)}")
+        raise OutputError(f"{path} is not a time series, because it does not begin with {','.join(FIRST)}.")
     return line
 
 
@@ -206,8 +235,8 @@ def _rows(path: Path, file: BinaryIO, n_columns: int) -> Iterator[tuple[int, lis
             step, numbers = -1, []
         if len(numbers) != n_columns - 1 or step <= before:
             raise OutputError(
-                f"the time series {path} is damaged: line {number} is not a row of {n_columns} numbers with a later "
-                f"step; restore it from a copy, or start anew with --resume never"
+                f"{path}:{number}: the time series is damaged, because this line is not a row of {n_columns} numbers "
+                f"with a later step. Restore it from a copy, or start from the beginning with --resume never."
             )
         before = step
         yield step, numbers
@@ -230,15 +259,15 @@ def _rows_kept(
     if not path.is_file():
         raise OutputError(
             f"there is no time series {path}, to which the run had written {n_rows} rows when its checkpoint was "
-            f"taken; restore it, or start anew with --resume never"
+            f"written. Restore it, or start from the beginning with --resume never."
         )
     with path.open("rb") as file:
         columns = _header(path, file)
         if columns != header:
             raise OutputError(
                 f"the time series {path} has the columns {columns.decode(errors='replace').strip()}, but this run "
-                f"writes {header.decode().strip()}; set {option} to another name, or start anew with "
-                f"--resume never"
+                f"writes {header.decode().strip()}. Set {option} to another name, or start from the beginning with "
+                f"--resume never."
             )
         complete = 0
         for complete, _ in enumerate(_rows(path, file, header.count(b",") + 1), start=1):
@@ -247,6 +276,6 @@ def _rows_kept(
                 file.seek(0)
                 return end, xxhash.xxh3_64(file.read(end))
     raise OutputError(
-        f"the time series {path} holds {complete} whole rows, but the run had written {n_rows} when its checkpoint "
-        f"was taken; restore it, or start anew with --resume never"
+        f"the time series {path} holds {complete} complete rows, but the run had written {n_rows} when its "
+        f"checkpoint was written. Restore it, or start from the beginning with --resume never."
     )

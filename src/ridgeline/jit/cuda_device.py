@@ -78,7 +78,7 @@ def make_stream(urgent: bool = False) -> Any:
         status, stream = driver.cuStreamCreateWithPriority(flag, greatest if urgent else least)
     if status != driver.CUresult.CUDA_SUCCESS:
         meaning, advice = explain_status(status.name)
-        raise DeviceError(f"no CUDA stream could be made ({status.name}): {meaning}; {advice}")
+        raise DeviceError(f"no CUDA stream could be created ({status.name}): {meaning}. {advice}")
     return cuda.external_stream(int(stream))
 
 

@@ -48,14 +48,43 @@ def kernel(signature: Callable[..., tuple[Any, ...]] | tuple[Any, ...], **option
 
     Parameters
     ----------
-    signature : the types of all arguments, in order, as Numba names them. A function of element types, and of
-        whatever else the types depend on, returns them for `compile_kernels`. A tuple is compiled at once and the
-        kernel then takes no other types: this is for factories, each of whose calls makes one kernel.
-    options : those of numba.njit, such as nogil, parallel, error_model, fastmath
+    signature : callable or tuple
+        The types of all arguments, in order, as Numba names them. A function of element types, and of whatever else
+        the types depend on, returns them for `compile_kernels`. A tuple is compiled at once and the kernel then
+        takes no other types: this is for factories, each of whose calls makes one kernel.
+    **options
+        Those of numba.njit, such as nogil, parallel, error_model, fastmath.
 
-    A kernel that cannot be compiled raises KernelError. Raises TypeError if the function closes over a value whose
-    text is not the same in every process, such as a list: what it closes over is part of its key in the cache
-    (`kernel_cache.text_of`).
+    Returns
+    -------
+    callable
+        The decorator. It returns Numba's own dispatcher, so a call costs nothing more.
+
+    Raises
+    ------
+    KernelError
+        If the function cannot be compiled.
+    TypeError
+        If the function closes over a value whose text is not the same in every process, such as a list: what it
+        closes over is part of its key in the cache (`kernel_cache.text_of`).
+
+    Notes
+    -----
+    Local.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ridgeline.jit.kernel import compile_kernels, kernel, specialise
+    >>> @kernel(lambda T: (T, T[::1], T[::1]), nogil=True)
+    ... def add_scaled(factor, values, out):
+    ...     for i in range(values.shape[0]):
+    ...         out[i] += factor * values[i]
+    >>> compile_kernels(specialise([add_scaled], "float64"))
+    >>> out = np.ones(3)
+    >>> add_scaled(2.0, np.arange(3.0), out)
+    >>> out
+    array([1., 3., 5.])
     """
 
     def declare(function: Callable[..., Any]) -> Any:
@@ -72,10 +101,32 @@ def kernel(signature: Callable[..., tuple[Any, ...]] | tuple[Any, ...], **option
 
 
 def specialise(kernels: Iterable[Any], *parameters: Any) -> list[Specialisation]:
-    """Return kernels with the argument types that their declarations give for these parameters.
+    """Return kernels with the argument types that their declarations give for some parameters.
 
-    parameters: what the declarations depend on: dtypes, types of Numba, numbers. Raises TypeError for a kernel whose
-    declaration takes other parameters.
+    Parameters
+    ----------
+    kernels : iterable of kernels
+        Functions declared by `kernel`.
+    *parameters
+        What the declarations depend on: dtypes, types of Numba, numbers.
+
+    Returns
+    -------
+    list of Specialisation
+        Kernels and argument types, for `compile_kernels`.
+
+    Raises
+    ------
+    TypeError
+        For a kernel whose declaration takes other parameters.
+
+    Examples
+    --------
+    >>> from ridgeline.jit.kernel import specialise
+    >>> from ridgeline.particles.ghosts import take_rows
+    >>> (wanted,) = specialise([take_rows], "float64")
+    >>> wanted.arguments[2]
+    Array(float64, 1, 'C', False, aligned=True)
     """
     resolved = []
     for parameter in parameters:
@@ -87,7 +138,29 @@ def specialise(kernels: Iterable[Any], *parameters: Any) -> list[Specialisation]
 
 
 def compile_kernels(wanted: Iterable[Specialisation]) -> None:
-    """Compile kernels, or load them from the cache. Does not communicate: call it by `in_turn_per_node`."""
+    """Compile kernels, or load them from the cache.
+
+    Parameters
+    ----------
+    wanted : iterable of Specialisation
+        Kernels and argument types, as `specialise` returns them.
+
+    Raises
+    ------
+    KernelError
+        If a kernel cannot be compiled.
+
+    Notes
+    -----
+    Local: it does not communicate. Call it by `in_turn_per_node`, so that one rank of a node fills the cache and the
+    others load from it. Compiling takes about a second for each kernel, loading some milliseconds.
+
+    Examples
+    --------
+    >>> from ridgeline.jit.kernel import compile_kernels
+    >>> from ridgeline.particles.ghosts import kernels_of_ghosts
+    >>> compile_kernels(kernels_of_ghosts())
+    """
     for kernel, arguments in wanted:
         kernel.compile(arguments)
 
@@ -126,8 +199,8 @@ def _explained(function: Callable[..., Any], error: Exception) -> KernelError:
     if reason.endswith(":") and len(lines) > 1:
         reason += f" {lines[1].removeprefix('>>> ')}"
     return KernelError(
-        f"the kernel {function.__name__} cannot be compiled: {file}:{line}: {reason.rstrip('.')}; correct it there "
-        f"(--debug shows all that Numba says)"
+        f"{file}:{line}: the kernel {function.__name__} cannot be compiled: {reason.rstrip('.')}. Correct it there. "
+        f"--debug shows the whole message of Numba."
     )
 
 
@@ -136,8 +209,8 @@ def check_threads(n_threads: int, what: str) -> None:
     available = int(numba.config.NUMBA_NUM_THREADS)
     if not 1 <= n_threads <= available:
         raise ConfigError(
-            f"{what}: Numba was started with {available}, so 1 to {available} are possible; set NUMBA_NUM_THREADS "
-            f"before the program starts"
+            f"{what}: Numba was started with {available}, so 1 to {available} are possible. Set NUMBA_NUM_THREADS "
+            f"before the program starts."
         )
 
 

@@ -179,7 +179,7 @@ def _source(path: Path) -> SourceFile | None:
         stamp = [facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size]
         if max(stamp[:2]) > _PROCESS_START:
             if max(stamp[:2]) > time.time_ns():
-                log.warning("%s was changed in the future, so its compiled kernels are not kept", path)
+                log.warning("%s has a modification time in the future, so its kernels are not stored.", path)
             return None
         remembered = _remembered()
         known = remembered.get(str(path))
@@ -298,7 +298,7 @@ def text_of(value: Any, seen: frozenset[int] = frozenset()) -> str:
     if isinstance(value, type) and issubclass(value, np.generic):
         return value.__name__
     raise TypeError(
-        f"a kernel that is kept cannot close over a value of {type(value)}, which has no lasting text"
+        f"A kernel that is stored cannot close over a value of {type(value)}, which has no lasting text."
     )
 
 
@@ -386,17 +386,17 @@ class KernelFiles:
         try:
             content = _read(path)
         except FileNotFoundError:
-            _say(logging.INFO, f"compiling kernels, which are kept in {path.parent} for later runs")
+            _say(logging.INFO, f"compiling kernels, which are stored in {path.parent} for later runs.")
             return None
         except OSError as error:
             _say(
                 logging.WARNING,
-                f"compiled kernels in {path.parent} cannot be read ({error.strerror}) and are compiled again",
+                f"compiled kernels in {path.parent} cannot be read ({error.strerror}), so they are compiled again.",
             )
             return None
         body = content[:-_DIGEST_BYTES]
         if _digest(body) != content[-_DIGEST_BYTES:]:
-            _say(logging.WARNING, f"compiled kernels in {path.parent} are damaged and compiled again")
+            _say(logging.WARNING, f"compiled kernels in {path.parent} are damaged and are compiled again.")
             return None
         with suppress(OSError):
             if path.stat().st_mtime < time.time() - _DAY:
@@ -419,7 +419,7 @@ class KernelFiles:
                 why = error.strerror or error
                 _say(
                     logging.WARNING,
-                    f"compiled kernels cannot be kept in {path.parent} ({why}); the next run compiles them again",
+                    f"compiled kernels cannot be stored in {path.parent} ({why}). The next run compiles them again.",
                 )
 
 
@@ -580,7 +580,7 @@ def _lock(files: KernelFiles, signature: Any) -> Iterator[None]:
             *_, holder = struct.unpack("hhqqi", fcntl.fcntl(file, fcntl.F_GETLK, query))
             process = f"process {holder} of {platform.node()}"
             log.warning(
-                "waiting for %s, which compiles the kernel %s (lock: %s)", process, files.name, file.name
+                "waiting for %s, which is compiling the kernel %s (lock: %s).", process, files.name, file.name
             )
     try:
         yield

@@ -52,7 +52,7 @@ def host_vector_bytes() -> int:
     chosen = os.environ.get(VECTOR_BYTES_VARIABLE)
     if chosen:
         if chosen not in ("16", "32", "64"):
-            raise ValueError(f"{VECTOR_BYTES_VARIABLE} = {chosen!r}: use 16, 32 or 64")
+            raise ValueError(f"{VECTOR_BYTES_VARIABLE} is {chosen!r}, but it must be 16, 32 or 64.")
         return int(chosen)
     features = host_features()
     if {"avx512f", "avx512dq", "avx512vl", "avx512bw"} <= features:
@@ -152,7 +152,7 @@ class Vector:
     ) -> "Vector":
         name = float_name if self.lanes.is_float else integer_name
         if name is None:
-            raise TypeError(f"no such operation on {self.lanes.type}")
+            raise TypeError(f"There is no such operation on {self.lanes.type}.")
         if other is not None and not isinstance(other, Vector):
             other = self.lanes.constant(float(other) if self.lanes.is_float else int(other))
         operands = [self.value] if other is None else [self.value, other.value]

@@ -127,13 +127,13 @@ def _check(x: NDArray[Any], y: NDArray[Any], out: NDArray[Any], n_threads: int) 
     for array in (x, y, out):
         if array.shape != (out.size,) or array.dtype != out.dtype or not array.flags.c_contiguous:
             raise ValueError(
-                f"vectors differ or are not contiguous: {array.dtype}{list(array.shape)} against "
-                f"{out.dtype}{list(out.shape)}; use 1-D contiguous arrays of one length and dtype"
+                f"Vectors differ or are not contiguous: {array.dtype}{list(array.shape)} and "
+                f"{out.dtype}{list(out.shape)}. Use 1-D contiguous arrays of one length and dtype."
             )
     if out.dtype not in DTYPES:
-        raise ValueError(f"no vector kernel for dtype {out.dtype}; use float64 or float32")
+        raise ValueError(f"There is no vector kernel for dtype {out.dtype}. Use float64 or float32.")
     if n_threads < 1:
-        raise ValueError(f"n_threads = {n_threads}: at least 1 is needed")
+        raise ValueError(f"n_threads is {n_threads}, but it must be at least 1.")
 
 
 def kernels_of_passes(dtype: DTypeLike) -> list[Specialisation]:

@@ -104,7 +104,7 @@ def cg(
         c, diagonal_components = inner.count(b), inner.count(inverse_diagonal)
         if diagonal_components not in (1, c):
             raise ValueError(
-                f"{diagonal_components} components of the diagonal for {c} of the right-hand side"
+                f"The diagonal has {diagonal_components} components, but the right-hand side has {c}."
             )
 
         # r = b - A x
@@ -219,7 +219,7 @@ def flexible_cg(
         n = int(x.size)
         if inner.count(x) != 1:
             raise ValueError(
-                f"flexible CG solves for one component of {inner.weights.size} points, not for {n}"
+                f"Flexible CG solves for one component of {inner.weights.size} points, not for {n} values."
             )
         old_r, p, w = (work(f"flexible {name}", shape) for name in ("old r", "p", "w"))
         r = work("flexible r", shape) if residual is None else residual

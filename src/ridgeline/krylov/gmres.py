@@ -185,7 +185,7 @@ class _Cycles:
         self.weights = self.inner.norm_weights.reshape(-1)
         n = self.weights.size
         if x.size != n:
-            raise ValueError(f"GMRES solves for one component of {n} points, not for {x.size}")
+            raise ValueError(f"GMRES solves for one component of {n} points, not for {x.size} values.")
         self.v: Array = work("gmres v", (self.restart + 1, n))
         self.z: NDArray[Any] = self.v
         if preconditioner is not None:

@@ -132,7 +132,7 @@ def cg_update(alpha, active, p, w, inverse_diagonal, weights, norm_weights, x, r
     out_sums : [c, 2]
 
     One pass: reads p, w, x, r, writes x, r, and reads the diagonal and weights once for all components: 6 c + 2
-    words per point, and 1 more if norm_weights is an array of its own.
+    words per point, and 1 more if norm_weights is a separate array.
     """
     rows, n = r.shape
     out_sums[:] = 0.0

@@ -298,7 +298,7 @@ class InnerProduct:
 
     def parts(self, u: Array) -> Array:
         if not u.flags.c_contiguous:
-            raise ValueError("fields of solvers are contiguous")
+            raise ValueError("Fields of solvers must be contiguous.")
         return u.reshape(-1, self.weights.size)
 
     def count(self, u: Array) -> int:

@@ -120,7 +120,9 @@ class Projection:
         with timed(self.regions, "projection"):
             parts, guesses = inner.parts(b), inner.parts(out_x)
             if len(parts) != self.components:
-                raise ValueError(f"{len(parts)} components for a projection of {self.components}")
+                raise ValueError(
+                    f"The field has {len(parts)} components, but the projection has {self.components}."
+                )
 
             # Products of all vectors with b and, if dx has to join, with A dx.
             weights = inner.weights.reshape(-1)
@@ -217,7 +219,8 @@ class Projection:
         parts = (self.counts, self.fresh, self.latest, self.solutions)
         if len(numbers) != sum(part.size for part in parts):
             raise ValueError(
-                f"{len(numbers)} numbers for a projection of depth {self.depth} and {self.components} components"
+                f"{len(numbers)} values do not fit a projection of depth {self.depth} with {self.components} "
+                "components."
             )
         start = 0
         for part in parts:

@@ -107,7 +107,7 @@ def without_latency(place: Allocation) -> tuple[str, ...]:
     absent = [key for key in needed if place.find(key) is None]
     if not absent:
         return ()
-    return (f"messages cost their bytes alone: the machine file has no {' and no '.join(absent)}",)
+    return (f"messages cost only the time of their bytes: the machine file has no {' and no '.join(absent)}",)
 
 
 def sum_over_ranks(place: Allocation) -> float:

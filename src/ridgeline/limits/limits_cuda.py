@@ -114,9 +114,9 @@ class DeviceMultiplyAdds:
         wrong = np.flatnonzero(sums != expected)
         if wrong.size:
             raise VerificationError(
-                f"{wrong.size} of {sums.size} threads of the GPU ended their multiply-adds wrong, the "
-                f"first with {sums[wrong[0]]} in place of {expected[wrong[0]]}: "
-                f"this GPU computes wrongly; do not use it"
+                f"{wrong.size} of {sums.size} threads of the GPU ended their multiply-adds with a wrong result, the "
+                f"first with {sums[wrong[0]]} instead of {expected[wrong[0]]}. "
+                f"This GPU computes wrongly. Do not use it."
             )
 
 

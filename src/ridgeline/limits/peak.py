@@ -131,14 +131,15 @@ def multiply_add(
     """
     shape, dtype = (len(out), chains() * lanes_of(out.dtype)), out.dtype
     if dtype not in KERNEL_DTYPES:
-        raise ValueError(f"no multiply-add kernel for dtype {dtype}; use float64 or float32")
+        raise ValueError(f"There is no multiply-add kernel for dtype {dtype}. Use float64 or float32.")
     if start.shape != shape or out.shape != shape or increment.shape != (lanes_of(dtype),):
         raise ValueError(
-            f"start {start.shape}, out {out.shape}, increment {increment.shape}: {shape} is needed"
+            f"start and out have the shapes {start.shape} and {out.shape}, which must be {shape}, and increment has "
+            f"the shape {increment.shape}, which must be ({lanes_of(dtype)},)."
         )
     if {start.dtype, increment.dtype} != {dtype}:
         raise ValueError(
-            f"start of {start.dtype}, increment of {increment.dtype}, out of {dtype}: use one dtype"
+            f"start has the dtype {start.dtype}, increment {increment.dtype} and out {dtype}. Use one dtype."
         )
     _multiply_add(start, dtype.type(factor), increment, steps, out)
 
@@ -188,9 +189,9 @@ class MultiplyAdds:
         wrong = np.flatnonzero(self._out != expected)
         if wrong.size:
             raise VerificationError(
-                f"{wrong.size} of {expected.size} chains of {self.steps} multiply-adds ended wrong, the first with "
-                f"{self._out.flat[wrong[0]]} in place of {expected.flat[wrong[0]]}: "
-                f"this core computes wrongly; do not use it"
+                f"{wrong.size} of {expected.size} chains of {self.steps} multiply-adds ended with a wrong result, "
+                f"the first with {self._out.flat[wrong[0]]} instead of {expected.flat[wrong[0]]}. "
+                f"This core computes wrongly. Do not use it."
             )
 
 
@@ -231,9 +232,9 @@ def _check_arguments(n_threads: int, dtypes: Sequence[DTypeLike], seconds: float
     check_threads(n_threads, f"{n_threads} threads per rank")
     for dtype in dtypes:
         if np.dtype(dtype) not in KERNEL_DTYPES:
-            raise ConfigError(f"the peak rate has no kernel for {np.dtype(dtype)}; use float64 or float32")
+            raise ConfigError(f"the peak rate has no kernel for {np.dtype(dtype)}. Use float64 or float32.")
     if not seconds > 0:
-        raise ConfigError(f"the peak rate over {seconds} s: it must be more than 0")
+        raise ConfigError(f"the time of the peak rate is {seconds} s, but it must be more than 0.")
 
 
 def measure_peak_rates(

@@ -43,13 +43,13 @@ class Allocation:
         """
         there = machine.machine.nodes
         if nodes < 1 or (there is not None and nodes > there.value):
-            most = f"1 to {there.value:g} nodes of {machine.machine.name}" if there else "at least 1 node"
-            raise ConfigError(f"{nodes} nodes: need {most}")
+            most = f"1 to {there.value:g}, as {machine.machine.name} has" if there else "at least 1"
+            raise ConfigError(f"the number of nodes is {nodes}, but it must be {most}.")
         if ranks_per_node is None:
             known = machine.node.ranks or machine.device.count
             ranks_per_node = int(known.value) if known else 1
         if ranks_per_node < 1:
-            raise ConfigError(f"--ranks-per-node {ranks_per_node}: need at least 1")
+            raise ConfigError(f"--ranks-per-node is {ranks_per_node}, but it must be at least 1.")
         return cls(machine, nodes, ranks_per_node)
 
     @property
@@ -150,7 +150,7 @@ def optimistic(place: Allocation, share: str) -> tuple[str, ...]:
     """Return the bound that follows from a share that the machine file does not have."""
     if place.find(share) is not None:
         return ()
-    return (f"the full bandwidth is taken: the machine file has no {share}",)
+    return (f"the full bandwidth is assumed: the machine file has no {share}",)
 
 
 @dataclass(frozen=True)

@@ -164,8 +164,8 @@ class StreamArrays:
             for index in (0, array.size // 2, array.size - 1):
                 if abs(array[index] - value) > tolerance:
                     raise RuntimeError(
-                        f"STREAM went wrong: {name}[{index}] = {array[index]} and should be {value}; the memory "
-                        f"or the compiled kernels of this machine cannot be trusted"
+                        f"STREAM computed a wrong result: {name}[{index}] is {array[index]} instead of {value}. The "
+                        f"memory or the compiled kernels of this machine cannot be trusted."
                     )
 
 
@@ -253,16 +253,16 @@ def measure_stream(
     Collective: barriers around every kernel, and one reduction.
     """
     if np.dtype(dtype) not in stream_kernels.DTYPES:
-        raise ConfigError(f"STREAM has no kernels for dtype {np.dtype(dtype)}; use float64 or float32")
+        raise ConfigError(f"STREAM has no kernels for dtype {np.dtype(dtype)}. Use float64 or float32.")
     check_threads(n_threads, f"STREAM on {n_threads} threads")
     least = 3 * stream_kernels.LINE * n_threads
     if bytes_per_rank is not None and bytes_per_rank < least:
         raise ConfigError(
-            f"STREAM on {bytes_per_rank} bytes per rank: {n_threads} threads need at least {least}, and "
-            f"figures mean something only well above the size of the caches"
+            f"STREAM cannot run on {bytes_per_rank} bytes per rank, because {n_threads} threads need at least "
+            f"{least}. Its results are meaningful only well above the size of the caches."
         )
     if repeats is not None and repeats < 1:
-        raise ConfigError(f"STREAM with repeats = {repeats}: at least 1 is needed")
+        raise ConfigError(f"the number of repeats of STREAM is {repeats}, but it must be at least 1.")
 
     caches = last_level_caches(usable_cores())
     ranks_per_node = 1

@@ -33,8 +33,8 @@ def _check(name: str) -> None:
         hint = f' Did you mean "{near[0]}"?' if near else ""
         given = os.environ.get("RIDGELINE_MODEL_PATH", "").split(os.pathsep)
         if absent := [folder for folder in given if folder and not Path(folder).is_dir()]:
-            hint += f" RIDGELINE_MODEL_PATH names {absent[0]}, which is no folder."
-        raise ConfigError(f'no model is called "{name[:60]}"; need one of: {", ".join(known)}.{hint}')
+            hint += f" RIDGELINE_MODEL_PATH names {absent[0]}, which is not a directory."
+        raise ConfigError(f'no model is called "{name[:60]}".{hint} The models are {", ".join(known)}.')
 
 
 def case_class(name: str) -> "type[AnyCase]":
@@ -42,6 +42,21 @@ def case_class(name: str) -> "type[AnyCase]":
     _check(name)
     settings: type[AnyCase] = import_module(f"ridgeline.models.{name}.settings").CASE
     return settings
+
+
+def starter(name: str) -> str:
+    """Return the text of a model's `starter.toml`, a small commented case to begin with.
+
+    Raises ConfigError if there is no such model, or if it has no such file.
+    """
+    _check(name)
+    for folder in __path__:
+        file = Path(folder) / name / "starter.toml"
+        if file.is_file():
+            return file.read_text(encoding="utf-8")
+    raise ConfigError(
+        f"the model {name} has no starter.toml in its folder, so there is no case to begin with."
+    )
 
 
 def create(name: str) -> "Model":

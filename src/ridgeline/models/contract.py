@@ -44,13 +44,34 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Work:
-    """Least work of one time step, in closed form, summed over all ranks."""
+    """State the least work of one time step, in closed form, summed over all ranks.
 
-    points: int  # that are advanced, of the kind that `Model.points_name` names
-    flops: float  # floating-point operations; random number generation not counted
-    bytes_memory: float  # least bytes to and from memory: every field once in, once out
-    bytes_exchanged: float  # least bytes sent to other ranks
-    messages: float  # messages sent to other ranks
+    Attributes
+    ----------
+    points : int
+        Points that are advanced, of the kind that `Model.points_name` names.
+    flops : float
+        Floating-point operations; random number generation is not counted.
+    bytes_memory : float
+        Least bytes to and from memory: every field once in, once out.
+    bytes_exchanged : float
+        Least bytes sent to other ranks.
+    messages : float
+        Messages sent to other ranks.
+
+    Examples
+    --------
+    >>> from ridgeline.models.contract import Work
+    >>> work = Work(points=512, flops=9 * 512.0, bytes_memory=8 * 512.0, bytes_exchanged=0.0, messages=0.0)
+    >>> work.flops / work.points
+    9.0
+    """
+
+    points: int
+    flops: float
+    bytes_memory: float
+    bytes_exchanged: float
+    messages: float
 
     def to_dict(self) -> dict[str, float]:
         """Return the fields by name."""
@@ -59,19 +80,54 @@ class Work:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run would need, computed without MPI or memory: `estimate(case, n_ranks)` of a model's folder."""
+    """State what a run would need. The function `estimate(case, n_ranks)` of a model's folder returns it.
+
+    It is computed without MPI, and without allocating what a run allocates.
+
+    Attributes
+    ----------
+    process_grid : tuple of int
+        Blocks in each direction.
+    block : tuple of int
+        Owned points of the largest block.
+    memory_per_rank : float
+        Bytes of fields and buffers on the rank with the largest block.
+    output_bytes : float
+        Bytes of the whole data set, uncompressed.
+    outputs : int
+        Output steps.
+    checkpoint_bytes : float
+        Bytes of one checkpoint, uncompressed.
+    work : Work
+        The least work of a step.
+    memory_between_steps : float
+        Further bytes while outputs, diagnostics or checkpoints are made.
+    remarks : tuple of str
+        What else `ridgeline check` says, a sentence each.
+    refusals : tuple of str
+        Why a run ends before or at its first step, a sentence each.
+    device_memory : mapping of str to float
+        Bytes of a rank on its GPU, by what they are for.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> case = ridgeline.Case("gray_scott", 10, grid={"shape": (64, 64, 64)})
+    >>> need = case.estimate(ranks=4)
+    >>> need.process_grid, need.work.points
+    ((4, 1, 1), 262144)
+    """
 
     process_grid: tuple[int, ...]
-    block: tuple[int, ...]  # owned points of the largest block
-    memory_per_rank: float  # bytes of fields and buffers on the rank with the largest block
-    output_bytes: float  # of the whole data set, uncompressed
+    block: tuple[int, ...]
+    memory_per_rank: float
+    output_bytes: float
     outputs: int
-    checkpoint_bytes: float  # of one checkpoint, uncompressed
+    checkpoint_bytes: float
     work: Work
-    memory_between_steps: float = 0.0  # further bytes while outputs, diagnostics or checkpoints are made
-    remarks: tuple[str, ...] = ()  # what else `ridgeline check` says, a sentence each
-    refusals: tuple[str, ...] = ()  # why a run ends before or at its first step, a sentence each
-    # Bytes of a rank on its GPU, by what they are for.
+    memory_between_steps: float = 0.0
+    remarks: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
     device_memory: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -123,17 +179,24 @@ class SimulatedModel(ABC):
     # Names in `state` that were added in a later version. Older checkpoints lack them; their fields then stay as they
     # are.
     later: ClassVar[tuple[str, ...]] = ()
-    # What to try when the fields stop being finite, as the end of a sentence.
-    advice: ClassVar[str] = 'try a smaller time step or precision = "float64"'
+    # What to try when the fields stop being finite: a sentence.
+    advice: ClassVar[str] = 'Try a smaller time step or run.precision = "float64".'
 
     _case: Any
     _context: Context
 
     @abstractmethod
     def setup(self, case: Any, context: Context) -> None:
-        """Decompose the grid, allocate fields and plan communication; no initial state yet.
+        """Decompose the grid, allocate fields and plan communication. There is no initial state yet.
 
         A model that overrides this method calls it first: it keeps case and context as `_case` and `_context`.
+
+        Parameters
+        ----------
+        case : AnyCase
+            The checked settings.
+        context : Context
+            The communicator, device, threads and regions of the run.
         """
         self._case, self._context = case, context
 
@@ -147,26 +210,60 @@ class SimulatedModel(ABC):
 
     @abstractmethod
     def state(self) -> Mapping[str, DistributedArray]:
-        """Return the named fields that define the state: what checkpoints hold; valid until the next `step`.
+        """Return the named fields that define the state, which checkpoints hold.
 
         On resume their local parts are filled, and `restored` is called.
+
+        Returns
+        -------
+        mapping of str to DistributedArray
+            This rank's parts, valid until the next `step`.
         """
 
     def restored(self, step: int, time: float) -> None:
-        """Continue from `step` at model time `time`: the caller has filled the arrays that `state` returned."""
+        """Continue from a restored state: the caller has filled the arrays that `state` returned.
+
+        Parameters
+        ----------
+        step : int
+            The time step of the state.
+        time : float
+            Its model time.
+        """
         return
 
     @abstractmethod
     def step(self, most: int, until: float = math.inf) -> int:
-        """Advance at least one and at most `most` time steps and return how many.
+        """Advance by at least one time step.
 
-        until: the next model time that is to be met exactly, infinity if there is none. A model shortens its steps
-        for it (`time_steps.next_step`), or ignores it: outputs then have the time of the first step after it.
+        Parameters
+        ----------
+        most : int
+            Most time steps to advance by. The next output, checkpoint or end of the run is never nearer.
+        until : float
+            The next model time that is to be met exactly, infinity if there is none. A model shortens its steps for
+            it (`time_steps.next_step`), or ignores it: outputs then have the time of the first step after it.
+
+        Returns
+        -------
+        int
+            Time steps advanced, the same on all ranks.
         """
 
     @abstractmethod
     def time(self, step: int) -> float:
-        """Return the model time of the present state, which is that of `step`."""
+        """Return the model time of the present state.
+
+        Parameters
+        ----------
+        step : int
+            The time step of the present state.
+
+        Returns
+        -------
+        float
+            The time, in the model's unit.
+        """
 
     def rate_of_change(self) -> float:
         """Return how fast the state changes, 1/time, the same on all ranks. Collective.
@@ -178,9 +275,18 @@ class SimulatedModel(ABC):
         raise NotImplementedError
 
     def locate_nonfinite(self) -> str | None:
-        """Say where the state is not finite ("U at z=3, y=0, x=7"), None if it is finite everywhere.
+        """Say where the state is not finite.
 
         The default looks at every number of the state.
+
+        Returns
+        -------
+        str or None
+            A place such as "U at z=3, y=0, x=7", the same on all ranks; None if the state is finite everywhere.
+
+        Notes
+        -----
+        Collective: one allgather for each field.
         """
         comm = self._context.comm
         for name, array in self.state().items():
@@ -199,15 +305,20 @@ class SimulatedModel(ABC):
         return ()
 
     def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
-        """Replace fields of the present state, and continue from there as from an initial state. Collective.
+        """Replace fields of the present state, and continue from there as from an initial state.
 
         What follows from the state, such as ghosts and forces, is computed again. What a scheme keeps of earlier
         steps is forgotten. Time and averages continue.
 
         Parameters
         ----------
-        fields : some of `settable`, the same and in that order on all ranks. Each is finite, and has the shape and
-            dtype that `output_layout` says
+        fields : mapping of str to array
+            Some of `settable`, the same and in that order on all ranks. Each is finite, and has the shape and dtype
+            that `output_layout` says.
+
+        Notes
+        -----
+        Collective.
         """
         raise NotImplementedError
 
@@ -227,9 +338,18 @@ class ReportedModel(SimulatedModel):
         """Return the least work of one step."""
 
     def diagnostics(self) -> dict[str, float]:
-        """Return global scalars of the present state, equal on all ranks; not finite where a field is not.
+        """Return global scalars of the present state.
 
         By default they are the least and the greatest value of each field of the state.
+
+        Returns
+        -------
+        dict of str to float
+            Values by name, equal on all ranks; not finite where a field is not.
+
+        Notes
+        -----
+        Collective: one allgather for each field.
         """
         extremes = {}
         for name, array in self.state().items():
@@ -257,7 +377,15 @@ class ReportedModel(SimulatedModel):
     def figures(self, step: StepTimes) -> Mapping[str, Metric]:
         """Return further numbers of the report, such as a bandwidth as the literature defines it.
 
-        step: seconds of a step on the slowest rank, the mean over the run's steady steps.
+        Parameters
+        ----------
+        step : StepTimes
+            Seconds of a step on the slowest rank, the mean over the run's steady steps.
+
+        Returns
+        -------
+        mapping of str to Metric
+            Numbers with their units, by name.
         """
         return {}
 
@@ -283,22 +411,94 @@ class ReportedModel(SimulatedModel):
 
 
 class Model(ReportedModel):
-    """A simulation of one model on this rank. All methods are collective over the context's communicator.
+    """Derive a model from this class: a simulation on this rank, which the time loop sets up, advances and writes.
 
-    Models derive from this class. Every model must implement the abstract methods; the others have plain defaults.
-    The methods of this class itself are the outputs and pictures: what a run writes for people, and how it is shown.
+    Every model must implement the abstract methods `setup`, `compile`, `initialize`, `state`, `step`, `time` and
+    `work`; the others have plain defaults. `SimulatedModel` has the methods of the simulation, and `ReportedModel`
+    those of the report. The methods of this class itself are the outputs and pictures: what a run writes for
+    people, and how it is shown.
+
+    Attributes
+    ----------
+    name : str
+        The name of the model, which is that of its folder.
+
+    Notes
+    -----
+    Collective: all methods are, over the context's communicator.
+
+    Examples
+    --------
+    Three numbers on each rank that halve in every step, with two ranks, started by `mpiexec -n 2 python program.py`:
+
+    >>> import numpy as np
+    >>> from mpi4py import MPI
+    >>> from ridgeline.models.contract import Context, DistributedArray, Model, Work
+    >>> class Decay(Model):
+    ...     name = "decay"
+    ...
+    ...     def setup(self, case, context):
+    ...         super().setup(case, context)
+    ...         self._u = np.empty(3)
+    ...
+    ...     def compile(self):
+    ...         return
+    ...
+    ...     def initialize(self):
+    ...         self._u[:] = 1.0 + self._context.comm.rank
+    ...
+    ...     def state(self):
+    ...         comm = self._context.comm
+    ...         return {"u": DistributedArray("u", (3 * comm.size,), (3 * comm.rank,), self._u)}
+    ...
+    ...     def step(self, most):
+    ...         self._u /= 2
+    ...         return 1
+    ...
+    ...     def time(self, step):
+    ...         return float(step)
+    ...
+    ...     def work(self):
+    ...         return Work(points=6, flops=6.0, bytes_memory=96.0, bytes_exchanged=0.0, messages=0.0)
+    >>> model = Decay()
+    >>> model.setup(None, Context(MPI.COMM_WORLD))
+    >>> model.initialize()
+    >>> model.step(1)
+    1
+    >>> model.diagnostics()
+    {'u_min': 0.5, 'u_max': 1.0}
     """
 
     def output_layout(self, names: Sequence[str]) -> list[Variable]:
-        """Return shapes, dtypes and this rank's blocks of the outputs `names`, without computing them."""
+        """Return shapes, dtypes and this rank's blocks of outputs, without computing them.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of output.variables.
+
+        Returns
+        -------
+        list of Variable
+            One for each name.
+        """
         state = self.state()
         return [Variable.of(state[name]) for name in names]
 
     def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
-        """Return the outputs `names` of the present state, as `output_layout` says; valid until the next call.
+        """Return outputs of the present state.
 
-        The names are those of output.variables. By default they are fields of the state. A model whose state is not
-        what people look at computes them here.
+        By default they are fields of the state. A model whose state is not what people look at computes them here.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of output.variables.
+
+        Returns
+        -------
+        mapping of str to DistributedArray
+            This rank's parts, as `output_layout` says; valid until the next call.
         """
         state = self.state()
         return {name: state[name] for name in names}

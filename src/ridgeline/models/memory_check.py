@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ridgeline.models.contract import Estimate
 
 _MOST_NODES = 1_000_000  # more than any machine has
-_HOW_TO_START_ANYWAY = "run.check_memory = false starts the run anyway"
+_HOW_TO_START_ANYWAY = "run.check_memory = false starts the run anyway."
 _TRIES = 12  # of smaller grids and of more nodes: the first guesses are nearly right
 
 
@@ -66,15 +66,19 @@ def shortage(
     if needed <= capacity.per_rank:
         return None
     if needed > capacity.process:
-        shortfall = f"a rank needs {number(needed, 'B')}, but its limits (ulimit -v, ulimit -d) leave it"
+        shortfall = (
+            f"a rank needs {number(needed, 'B')} of memory, but its limits (ulimit -v, ulimit -d) allow"
+        )
         shortfall += f" {number(capacity.process, 'B')} on {capacity.host}"
     else:
         ranks = f"{capacity.ranks} ranks of {number(needed, 'B')}" if capacity.ranks > 1 else "1 rank"
-        shortfall = f"the run needs {number(capacity.ranks * needed, 'B')} on {capacity.host} ({ranks}), but"
-        shortfall += f" {number(capacity.node, 'B')} are free there"
+        shortfall = (
+            f"the run needs {number(capacity.ranks * needed, 'B')} of memory on {capacity.host} ({ranks}),"
+        )
+        shortfall += f" but {number(capacity.node, 'B')} are free there"
     fits = [_smaller_grid(case, n_ranks, capacity), _more_nodes(case, n_ranks, capacity, nodes)]
     hints = " or ".join(filter(None, fits)) or "a smaller grid or more nodes"
-    return f"{shortfall}; try {hints}"
+    return f"{shortfall}. Try {hints}."
 
 
 def _fits(case: AnyCase, n_ranks: int, capacity: MemoryCapacity) -> bool:
@@ -124,7 +128,7 @@ def refuse_before_ranks(case: AnyCase, ranks: int | None) -> None:
         else None
     )
     if problem is not None:
-        raise ConfigError(f"{problem}; {_HOW_TO_START_ANYWAY}")
+        raise ConfigError(f"{problem} {_HOW_TO_START_ANYWAY}")
 
 
 def refuse_what_does_not_fit(case: AnyCase, comm: MPI.Comm) -> None:
@@ -146,4 +150,4 @@ def refuse_what_does_not_fit(case: AnyCase, comm: MPI.Comm) -> None:
         comm, lambda: shortage(case, estimate(case, comm.size), comm.size, tightest, nodes)
     )
     if problem is not None:
-        raise ConfigError(f"{problem}; {_HOW_TO_START_ANYWAY}")
+        raise ConfigError(f"{problem} {_HOW_TO_START_ANYWAY}")

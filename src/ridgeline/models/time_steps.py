@@ -39,24 +39,65 @@ def next_step(time: float, dt: float, until: float, last: float = math.nan) -> t
 
 @dataclass(frozen=True)
 class FixedSteps:
-    """Steps of one length dt, except before a time to be met.
+    """Take steps of one length, except before a model time that must be met exactly.
 
     As long as no step was shortened, the time after step n is n dt, without the rounding of a sum.
+
+    Parameters
+    ----------
+    dt : float
+        Length of a step that nothing shortens, model time.
+
+    Examples
+    --------
+    >>> from ridgeline.models.time_steps import FixedSteps
+    >>> steps = FixedSteps(0.25)
+    >>> steps.next(0, 0.0, until=0.3)
+    (0.15, 0.15)
+    >>> steps.next(1, 0.15, until=0.3)
+    (0.15, 0.3)
     """
 
     dt: float
 
     def next(self, step: int, time: float, until: float) -> tuple[float, float]:
-        """Return what `next_step` does for the step after `step`, which is at `time`."""
+        """Return the length of the next step and the time after it.
+
+        Parameters
+        ----------
+        step : int
+            The present step.
+        time : float
+            Its model time.
+        until : float
+            The next model time that must be met, infinity if there is none.
+
+        Returns
+        -------
+        tuple of two floats
+            The length of the step, and the time after it.
+        """
         length, after = next_step(time, self.dt, until)
         if length == self.dt and after != until and math.isclose(time, step * self.dt, rel_tol=1e-12):
             after = (step + 1) * self.dt
         return length, after
 
     def series(self, step: int, time: float, until: float, most: int) -> tuple[float, int, float]:
-        """Return the length of the next steps, how many of them have it, at most `most`, and the time after these.
+        """Return the length of the next steps, their number, and the time after them.
 
         Lengths and times are those of single calls of `next`, however many steps a call makes.
+
+        Parameters
+        ----------
+        step, time, until
+            As for `next`.
+        most : int
+            Steps at most.
+
+        Returns
+        -------
+        tuple of a float, an int and a float
+            The length of the steps, how many of them have it, and the time after these.
         """
         length, after = self.next(step, time, until)
         count = 1

@@ -25,7 +25,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, unsigned
-from ridgeline.runtime.errors import ConfigError, RidgelineError
+from ridgeline.runtime.errors import ConfigError, RidgelineError, sentence
 
 FOLDS = 3
 SIGN_BIT = {4: np.uint32(0x7FFFFFFF), 8: np.uint64(0x7FFFFFFFFFFFFFFF)}  # by bytes: all bits but the sign
@@ -140,7 +140,7 @@ def allreduce_sums(comm: MPI.Comm, arrays: Sequence[NDArray[Any]], n_global: int
     comm.Allreduce(mine, total, MPI.SUM)
     if (most := total[:, FOLDS].max(initial=0)) > n_global:
         raise ValueError(
-            f"n_global = {n_global} is less than the {most} values of all ranks; pass their number"
+            f"n_global = {n_global} is less than the {most} values of all ranks. Pass their number."
         )
     return np.array(
         [
@@ -251,7 +251,7 @@ def gather_and_broadcast(comm: MPI.Comm, mine: S, combine: Callable[[list[S]], T
 def require_same_on_all_ranks(comm: MPI.Comm, facts: Mapping[str, object], advice: str) -> None:
     """Raise ConfigError on all ranks unless all have equal facts. Collective: one allreduce of 16 bytes.
 
-    facts: values by name, which are compared by their `repr`. advice: the end of the error's sentence.
+    facts: values by name, which are compared by their `repr`. advice: what to do, the end of the error.
     """
     digest = np.int64(xxhash.xxh3_64_intdigest(repr(dict(facts)).encode()) - (1 << 63))
     bounds = np.array([digest, ~digest])
@@ -264,5 +264,6 @@ def require_same_on_all_ranks(comm: MPI.Comm, facts: Mapping[str, object], advic
     key = next(key for key in {**first, **other} if first.get(key) != other.get(key))
     theirs = other.get(key, "not set")
     raise ConfigError(
-        f"the ranks disagree: {key} is {first.get(key, 'not set')} on rank 0, but {theirs} on rank {rank}; {advice}"
+        f"the ranks disagree: {key} is {first.get(key, 'not set')} on rank 0, but {theirs} on rank {rank}. "
+        f"{sentence(advice)}"
     )

@@ -15,6 +15,7 @@ from typing import NoReturn, TypeVar
 import mpi4py
 from mpi4py import MPI
 
+from ridgeline.runtime.console import log_file
 from ridgeline.runtime.device_errors import device_error
 from ridgeline.runtime.errors import DeviceError, RidgelineError
 from ridgeline.runtime.launcher import check_launch
@@ -113,9 +114,10 @@ def _report(comm: MPI.Comm, error: BaseException, debug: bool, alone: bool = Fal
     if isinstance(error, RidgelineError) and not debug:
         text = f"error: {prefix}{error}\n"
     elif isinstance(error, MemoryError):
-        text = f"error: rank {comm.rank} is out of memory ({error}); use a smaller grid or more nodes\n"
+        text = f"error: rank {comm.rank} is out of memory ({error}). Use a smaller grid or more nodes.\n"
     else:
         text = f"{prefix}{''.join(traceback.format_exception(error))}"
+    log_file.error("%s", text.rstrip())
     sys.stderr.write(text)
     sys.stderr.flush()
 
@@ -175,8 +177,9 @@ def notice_lost_ranks(comm: MPI.Comm, grace: float = GRACE) -> Iterator[None]:
         def lost(process: int) -> None:
             time.sleep(grace)
             sys.stderr.write(
-                f"error: rank {rank_of[process]} on {socket.gethostname()} ended without a word, as one that is "
-                f"killed or runs out of memory, and the others would wait for it for ever: the job ends\n"
+                f"error: rank {rank_of[process]} on {socket.gethostname()} ended without a message, as a process "
+                f"does that is killed or runs out of memory. The other ranks would wait for it forever, so the job "
+                f"ends.\n"
             )
             sys.stderr.flush()
             comm.Abort(1)

@@ -22,7 +22,7 @@ from ridgeline.runtime.devices import (
     device_shortage,
     simulated,
 )
-from ridgeline.runtime.errors import DeviceError
+from ridgeline.runtime.errors import DeviceError, sentence
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -60,7 +60,7 @@ def require_device_memory(
     ----------
     device : the result of `select_device`
     parts : bytes that this rank needs on the device, by what they are for; the error shows their sum
-    advice : the end of the error's sentence
+    advice : what to do, the end of the error
     """
     free = _free_memory(comm, device)
     place = _place(device)
@@ -70,7 +70,7 @@ def require_device_memory(
     with errors_on_all_ranks(comm):
         problem = device_shortage(device, parts, least, others)
         if problem is not None:
-            raise DeviceError(f"rank {comm.rank} on {socket.gethostname()}: {problem}; {advice}")
+            raise DeviceError(f"rank {comm.rank} on {socket.gethostname()}: {problem}. {sentence(advice)}")
 
 
 def device_memory_per_rank(comm: MPI.Comm, device: DeviceInfo) -> float:
@@ -109,8 +109,8 @@ def mpi_takes_device_buffers() -> bool:
     chosen = os.environ.get(MPI_SWITCH, "")
     if chosen not in ("", "0", "1"):
         raise DeviceError(
-            f"{MPI_SWITCH} = {chosen!r} is neither 0 (stage in host memory) nor 1 (GPU-aware MPI); "
-            f"unset it to let the MPI library say"
+            f"{MPI_SWITCH} is {chosen!r}, but it must be 0 (stage in host memory) or 1 (GPU-aware MPI). "
+            f"Unset it to ask the MPI library."
         )
     if simulated() or chosen == "0":
         return False

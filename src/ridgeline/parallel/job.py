@@ -31,8 +31,8 @@ def start_ranks(ranks: int | None, arguments: list[str] | None = None) -> int | 
     if launch is not None:
         if ranks is not None and ranks != launch.size:
             raise LauncherError(
-                f"-n {ranks} inside a job that {launch.launcher} started with {launch.size} ranks; "
-                f"leave -n out, or start without the launcher"
+                f"-n {ranks} cannot be used inside a job that {launch.launcher} started with {launch.size} ranks. "
+                f"Omit -n, or start without the launcher."
             )
         return None
     if ranks is None or ranks == 1:
@@ -75,8 +75,8 @@ def join_from_python(threads: int) -> MPI.Comm:
         available = int(numba.config.NUMBA_NUM_THREADS)
         if threads > available:
             raise ConfigError(
-                f"run.threads: got {threads}, but this Python has started Numba with {available}; need at most that, "
-                f"or start Python with NUMBA_NUM_THREADS={threads}"
+                f"run.threads is {threads}, but it must be at most {available}, the number of threads with which "
+                f"this Python has started Numba. Otherwise start Python with NUMBA_NUM_THREADS={threads}."
             )
     return comm
 

@@ -79,7 +79,7 @@ def find_layout(comm: MPI.Comm, ranks_per_node: int | None = None) -> Layout:
     host = describe_machine().host
     if ranks_per_node is not None:
         if ranks_per_node < 1:
-            raise ConfigError(f"{ranks_per_node} ranks per node: it must be at least 1")
+            raise ConfigError(f"the number of ranks per node is {ranks_per_node}, but it must be at least 1.")
         first = comm.rank - comm.rank % ranks_per_node
     else:
         first = place_on_node(comm).first

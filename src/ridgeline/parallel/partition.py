@@ -37,10 +37,28 @@ def divisors(n: int) -> list[int]:
 
 @dataclass(frozen=True)
 class DistributedArray:
-    """One rank's part of a global array, as io saves it and diagnostics reduce it: plain data, no communicator.
+    """Describe one rank's part of a global array, as outputs save it and diagnostics reduce it.
 
-    `local` is the owned part, a view without ghosts whose rows may be strided. Its cell 0 has the global index
-    `offset_global`. The parts of all ranks tile `shape_global` exactly once.
+    It is plain data without a communicator. The parts of all ranks tile `shape_global` exactly once.
+
+    Parameters
+    ----------
+    name : str
+        The name of the array.
+    shape_global : tuple of int
+        Shape of the whole array.
+    offset_global : tuple of int
+        Index of this rank's first cell in the whole array.
+    local : array
+        The owned part, a view without ghosts whose rows may be strided.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ridgeline.parallel.partition import DistributedArray
+    >>> part = DistributedArray("U", shape_global=(8, 4), offset_global=(4, 0), local=np.zeros((4, 4)))
+    >>> part.shape_local
+    (4, 4)
     """
 
     name: str

@@ -49,7 +49,8 @@ class Boxes:
         shape = tuple(len(edges) - 1 for edges in self.edges)
         if self.ranks.shape != shape or any((np.diff(edges) <= 0).any() for edges in self.edges):
             raise ValueError(
-                f"increasing edges of {shape} boxes are needed for ranks of shape {self.ranks.shape}"
+                f"Ranks of shape {self.ranks.shape} need increasing edges, but these edges form {shape} boxes or do "
+                "not increase."
             )
 
     @property
@@ -130,7 +131,34 @@ class Boxes:
 def even_boxes(
     low: Sequence[float], high: Sequence[float], ranks: NDArray[np.int64], periodic: tuple[bool, bool, bool]
 ) -> Boxes:
-    """Return boxes of equal size. low, high: corners of the domain, (z, y, x); ranks: int64 [pz, py, px]."""
+    """Cut a domain into boxes of equal size.
+
+    Parameters
+    ----------
+    low, high : sequence of three floats
+        Corners of the domain, (z, y, x).
+    ranks : int64 [pz, py, px]
+        The rank that owns each box.
+    periodic : tuple of three bools
+        Whether each direction is periodic.
+
+    Returns
+    -------
+    Boxes
+        Plain data, the same on all ranks.
+
+    Notes
+    -----
+    Local.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ridgeline.particles.boxes import even_boxes
+    >>> boxes = even_boxes((0, 0, 0), (1, 1, 1), np.arange(2).reshape(1, 1, 2), (True, True, True))
+    >>> boxes.bounds(1)
+    ((0.0, 1.0), (0.0, 1.0), (0.5, 1.0))
+    """
     z, y, x = (np.linspace(a, b, n + 1) for a, b, n in zip(low, high, ranks.shape))
     return Boxes((z, y, x), ranks, periodic)
 

@@ -18,7 +18,16 @@ PADDING = 16  # entries beyond the last particle that vector loads may read
 
 
 class Cells:
-    """The cells of one rank's box, with one layer of cells around it. Triples are in the order x, y, z. Local.
+    """Sort the particles of one rank's box, and their ghosts, into cells with one layer of cells around the box.
+
+    Triples are in the order x, y, z.
+
+    Parameters
+    ----------
+    bounds : three pairs of floats
+        (begin, end) of the box in z, y, x. The box is at least as thick as the reach.
+    reach : float
+        Least thickness of a cell.
 
     Attributes
     ----------
@@ -32,10 +41,24 @@ class Cells:
         Index in `order` at which each cell begins.
     sorted : float64 [3, >= n + PADDING]
         Positions of the particles in this order.
+
+    Notes
+    -----
+    Local. `fill` is a counting sort: its cost grows linearly with the particles and the cells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ridgeline.jit.kernel import compile_kernels
+    >>> from ridgeline.particles.cells import Cells, kernels_of_cells
+    >>> compile_kernels(kernels_of_cells())
+    >>> cells = Cells(((0.0, 1.0), (0.0, 1.0), (0.0, 1.0)), reach=0.5)
+    >>> cells.fill(np.array([[0.9, 0.1, 0.1], [0.1, 0.1, 0.1]]), 2)
+    >>> cells.shape, cells.order[:2]
+    (array([4, 4, 4]), array([1, 0], dtype=int32))
     """
 
     def __init__(self, bounds: tuple[tuple[float, float], ...], reach: float) -> None:
-        """bounds: (begin, end) of the box in z, y, x; the box is at least as thick as the reach."""
         low, high = np.array(bounds)[::-1].T
         inner = np.maximum((high - low) // reach, 1.0)
         self.low, self.per_length = low.copy(), inner / (high - low)
@@ -51,7 +74,15 @@ class Cells:
         return sum(array.nbytes for array in (self.starts, self._cell, self.order, self.sorted))
 
     def fill(self, rows: NDArray[np.float64], n: int) -> None:
-        """Sort the first n rows into the cells. rows: float64 [m, >= 3], beginning with x, y, z."""
+        """Sort particles into the cells.
+
+        Parameters
+        ----------
+        rows : float64 [m, >= 3]
+            Positions, in rows that begin with x, y, z.
+        n : int
+            Number of rows that are sorted.
+        """
         if len(self._cell) < n + PADDING:
             capacity = int(SPARE * n) + PADDING
             self._cell, self.order = np.zeros(capacity, np.int32), np.zeros(capacity, np.int32)

@@ -55,7 +55,18 @@ class _Swap:
 
 
 class Ghosts:
-    """The ghosts of this rank's particles. Arrays have rows [m, w]; rows of positions begin with x, y, z.
+    """Keep copies of the particles of other ranks, and of periodic images, within a reach of this rank's box.
+
+    Arrays have rows [m, w]; rows of positions begin with x, y, z.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        The ranks that own the boxes.
+    boxes : Boxes
+        The boxes of all ranks.
+    reach : float
+        The distance from the box up to which particles of others are copied.
 
     Attributes
     ----------
@@ -66,10 +77,37 @@ class Ghosts:
         Number of stages with messages in one `forward`.
     bytes_sent, messages : int
         What this rank sends to other ranks in one `forward` of positions.
+
+    Raises
+    ------
+    DecompositionError
+        If a box is thinner than the reach: ghosts come from direct neighbours only.
+
+    Notes
+    -----
+    Collective over comm, except for the constructor. Ghosts come in at most six messages in three stages, one
+    direction after the other. Source: Plimpton, J. Comput. Phys. 117 (1995), Sec. 5.
+
+    Examples
+    --------
+    With two ranks, started by `mpiexec -n 2 python program.py`, each of which owns one particle near the common side:
+
+    >>> import numpy as np
+    >>> from mpi4py import MPI
+    >>> from ridgeline.jit.kernel import compile_kernels
+    >>> from ridgeline.parallel.communicator import in_turn_per_node
+    >>> from ridgeline.particles.boxes import even_boxes
+    >>> from ridgeline.particles.ghosts import Ghosts, kernels_of_ghosts
+    >>> comm = MPI.COMM_WORLD
+    >>> in_turn_per_node(comm, lambda: compile_kernels(kernels_of_ghosts()))
+    >>> boxes = even_boxes((0, 0, 0), (1, 1, 1), np.arange(2).reshape(1, 1, 2), (False, False, False))
+    >>> ghosts = Ghosts(comm, boxes, reach=0.1)
+    >>> rows = ghosts.build(np.array([[0.45 + 0.1 * comm.rank, 0.5, 0.5]]), 1)
+    >>> comm.allgather(float(rows[1, 0].round(2)))  # x of the ghost: the particle of the other rank
+    [0.55, 0.45]
     """
 
     def __init__(self, comm: MPI.Comm, boxes: Boxes, reach: float) -> None:
-        """Raise DecompositionError if a box is thinner than the reach: ghosts come from direct neighbours only."""
         check_reach(boxes, reach)
         self._comm, self._boxes, self._reach = comm, boxes, reach
         cut = [size > 1 for size in boxes.ranks.shape[::-1]]
@@ -79,10 +117,23 @@ class Ghosts:
         self.n = self.n_local = self.n_all = self.bytes_sent = self.messages = 0
 
     def build(self, rows: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-        """Determine the ghosts of the present positions and append them. Communicates with neighbours.
+        """Determine the ghosts of the present positions and append them.
 
-        rows: float64 positions [m, w], of which the first n are owned. Returns the rows with the ghosts, in a larger
-        array if they do not fit.
+        Parameters
+        ----------
+        rows : float64 [m, w]
+            Positions, of which the first n are owned.
+        n : int
+            Number of owned particles.
+
+        Returns
+        -------
+        float64 [>= n_all, w]
+            The rows with the ghosts, in a larger array if they do not fit.
+
+        Notes
+        -----
+        Communicates with the neighbours in each direction.
         """
         self._swaps, self.n, self.n_local, self.n_all = [], n, n, n
         self.bytes_sent = self.messages = 0
@@ -174,7 +225,17 @@ class Ghosts:
             MPI.Request.Waitall(pending)
 
     def forward(self, positions: NDArray[np.float64]) -> None:
-        """Update the positions of ghosts; the domain's length is added across periodic sides. Neighbours."""
+        """Update the positions of ghosts. The domain's length is added across periodic sides.
+
+        Parameters
+        ----------
+        positions : float64 [>= n_all, w]
+            Rows that begin with x, y, z. The rows of ghosts are overwritten.
+
+        Notes
+        -----
+        Communicates with neighbours: `messages` messages of `bytes_sent` bytes in all.
+        """
         for _ in self.forward_overlapped(positions, shifted=True):
             pass
 
@@ -184,7 +245,17 @@ class Ghosts:
             pass
 
     def reverse(self, rows: Rows) -> None:
-        """Add the values of ghosts, such as forces, to the particles that they are copies of. Neighbours."""
+        """Add the values of ghosts, such as forces, to the particles that they are copies of.
+
+        Parameters
+        ----------
+        rows : float64 or int64 [>= n_all, w]
+            Values of owned particles, which are added to, and of ghosts.
+
+        Notes
+        -----
+        Communicates with neighbours, in the order opposite to `forward`.
+        """
         for swap in (swap for swaps in reversed(self._swaps) for swap in reversed(swaps)):
             if swap.to == self._comm.rank:
                 add_rows(rows[swap.received], swap.places, rows)
@@ -200,15 +271,32 @@ def check_reach(boxes: Boxes, reach: float) -> None:
         thinnest = float(np.diff(edges).min())
         if (n > 1 or periodic) and thinnest < reach:
             most = int((edges[-1] - edges[0]) / reach)
-            advice = f"cut {axis} into at most {most} boxes" if most else "make the domain larger"
+            advice = f"Divide {axis} into at most {most} boxes" if most else "Make the domain larger"
             raise DecompositionError(
-                f"{n} boxes in {axis} are {thinnest:.4g} thin, thinner than the {reach:.4g} from which a neighbour "
-                f"takes ghosts (cut-off and skin); {advice}, or shorten the cut-off or the skin"
+                f"{n} boxes in {axis} are {thinnest:.4g} thick, which is less than the {reach:.4g} within which a "
+                f"neighbour needs ghosts (cut-off and skin). {advice}, or shorten the cut-off or the skin."
             )
 
 
 def kernels_of_ghosts(dtypes: tuple[DTypeLike, ...] = (np.float64,)) -> list[Specialisation]:
-    """Return the kernels of `Ghosts`, for rows of these dtypes."""
+    """Return the kernels of `Ghosts`.
+
+    Parameters
+    ----------
+    dtypes : tuple of dtypes
+        Of the rows that are exchanged.
+
+    Returns
+    -------
+    list of Specialisation
+        Kernels and argument types, for `compile_kernels`.
+
+    Examples
+    --------
+    >>> from ridgeline.particles.ghosts import kernels_of_ghosts
+    >>> [wanted.kernel.__name__ for wanted in kernels_of_ghosts()]
+    ['take_rows', 'add_rows', 'find_near_side']
+    """
     row_kernels = [each for dtype in dtypes for each in specialise([take_rows, add_rows], dtype)]
     return [*row_kernels, *specialise([find_near_side])]
 

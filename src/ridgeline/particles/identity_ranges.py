@@ -39,7 +39,7 @@ class IdentityRanges:
 
     def __init__(self, comm: MPI.Comm, n_global: int, group: int = 1) -> None:
         if n_global % group:
-            raise ValueError(f"{n_global} identities are not a whole number of groups of {group}")
+            raise ValueError(f"{n_global} identities cannot be divided into groups of {group}.")
         self._comm, self.n_global = comm, n_global
         parts = [split(n_global // group, comm.size, rank) for rank in range(comm.size)]
         self.first, self.n = (group * number for number in parts[comm.rank])
@@ -97,7 +97,7 @@ class IdentityRanges:
         whole = len(places) == self.n and bool((np.bincount(places, minlength=self.n) == 1).all())
         if self._comm.allreduce(int(not whole)):
             raise VerificationError(
-                f"the particles of all ranks are not those with the identities 0 to {self.n_global - 1}, each once"
+                f"the particles of all ranks do not have the identities 0 to {self.n_global - 1}, each once."
             )
         return _SendPlan(identity.copy(), order, counts, places)
 
@@ -109,7 +109,7 @@ class IdentityRanges:
         """
         owner, _ = boxes.owners(arrays[POSITION], self._comm.rank)
         if self._comm.allreduce(int((owner < 0).any())):
-            raise VerificationError("positions of particles that were read are not in the domain")
+            raise VerificationError("particles that were read have positions outside the domain.")
         order = np.argsort(owner, kind="stable")
         counts = np.bincount(owner, minlength=self._comm.size)
         identity, _ = exchange_counted(self._comm, self.first + order, counts)

@@ -88,15 +88,15 @@ class Migration:
         candidates = [candidate for candidate in self._comm.allgather(local) if candidate is not None]
         identity, not_finite, (x, y, z) = min(candidates, key=lambda candidate: candidate[0])
         if not_finite:
-            what = "its position is not finite; try a shorter time step"
+            what = "Its position is not finite. Try a shorter time step."
         else:
             low, high = (
                 ", ".join(f"{v:g}" for v in reversed(corner))
                 for corner in (self._boxes.low, self._boxes.high)
             )
-            what = f"it left the domain from ({low}) to ({high}); try a shorter time step or periodic sides"
+            what = f"It left the domain from ({low}) to ({high}). Try a shorter time step or periodic sides."
         raise ParticleError(
-            f"particle {identity} is at x = {x:g}, y = {y:g}, z = {z:g} in step {step}: {what}"
+            f"particle {identity} is at x = {x:g}, y = {y:g}, z = {z:g} in step {step}. {what}"
         )
 
     def _exchange(self, particles: Particles, leave: Integers, target: Integers, far: bool) -> None:
@@ -134,9 +134,9 @@ class Migration:
         n, identities = self._totals(particles)
         if (n, identities) != (self.n_global, self._identities):
             raise VerificationError(
-                f"particles were lost or doubled in step {step}: there are {n} with the sum of identities "
-                f"{identities}, and there were {self.n_global} with {self._identities}; check memory and network, "
-                f"as by `ridgeline validate`"
+                f"particles were lost or duplicated in step {step}: there are {n} particles whose identities add up "
+                f"to {identities}, but there were {self.n_global} whose identities added up to {self._identities}. "
+                f"Check the memory and the network with `ridgeline validate`."
             )
 
 

@@ -28,7 +28,18 @@ FAR = 1e6  # coordinates of the padding row: beyond every reach, and its powers 
 
 
 class NeighbourList:
-    """The neighbours within `reach` of the owned particles of one rank. Local.
+    """List the neighbours within `reach` of the owned particles of one rank.
+
+    Parameters
+    ----------
+    cells : Cells
+        The cells of the rank's box, which `build` fills.
+    reach : float
+        Largest distance of a neighbour.
+    half : bool
+        List every pair once, instead of once for each of its particles.
+    threads : int
+        Threads that build the lists; Numba must have been given as many.
 
     Attributes
     ----------
@@ -41,6 +52,24 @@ class NeighbourList:
         Number of listed pairs, without padding.
     order : int64 [n]
         The owned rows. The first `inner` of them have no neighbour that arrives in a message.
+
+    Notes
+    -----
+    Local. Building costs some 27 cells of distances for each particle. Sources: Verlet, Phys. Rev. 159 (1967) 98;
+    Plimpton, J. Comput. Phys. 117 (1995), Sec. 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ridgeline.jit.kernel import compile_kernels
+    >>> from ridgeline.particles.cells import Cells
+    >>> from ridgeline.particles.neighbours import FAR, NeighbourList, kernels_of_neighbours
+    >>> compile_kernels(kernels_of_neighbours())
+    >>> positions = np.array([[0.1, 0.5, 0.5], [0.2, 0.5, 0.5], [0.8, 0.5, 0.5], [FAR, FAR, FAR]])
+    >>> lists = NeighbourList(Cells(((0.0, 1.0), (0.0, 1.0), (0.0, 1.0)), reach=0.3), reach=0.3)
+    >>> lists.build(positions, n=3, n_local=3, n_all=3)
+    >>> lists.pairs, int(lists.rows[0, 0]), int(lists.rows[1, 0])
+    (2, 1, 0)
     """
 
     def __init__(self, cells: Cells, reach: float, half: bool = False, threads: int = 1) -> None:
@@ -54,8 +83,14 @@ class NeighbourList:
     def build(self, positions: NDArray[np.float64], n: int, n_local: int, n_all: int) -> None:
         """List the neighbours of the first n rows among all n_all rows.
 
-        positions: float64 [m, >= 3], rows that begin with x, y, z; rows from n on are ghosts, and those from n_local
-        on arrive in messages (`Ghosts`).
+        Parameters
+        ----------
+        positions : float64 [m, >= 3]
+            Rows that begin with x, y, z.
+        n : int
+            Number of owned rows.
+        n_local, n_all : int
+            Rows from n on are ghosts, and those from n_local to n_all - 1 arrive in messages (`Ghosts`).
         """
         self._cells.fill(positions, n_all)
         outer = np.empty(n, bool)
@@ -109,7 +144,19 @@ def list_capacity(longest: int) -> int:
 
 
 def kernels_of_neighbours() -> list[Specialisation]:
-    """Return the kernels that `NeighbourList` and its cells call."""
+    """Return the kernels that `NeighbourList` and its cells call.
+
+    Returns
+    -------
+    list of Specialisation
+        Kernels and argument types, for `compile_kernels`.
+
+    Examples
+    --------
+    >>> from ridgeline.particles.neighbours import kernels_of_neighbours
+    >>> [wanted.kernel.__name__ for wanted in kernels_of_neighbours()]
+    ['sort_rows', 'copy_sorted', 'find_neighbours']
+    """
     return [*kernels_of_cells(), *specialise([find_neighbours])]
 
 

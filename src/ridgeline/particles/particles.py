@@ -78,7 +78,9 @@ class Particles:
         self.fields = {**COMMON_FIELDS, **(fields or {})}
         wrong = [name for name, f in self.fields.items() if np.dtype(f.dtype).itemsize not in (4, 8)]
         if wrong:
-            raise ValueError(f"fields of particles have numbers of 4 or 8 bytes, unlike {', '.join(wrong)}")
+            raise ValueError(
+                f"Fields of particles must have numbers of 4 or 8 bytes, unlike {', '.join(wrong)}."
+            )
         self._arrays = {name: np.empty((f.rows, capacity), f.dtype) for name, f in self.fields.items()}
         self.n = 0
 
@@ -139,7 +141,9 @@ class Particles:
     def add(self, values: Mapping[str, ArrayLike]) -> None:
         """Append particles. values: every field by name, with the shape of `particles[name]`."""
         if values.keys() != self.fields.keys():
-            raise ValueError(f"new particles need {', '.join(self.fields)}, got {', '.join(values)}")
+            raise ValueError(
+                f"New particles must have the fields {', '.join(self.fields)}, but have {', '.join(values)}."
+            )
         first, more = self.n, len(np.asarray(values[IDENTITY]))
         self.resize(first + more)
         for name, value in values.items():

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 FILE_WIDTH = 240  # columns where there is no terminal, so that no table is cut
 
+# What the file of `ridgeline run --log` gets beside warnings, notes and errors: the header, progress and the report.
+log_file = logging.getLogger("ridgeline_log_file")
+log_file.propagate = False
+log_file.addHandler(logging.NullHandler())
+
 
 def plain_console(
     stream: TextIO | None = None, *, soft_wrap: bool = False, file_width: int | None = FILE_WIDTH
@@ -43,11 +48,15 @@ def plain_console(
     )
 
 
-def configure_logging(rank: int, size: int, verbose: bool = False) -> None:
-    """Send warnings of every rank and notes of rank 0 to stderr (all notes of all ranks if verbose)."""
+def configure_logging(rank: int, size: int, verbose: bool = False, quiet: bool = False) -> None:
+    """Send errors of every rank, and warnings and notes of rank 0, to stderr.
+
+    verbose: whether all notes of all ranks are shown. quiet: whether notes are left out.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    prefix = f"[{rank}] " if size > 1 and (rank != 0 or verbose) else ""
-    handler.setFormatter(_PlainFormatter(prefix))
+    handler.setFormatter(_PlainFormatter(f"[{rank}] " if size > 1 and (rank != 0 or verbose) else ""))
+    if quiet:
+        handler.setLevel(logging.WARNING)
     root = logging.getLogger("ridgeline")
     root.handlers[:] = [handler]
     root.propagate = False
@@ -57,22 +66,42 @@ def configure_logging(rank: int, size: int, verbose: bool = False) -> None:
         root.setLevel(logging.INFO if rank == 0 else logging.ERROR)
 
 
-class _PlainFormatter(logging.Formatter):
-    """Writes "note: ..." and "warning: ..." instead of logger names and levels in capitals."""
+def open_log_file(file: str, rank: int) -> None:
+    """Append what is logged from now on to a file too, each line with its time. Ranks other than 0 log their errors.
 
-    def __init__(self, prefix: str) -> None:
+    The file is opened when its first line is written.
+    """
+    handler = logging.FileHandler(file, delay=True, encoding="utf-8")
+    handler.setFormatter(_PlainFormatter(f"[{rank}] " if rank else "", timed=True))
+    logging.getLogger("ridgeline").addHandler(handler)
+    log_file.handlers[:] = [handler]
+    log_file.setLevel(logging.INFO if rank == 0 else logging.ERROR)
+
+
+class _PlainFormatter(logging.Formatter):
+    """Writes "note: ..." and "warning: ..." instead of logger names and levels in capitals.
+
+    Texts for the log file alone are written as they are. timed: whether each line begins with its time.
+    """
+
+    def __init__(self, prefix: str, timed: bool = False) -> None:
         super().__init__()
-        self._prefix = prefix
+        self._prefix, self._timed = prefix, timed
 
     def format(self, record: logging.LogRecord) -> str:
-        kind = "note" if record.levelno <= logging.INFO else record.levelname.lower()
-        return f"{self._prefix}{kind}: {record.getMessage()}"
+        text = record.getMessage()
+        if record.name != log_file.name:
+            kind = "note" if record.levelno <= logging.INFO else record.levelname.lower()
+            text = f"{kind}: {text}"
+        time = f"{self.formatTime(record, '%Y-%m-%d %H:%M:%S')} " if self._timed else ""
+        return "\n".join(f"{time}{self._prefix}{line}".rstrip() for line in text.split("\n"))
 
 
 class Progress:
     """Shows the step, steps/s and the remaining time on stderr: a bar on a terminal, elsewhere a line now and then.
 
-    For rank 0 only. It is a context manager, and silent where `shown` is false.
+    The log file of the run gets the lines too, even where `shown` is false. For rank 0 only; use it as a context
+    manager.
     """
 
     LINES = 10  # lines that a whole run writes where stderr is not a terminal
@@ -140,27 +169,32 @@ class Progress:
 
     def update(self, step: int, at: float) -> None:
         """Show that the run has reached `step` at model time `at`. It draws ten times a second at most."""
-        if not self._shown:
+        share = self._share(step, at)
+        line_is_due = share >= self._next_line * self._apart * (1 - 1e-9) or share >= 1.0
+        if not self._shown and not line_is_due:
             return
-        now, share = time.monotonic(), self._share(step, at)
+        now = time.monotonic()
         elapsed = max(now - self._started, 1e-9)
         rate = (step - self._first) / elapsed
         eta = "done" if share >= 1.0 else f"ETA {_duration(elapsed * (1 - share) / share)}" if share else ""
-        if self._terminal:
-            if now - self._drawn >= self.REFRESH_SECONDS or share >= 1.0:
-                self._drawn = now
-                self._bar.update(
-                    self._task,
-                    description=self._place(step, at),
-                    completed=share,
-                    rate=f"{rate:.4g} steps/s",
-                    eta=eta,
-                    refresh=True,
-                )
-        elif share >= self._next_line * self._apart * (1 - 1e-9) or share >= 1.0:
+        drawn_long_ago = now - self._drawn >= self.REFRESH_SECONDS or share >= 1.0
+        if self._shown and self._terminal and drawn_long_ago:
+            self._drawn = now
+            self._bar.update(
+                self._task,
+                description=self._place(step, at),
+                completed=share,
+                rate=f"{rate:.4g} steps/s",
+                eta=eta,
+                refresh=True,
+            )
+        if line_is_due:
             self._next_line += 1
-            sys.stderr.write(f"{self._place(step, at)}  {rate:.4g} steps/s  {eta}\n")
-            sys.stderr.flush()
+            line = f"{self._place(step, at)}  {rate:.4g} steps/s  {eta}"
+            log_file.info(line)
+            if self._shown and not self._terminal:
+                sys.stderr.write(f"{line}\n")
+                sys.stderr.flush()
 
 
 def _duration(seconds: float) -> str:
@@ -170,12 +204,30 @@ def _duration(seconds: float) -> str:
 
 
 class Phases:
-    """Shows on stderr which part of a long measurement is running, and the remaining time where it is known.
+    """Show on stderr which part of a long measurement is running, and the remaining time where it is known.
 
-    For rank 0 only; silent where `shown` is false. On a terminal it is one line, which is rewritten. Elsewhere it is
-    a line for each part and, inside a part, for every tenth of it, but not more often than every few seconds. It is a
-    context manager, which clears its line. Call it outside timed regions, because writing may have to wait for the
-    reader of the stream.
+    It is for rank 0 only, and silent where `shown` is false. On a terminal it is one line, which is rewritten.
+    Elsewhere it is a line for each part and, inside a part, for every tenth of it, but not more often than every
+    few seconds. It is a context manager, which clears its line.
+
+    Parameters
+    ----------
+    what : str
+        The name of the measurement, which begins each line.
+    shown : bool
+        Whether anything is shown.
+
+    Notes
+    -----
+    Local. Call it outside timed regions, because writing may have to wait for the reader of the stream.
+
+    Examples
+    --------
+    >>> from ridgeline.runtime.console import Phases
+    >>> with Phases("ring", shown=False) as progress:
+    ...     progress.begin("8 B")
+    ...     for lap in range(10):
+    ...         progress.update(lap + 1, 10)
     """
 
     LINE_SECONDS = 5.0  # least time between two lines inside a part where stderr is not a terminal
@@ -203,7 +255,12 @@ class Phases:
     def begin(self, part: str, now: bool = True) -> None:
         """Show that a part begins.
 
-        now: whether to show it at once. Otherwise the first `update` after some seconds shows it.
+        Parameters
+        ----------
+        part : str
+            The name of the part.
+        now : bool
+            Whether to show it at once. Otherwise the first `update` after some seconds shows it.
         """
         if not self._shown:
             return
@@ -214,7 +271,13 @@ class Phases:
             self._draw(f"{self._what}: {part}")
 
     def update(self, done: int, total: int) -> None:
-        """Show that `done` of `total` units of the part are done. Cheap: it draws ten times a second at most."""
+        """Show that some units of the part are done. This is cheap: it draws ten times a second at most.
+
+        Parameters
+        ----------
+        done, total : int
+            Units that are done, and all units of the part.
+        """
         if not self._shown or total < 1:
             return
         now, tenths = time.monotonic(), done * Progress.LINES // total

@@ -19,18 +19,41 @@ from ridgeline.runtime.errors import ConfigError
 
 @dataclass(frozen=True)
 class OptionSpec:
-    """What an option states beside its type and default, in its annotation: `Annotated[int, OptionSpec("Trials.")]`.
+    """State what an option has beside its type and default.
+
+    It stands in the annotation of the field: `Annotated[int, OptionSpec("Trials.")]`.
 
     Parameters
     ----------
-    help : one sentence
-    unit : of the value, such as "B" or "s"
-    minimum, maximum, above : the allowed range; `above` excludes its bound
-    flags : on the command line, the long one first; by default made from the field's name
-    metavar : the name of the value in the help
-    otherwise : what happens for None, or for an empty tuple, in words
-    commas : whether the numbers of a tuple are given at once with commas in between, instead of by repeated flags
-    only : (name, value) of another option; with another value of it, this option is an error
+    help : str
+        One sentence, with a full stop.
+    unit : str
+        The unit of the value, such as "B" or "s".
+    minimum, maximum, above : float, optional
+        The allowed range; `above` excludes its bound.
+    flags : tuple of str
+        Names on the command line, the long one first; by default made from the field's name.
+    metavar : str, optional
+        The name of the value in the help.
+    otherwise : str
+        What happens for None, or for an empty tuple, in words.
+    commas : bool
+        Whether the numbers of a tuple are given at once with commas in between, instead of by repeated flags.
+    only : tuple of (str, value), optional
+        Name and value of another option. With another value of it, this option is an error.
+    completes : str
+        What a shell completes the value with: "benchmark" or "setting".
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from typing import Annotated
+    >>> from ridgeline.runtime.declared_options import DeclaredOptions, OptionSpec, options_of
+    >>> @dataclass(frozen=True)
+    ... class Trials(DeclaredOptions):
+    ...     n: Annotated[int, OptionSpec("How many.", minimum=1)] = 3
+    >>> [(option.flags, option.allowed) for option in options_of(Trials)]
+    [(('--n',), '1 or more')]
     """
 
     help: str
@@ -43,6 +66,7 @@ class OptionSpec:
     otherwise: str = ""
     commas: bool = False
     only: tuple[str, Any] | None = None
+    completes: Literal["benchmark", "setting"] | None = None
 
 
 @dataclass(frozen=True)
@@ -105,18 +129,19 @@ class Option:
         if self.type not in (bool, str):
             for item in value if get_origin(self.type) is tuple else (value,):
                 if not self._allows(item):
-                    are = "is needed" if "more" in self.allowed else "are possible"
-                    rule = f"{self.allowed} {are}" if self.allowed else "a finite number is needed"
-                    raise ConfigError(f"{' or '.join(reversed(self.flags))} = {item}: {rule}")
+                    rule = " or ".join(self.allowed.rsplit(", ", 1)) or "a finite number"
+                    flags = " or ".join(reversed(self.flags))
+                    raise ConfigError(f"{flags} is {item}, but it must be {rule}.")
         if self.spec.only is not None and value != self.default:
             other, needed = self.spec.only
             present = getattr(options, other)
             if present != needed:
                 flag = f"--{other.replace('_', '-')}"
-                rule = f"with {flag} {present}, but with {flag} {needed}"
                 if needed is True:
-                    rule = f"without {flag}"
-                raise ConfigError(f"{self.flags[0]} goes not {rule}")
+                    raise ConfigError(f"{self.flags[0]} requires {flag}.")
+                raise ConfigError(
+                    f"{self.flags[0]} requires {flag} {needed}. It cannot be used with {flag} {present}."
+                )
 
     def _allows(self, value: Any) -> bool:
         spec = self.spec

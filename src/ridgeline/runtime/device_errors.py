@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ridgeline.runtime.errors import DeviceError
+from ridgeline.runtime.errors import DeviceError, full_stop, sentence
 
 _STATUS = re.compile(r"CUDA_ERROR_\w+|cudaError\w+|CUFFT_\w+|NCCL_ERROR_\w+")
 # Error classes by the package that defines them. Mistakes in the source of a kernel are not among them.
@@ -25,34 +25,40 @@ _CLASSES = {
 
 _MEMORY = (
     "the device's memory is full",
-    "see nvidia-smi for who else uses it; use more GPUs or a smaller grid",
+    "nvidia-smi shows which other processes use it. Use more GPUs or a smaller grid.",
 )
 _WRONG_DRIVER = (
-    "the NVIDIA driver is not one for the installed CUDA packages",
-    'install a newer driver, or the packages of an older CUDA: pip install "numba-cuda[cu12]"',
+    "the NVIDIA driver does not match the installed CUDA packages",
+    'Install a newer driver, or the packages of an older CUDA with: pip install "numba-cuda[cu12]"',
 )
 _MIXED = (
-    "libcuda.so.1 is not that of the NVIDIA driver which is loaded",
-    "restart the node, or leave directories of another libcuda out of LD_LIBRARY_PATH",
+    "libcuda.so.1 does not belong to the NVIDIA driver that is loaded",
+    "Restart the node, or remove directories of another libcuda from LD_LIBRARY_PATH.",
 )
-_NO_DEVICE = "this process sees no GPU", "ask the job scheduler for one"
+_NO_DEVICE = "this process sees no GPU", "Request one from the job scheduler."
 _TAKEN = (
-    "the GPU takes no further process",
-    "start one rank per GPU, or set its compute mode to default (nvidia-smi -c 0)",
+    "the GPU does not accept another process",
+    "Start one rank per GPU, or set its compute mode to default (nvidia-smi -c 0).",
 )
-_LOST = "the GPU is lost", "take its node out, look at nvidia-smi and the kernel's log for Xid errors"
+_LOST = (
+    "the GPU is lost",
+    "Take its node out of service, and look for Xid errors in nvidia-smi and the kernel's log.",
+)
 _FAULTY_MEMORY = (
     "the GPU's memory has an error that cannot be corrected",
-    "take its node out and reset the GPU",
+    "Take its node out of service and reset the GPU.",
 )
 _LINK = (
     "a link between GPUs has an error that cannot be corrected",
-    "take its node out and look at nvidia-smi nvlink",
+    "Take its node out of service and look at nvidia-smi nvlink.",
 )
-_ADDRESS = "a kernel accessed memory that is not its own", "this is a fault of the program: please report it"
-_LAUNCH = "a kernel ended with a fault", "run once more; if it fails on this GPU alone, take its node out"
-_TIME = "a kernel was stopped by the display driver's time limit", "use a GPU that drives no display"
-_FABRIC = "the node's GPUs are not ready", "see whether nvidia-fabricmanager runs there"
+_ADDRESS = "a kernel accessed memory outside its arrays", "This is a bug in the program. Please report it."
+_LAUNCH = (
+    "a kernel ended with a fault",
+    "Run it once more. If it fails on this GPU only, take its node out of service.",
+)
+_TIME = "a kernel was stopped by the display driver's time limit", "Use a GPU that drives no display."
+_FABRIC = "the node's GPUs are not ready", "Check that nvidia-fabricmanager runs there."
 
 # What a status means and what to try. Statuses are written without prefix and underscores, in lower case, so that the
 # driver's CUDA_ERROR_ILLEGAL_ADDRESS and the runtime's cudaErrorIllegalAddress are the same.
@@ -92,11 +98,11 @@ _MEANINGS = {
     "fabricnotready": _FABRIC,
     "systemnotready": _FABRIC,
 }
-_UNKNOWN = "a call of CUDA failed", "see nvidia-smi for the device's state"
+_UNKNOWN = "a call of CUDA failed", "nvidia-smi shows the state of the device."
 
 
 def explain_status(status: str) -> tuple[str, str]:
-    """Return what a status of CUDA, such as "CUDA_ERROR_NO_DEVICE", means and what to try: two clauses."""
+    """Return what a status of CUDA, such as "CUDA_ERROR_NO_DEVICE", means, a clause, and what to try, a sentence."""
     bare = status.lower().replace("_", "").removeprefix("cudaerror")
     return _MEANINGS.get(bare, _UNKNOWN)
 
@@ -117,7 +123,8 @@ def device_error(error: BaseException) -> DeviceError | None:
     meaning, advice = explain_status(status.group() if status else type(error).__name__)
     if status is None and type(error).__name__ == "OutOfMemoryError":
         meaning, advice = _MEMORY
-    return DeviceError(f"on {socket.gethostname()}, {meaning}: {words or type(error).__name__}; {advice}")
+    what = full_stop(words or type(error).__name__)
+    return DeviceError(f"on {socket.gethostname()}, {meaning}: {what} {advice}")
 
 
 @contextmanager
@@ -131,4 +138,4 @@ def device_errors_explained(more: Callable[[], str] | None = None) -> Iterator[N
             raise
         if more is None:
             raise problem from error
-        raise DeviceError(f"{problem}; {more()}") from error
+        raise DeviceError(f"{full_stop(str(problem))} {sentence(more())}") from error

@@ -21,7 +21,7 @@ from ridgeline.runtime.units import number
 
 MINIMUM_CAPABILITY = (7, 5)  # of the oldest GPUs for which CUDA 13 compiles
 COMPILER = "cuda-toolkit"  # the package whose version is that of the CUDA that compiles kernels
-_NEWER = 'install a newer driver, or the packages of its CUDA: pip install "numba-cuda[cu12]"'
+_NEWER = 'Install a newer driver, or the packages of its CUDA with: pip install "numba-cuda[cu12]"'
 MPI_SWITCH = "RIDGELINE_GPU_AWARE_MPI"
 
 
@@ -77,20 +77,20 @@ def describe_devices() -> list[DeviceInfo]:
         compiler = version(COMPILER)
     if compiler is not None and int(cuda) // 1000 < int(compiler.split(".")[0]):
         raise DeviceError(
-            f"the NVIDIA driver is for CUDA {cuda // 1000}.{cuda % 1000 // 10}, and the installed compiler is of "
-            f"CUDA {compiler}; {_NEWER}"
+            f"the NVIDIA driver is for CUDA {cuda // 1000}.{cuda % 1000 // 10}, but the installed compiler is for "
+            f"CUDA {compiler}. {_NEWER}"
         )
     (count,) = _call(driver, "cuDeviceGetCount")
     if count == 0:
-        raise DeviceError(f"the NVIDIA driver shows no GPU{_hidden()}; ask the job scheduler for one")
+        raise DeviceError(f"the NVIDIA driver shows no GPU{_hidden()}. Request one from the job scheduler.")
     try:
         import_module(
             "numba.cuda.cudaimpl"
         )  # part of every kernel; that of 0.30 does not load with NumPy 2.5
     except (ImportError, AttributeError) as error:
         raise DeviceError(
-            f"numba-cuda {version('numba-cuda')} does not load with NumPy {version('numpy')} ({error}); install "
-            f"versions that fit each other with: {how_to_install('numba_cuda')}"
+            f"numba-cuda {version('numba-cuda')} does not load with NumPy {version('numpy')} ({error}). Install "
+            f"compatible versions with: {how_to_install('numba_cuda')}"
         ) from error
     return [_describe(driver, index) for index in range(count)]
 
@@ -104,9 +104,9 @@ def choose_device(local_rank: int, devices: list[DeviceInfo]) -> DeviceInfo:
     if device.compute_capability < MINIMUM_CAPABILITY:
         major, minor = device.compute_capability
         raise DeviceError(
-            f"GPU {device.index}, {device.name}, has compute capability {major}.{minor}; kernels need "
-            f"{MINIMUM_CAPABILITY[0]}.{MINIMUM_CAPABILITY[1]} or newer: choose another with "
-            f"CUDA_VISIBLE_DEVICES, or run with --device cpu"
+            f"GPU {device.index}, {device.name}, has compute capability {major}.{minor}, but kernels need "
+            f"{MINIMUM_CAPABILITY[0]}.{MINIMUM_CAPABILITY[1]} or newer. Choose another GPU with "
+            f"CUDA_VISIBLE_DEVICES, or run with --device cpu."
         )
     return device
 
@@ -141,11 +141,11 @@ def _driver() -> Any:
     except RuntimeError as error:  # of the bindings, when libcuda.so.1 or a function in it is not there
         if type(error).__name__ == "FunctionNotFoundError":
             raise DeviceError(
-                f"the NVIDIA driver is too old for the CUDA bindings ({error}); {_NEWER}"
+                f"the NVIDIA driver is too old for the CUDA bindings ({error}). {_NEWER}"
             ) from error
         raise DeviceError(
-            "no NVIDIA driver was found on this machine (libcuda.so.1 does not load); run where a GPU is, or "
-            "with --device cpu"
+            "no NVIDIA driver was found on this machine (libcuda.so.1 does not load). Run on a machine with a GPU, "
+            "or with --device cpu."
         ) from error
     return driver
 
@@ -173,7 +173,7 @@ def _call(driver: Any, name: str, *arguments: Any) -> tuple[Any, ...]:
     if status != driver.CUresult.CUDA_SUCCESS:
         meaning, advice = explain_status(status.name)
         raise DeviceError(
-            f"{name} of the CUDA driver failed with {status.name}{_hidden()}: {meaning}; {advice}"
+            f"{name} of the CUDA driver failed with {status.name}{_hidden()}: {meaning}. {advice}"
         )
     return tuple(results)
 

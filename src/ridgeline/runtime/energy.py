@@ -77,7 +77,7 @@ class _Track:
         step = now - self.last
         if step < 0.0:
             if not self.counter.range:
-                raise OSError("it went back, as if it had been started anew")
+                raise OSError("the counter went back, as if it had been reset")
             step += self.counter.range
         self.used, self.last = self.used + step, now
 
@@ -145,7 +145,9 @@ class EnergyMeter:
             self._tracks = [
                 track for track in self._tracks if not track.counter.name.startswith("pm_counters")
             ]
-            self._unreadable["pm_counters"] = f"its freshness stayed at {self._freshness} for {seconds:.1f} s"
+            self._unreadable["pm_counters"] = (
+                f"the freshness of its sensors stayed at {self._freshness} for {seconds:.1f} s"
+            )
         parts = [track.counter.part for track in self._tracks if track.counter.part not in self._lost]
         counted = ["node"] if "node" in parts else list(dict.fromkeys(parts))
         used = [track.used for track in self._tracks if track.counter.part in counted]
@@ -173,7 +175,7 @@ def _whole_number(file: Path) -> int:
     """Return the number at the beginning of a counter's file. Raises OSError."""
     words = _text(file).split()
     if not words or not words[0].isdigit():
-        raise OSError(f"{file} holds no number")
+        raise OSError(f"{file} does not begin with a number")
     return int(words[0])
 
 
@@ -197,7 +199,7 @@ def rapl_counters(root: Path) -> list[EnergyCounter]:
             EnergyCounter(f"RAPL {number} {name}", part, partial(_rapl_joules, zone), energy_range)
         )
     if not counters:
-        raise OSError(f"{folder} shows no zone of intel-rapl")
+        raise OSError(f"{folder} has no zone of intel-rapl")
     return counters
 
 
@@ -209,7 +211,7 @@ def cray_counters(root: Path) -> list[EnergyCounter]:
     """Return Cray's counter of the whole node and those of its parts. Raises OSError if there is none."""
     folder = root / "sys/cray/pm_counters"
     if not (folder / "energy").exists():
-        raise OSError(f"{folder} is not there: no Cray")
+        raise OSError(f"{folder} does not exist, so this is not a Cray")
     parts: dict[str, Part] = {"energy": "node", "cpu_energy": "processors", "memory_energy": "memory"}
     parts |= {path.name: "GPUs" for path in sorted(folder.glob("accel*_energy"))}
     return [
@@ -228,7 +230,7 @@ def _cray_joules(folder: Path, name: str) -> float:
             break
     words = value.split()
     if len(words) < 2 or not words[0].isdigit() or words[1] != "J":
-        raise OSError(f"{folder / name} holds {value[:40]!r}, and no joules")
+        raise OSError(f"{folder / name} holds {value[:40]!r}, not a number of joules")
     return float(words[0])
 
 
@@ -254,9 +256,11 @@ def nvml_counters() -> list[EnergyCounter]:
         try:
             yield
         except nvml.NVMLError_LibraryNotFound:
-            raise OSError("libnvidia-ml.so.1 does not load: no NVIDIA driver here") from None
+            raise OSError(
+                "libnvidia-ml.so.1 does not load, so there is no NVIDIA driver on this machine"
+            ) from None
         except nvml.NVMLError as error:
-            raise OSError(f"NVML says: {error}") from None
+            raise OSError(f"NVML failed: {error}") from None
 
     @errors_in_words()
     def joules(index: int) -> float:

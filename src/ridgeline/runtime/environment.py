@@ -81,21 +81,22 @@ def check_limits() -> None:
     files = _widen(resource.RLIMIT_NOFILE, _FILES_WANTED)
     if files < _FILES:
         raise RidgelineError(
-            f"this shell lets a process open {files} files (ulimit -n), and MPI needs at least {_FILES}; "
-            f"start where `ulimit -n {_FILES_WANTED}` is allowed"
+            f"this shell allows a process to open {files} files (ulimit -n), but MPI needs at least {_FILES}. "
+            f"Start where `ulimit -n {_FILES_WANTED}` is allowed."
         )
     size = _widen(resource.RLIMIT_FSIZE, sys.maxsize)
     if size < _FILE_BYTES:
         raise RidgelineError(
-            f"this shell lets a file have {size} bytes (ulimit -f), and MPI's shared memory needs at least "
-            f"{_FILE_BYTES}; start where `ulimit -f unlimited` is allowed"
+            f"this shell allows files of {size} bytes (ulimit -f), but MPI's shared memory needs at least "
+            f"{_FILE_BYTES}. Start where `ulimit -f unlimited` is allowed."
         )
 
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]  # not raised: it protects other people's memory
     if addresses != resource.RLIM_INFINITY and addresses < _ADDRESSES:
         raise RidgelineError(
-            f"this shell lets a process map {addresses} bytes of memory (ulimit -v), and Python, MPI, ADIOS2 and "
-            f"compiled code map at least {_ADDRESSES}; start where `ulimit -v {2 * _ADDRESSES // 1000}` is allowed"
+            f"this shell allows a process to map {addresses} bytes of memory (ulimit -v), but Python, MPI, ADIOS2 "
+            f"and compiled code map at least {_ADDRESSES}. Start where `ulimit -v {2 * _ADDRESSES // 1000}` is "
+            "allowed."
         )
 
 

@@ -1,14 +1,51 @@
-"""Errors on which a user can act: one sentence, one exit code, no traceback."""
+"""Errors on which a user can act: a message of one line, an exit code, and no traceback."""
+
+import re
+
+
+def full_stop(text: str) -> str:
+    """Return a text with a full stop, unless a mark ends it already."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def sentence(clause: str) -> str:
+    """Return a clause as a sentence: with a capital, unless it begins with a name or an option, and a full stop."""
+    begin = clause[:1].upper() if re.match(r"[a-z]+[ ,]", clause) else clause[:1]
+    return full_stop(begin + clause[1:])
 
 
 class RidgelineError(Exception):
-    """An error with a message for people; `exit_code` is what the process ends with."""
+    """Report an error on which a user can act; `exit_code` is what a process that it ends exits with.
+
+    All errors of Ridgeline derive from this class.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> try:
+    ...     data = ridgeline.open("missing.bp")
+    ... except ridgeline.RidgelineError as error:
+    ...     code = error.exit_code
+    >>> code
+    6
+    """
 
     exit_code = 1
 
 
 class ConfigError(RidgelineError):
-    """A setting is wrong; the message names the key, the value, what is allowed and the nearest valid key."""
+    """Report wrong settings; the message gives the place, the key, the nearest valid key and what is allowed.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> from ridgeline.runtime.errors import ConfigError
+    >>> try:
+    ...     case = ridgeline.Case("gray_scott", 10, grid={"shape": (8, 8, 8)}, parameters={"f": 0.03})
+    ... except ConfigError as error:
+    ...     print("'F'" in str(error), error.exit_code)
+    True 2
+    """
 
     exit_code = 2
 

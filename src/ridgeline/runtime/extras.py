@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.errors import ConfigError, full_stop
 
 # The package of each module, and the arguments of pip that install it. `pyproject.toml` has the same extras.
 _PACKAGES = {
@@ -25,6 +29,33 @@ _PACKAGES = {
 def how_to_install(module: str) -> str:
     """Return the command that installs the package of a module and its dependencies."""
     return f"pip install {_PACKAGES[module][1]}"
+
+
+def how_to_install_ridgeline_extra(extra: str) -> str:
+    """Return a sentence that says how to install an extra of Ridgeline, from where Ridgeline itself was installed.
+
+    Ridgeline is on no package index, so the command names the checkout or the wheel. Where the installation does not
+    record them (PEP 610), the sentence says in words what to install from.
+    """
+    source = _direct_url()
+    url = str(source.get("url", ""))
+    if url.startswith("file:") and url.endswith(".whl"):
+        return f'Install the extra "{extra}" with: pip install "ridgeline[{extra}] @ {url}"'
+    directory = source.get("dir_info")
+    if url.startswith("file:") and isinstance(directory, dict):
+        editable = "-e " if directory.get("editable") else ""
+        folder = url2pathname(urlsplit(url).path)
+        return f'Install the extra "{extra}" with: pip install {editable}"{folder}[{extra}]"'
+    return f'Install the extra "{extra}" from the checkout or the wheel from which Ridgeline was installed.'
+
+
+def _direct_url() -> dict[str, Any]:
+    """Return what pip recorded of the source of this installation, {} if nothing."""
+    try:
+        record = json.loads(distribution("ridgeline").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def require_extra(module: str, user: str, instead: str = "", error: type[Exception] = ConfigError) -> None:
@@ -57,7 +88,7 @@ def import_extra(
 
 
 def _absence(module: str, user: str, how: str, instead: str) -> str:
-    package, others = _PACKAGES[module][0], f", or {instead}" if instead else ""
+    package, others = _PACKAGES[module][0], f", or {full_stop(instead)}" if instead else ""
     return (
-        f"{user} needs the package {package}, which {how}; install it with: {how_to_install(module)}{others}"
+        f"{user} needs the package {package}, which {how}. Install it with: {how_to_install(module)}{others}"
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ridgeline.runtime.errors import OutputError, RidgelineError
+from ridgeline.runtime.errors import OutputError, RidgelineError, full_stop, sentence
 
 # The exceptions that using JSON of an unexpected form may raise, beside those of reading it.
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
@@ -33,12 +33,12 @@ def expanded(path: str) -> str:
 
 @contextmanager
 def output_errors(doing: str, advice: str = "") -> Iterator[None]:
-    """Raise an OSError of the block as OutputError "cannot DOING: why; ADVICE"."""
+    """Raise an OSError of the block as OutputError "cannot DOING: why. ADVICE."."""
     try:
         yield
     except OSError as error:
-        more = f"; {advice}" if advice else ""
-        raise OutputError(f"cannot {doing}: {error.strerror or error}{more}") from error
+        more = f" {sentence(advice)}" if advice else ""
+        raise OutputError(f"cannot {doing}: {full_stop(error.strerror or str(error))}{more}") from error
 
 
 def open_regular(file: str | Path, flags: int, mode: int = 0o600) -> int:
@@ -49,7 +49,7 @@ def open_regular(file: str | Path, flags: int, mode: int = 0o600) -> int:
     descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a regular file", str(file))
+        raise OSError(errno.EINVAL, "this is not a regular file", str(file))
     return descriptor
 
 
@@ -60,7 +60,7 @@ def require_regular(file: str | Path) -> None:
     """
     mode = os.stat(file).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise OSError(errno.EINVAL, "it is not a regular file", str(file))
+        raise OSError(errno.EINVAL, "this is not a regular file", str(file))
 
 
 def read_regular(file: str | Path, most: int = 2**31) -> bytes:
@@ -68,7 +68,7 @@ def read_regular(file: str | Path, most: int = 2**31) -> bytes:
     require_regular(file)
     with open(file, "rb") as opened:
         if os.fstat(opened.fileno()).st_size > most:
-            raise OSError(errno.EFBIG, f"it has more than {most >> 30} GiB", str(file))
+            raise OSError(errno.EFBIG, f"the file is larger than {most >> 30} GiB", str(file))
         return opened.read()
 
 
@@ -92,7 +92,7 @@ class LastWrites:
     def raise_failures(self) -> None:
         """Raise the remembered errors as one."""
         if len(self._failures) > 1:
-            raise type(self._failures[0])("; ".join(map(str, self._failures)))
+            raise type(self._failures[0])(" ".join(full_stop(str(failure)) for failure in self._failures))
         for failure in self._failures:
             raise failure
 

@@ -61,7 +61,9 @@ class LinuxKernel:
         """Call perf_event_open for a thread on any processor, or with thread -1 for all threads on one processor."""
         number = _SYSCALLS.get(platform.machine())
         if number is None:
-            raise OSError(errno.ENOSYS, f"the system call is not known on {platform.machine()}")
+            raise OSError(
+                errno.ENOSYS, f"the number of this system call is not known on {platform.machine()}"
+            )
         call = ctypes.CDLL(None, use_errno=True).syscall
         no_group, no_flags = ctypes.c_int(-1), ctypes.c_ulong(0)
         where = ctypes.c_int(thread), ctypes.c_int(processor)
@@ -131,7 +133,7 @@ class HardwareCounters:
         for counter in self._counters:
             answer = self._kernel.read(counter.descriptor)
             if len(answer) != _ANSWER.size:
-                raise OSError(f"a counter answers {len(answer)} bytes in place of {_ANSWER.size}")
+                raise OSError(f"a counter returned {len(answer)} bytes instead of {_ANSWER.size}")
             value, enabled, running = _ANSWER.unpack(answer)
             if enabled and not running:
                 raise OSError("another program uses the processor's counters")
@@ -171,7 +173,7 @@ def open_controllers(root: Path = Path("/"), kernel: Kernel | None = None) -> Ha
         if events:
             break
     if not events:
-        raise OSError(f"memory controllers: {root / _DEVICES} has none with events of reads and writes")
+        raise OSError(f"memory controllers: {root / _DEVICES} has no device with events for reads and writes")
     return _open("memory controllers", events, root, kernel)
 
 
@@ -191,7 +193,7 @@ def _open(
 def _reason(what: str, problem: OSError, root: Path) -> str:
     """Return in one line the kernel's error, what it lets users count, and whether it has any counter."""
     name = errno.errorcode.get(problem.errno or 0, "no number")
-    words = f"{what}: perf_event_open says {name} ({problem.strerror or problem})"
+    words = f"{what}: perf_event_open failed with {name} ({problem.strerror or problem})"
     try:
         words += (
             f"; perf_event_paranoid is {(root / 'proc/sys/kernel/perf_event_paranoid').read_text().strip()}"
@@ -212,12 +214,12 @@ def _named_event(device: Path, name: str, event: str) -> _Event:
         key, _, value = term.partition("=")
         layout = re.fullmatch(r"config:(\d+)(?:-(\d+))?", (device / "format" / key).read_text().strip())
         if layout is None:
-            raise OSError(f"memory controllers: {device / 'format' / key} is not understood")
+            raise OSError(f"memory controllers: {device / 'format' / key} has an unknown form")
         config |= int(value or "1", 0) << int(layout[1])
     scale = float(_optional(device / "events" / f"{event}.scale", "1"))
     unit = _optional(device / "events" / f"{event}.unit", "")
     if unit not in _UNITS:
-        raise OSError(f"memory controllers: {device} counts {event} in {unit!r}, which is not known")
+        raise OSError(f"memory controllers: {device} counts {event} in {unit!r}, which is an unknown unit")
     return _Event(name, int(kind), config, scale * _UNITS[unit], 0)
 
 

@@ -100,17 +100,17 @@ def check_launch(world_size: int, library: str, environ: Mapping[str, str] | Non
     kind = kind_of_library(library)
     if launch.launcher == SRUN and kind is not None:
         cure = (
-            f"start them by `srun --mpi={kind.srun}`, or `export SLURM_MPI_TYPE={kind.srun}` first "
-            f"(`srun --mpi=list` shows which types this Slurm has)"
+            f"Start them with `srun --mpi={kind.srun}`, or run `export SLURM_MPI_TYPE={kind.srun}` first "
+            f"(`srun --mpi=list` lists the types that this Slurm has)."
         )
     else:
         cure = (
-            f"start with the launcher that belongs to the library (`ridgeline run CASE -n {launch.size}` finds it), "
-            f"or install mpi4py for the launcher's MPI"
+            f"Start with the launcher that belongs to the library (`ridgeline run CASE -n {launch.size}` finds it), "
+            f"or install mpi4py for the launcher's MPI."
         )
     raise LauncherError(
         f"{launch.launcher} started {launch.size} ranks, but the MPI library ({library}) sees only this one, "
-        f"so {launch.size} equal runs would overwrite each other; {cure}"
+        f"so {launch.size} identical runs would overwrite each other. {cure}"
     )
 
 
@@ -138,14 +138,15 @@ def check_ranks(ranks: int, environ: Mapping[str, str] | None = None) -> None:
     where = "one machine" if nodes == 1 else f"each of {nodes} nodes"
     if here > most and environ.get(OVERSUBSCRIBE, "") in ("", "0"):
         raise ConfigError(
-            f"{ranks} ranks (-n, --ranks) are {here} on {where} with {cores} usable cores: at most {most} are "
-            f"started there; use -n {nodes * cores} for one rank on each core, or --oversubscribe to start more"
+            f"{ranks} ranks (-n, --ranks) are {here} on {where} with {cores} usable cores, where at most {most} are "
+            f"started. Use -n {nodes * cores} for one rank on each core, or --oversubscribe to start more."
         )
     needed, free = here * RANK_BYTES, node_memory_available()
     if needed > free:
         raise ConfigError(
             f"{ranks} ranks (-n, --ranks) are {here} on {where} and need {number(needed, 'B')} of memory before they "
-            f"compute anything, but {number(free, 'B')} are free; use at most -n {nodes * max(1, free // RANK_BYTES)}"
+            f"compute anything, but only {number(free, 'B')} are free. Use at most "
+            f"-n {nodes * max(1, free // RANK_BYTES)}."
         )
 
 
@@ -189,7 +190,7 @@ def start_program(arguments: Sequence[str], directory: Path, output: IO[bytes]) 
             preexec_fn=die_with_parent,
         )
     except OSError as error:
-        raise LauncherError(f"cannot start a job in {directory}: {error.strerror}") from None
+        raise LauncherError(f"cannot start a job in {directory}: {error.strerror}.") from None
 
 
 def end_with_launcher() -> None:
@@ -218,7 +219,7 @@ def launch_ranks(
     """Run `python -m ridgeline ARGUMENTS` on n_ranks ranks and return the job's exit code.
 
     SIGTERM, SIGUSR1 and SIGINT are forwarded to the ranks, which end at the next step with a checkpoint.
-    The job gets a session of its own, so that Ctrl-C reaches it only through us.
+    The job gets a separate session, so that Ctrl-C reaches it only through us.
 
     Parameters
     ----------
@@ -258,7 +259,9 @@ def launch_ranks(
             preexec_fn=prepare_mpiexec,
         )
     except OSError as error:
-        raise LauncherError(f"cannot start {command[0]}: {error.strerror}; check RIDGELINE_MPIEXEC") from None
+        raise LauncherError(
+            f"cannot start {command[0]}: {error.strerror}. Check RIDGELINE_MPIEXEC."
+        ) from None
 
     received: list[int] = []
     sent: list[int] = []

@@ -50,7 +50,7 @@ class Holder:
 
     def __str__(self) -> str:
         job = f" of job {self.job}" if self.job else ""
-        return f"process {self.process}{job} on {self.host}, which began at {self.since}"
+        return f"process {self.process}{job} on {self.host}, which started at {self.since}"
 
 
 def this_process() -> Holder:
@@ -137,12 +137,14 @@ class PathLock:
                     raise self._in_use(holder)
                 else:
                     if not announced and time.monotonic() - begin > 2.0:
-                        log.info("%s is in use: waiting %g s for its holder to end", self._what, GRACE)
+                        log.info(
+                            "%s is in use. Waiting up to %g s for the other run to end.", self._what, GRACE
+                        )
                         announced = True
                     time.sleep(0.05)
         except OSError as error:
             raise OutputError(
-                f"cannot lock {self._what}: {error.strerror} ({self.file}); choose a place where you may write"
+                f"cannot lock {self._what}: {error.strerror} ({self.file}). Choose a place where you may write."
             ) from None
         before = _read(descriptor)
         if before is not None and not self._has_ended(before, descriptor):
@@ -180,12 +182,13 @@ class PathLock:
     def _in_use(self, holder: Holder | None) -> OutputError:
         if _is_this_process(holder):
             return OutputError(
-                f"{self._what} is in use by another run in this process; close that run first, or choose another path"
+                f"{self._what} is in use by another run in this process. Close that run first, or choose another "
+                "path."
             )
         user = str(holder) if holder is not None else "another run"
         return OutputError(
-            f"{self._what} is in use by {user}; wait for that run or choose another path (if it is dead, "
-            f"delete {self.file})"
+            f"{self._what} is in use by {user}. Wait until that run ends, or choose another path. If it is dead, "
+            f"delete {self.file}."
         )
 
     def _beat(self) -> None:

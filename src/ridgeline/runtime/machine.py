@@ -142,8 +142,8 @@ def oversubscription(ranks_on_node: int, threads: int, cores: int) -> str | None
         fewer.append(f"--threads {cores // ranks_on_node}")
     return (
         f"{ranks_on_node} rank{'s' * (ranks_on_node > 1)} x {threads} thread{'s' * (threads > 1)} share {cores} "
-        f"core{'s' * (cores > 1)}: oversubscribed, expect less than the machine's speed; use "
-        f"{' or '.join(fewer) or f'-n {cores} --threads 1'}"
+        f"core{'s' * (cores > 1)}, so the cores are oversubscribed and slower than with one thread each. Use "
+        f"{' or '.join(fewer) or f'-n {cores} --threads 1'}."
     )
 
 

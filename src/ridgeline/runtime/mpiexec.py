@@ -40,7 +40,7 @@ _KINDS = (
         re.compile(r"open mpi|openrte|\bprterun|prrte", re.IGNORECASE),
         ("mpiexec", "mpirun", "mpiexec.openmpi", "prterun"),
         "pmix",
-        "load the module, or install the package, that has the mpirun of this Open MPI (Debian: openmpi-bin)",
+        "Load the module or install the package that has the mpirun of this Open MPI (Debian: openmpi-bin)",
     ),
     MpiKind(
         "MPICH",
@@ -48,7 +48,7 @@ _KINDS = (
         re.compile(r"hydra|mpich|intel|mvapich|pals", re.IGNORECASE),
         ("mpiexec", "mpiexec.hydra", "mpiexec.mpich"),
         "pmi2",
-        "install the `mpich` wheel (`pip install mpich`), or load your site's module",
+        "Install the mpich wheel (`pip install mpich`), or load your site's module",
     ),
 )
 
@@ -102,10 +102,10 @@ def find_mpiexec() -> list[str]:
         others.append(program)
     wanted = f"for {kind.name}, the MPI library of this Python, " if kind else ""
     verb = "belong" if others[1:] else "belongs"
-    unusable = f"; {', '.join(others)} {verb} to another MPI" if others else ""
+    unusable = f" ({', '.join(others)} {verb} to another MPI)" if others else ""
     raise LauncherError(
-        f"no mpiexec {wanted}found beside the interpreter or on the PATH{unusable}; "
-        f"{(kind or _KINDS[-1]).advice}, or set RIDGELINE_MPIEXEC to your site's launcher"
+        f"no mpiexec {wanted}was found beside the interpreter or on the PATH{unusable}. "
+        f"{(kind or _KINDS[-1]).advice}, or set RIDGELINE_MPIEXEC to your site's launcher."
     )
 
 

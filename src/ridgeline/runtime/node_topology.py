@@ -62,7 +62,7 @@ def parse_cpu_list(text: str) -> list[int]:
     for part in filter(None, text.strip().split(",")):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
         if match is None:
-            raise ConfigError(f"{text.strip()!r} is not a list of CPUs; it looks like 0-3,8,10-11")
+            raise ConfigError(f"{text.strip()!r} is not a list of CPUs. Such a list looks like 0-3,8,10-11.")
         first, last = int(match[1]), int(match[2] or match[1])
         numbers += range(first, last + 1)
     return numbers
@@ -106,7 +106,7 @@ def read_sysfs(root: str | Path = "/sys") -> NodeTopology:
     online = _read(system / "cpu" / "online")
     cpus = parse_cpu_list(online) if online else [number for number, _ in _numbered(system / "cpu", "cpu")]
     if not cpus:
-        raise OutputError(f"{root} shows no CPU (devices/system/cpu); give the sys folder of a Linux node")
+        raise OutputError(f"{root} shows no CPU (devices/system/cpu). Give the sys folder of a Linux node.")
     core_of = {}
     for cpu in cpus:
         topology = system / "cpu" / f"cpu{cpu}" / "topology"
@@ -157,13 +157,13 @@ def read_hwloc(path: str | Path) -> NodeTopology:
         with output_errors(f"read {path}"):
             tree = ElementTree.parse(path)
     except ElementTree.ParseError as error:
-        raise ConfigError(f"{path} is not XML ({error}); write it with lstopo --of xml FILE") from None
+        raise ConfigError(f"{path} is not XML ({error}). Write it with lstopo --of xml FILE.") from None
     domains: list[NumaDomain] = []
     cores: list[tuple[int, ...]] = []
     nics: list[tuple[str, set[int], str]] = []
     _walk_hwloc(tree.getroot(), set(), domains, cores, nics)
     if not domains or not cores:
-        raise ConfigError(f"{path} has no NUMA domain with cores; write it with lstopo --of xml FILE")
+        raise ConfigError(f"{path} has no NUMA domain with cores. Write it with lstopo --of xml FILE.")
     for domain in domains:  # so far, domain.cores holds the CPUs of the domain as one tuple
         inside = set(domain.cores[0])
         domain.cores = sorted(core for core in cores if core and core[0] in inside)

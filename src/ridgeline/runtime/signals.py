@@ -32,7 +32,7 @@ class StoppedError(RidgelineError):
 
     def __init__(self, number: int) -> None:
         name = signal.Signals(number).name
-        super().__init__(f"{name} ended the job before its first step; nothing was computed, start it again")
+        super().__init__(f"{name} ended the job before its first step. Nothing was computed. Start it again.")
         self.exit_code = 128 + number
 
 

@@ -68,18 +68,18 @@ def private_folder(*parts: str, make: bool = True) -> Path:
             why = _why_unusable(root, parts, make)
             if not why:
                 if whys:
-                    _warn(f"compiled code and measurements are kept in {root}, because {whys[0]}")
+                    _warn(f"compiled code and measurements are stored in {root}, because {whys[0]}.")
                 return root.joinpath(*parts)
             whys.append(why)
         folder = _folder_of_this_process().joinpath(*parts)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        because = "".join(f"{why}; " for why in whys)
+        because = "".join(f"{why}, and " for why in whys)
         raise OutputError(
-            f"there is no folder for compiled code and measurements: {because}{error}; "
-            f"set RIDGELINE_CACHE_DIR to a folder of yours that can be written"
+            f"there is no folder for compiled code and measurements: {because}{error}. "
+            f"Set RIDGELINE_CACHE_DIR to a folder that belongs to you and that you may write to."
         ) from None
-    _warn(f"compiled code and measurements are not kept after this run, because {' and '.join(whys)}")
+    _warn(f"compiled code and measurements are not stored after this run, because {' and '.join(whys)}.")
     return folder
 
 
@@ -110,7 +110,7 @@ def _why_unusable(root: Path, parts: tuple[str, ...], make: bool) -> str:
         if facts.st_uid not in (os.geteuid(), 0):
             why = f"{parent} belongs to another user"
         elif facts.st_mode & others and not facts.st_mode & stat.S_ISVTX:
-            why = f"others can replace what lies in {parent}"
+            why = f"other users can replace files in {parent}"
         for part in ("", *parts):
             if why:  # nothing is made in a folder of somebody else
                 return why
@@ -121,9 +121,9 @@ def _why_unusable(root: Path, parts: tuple[str, ...], make: bool) -> str:
                 return ""
             why = why_not_private(folder)
         if make and not why and not os.access(folder, os.W_OK | os.X_OK):
-            why = f"{folder} cannot be written"
+            why = f"you may not write to {folder}"
     except OSError as error:
-        why = f"{folder} cannot be {'made' if make else 'used'} ({error.strerror})"
+        why = f"{folder} cannot be {'created' if make else 'used'} ({error.strerror})"
     return why
 
 
@@ -135,14 +135,14 @@ def why_not_private(folder: Path) -> str:
     facts = folder.stat()
     if {facts.st_uid, folder.lstat().st_uid} != {os.geteuid()}:
         return f"{folder} belongs to another user"
-    return f"others can write to {folder}" if facts.st_mode & _OTHERS else ""
+    return f"other users can write to {folder}" if facts.st_mode & _OTHERS else ""
 
 
 @cache
 def _warn(text: str) -> None:
     """Print a warning once, on one rank, before there is a communicator."""
     if may_print():
-        sys.stderr.write(f"warning: {text}; RIDGELINE_CACHE_DIR names another folder\n")
+        sys.stderr.write(f"warning: {text} Set RIDGELINE_CACHE_DIR to use another folder.\n")
 
 
 def open_kept(file: str | Path, flags: int) -> int:
@@ -154,9 +154,9 @@ def open_kept(file: str | Path, flags: int) -> int:
     facts = os.fstat(descriptor)
     why = ""
     if facts.st_uid not in (os.geteuid(), 0):
-        why = "it belongs to another user"
+        why = "the file belongs to another user"
     elif facts.st_mode & _OTHERS:
-        why = "others can write to it"
+        why = "other users can write to the file"
     if why:
         os.close(descriptor)
         raise OSError(errno.EPERM, why, str(file))
@@ -176,8 +176,8 @@ def read_kept(file: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
-        _remark(f"cannot read {file}: {why}; what it holds is measured again")
+        why = "the file is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        _remark(f"cannot read {file}: {why}. Its measurements are repeated.")
         return None
 
 
@@ -198,7 +198,7 @@ def read_kept_table(file: Path) -> dict[str, Any]:
 
 def remark_damage(file: Path) -> None:
     """Warn, once, that a file of measurements is damaged."""
-    _remark(f"{file} is damaged; what it held is measured again")
+    _remark(f"{file} is damaged. Its measurements are repeated.")
 
 
 def write_kept(file: Path, content: bytes) -> None:
@@ -207,7 +207,7 @@ def write_kept(file: Path, content: bytes) -> None:
         replace_file(file, content)
     except OSError as error:
         _remark(
-            f"cannot keep what was measured in {file}: {error.strerror}; RIDGELINE_CACHE_DIR names another folder"
+            f"cannot store measurements in {file}: {error.strerror}. Set RIDGELINE_CACHE_DIR to use another folder."
         )
 
 

@@ -1,4 +1,4 @@
-"""A user's Python code that settings name: whether it may run, and its failures as errors of one sentence."""
+"""A user's Python code that settings name: whether it may run, and its failures as errors of one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def user_errors(what: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as problem:
         raise ConfigError(
-            f"{what} failed ({type(problem).__name__}: {problem}). Correct that file"
+            f"{what} failed ({type(problem).__name__}: {problem}). Correct that file."
         ) from problem
 
 
@@ -38,18 +38,20 @@ def load_function(key: str, text: str) -> Callable[..., Any]:
     """
     if os.environ.get(NO_PYTHON):
         raise ConfigError(
-            f'{key} = "{text}" runs that Python file, which --no-python or {NO_PYTHON} forbids; '
-            f"read the file, and leave the option out if you trust it"
+            f'{key} = "{text}" runs that Python file, which --no-python or {NO_PYTHON} forbids. '
+            f"Read the file, and omit the option if you trust it."
         )
     name, _, function = text.rpartition(":")
     path = Path(name)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if not path.is_file() or spec is None or spec.loader is None:
-        raise ConfigError(f'{key} = "{text}": no file {name} here; need a Python file and a function of it')
+        raise ConfigError(
+            f'{key} = "{text}": there is no file {name} here. Give a Python file and a function in it.'
+        )
     module = importlib.util.module_from_spec(spec)
     with user_errors(f'{key} = "{text}": running {name}'):
         spec.loader.exec_module(module)
     loaded = getattr(module, function, None)
     if not callable(loaded):
-        raise ConfigError(f'{key} = "{text}": {name} has no function {function}; define it')
+        raise ConfigError(f'{key} = "{text}": {name} has no function {function}. Define it.')
     return loaded  # type: ignore[no-any-return]

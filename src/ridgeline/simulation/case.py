@@ -17,33 +17,45 @@ from ridgeline.runtime.errors import ConfigError
 
 
 class Case:
-    """The checked settings of one run. A case never changes: `replace` returns another one.
-
-        case = ridgeline.Case("gray_scott", 1000, grid={"shape": (64, 64, 64)}, parameters={"F": 0.03})
+    """Hold the checked settings of one run. A case never changes: `replace` returns another one.
 
     Tuples, NumPy numbers and paths are converted to what a settings file would hold.
 
     Parameters
     ----------
-    model
-        Name of the model.
-    steps
-        Most time steps of the run; it may also end at a time, `run={"end_time": 10.0}`.
-    parameters
+    model : str
+        Name of the model, such as "gray_scott".
+    steps : int, optional
+        Most time steps of the run. None leaves them to the table `run`, which may have an `end_time` instead.
+    parameters : mapping, optional
         The table [model] of a settings file.
-    sections
+    **sections : mapping or sequence of mappings
         The other tables of a settings file by name (grid, output, initial ...), each a mapping, or a list of mappings
         where a file has [[...]].
 
     Attributes
     ----------
-    settings
+    settings : AnyCase
         The checked values, as in `case.settings.model.F`.
 
     Raises
     ------
     ConfigError
-        With a sentence for each fault.
+        If settings are wrong. The message has a sentence for each fault.
+
+    Notes
+    -----
+    Local: nothing is communicated. Every rank builds the same case.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> grid, parameters = {"shape": (64, 64, 64)}, {"F": 0.03}
+    >>> case = ridgeline.Case("gray_scott", 1000, grid=grid, parameters=parameters)
+    >>> case.settings.model.F
+    0.03
+    >>> case.replace({"run.steps": 2000}).settings.run.steps
+    2000
     """
 
     def __init__(
@@ -56,7 +68,8 @@ class Case:
     ) -> None:
         if "model" in sections or not isinstance(model, str):
             raise ConfigError(
-                "ridgeline.Case: got a table for model; need the name of a model, and the table [model] as parameters"
+                "ridgeline.Case: model must be the name of a model. Pass the settings of the section [model] as "
+                "parameters."
             )
         document = {name: _plain(table) for name, table in sections.items()}
         run = document.setdefault("run", {})
@@ -70,19 +83,57 @@ class Case:
 
     @classmethod
     def read(cls, path: str | PathLike[str], changes: Mapping[str, Any] | None = None) -> Self:
-        """Read a settings file and change some of its settings, given by key: {"model.F": 0.03}.
+        """Read a settings file, and change some of its settings.
 
-        Raises ConfigError, with the line of each fault.
+        Parameters
+        ----------
+        path : path
+            The settings file, in TOML.
+        changes : mapping, optional
+            Other values by key, such as {"model.F": 0.03}.
+
+        Returns
+        -------
+        Case
+            The checked case.
+
+        Raises
+        ------
+        ConfigError
+            If settings are wrong. The message names the line of each fault.
+
+        Examples
+        --------
+        >>> import ridgeline
+        >>> with open("case.toml", "w") as file:
+        ...     print('run = {model = "gray_scott", steps = 10}', file=file)
+        ...     print("grid = {shape = [8, 8, 8]}", file=file)
+        >>> ridgeline.Case.read("case.toml", {"run.steps": 20}).settings.run.steps
+        20
         """
         case = cls.__new__(cls)
         case.settings = load_case(Path(fspath(path)), case_class).case
         return case.replace(changes) if changes else case
 
     def replace(self, changes: Mapping[str, Any], place: str = "the changes") -> Self:
-        """Return this case with other values of some settings, given by key: {"model.F": 0.03, "run.steps": 10}.
+        """Return this case with other values of some settings.
 
-        `place` says in an error message where a wrong value was written. Raises ConfigError, with a sentence for each
-        fault.
+        Parameters
+        ----------
+        changes : mapping
+            Values by key, such as {"model.F": 0.03, "run.steps": 10}.
+        place : str
+            Where a wrong value was written, for the error message.
+
+        Returns
+        -------
+        Case
+            A new case.
+
+        Raises
+        ------
+        ConfigError
+            If settings are wrong. The message has a sentence for each fault.
         """
         document = self.settings.model_dump(mode="json", exclude_none=True, exclude_unset=True)
         put_all(document, {key: _plain(value) for key, value in changes.items()})
@@ -91,9 +142,33 @@ class Case:
         return case
 
     def estimate(self, ranks: int = 1) -> Estimate:
-        """Estimate what a run on so many ranks would need: memory, output, checkpoints, work.
+        """Estimate what a run would need: memory, output, checkpoints and work.
 
-        Raises DecompositionError if the grid cannot be divided among so many ranks.
+        Parameters
+        ----------
+        ranks : int
+            Number of ranks of the run.
+
+        Returns
+        -------
+        Estimate
+            The needs of the rank with the largest block, and of the whole run.
+
+        Raises
+        ------
+        DecompositionError
+            If the grid cannot be divided among so many ranks.
+
+        Notes
+        -----
+        Nothing is allocated or communicated.
+
+        Examples
+        --------
+        >>> import ridgeline
+        >>> case = ridgeline.Case("gray_scott", 10, grid={"shape": (64, 64, 64)})
+        >>> case.estimate(ranks=2).block
+        (32, 64, 64)
         """
         return estimate(self.settings, ranks)
 

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ridgeline.models.contract import Model, Variable
+from ridgeline.models.earlier_runs import remember_run
 from ridgeline.models.memory_check import refuse_what_does_not_fit
 from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_all_ranks
 from ridgeline.parallel.communicator import in_turn_per_node
-from ridgeline.runtime.console import Progress
+from ridgeline.runtime.console import Progress, open_log_file
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.device_errors import device_errors_explained
 from ridgeline.runtime.errors import ConfigError
@@ -129,11 +130,13 @@ class CaseRun:
         case, model, context, comm = self.case, self.model, self.context, self.context.comm
         options, caller, resume = self._options, self._caller, self._options.resume or "never"
         require_same_on_all_ranks(
-            comm, {**case.flatten(), **asdict(options)}, "start every rank with the same settings"
+            comm, {**case.flatten(), **asdict(options)}, "Start every rank with the same settings."
         )
         locks = resources.enter_context(
-            OutputLocks(case, comm, {"--json": options.json, "--trace": options.trace})
+            OutputLocks(case, comm, {"--json": options.json, "--trace": options.trace, "--log": options.log})
         )
+        if options.log is not None:
+            open_log_file(options.log, comm.rank)
         self._started_at, self._memory_before = start_time(), peak_memory()
         refuse_what_does_not_fit(case, comm)
         with self._regions("setup"):
@@ -246,8 +249,8 @@ class CaseRun:
             model.restored(self.step, time)
             if (new_time := model.time(self.step)) != time:
                 raise ConfigError(
-                    f"these settings cannot be changed in a run: step {self.step}, which is at time {time:g}, would "
-                    f"be at time {new_time:g} then; start a new run"
+                    f"these settings cannot be changed during a run, because step {self.step}, which is at time "
+                    f"{time:g}, would then be at time {new_time:g}. Start a new run."
                 )
             self.changes += [(self.step, key, after[key]) for key in after if after[key] != before.get(key)]
             previous_model, self.case, self.model = self.model, case, model
@@ -272,7 +275,8 @@ class CaseRun:
         names = [name for name in settable if name in fields]
         if unknown := [name for name in fields if name not in settable]:
             raise ConfigError(
-                f"set_fields: got {unknown[0]!r}; {model.name} takes {', '.join(settable) or 'no fields'}"
+                f"set_fields: {model.name} cannot set {unknown[0]!r}. It can set "
+                f"{', '.join(settable) or 'no fields'}."
             )
         layout = model.output_layout(names)
         with self._regions("setup"):
@@ -332,6 +336,8 @@ class CaseRun:
             report["files"]["trace"] = self._trace.path
         report["written"] = describe_files(case, outputs, report["checkpoint"]["written"], comm)
         write_report(report, case, self._options.json, comm, self._writes)
+        if comm.rank == 0:
+            remember_run(case, report)
         model.close()
         return report
 
@@ -369,13 +375,15 @@ def _part(layout: Variable, values: Any) -> NDArray[Any]:
         array = np.array(None)
     if array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
         raise ConfigError(
-            f"set_fields: {layout.name} has shape {list(array.shape)} and dtype {array.dtype}; need this rank's part "
-            f"as `fields` returns it, of shape {list(shape)} and dtype {dtype}"
+            f"set_fields: {layout.name} has shape {list(array.shape)} and dtype {array.dtype}, but it must be this "
+            f"rank's part as `fields` returns it, of shape {list(shape)} and dtype {dtype}."
         )
     with np.errstate(over="ignore"):
         part = array.astype(dtype)
     if not np.isfinite(part).all():
-        raise ConfigError(f"set_fields: {layout.name} holds NaN or infinity; need finite numbers")
+        raise ConfigError(
+            f"set_fields: {layout.name} contains NaN or infinity, but all its numbers must be finite."
+        )
     return part
 
 
@@ -390,7 +398,8 @@ def _copy_state(source: Model, target: Model) -> None:
             or (old.shape_local, old.local.dtype) != (new.shape_local, new.local.dtype)
         ):
             raise ConfigError(
-                f"these settings cannot be changed in a run: the state has another {name} then; start a new run"
+                f"these settings cannot be changed during a run, because the shape or type of {name} in the state "
+                "would change. Start a new run."
             )
     for name, array in after.items():
         array.local[...] = before[name].local

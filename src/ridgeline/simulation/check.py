@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from ridgeline.models import estimate
+from ridgeline.models.earlier_runs import earlier_ratios
 from ridgeline.models.memory_check import MemoryCapacity, shortage
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
@@ -42,18 +43,16 @@ def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
         warnings.append(f"if all ranks are on this machine: {crowded}")
     problem = shortage(case, plan, n_ranks, MemoryCapacity.here(n_ranks))
     if problem is not None:
-        refused = " and refuses it" if case.run.check_memory else ""
-        warnings.append(
-            f"if all ranks are on this machine, a run finds too little memory{refused}: {problem}"
-        )
+        refused = ", so a run is refused" if case.run.check_memory else ""
+        warnings.append(f"if all ranks are on this machine, there is too little memory{refused}: {problem}")
     warnings += _problems_on_devices(case, plan, n_ranks)
     # Where this user may not look, nothing is known.
     with suppress(OSError):
         free = shutil.disk_usage(nearest_existing(Path(case.output.path))).free
         if plan.output_bytes > free:
             warnings.append(
-                f"the data set will have {number(plan.output_bytes, 'B')}, but {number(free, 'B')} are free on its "
-                f"disk"
+                f"the data set will take {number(plan.output_bytes, 'B')}, but {number(free, 'B')} are free on its "
+                f"disk."
             )
     return plan, warnings
 
@@ -78,14 +77,14 @@ def _problems_on_devices(case: AnyCase, plan: Estimate, n_ranks: int) -> list[st
             )
             if problem is not None:
                 problems.append(
-                    f"if all ranks are on this machine, a run refuses GPU {device.index}: {problem}"
+                    f"if all ranks are on this machine, GPU {device.index} cannot be used: {problem}."
                 )
             elif sharing > 1:
                 problems.append(
-                    f"if all ranks are on this machine, {sharing} of them share GPU {device.index}"
+                    f"if all ranks are on this machine, {sharing} of them share GPU {device.index}."
                 )
     except DeviceError as error:
-        problems.append(f"a run on this machine ends at once: {error}")
+        problems.append(f"a run on this machine would end at once: {error}")
     return problems
 
 
@@ -145,6 +144,7 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
         "remarks": [*case.time_remarks(), *case.remarks(), *plan.remarks],
         "device_memory": dict(plan.device_memory),
         "limit": limit,
+        "earlier": earlier_ratios(case, plan.work.points, "bound"),
         "least_seconds": limit and case.planned_steps() * plan.work.bytes_memory / (devices * limit[1]),
         "warnings": warnings,
         "refusals": plan.refusals,
@@ -156,7 +156,7 @@ def raise_if_refused(case: AnyCase, plan: dict[str, Any]) -> None:
     check_paths(case)
     case.check_files()
     if plan["refusals"]:
-        raise ConfigError("; ".join(plan["refusals"]))
+        raise ConfigError(" ".join(plan["refusals"]))
 
 
 def print_prediction(plan: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ def print_prediction(plan: dict[str, Any]) -> None:
     table.add_row("ranks x threads", f"{plan['ranks']} x {plan['threads']}")
     table.add_row("process grid", f"{plan['process_grid']}, largest block {plan['largest_block']}")
     between = plan["memory_between_steps"]
-    outputs = f", and {number(between, 'B')} for outputs and figures" if between else ""
+    outputs = f", and {number(between, 'B')} for outputs and diagnostics" if between else ""
     table.add_row("memory", f"{number(plan['memory_per_rank'], 'B')} per rank{outputs}")
     on_device = plan["device_memory"]
     if on_device:
@@ -183,8 +183,11 @@ def print_prediction(plan: dict[str, Any]) -> None:
         name, rate = plan["limit"]
         table.add_row(
             "predicted time",
-            f"at least {plan['least_seconds']:.3g} s of steps, at {name} ({number(rate, 'B/s')}), output not counted",
+            f"at least {plan['least_seconds']:.3g} s for the steps at {name} ({number(rate, 'B/s')}), without output",
         )
+        if (earlier := plan["earlier"]) is not None:
+            expected = plan["least_seconds"] * earlier.middle
+            table.add_row("", f"{earlier.words('that')}, so expect about {expected:.3g} s")
     console = plain_console()
     console.print(table)
     for remark in plan["remarks"]:

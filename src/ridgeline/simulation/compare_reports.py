@@ -27,7 +27,9 @@ def compare_reports(first: str, second: str) -> None:
     reports = [read_report(path) for path in (first, second)]
     for path, report in zip((first, second), reports):
         if not is_run_report(report):
-            raise ConfigError(f"{path} is the report of a benchmark, and only reports of runs are compared")
+            raise ConfigError(
+                f"{path} is the report of a benchmark, but only reports of runs can be compared."
+            )
     console = plain_console(soft_wrap=True)
     with damage_errors(f"{first} or {second}"):
         parts = [
@@ -67,7 +69,7 @@ def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Table | Text:
 def _speeds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Table:
     """Return a table of times and memory. Those of a step are means of the slowest rank."""
     table = _table("speed", "A", "B", "B / A")
-    rows = {"time of a step": ("s", [report["seconds_per_step"] for report in (a, b)])}
+    rows = {"time per step": ("s", [report["seconds_per_step"] for report in (a, b)])}
     phases = [report["step"].get("mean", {}) for report in (a, b)]
     for name in dict.fromkeys([*phases[0], *phases[1]]):
         if name != "total":
@@ -75,7 +77,7 @@ def _speeds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Table:
     rows["whole run"] = ("s", [report["seconds"]["total"] for report in (a, b)])
     for name, key, unit in (
         ("least memory traffic", "least_bytes_per_second", "B/s"),
-        ("share of the memory's bandwidth", "fraction_of_stream", ""),
+        ("share of the memory bandwidth", "fraction_of_stream", ""),
         ("peak memory per rank", "peak_memory_per_rank", "B"),
     ):
         rows[name] = (unit, [report.get(key) for report in (a, b)])

@@ -87,7 +87,9 @@ def measure_limits(
     except (MemoryError, RuntimeError, RidgelineError) as problem:
         why = "too little memory is left" if isinstance(problem, MemoryError) else str(problem)
         if context.comm.rank == 0:
-            log.warning("the memory bandwidth is not known (%s), so the report gives no shares of it", why)
+            log.warning(
+                "the memory bandwidth could not be measured (%s), so the report gives no shares of it.", why
+            )
         return {"best": 0.0, "best_name": "not measured", "unknown": why}
 
 

@@ -14,7 +14,7 @@ from ridgeline.models.recorders import Recorder
 from ridgeline.models.time_steps import COUNTED
 from ridgeline.runtime.console import Progress
 from ridgeline.runtime.device_errors import device_errors_explained
-from ridgeline.runtime.errors import DivergedError
+from ridgeline.runtime.errors import DivergedError, full_stop, sentence
 from ridgeline.runtime.regions import Regions
 from ridgeline.runtime.signals import StopRequest
 from ridgeline.simulation.outputs import Outputs
@@ -246,7 +246,7 @@ class TimeLoop:
             with self.clock:
                 steps = self.model.step(most, until)
         except DivergedError as problem:
-            raise DivergedError(f"{problem}; {self._describe_checkpoint()}") from problem
+            raise DivergedError(f"{full_stop(str(problem))} {self._describe_checkpoint()}") from problem
         self.step += steps
         self.seconds = stop.seconds
         self.clock.record(self.step, steps)
@@ -327,13 +327,11 @@ class TimeLoop:
         first = self._checked + 1
         when = f"at step {step}" if first == step else f"between step {first} and step {step}"
         raise DivergedError(
-            f"the fields stopped being finite {when}: {where} at step {step}; {self._describe_checkpoint()}; "
-            f"{self.model.advice}"
+            f"the fields stopped being finite {when}: {where} at step {step}. {self._describe_checkpoint()} "
+            f"{sentence(self.model.advice)}"
         )
 
     def _describe_checkpoint(self) -> str:
         """Say in an error message which checkpoint a new run can continue from."""
         newest = self.restart.newest()
-        return (
-            f"the last good checkpoint is kept ({newest})" if newest else "no checkpoint was written before"
-        )
+        return f"The last good checkpoint is {newest}." if newest else "No checkpoint was written before."

@@ -189,7 +189,9 @@ class StepTrace:
         timeline, self._context.regions.timeline = self._context.regions.timeline, None
         spans = [] if timeline is None else timeline.spans()
         if self._calls < 2 and self._context.comm.rank == 0:
-            log.warning("%s has no steps: the run ended with its first call of step", self.path)
+            log.warning(
+                "the trace %s has no steps, because the run ended with its first call of step.", self.path
+            )
         with self._writes.trying():
             write_trace(self.path, self._context.comm, spans, self._origin if spans else 0.0)
 

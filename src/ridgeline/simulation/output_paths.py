@@ -12,7 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from ridgeline.io.output_files import check_not_special, check_replaceable, check_writable, delete_output
+from ridgeline.io.output_files import (
+    check_appendable,
+    check_not_special,
+    check_replaceable,
+    check_writable,
+    delete_output,
+)
 from ridgeline.runtime.errors import CheckpointError, OutputError
 from ridgeline.runtime.files import output_errors, try_folder
 from ridgeline.runtime.locks import PathLock
@@ -48,7 +54,7 @@ def check_paths(case: AnyCase) -> None:
     check_replaceable(Path(case.report_path()), "output.path")
     for key, name in case.written().items():
         folder = Path(os.path.realpath(name))
-        with output_errors(f"write {name}", f"set {key} to a place where you may write"):
+        with output_errors(f"write {name}", f"Set {key} to a place where you may write."):
             try_folder(nearest_existing(folder if key == "checkpoint.path" else folder.parent))
 
 
@@ -72,7 +78,7 @@ class OutputLocks:
     def __init__(self, case: AnyCase, comm: MPI.Comm, files: Mapping[str, str | None] | None = None) -> None:
         self._paths, self._outputs = case.written(), single_outputs(case)
         self._report = Path(case.report_path())
-        self._files = {option: path for option, path in (files or {}).items() if path not in (None, "-")}
+        self._files = {option: path for option, path in (files or {}).items() if path and path != "-"}
         self._comm = comm
         self._locks = contextlib.ExitStack()
 
@@ -109,7 +115,7 @@ class OutputLocks:
             for key, name in self._paths.items():
                 real = os.path.realpath(name)
                 if os.path.commonpath([os.path.realpath(file), real]) == real:
-                    raise OutputError(f"{option} {file} is {key} or lies in it; choose another {option}")
+                    raise OutputError(f"{option} {file} is {key}, or is inside it. Choose another {option}.")
         for key, name in self._outputs:
             # Before a lock is made beside it.
             check_not_special(Path(name), key)
@@ -117,14 +123,16 @@ class OutputLocks:
         outputs = [(key, Path(path)) for key, path in self._paths.items() if key != "checkpoint.path"]
         # The report is written beside the data set, whether that is written or not.
         for key, path in [*outputs, ("output.path", self._report)]:
-            with output_errors(f"make the folder of {path}", f"set {key} to a place where you may write"):
+            with output_errors(f"create the folder of {path}", f"Set {key} to a place where you may write."):
                 path.parent.mkdir(parents=True, exist_ok=True)
             self._lock(PathLock.beside(path, f"{key} = {path}"))
         for key, name in self._outputs:
             check_replaceable(Path(os.path.realpath(name)), key)
         check_writable(self._report, "output.path")
         for option, file in self._files.items():
-            check_writable(file, option)
+            # A log is continued, and everything else is replaced.
+            check = check_appendable if option == "--log" else check_writable
+            check(file, option)
 
     def _lock_checkpoints(self, folder: Path) -> None:
         """Make the folder of the checkpoints, lock it, and try whether files can be made in it."""
@@ -134,8 +142,8 @@ class OutputLocks:
             try_folder(folder)
         except OSError as error:
             raise CheckpointError(
-                f"cannot write checkpoints to {folder}: {error.strerror}; set checkpoint.path to a place where you "
-                f"may write"
+                f"cannot write checkpoints to {folder}: {error.strerror}. Set checkpoint.path to a place where you "
+                f"may write."
             ) from None
         if is_new:
             self._locks.callback(_remove_if_empty, folder)
@@ -145,7 +153,7 @@ class OutputLocks:
         dead = lock.acquire()
         self._locks.callback(lock.release)
         if dead is not None:
-            log.info("%s: the lock of %s, which is over, is taken over", lock.file, dead)
+            log.info("the lock %s belonged to %s. That run has ended, so this run uses it.", lock.file, dead)
 
 
 def _remove_if_empty(folder: Path) -> None:

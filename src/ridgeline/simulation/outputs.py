@@ -119,8 +119,8 @@ def _refuse_other_runs(recorder: Recorder, count: int, expected: str = "") -> No
     if fingerprint and fingerprint != expected:
         raise OutputError(
             f"the {recorder.name} {recorder.path} is not the one that the run had written when its checkpoint was "
-            f"taken: another run has written there since; restore it, choose another path, or start anew with "
-            f"--resume never"
+            f"saved, because another run has written to it since. Restore it, choose another path, or start again "
+            f"with --resume never."
         )
 
 

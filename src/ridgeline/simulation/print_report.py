@@ -86,7 +86,7 @@ def _speed_lines(report: Mapping[str, Any]) -> list[RenderableType]:
         return [NO_SPEED]
     lines = [
         f"speed: {steps} steps in {number(seconds['first_step'] + seconds['steady'], 's')}, "
-        f"{number(report['seconds_per_step'], 's')} each; whole run {number(seconds['total'], 's')}",
+        f"{number(report['seconds_per_step'], 's')} each (whole run {number(seconds['total'], 's')})",
         f"{report['points_per_second'] / 1e6:.4g} M {_points(report)}/s, "
         f"{number(report['least_bytes_per_second'], 'B/s')} of least memory traffic",
         *filter(None, (spread_line(report), writing_line(report))),
@@ -186,12 +186,12 @@ def _speed_table(report: Mapping[str, Any]) -> Table:
     for name, figure in report["figures"].items():
         figures.add_row(name.replace("_", " "), number(figure["value"], figure["unit"]))
     figures.add_row("peak memory per rank", number(report["peak_memory_per_rank"], "B"))
-    figures.add_row("of it before set-up", number(report["memory_before_setup_per_rank"], "B"))
+    figures.add_row("of which before set-up", number(report["memory_before_setup_per_rank"], "B"))
     best = report["limits"].get("best")
     if best:
         figures.add_row(f"limit ({report['limits']['best_name']})", number(best, "B/s"))
         figures.add_row(
-            "fraction of the memory's bandwidth", f"{report['fraction_of_stream']:.3f}", style="bold"
+            "fraction of the memory bandwidth", f"{report['fraction_of_stream']:.3f}", style="bold"
         )
     for name, text in limit_rows(report):
         figures.add_row(name, text)
@@ -247,19 +247,19 @@ def energy_line(energy: Mapping[str, Any]) -> str:
     if joules is None:
         unreadable = [node for node in energy["nodes"] if node["joules"] is None]
         if not unreadable:
-            return "energy: not readable (the nodes count different parts of themselves)"
+            return "energy: not readable (the nodes measure different parts of their hardware)"
         why = "; ".join(f"{name}: {reason}" for name, reason in unreadable[0]["unreadable"].items())
         return f"energy: not readable ({unreadable[0]['host']}: {why})"
     line = f"energy: {joules:.4g} J ({energy['covers']}"
     if energy["watts"] is not None:
         line += f", {energy['watts']:.4g} W"
-    line += f"), {energy['joules_per_rank']:.4g} J a rank"
+    line += f"), {energy['joules_per_rank']:.4g} J per rank"
     if energy["joules_per_step"] is not None:
-        line += f", {energy['joules_per_step']:.4g} J a step"
+        line += f", {energy['joules_per_step']:.4g} J per step"
     if energy["joules_per_point_and_step"] is not None:
-        line += f", {energy['joules_per_point_and_step']:.4g} J a point and step"
+        line += f", {energy['joules_per_point_and_step']:.4g} J per point and step"
     if energy["exact_below"] is not None:
-        line += f"; exact if no counter saw more than {energy['exact_below']:.4g} W"
+        line += f" (exact if no counter exceeded {energy['exact_below']:.4g} W)"
     return line
 
 
@@ -307,7 +307,7 @@ def limit_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append((f"fraction of a step's limit ({report['limit']})", f"{report['share_of_limit']:.3f}"))
     exchange = report.get("exchange", {})
     if exchange.get("share") is not None:
-        rows.append(("exchange, fraction of the network's rate", f"{exchange['share']:.3f}"))
+        rows.append(("exchange, fraction of the network bandwidth", f"{exchange['share']:.3f}"))
     return rows
 
 
@@ -316,7 +316,7 @@ def _age(limits: Mapping[str, Any], what: str) -> str:
     minutes = round(limits.get("ages", {}).get(what, 0.0) / 60)
     others = limits.get("others_share", {}).get(what, 0.0)
     age = f", {minutes // 60} h {minutes % 60} min old" if limits.get("ages", {}).get(what) else ""
-    return age + (f", others used {others:.0%} of the node" if others > MOST_OTHERS else "")
+    return age + (f", other processes used {others:.0%} of the node" if others > MOST_OTHERS else "")
 
 
 def spread_line(report: Mapping[str, Any]) -> str | None:
@@ -394,7 +394,9 @@ def _rank_table(ranks: Mapping[str, Any]) -> Table:
             return max(abs(float(column[i] - median[name])) for name, column in columns.items())
 
         order = sorted(sorted(order, key=distance, reverse=True)[:MOST_RANKS])  # type: ignore[assignment]
-        title = f"one step of ranks, those {MOST_RANKS} rows of {len(ranks['rank'])} farthest from the median"
+        title = (
+            f"one step of the {MOST_RANKS} rows of ranks, of {len(ranks['rank'])}, farthest from the median"
+        )
     if ranks["ranks_per_row"] > 1:
         title += f", means of {ranks['ranks_per_row']} ranks"
     table = _plain_table(title, "rank", *columns, "first call")
@@ -427,11 +429,11 @@ def _trial_table(trials: Mapping[str, Mapping[str, Any]]) -> Table:
             part for trial in trials.values() for seconds in trial["seconds"].values() for part in seconds
         )
     )
-    table = _plain_table("ways that were timed", "", *parts, "")
+    table = _plain_table("candidates that were timed", "", *parts, "")
     for name, trial in trials.items():
         when = "timed in an earlier run" if trial["earlier_run"] else ""
         for candidate, seconds in trial["seconds"].items():
             cells = (number(seconds[part], "s") if part in seconds else "" for part in parts)
-            remark = ", ".join(filter(None, ["taken" if candidate == trial["taken"] else "", when]))
+            remark = ", ".join(filter(None, ["chosen" if candidate == trial["taken"] else "", when]))
             table.add_row(f"{name}: {candidate}", *cells, remark)
     return table

@@ -290,7 +290,7 @@ def describe_files(case: AnyCase, outputs: Outputs, saved: int, comm: MPI.Comm) 
                 "kind": "checkpoints",
                 "path": case.checkpoint.path,
                 "steps": None,
-                "show": "goes on with --resume auto",
+                "show": "continue with --resume auto",
             }
         )
     if comm.rank == 0:

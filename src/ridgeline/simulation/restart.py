@@ -91,7 +91,10 @@ class Restart:
             return 0, None
         loaded = self._store.load(self._model.state(), self._case.identity(), resume, self._model.later)
         if loaded is None:
-            self._log(logging.INFO, f"no checkpoint in {self._case.checkpoint.path}: starting at step 0")
+            self._log(
+                logging.INFO,
+                f"there is no checkpoint in {self._case.checkpoint.path}, so the run starts at step 0.",
+            )
             self._model.initialize()
             return 0, None
         for remark in loaded.remarks:
@@ -100,18 +103,18 @@ class Restart:
         if steps is not None and loaded.step > steps:
             raise CheckpointError(
                 f"the checkpoint {loaded.path} is at step {loaded.step}, beyond run.steps = "
-                f"{steps}; raise run.steps or resume from an earlier one"
+                f"{steps}. Increase run.steps, or resume from an earlier checkpoint."
             )
         if end is not None and loaded.time > end * (1 + ROUNDING):
             raise CheckpointError(
-                f"the checkpoint {loaded.path} is at time {loaded.time:.9g}, beyond run.end_time = {end:.9g}; raise "
-                f"run.end_time or resume from an earlier one"
+                f"the checkpoint {loaded.path} is at time {loaded.time:.9g}, beyond run.end_time = {end:.9g}. "
+                f"Increase run.end_time, or resume from an earlier checkpoint."
             )
         self._model.restored(loaded.step, loaded.time)
         self._newest = loaded.path
         if loaded.path.resolve().parent != self._store.path.resolve():
             self._has_foreign = True
-        self._log(logging.INFO, f"continuing from {loaded.path} at step {loaded.step}")
+        self._log(logging.INFO, f"continuing from {loaded.path} at step {loaded.step}.")
         return loaded.step, loaded.state
 
     def save(self, step: int, position: Mapping[str, Any]) -> None:
@@ -177,8 +180,8 @@ class Restart:
         if aside is not None:
             self._log(
                 logging.WARNING,
-                f"the checkpoints of an earlier run are now in {aside}; to continue that run, set checkpoint.path "
-                f"to it and resume",
+                f"the checkpoints of an earlier run are now in {aside}. To continue that run, set checkpoint.path "
+                f"to it and resume.",
             )
 
     def _log(self, level: int, text: str) -> None:

@@ -6,16 +6,18 @@ Read cli/run_commands.py before this, which starts the ranks, and case_run.py af
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.config.load import load_case
 from ridgeline.models import case_class, create
 from ridgeline.parallel.job import job
-from ridgeline.runtime.console import configure_logging
+from ridgeline.runtime.console import configure_logging, log_file
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.files import replace_file
 from ridgeline.runtime.signals import SignalCatcher
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from ridgeline.config.load import LoadedCase
     from ridgeline.models.contract import Model
     from ridgeline.simulation.run_options import RunOptions
+
+
+log = logging.getLogger(__name__)
 
 
 def run_on_this_rank(
@@ -44,16 +49,29 @@ def run_on_this_rank(
         from ridgeline.simulation.print_report import print_report
 
         def show_end(report: dict[str, Any]) -> None:
+            text = StringIO()
+            print_report(report, plain_console(text, soft_wrap=True), options.verbose)
+            log_file.info("%s", text.getvalue())
             if options.json == "-":
                 print(json.dumps(report, indent=2, default=str))
-            else:
+            elif not options.quiet:
                 screen = sys.stdout if sys.stdout.isatty() else sys.stderr
                 print_report(report, plain_console(screen, soft_wrap=True), options.verbose)
 
-        configure_logging(comm.rank, comm.size, options.verbose)
+        def show(facts: dict[str, Any]) -> None:
+            if "model" in facts:
+                for warning in loaded.warnings:
+                    log.warning("%s", warning)
+            text = _header(facts)
+            log_file.info("%s", text)
+            if not options.quiet:
+                sys.stderr.write(f"{text}\n")
+                sys.stderr.flush()
+
+        configure_logging(comm.rank, comm.size, options.verbose, options.quiet)
         context = Context(comm, case.run.device, case.run.threads)
         options = replace(options, resume=options.resume or str(loaded.resume or "never"))
-        caller = RunCaller(started=started, signals=signals, show=_print_header, show_end=show_end)
+        caller = RunCaller(not options.quiet, started, signals, show, show_end)
         return run_case(case, create(case.run.model), context, options, caller)
 
 
@@ -94,8 +112,8 @@ def run_list(path: str) -> None:
                     return
 
 
-def _print_header(facts: dict[str, Any]) -> None:
-    """Print on stderr what runs and where, before anything is compiled; and the decomposition, once it is known."""
+def _header(facts: dict[str, Any]) -> str:
+    """Return what runs and where, before anything is compiled; and the decomposition, once it is known."""
     lines = []
     if "model" in facts:
         used = facts["ranks_on_node"] * facts["threads"]
@@ -116,8 +134,7 @@ def _print_header(facts: dict[str, Any]) -> None:
         for key in ("process_grid", "block", "method")
         if key in facts
     ]
-    sys.stderr.write("\n".join(lines) + "\n")
-    sys.stderr.flush()
+    return "\n".join(lines)
 
 
 def compile_case(loaded: LoadedCase) -> float:

@@ -1,4 +1,4 @@
-"""The options of a run that are not settings: resume, overwrite, and where the report and the trace go."""
+"""The options of a run that are not settings: resume, overwrite, what is printed, and where the report goes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ridgeline.runtime.declared_options import DeclaredOptions, OptionSpec
+from ridgeline.runtime.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -15,22 +16,22 @@ class RunOptions(DeclaredOptions):
     resume: Annotated[
         str | None,
         OptionSpec(
-            "Continue from the newest usable checkpoint (auto), start anew (never, the default), "
-            "or from the one given.",
+            "Continue from the newest usable checkpoint (auto) or from the one given, or start from step 0 (never, "
+            "the default).",
             metavar="auto|never|PATH",
         ),
     ] = None
     overwrite: Annotated[
-        bool, OptionSpec("Delete outputs of earlier runs at the same paths; else they are set aside.")
+        bool, OptionSpec("Delete outputs of earlier runs at the same paths. Otherwise they are set aside.")
     ] = False
     json: Annotated[
-        str | None, OptionSpec("Write the run report here too; - for stdout.", metavar="FILE")
+        str | None, OptionSpec("Write the run report to this file too; - is standard output.", metavar="FILE")
     ] = None
     trace: Annotated[
         str | None,
         OptionSpec(
-            "Write when the parts of 20 steps (or sweeps) were at work, on each rank and its GPU's streams; open it "
-            "with ui.perfetto.dev.",
+            "Write a timeline of 20 steps (or sweeps) on each rank and on its GPU's streams. Open it at "
+            "ui.perfetto.dev.",
             metavar="FILE",
         ),
     ] = None
@@ -38,11 +39,25 @@ class RunOptions(DeclaredOptions):
     stopped_exit_code: Annotated[
         int | None,
         OptionSpec(
-            "Exit code of a run that a signal or run.walltime ended before its last step, with a checkpoint.",
+            "Exit code of a run that a signal or run.walltime ended before its last step (it has written a "
+            "checkpoint).",
             minimum=16,
             maximum=125,
             metavar="N",
             otherwise="0",
         ),
     ] = None
-    verbose: Annotated[bool, OptionSpec("Notes of every rank, and the whole report.")] = False
+    verbose: Annotated[bool, OptionSpec("Print the notes of every rank, and the whole report.")] = False
+    quiet: Annotated[bool, OptionSpec("Print only warnings and errors.")] = False
+    log: Annotated[
+        str | None,
+        OptionSpec(
+            "Append what the run prints, notes and progress included, to this file, with the time of each line.",
+            metavar="FILE",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.quiet and self.verbose:
+            raise ConfigError("--quiet cannot be used with --verbose.")

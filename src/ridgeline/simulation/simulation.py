@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import signal
 import sys
@@ -13,7 +12,6 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -24,6 +22,12 @@ from ridgeline.models import create
 from ridgeline.parallel.job import join_from_python
 from ridgeline.runtime.errors import ConfigError, RidgelineError
 from ridgeline.runtime.signals import SignalCatcher
+from ridgeline.simulation.call_arguments import (
+    check_steps,
+    check_time,
+    refuse_changes,
+    require_mapping,
+)
 from ridgeline.simulation.case import Case
 
 if TYPE_CHECKING:
@@ -37,43 +41,82 @@ log = logging.getLogger(__name__)
 
 Callback = Callable[["Simulation"], None]
 
-# `change` refuses the settings of these sections, except for the keys of _CHANGEABLE.
-_FIXED_SECTIONS = ("run", "grid", "output", "checkpoint")
-_CHANGEABLE = ("run.steps", "run.end_time")
-
 
 class RunInterrupted(KeyboardInterrupt):
-    """A signal such as Ctrl-C stopped a run between two steps; `Simulation.run` or `advance` continues it."""
+    """Report that a signal such as Ctrl-C stopped a run between two steps, after a checkpoint was saved.
+
+    `Simulation.run` or `Simulation.advance` continues the run. It is a `KeyboardInterrupt`, so that `except
+    Exception` does not catch it.
+
+    Examples
+    --------
+    >>> import os, signal
+    >>> import ridgeline
+    >>> case = ridgeline.Case("gray_scott", 8, grid={"shape": (8, 8, 8)}, checkpoint={"path": "kept"})
+    >>> with ridgeline.Simulation(case, progress=False) as simulation:
+    ...     simulation.every(2, lambda now: now.step == 2 and os.kill(os.getpid(), signal.SIGINT))
+    ...     try:
+    ...         report = simulation.run()
+    ...     except ridgeline.RunInterrupted:
+    ...         stopped = simulation.step
+    ...         report = simulation.run()
+    >>> stopped < report["run"]["last_step"] == 8
+    True
+    """
 
 
 class Simulation:
-    """A run of a case in this process. Creating it also sets the initial state, or restores a checkpoint.
+    """Run a case in this process, to the end or step by step.
 
-        with ridgeline.Simulation(case) as simulation:
-            simulation.every(100, lambda now: print(now.step, now.diagnostics()))
-            report = simulation.run()
-
-    It writes what the settings say, at the steps that they say, and locks these paths until it is closed. Under a
-    launcher every rank creates one. All methods and properties except `case`, `step`, `steps` and `time` are
-    collective over the world: every rank calls them with the same arguments.
+    Creating a simulation also sets its initial state, or restores a checkpoint. A simulation writes what the
+    settings say, at the steps that they say, and locks these paths until it is closed. It is a context manager: the
+    end of a `with` block closes it.
 
     Parameters
     ----------
-    case
-        The settings.
-    resume
-        "never" starts anew, "auto" continues from the newest checkpoint if there is one, and anything else is the
-        path of a checkpoint.
-    overwrite
+    case : Case
+        The settings, the same on all ranks.
+    resume : str
+        "never" starts a new run, "auto" continues from the newest checkpoint if there is one, and anything else is
+        the path of a checkpoint.
+    overwrite : bool
         Delete the outputs of earlier runs at the same paths. Otherwise they are set aside.
-    progress
+    progress : bool
         Show the progress on stderr.
+
+    Attributes
+    ----------
+    case : Case
+        The present settings.
 
     Raises
     ------
     ConfigError, OutputError, CheckpointError, DecompositionError
-        On all ranks. Every method raises ConfigError when ranks make different calls, after the simulation has
-        ended, and in a fork of its process.
+        On all ranks. Every method also raises ConfigError when ranks make different calls, after the simulation has
+        ended, and in a forked child process.
+
+    Notes
+    -----
+    Collective over all ranks of the job: under a launcher every rank creates the simulation and makes the same calls
+    with the same arguments. Only `case`, `step`, `steps`, `time` and `stop` are local. Each collective call compares
+    the calls of all ranks first, by one allreduce of a few bytes.
+
+    Examples
+    --------
+    With two ranks, started by `mpiexec -n 2 python program.py`:
+
+    >>> import ridgeline
+    >>> case = ridgeline.Case(
+    ...     "gray_scott", 4, grid={"shape": (8, 8, 8)}, output={"path": "spots.bp", "every": 2}
+    ... )
+    >>> with ridgeline.Simulation(case, progress=False) as simulation:
+    ...     step = simulation.advance(2)
+    ...     parts = simulation.communicator.allgather(simulation.fields("V")["V"].shape)
+    ...     report = simulation.run()
+    >>> step, parts
+    (2, [(4, 8, 8), (4, 8, 8)])
+    >>> report["run"]["ended"]
+    'all steps done'
     """
 
     def __init__(
@@ -158,35 +201,60 @@ class Simulation:
 
         Returns
         -------
-        dict
+        dict of str to array
             Read-only views by name, valid until the next step.
         """
         self._begin_call("state()")
         return {name: _read_only(array.local) for name, array in self._run.model.state().items()}
 
     def parts(self, *names: str) -> dict[str, DistributedArray]:
-        """Return fields as the data set holds them: this rank's part, and where it lies in the whole.
+        """Return fields as the data set holds them: this rank's part, and its place in the whole.
 
         Parameters
         ----------
-        names
+        *names : str
             Names that output.variables may hold. By default they are those of output.variables.
 
         Returns
         -------
-        dict
+        dict of str to DistributedArray
             For each name, `local` is a read-only view of this rank's part, valid until the next step or call, and
             `offset_global` is its place. `set_fields` accepts changed copies.
+
+        Raises
+        ------
+        ConfigError
+            For a name that the model does not have.
+
+        Notes
+        -----
+        Collective. Models that compute fields for output only, such as turbulence, transform them here.
         """
         self._begin_call(f"parts{names!r}")
         wanted = names or tuple(self.case.settings.output.variables)
         # The check of the settings refuses a name that the model does not have.
-        checked = self.case.replace({"output.variables": wanted}, "the fields asked for")
+        checked = self.case.replace({"output.variables": wanted}, "the requested fields")
         parts = self._run.model.outputs(tuple(checked.settings.output.variables))
         return {name: replace(part, local=_read_only(part.local)) for name, part in parts.items()}
 
     def fields(self, *names: str) -> dict[str, NDArray[Any]]:
-        """Return this rank's part of fields as the data set holds them, by name: the `local` of `parts`."""
+        """Return this rank's part of fields as the data set holds them: the `local` of each of `parts`.
+
+        Parameters
+        ----------
+        *names : str
+            As for `parts`.
+
+        Returns
+        -------
+        dict of str to array
+            Read-only views by name, in the precision of the run, valid until the next step or call.
+
+        Raises
+        ------
+        ConfigError
+            For a name that the model does not have.
+        """
         return {name: part.local for name, part in self.parts(*names).items()}
 
     def set_fields(self, fields: Mapping[str, Any]) -> None:
@@ -197,7 +265,7 @@ class Simulation:
 
         Parameters
         ----------
-        fields
+        fields : mapping of str to array
             This rank's part of each field, by name, with the shape that `fields` returns; the arrays are copied. All
             ranks set the same fields. Fields that are not given stay as they are.
 
@@ -209,16 +277,28 @@ class Simulation:
         """
         names = sorted(map(str, fields)) if isinstance(fields, Mapping) else type(fields).__name__
         self._begin_call(f"set_fields({names})")
-        _require_mapping("set_fields", fields)
+        require_mapping("set_fields", fields)
         self._run.set_fields(fields)
 
     def diagnostics(self) -> dict[str, float]:
-        """Return global scalars of the current state, the same on all ranks."""
+        """Return global scalars of the current state.
+
+        Returns
+        -------
+        dict of str to float
+            Values by name, the same on all ranks, in the units of the model.
+        """
         self._begin_call("diagnostics()")
         return dict(self._run.model.diagnostics())
 
     def profiles(self) -> xr.Dataset:
-        """Return spectra and other profiles of the current state, the same on all ranks. They may be none."""
+        """Return spectra and other profiles of the current state.
+
+        Returns
+        -------
+        xarray.Dataset
+            Copies, the same on all ranks. It is empty if the model has no profiles.
+        """
         from ridgeline.io.dataset import to_dataset
 
         self._begin_call("profiles()")
@@ -226,24 +306,50 @@ class Simulation:
         return to_dataset({name: (p.dims, p.values, p.unit, p.description) for name, p in profiles.items()})
 
     def every(self, steps: int, callback: Callback) -> None:
-        """Call `callback(simulation)` after each step that is a multiple of `steps`, from now on."""
+        """Call a function after each step that is a multiple of `steps`, from now on.
+
+        Parameters
+        ----------
+        steps : int
+            The interval, 1 or more.
+        callback : callable
+            A function of one argument, the simulation. It runs on every rank, and may call everything except `run`
+            and `close`.
+
+        Raises
+        ------
+        ConfigError
+            For a wrong interval, or for something that cannot be called.
+        """
         self._begin_call(f"every({steps!r}, ...)")
-        self._add("every", Interval(steps=_check_steps("every", steps, 1)), callback)
+        self._add("every", Interval(steps=check_steps("every", steps, 1)), callback)
 
     def every_time(self, time: float, callback: Callback) -> None:
         """Call `callback(simulation)` at each multiple of a model time, from now on.
 
-        With output.align = true steps are shortened so that these times are met exactly.
+        With output.align = true, which is the default, steps are shortened so that these times are met exactly.
+
+        Parameters
+        ----------
+        time : float
+            The interval, more than 0, in the unit of the model time.
+        callback : callable
+            As for `every`.
+
+        Raises
+        ------
+        ConfigError
+            For a wrong interval, or for something that cannot be called.
         """
         self._begin_call(f"every_time({time!r}, ...)")
-        if not (interval := _check_time("every_time", time, 0.0)):
-            raise ConfigError("every_time: got 0; need a time > 0")
+        if not (interval := check_time("every_time", time, 0.0)):
+            raise ConfigError("every_time: the time is 0, but it must be a number > 0.")
         self._add("every_time", Interval(time=interval), callback)
 
     def _add(self, call: str, interval: Interval, callback: Callback) -> None:
         if not callable(callback):
             raise ConfigError(
-                f"{call}: got {callback!r} to call; need a function of one argument, the simulation"
+                f"{call}: {callback!r} cannot be called. It must be a function of one argument, the simulation."
             )
         self._callbacks.append((interval, callback))
 
@@ -254,17 +360,21 @@ class Simulation:
 
         Parameters
         ----------
-        steps
-            How many steps, 1 if nothing is given.
-        until
-            A model time, not before the current one. With output.align = true, which is the default, steps are
-            shortened so that it is met exactly; otherwise the first step after it is the last.
+        steps : int, optional
+            Time steps, 0 or more; 1 if nothing is given.
+        until : float, optional
+            A model time, not before the current one, instead of a number of steps. With output.align = true, which is
+            the default, steps are shortened so that it is met exactly; otherwise the first step after it is the last.
+
+        Returns
+        -------
+        int
+            The current step, the same on all ranks.
 
         Raises
         ------
         ConfigError
             If both are given, or for a time that has already passed.
-        ------
         DivergedError, OutputError, CheckpointError
             On all ranks.
         RunInterrupted
@@ -273,17 +383,29 @@ class Simulation:
         time = "" if until is None else f", until={until!r}"
         self._begin_call(f"advance({steps!r}{time})")
         if until is None:
-            self._advance(self.step + _check_steps("advance", 1 if steps is None else steps, 0), None)
+            self._advance(self.step + check_steps("advance", 1 if steps is None else steps, 0), None)
         else:
             if steps is not None:
-                raise ConfigError("advance: got steps and a time; need one of them")
-            self._advance(None, _check_time("advance", until, self.time))
+                raise ConfigError(
+                    "advance: both a number of steps and a time are given, but only one of them can be."
+                )
+            self._advance(None, check_time("advance", until, self.time))
         return self.step
 
     def run(self) -> dict[str, Any]:
-        """Advance to the last step, close, and return the run report. Raises what `advance` raises.
+        """Advance to the last step, close the simulation, and return the run report.
 
-        A run that `stop` or the wall-clock limit ends before its last step saves a checkpoint.
+        Returns
+        -------
+        dict
+            The run report, the same on all ranks.
+
+        Raises
+        ------
+        DivergedError, OutputError, CheckpointError
+            On all ranks.
+        RunInterrupted
+            After a signal, once a checkpoint has been saved. The simulation stays usable.
         """
         self._begin_call("run()")
         self._refuse_in_callback("run")
@@ -291,64 +413,81 @@ class Simulation:
         return self.close()
 
     def stop(self) -> None:
-        """End `advance` or `run` after the callbacks of this step. It is enough that one rank calls it."""
+        """End `advance` or `run` after the callbacks of this step. It is local: one rank that calls it is enough."""
         self._refuse_if_over()
         self._stop_requested = True
 
     def save(self) -> Path:
-        """Save a checkpoint of the current state unless there is one, and return the path of the newest."""
+        """Save a checkpoint of the current state unless there is one already.
+
+        Returns
+        -------
+        pathlib.Path
+            The newest checkpoint, the same on all ranks.
+
+        Raises
+        ------
+        CheckpointError
+            On all ranks, if the checkpoint cannot be written.
+
+        Notes
+        -----
+        Collective: all ranks write, and all wait until the checkpoint is on the disk.
+        """
         self._begin_call("save()")
         newest = self._run.save()
         assert newest is not None, "a checkpoint was saved"
         return newest
 
     def change(self, changes: Mapping[str, Any]) -> None:
-        """Continue with other values of some settings, given by key: {"model.F": 0.03}. run.steps may be among them.
+        """Continue with other values of some settings.
 
-        `change` rebuilds the model around its current state. The result is identical, bit for bit, to a restart with
-        the new settings. The report lists the changes, the attributes of the data set hold the last values, and later
-        checkpoints belong to the new settings.
+        `change` rebuilds the model around its current state. The result is identical, bit for bit, to a restart
+        with the new settings. The report lists the changes, the attributes of the data set hold the last values,
+        and later checkpoints belong to the new settings.
 
-        Raises ConfigError if a key may not change in a run or if the new settings are wrong. The run is then as it
-        was before.
+        Parameters
+        ----------
+        changes : mapping
+            Values by key, such as {"model.F": 0.03}. run.steps may be among them.
+
+        Raises
+        ------
+        ConfigError
+            If a key may not change in a run or if the new settings are wrong. The run is then as it was before.
+
+        Notes
+        -----
+        Collective. It costs about as much as restoring a checkpoint, without reading one.
         """
         from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_all_ranks
 
         self._begin_call("change(...)")
         with errors_on_all_ranks(self._communicator):
-            _require_mapping("change", changes)
+            require_mapping("change", changes)
             case = self.case.replace(changes)
-            self._refuse_fixed(case)
+            refuse_changes(self.case.settings, case.settings, self.step, self.time)
         require_same_on_all_ranks(
-            self._communicator, case.settings.flatten(), "change the same settings on every rank"
+            self._communicator, case.settings.flatten(), "Change the same settings on every rank."
         )
         self._run.change(case.settings, create(case.settings.run.model))
         self.case = case
 
-    def _refuse_fixed(self, case: Case) -> None:
-        """Raise ConfigError if the new case differs in a setting that may not change in a run."""
-        before, after = self.case.settings.flatten(), case.settings.flatten()
-        for key in (key for key in {**before, **after} if before.get(key) != after.get(key)):
-            if key.split(".")[0] in _FIXED_SECTIONS and key not in _CHANGEABLE:
-                raise ConfigError(
-                    f"{key}: this setting is of the whole run; change those of the model, or start a new run"
-                )
-            if case.settings.is_of_start(key):
-                raise ConfigError(
-                    f"{key}: this setting is of the initial state, which is past; use set_fields, or start a new run"
-                )
-        steps, end = case.settings.run.steps, case.settings.run.end_time
-        if steps is not None and steps < self.step:
-            raise ConfigError(
-                f"run.steps: got {steps}, but the run is at step {self.step}; need at least that"
-            )
-        if end is not None and end < self.time:
-            raise ConfigError(
-                f"run.end_time: got {end:g}, but the run is at time {self.time:g}; need at least that"
-            )
-
     def close(self) -> dict[str, Any]:
-        """End the run where it is and return its report. Saves a checkpoint if the last step is not reached."""
+        """End the run where it is, and return its report. Later calls return the same report.
+
+        A checkpoint is saved if the last step is not reached.
+
+        Returns
+        -------
+        dict
+            The run report, the same on all ranks.
+
+        Raises
+        ------
+        OutputError, CheckpointError
+            On all ranks, if the last outputs cannot be written.
+        """
         if self._report is None:
             self._begin_call("close()")
             self._refuse_in_callback("close")
@@ -371,25 +510,26 @@ class Simulation:
     def _refuse_if_over(self) -> None:
         if os.getpid() != self._process:
             raise ConfigError(
-                f"this simulation is of process {self._process}, and this is a fork of it; use the simulation there, "
-                f"or make one of other paths here"
+                f"this simulation belongs to process {self._process}, of which this process is a fork. Use the "
+                f"simulation there, or create one with other paths here."
             )
         if not self._finalizer.alive:
             how = "is closed" if self._report is not None else "ended with an error"
-            raise ConfigError(f"this simulation {how}; make a new one, with resume='auto' to go on")
+            raise ConfigError(f"this simulation {how}. Create a new one, with resume='auto' to continue it.")
 
     def _begin_call(self, call: str) -> None:
         """Raise ConfigError if the simulation has ended, or if the ranks make different calls. Collective."""
         from ridgeline.parallel.allreduce import require_same_on_all_ranks
 
         self._refuse_if_over()
-        advice = "every rank must make the same calls with the same arguments"
+        advice = "Every rank must make the same calls with the same arguments."
         require_same_on_all_ranks(self._communicator, {"the call": call}, advice)
 
     def _refuse_in_callback(self, call: str) -> None:
         if self._in_callback:
             raise ConfigError(
-                f"{call}: a callback cannot end the simulation that calls it; call stop() there, and {call}() after"
+                f"{call}: a callback cannot end the simulation that calls it. Call stop() in the callback, and "
+                f"{call}() afterwards."
             )
 
     def _advance(self, last: int | None, until: float | None) -> str | None:
@@ -429,7 +569,7 @@ class Simulation:
     def _interrupt(self, name: str) -> NoReturn:
         path = self.save()
         self._stop_signals.forget()
-        raise RunInterrupted(f"{name} stopped the run at step {self.step}; its checkpoint is {path}")
+        raise RunInterrupted(f"{name} stopped the run at step {self.step}. Its checkpoint is {path}.")
 
     @contextlib.contextmanager
     def _catch_signals(self) -> Iterator[None]:
@@ -444,7 +584,7 @@ class Simulation:
 def _release_dropped(resources: contextlib.ExitStack, process: int) -> None:
     """Release the paths of a simulation that was garbage-collected, without communication."""
     if os.getpid() == process:
-        error = ResourceWarning("a Simulation was dropped before it was closed: it has no report")
+        error = ResourceWarning("a Simulation was deleted before it was closed, so it has no report.")
         resources.__exit__(ResourceWarning, error, None)
         warnings.warn(error, stacklevel=2)
 
@@ -454,26 +594,3 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _check_steps(call: str, steps: Any, least: int) -> int:
-    """Return a number of steps. Raises ConfigError unless it is an integer of Python or NumPy, `least` or more."""
-    with contextlib.suppress(TypeError):
-        if not isinstance(steps, bool) and index(steps) >= least:
-            return index(steps)
-    raise ConfigError(f"{call}: got {steps!r}; need an integer of steps >= {least}")
-
-
-def _check_time(call: str, until: Any, now: float) -> float:
-    """Return a model time. Raises ConfigError unless it is a finite number that is not before `now`."""
-    with contextlib.suppress(TypeError, ValueError):
-        if not isinstance(until, bool | str) and math.isfinite(time := float(until)):
-            if time < now:
-                raise ConfigError(f"{call}: got the time {time:g}, but the run is at time {now:g} already")
-            return time
-    raise ConfigError(f"{call}: got {until!r}; need a finite number as time")
-
-
-def _require_mapping(call: str, values: Any) -> None:
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"{call}: got {values!r}; need a mapping from names to values")

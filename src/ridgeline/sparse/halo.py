@@ -84,13 +84,13 @@ class HaloPlanner:
         with errors_on_all_ranks(comm):
             if rows_global.size > np.iinfo(np.int32).max // 2:
                 raise ValueError(
-                    f"{rows_global.size} rows on one rank are more than 32-bit lists hold; use more ranks"
+                    f"One rank has {rows_global.size} rows, which are too many for 32-bit indices. Use more ranks."
                 )
             self._table = empty_table(rows_global.size)
             twice = fill_table(rows_global, self._table)
             if twice >= 0:
                 raise ValueError(
-                    f"row {rows_global[twice]} is there twice on rank {comm.rank}; number rows once"
+                    f"Row {rows_global[twice]} occurs twice on rank {comm.rank}. Each row must have its number once."
                 )
 
     def locate(self, indptr: Numbers, columns_global: Numbers, columns: Indices) -> None:
@@ -162,7 +162,7 @@ def _owners(comm: MPI.Comm, rows_global: Numbers, external: Numbers) -> Numbers:
     most = np.array([numbers.max(initial=0), -numbers.min(initial=0)])
     comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
     if most[1] > 0:
-        raise ValueError(f"a row or column has the number {-most[1]}; numbers are >= 0")
+        raise ValueError(f"A row or column has the number {-most[1]}, but numbers must be >= 0.")
     block = int(most[0]) // comm.size + 1
 
     # Runs of owned numbers go to their home ranks.
@@ -186,10 +186,10 @@ def _owners(comm: MPI.Comm, rows_global: Numbers, external: Numbers) -> Numbers:
         overlap = np.flatnonzero(starts[1:] < ends[:-1])
         if overlap.size:
             number = starts[1:][overlap[0]]
-            raise ValueError(f"row {number} has two owners; each row must be on one rank")
+            raise ValueError(f"Row {number} has two owners. Each row must be on one rank.")
         if not inside.all():
             raise ValueError(
-                f"column {queries[~inside][0]} has no owner; every column must be a row of a rank"
+                f"Column {queries[~inside][0]} has no owner. Every column must be a row of a rank."
             )
     answers = np.empty(external.size, np.int64)
     comm.Alltoallv([ranks[place], n_answered], [answers, n_asked])

@@ -63,8 +63,8 @@ def make_team(strips: Strips, n_threads: int) -> Team:
     )
     if numba.get_num_threads() < n_threads or not _meet(team):
         raise ConfigError(
-            f"{n_threads} threads must run at once, but Numba has {numba.get_num_threads()} or takes their parts one "
-            f"after the other; set NUMBA_NUM_THREADS={n_threads} and NUMBA_THREADING_LAYER=workqueue"
+            f"{n_threads} threads must run at once, but Numba has {numba.get_num_threads()} threads or runs their "
+            f"parts one after the other. Set NUMBA_NUM_THREADS={n_threads} and NUMBA_THREADING_LAYER=workqueue."
         )
     return team
 

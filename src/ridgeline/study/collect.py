@@ -8,10 +8,11 @@ from typing import Any
 
 from ridgeline.bench.result import Column, Result
 from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.runtime.units import counted
 from ridgeline.study.folder import JobStatus, StudyFolder
 from ridgeline.study.rows import Predictor, Row, rows_of
 
-# What every study shows if it is known; the columns of labels come before, those of solves behind.
+# What every study shows if it is known; the columns of labels come before these, those of solves after them.
 COLUMNS = (
     Column("ranks", "ranks"),
     Column("threads", "threads"),
@@ -26,7 +27,7 @@ COLUMNS = (
     Column("points_per_second", "M points/s", 1e6, ".4g"),
     Column("flops", "GFLOP/s", 1e9, ".4g"),
     Column("bytes", "GB/s", 1e9, ".4g"),
-    Column("speedup", "over first", form=".3f"),
+    Column("speedup", "speed-up", form=".3f"),
     Column("efficiency", "efficiency", form=".3f"),
     Column("efficiency_before", "to fewer", form=".3f"),
     Column("ws1", "N^3 log N", form=".3f"),
@@ -34,6 +35,9 @@ COLUMNS = (
     Column("parallel_efficiency", "parallel", form=".3f"),
     Column("overall_efficiency", "overall", form=".3f"),
     Column("fraction", "of limit", form=".3f"),
+    Column("limited_by", "limited by"),
+    Column("fastest_rank", "fastest rank ms", 1e-3, ".4g"),
+    Column("slowest_rank", "slowest rank ms", 1e-3, ".4g"),
     Column("joules", "J/step", form=".4g"),
     Column("simulated", "time/s", form=".4g"),
     Column("output_seconds", "output in s", form=".3f"),
@@ -70,8 +74,8 @@ def collect(folder: StudyFolder, machine: str | None = None) -> Collected:
         rows = rows_of(jobs, predictor.of)
     except (KeyError, TypeError, AttributeError) as problem:
         raise OutputError(
-            f"a report in {folder.path} is damaged, or of another version: {problem!r}; delete its folder, and "
-            "run the study again"
+            f"{folder.path}: a report is damaged, or another version of Ridgeline wrote it ({problem!r}). Delete the "
+            "folder of its job, and run the study again."
         ) from None
     for row in rows:
         alike = [one for one in rows if (one["cores"], one["points"]) == (row["cores"], row["points"])]
@@ -105,7 +109,7 @@ def to_result(name: str, jobs: Sequence[JobStatus], rows: Sequence[Row]) -> Resu
         benchmark=f"study {name}",
         pattern=f"{record.get('subject', 'nothing')}, {kind}",
         formula="\n".join(definitions(scaling, {column.key for column in columns})),
-        statistic="each point is the best of its jobs",
+        statistic="each point is the fastest of its jobs",
         ranks=max((row["ranks"] for row in rows), default=0),
         columns=columns,
         rows=flat,
@@ -115,32 +119,34 @@ def to_result(name: str, jobs: Sequence[JobStatus], rows: Sequence[Row]) -> Resu
 
 
 def definitions(scaling: str, keys: set[str]) -> Iterator[str]:
-    """Yield how the columns that are there follow from what was measured."""
-    kept = "t0 / t for equal points a core" if scaling == "weak" else "t0 n0 / (t n)"
+    """Yield how the columns that are there follow from the measurements."""
+    kept = "t0 / t for equal points per core" if scaling == "weak" else "t0 n0 / (t n)"
     known = {
-        "jitter": "jitter: (most - least) / least of the jobs' times",
-        "speedup": "over first: time of the first row of the same points and cores over that of the row",
-        "predicted": "predicted: of the machine file (`ridgeline predict`), with the iterations that solves took",
-        "bytes": "GFLOP/s, GB/s: operations and least bytes to and from memory, counted in closed form, in a second",
-        "predicted_least": "80 % from, to: what 80 % of steps are predicted to take",
-        "efficiency": f"efficiency: points a second and core over those of the fewest cores, {kept}",
-        "efficiency_before": "to fewer: over those of the next fewer cores",
-        "ws1": "N^3 log N: the same with the work N^3 log2 N, as Yeung et al. (GESTS)",
-        "ws2": "N^3 log N to fewer: that over the one of the next fewer cores",
-        "parallel_efficiency": "parallel: overall efficiency over that of the fewest cores, as Hadri et al. (NekBox)",
-        "overall_efficiency": "overall: counted bytes over time over STREAM, as Hadri et al.",
-        "fraction": "of limit: share of the limit that the same job measured, of memory traffic or of arithmetic",
-        "simulated": "time/s: model time in a second of wall time",
+        "jitter": "jitter: (longest - shortest) / shortest time of the jobs",
+        "speedup": "speed-up: time of the first row with the same points and cores over the time of this row",
+        "predicted": "predicted: from the machine file (`ridgeline predict`), with the measured iterations of solves",
+        "bytes": "GFLOP/s, GB/s: operations and least memory traffic per second, counted in closed form",
+        "predicted_least": "80 % from, to: the interval that is predicted to contain 80 % of the steps",
+        "efficiency": f"efficiency: points per second and core relative to the fewest cores, {kept}",
+        "efficiency_before": "to fewer: efficiency relative to the next fewer cores",
+        "ws1": "N^3 log N: efficiency for the work N^3 log2 N, as Yeung et al. (GESTS)",
+        "ws2": "N^3 log N to fewer: the same relative to the next fewer cores",
+        "parallel_efficiency": "parallel: overall efficiency relative to the fewest cores, as Hadri et al. (NekBox)",
+        "overall_efficiency": "overall: counted bytes per second relative to STREAM, as Hadri et al.",
+        "limited_by": "limited by: the limit that bounds the whole step, as the roofline of the report says",
+        "fastest_rank": "fastest, slowest rank: seconds of a step on these ranks of the best job",
+        "fraction": "of limit: share of the limit of memory traffic or arithmetic that the same job measured",
+        "simulated": "time/s: model time per second of wall time",
     }
     yield from (text for key, text in known.items() if key in keys)
 
 
 def notes(jobs: Sequence[JobStatus], rows: Sequence[Row]) -> Iterator[str]:
-    """Yield what a reader must know: crowded points, and jobs that are not done."""
+    """Yield what a reader must know: points with more threads than cores, and jobs that are not done."""
     crowded = sorted({row["ranks"] for row in rows if row[MARKS]})
     if crowded:
         numbers = ", ".join(map(str, crowded))
-        yield f"more threads than cores on {numbers} ranks: they wait for cores, so these points are drawn hollow"
+        yield f"there are more threads than cores on {numbers} ranks, so these points are drawn hollow"
     for state in ("failed", "damaged", "missing"):
         names = [job for job in jobs if job.state == state]
         if names:
@@ -156,7 +162,7 @@ def machine_of(report: Mapping[str, Any]) -> str:
 
 
 def names_of(first: Collected, second: Collected) -> tuple[str, str]:
-    """Return the names of two studies, told apart by A and B where they are equal."""
+    """Return the names of two studies, with A and B in front if they are equal."""
     if first.name != second.name:
         return first.name, second.name
     return f"A {first.name}", f"B {second.name}"
@@ -167,8 +173,8 @@ def joined(first: Collected, second: Collected) -> list[Row]:
     subjects = [study.result.settings["subject"] for study in (first, second)]
     if subjects[0] != subjects[1]:
         raise ConfigError(
-            f"{first.name} is a study of {subjects[0]} and {second.name} one of {subjects[1]}; "
-            "compare two of one kind"
+            f"{first.name} is a study of {subjects[0]}, but {second.name} is a study of {subjects[1]}. "
+            "Compare two studies of the same model or benchmark."
         )
     return [
         {**row, "labels": {"study": name, **row["labels"]}}
@@ -186,8 +192,8 @@ def compare(first: Collected, second: Collected) -> Result:
     pairs = [(row, others[_key(row)]) for row in first.rows if _key(row) in others]
     if not pairs:
         raise ConfigError(
-            f"{names[0]} and {names[1]} have no point in common (axes, ranks, threads and points); run one with the "
-            "study file of the other"
+            f"{names[0]} and {names[1]} have no point in common (same axes, ranks, threads and number of points). "
+            "Run one with the study file of the other."
         )
     labels = list(dict.fromkeys(key for row, _ in pairs for key in row["labels"]))
     columns = [Column(key, key.replace("_", " ")) for key in labels]
@@ -203,8 +209,8 @@ def compare(first: Collected, second: Collected) -> Result:
     return Result(
         benchmark=f"studies {names[0]} and {names[1]}",
         pattern=f"{first.result.pattern}, point by point",
-        formula="first / second: how many times as fast the second is",
-        statistic="each point is the best of its jobs",
+        formula="first / second: speed of the second study relative to the first",
+        statistic="each point is the fastest of its jobs",
         ranks=max(row["ranks"] for row, _ in pairs),
         columns=columns,
         rows=[
@@ -224,7 +230,7 @@ def compare(first: Collected, second: Collected) -> Result:
         notes=[
             *(f"{name}: {machine}" for name, study in named for machine in study.machines),
             *(
-                f"{len(study.rows) - len(pairs)} points of {name} have no partner"
+                f"the other study lacks {counted(len(study.rows) - len(pairs), 'point')} of {name}"
                 for name, study in named
                 if len(study.rows) > len(pairs)
             ),

@@ -24,7 +24,7 @@ from ridgeline.study.study_options import SubmitOptions
 from ridgeline.study.submit import SUBMITTERS, submit, write_scripts
 
 FAILED = 1  # exit code of a study with jobs that failed
-PREFIX = "study_"  # of folders that nobody named
+PREFIX = "study_"  # of folders without a given name
 STEM = "compare"
 
 
@@ -61,10 +61,10 @@ def run_study(
         else:
             program = SUBMITTERS[submission.submit]
             lines = [f"  {program} {shlex.quote(str(script))}" for script in scripts]
-            tell("nothing was submitted; to do so:")
+            tell("the scripts were not submitted; submit them with:")
         for line in lines:
             tell(line)
-        tell(f"then, at any time: ridgeline study collect {shlex.quote(str(folder.path))}")
+        tell(f"collect the results at any time with: ridgeline study collect {shlex.quote(str(folder.path))}")
     return 0
 
 
@@ -73,8 +73,8 @@ def refuse_ranks() -> None:
     launch = detect_launch()
     if launch is not None:
         raise LauncherError(
-            f"{launch.launcher} started this command as one of {launch.size} ranks, and a study starts its jobs "
-            "itself; start it without the launcher, or write scripts by --submit"
+            f"{launch.launcher} started this command as one of {launch.size} ranks, but a study or sweep starts its "
+            "ranks itself. Start it without the launcher. A study can also write job scripts with --submit."
         )
 
 
@@ -83,7 +83,7 @@ def collect_study(path: str, tell: Tell, machine: str | None = None) -> int:
 
     machine: for which points are predicted (`collect`).
     """
-    # Matplotlib is for those who draw: a plan that is refused need not wait for it.
+    # Matplotlib takes long to load, and a plan that is refused does not need it.
     from ridgeline.study.page import make_page, save_figures, write_files
 
     folder = StudyFolder.open(path)

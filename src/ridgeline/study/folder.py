@@ -35,7 +35,7 @@ from ridgeline.study.request import FILE, StudyRequest, to_toml
 
 POINTS = "points"
 JOB, LOG, REPORT, ERROR = "job.json", "log.txt", "report.json", "error.txt"
-ADVICE = "choose another -o"
+ADVICE = "Choose another folder with -o."
 # What reports hold that a study can read: of a run, of a benchmark.
 KINDS = ({"model", "run", "work", "seconds_per_step"}, {"benchmark", "rows", "settings"})
 
@@ -69,7 +69,9 @@ class StudyJob:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """The state of a job, read from its folder. why: it is not done; record: of job.json; report: if it is done."""
+    """The state of a job, read from its folder. why: a clause on why it is not done; record: of job.json; report: if
+    it is done.
+    """
 
     name: str
     state: State
@@ -89,7 +91,8 @@ class StudyFolder:
         """Return the folder of a study. Raises OutputError if it is not one."""
         if not (Path(path) / FILE).is_file():
             raise OutputError(
-                f"{path} is not the folder of a study: it has no {FILE}; name the -o of `study run`"
+                f"{path} is not the folder of a study, because it has no {FILE}. Name the folder that "
+                "`ridgeline study run` wrote."
             )
         return cls(Path(path).resolve())
 
@@ -98,7 +101,7 @@ class StudyFolder:
         kept = self.path / f"case{case.suffix}"
         text = read_text(case)
         if kept.exists() and read_text(kept) != text:
-            raise OutputError(f"{self.path} holds a study of a case other than {case}; {ADVICE}")
+            raise OutputError(f"{self.path} already holds a study of a case other than {case}. {ADVICE}")
         with output_errors(f"write {kept}", ADVICE):
             replace_file(kept, text.encode())
         return kept
@@ -120,15 +123,15 @@ class StudyFolder:
             job = planned.get(found.name)
             if job is None and found.name.split("/")[0] not in {point.name for point in plan.points}:
                 raise OutputError(
-                    f"{self.path} holds the point {found.name.split('/')[0]}, which is not asked for; ask for it "
-                    f"too, or {ADVICE}"
+                    f"{self.path} already holds the point {found.name.split('/')[0]}, which this study does not "
+                    "have. Add the point to the study, or choose another folder with -o."
                 )
             expected = {} if job is None else record_of(job, plan)
             # Sizes and memory follow from these.
             keys = ("subject", "ranks", "threads", "arguments")
             if expected and found.record and any(found.record.get(key) != expected[key] for key in keys):
                 raise OutputError(
-                    f"{self.path} holds the job {found.name} with other settings than those asked for; {ADVICE}"
+                    f"{self.path} already holds the job {found.name} with other settings. {ADVICE}"
                 )
         return jobs
 
@@ -165,7 +168,7 @@ def open_study(
         As `make_plan` does.
     """
     if path.is_dir() and any(path.iterdir()) and not (path / FILE).is_file():
-        raise OutputError(f"{path} holds something other than a study (no {FILE}); {ADVICE}")
+        raise OutputError(f"{path} is not empty and holds no study, because it has no {FILE}. {ADVICE}")
     check_folder(path, "a study", "-o")
     folder = StudyFolder(path.resolve())
     if request.case is not None:
@@ -222,30 +225,31 @@ def read_status(folder: Path) -> JobStatus:
         record = _read(folder / JOB)
         record.pop("generator", None)
     except (OSError, *DAMAGED) as problem:
-        return JobStatus(name, "damaged", f"{JOB}: {_words(problem)}")
+        return JobStatus(name, "damaged", f"{JOB} {_words(problem)}")
     if (folder / ERROR).exists():
         try:
             text = read_regular(folder / ERROR).decode(errors="replace").strip()
         except OSError as problem:
-            text = _words(problem)
+            text = f"{ERROR} {_words(problem)}"
         return JobStatus(name, "failed", " ".join(text.split()) or "no reason is known", record)
     try:
         report = _read(folder / REPORT)
     except FileNotFoundError:
-        return JobStatus(name, "missing", "has no report yet", record)
+        return JobStatus(name, "missing", "it has no report yet", record)
     except (OSError, *DAMAGED) as problem:
-        return JobStatus(name, "damaged", f"{REPORT}: {_words(problem)}", record)
+        return JobStatus(name, "damaged", f"{REPORT} {_words(problem)}", record)
     if not any(kind <= report.keys() for kind in KINDS):
-        return JobStatus(name, "damaged", f"{REPORT}: is JSON, but no report of a run or a benchmark", record)
+        why = f"{REPORT} is JSON, but not the report of a run or a benchmark"
+        return JobStatus(name, "damaged", why, record)
     run = report.get("run", {})
     try:
         reached = run.get("last_step", 0) >= (run.get("steps") or 0)  # what reports of older versions tell
         ended_early = "run" in report and not run.get("complete", reached)
     except DAMAGED:
-        return JobStatus(name, "damaged", f"{REPORT}: does not say where the run ended", record)
+        return JobStatus(name, "damaged", f"{REPORT} does not say where the run ended", record)
     if ended_early:
         of_steps = f" of {run.get('steps')}" if run.get("steps") else ""
-        why = f"ended at step {run.get('last_step')}{of_steps} ({run.get('ended')})"
+        why = f"it ended at step {run.get('last_step')}{of_steps} ({run.get('ended')})"
         return JobStatus(name, "missing", why, record)
     return JobStatus(name, "done", "", record, report)
 
@@ -253,11 +257,12 @@ def read_status(folder: Path) -> JobStatus:
 def _read(path: Path) -> dict[str, Any]:
     content = json.loads(read_regular(path).decode())
     if not isinstance(content, dict):
-        raise ValueError("is no table")
+        raise ValueError("its content is not a table")
     return content
 
 
 def _words(problem: Exception) -> str:
+    """Return what is wrong with a file, to follow its name."""
     if isinstance(problem, OSError):
-        return str(problem.strerror)
-    return f"is not JSON, or cut off ({problem})"
+        return f"cannot be read: {problem.strerror}"
+    return f"is not JSON, or it is cut off ({problem})"

@@ -121,7 +121,7 @@ def _close_job(job: StudyJob, code: int, tell: Tell) -> None:
     """Mark a job as failed unless its process ended well with a whole report."""
     found = read_status(job.folder)
     if code or found.state != "done":
-        _write_error(job.folder, f"exit code {code}" if code else f"exit code 0, but it {found.why}")
+        _write_error(job.folder, f"exit code {code}" if code else f"exit code 0, but {found.why}")
         tell(f"{job.name} failed: {read_status(job.folder).why}")
 
 
@@ -130,7 +130,9 @@ def _rest_of_batch(batch: Batch, code: int, number: int) -> Batch:
     rest = [job for job in batch if read_status(job.folder).state not in ("done", "failed")]
     if not rest or not code:
         return []
-    _write_error(rest[0].folder, f"its process ended with exit code {code}; see {PROCESSES}/{number}.log")
+    _write_error(
+        rest[0].folder, f"its process ended with exit code {code} (its log is {PROCESSES}/{number}.log)"
+    )
     return rest[1:]
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg")
 FOLDER = "figures"
-# Efficiencies by key of rows, and how their curves are called.
+# Efficiencies by key of rows, and the names of their curves.
 EFFICIENCIES = {
     "efficiency": "",
     "ws1": "N^3 log N",
@@ -37,14 +37,14 @@ Rows = Sequence[Row]
 
 STEM = "study"
 CAPTIONS = {
-    "time": "Time of a step: best of the jobs, a line to the slowest; ideal scaling dotted.",
-    "speed": "Grid points advanced in a second.",
-    "efficiency": "Parallel efficiency, to the fewest cores.",
-    "limit": "Share of the limit that the same job measured, of memory traffic or of arithmetic.",
-    "phases": "What a step spends its time on.",
-    "simulated": "Model time in a second of wall time.",
-    "output": "Bytes of data sets and series written in a second.",
-    "checkpoint": "Bytes of checkpoints written in a second.",
+    "time": "Time of a step: the fastest job, with a line to the slowest. Dotted: ideal scaling.",
+    "speed": "Grid points advanced per second.",
+    "efficiency": "Parallel efficiency relative to the fewest cores.",
+    "limit": "Share of the limit of memory traffic or arithmetic that the same job measured.",
+    "phases": "Time of each phase of a step.",
+    "simulated": "Model time per second of wall time.",
+    "output": "Bytes of data sets and time series written per second.",
+    "checkpoint": "Bytes of checkpoints written per second.",
 }
 
 
@@ -78,27 +78,27 @@ def make_figures(rows: Rows, title: str, groups: Mapping[str, int]) -> Iterator[
         ]
         return draw_curves(lines, FigureLabels(over.label, y_label, title, log))
 
-    yield "time", drawn("seconds", "ms a step", True, 1e-3, ideal=True)
-    yield "speed", drawn("points_per_second", "million points a second", True, 1e6, ideal=True)
+    yield "time", drawn("seconds", "ms per step", True, 1e-3, ideal=True)
+    yield "speed", drawn("points_per_second", "million points per second", True, 1e6, ideal=True)
     if over.ranks:
         yield "efficiency", _efficiencies(over, title, groups)
     if _any(rows, "fraction"):
         yield "limit", drawn("fraction", "share of the limit", False)
     if not over.ranks and _any(rows, "simulated"):
-        yield "simulated", drawn("simulated", "model time in a second", False)
+        yield "simulated", drawn("simulated", "model time per second", False)
     for key in dict.fromkeys(key for row in rows for key in row if key.startswith("iterations ")):
         if not over.ranks:
             solve = key.split(" ", 1)[1]
             yield (
                 f"iterations_{solve.replace(' ', '_')}",
-                drawn(key, f"iterations of a solve: {solve}", False),
+                drawn(key, f"iterations per solve: {solve}", False),
             )
     for name, what in (("output", "output"), ("checkpoint", "checkpoints")):
         if _any(rows, f"{name}_rate"):
             yield name, drawn(f"{name}_rate", f"{what}, MB/s", False, 1e6)
     stacks = phases(over)
     if any(bar.parts for bars in stacks.values() for bar in bars):
-        yield "phases", draw_bars(stacks, FigureLabels(over.label, "ms a step", title))
+        yield "phases", draw_bars(stacks, FigureLabels(over.label, "ms per step", title))
 
 
 class FigureAxis:
@@ -153,7 +153,7 @@ class FigureAxis:
             until = row["slowest"] / scale if key == "seconds" and row["jobs"] > 1 else None
             points.append(CurvePoint(x, row[key] / scale, row[MARKS], until))
             if ideal and self.ranks and len(known) > 1:
-                # The points that a core advances in a second stay as many as on the fewest cores.
+                # Ideal scaling: a core advances as many points per second as on the fewest cores.
                 rate = known[0]["points_per_second"] / known[0]["cores"] * row["cores"]
                 ideals.append(
                     CurvePoint(x, float(row["points"] / rate if key == "seconds" else rate) / scale)
@@ -227,7 +227,7 @@ def make_page(study: Collected, asked: str, figures: Sequence[str]) -> str:
         *(f"- {text}" for text in (study.result.statistic, *study.result.formula.splitlines())),
         "",
         *phase_lines(study.rows),
-        "## What was asked",
+        "## Study file",
         "",
         "```toml",
         asked.strip(),

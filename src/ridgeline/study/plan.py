@@ -23,7 +23,7 @@ from ridgeline.config.load import parse_value
 from ridgeline.runtime.errors import ConfigError, RidgelineError
 from ridgeline.runtime.launcher import check_ranks
 from ridgeline.runtime.machine import cores_available, oversubscription
-from ridgeline.runtime.units import in_words, number
+from ridgeline.runtime.units import counted, in_words, number
 from ridgeline.study.request import StudyRequest
 from ridgeline.study.subjects import BenchSubject, CaseSubject, Changes, Need, Subject
 
@@ -110,7 +110,8 @@ def make_plan(request: StudyRequest, here: bool = True) -> Plan:
     combinations = math.prod(map(len, axes)) * len(rank_numbers)
     if combinations > MOST_POINTS:
         raise ConfigError(
-            f"the axes have {combinations} combinations; a study or sweep has at most {MOST_POINTS}: use fewer values"
+            f"the axes have {combinations} combinations, but a study or sweep has at most {MOST_POINTS}. Use fewer "
+            "values."
         )
     points: list[Point] = []
     for choices, ranks in itertools.product(itertools.product(*axes), rank_numbers):
@@ -127,18 +128,20 @@ def make_plan(request: StudyRequest, here: bool = True) -> Plan:
             raise type(error)(f"point {_name(ranks, label)}: {error}") from None
     (double, times), *_ = Counter(point.name for point in points).most_common(1) or [("", 0)]
     if times > 1:
-        raise ConfigError(f"two points of the study are called {double}; give an axis other values")
+        raise ConfigError(f"two points of the study have the name {double}. Give an axis other values.")
     return Plan(subject, options.scaling, tuple(points), options.repeat, options.seed, here)
 
 
 def _make_subject(request: StudyRequest) -> Subject:
-    """Return what a study is of. Raises ConfigError for a case or benchmark that cannot be studied."""
+    """Return the subject of a study. Raises ConfigError for a case or benchmark that cannot be studied."""
     options = request.options
     if request.case is not None:
-        return CaseSubject(request.case, options.outputs)
+        return CaseSubject(request.case, options.outputs, request.checkpoint)
     assert options.bench is not None
     if options.outputs:
-        raise ConfigError("--outputs is for runs; a benchmark writes none, so leave it out")
+        raise ConfigError("--outputs cannot be used with --bench, because a benchmark writes no outputs.")
+    if options.checkpoint is not None:
+        raise ConfigError("--checkpoint cannot be used with --bench, because a benchmark has no checkpoints.")
     return BenchSubject(options.bench)
 
 
@@ -153,7 +156,7 @@ def _setting_axes(subject: Subject, request: StudyRequest) -> list[list[_Choice]
         if len({len(values) for _, values in parts}) > 1:
             counts = ", ".join(f"{key} has {len(values)}" for key, values in parts)
             raise ConfigError(
-                f"--vary {text}: keys that change together need as many values each, but {counts}"
+                f"--vary {text}: keys that change together must have equally many values, but {counts}."
             )
         keys = [key for key, _ in parts]
         values = [dict(zip(keys, chosen)) for chosen in zip(*(values for _, values in parts))]
@@ -177,7 +180,9 @@ def _point(
 ) -> Point:
     need = subject.need(changes, ranks, here)
     if need.problem is not None:
-        raise ConfigError(f"{need.problem}; run.check_memory = false tries all the same")
+        raise ConfigError(
+            f"{need.problem.rstrip('.')}. Set run.check_memory = false to start the run anyway."
+        )
     axes = label | ({GRID: need.process_grid.replace(" ", "")} if grids else {})
     return Point(
         name=_name(ranks, axes),
@@ -196,11 +201,13 @@ def _parse(subject: Subject, flag: str, texts: Sequence[str]) -> Iterator[tuple[
         key, sign, rest = (part.strip() for part in text.partition("="))
         if not sign or not key or not rest:
             example = "model.order=7,15" if flag == "--vary" else "run.steps=100"
-            raise ConfigError(f"{flag} {text}: need a key and what it gets, such as {example}")
+            raise ConfigError(f"{flag} {text}: this is not a key with a value. Write it as {example}.")
         try:
             values = parse_values(rest) if flag == "--vary" else [parse_value(rest)]
         except ValueError:
-            raise ConfigError(f"--set {text}: got {rest}; need a TOML value, quoted for the shell") from None
+            raise ConfigError(
+                f"--set {text}: {rest} is not a TOML value. Quote it for the shell, as in 'key=\"text\"'."
+            ) from None
         yield subject.parse(key, values)
 
 
@@ -214,7 +221,7 @@ def parse_values(text: str) -> list[Any]:
         return [parse_value(part.strip()) for part in text.split(",")]
     except ValueError:
         raise ConfigError(
-            f"--vary: {text} is not a list of values; write them as 1,2 or [4, 4],[8, 8]"
+            f"--vary: {text} is not a list of values. Write the values as 1,2 or [4, 4],[8, 8]."
         ) from None
 
 
@@ -228,7 +235,7 @@ def show_plan(plan: Plan) -> Group:
     """Return the plan for people: its points with size, process grid and memory, and what to know before."""
     table = Table(box=None, pad_edge=False)
     axes = [axis for axis in plan.points[0].axes if axis != GRID]
-    for head in ("point", "ranks x threads", *axes, "size", "process grid", "memory a rank"):
+    for head in ("point", "ranks x threads", *axes, "size", "process grid", "memory per rank"):
         table.add_column(head, justify="left" if head == "point" else "right", no_wrap=True)
     for point in plan.points:
         memory = "not estimated" if point.need.memory is None else number(point.need.memory, "B")
@@ -237,13 +244,13 @@ def show_plan(plan: Plan) -> Group:
         table.add_row(point.name, f"{point.ranks} x {point.threads}", *values, *cells)
     jobs = len(plan.points) * plan.repeat
     notes = [
-        f"{plan.subject.name}, {plan.scaling} scaling: {len(plan.points)} points, {plan.repeat} of each, {jobs} jobs "
-        f"in random order (seed {plan.seed})"
+        f"{plan.subject.name}, {plan.scaling} scaling: {counted(len(plan.points), 'point')}, "
+        f"{counted(plan.repeat, 'job')} of each, {counted(jobs, 'job')} in random order (seed {plan.seed})"
     ]
     crowded = [point for point in plan.points if plan.here and point.cores > cores_available()]
     if crowded:
         most = max(crowded, key=lambda point: point.cores)
         names = ", ".join(point.name for point in crowded)
-        why = oversubscription(most.ranks, most.threads, cores_available())
-        notes.append(f"{why}. Hollow in figures: {names}")
+        why = oversubscription(most.ranks, most.threads, cores_available()) or ""
+        notes.append(f"{why.rstrip('.')}. These points are drawn hollow: {names}")
     return Group(table, *map(Text, notes))

@@ -31,7 +31,7 @@ def shipped() -> list[str]:
 def find_machine(name: str) -> MachineFile:
     """Return a machine by its name, "here", or the path of a machine file (with a slash, or ending in .toml).
 
-    Raises ConfigError for an unknown name, with the nearest one, and for a file that is no machine file.
+    Raises ConfigError for an unknown name, with the nearest one, and for a file that is not a machine file.
     """
     if "/" in name or name.endswith(".toml"):
         return read_machine_file(Path(name))
@@ -39,16 +39,16 @@ def find_machine(name: str) -> MachineFile:
         path = machine_file_here()
         if not path.is_file():
             raise ConfigError(
-                f"--machine {HERE}: there is no machine file of this machine at {path}; "
-                f"write one with `ridgeline bench machine-file`, or name a machine: {', '.join(shipped())}"
+                f"--machine {HERE}: this machine has no machine file ({path}). Known machines: "
+                f"{', '.join(shipped())}. Write a file for this machine with `ridgeline bench machine-file`."
             )
         return read_machine_file(path)
     if name.lower() not in shipped():
         near = nearest(name, [*shipped(), HERE])
         hint = f" Did you mean '{near}'?" if near else ""
         raise ConfigError(
-            f"--machine {name[:60]}: no such machine; need one of {', '.join(shipped())}, {HERE}, "
-            f"or the path of a machine file (.toml).{hint}"
+            f"--machine {name[:60]}: unknown machine.{hint} Known machines: {', '.join(shipped())}, {HERE}. The path "
+            "of a machine file (.toml) is possible too."
         )
     return read_machine_file(SHIPPED / f"{name.lower()}.toml")
 
@@ -62,7 +62,9 @@ def machine_here() -> MachineFile | None:
 def predict_benchmark(name: str, settings: Sequence[str], place: Allocation) -> Prediction:
     """Return what an iteration of a benchmark takes. settings: its sizes, as "nx=104". Raises ConfigError."""
     if name not in BENCHMARKS:
-        raise ConfigError(f"{name}: no benchmark that can be predicted; need one of {', '.join(BENCHMARKS)}")
+        raise ConfigError(
+            f"{name}: this benchmark cannot be predicted. Benchmarks with predictions: {', '.join(BENCHMARKS)}."
+        )
     known = list(HpcgBox.__dataclass_fields__)
     found = {}
     for word in settings:
@@ -71,16 +73,17 @@ def predict_benchmark(name: str, settings: Sequence[str], place: Allocation) -> 
             near = nearest(key, known)
             hint = f" Did you mean '{near}'?" if near and near != key else ""
             raise ConfigError(
-                f"--set {word}: {name} needs {', '.join(f'{one}=INTEGER' for one in known)}.{hint}"
+                f"--set {word}: this is not a size of {name}.{hint} Known sizes: "
+                f"{', '.join(f'{one}=INTEGER' for one in known)}."
             )
         found[key] = int(value)
     return predict_hpcg(HpcgBox(**found), place)
 
 
 def line_for_check(case: AnyCase, ranks: int, machine: str | None) -> str | None:
-    """Return what `ridgeline check` says of a case on a machine; None if none is named and this one has no file.
+    """Return what `ridgeline check` says about a case on a machine; None if none is named and this one has no file.
 
-    On the machine at hand all ranks are on one node. Raises ConfigError for a machine that is named and is none.
+    On the machine at hand all ranks are on one node. Raises ConfigError for an unknown machine.
     """
     if machine is not None:
         found = find_machine(machine)
@@ -100,7 +103,7 @@ def _in_a_line(found: Prediction) -> str:
     place = found.place
     return (
         f"predicted for {place.nodes} node{'s' * (place.nodes > 1)} of {place.machine.machine.name}: "
-        f"{least}{found.least_seconds:.4g} s a step, {within}{more}{found.least_node_hours:.4g} node hours"
+        f"{least}{found.least_seconds:.4g} s per step, {within}{more}{found.least_node_hours:.4g} node hours"
     )
 
 

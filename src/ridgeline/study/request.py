@@ -7,6 +7,7 @@ A study file has one table, [study]. Its keys are the names of `StudyOptions`, `
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -23,6 +24,7 @@ from ridgeline.study.study_options import StudyOptions
 FILE = "study.toml"  # of a study's folder
 TABLE = "study"
 PATHS = {"case": "the settings file of a run", "directory": "the folder in which runs start"}
+_WHAT = PATHS | {"checkpoint": "a checkpoint"}
 
 
 @dataclass(frozen=True)
@@ -40,18 +42,25 @@ class StudyRequest:
     folder: Path | None = None
     all_keys: bool = False
 
+    @property
+    def checkpoint(self) -> Path | None:
+        """The checkpoint from which all jobs continue, or the folder of checkpoints whose newest they take."""
+        return None if self.options.checkpoint is None else Path(self.options.checkpoint)
+
 
 def read_request(subject: str | None, given: Mapping[str, Any]) -> StudyRequest:
     """Read what a study is to do. subject: a case, a study file, or the folder of a study; None for --bench alone.
 
-    given: values of flags by the names of `StudyOptions`; they come before those of a study file.
+    given: values of flags by the names of `StudyOptions`, which override those of a study file.
     Raises ConfigError for files and values that are not allowed.
     """
-    # A flag that is not there is False, and says nothing against a study file.
+    # A flag that is not given is False, and does not override a study file.
     given = {name: value for name, value in given.items() if value is not False}
     if subject is None:
         if given.get("bench") is None:
-            raise ConfigError("name a case or a study file (TOML), or a benchmark by --bench")
+            raise ConfigError(
+                "the subject is missing. Name a case, a study file, or a benchmark with --bench."
+            )
         options = StudyOptions(**given)
         return StudyRequest(options, None, Path.cwd(), f"{options.bench}_{options.scaling}")
     path = Path(subject)
@@ -62,10 +71,14 @@ def read_request(subject: str | None, given: Mapping[str, Any]) -> StudyRequest:
     if TABLE in document:
         return _from_study_file(path, folder, document, given)
     if folder is not None:
-        raise ConfigError(f"{path}: has no table [study]; name the folder of a study, or a study file")
+        raise ConfigError(
+            f"{path}: the file has no table [study]. Name the folder of a study, or a study file."
+        )
     options = StudyOptions(**given)
     if options.bench is not None:
-        raise ConfigError(f"{path} and --bench {options.bench}: a study is of one of them; leave one out")
+        raise ConfigError(
+            f"--bench {options.bench} cannot be used with a case ({path}). Leave one of them out."
+        )
     name = document.get("run", {}).get("model") or path.stem
     return StudyRequest(options, path, Path.cwd(), f"{name}_{options.scaling}")
 
@@ -76,9 +89,8 @@ def _from_study_file(
     table = document[TABLE]
     others = [name for name in document if name != TABLE]
     if not isinstance(table, dict) or others:
-        raise ConfigError(
-            f"{path}: a study file has the table [study] and nothing else; {others} is too much"
-        )
+        wrong = f"unknown table [{others[0]}]" if others else f"study is {table!r}, which is not a table"
+        raise ConfigError(f"{path}: {wrong}. A study file has the table [study] and nothing else.")
     known = {_key(option): option for option in options_of(StudyOptions)}
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -88,19 +100,21 @@ def _from_study_file(
             near = get_close_matches(key, [*known, *PATHS], n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             raise ConfigError(
-                f"{path}: study.{key} is unknown; need one of {', '.join([*PATHS, *known])}.{hint}"
+                f"{path}: unknown key '{key}' in [study].{hint} Known keys: {', '.join([*PATHS, *known])}."
             )
     if ("weak" in given) != ("strong" in given):  # a flag takes the place of the file's
         values = {name: value for name, value in values.items() if name not in ("weak", "strong")}
+    if "checkpoint" in values:
+        values["checkpoint"] = str(_path(path, table, "checkpoint"))
     options = StudyOptions(**{**values, **given})
     case, directory = (_path(path, table, key) for key in PATHS)
     if directory is not None and not directory.is_dir():
         raise ConfigError(
-            f"{path}: study.directory is {directory}, which is not a folder; runs start there, so name the folder "
-            "in which the paths of the case are valid"
+            f"{path}: study.directory is {directory}, which is not a folder. Name the folder in which runs start, "
+            "where the paths of the case are valid."
         )
     if (case is None) == (options.bench is None):
-        raise ConfigError(f"{path}: need one of study.case and study.bench")
+        raise ConfigError(f"{path}: [study] must have either the key case or the key bench.")
     name = folder.name if folder is not None else path.stem
     return StudyRequest(options, case, directory or Path.cwd(), name, folder)
 
@@ -116,19 +130,23 @@ def _value(path: Path, option: Option, key: str, value: Any) -> Any:
     items = value if option.repeated else [value]
     if isinstance(items, list) and all(type(one) is kind for one in items):
         return tuple(items) if option.repeated else value
-    noun = {int: "integer", str: "text", bool: "true or false"}[kind]
-    need = f"a list, of {noun}" if option.repeated else noun
-    raise ConfigError(f"{path}: study.{key} = {value!r}; need {need}")
+    one, several = {
+        int: ("an integer", "integers"),
+        str: ("a text", "texts"),
+        bool: ("true or false", "true or false"),
+    }[kind]
+    need = f"a list of {several}" if option.repeated else one
+    raise ConfigError(f"{path}: study.{key} is {value!r}, but it must be {need}.")
 
 
 def _path(path: Path, table: Mapping[str, Any], key: str) -> Path | None:
     value = table.get(key)
     if value is not None and not isinstance(value, str):
-        raise ConfigError(f"{path}: study.{key} = {value!r}; need {PATHS[key]}")
+        raise ConfigError(f"{path}: study.{key} is {value!r}, but it must be the path of {_WHAT[key]}.")
     try:
         return None if value is None else path.parent / expanded(value)
     except ValueError as error:
-        raise ConfigError(f"{path}: study.{key} = {value!r}: {error}") from None
+        raise ConfigError(f"{path}: study.{key} is {value!r}: {error}") from None
 
 
 def to_toml(request: StudyRequest, case: str | None) -> str:
@@ -144,4 +162,6 @@ def _lines(request: StudyRequest, case: str | None) -> Iterator[str]:
         value = getattr(request.options, option.name)
         if value != option.default or option.name == "ranks":
             plain = list(value) if isinstance(value, tuple) else value
+            if option.name == "checkpoint":
+                plain = os.path.abspath(value)
             yield f"{_key(option)} = {json.dumps(plain, ensure_ascii=False)}"

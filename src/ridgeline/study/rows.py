@@ -10,6 +10,9 @@ Rows are plain, in SI units, with these keys beside those of axes and labels:
     joules                    of a step on all nodes, where the nodes tell
     simulated                 model time per second of wall time (NekBox, Fig. 7)
     phase NAME                seconds of a step's phases; iterations NAME: of the solves of NAME
+    fastest_rank, mean_rank, slowest_rank        seconds of a step on the ranks of the best job
+    limited_by                the limit that bounds the whole step: memory, a cache, or the peak of arithmetic
+    region NAME seconds, flops, bytes, share, limited_by     of a step's regions: per second, share of their limit
     output_seconds, output_bytes, output_rate    of data sets and series, if the run wrote any; B/s
     checkpoint_rate           B/s of data files, with compression and forcing to the disk in the time
     efficiency, efficiency_before                by the points, to the fewest cores and to the next fewer (SS1, SS2)
@@ -123,7 +126,8 @@ def rows_of_job(job: JobStatus) -> Iterator[Row]:
     benchmark = find_benchmark(record["subject"])
     if not isinstance(benchmark.scaling, Scaling):
         raise ConfigError(
-            f"the benchmark {record['subject']} declares no size law in this version; its study cannot be read"
+            f"the study cannot be read, because the benchmark {record['subject']} declares no size law in this "
+            "version."
         )
     curves_of_report: list[ScalingFigures] = benchmark.find(benchmark.scaling.figures)(report)
     for figures in curves_of_report:
@@ -142,7 +146,7 @@ def rows_of_job(job: JobStatus) -> Iterator[Row]:
 
 
 def _of_run(report: Mapping[str, Any]) -> Row:
-    """Return what the report of a run says of a step."""
+    """Return what the report of a run says about a step."""
     run, seconds = report["run"], report["seconds_per_step"]
     phases = {key: value for key, value in report["step"].get("mean", {}).items() if key != "total"}
     solves = report.get("solves", {})
@@ -158,12 +162,44 @@ def _of_run(report: Mapping[str, Any]) -> Row:
         "simulated": run["time"] / run["last_step"] / seconds,
         **{f"phase {name}": value for name, value in phases.items()},
         **{f"iterations {name}": solve["iterations_per_solve"] for name, solve in solves.items()},
+        "limited_by": report.get("limit"),
+        **_ranks_of(report),
+        **_regions_of(report),
     }
     written = sum(one["bytes"] or 0 for one in report.get("written", ()) if one["kind"] != "checkpoints")
     spent = report["phases"].get("output", {}).get("max", 0.0)
     if written and spent:
         row |= {"output_bytes": written, "output_seconds": spent, "output_rate": written / spent}
     row["checkpoint_rate"] = report.get("checkpoint", {}).get("written_bytes_per_second")
+    return row
+
+
+def _ranks_of(report: Mapping[str, Any]) -> Row:
+    """Return how the seconds of a steady step are spread over the ranks."""
+    ranks = report.get("ranks", {})
+    seconds, steps = ranks.get("steady", {}).get("total"), ranks.get("steady_steps")
+    if not seconds or not steps:
+        return {}
+    each = [total / steps for total in seconds]
+    return {
+        "fastest_rank": min(each),
+        "mean_rank": statistics.fmean(each),
+        "slowest_rank": max(each),
+    }
+
+
+def _regions_of(report: Mapping[str, Any]) -> Row:
+    """Return seconds of a step, rates and limits of the model's regions."""
+    steps = report.get("ranks", {}).get("steady_steps") or report["steps"] if report.get("regions") else 1
+    row: Row = {}
+    for name, region in report.get("regions", {}).items():
+        row |= {
+            f"region {name} seconds": region["seconds"] / steps,
+            f"region {name} flops": region["flops_per_second"],
+            f"region {name} bytes": region["bytes_per_second"],
+            f"region {name} share": region.get("share_of_limit"),
+            f"region {name} limited_by": region.get("limit") or None,
+        }
     return row
 
 
@@ -192,7 +228,7 @@ def curves(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def curve_labels(row: Row) -> dict[str, str]:
-    """Return what tells the curve of a row apart from others."""
+    """Return what distinguishes the curve of a row from others."""
     labels = dict(row["labels"])
     grid = labels.pop(GRID, "").split("x")
     return labels | ({"P_r": grid[0]} if len(grid) == 2 else {})
@@ -237,7 +273,7 @@ class Predictor:
     """Predicts the points of a study, from the same settings and the iterations that its solves took.
 
     folder: of the study; machine: name or file of a machine for all points. Without one, points that were measured on
-    the machine at hand are predicted, if that has a machine file. Raises ConfigError for a machine that is none.
+    the machine at hand are predicted, if that has a machine file. Raises ConfigError for an unknown machine.
     reasons: what predictions lack, or why there are none, in sentences.
     """
 
@@ -266,8 +302,8 @@ class Predictor:
         if found is None:
             return {}
         if found.seconds is None:
-            lacking = "; ".join(f"{part} (no {figure})" for part, figure in found.lacks.items())
-            self.reasons[f"no prediction, which would lack {lacking}"] = None
+            lacking = ", ".join(f"{figure} (for {part})" for part, figure in found.lacks.items())
+            self.reasons[f"no prediction, because the machine file lacks {lacking}"] = None
             return {}
         if found.bounds:
             self.reasons[f"predictions are lower bounds: {'; '.join(found.bounds)}"] = None

@@ -19,15 +19,18 @@ System = Literal["none", "slurm", "pbs"]
 class StudyOptions(DeclaredOptions):
     """The jobs of a study. The same names are keys of [study] in a study file."""
 
-    bench: Annotated[str | None, OptionSpec("Study this benchmark instead of a case.", metavar="NAME")] = None
+    bench: Annotated[
+        str | None,
+        OptionSpec("Study this benchmark instead of a case.", metavar="NAME", completes="benchmark"),
+    ] = None
     weak: Annotated[
-        bool, OptionSpec("Keep the number of points of each rank, so that the grid grows with the ranks.")
+        bool, OptionSpec("Keep the number of points per rank, so that the grid grows with the ranks.")
     ] = False
-    strong: Annotated[bool, OptionSpec("Keep the number of points of all ranks together.")] = False
+    strong: Annotated[bool, OptionSpec("Keep the total number of points on any number of ranks.")] = False
     ranks: Annotated[
         tuple[int, ...],
         OptionSpec(
-            "Numbers of ranks. The size given is that on the fewest ranks.",
+            "Numbers of ranks, the fewest of which get the size of the case or benchmark.",
             unit="ranks",
             minimum=1,
             metavar="R,R,...",
@@ -37,7 +40,7 @@ class StudyOptions(DeclaredOptions):
     threads: Annotated[
         tuple[int, ...],
         OptionSpec(
-            "Numbers of threads of each rank.",
+            "Numbers of threads per rank.",
             unit="threads",
             minimum=1,
             metavar="T,T,...",
@@ -46,36 +49,52 @@ class StudyOptions(DeclaredOptions):
         ),
     ] = ()
     process_grids: Annotated[
-        Literal["auto", "all"], OptionSpec("Use the process grid that a run would choose, or all that fit.")
+        Literal["auto", "all"], OptionSpec("Use the process grid that a run would choose, or each that fits.")
     ] = "auto"
     vary: Annotated[
         tuple[str, ...],
         OptionSpec(
-            "An axis: a setting or option with its values, or several that change together, as 'A=1,2 & B=3,4'.",
+            "Axis: a setting or option with its values, or several that change together, as 'A=1,2 & B=3,4'.",
             metavar="KEY=V,V,...",
         ),
     ] = ()
     settings: Annotated[
         tuple[str, ...],
-        OptionSpec("A setting or option that all points have.", flags=("--set",), metavar="KEY=VALUE"),
+        OptionSpec(
+            "A setting or option that all points have.",
+            flags=("--set",),
+            metavar="KEY=VALUE",
+            completes="setting",
+        ),
     ] = ()
     repeat: Annotated[int, OptionSpec("Number of jobs of each point.", minimum=1)] = 3
     seed: Annotated[int, OptionSpec("Seed for the random order of the jobs.", minimum=0)] = 1
     outputs: Annotated[
         bool,
-        OptionSpec("Let runs write the outputs and checkpoints of the case; without it they write none."),
+        OptionSpec("Let runs write the outputs and checkpoints of the case, which they otherwise do not."),
     ] = False
 
+    checkpoint: Annotated[
+        str | None,
+        OptionSpec(
+            "Continue in every job from this checkpoint, or from the newest of a folder; run.steps then counts the "
+            "steps after it.",
+            metavar="PATH",
+        ),
+    ] = None
+
     def __post_init__(self) -> None:
-        """Check the ranges, and that the way in which sizes change is clear."""
+        """Check the ranges, and that it is clear how sizes change."""
         super().__post_init__()
         if self.weak and self.strong:
-            raise ConfigError("--weak and --strong: a study keeps one of the two; leave one out")
+            raise ConfigError("--weak cannot be used with --strong. Leave one of them out.")
         if not self.ranks:
-            raise ConfigError("--ranks: a study needs at least one number of ranks, as --ranks 1,2,4")
+            raise ConfigError("--ranks must have at least one number of ranks, such as --ranks 1,2,4.")
         if len(self.ranks) > 1 and not (self.weak or self.strong):
             numbers = ",".join(map(str, self.ranks))
-            raise ConfigError(f"--ranks {numbers}: say --weak or --strong, so that the sizes are known")
+            raise ConfigError(
+                f"--ranks {numbers} requires --weak or --strong, because the sizes depend on it."
+            )
 
     @property
     def scaling(self) -> Literal["weak", "strong"]:
@@ -104,13 +123,11 @@ class SubmitOptions(DeclaredOptions):
     )
     directive: Annotated[
         tuple[str, ...],
-        OptionSpec("An additional line for #SBATCH or #PBS, as --directive=--account=abc.", metavar="TEXT"),
+        OptionSpec("Additional line for #SBATCH or #PBS, as --directive=--account=abc.", metavar="TEXT"),
     ] = ()
     launcher_option: Annotated[
         tuple[str, ...],
-        OptionSpec(
-            "An additional option for srun or mpiexec, as --launcher-option=--mpi=pmi2.", metavar="TEXT"
-        ),
+        OptionSpec("Additional option for srun or mpiexec, as --launcher-option=--mpi=pmi2.", metavar="TEXT"),
     ] = ()
 
     def __post_init__(self) -> None:
@@ -122,14 +139,14 @@ class SubmitOptions(DeclaredOptions):
                 flag = given[0].replace("_", "-")
                 raise ConfigError(f"--{flag} requires --submit slurm or --submit pbs.")
         if not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", self.time):
-            raise ConfigError(f"--time {self.time}: need HH:MM:SS, such as 00:30:00")
+            raise ConfigError(f"--time {self.time}: write the time as HH:MM:SS, such as 00:30:00.")
         for name, lines, example in (
             ("--directive", self.directive, "--account=abc"),
             ("--launcher-option", self.launcher_option, "--mpi=pmi2"),
         ):
             for line in lines:
                 if not line.strip() or "\n" in line:
-                    raise ConfigError(f"{name} {line!r}: need one line of text, such as {example}")
+                    raise ConfigError(f"{name} {line!r}: it must be one line of text, such as {example}.")
 
 
 @dataclass(frozen=True)
@@ -139,14 +156,16 @@ class SweepOptions(DeclaredOptions):
     over: Annotated[
         tuple[str, ...],
         OptionSpec(
-            "An axis: a setting with its first value, last value and their number, or with a list of values; or "
-            "several settings that change together, as 'A=1,2 & B=3,4'.",
+            "Axis: a setting with first value, last value and number of values, or with a list of values, or several "
+            "settings that change together, as 'A=1,2 & B=3,4'.",
             metavar="KEY=FIRST:LAST:COUNT|V,V,...",
         ),
     ] = ()
     settings: Annotated[
         tuple[str, ...],
-        OptionSpec("A setting that all cases have.", flags=("--set",), metavar="KEY=VALUE"),
+        OptionSpec(
+            "A setting that all cases have.", flags=("--set",), metavar="KEY=VALUE", completes="setting"
+        ),
     ] = ()
     ranks: Annotated[
         int, OptionSpec("Number of MPI ranks of each case.", flags=("--ranks", "-n"), minimum=1)
@@ -161,7 +180,9 @@ class SweepOptions(DeclaredOptions):
     ] = None
     picture: Annotated[
         str | None,
-        OptionSpec("Field that the contact sheet shows.", metavar="NAME", otherwise="the first of each"),
+        OptionSpec(
+            "Field that the contact sheet shows.", metavar="NAME", otherwise="the first field of each case"
+        ),
     ] = None
     plane: Annotated[
         str, OptionSpec("Plane that the contact sheet shows, as for `ridgeline plot`.", metavar="AXIS=PLACE")
@@ -171,4 +192,4 @@ class SweepOptions(DeclaredOptions):
         """Check the ranges, and that there is an axis."""
         super().__post_init__()
         if not self.over:
-            raise ConfigError("a sweep needs an axis, such as --over model.F=0.02:0.06:5")
+            raise ConfigError("a sweep requires an axis, such as --over model.F=0.02:0.06:5.")

@@ -1,4 +1,4 @@
-"""What a study or sweep is of: a case or a benchmark, with settings that are checked, and a size law."""
+"""The subject of a study or sweep: a case or a benchmark, with settings that are checked, and a size law."""
 
 from __future__ import annotations
 
@@ -12,15 +12,23 @@ from typing import Any
 
 from ridgeline.bench.benchmark import available, find_benchmark
 from ridgeline.config.case import AnyCase
+from ridgeline.config.check import nearest
 from ridgeline.config.intervals import UNITS
 from ridgeline.config.load import load_case
 from ridgeline.config.schema import fields_of
 from ridgeline.config.size_law import SizeLaw
+from ridgeline.io.checkpoint_format import (
+    Manifest,
+    differences,
+    find_checkpoints,
+    normalized,
+    read_manifest,
+)
 from ridgeline.models import case_class, estimate
 from ridgeline.models.memory_check import MemoryCapacity, memory_needed, shortage
 from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.declared_options import Option
-from ridgeline.runtime.errors import ConfigError, DecompositionError
+from ridgeline.runtime.errors import CheckpointError, ConfigError, DecompositionError
 
 GRID_KEY = "grid.process_grid"
 TRUTHS = {"true": True, "false": False, True: True, False: False}
@@ -30,8 +38,8 @@ Changes = dict[str, Any]  # settings of a case by key, options of a benchmark by
 
 @dataclass(frozen=True)
 class Need:
-    """What a point takes. size: in words; memory: bytes of a rank, None if unknown; problem: why it cannot run
-    here, None if it can.
+    """What a point needs. size: in words; memory: bytes per rank, None if unknown; problem: why it cannot run here,
+    None if it can.
     """
 
     size: str
@@ -83,12 +91,22 @@ class Subject(ABC):
 class CaseSubject(Subject):
     """A case. path: of its settings file; outputs: whether its runs write what the case says.
 
-    Raises ConfigError for settings that are wrong already.
+    checkpoint: from which its runs continue, or the folder of checkpoints whose newest they take; None for the
+    initial state. Their run.steps counts from there.
+
+    Raises ConfigError for settings that are wrong already, CheckpointError for a checkpoint that cannot be read.
     """
 
-    def __init__(self, path: Path, outputs: bool = False) -> None:
+    def __init__(self, path: Path, outputs: bool = False, checkpoint: Path | None = None) -> None:
         self.path = path
         self.command = ("run", str(path))
+        self._start: Manifest | None = None
+        if checkpoint is not None:
+            found = find_checkpoints(checkpoint)
+            if not found:
+                raise CheckpointError(f"--checkpoint {checkpoint}: there is no checkpoint.")
+            self._start = read_manifest(found[0])
+            self.command = (*self.command, "--resume", str(found[0].resolve()))
         self._loaded: dict[tuple[str, ...], AnyCase] = {}
         base = load_case(path, case_class).case
         self.name, self.law = base.run.model, type(base).SIZE_LAW
@@ -129,7 +147,9 @@ class CaseSubject(Subject):
     def process_grids(self, changes: Changes, ranks: int) -> list[Changes]:
         """Return the setting of each process grid by which the model can be divided."""
         if GRID_KEY not in self.settings(changes):
-            raise ConfigError(f"--process-grids all: the model {self.name} has no {GRID_KEY}; leave it out")
+            raise ConfigError(
+                f"--process-grids all: the model {self.name} has no setting {GRID_KEY}. Leave the option out."
+            )
         dims = len(estimate(self._case(changes), ranks).process_grid)
         found = []
         for triple in factorizations(ranks):
@@ -138,16 +158,21 @@ class CaseSubject(Subject):
                 if all(parts == 1 for parts in rest):
                     estimate(self._case(changes | grid), ranks)
                     found.append(grid)
-            except (
-                ConfigError,
-                DecompositionError,
-            ):  # a grid that does not fit; at least that of "auto" does
+            # A grid that does not fit is left out; at least that of "auto" fits.
+            except (ConfigError, DecompositionError):
                 continue
         return found
 
     def need(self, changes: Changes, ranks: int, here: bool) -> Need:
-        """Return grid, process grid and memory of the model's estimate."""
+        """Return grid, process grid and memory of the model's estimate. Raises ConfigError for another checkpoint."""
         case = self._case(changes)
+        if self._start is not None:
+            wanted = normalized(case.settled(self._start.identity).identity())
+            if differ := differences(self._start.identity, wanted):
+                raise ConfigError(
+                    f"--checkpoint is of another case, because of {differ[0]}. A study continues from one checkpoint "
+                    "only on other numbers of ranks and with other settings of speed."
+                )
         plan = estimate(case, ranks)
         problem = None
         if here and case.run.check_memory:
@@ -157,6 +182,9 @@ class CaseSubject(Subject):
 
     def arguments(self, changes: Changes) -> tuple[str, ...]:
         """Return --set for every change, those that keep the run silent among them."""
+        steps = self._case(changes).run.steps
+        if self._start is not None and steps is not None:
+            changes = changes | {"run.steps": self._start.step + steps}
         return tuple(part for text in overrides(self._silent | changes) for part in ("--set", text))
 
     def paths(self, changes: Changes) -> dict[str, str]:
@@ -187,7 +215,8 @@ class BenchSubject(Subject):
         if scaling is None or isinstance(scaling, str):
             able = [one.name for one in available().values() if one.scaling is not None]
             raise ConfigError(
-                f"the benchmark {name} declares no size law, so it cannot be studied; need one of {', '.join(able)}"
+                f"the benchmark {name} declares no size law, so it cannot be studied. Benchmarks with a size law: "
+                f"{', '.join(able)}."
             )
         self.benchmark = declared
         self.name, self.law = declared.name, scaling.law
@@ -199,8 +228,12 @@ class BenchSubject(Subject):
         for option in self._options.values():
             if key in (option.name, *(flag.lstrip("-") for flag in option.flags)):
                 return option
-        names = ", ".join(option.flags[0].removeprefix("--") for option in self._options.values())
-        raise ConfigError(f"the benchmark {self.name} has no option {key}; need one of {names}")
+        names = [option.flags[0].removeprefix("--") for option in self._options.values()]
+        near = nearest(key, names)
+        hint = f" Did you mean '{near}'?" if near else ""
+        raise ConfigError(
+            f"the benchmark {self.name} has no option '{key}'.{hint} Known options: {', '.join(names)}."
+        )
 
     def parse(self, key: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         """Return the option's name, and values in its type."""
@@ -214,7 +247,7 @@ class BenchSubject(Subject):
     def threads(self, number: int) -> Changes:
         """Return the option of threads."""
         if "threads" not in self._options:
-            raise ConfigError(f"the benchmark {self.name} has no --threads; leave it out")
+            raise ConfigError(f"the benchmark {self.name} has no option --threads. Leave it out.")
         return {"threads": number}
 
     def threads_of(self, changes: Changes) -> int:
@@ -224,7 +257,9 @@ class BenchSubject(Subject):
     def process_grids(self, changes: Changes, ranks: int) -> list[Changes]:
         """Return one empty change: a job measures all process grids unless one is given."""
         if "process_grid" not in self._options:
-            raise ConfigError(f"--process-grids all: the benchmark {self.name} has no --process-grid")
+            raise ConfigError(
+                f"--process-grids all: the benchmark {self.name} has no option --process-grid. Leave it out."
+            )
         return [{}]
 
     def need(self, changes: Changes, ranks: int, here: bool) -> Need:
@@ -247,13 +282,18 @@ def _in_type(option: Option, value: Any) -> Any:
         kinds = option.items if not option.repeated else option.items * len(items)
         made = tuple(one if option.choices else kind(one) for kind, one in zip(kinds, items, strict=True))
     except (KeyError, TypeError, ValueError):
-        raise ConfigError(f"{option.flags[0]} = {value}: need {_kind(option)}") from None
+        raise ConfigError(f"{option.flags[0]} is {value}, but it must be {_kind(option)}.") from None
     return made if option.repeated or len(kinds) > 1 else made[0]
 
 
 def _kind(option: Option) -> str:
-    names = [option.allowed if option.choices else kind.__name__ for kind in option.items]
-    return f"a list of {names[0]}" if option.repeated else " and ".join(names)
+    """Return what an option's value must be, in words."""
+    kinds = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
+    names = [
+        f"one of {option.allowed}" if option.choices else kinds.get(kind, kind.__name__)
+        for kind in option.items
+    ]
+    return f"a list, each value {names[0]}" if option.repeated else " and ".join(names)
 
 
 def _flags(option: Option, value: Any) -> list[str]:

@@ -1,6 +1,6 @@
 """Scripts for a batch system: an array job for each number of ranks and threads, whose tasks are the jobs missing.
 
-The binding comes from `ridgeline bind` on the node where a task begins, so that the login node need not be like it.
+The binding comes from `ridgeline bind` on the node where a task begins, so that the login node may differ from it.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _pbs(
         f"-o {shlex.quote(f'{folder}/')}",
         *options.directive,
     ]
-    if len(batch.jobs) > 1:  # PBS knows no array of one
+    if len(batch.jobs) > 1:  # PBS has no array of one job
         lines.insert(1, f"-J 0-{len(batch.jobs) - 1}")
     return (
         [f"#PBS {line}" for line in lines],
@@ -171,12 +171,13 @@ def _pbs(
 
 
 def submit(scripts: Sequence[Path], system: str) -> list[str]:
-    """Submit scripts; return what the batch system said of each. Raises LauncherError if it refuses one."""
+    """Submit scripts; return what the batch system prints for each. Raises LauncherError if it refuses one."""
     name = SUBMITTERS[system]
     program = shutil.which(name)
     if program is None:
         raise ConfigError(
-            f"--now: there is no {name} on PATH; submit the scripts where it is, or leave --now out"
+            f"--now requires the command {name}, which is not on the PATH. Leave --now out, and submit the scripts "
+            "on a machine that has it."
         )
     said = []
     for script in scripts:
@@ -186,7 +187,8 @@ def submit(scripts: Sequence[Path], system: str) -> list[str]:
         if done.returncode:
             why = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
             raise LauncherError(
-                f"{name} refuses {script}: {why}; correct it by --directive, --time or by hand"
+                f"{name} refuses {script}: {why.rstrip('.')}. Correct the script with --directive or --time, or edit "
+                "it."
             )
         said.append(done.stdout.strip())
     return said

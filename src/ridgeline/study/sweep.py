@@ -44,13 +44,13 @@ _PLANE = re.compile(r"\s*[xyz]\s*=\s*(mid|[+-]?\d*\.?\d*(e[+-]?\d+)?)\s*", re.IG
 
 INCHES = 1.9  # of a picture
 DATA = "output.path"  # key of the data set among what a run writes
-PER_ROW = 6  # of a sweep that is no table of two axes
+PER_ROW = 6  # pictures, in a sweep that is not a table of two axes
 
 
 def values_between(text: str) -> str:
     """Return an axis with "FIRST:LAST:COUNT" written out as values, evenly spaced; other axes as they are.
 
-    Raises ConfigError for a range that is none.
+    Raises ConfigError for an invalid range.
     """
     return f" {LINK} ".join(_one_axis(part.strip()) for part in text.split(LINK))
 
@@ -64,11 +64,11 @@ def _one_axis(text: str) -> str:
         if int(count) < 2:
             raise ValueError(count)
         if int(count) > MOST_POINTS:
-            raise ConfigError(f"--over {text}: a sweep has at most {MOST_POINTS} cases, so use fewer values")
+            raise ConfigError(f"--over {text}: a sweep has at most {MOST_POINTS} cases. Use fewer values.")
         values = np.linspace(float(first), float(last), int(count))
     except ValueError:
         raise ConfigError(
-            f"--over {text}: need numbers first:last:count, at least 2 of them, such as 0.02:0.06:5"
+            f"--over {text}: write the range as FIRST:LAST:COUNT with at least 2 values, such as 0.02:0.06:5."
         ) from None
     whole = all(re.fullmatch(r"[+-]?\d+", end) for end in (first, last)) and np.array_equal(
         values, values.round()
@@ -93,11 +93,14 @@ def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) 
     }
     request = replace(read_request(case, given), all_keys=True)
     if request.case is None or request.folder is not None:
-        raise ConfigError(f"{case}: a sweep needs the settings file of a case")
+        raise ConfigError(f"{case} is not the settings file of a case. A sweep requires one.")
     path = Path(output or f"{PREFIX}{request.name.removesuffix('_strong')}")
     plan = make_plan(request)  # a sweep that cannot run leaves no folder behind
     if len({point.threads for point in plan.points}) > 1:
-        raise ConfigError("a sweep cannot vary run.threads: its cases share processes; `ridgeline study` can")
+        raise ConfigError(
+            "--over run.threads: a sweep cannot vary the threads, because its cases share processes. Use `ridgeline "
+            "study run` instead."
+        )
     _check_picture(plan, options)
     at_once = _cases_at_once(plan, options)
     with open_study(path, request, "sweep") as (folder, plan, jobs):
@@ -114,24 +117,25 @@ def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) 
 def _check_picture(plan: Plan, options: SweepOptions) -> None:
     """Raise ConfigError for a field that the cases do not write, or a plane that no field has."""
     if not _PLANE.fullmatch(options.plane):
-        raise ConfigError(f"--plane {options.plane}: need AXIS=PLACE, such as z=mid, y=12 or x=0.5")
+        raise ConfigError(f"--plane {options.plane}: write AXIS=PLACE, such as z=mid, y=12 or x=0.5.")
     if options.picture is None:
         return
     _, path, *settings = plan.points[0].command  # "run", and --set before each setting
     output = load_case(path, case_class, settings[1::2]).case.output
     if not output.interval():
-        raise ConfigError(f"--picture {options.picture}: the cases write no fields; set output.every")
+        raise ConfigError(f"--picture {options.picture}: the cases write no fields. Set output.every.")
     if options.picture not in output.variables:
         names = output.variables
         raise ConfigError(
-            f"--picture {options.picture}: the cases write {', '.join(names)}{did_you_mean(options.picture, names)}"
+            f"--picture {options.picture}: the cases do not write this field{did_you_mean(options.picture, names)} "
+            f"They write {', '.join(names)}."
         )
 
 
 def _cases_at_once(plan: Plan, options: SweepOptions) -> int:
     """Return how many cases run at a time. Raises ConfigError for more than this machine holds."""
     needed = max(point.ranks * (point.need.memory or 1) for point in plan.points)
-    # One case that does not fit is refused when it begins.
+    # A single case that does not fit is refused when it begins.
     fitting = max(1, int(node_memory_available() // needed))
     if options.at_once is None:
         return max(1, min(cores_available() // plan.points[0].cores, fitting))
@@ -139,7 +143,7 @@ def _cases_at_once(plan: Plan, options: SweepOptions) -> int:
     check_ranks(at_once * options.ranks)
     if at_once > fitting:
         raise ConfigError(
-            f"--at-once {options.at_once}: so many cases need more memory than is free; use at most {fitting}"
+            f"--at-once {options.at_once}: so many cases need more memory than is free. Use at most {fitting}."
         )
     return at_once
 
@@ -165,13 +169,13 @@ def _collect(
     if done:
         delete_output(path / FIGURES, "-o")
         save_figure(plot_sweep(result.to_dict()), path / FIGURES, "-o")
-        page += [f"![final figures]({FIGURES})", ""]
+        page += [f"![final values]({FIGURES})", ""]
     written = write_files(path, result, "\n".join([*page, *table(result), ""]), STEM)
     tell(f"wrote {', '.join(map(str, written))}")
 
 
 def to_result(plan: Plan, found: Sequence[JobStatus]) -> Result:
-    """Return a row for each case: its axes, where it ended, and the figures that its report is summed up by."""
+    """Return a row for each case: its axes, where it ended, and the values of the summary of its report."""
     done = [one for one in found if one.state == "done"]
     names = list(dict.fromkeys(name for one in done for name in one.report["summary"]))
     axes = list(plan.points[0].axes)
@@ -205,8 +209,8 @@ def to_result(plan: Plan, found: Sequence[JobStatus]) -> Result:
     return Result(
         benchmark=f"sweep of {plan.subject.name}",
         pattern=f"by {' and '.join(axes)}",
-        formula="figures of the last step",
-        statistic="one run of each",
+        formula="values of the last step",
+        statistic="one run of each case",
         ranks=plan.points[0].ranks,
         columns=columns,
         rows=rows,
@@ -238,9 +242,9 @@ def save_contact_sheet(
         except OutputError:  # it wrote no output, or wrote it elsewhere
             continue
     if not planes:
-        raise ConfigError("no case wrote a field; set output.every")
+        raise ConfigError("no case wrote a field. Set output.every.")
     counts = [len({in_words(point.axes[axis]) for point in plan.points}) for axis in plan.points[0].axes]
-    table = len(counts) > 1 and math.prod(counts) == len(plan.points)  # else keys change together
+    table = len(counts) > 1 and math.prod(counts) == len(plan.points)  # otherwise keys change together
     across = counts[-1] if table else min(len(plan.points), PER_ROW)
     down = -(-len(plan.points) // across)
     figure = blank_figure(INCHES * across + 0.8, (INCHES + 0.12) * down + 0.2)

@@ -1,8 +1,8 @@
 """Which CPUs and which network interface each rank of a node gets, in the words of each launcher.
 
-A rank that runs far from its network interface crosses the link between sockets with every message. So ranks are
-spread over NUMA domains and, inside each, over its interfaces in turn. With no more ranks than interfaces every rank
-gets one of its own. Source: Ibeid et al. (MPI on Aurora), Sec. 3.8.4.
+A rank that runs far from its network interface crosses the link between sockets with every message. Ranks are
+therefore spread over NUMA domains and, inside each, over its interfaces in turn. If there are no more ranks than
+interfaces, every rank gets a separate one. Source: Ibeid et al. (MPI on Aurora), Sec. 3.8.4.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ def bind_ranks(
 ) -> list[Binding]:
     """Return the binding of each rank of a node, in order.
 
-    ranks_per_node: default one for each interface, else for each NUMA domain. reserve: first cores of each domain
-    that are left to the system; smt: give all hardware threads of a core, not the first alone.
+    ranks_per_node: by default one for each interface, or for each NUMA domain if there are no interfaces. reserve:
+    number of cores, the first of each domain, that are left to the system; smt: give all hardware threads of a core,
+    not only the first.
     Raises ConfigError if there are more ranks than cores, or nothing is left.
     """
     if reserve < 0:
-        raise ConfigError(f"reserve = {reserve} cores: it must be at least 0")
+        raise ConfigError(f"--reserve {reserve}: the number of cores must be 0 or more.")
     domains = [
         NumaDomain(
             domain.number, [core if smt else core[:1] for core in domain.cores[reserve:]], domain.distances
@@ -52,26 +53,30 @@ def bind_ranks(
     if ranks_per_node is None:
         n_ranks = max(1, min(n_ranks, n_cores))
     if not 1 <= n_ranks <= n_cores:
-        left = f" ({reserve} of each NUMA domain are left to the system)" if reserve else ""
         if not n_cores:
-            raise ConfigError(f"no core is left for a rank{left}; reserve fewer")
-        asked = f"{n_ranks} rank{'s' * (n_ranks != 1)} per node on {n_cores} core{'s' * (n_cores != 1)}{left}"
+            raise ConfigError(f"--reserve {reserve}: no core is left for a rank. Reserve fewer cores.")
+        there = f"{n_cores} core{'s' * (n_cores != 1)}"
+        if reserve:
+            there += f" without the {reserve} of each NUMA domain that --reserve leaves to the system"
         choice = f"from 1 to {n_cores}" if n_cores > 1 else "1"
-        raise ConfigError(f"{asked}: choose --ranks-per-node {choice}, or leave it out for what fits")
+        raise ConfigError(
+            f"--ranks-per-node {n_ranks}: the node has {there}. Choose {choice}, or leave the option out to get as "
+            "many ranks as fit."
+        )
     bindings: list[Binding] = []
     for domain, count in zip(domains, _deal(n_ranks, domains, topology.nics)):
         nics = nearest_nics(domain, topology)
         for i in range(count):
             first, last = (k * len(domain.cores) // count for k in (i, i + 1))
             cpus = tuple(sorted(chain.from_iterable(domain.cores[first:last])))
-            # Neighbours share an interface where there are more ranks than interfaces: they mostly talk together.
+            # If there are more ranks than interfaces, neighbours share one, because they communicate most.
             nic = nics[i * len(nics) // count if count >= len(nics) else i].name if nics else None
             bindings.append(Binding(len(bindings), domain.number, cpus, nic))
     return bindings
 
 
 def nearest_nics(domain: NumaDomain, topology: NodeTopology) -> list[Nic]:
-    """Return the interfaces of the domain, or those of the nearest one that has any, or all if nobody knows."""
+    """Return the interfaces of the domain, or of the nearest one that has any, or all if their places are unknown."""
     placed = [nic for nic in topology.nics if nic.domain is not None]
     if not placed:
         return list(topology.nics)
@@ -87,8 +92,8 @@ def nearest_nics(domain: NumaDomain, topology: NodeTopology) -> list[Nic]:
 def _deal(n_ranks: int, domains: Sequence[NumaDomain], nics: Sequence[Nic]) -> list[int]:
     """Return the number of ranks of each domain.
 
-    In proportion to interfaces as long as every rank can have its own, so that all stand beside one; else in
-    proportion to cores. The highest quotient takes the next rank (d'Hondt), the lower domain if equal.
+    They are in proportion to interfaces as long as every rank can have a separate one, and otherwise in proportion
+    to cores. The highest quotient takes the next rank (d'Hondt), the lower domain if equal.
     """
     cores = [len(domain.cores) for domain in domains]
     near = [sum(nic.domain == domain.number for nic in nics) for domain in domains]
@@ -118,7 +123,7 @@ def launcher_options(bindings: Sequence[Binding], launcher: str) -> str:
     if launcher == "pbs":
         cpus = len({cpu for binding in bindings for cpu in binding.cpus})
         return f"-l select=NODES:ncpus={cpus}:mpiprocs={n} -l place=scatter:excl"
-    raise ConfigError(f"{launcher!r} is no launcher; known are {', '.join(LAUNCHERS)}")
+    raise ConfigError(f"{launcher!r} is not a known launcher. Known launchers: {', '.join(LAUNCHERS)}.")
 
 
 def environment(bindings: Sequence[Binding], nics: Sequence[Nic]) -> dict[str, str]:

@@ -68,12 +68,12 @@ class _LaunchWatch:
         self.late = False
 
     def hear(self, words: bytes) -> None:
-        """Keep the last of what the launcher says."""
+        """Keep the end of the launcher's messages."""
         with self._lock:
             self._words = (self._words + words)[-_KEPT_WORDS:]
 
     def over(self) -> bool:
-        """Say whether rank 0 has told its verdict, or should have told it long ago."""
+        """Say whether rank 0 has reported its verdict, or should have reported it long ago."""
         from ridgeline.validate.judge.outcome import read_progress
 
         try:
@@ -91,7 +91,7 @@ class _LaunchWatch:
         return self.late
 
     def judge(self, options: ValidationOptions, code: int) -> int:
-        """Return the exit code; if rank 0 told none, say so and report what it had measured."""
+        """Return the exit code; if rank 0 reported none, say so and report what it had measured."""
         from ridgeline.validate.judge.outcome import Outcome, read_progress
         from ridgeline.validate.measure.measurements import Measurements, Stage
 
@@ -103,20 +103,20 @@ class _LaunchWatch:
         measurements = Measurements.from_dict(progress.measurements)
         died = ranks_that_died(self._words.decode(errors="replace"), progress.processes)
         if self.late:
-            why = "rank 0 was killed after it exceeded every limit"
+            why = "rank 0 was killed because it exceeded every time limit"
         elif died:
             names = (
                 f"rank {rank} on {measurements.nodes[measurements.node_of_rank[rank]]}" for rank in died[:8]
             )
-            why = f"{', '.join(names)} was killed, and the launcher ended the job (code {code})"
+            why = f"{', '.join(names)} was killed, and the launcher ended the job (exit code {code})"
         elif code > _BY_SIGNAL:
             why = f"the launcher itself was killed by signal {code - _BY_SIGNAL}"
         else:
-            why = f"the job ended with code {code}"
+            why = f"the job ended with exit code {code}"
         outcome = "hung" if self.late else "failed"
-        detail = f"{why}, before rank 0 could tell the verdict"
+        detail = f"{why}, before rank 0 could report the verdict"
         if not died:
-            detail += "; the launcher's messages above may name the rank"
+            detail += " (the launcher's messages above may name the rank)"
         measurements.stages.append(Stage(progress.stage, "", 0.0, outcome, detail, died=died))
         thresholds, baseline = _load(options)
         return Outcome(measurements, thresholds, baseline, options.report, _show).finish() or 2
@@ -184,7 +184,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
             )
     groups = comm.bcast(measurements.groups)
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
-    # Only rank 0 finds troubles and suspects.
+    # Only rank 0 finds trouble and suspects.
     end = outcome.end_process if outcome is not None else print
     before = read_counters()
     watch = start_watch(comm, end)
@@ -203,8 +203,8 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
                 save_measurements(measurements, options.save_baseline)
             elif options.save_baseline is not None:
                 sys.stderr.write(
-                    f"error: --save-baseline {options.save_baseline}: nothing was stored, since a baseline is of a "
-                    "day when every node was measured and well; validate again when they are\n"
+                    f"error: --save-baseline {options.save_baseline}: nothing was stored, because a baseline "
+                    "requires that every node was measured and is healthy. Validate again when that is the case.\n"
                 )
     agreed: int = comm.bcast(code)
     _forget(comm, layout, options)
@@ -318,7 +318,7 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
         places = ", ".join(
             f"{measurements.nodes[int(node)]} +{by}" for node, by in list(counter["grown"].items())[:8]
         )
-        more = f" and {len(counter['grown']) - 8} nodes more" if len(counter["grown"]) > 8 else ""
+        more = f" and {len(counter['grown']) - 8} more nodes" if len(counter["grown"]) > 8 else ""
         say(f"counter {name} grew: {places}{more}")
     for suspect in verdict.suspects:
         say(f"{suspect.kind} {suspect.name}")

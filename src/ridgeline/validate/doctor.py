@@ -1,15 +1,20 @@
-"""What this installation has: `ridgeline doctor`."""
+"""What this installation has: `ridgeline doctor`.
+
+`examine` looks, `print_findings` shows the findings to people, and `findings_to_dict` gives them to programs.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from typing import Any, Literal
 
 from rich.table import Table
 
@@ -17,25 +22,44 @@ from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import LauncherError, RidgelineError
+from ridgeline.runtime.extras import how_to_install_ridgeline_extra
 from ridgeline.runtime.launcher import detect_launch
 from ridgeline.runtime.machine import cache_sizes, describe_machine
 from ridgeline.runtime.mpiexec import find_mpiexec, mpiexec_environment
+from ridgeline.version import VERSION
+
+SCHEMA = 1  # of `findings_to_dict`; raised when a key changes its meaning or goes
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the examination. `optional` things may be absent; `missing` ones stop a run."""
+    """What was found of one thing that a run may use.
+
+    Parameters
+    ----------
+    name : the thing, such as "MPI"
+    status : "ok"; "optional" for a thing that is absent and may be; "missing" for one without which runs fail
+    text : what was found, or what is wrong
+    advice : what to do about it, "" if there is nothing to do
+    """
 
     name: str
     status: Literal["ok", "optional", "missing"]
-    found: str
-    fix: str = ""
+    text: str
+    advice: str = ""
 
 
 def examine() -> list[Finding]:
-    """Look at everything that a run may use. Starts a two-rank MPI job to see whether the launcher fits.
+    """Examine everything that a run may use, and start an MPI job of two ranks to test the launcher.
 
-    Raises RidgelineError where limits of this process keep MPI from starting at all.
+    Returns
+    -------
+    one finding for each of Python, cores, MPI, mpiexec, ADIOS2, FFTW, BLAS, Numba and GPU, in this order
+
+    Raises
+    ------
+    RidgelineError
+        If limits of this process prevent MPI from starting at all.
     """
     check_limits()
     checks: list[tuple[str, Callable[[], Finding]]] = [
@@ -55,7 +79,7 @@ def examine() -> list[Finding]:
             findings.append(check())
         except Exception as error:
             findings.append(
-                Finding(name, "missing", f"{type(error).__name__}: {error}", "reinstall ridgeline")
+                Finding(name, "missing", f"{type(error).__name__}: {error}", "Reinstall Ridgeline.")
             )
     return findings
 
@@ -82,7 +106,7 @@ def _mpi() -> Finding:
             "MPI",
             "missing",
             f"mpi4py does not load: {error}",
-            "load your site's MPI module, or install an MPI library: pip install mpich",
+            "Load your site's MPI module, or install an MPI library with: pip install mpich",
         )
     versions = mpi_versions()
     return Finding("MPI", "ok", f"{versions['mpi_library']} through mpi4py {versions['mpi4py']}")
@@ -95,11 +119,12 @@ def _mpiexec() -> Finding:
             from ridgeline.parallel.communicator import check_world
 
             check_world()
-            return Finding("mpiexec", "ok", f"inside a job of {launch.size} ranks by {launch.launcher}")
+            return Finding(
+                "mpiexec", "ok", f"this is a job of {launch.size} ranks started by {launch.launcher}"
+            )
         command = find_mpiexec()
     except LauncherError as error:
-        wrong, _, fix = str(error).rpartition("; ")
-        return Finding("mpiexec", "missing", wrong, fix)
+        return Finding("mpiexec", "missing", *_problem_and_advice(str(error)))
     program = "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"
     done = subprocess.run(
         [*command, "-n", "2", sys.executable, "-c", program],
@@ -111,39 +136,51 @@ def _mpiexec() -> Finding:
     name, said = shlex.join(command), " ".join((done.stderr + done.stdout).split())
     # Two ranks write at once: their digits may meet before their line ends.
     if done.returncode == 0 and "".join(done.stdout.split()) == "22":
-        return Finding("mpiexec", "ok", f"{name}; two ranks see each other")
+        return Finding("mpiexec", "ok", f"{name} starts two ranks that see each other")
     if "allow-run-as-root" in said:
         return Finding(
             "mpiexec",
             "missing",
-            f"{name} refuses to start ranks for root",
-            f"start as another user, or export RIDGELINE_MPIEXEC='{name} --allow-run-as-root'",
+            f"{name} refuses to start ranks for root.",
+            f"Run as another user, or export RIDGELINE_MPIEXEC='{name} --allow-run-as-root'.",
         )
     if done.returncode == 0:
         return Finding(
             "mpiexec",
             "missing",
-            f"{name} does not fit the MPI library: two ranks do not see each other, but print {said[:200]}",
-            "set RIDGELINE_MPIEXEC to the launcher of the library that mpi4py uses",
+            f"{name} does not match the MPI library: two ranks do not see each other. They printed: {said[:200]}",
+            "Set RIDGELINE_MPIEXEC to the launcher of the MPI library that mpi4py uses.",
         )
     return Finding(
         "mpiexec",
         "missing",
         f"{name} could not start two ranks (exit code {done.returncode}): {said[:500]}",
-        "follow what it says, or set RIDGELINE_MPIEXEC to another launcher of the library that mpi4py uses",
+        "Follow its message, or set RIDGELINE_MPIEXEC to another launcher of the MPI library that mpi4py uses.",
     )
+
+
+def _problem_and_advice(message: str) -> tuple[str, str]:
+    """Return what is wrong and what to do, from the sentences of an error, of which the last is the advice."""
+    *problem, advice = re.split(r"(?<=[.;]) +(?=\S)", message)
+    if not problem:
+        return message, ""
+    return " ".join(problem).rstrip(";"), advice[0].upper() + advice[1:]
 
 
 def _adios2() -> Finding:
     from ridgeline.io.adios2_bindings import adios2_facts
 
     facts = adios2_facts()
-    kind = "all ranks write together" if facts.with_mpi else "built without MPI: rank 0 writes for all"
+    kind = (
+        "all ranks write in parallel"
+        if facts.with_mpi
+        else "built without MPI, so rank 0 writes for all ranks"
+    )
     return Finding(
         "ADIOS2",
         "ok",
         f"{facts.version}, {kind}; compression: {', '.join(facts.compressions)}",
-        "" if facts.with_mpi else "make adios2-mpi builds it with MPI, for faster output on many nodes",
+        "" if facts.with_mpi else "Install an ADIOS2 that is built with MPI for faster output on many nodes.",
     )
 
 
@@ -154,19 +191,22 @@ def _fftw() -> Finding:
         return Finding("FFTW", "ok", f"pyfftw {version('pyfftw')}")
     except PackageNotFoundError:
         return Finding(
-            "FFTW", "optional", "pyfftw is not installed: scipy.fft transforms, slower", "pip install pyfftw"
+            "FFTW",
+            "optional",
+            "pyfftw is not installed, so scipy.fft computes the transforms, more slowly",
+            "Install it with: pip install pyfftw",
         )
 
 
 def _blas() -> Finding:
-    """Name SciPy's BLAS, which HPL calls, and the others of this process: each has threads of its own."""
+    """Name SciPy's BLAS, which HPL calls, and the others of this process: each has separate threads."""
     from ridgeline.runtime.blas import blas_libraries
 
     first, *others = map(str, blas_libraries())
-    beside = f"; beside it, of NumPy or others: {', '.join(others)}" if others else ""
+    beside = f"; other packages, such as NumPy, use {', '.join(others)}" if others else ""
     chosen = os.environ.get("OPENBLAS_CORETYPE")
     advice = (
-        f"OPENBLAS_CORETYPE={chosen} chooses the kernels; OpenBLAS takes the processor's if it is not set"
+        f"OPENBLAS_CORETYPE={chosen} selects the kernels. Unset it to let OpenBLAS choose for this processor."
     )
     return Finding("BLAS", "ok", f"{first}{beside}", advice if chosen else "")
 
@@ -180,7 +220,7 @@ def _numba() -> Finding:
     return Finding(
         "Numba",
         "ok",
-        f"{numba.__version__}, vectors of {8 * host_vector_bytes()} bits, kernels kept in {path}",
+        f"{numba.__version__}, vectors of {8 * host_vector_bytes()} bits, compiled kernels are cached in {path}",
     )
 
 
@@ -190,20 +230,53 @@ def _gpu() -> Finding:
     try:
         devices = describe_devices()
     except RidgelineError as error:
-        return Finding("GPU", "optional", "none usable", str(error))
+        if find_spec("numba_cuda") is None:
+            wrong = "numba-cuda, which --device cuda needs, is not installed"
+            return Finding("GPU", "optional", wrong, how_to_install_ridgeline_extra("cuda"))
+        return Finding("GPU", "optional", *_problem_and_advice(str(error)))
     if not devices:
-        return Finding("GPU", "optional", "none found", "only needed for --device cuda (see docs/gpu.md)")
+        return Finding("GPU", "optional", "none found", "A GPU is needed only for --device cuda.")
     from ridgeline.parallel.devices import mpi_takes_device_buffers
 
     found = "; ".join(str(device) for device in devices)
     if mpi_takes_device_buffers():
-        return Finding("GPU", "ok", f"{found}; MPI takes messages from GPU memory")
+        return Finding("GPU", "ok", f"{found}; the MPI library sends messages directly from GPU memory")
     return Finding(
         "GPU",
         "ok",
-        f"{found}; MPI does not take messages from GPU memory, so that they go through pinned host memory",
-        "on several GPUs use a GPU-aware MPI of your site (see docs/gpu.md)",
+        f"{found}; the MPI library cannot send from GPU memory, so messages go through pinned host memory",
+        "To run on several GPUs, use a GPU-aware MPI library of your site.",
     )
+
+
+def findings_to_dict(findings: list[Finding]) -> dict[str, Any]:
+    """Return the findings for JSON, as `ridgeline doctor --json` prints them and as a report of a problem needs them.
+
+    Parameters
+    ----------
+    findings : of `examine`
+
+    Returns
+    -------
+    a dictionary of JSON's types with these keys; later versions may add keys, and `schema` grows if one changes
+
+        schema     1
+        ridgeline  version of Ridgeline, such as "1.2.0"
+        python     version of Python, such as "3.11.7"
+        platform   operating system, kernel and processor family, such as "Linux-6.1.0-x86_64-with-glibc2.36"
+        findings   a list with a dictionary for each finding, in the order of `examine`:
+            name     the thing: "Python", "cores", "MPI", "mpiexec", "ADIOS2", "FFTW", "BLAS", "Numba" or "GPU"
+            status   "ok"; "optional" if it is absent and may be; "missing" if runs fail without it
+            text     what was found, or what is wrong
+            advice   what to do about it, "" if there is nothing to do
+    """
+    return {
+        "schema": SCHEMA,
+        "ridgeline": VERSION,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "findings": [asdict(finding) for finding in findings],
+    }
 
 
 def print_findings(findings: list[Finding]) -> None:
@@ -214,7 +287,7 @@ def print_findings(findings: list[Finding]) -> None:
     table.add_column(overflow="fold")
     words = {"ok": "ok", "optional": "absent", "missing": "MISSING"}
     for finding in findings:
-        table.add_row(finding.name, words[finding.status], finding.found)
-        if finding.fix:
-            table.add_row("", "", f"-> {finding.fix}")
+        table.add_row(finding.name, words[finding.status], finding.text)
+        if finding.advice:
+            table.add_row("", "", f"-> {finding.advice}")
     plain_console().print(table)

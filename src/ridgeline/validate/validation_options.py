@@ -26,103 +26,121 @@ MEASURED = (
 
 @dataclass(frozen=True)
 class ValidationOptions(DeclaredOptions):
-    """What is measured, what it is compared with, and where it is told.
+    """What is measured, what it is compared with, and where it is reported.
 
-    Raises ConfigError for options that exclude each other, or that lack the one they belong to.
+    Raises ConfigError for options that exclude each other, or that require another one.
     """
 
     level: Annotated[
-        Literal["node", "group", "system"], OptionSpec("The highest level; those below it come first.")
+        Literal["node", "group", "system"],
+        OptionSpec("Highest level to measure, after all levels below it."),
     ] = "system"
-    only: Annotated[bool, OptionSpec("Leave out the levels below.")] = False
+    only: Annotated[bool, OptionSpec("Leave out the levels below --level.")] = False
     stages: Annotated[
         tuple[str, ...],
         OptionSpec(
-            "Only this stage: memory, compute, peak, stream, on-node, group-pairs, pairs, alltoall, "
-            "multi-bandwidth, multi-latency, congestion.",
+            "Measure only this stage: memory, compute, peak, stream, on-node, group-pairs, pairs, alltoall, "
+            "multi-bandwidth, multi-latency or congestion.",
             flags=("--stage",),
         ),
     ] = ()
     report: Annotated[
         str | None,
-        OptionSpec("Write report.html, report.json and the hostfile nodes.good here.", metavar="DIR"),
+        OptionSpec(
+            "Write report.html, report.json and the hostfile nodes.good into this folder.", metavar="DIR"
+        ),
     ] = None
     baseline: Annotated[
-        str | None, OptionSpec("Compare with what --save-baseline stored.", metavar="FILE")
+        str | None, OptionSpec("Compare with the measurements that --save-baseline stored.", metavar="FILE")
     ] = None
     save_baseline: Annotated[
-        str | None, OptionSpec("Store the measurements for later runs.", metavar="FILE")
+        str | None, OptionSpec("Store the measurements as a baseline, if all is healthy.", metavar="FILE")
     ] = None
     hostlist: Annotated[
-        str | None, OptionSpec("Hostfile: the job must run on just these hosts.", metavar="FILE")
+        str | None, OptionSpec("Require that the job runs on exactly the hosts of this file.", metavar="FILE")
     ] = None
     groups: Annotated[
         str | None,
         OptionSpec(
-            "Switches or racks: lines `name: n[01-16]` or Slurm's topology.conf; or a resource of PBS nodes. "
-            "Without it Slurm's own topology is taken where it has one.",
+            "Group nodes by switch or rack, from a file with lines `name: n[01-16]`, from Slurm's topology.conf, or "
+            "from a resource of PBS nodes.",
             metavar="FILE|pbs:RESOURCE",
+            otherwise="Slurm's topology, if it has one",
         ),
     ] = None
     group_by: Annotated[
-        str | None, OptionSpec("Group hosts by this part of their names, as x\\d+c\\d+.", metavar="REGEX")
+        str | None,
+        OptionSpec("Group nodes by the part of their names that matches, as x\\d+c\\d+.", metavar="REGEX"),
     ] = None
     thresholds: Annotated[
-        str | None, OptionSpec("TOML file with the table [thresholds].", metavar="FILE")
+        str | None, OptionSpec("Read the table [thresholds] of this TOML file.", metavar="FILE")
     ] = None
-    time_limit: Annotated[float, OptionSpec("Of each stage; then it hangs.", above=0, metavar="SECONDS")] = (
-        300.0
+    time_limit: Annotated[
+        float,
+        OptionSpec("Time limit of each stage, after which it counts as hung.", above=0, metavar="SECONDS"),
+    ] = 300.0
+    serial: Annotated[
+        bool, OptionSpec("Measure one node, then one pair at a time, for hosts that share cores.")
+    ] = False
+    quick: Annotated[bool, OptionSpec("Use few repeats and small sizes, so that a stage takes seconds.")] = (
+        False
     )
-    serial: Annotated[bool, OptionSpec("One node, one pair at a time: for hosts that share cores.")] = False
-    quick: Annotated[bool, OptionSpec("Few repeats, small sizes, seconds a stage.")] = False
     confirm: Annotated[bool, OptionSpec("Measure suspects again before they are judged.")] = True
     rounds: Annotated[
         int | None,
         OptionSpec(
-            "Rounds of pairs of nodes.", minimum=1, otherwise="all pairs of up to 64 nodes, 24 rounds of more"
+            "Number of rounds of pairs of nodes.",
+            minimum=1,
+            otherwise="all pairs of up to 64 nodes, 24 rounds of more",
         ),
     ] = None
-    seed: Annotated[int, OptionSpec("Of random rounds.")] = 0
+    seed: Annotated[int, OptionSpec("Seed for choosing the random rounds.")] = 0
     prolog: Annotated[
         bool,
-        OptionSpec("Before a job: this node alone, all its stages in less than 30 s; its counters are kept."),
+        OptionSpec("Check this node before a job in less than 30 s, and store its error counters."),
     ] = False
     epilog: Annotated[
         bool,
         OptionSpec(
-            "After a job: memory and arithmetic of this node; its counters against those of the prolog."
+            "Check memory and arithmetic of this node after a job, and compare its error counters with those of "
+            "the prolog."
         ),
     ] = False
     job: Annotated[
         str | None,
-        OptionSpec("Of a prolog or epilog.", metavar="ID", otherwise="$SLURM_JOB_ID, $PBS_JOBID"),
+        OptionSpec(
+            "Number of the job of a prolog or epilog.", metavar="ID", otherwise="$SLURM_JOB_ID, $PBS_JOBID"
+        ),
     ] = None
     readings: Annotated[
         str | None,
         OptionSpec(
-            "Where a prolog keeps its counters for the epilog, on the node, its own and closed to others.",
+            "Folder on the node, closed to other users, in which a prolog stores the counters for the epilog.",
             metavar="DIR",
             otherwise="/var/lib/ridgeline/prolog for root, /var/tmp/ridgeline-UID/prolog",
         ),
     ] = None
     job_output: Annotated[
         str | None,
-        OptionSpec("Of an epilog: the job's output, with Cray MPICH's network summary.", metavar="FILE"),
+        OptionSpec(
+            "Output file of the job, in which an epilog looks for Cray MPICH's network summary.",
+            metavar="FILE",
+        ),
     ] = None
     ranks_per_node: Annotated[
         int | None,
-        OptionSpec("Count every so many ranks as a node.", otherwise="ranks that share memory"),
+        OptionSpec("Number of ranks that count as one node.", otherwise="ranks that share memory"),
     ] = None
 
     def __post_init__(self) -> None:
-        """Check each option, then what they say together."""
+        """Check each option, then their combination."""
         super().__post_init__()
         if self.prolog and self.epilog:
-            raise ConfigError("--prolog and --epilog are two events; choose one")
+            raise ConfigError("--prolog cannot be used with --epilog. Choose one of the two.")
         given = {"--job": self.job, "--readings": self.readings, "--job-output": self.job_output}
         wrong = [name for name, value in given.items() if value is not None and not self.phase]
         if wrong:
-            raise ConfigError(f"{wrong[0]} is of a job's --prolog or --epilog; add one of the two")
+            raise ConfigError(f"{wrong[0]} requires --prolog or --epilog.")
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -135,7 +153,7 @@ class ValidationOptions(DeclaredOptions):
         return 3 if self.quick else 5
 
     def plan(self) -> ValidationOptions:
-        """Return what is measured: of a prolog every quick stage of this node, of an epilog what a job may hurt."""
+        """Return what is measured: by a prolog all quick stages of this node, by an epilog what a job may break."""
         if not self.phase:
             return self
         stages = ("memory", "compute") if self.epilog else ()

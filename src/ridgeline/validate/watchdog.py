@@ -1,10 +1,10 @@
-"""A side channel that tells a slow job from a hung one: plain TCP from every rank to rank 0, beside MPI.
+"""A side channel that distinguishes a slow job from a hung one: plain TCP from every rank to rank 0, beside MPI.
 
-Every rank has a thread that says twice a second what its rank does, for whom it waits, and whether it failed. The one
-of rank 0 hears them. When a stage is over its time limit, a connection breaks or a rank fails, it says once what is
-wrong. It does so also while rank 0 itself is stuck in MPI. A rank that no longer hears from rank 0 ends itself.
+Every rank has a thread that reports twice a second what its rank does, for which it waits, and whether it failed.
+The thread of rank 0 receives these reports. When a stage exceeds its time limit, a connection breaks or a rank fails,
+it reports once what is wrong, even while rank 0 itself is stuck in MPI. A rank that no longer hears from rank 0 ends.
 
-What travels are lines of JSON; a connection must begin with the job's random token.
+The messages are lines of JSON; a connection must begin with the job's random token.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _ENDS = 2  # exit code of a rank that ends itself
 @dataclass(frozen=True)
 class Trouble:
     """Why a stage cannot end. outcome: "hung" or "failed"; silent: ranks that gave no sign of life, or whose
-    connection broke; waiting: rank -> rank that it waited for; failures: rank -> what it said of its failure; died:
-    ranks whose processes ended without a word, while their hosts still closed the connection; others: rank -> share
-    of its node's processors that others used since the stage began, of ranks that could still tell.
+    connection broke; waiting: rank -> rank that it waited for; failures: rank -> the message of its failure; died:
+    ranks whose processes ended without a message, while their hosts still closed the connection; others: rank ->
+    share of its node's processors that others used since the stage began, for ranks that could still report it.
     """
 
     outcome: str
@@ -93,7 +93,7 @@ def connect(
 
 
 class Watch:
-    """What a rank tells of itself. Rank 0's hears all; see `start_watch`."""
+    """What a rank reports about itself. That of rank 0 receives all reports; see `start_watch`."""
 
     def __init__(self, rank: int, size: int, interval: float) -> None:
         self.rank = rank
@@ -106,30 +106,30 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def note(self, step: str, partner: int | None = None) -> None:
-        """Say what this rank does, and for which rank of the job it waits. Cheap: the thread sends it later."""
+        """Note what this rank does, and for which rank of the job it waits. Cheap: the thread sends it later."""
         self._said = self._said | {"step": step, "partner": partner}
 
     def begin(self, stage: str, level: str, limit: float) -> None:
-        """Say that a stage of at most `limit` seconds begins."""
+        """Note that a stage of at most `limit` seconds begins."""
         self._first_look = read_load()
         self._said = self._said | {"stage": stage, "step": "", "partner": None}
 
     def end(self) -> None:
-        """Say that the stage is over on this rank."""
+        """Note that the stage is over on this rank."""
         self._said = self._said | {"step": "", "partner": None}
 
     def fail(self, text: str) -> None:
-        """Tell rank 0 that this rank cannot go on; it ends the job soon."""
+        """Report to rank 0 that this rank cannot continue; it ends the job soon."""
         self._said = self._said | {"failure": text}
 
     def close(self) -> None:
-        """End the thread and the connection, saying that this is the end of the job."""
+        """End the thread and the connection, and report that this is the end of the job."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(5.0)
 
     def _state(self, left: float) -> dict[str, Any]:
-        """Return what this rank says of itself; near the limit of the stage also how busy its node is."""
+        """Return what this rank reports; near the limit of the stage also how busy its node is."""
         if self._first_look is None or left > _LOOK_INTERVALS * self.interval:
             return self._said
         now = read_load()
@@ -151,7 +151,7 @@ class _Speaker(Watch):
         self._start(self._speak)
 
     def _speak(self) -> None:
-        """Tell and listen until the end; end this process when rank 0 is gone for good."""
+        """Report and listen until the end; end this process when rank 0 is gone for good."""
         silence_limit, heard, left = _ORPHAN, time.monotonic(), math.inf
         while not self._stop.is_set():
             try:
@@ -178,7 +178,7 @@ class _Speaker(Watch):
                 self._peer.sendall(json.dumps({"rank": self.rank, "goodbye": True}).encode() + b"\n")
             self._peer.close()
             return
-        # Rank 0 has reported and ended, or cannot be reached: nobody waits for this rank, which may be stuck in MPI.
+        # Rank 0 has reported and ended, or cannot be reached: nothing waits for this rank, which may be stuck in MPI.
         if not self._stop.wait(_GRACE):
             os._exit(_ENDS)
 
@@ -301,14 +301,14 @@ class _Listener(Watch):
         states = {0: self._state(self.seconds_left())} | self._states
         failures = {rank: str(state["failure"]) for rank, state in states.items() if state["failure"]}
         over = limit > 0 and now > begin + limit
-        # A rank that heard nothing for long ends itself too; then it is the silence that counts.
+        # A rank that received nothing for long ends itself too; then the silence counts.
         died = [] if over else sorted(self._died - set(failures))
         lost = sorted((self._lost | self._died) - set(died))
         if not over and not failures and not lost and not died:
             return None
         self._troubled = min(self._troubled, now)
         if not over and now < self._troubled + _GRACE:
-            return None  # others may fail as well, and then the first is not to be blamed alone
+            return None  # other ranks may fail as well, and then the first must not be blamed alone
         quiet = max(_SILENT * self.interval, _SILENT_SECONDS)
         expected = set(range(1, self.size)) - set(self.unreachable)
         silent = sorted({r for r in expected if over and now - self._heard.get(r, 0.0) > quiet} | set(lost))
@@ -332,7 +332,7 @@ class _Listener(Watch):
         )
 
     def _others(self, states: dict[int, dict[str, Any]]) -> dict[int, float]:
-        """Return the share of processors that others used, of the ranks that told."""
+        """Return the share of processors that others used, for the ranks that reported it."""
         looks = [states.get(rank, {}).get("load", (None, None)) for rank in range(self.size)]
         before, after = ([None if look is None else Reading(**look) for look in side] for side in zip(*looks))
         shares = {rank: others_share(before, after, rank) for rank in range(self.size)}
@@ -349,21 +349,21 @@ def _describe(
     size: int,
 ) -> str:
     """Return in a sentence what stopped a stage."""
-    parts = [f"not over after {seconds:.1f} s, its time limit" if over else f"ended after {seconds:.1f} s"]
+    parts = [f"it exceeded its time limit of {seconds:.1f} s" if over else f"it ended after {seconds:.1f} s"]
     if failures:
         rank, text = min(failures.items())
         parts.append(f"rank {rank} failed: {text}")
     if died:
-        parts.append(f"the process of rank {_some(died)} ended without a word")
+        parts.append(f"the process of rank {_some(died)} ended without a message")
     if lost:
-        parts.append(f"the connection of rank {_some(lost)} broke")
+        parts.append(f"the connection to rank {_some(lost)} broke")
     quiet = [rank for rank in silent if rank not in lost]
     if quiet:
-        parts.append(f"no sign of life of rank {_some(quiet)}")
+        parts.append(f"no sign of life from rank {_some(quiet)}")
         if len(silent) == size - 1 and size > 2:
-            parts.append("all but rank 0: it may be the node of rank 0 that is cut off")
+            parts.append("all ranks except rank 0 are silent, so the node of rank 0 may be cut off")
     if over and not silent and not failures:
-        parts.append("all ranks still answer beside MPI")
+        parts.append("all ranks still answer outside MPI")
     return "; ".join(parts)
 
 
@@ -372,7 +372,7 @@ def _some(ranks: list[int]) -> str:
 
 
 def start_watch(comm: MPI.Comm, on_trouble: Callable[[Trouble], None]) -> Watch:
-    """Start the thread of this rank and return what it tells. Collective over comm.
+    """Start the thread of this rank and return its watch. Collective over comm.
 
     on_trouble: called once, on rank 0, in its thread; it reports and ends the process. Addresses of rank 0 are tried
     one after the other, so that ranks on other networks find theirs. Ranks that reach none are not watched

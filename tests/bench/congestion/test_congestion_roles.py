@@ -64,12 +64,12 @@ def test_lanes_are_ranks_of_equal_local_number():
 @pytest.mark.parametrize(
     ("nodes", "options", "words"),
     [
-        (2, {}, "congestion on 2 nodes: two take the tests and one congests"),
+        (2, {}, "congestion requires at least 3 nodes, .* and there are 2"),
         (4, {"fraction": 1.0}, "fraction 1.0"),
         (4, {"fraction": 0.0}, "fraction 0.0"),
-        (4, {"kinds": ("flood",)}, "background traffic flood: name each once, of all-to-all"),
-        (4, {"kinds": ("incast", "incast")}, "name each once"),
-        (3, {"kinds": ("incast",)}, "one node of 3 congests, which has nobody for incast"),
+        (4, {"kinds": ("flood",)}, "--background flood: give at least one kind, .* Kinds: all-to-all"),
+        (4, {"kinds": ("incast", "incast")}, "each at most once"),
+        (3, {"kinds": ("incast",)}, "--background incast requires two nodes, but only one of 3 nodes"),
     ],
 )
 def test_refusals(nodes, options, words):

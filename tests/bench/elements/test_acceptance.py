@@ -30,11 +30,11 @@ def test_enough_elements_to_leave_the_caches():
     assert elements_out_of_cache(8, 2**25, 2) == 2**25 // n_bytes
 
 
-@pytest.mark.parametrize(("n", "advice"), [(32, "use a smaller --nx1"), (4, "end what else uses")])
+@pytest.mark.parametrize(("n", "advice"), [(32, "Use a smaller --nx1"), (4, "Stop the other programs")])
 def test_too_little_memory_is_refused_with_an_advice_that_helps(monkeypatch, n, advice):
     monkeypatch.setattr(acceptance, "last_level_caches", lambda cpus: {"0": 2**25})
     monkeypatch.setattr(node_memory, "memory_available", lambda: 2**28)
-    with pytest.raises(ConfigError, match=f"GiB on a node, more than is free; {advice}"):
+    with pytest.raises(ConfigError, match=f"GiB on a node, which is more than is free. {advice}"):
         measure("acceptance", MPI.COMM_SELF, points=n)
 
 
@@ -58,7 +58,7 @@ def test_all_figures_are_there():
 
 
 @pytest.mark.parametrize(
-    ("n", "elements", "words"), [(1, 8, "nx1 = 1"), (33, 8, "nx1 = 33"), (8, 0, "elements = 0")]
+    ("n", "elements", "words"), [(1, 8, "nx1 is 1"), (33, 8, "nx1 is 33"), (8, 0, "elements is 0")]
 )
 def test_refusals(n, elements, words):
     with pytest.raises(ConfigError, match=words):

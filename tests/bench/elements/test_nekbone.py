@@ -118,10 +118,10 @@ def test_brick_is_compact(count, expected):
 @pytest.mark.parametrize(
     ("n", "elements", "iterations", "words"),
     [
-        (1, 8, 1, "nx1 = 1"),
-        (33, 8, 1, "nx1 = 33"),
-        (4, 0, 1, "elements = 0"),
-        (4, 8, 0, "iterations = 0"),
+        (1, 8, 1, "nx1 is 1"),
+        (33, 8, 1, "nx1 is 33"),
+        (4, 0, 1, "elements is 0"),
+        (4, 8, 0, "iterations is 0"),
     ],
 )
 def test_refusals(n, elements, iterations, words):
@@ -130,5 +130,5 @@ def test_refusals(n, elements, iterations, words):
 
 
 def test_more_than_the_memory_is_refused():
-    with pytest.raises(ConfigError, match="use fewer --elements"):
+    with pytest.raises(ConfigError, match="Use fewer --elements"):
         run_nekbone(MPI.COMM_SELF, 32, 2**24)

@@ -29,7 +29,7 @@ def test_memory_needed_of_a_rank_falls_until_its_numbers_of_all_vertices_outweig
 
 def test_a_scale_beyond_numbers_of_32_bits_is_refused():
     nothing = np.empty(0, np.int64)
-    with pytest.raises(ConfigError, match=r"^scale = 32: .* at most 31; take a smaller scale$"):
+    with pytest.raises(ConfigError, match=r"^scale = 32: .* at most 31, .* Use a smaller scale\.$"):
         construct(MPI.COMM_SELF, EdgeList(32, 0, 0, nothing, nothing))
 
 

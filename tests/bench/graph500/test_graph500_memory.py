@@ -28,7 +28,7 @@ def test_a_scale_that_does_not_fit_is_refused_with_its_bytes_and_what_fits(monke
     words = str(refused.value)
     assert f"{bytes_per_rank(21, 1, 16, True) / 2**30:.1f} GiB" in words
     assert "33554432 edges" in words
-    assert "scale 20 fits" in words
+    assert "Use --scale 20, which fits" in words
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 64])

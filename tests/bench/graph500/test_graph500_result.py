@@ -42,7 +42,8 @@ def test_all_outputs_tell_of_every_search():
         f"{kernel:4} harmonic_mean_TEPS:     !  200" for kernel in ("bfs", "sssp")
     ]
     assert (
-        result.notes[-1] == "not an official run: those have 64 roots, edge factor 16 and the seeds 2 and 3"
+        result.notes[-1]
+        == "This is not an official run, which has 64 roots, edge factor 16 and the seeds 2 and 3."
     )
 
 

@@ -53,7 +53,7 @@ def test_a_box_is_divided_with_the_least_surface():
         (
             {"nx": 80, "ny": 16, "nz": 16},
             3,
-            "80 x 16 x 16 cannot be divided over 3 ranks.*leave 3 out of --ranks",
+            "80 x 16 x 16 cannot be divided over 3 ranks.*Leave 3 out of --ranks",
         ),
         ({"nx": 16}, 2, "16 x 16 x 16 cannot be divided over 2 ranks"),
     ],
@@ -83,11 +83,11 @@ def test_histories_must_agree_and_fall():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"implementations": ["fast"]}, "implementation = fast: reference, optimised, c are possible"),
-        ({"iterations": 0}, "iterations = 0"),
-        ({"repeats": 0}, "repeats = 0"),
+        ({"implementations": ["fast"]}, "implementation is fast, but it must be reference, optimised or c"),
+        ({"iterations": 0}, "iterations is 0"),
+        ({"repeats": 0}, "repeats is 0"),
         ({"nx": 8}, "nx = 8"),
-        ({"npx": 3}, "does not make 1 ranks"),
+        ({"npx": 3}, "the product must be the number of ranks, 1"),
     ],
 )
 def test_options_out_of_range(options, words):
@@ -100,7 +100,7 @@ def test_figures_and_their_csv(monkeypatch):
     result = measure("hpcg-iteration", MPI.COMM_SELF, nx=16, iterations=3, repeats=1)
     names = [one["implementation"] for one in result.rows]
     assert names in (["reference", "optimised", "c"], ["reference", "optimised"])
-    assert len(names) == 3 or "plain C is left out" in result.notes[0]
+    assert len(names) == 3 or "Plain C is left out" in result.notes[0]
     for one in result.rows:
         assert one["flops"] * one["seconds"] == pytest.approx(
             result.rows[0]["flops"] * result.rows[0]["seconds"]
@@ -121,7 +121,7 @@ def test_figures_and_their_csv(monkeypatch):
     monkeypatch.setenv("MPICC", "no-such-compiler")
     without = measure("hpcg-iteration", MPI.COMM_SELF, nx=16, iterations=1, repeats=1)
     assert [one["implementation"] for one in without.rows] == ["reference", "optimised"]
-    assert without.notes[0].startswith("plain C is left out: no C compiler")
+    assert without.notes[0].startswith("Plain C is left out: no C compiler")
 
 
 def test_a_study_of_hpcg_times_iterations():

@@ -45,11 +45,11 @@ def test_the_file_that_is_supplied_is_as_its_page_says(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (HEAD, "has 0 sizes"),
-        (HEAD + "104 104\n", "has 2 sizes"),
-        (HEAD + "104 1o4 104\n60\n", "a size is '1o4'"),
-        (HEAD + "16 16 16\nsoon\n", "the seconds is 'soon'"),
-        (HEAD + "16 16 16\n-1\n", "-1 seconds"),
+        (HEAD, "there are 0 sizes"),
+        (HEAD + "104 104\n", "there are 2 sizes"),
+        (HEAD + "104 1o4 104\n60\n", "one of the sizes is '1o4'"),
+        (HEAD + "16 16 16\nsoon\n", "the number of seconds is 'soon'"),
+        (HEAD + "16 16 16\n-1\n", "the seconds are -1"),
     ],
 )
 def test_refuse(tmp_path, text, words):
@@ -89,5 +89,5 @@ def test_report_goes_into_a_new_folder(tmp_path):
     path = Path(said.removeprefix("report: "))
     assert path.parent == tmp_path / "new" / "folder"
     assert path.read_text() == "text\n"
-    with pytest.raises(OutputError, match="choose another --output"):
+    with pytest.raises(OutputError, match="Choose another --output"):
         write_report(result, options_for("hpcg", output=str(path)))

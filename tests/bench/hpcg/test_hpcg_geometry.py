@@ -43,7 +43,7 @@ def test_numbers_given_are_kept() -> None:
 
 @pytest.mark.parametrize("given", [(5, 0, 0), (2, 2, 2), (12, 12, 0), (-1, 0, 0), (1, 1, 1)])
 def test_impossible_process_grid(given) -> None:
-    with pytest.raises(ConfigError, match=r"does not make 12 ranks.*--npx"):
+    with pytest.raises(ConfigError, match=r"must be the number of ranks, 12\..*--npx"):
         process_grid(12, *given)
 
 
@@ -64,19 +64,18 @@ def test_ranks_count_in_x_first() -> None:
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
-        ((20, 16, 16), r"nx = 20: .*multiples of 8 from 16 on.*try 24$"),
-        ((16, 15, 16), r"ny = 15: .*try 16$"),
-        ((16, 16, 8), r"nz = 8: .*try 16$"),
-        ((0, 16, 16), r"nx = 0: .*try 16$"),
-        ((-104, 16, 16), r"nx = -104: .*try 16$"),
-        ((16, 16, 136), r"local box nx x ny x nz = 16 x 16 x 136: .*0.118.*at least 0.125"),
+        ((20, 16, 16), r"nx = 20: .*multiples of 8 and at least 16.*Try 24\.$"),
+        ((16, 15, 16), r"ny = 15: .*Try 16\.$"),
+        ((16, 16, 8), r"nz = 8: .*Try 16\.$"),
+        ((0, 16, 16), r"nx = 0: .*Try 16\.$"),
+        ((-104, 16, 16), r"nx = -104: .*Try 16\.$"),
+        ((16, 16, 136), r"local box nx x ny x nz = 16 x 16 x 136: .*0\.118.*at least 0\.125"),
     ],
 )
 def test_sizes_against_the_rules(sizes, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         make_geometry(1, 0, *sizes)
     assert "\n" not in str(caught.value)
-    assert ". " not in str(caught.value)
 
 
 def test_process_grid_against_the_rules() -> None:

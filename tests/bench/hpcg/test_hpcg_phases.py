@@ -108,16 +108,16 @@ def test_figures(tmp_path, monkeypatch) -> None:
     assert (result.extra["stream"], result.extra["fraction_of_stream"]) == (None, None)
     assert "VALID with a GFLOP/s rating" in result.extra["text"]
     assert any("VALID with a rating of" in note for note in result.notes)
-    assert "box and seconds from hpcg.dat" in result.notes
+    assert "Box and seconds are those of hpcg.dat." in result.notes
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"seconds": -1.0}, "rt = -1.0: 0 or more is needed"),
-        ({"seconds": float("nan")}, "or more is needed"),
+        ({"seconds": -1.0}, "rt is -1.0, but it must be 0 or more"),
+        ({"seconds": float("nan")}, "must be 0 or more"),
         ({"nz": 12}, "12"),
-        ({"threads": 999}, "999 threads"),
+        ({"threads": 999}, "--threads 999"),
         ({"nx": 4096}, "GiB on a node"),
     ],
 )

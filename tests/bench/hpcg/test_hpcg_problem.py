@@ -71,7 +71,7 @@ def test_levels() -> None:
 
 def test_too_many_levels() -> None:
     with pytest.raises(
-        ConfigError, match="4 x 2 x 1 points cannot be halved; use even sizes or fewer levels"
+        ConfigError, match=r"4 x 2 x 1 points cannot be halved\. Use even sizes or fewer levels"
     ):
         generate_problem(SELF, place(1, 0, (8, 4, 2), (1, 1, 1)), levels=3)
 

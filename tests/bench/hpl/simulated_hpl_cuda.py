@@ -178,7 +178,7 @@ def test_tests_of_a_file(tmp_path) -> None:
     result = measure("hpl", ALONE, memory="cuda", dat=str(path), device="cuda", dgemm=False)
     assert result.verified
     assert {one["n"] for one in result.extra["solves"]} == {7, 9}
-    assert any("although MPI takes device memory" in note for note in result.notes)
+    assert any("although MPI accepts device memory" in note for note in result.notes)
 
 
 def test_the_benchmark_says_what_the_device_gave() -> None:
@@ -187,7 +187,7 @@ def test_the_benchmark_says_what_the_device_gave() -> None:
     (solve,) = result.extra["solves"]
     assert solve["fraction_of_products"] == solve["flops_per_second"] / result.extra["dgemm_flops_per_second"]
     assert any("simulator" in note and "cuBLAS" in note for note in result.notes)
-    assert not any("called by one thread" in note for note in result.notes)
+    assert not any("with one thread in each call" in note for note in result.notes)
     assert result.settings["tests"][0]["device"] == "cuda"
     json.dumps(result.to_dict())
 
@@ -199,7 +199,7 @@ def test_memory_is_counted_before_it_is_taken(monkeypatch) -> None:
     monkeypatch.setattr(system_cuda, "DeviceMatrix", None)  # nothing is allocated before
     with pytest.raises(
         DeviceError,
-        match=r"on its GPU \(matrix .* \+ panels .* \+ rows of U .* \+ vectors .*\), .* Small GPU .*smaller --n",
+        match=r"on its GPU \(matrix .* \+ panels .* \+ rows of U .* \+ vectors .*\), .* Small GPU .*smaller --order",
     ):
         solve_system(ALONE, HplSettings(500, 8, device="cuda"))
     monkeypatch.setattr(blas_cuda, "ORDER", 512)

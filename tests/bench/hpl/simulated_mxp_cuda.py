@@ -221,7 +221,7 @@ def test_memory_is_counted_before_it_is_taken(monkeypatch) -> None:
     monkeypatch.setattr(system_cuda, "MxpDeviceMatrix", None)  # nothing is allocated before
     with pytest.raises(
         DeviceError,
-        match=r"on its GPU \(matrix .* \+ panels .* \+ tables .* \+ vectors .*\), .* Small GPU .*smaller --n",
+        match=r"on its GPU \(matrix .* \+ panels .* \+ tables .* \+ vectors .*\), .* Small GPU .*smaller --order",
     ):
         solve_mixed(ALONE, HplSettings(600, 8, device="cuda"))
 
@@ -235,7 +235,7 @@ def test_the_benchmark_says_what_the_device_gave(storage) -> None:
     assert solve["fraction_of_products"] == pytest.approx(share)
     assert any("simulator" in note and "cuBLAS" in note for note in result.notes)
     assert any(f"of {storage} products" in note for note in result.notes)
-    assert not any("called by one thread" in note for note in result.notes)
+    assert not any("with one thread in each call" in note for note in result.notes)
     assert result.settings["device"] == "cuda"
     json.dumps(result.to_dict())
 

@@ -62,7 +62,7 @@ def test_a_part_of_a_block_is_where_it_should_be() -> None:
 @pytest.mark.usefixtures("stand_in")
 def test_a_block_beyond_its_array_is_found() -> None:
     matrix = block(np.zeros((4, 4)), offset=0, pitch=4)
-    with pytest.raises(IndexError, match="reaches number 16 of an array of 16"):
+    with pytest.raises(IndexError, match="ends at number 16 of an array of 16"):
         make_blas().subtract_product(matrix, matrix, matrix.part(1, 0, 4, 4), None)
 
 
@@ -232,7 +232,7 @@ def failing(error):
             lambda name: SimpleNamespace(get_cudart_version=failing(RuntimeError("libcublas.so.13: absent"))),
             r"does not load \(libcublas.so.13: absent\); .*pip install",
         ),
-        (lambda name: Bindings(fails=("create",)), r"cuBLAS begins not \(NOT_INITIALIZED\)"),
+        (lambda name: Bindings(fails=("create",)), r"cuBLAS cannot start \(NOT_INITIALIZED\)"),
     ],
 )
 def test_says_what_is_missing(load, library, words) -> None:
@@ -244,7 +244,7 @@ def test_says_what_is_missing(load, library, words) -> None:
 def test_says_which_triangle_failed(load) -> None:
     load(lambda _: Bindings(fails=("strsm",)))
     some = at(1, 0, 4, 4, 4, np.float32)
-    with pytest.raises(DeviceError, match=r"cuBLAS solves not for 4 x 4 .*NOT_INIT.*--device cpu"):
+    with pytest.raises(DeviceError, match=r"cuBLAS cannot solve for 4 x 4 .*NOT_INIT.*--device cpu"):
         make_blas().solve_lower(some, some, 1)
 
 
@@ -252,5 +252,5 @@ def test_says_which_triangle_failed(load) -> None:
 def test_says_what_failed(load, name) -> None:
     load(lambda _: Bindings(fails=(name,)))
     blas, some = make_blas(), at(1, 0, 4, 4, 4)
-    with pytest.raises(DeviceError, match=r"cuBLAS multiplies not 4 x 4 .*NOT_INIT.*--device cpu"):
+    with pytest.raises(DeviceError, match=r"cuBLAS cannot multiply 4 x 4 .*NOT_INIT.*--device cpu"):
         (blas.subtract_product if name == "dgemm" else blas.subtract_product_of_vector)(some, some, some, 1)

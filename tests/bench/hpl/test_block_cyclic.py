@@ -38,7 +38,8 @@ def test_ranks_are_numbered_along_rows_or_columns():
 
 def test_a_grid_of_other_ranks_is_refused_with_those_that_are_possible():
     with pytest.raises(
-        DecompositionError, match=r"2 x 2 grid needs 4 ranks, not 6; possible are 1 x 6, 2 x 3"
+        DecompositionError,
+        match=r"2 x 2 grid requires 4 ranks, but there are 6. Possible grids: 1 x 6, 2 x 3",
     ):
         check_grid(6, 2, 2)
     check_grid(6, 3, 2)

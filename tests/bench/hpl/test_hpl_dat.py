@@ -38,7 +38,7 @@ def test_broadcasts_of_vendors_run_as_in_hpl_2_3(tmp_path):
     dat = read(tmp_path, lines)
     assert dat.broadcasts == (0, 6, 7)
     plan = plan_of(MPI.COMM_SELF, dat, "HPL.dat", FreeMemory(2**30, hpl_bytes))
-    assert "BCAST 6, 7 runs as 1 (1ringM), which is offered in its place" in plan.notes
+    assert "BCAST 6, 7 is not available, and runs as 1 (1ringM) instead." in plan.notes
     assert {test.code[3] for test in plan.tests} == {"0", "1"}
 
 
@@ -50,19 +50,19 @@ def test_lines_of_later_versions_and_other_line_ends_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("line", "text", "words"),
     [
-        (5, "0", "line 5: 0 for the number of values of N; 1 to 20"),
-        (5, "21", "line 5: 21 for the number"),
-        (5, "Ns", "line 5: 'Ns', where the number of values of N is expected"),
-        (6, "29 30 34", "line 6: 3 values, where a list of 4 values of N is expected"),
-        (6, "29 30 34 Ns", "line 6: 'Ns', where a list of 4 values of N"),
-        (6, "29 30 34 -1", "line 6: N = -1; 0 or more"),
-        (8, "1 2 0 4", "line 8: NB = 0; 1 or more"),
-        (11, "2 1 0", "line 11: P = 0; 1 or more"),
-        (13, "nan", "line 13: nan, where the threshold"),
-        (15, "0 1 3", "line 15: PFACT = 3; 0 to 2"),
-        (19, "1", "line 19: NDIV = 1; 2 or more"),
-        (23, "8", "line 23: BCAST = 8; 0 to 7"),
-        (31, "   ", "line 31: 0 values, where the memory alignment"),
+        (5, "0", ":5: the number of values of N is 0, but it must be 1 to 20."),
+        (5, "21", ":5: the number of values of N is 21, but"),
+        (5, "Ns", ":5: expected the number of values of N, but found 'Ns'."),
+        (6, "29 30 34", ":6: expected a list of 4 values of N, but found 3 values."),
+        (6, "29 30 34 Ns", ":6: expected a list of 4 values of N, but found 'Ns'."),
+        (6, "29 30 34 -1", ":6: N is -1, but it must be 0 or more."),
+        (8, "1 2 0 4", ":8: NB is 0, but it must be 1 or more."),
+        (11, "2 1 0", ":11: P is 0, but it must be 1 or more."),
+        (13, "nan", ":13: expected the threshold of the residual, a finite number, but found nan."),
+        (15, "0 1 3", ":15: PFACT is 3, but it must be 0 to 2."),
+        (19, "1", ":19: NDIV is 1, but it must be 2 or more."),
+        (23, "8", ":23: BCAST is 8, but it must be 0 to 7."),
+        (31, "   ", ":31: expected the memory alignment in doubles, but found 0 values."),
     ],
 )
 def test_a_damaged_file_names_the_line(tmp_path, line, text, words):
@@ -75,7 +75,9 @@ def test_a_damaged_file_names_the_line(tmp_path, line, text, words):
 
 def test_every_shorter_file_is_refused_where_it_ends(tmp_path):
     for kept in range(len(LINES)):
-        with pytest.raises(ConfigError, match=rf"line {max(kept, 2) + 1}: the file ends here"):
+        with pytest.raises(
+            ConfigError, match=rf":{max(kept, 2) + 1}: expected .*, but the file ends before it"
+        ):
             read(tmp_path, LINES[:kept])
 
 

@@ -66,5 +66,5 @@ def test_one_wrong_bit_is_noticed(monkeypatch, name, spoil, words):
 
 
 def test_negative_time_is_refused():
-    with pytest.raises(ConfigError, match="cannot be negative"):
+    with pytest.raises(ConfigError, match="must not be negative"):
         check_compute(-1.0)

@@ -97,4 +97,4 @@ def check_refusal(arguments, words):
 def test_bad_sizes_are_refused():
     check_refusal((7,), "7 bytes")
     check_refusal((2**60,), "are free on this node")
-    check_refusal((64, -1.0), "cannot be negative")
+    check_refusal((64, -1.0), "must not be negative")

@@ -33,11 +33,11 @@ def test_both_dtypes_on_one_rank():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"threads": 0}, "threads = 0: 1 or more is needed"),
+        ({"threads": 0}, "threads is 0, but it must be 1 or more"),
         ({"threads": 10**6}, "1000000 threads per rank"),
-        ({"dtype": "int32"}, "dtype = int32: both, float64, float32 are possible"),
-        ({"seconds": 0.0}, "seconds = 0.0: more than 0 is needed"),
-        ({"repeats": 0}, "repeats = 0"),
+        ({"dtype": "int32"}, "dtype is int32, but it must be both, float64 or float32"),
+        ({"seconds": 0.0}, "seconds is 0.0, but it must be more than 0"),
+        ({"repeats": 0}, "repeats is 0"),
     ],
 )
 def test_refusals(options, words):
@@ -66,4 +66,4 @@ def test_rows_of_stream():
     assert figures == [*ordinary, *streaming, ("dot", None, 2, 9.0)]
     assert result.rows[0]["rate_per_thread"] == 1 / 6
     assert "3.0 times the last-level caches" in result.notes[0]
-    assert "bandwidth of caches" in result.notes[1]
+    assert "bandwidth of the caches" in result.notes[1]

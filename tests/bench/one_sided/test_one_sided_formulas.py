@@ -38,7 +38,7 @@ def test_parts_hold_all_ranks_once():
     assert parts_of(7, 3) == [range(0, 2), range(2, 4), range(4, 7)]
     assert parts_of(2, 1) == [range(2)]
     for ranks, communicators in ((1, 1), (3, 2), (4, 0)):
-        with pytest.raises(ConfigError, match="each needs two ranks"):
+        with pytest.raises(ConfigError, match="each communicator requires at least two ranks"):
             parts_of(ranks, communicators)
 
 
@@ -50,5 +50,5 @@ def test_words_of_a_message_one_by_one():
 
 def test_the_first_wrong_number_is_named():
     check_sums(np.arange(4), np.arange(4), 1, 0)
-    with pytest.raises(VerificationError, match=r"2 of 4 wrong numbers .* the first at 2: 7 instead of 2"):
+    with pytest.raises(VerificationError, match=r"2 wrong numbers of 4 .* the first at 2: 7 instead of 2"):
         check_sums(np.array([0, 1, 7, 8]), np.arange(4), 1, 0)

@@ -55,7 +55,9 @@ def test_number_of_pairs():
     assert check_pairs(3, 3, 7) == 3
     assert check_pairs(1, 3, 7) == 1
     for asked in (0, -1, 4):
-        with pytest.raises(ConfigError, match=f"^{asked} pairs of 6 ranks: there are 1 to 3; "):
+        with pytest.raises(ConfigError, match=f"^--pairs {asked}: the number must be 1 to 3 with 6 ranks. "):
             check_pairs(asked, 3, 6)
-    with pytest.raises(ConfigError, match="1 rank makes no pair; start at least 2 ranks, as with -n 2"):
+    with pytest.raises(
+        ConfigError, match=r"1 rank does not form a pair\. Start at least 2 ranks, as with -n 2"
+    ):
         check_pairs(1, 0, 1)

@@ -80,10 +80,10 @@ def test_choice_of_pairs():
 @pytest.mark.parametrize(
     ("nodes", "pairing", "asked", "words"),
     [
-        ((0,), "halves", 1, "1 rank makes no pair; start at least 2 ranks, as with -n 2"),
-        ((0, 0, 0), "node-halves", None, "pairs across nodes need 2 nodes"),
-        ((0, 0, 0), "halves", 2, "2 pairs of 3 ranks: there are 1 to 1"),
-        ((0, 0), "halves", 0, "0 pairs of 2 ranks"),
+        ((0,), "halves", 1, "1 rank does not form a pair. Start at least 2 ranks, as with -n 2"),
+        ((0, 0, 0), "node-halves", None, "--pairing node-halves requires at least 2 nodes"),
+        ((0, 0, 0), "halves", 2, "--pairs 2: the number must be 1 with 3 ranks"),
+        ((0, 0), "halves", 0, "--pairs 0: the number must be 1 with 2 ranks"),
     ],
 )
 def test_pairs_that_are_not_there(nodes, pairing, asked, words):

@@ -90,7 +90,7 @@ def test_threads_are_bound_to_one_core_only_meanwhile():
 
 def test_a_channel_that_mixes_numbers_up_is_noticed():
     items = []
-    with pytest.raises(VerificationError, match="last in, first out: what was taken"):
+    with pytest.raises(VerificationError, match="last in, first out: the numbers that were taken"):
         use_channel("last in, first out", FEW, items.append, items.pop)
     items = []
     with pytest.raises(VerificationError):
@@ -127,7 +127,7 @@ def test_parts_cover_the_array_once():
 
 def test_a_waiting_process_that_dies_is_an_error(monkeypatch):
     monkeypatch.setattr(tasking_notify, "await_event", os._exit)
-    with pytest.raises(RidgelineError, match="ended before its time"):
+    with pytest.raises(RidgelineError, match="ended too early"):
         tasking_notify._notify_process(FEW, "event")
 
 
@@ -146,11 +146,11 @@ def test_workers_up_to_the_cores():
 @pytest.mark.parametrize(
     ("items", "options", "words"),
     [
-        (["creation", "flight"], {}, "no item 'flight'"),
-        ([], {}, "give one item"),
-        (["futures"], {"workers": [0]}, "workers = 0: 1 or more is needed"),
+        (["creation", "flight"], {}, "--item flight: unknown item"),
+        ([], {}, "Give one item"),
+        (["futures"], {"workers": [0]}, "workers is 0, but it must be 1 or more"),
         (["futures"], {"fibonacci": [94]}, "1 to 93"),
-        (["initialise"], {"workers": [20_000]}, "must have 8 B for each"),
+        (["initialise"], {"workers": [20_000]}, "the array is too small for 20000 workers"),
     ],
 )
 def test_refusals(items, options, words):

@@ -244,6 +244,6 @@ def test_refuses_what_does_not_fit(monkeypatch) -> None:
     tiny = DeviceInfo(0, "Tiny GPU", (9, 0), 4096, 1)
     monkeypatch.setattr(engine_module, "select_device", lambda comm: tiny)
     with pytest.raises(
-        DeviceError, match=r"GPU \(fields .* kB\), but 4\.096 kB of .* Tiny GPU are free; use more GPUs"
+        DeviceError, match=r"GPU \(fields .* kB\), but 4\.096 kB of .* Tiny GPU are free\. Use more GPUs"
     ):
         make_engine(CudaEngine, (8, 8, 8), np.float64)

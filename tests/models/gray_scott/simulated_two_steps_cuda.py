@@ -129,7 +129,7 @@ def test_the_steps_of_a_launch_are_as_set_or_by_rule() -> None:
     for sweep, steps, source in [
         (2, 2, "as set"),
         ("rule", 1, "by rule"),
-        ("auto", 1, "by rule, since the run is short"),
+        ("auto", 1, "by rule, because the run is short"),
     ]:
         facts, found = run_model(case_of(sweep))
         assert (facts["steps_per_sweep"], facts["sweep_chosen"]) == (steps, source)

@@ -116,7 +116,7 @@ def test_pearsons_run_on_a_plane_is_allowed_and_makes_a_pattern() -> None:
     }
     assert model["Du"] == pytest.approx(1.258, abs=1e-3)
     settings = case(grid={"shape": [1, 256, 256]}, model=model).model
-    with pytest.raises(ValueError, match=r"dt <= 0\.779"):
+    with pytest.raises(ValueError, match=r"at most 0\.779"):
         case(grid={"shape": [256, 256, 256]}, model=model)
     u, v = np.ones((1, 48, 48)), np.zeros((1, 48, 48))
     u[:, 18:30, 18:30], v[:, 18:30, 18:30] = 0.5, 0.25
@@ -224,7 +224,7 @@ def test_every_setting_is_in_the_table_of_changes() -> None:
 
 
 def test_direct_construction_tells_the_broken_rule() -> None:
-    with pytest.raises(ValueError, match=r"dt: need dt <= 4\.761"):
+    with pytest.raises(ValueError, match=r"dt must be at most 4\.761"):
         case(model={"dt": 5})
 
 
@@ -259,7 +259,7 @@ def test_two_steps_a_launch_send_edges_in_half_as_many_exchanges() -> None:
 def test_blocks_thinner_than_two_steps_are_refused_where_they_are_cut() -> None:
     with pytest.raises(
         ConfigError,
-        match=r'steps_per_sweep: got 2; need "auto", "rule" or 1 .* blocks of 1 cell in z \(of 3\)',
+        match=r'steps_per_sweep = 2 .* must be "auto", "rule" or 1 .* the 3 cells in z into blocks of 1 cell',
     ):
         estimate(gpu_case(2, (3, 1, 1)), 2)
     assert estimate(gpu_case(2, (4, 1, 1)), 2).block == (2, 1, 1)
@@ -282,8 +282,8 @@ def test_what_textbooks_would_not_expect_is_said() -> None:
     assert said[0].startswith(
         "diffusivities: 0.02667 and 0.01333 cells^2/time, which are model.Du/6 and model.Dv/6"
     )
-    assert said[1].startswith("noise: model.noise = 0.1 by default")
-    assert said[2].startswith("front: sqrt(D/(F + k)) with the diffusivity D of V is 0.37 cells")
+    assert said[1].startswith("noise: model.noise has its default, 0.1, which")
+    assert said[2].startswith("front: the width sqrt(D/(F + k)) with the diffusivity D of V is 0.37 cells")
     usual = case(grid={"shape": [1, 16, 16], "cell_size": 1.0}, model=textbook | {"noise": 0.1})
     assert [text.split(":")[0] for text in usual.remarks()] == ["front"]
     fine = case(grid={"shape": [1, 16, 16], "cell_size": 0.4}, model=textbook | {"dt": 0.1, "noise": 0.0})

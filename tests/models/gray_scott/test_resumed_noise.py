@@ -81,7 +81,7 @@ def test_a_new_run_says_which_numbers_it_draws_and_goes_on_with_them():
 def test_other_numbers_than_the_checkpoint_s_are_refused():
     interrupted("parts")
     with pytest.raises(
-        CheckpointError, match="random_numbers: checkpoint has 'philox4x32-7', run has nothing"
+        CheckpointError, match="random_numbers: the checkpoint has 'philox4x32-7', the run has nothing"
     ):
         simulate(small("parts", random_numbers=OLDER), resume="auto")
 

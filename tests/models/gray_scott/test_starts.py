@@ -138,7 +138,7 @@ def test_lengths_scale_diffusion_and_places():
     np.testing.assert_allclose(found[0].x, (np.arange(12) + 0.5) * h, rtol=1e-14)
     assert found[1].x.dtype.kind == "i"
     with pytest.raises(
-        ConfigError, match=r"dt <= 0\.8226, the linear stability limit 2/\(6 s/h\^2 Du \+ F\)"
+        ConfigError, match=r"at most 0\.8226, the linear stability limit 2/\(6 s/h\^2 Du \+ F\)"
     ):
         case.replace({"model.dt": 1.0})
 
@@ -146,17 +146,25 @@ def test_lengths_scale_diffusion_and_places():
 @pytest.mark.parametrize(
     ("initial", "error", "words"),
     [
-        ({"kind": "image"}, ConfigError, 'initial.path .* need a path with initial.kind = "image"'),
-        ({"kind": "file"}, ConfigError, 'initial.path .* need a path with initial.kind = "file"'),
+        ({"kind": "image"}, ConfigError, 'initial.path .* it must be a path with initial.kind = "image"'),
+        ({"kind": "file"}, ConfigError, 'initial.path .* it must be a path with initial.kind = "file"'),
         (
             {"kind": "image", "path": "none.png"},
             ConfigError,
-            "none.png: No such file or directory; need a picture",
+            'none.png" cannot be read as a picture: No such file or directory',
         ),
-        ({"kind": "image", "path": "text.png"}, ConfigError, "text.png: is no picture that can be read"),
+        (
+            {"kind": "image", "path": "text.png"},
+            ConfigError,
+            'text.png" cannot be read as a picture: the format is unknown',
+        ),
         ({"kind": "file", "path": "none.bp"}, OutputError, "none.bp"),
         ({"kind": "formula", "formula_u": "w"}, ConfigError, "initial.formula_u .* w is unknown"),
-        ({"kind": "formula", "formula_v": "t"}, ConfigError, "t is unknown, use x, y, z, pi, e"),
+        (
+            {"kind": "formula", "formula_v": "t"},
+            ConfigError,
+            "t is unknown; the known names are x, y, z, pi, e",
+        ),
         ({"kind": "formula", "formula_v": "1 / x"}, ConfigError, "1 / x is inf at x = 0, y = 0, z = 0"),
         ({"kind": "patches", "count": 0}, ConfigError, "initial.count"),
         ({"noise": 2.0}, ConfigError, "initial.noise"),
@@ -179,8 +187,11 @@ def test_a_data_set_of_another_grid_is_refused():
     with ridgeline.Simulation(case, progress=False) as simulation:
         simulation.run()
     for changes, words in (
-        ({"grid.shape": (5, 9, 11)}, r"has shape \[5, 9, 12\] .* need numbers on grid.shape = \[5, 9, 11\]"),
-        ({"initial.step": 3}, "has no initial.step = 3; it has 4"),
+        (
+            {"grid.shape": (5, 9, 11)},
+            r"has shape \[5, 9, 12\] .* floating-point numbers of grid.shape = \[5, 9, 11\]",
+        ),
+        ({"initial.step": 3}, r"has no step 3 \(initial\.step\)\. It has the steps 4"),
     ):
         other = case.replace({"initial.kind": "file", "initial.path": "first.bp", **changes})
         with pytest.raises(OutputError, match=words):

@@ -67,7 +67,7 @@ def never(*_):
 
 @pytest.mark.parametrize(
     ("asked", "words"),
-    [(2, "(as set)"), ("rule", "(by rule)"), (1, "1 steps per sweep"), (3, "3 steps per sweep")],
+    [(2, "(as set)"), ("rule", "(by rule)"), (1, "1 step per sweep"), (3, "3 steps per sweep")],
 )
 def test_what_is_set_is_not_timed(monkeypatch: pytest.MonkeyPatch, asked, words: str) -> None:
     monkeypatch.setattr(sweep_choice, "choose", never)
@@ -82,7 +82,7 @@ def test_short_runs_and_small_blocks_take_the_rule(monkeypatch: pytest.MonkeyPat
     cells = SHAPE[0] * SHAPE[1] * SHAPE[2]
     monkeypatch.setattr(estimate, bound, cells if bound == "CELLS_TIMED" else 7 * cells + 1)
     monkeypatch.setattr(sweep_choice, "choose", never)
-    assert made(case()).describe()["sweep_chosen"] == "by rule, since the run is short"
+    assert made(case()).describe()["sweep_chosen"] == "by rule, because the run is short"
     monkeypatch.setattr(estimate, bound, cells - 1 if bound == "CELLS_TIMED" else 7 * cells)
     with pytest.raises(AssertionError):
         made(case())
@@ -144,7 +144,9 @@ def test_what_was_timed_beside_others_is_not_believed(monkeypatch: pytest.Monkey
     monkeypatch.setattr("ridgeline.parallel.autotuner.CLEARLY_FASTER", 1e9)  # the last way wins
     for _ in range(2):
         facts = made(case()).describe()
-        assert facts["sweep_chosen"] == "by rule, since others used 20% of a node meanwhile"
+        assert (
+            facts["sweep_chosen"] == "by rule, because other processes used 20% of a node during the trials"
+        )
         assert facts["trials"]["one step"]["taken"] == next(iter(facts["trials"]["one step"]["seconds"]))
     assert not choices_file().exists()
     monkeypatch.setattr(sweep_choice, "busiest_share", lambda comm, since: 0.0)
@@ -181,7 +183,7 @@ def test_every_way_gives_the_bits_of_the_rule(
     for name in names:
         monkeypatch.setattr(sweep_choice, "choose", lambda *_, name=name: TuningResult(name, {}))
         model = made(run)
-        assert f"{name[0]} steps per sweep in {name.partition(', ')[2]}" in model.describe()["method"]
+        assert name.replace(", ", " in ", 1) in model.describe()["method"]
         assert bits(run, threads) == wanted, name
 
 
@@ -226,7 +228,7 @@ def test_planes_that_fewer_planes_compute_twice_do_not_count(monkeypatch: pytest
 def test_the_way_of_the_rule_comes_first(monkeypatch: pytest.MonkeyPatch, shape, first: str) -> None:
     run = case(shape)
     name = ways(run, monkeypatch)[0]
-    assert name.startswith(f"{first} a sweep, ")
+    assert name.startswith(f"{first} per sweep, ")
     assert f"in {name.partition(', ')[2]}," in made(case(shape, sweep="rule")).describe()["method"]
 
 

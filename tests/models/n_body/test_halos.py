@@ -77,7 +77,7 @@ def test_no_particles_and_one():
 
 
 def test_a_linking_length_beyond_the_box_is_refused():
-    with pytest.raises(DecompositionError, match="thinner than"):
+    with pytest.raises(DecompositionError, match="which is less than the"):
         find(clumps(), 11.0)
 
 

@@ -189,5 +189,5 @@ def test_a_pancake_cannot_start_after_its_crossing(transform):
 def test_a_table_that_is_too_short_is_refused(transform, tmp_path):
     path = tmp_path / "short"
     path.write_text("0.1 1\n0.2 2\n")
-    with pytest.raises(ConfigError, match="use a longer table"):
+    with pytest.raises(ConfigError, match="Use a longer table"):
         lattice_particles(transform, EDS, from_table(path), 0.02, 1)

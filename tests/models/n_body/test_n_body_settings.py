@@ -22,12 +22,12 @@ def case_of(grid=None, **sections):
         ({"grid": {"shape": [33, 33, 33]}}, "three equal even numbers"),
         ({"grid": {"particles": 31}}, "an even number >= 4"),
         ({"grid": {"length": -1.0}}, "greater than 0"),
-        ({"grid": {"shape": [6, 6, 6]}}, "at least 7 cells in each direction: the matching radius"),
+        ({"grid": {"shape": [6, 6, 6]}}, "at least 7 cells in each direction, because the matching radius"),
         ({"cosmology": {"omega_m": 1.2}}, "less than or equal to 1"),
         ({"cosmology": {"omega_b": 0.4}}, "below cosmology.omega_m"),
         ({"cosmology": {"spectrum": "power-law", "index": 1.0}}, "-3 and < 1"),
         ({"cosmology": {"spectrum": "table"}}, "a path with cosmology.spectrum"),
-        ({"cosmology": {"spectrum": "table", "table": "nowhere.txt"}}, "a file that is there"),
+        ({"cosmology": {"spectrum": "table", "table": "nowhere.txt"}}, "the path of a file that exists"),
         ({"initial": {"kind": "pancake", "redshift": 9.0, "collapse": 10.0}}, "below initial.redshift"),
         ({"model": {"matching_radius": 1.0}}, "greater than or equal to 2.5"),
         ({"model": {"softening": 0.0}}, "greater than or equal to 0.001"),
@@ -57,7 +57,9 @@ def test_without_a_short_range_force_a_step_is_one_substep() -> None:
 
 def test_the_check_states_the_matching_error() -> None:
     (remark,) = estimate(case_of(), 1).remarks
-    assert remark.startswith("the mean force is Newton's within 0.48 %, matched at 6.4 Mpc/h")
+    assert remark.startswith(
+        "the mean force agrees with Newton's law within 0.48 %; it is matched at 6.4 Mpc/h"
+    )
     assert "200 kpc/h" in remark
 
 
@@ -87,5 +89,5 @@ def test_spectra_are_those_of_the_settings(tmp_path) -> None:
     brighter = case_of(cosmology={"sigma8": 1.6}).linear_spectrum()(k)
     np.testing.assert_allclose(brighter, 4 * case_of().linear_spectrum()(k))
     table.write_text("0.01 2.0\n1.0 nothing\n")
-    with pytest.raises(ConfigError, match="line 2"):
+    with pytest.raises(ConfigError, match=r"power\.txt:2: "):
         case_of(cosmology={"spectrum": "table", "table": str(table)}).linear_spectrum()

@@ -71,19 +71,19 @@ def test_gravity_and_expansions_arrive(tmp_path: Path) -> None:
     ("overrides", "expected"),
     [
         (["scalar.0.mean_gradient=[0.1,1,0]"],
-         "scalar.0.mean_gradient: got [0.1, 1, 0]; need a gradient along model.gravity with an expansion: no "
-         "pressure balances the buoyancy of another."),
+         "scalar.0.mean_gradient is [0.1, 1, 0], but it must be parallel to model.gravity if the scalar has an "
+         "expansion, because no pressure can balance the buoyancy of any other gradient."),
         (["model.gravity=[0,-10]"],
-         "model.gravity: got [0, -10]; need three numbers as [g_x, g_y, g_z]."),
+         "model.gravity is [0, -10], but it must be three numbers as [g_x, g_y, g_z]."),
         (["model.gravity=[0,-10,inf]"],
-         "model.gravity: got [0, -10, inf]; need three numbers as [g_x, g_y, g_z]."),
+         "model.gravity is [0, -10, inf], but it must be three numbers as [g_x, g_y, g_z]."),
     ],
 )  # fmt: skip
 def test_what_contradicts_itself_is_refused(tmp_path: Path, overrides: list[str], expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, *overrides)
     (told,) = str(caught.value).split("\n")
-    assert re.sub(r" in (--set|\S+case\.toml(:\d+)?): ", ": ", told, count=1) == expected
+    assert re.sub(r"^(--set|\S+case\.toml(:\d+)?): ", "", told, count=1) == expected
 
 
 def test_a_leaning_gravity_takes_a_gradient_along_it(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_a_check_tells_the_rayleigh_number(tmp_path: Path) -> None:
     """g beta dT = 10, L = 2, nu k = 2e-4: Ra = 4e5; the free-fall time is sqrt(1/5)."""
     found = estimate(load(tmp_path), 1).remarks
     expected = (
-        "scalar 0 between y_min and y_max: Rayleigh number 400000, Prandtl number 0.5; free-fall time 0.447, "
-        "4.47 steps"
+        "scalar 0 between y_min and y_max: Rayleigh number 400000, Prandtl number 0.5, free-fall time 0.447 "
+        "(4.47 steps)"
     )
     assert expected in found
     quiet = estimate(load(tmp_path, "scalar.0.boundary.y_max.value=21"), 1).remarks

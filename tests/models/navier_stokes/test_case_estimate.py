@@ -66,9 +66,12 @@ def test_figures(tmp_path: Path) -> None:
 
 def test_a_time_step_that_is_too_long_is_told(tmp_path: Path) -> None:
     (refusal,) = estimate(load(tmp_path, "model.dt=1.0"), 1).refusals
-    assert "beyond stability (1), a run ends at once: need model.dt <= 0.0" in refusal
+    assert "above the stability limit (1), so a run ends at once. Set model.dt <= 0.0" in refusal
     remarks = estimate(load(tmp_path, "model.dt=0.03"), 1).remarks
-    assert any("more than most flows stand (0.5): try model.dt <= 0.0172" in remark for remark in remarks)
+    assert any(
+        "above the limit that is safe for most flows (0.5). Try model.dt <= 0.0172." in remark
+        for remark in remarks
+    )
     case = load(tmp_path, "initial.kind=taylor_green")
     assert not any("model.dt" in remark for remark in estimate(case, 1).remarks)
 
@@ -78,7 +81,7 @@ def test_steps_by_the_courant_number_are_told(tmp_path: Path) -> None:
     remarks = estimate(load(tmp_path, text=text), 1).remarks
     assert "time step of step 0: 0.0138, with the Courant number 0.4" in remarks
     (refusal,) = estimate(load(tmp_path, "initial.kind=rest", text=text), 1).refusals
-    assert "none, as the fluid is at rest and a run ends at once: need model.dt_max" in refusal
+    assert "none, because the fluid is at rest, so a run ends at once. Set model.dt_max." in refusal
 
 
 SIDES = ("grid.periodic=[true,false,false]", "initial.kind=rest", "boundary.y_min.kind=wall")
@@ -100,7 +103,7 @@ def test_from_rest_it_is_that_of_what_moves_the_flow_as_the_engine_has_it(
     grid = ElementGrid(mesh_of(case), case.grid.order)
     engine = CpuEngine(MPI.COMM_SELF, grid, problem_of(case, 1.0))
     engine.start(np.zeros((3, *grid.shape)))
-    with pytest.raises(DivergedError, match=re.escape(f"has the Courant number {rate:.3g} at step 0")):
+    with pytest.raises(DivergedError, match=re.escape(f"gives the Courant number {rate:.3g} at step 0")):
         engine.advance()
     # A larger mesh is not looked at whole, but at its sides all the same.
     large = load(tmp_path, *overrides, "grid.elements=[9,9,16]")
@@ -127,19 +130,19 @@ def test_statistics_of_budgets_take_25_more_words_for_each_point(tmp_path: Path)
 def test_places_of_probes_are_counted_and_those_outside_refused(tmp_path: Path) -> None:
     (tmp_path / "places.csv").write_text("0.1,0.1,0.1\n0.1,0.2,0.1\n")
     case = load(tmp_path, f"output.probes.file={tmp_path}/places.csv")
-    assert "probes: 2 places, 101 rows" in estimate(case, 1).remarks
+    assert "probes: 2, in 101 rows" in estimate(case, 1).remarks
     (tmp_path / "places.csv").write_text("0.1,0.1,0.1\n0.1,0.2,-99\n")
-    with pytest.raises(ConfigError, match=r"probe 1 at \(0\.1, 0\.2, -99\.0\) of 2 places"):
+    with pytest.raises(ConfigError, match=r"of 2 probes, probe 1 at \(0\.1, 0\.2, -99\.0\) lie outside"):
         estimate(case, 1)
     (tmp_path / "shear.py").write_text("def shear(x, y, z):\n    return x + 0.3 * y, y, z\n")
     (tmp_path / "places.csv").write_text("0.3,0.9,0.1\n0.2,0.9,0.1\n")
     case = load(
         tmp_path, f"output.probes.file={tmp_path}/places.csv", f"grid.mapping={tmp_path}/shear.py:shear"
     )
-    with pytest.raises(ConfigError, match=r"probe 1 at \(0\.2, 0\.9, 0\.1\) of 2 places"):
+    with pytest.raises(ConfigError, match=r"of 2 probes, probe 1 at \(0\.2, 0\.9, 0\.1\) lie outside"):
         estimate(case, 1)
     (tmp_path / "places.csv").write_text("x,y,z\n")
-    with pytest.raises(ConfigError, match=r"places\.csv\" holds no place"):
+    with pytest.raises(ConfigError, match=r"places\.csv\" contains no position"):
         estimate(case, 1)
 
 
@@ -164,7 +167,8 @@ def test_faces_between_parts(tmp_path: Path, n_ranks: int) -> None:
 
 def test_what_cannot_be_cut_or_folds(tmp_path: Path) -> None:
     with pytest.raises(
-        DecompositionError, match=r"25 ranks for 24 elements: .* use 24 ranks or fewer, or more elements"
+        DecompositionError,
+        match=r"25 ranks cannot share 24 elements, .* Use 24 ranks or fewer, or more elements",
     ):
         estimate(load(tmp_path), 25)
     (tmp_path / "fold.py").write_text("def fold(x, y, z):\n    return x - 0.9 * x * x, y, z\n")

@@ -49,38 +49,38 @@ def test_every_function_can_be_called():
 
 
 NO_FORMULAS = [
-    ("x +", "invalid syntax at character 4"),
-    ("", "invalid syntax at character 1"),
-    ("x + q", "q is unknown, use x, y, z, t, pi, e at character 5"),
-    ("2*sin", "sin is a function without its arguments at character 3"),
-    ("sinn(x)", "sinn is no function, use sin, "),
-    ("1 + sin(x, y)", "sin takes 1 argument, not 2, at character 5"),
-    ("where(x, y)", "where takes 3 arguments, not 2, at character 1"),
-    ("__import__('os').system('ls')", "is no arithmetic at character 1"),
-    ("x.real", "'x.real' is no arithmetic at character 1"),
-    ("[x for x in (1, 2)]", "is no arithmetic at character 1"),
-    ("(lambda: 1)()", "a product is written with *, which is missing before ( at character 12"),
-    ("0.41^2", "a power is written as **, not as ^ at character 5"),
-    ("1 + (x + y) ^ 2", "a power is written as **, not as ^ at character 13"),
-    ("0.3(0.41 - y)", "a product is written with *, which is missing before ( at character 4"),
-    ("(1 - y)(1 + y)", "a product is written with *, which is missing before ( at character 8"),
-    ("2.5e-1 x", "a product is written with *, which is missing before x at character 8"),
-    ("2sin(pi x)", "a product is written with *, which is missing before sin at character 2"),
-    ("x(1 - y)", "a product is written with *, which is missing before ( at character 2"),
-    ("2 * 'a'", "'a' is no number at character 5"),
-    ("1 + True", "True is no number at character 5"),
-    ("1j", "1j is no number at character 1"),
-    ("sin(x, out=y)", "is no arithmetic at character 1"),
-    ("x @ y", "'x @ y' is no arithmetic at character 1"),
-    ("x; y", "invalid syntax at character 2"),
-    ("(y := x)", "is no arithmetic at character"),
+    ("x +", "invalid syntax (character 4)"),
+    ("", "invalid syntax (character 1)"),
+    ("x + q", "q is unknown; the known names are x, y, z, t, pi, e (character 5)"),
+    ("2*sin", "the function sin has no arguments (character 3)"),
+    ("sinn(x)", "sinn is not a function; the functions are sin, "),
+    ("1 + sin(x, y)", "sin takes 1 argument, not 2 (character 5)"),
+    ("where(x, y)", "where takes 3 arguments, not 2 (character 1)"),
+    ("__import__('os').system('ls')", "is not arithmetic (character 1)"),
+    ("x.real", "'x.real' is not arithmetic (character 1)"),
+    ("[x for x in (1, 2)]", "is not arithmetic (character 1)"),
+    ("(lambda: 1)()", "a product is written with *, which is missing before ( (character 12)"),
+    ("0.41^2", "a power is written as **, not as ^ (character 5)"),
+    ("1 + (x + y) ^ 2", "a power is written as **, not as ^ (character 13)"),
+    ("0.3(0.41 - y)", "a product is written with *, which is missing before ( (character 4)"),
+    ("(1 - y)(1 + y)", "a product is written with *, which is missing before ( (character 8)"),
+    ("2.5e-1 x", "a product is written with *, which is missing before x (character 8)"),
+    ("2sin(pi x)", "a product is written with *, which is missing before sin (character 2)"),
+    ("x(1 - y)", "a product is written with *, which is missing before ( (character 2)"),
+    ("2 * 'a'", "'a' is not a number (character 5)"),
+    ("1 + True", "True is not a number (character 5)"),
+    ("1j", "1j is not a number (character 1)"),
+    ("sin(x, out=y)", "is not arithmetic (character 1)"),
+    ("x @ y", "'x @ y' is not arithmetic (character 1)"),
+    ("x; y", "invalid syntax (character 2)"),
+    ("(y := x)", "is not arithmetic (character"),
     ("x" + "<x" * 999, "more than 1000 terms"),
-    ("x" + "+x" * 999, "more than 200 terms in each other"),
-    ("not " * 400 + "x", "more than 200 terms in each other"),
-    ("9" * 400, "a number above 1e+30 at character 1"),
-    ("x + 1e400", "a number above 1e+30 at character 5"),
+    ("x" + "+x" * 999, "terms are nested more than 200 deep"),
+    ("not " * 400 + "x", "terms are nested more than 200 deep"),
+    ("9" * 400, "a number is above 1e+30 (character 1)"),
+    ("x + 1e400", "a number is above 1e+30 (character 5)"),
     ("x" * 2001, "more than 2000 characters"),
-    ("(" * 300 + "x" + ")" * 300, "at character"),
+    ("(" * 300 + "x" + ")" * 300, "(character"),
 ]
 
 
@@ -106,7 +106,11 @@ def test_faults_name_the_formula():
     (problem,) = faults("value", ("1", "2*q", "t"))
     assert problem.key == "value"
     assert (
-        problem.rule == 'formulas of x, y, z, t: in "2*q", q is unknown, use x, y, z, t, pi, e at character 3'
+        problem.rule
+        == 'formulas of x, y, z, t. In "2*q", q is unknown; the known names are x, y, z, t, pi, e (character 3)'
     )
     (problem,) = faults("value", ("x + t",), steady=True)
-    assert problem.rule == 'formulas of x, y, z: in "x + t", t is unknown, use x, y, z, pi, e at character 5'
+    assert (
+        problem.rule
+        == 'formulas of x, y, z. In "x + t", t is unknown; the known names are x, y, z, pi, e (character 5)'
+    )

@@ -113,9 +113,9 @@ def test_seeds_make_different_perturbations() -> None:
 
 @pytest.mark.parametrize("kind", ["channel", "perturbed-channel"])
 def test_what_is_no_channel_is_refused(kind: str) -> None:
-    with pytest.raises(ValidationError, match=r"initial\.direction: need the direction along a channel"):
+    with pytest.raises(ValidationError, match=r"initial\.direction must be the direction along the channel"):
         channel(kind, along="y", between="y")
-    with pytest.raises(ValidationError, match=r"initial\.kind: need another kind on a mapped box"):
+    with pytest.raises(ValidationError, match=r"initial\.kind must be another kind than"):
         channel(
             kind,
             grid={"elements": [2, 2, 2], "periodic": [True, False, True], "mapping": "wavy"},

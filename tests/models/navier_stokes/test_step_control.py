@@ -15,7 +15,7 @@ def test_the_first_step_has_the_courant_number_to_three_digits() -> None:
     assert StepControl(0.4, shortest=0.06).first(7.0) == 0.06
     assert StepControl(0.4, longest=0.05).first(0.0) == 0.05
     with pytest.raises(
-        ConfigError, match=r"model.courant = 0.4 gives no first time step, .* set model.dt_max"
+        ConfigError, match=r"model.courant = 0.4 determines no first time step, .* Set model.dt_max"
     ):
         StepControl(0.4).first(0.0)
 
@@ -63,14 +63,14 @@ def stopped(control: StepControl, dt: float, *numbers: float) -> str:
 
 def test_a_step_that_is_too_long_all_the_same_is_told() -> None:
     assert stopped(StepControl(0.4), 0.1, 0.4, 0.7, 1.2) == (
-        "the time step 0.1, by model.courant = 0.4, has the Courant number 1.2 at step 2; need at most 1: set a "
-        "smaller model.courant or model.dt_max, as the flow became fast within few steps"
+        "the time step 0.1, which model.courant = 0.4 chose, gives the Courant number 1.2 at step 2, but it must be "
+        "at most 1. Set a smaller model.courant or model.dt_max, because the flow became fast within a few steps."
     )
-    assert "set a smaller model.dt_min, as the flow became" in stopped(
+    assert "Set a smaller model.dt_min, because the flow became" in stopped(
         StepControl(0.4, 0.1), 0.1, 0.9, 0.9, 1.1
     )
-    assert "as the flow blew up after step 1, the last" in stopped(StepControl(0.4), 0.1, 0.4, 0.4, 50.0)
-    assert "left no finite velocity at step 1" in stopped(StepControl(0.4), 0.1, 0.4, math.nan)
+    assert "because the flow blew up after step 1, the last" in stopped(StepControl(0.4), 0.1, 0.4, 0.4, 50.0)
+    assert "gives a velocity that is not finite at step 1" in stopped(StepControl(0.4), 0.1, 0.4, math.nan)
 
 
 def test_a_flow_that_doubles_in_a_shorter_step_is_sane() -> None:
@@ -84,10 +84,10 @@ def test_a_flow_that_doubles_in_a_shorter_step_is_sane() -> None:
 def test_a_courant_number_of_half_is_not_too_large() -> None:
     rate = 0.5 / 0.12345  # its step is rounded to 0.123, and for the next one to 0.124
     for exact in (rate, 0.5 / 0.12365):
-        assert "more than" not in first_step_remark(exact, None, StepControl(0.5))
-    tried = first_step_remark(rate, 0.2, None).rpartition("model.dt <= ")[2]
+        assert "above" not in first_step_remark(exact, None, StepControl(0.5))
+    tried = first_step_remark(rate, 0.2, None).rpartition("model.dt <= ")[2].rstrip(".")
     assert tried == "0.123"
-    assert "more than" not in first_step_remark(rate, float(tried), None)
+    assert "above" not in first_step_remark(rate, float(tried), None)
 
 
 def test_what_check_says_of_the_first_step() -> None:
@@ -96,11 +96,14 @@ def test_what_check_says_of_the_first_step() -> None:
     assert said == "time step of step 0: 0.1, with the Courant number 0.4"
     said = first_step_remark(4.0, None, StepControl(0.6))
     assert said.endswith(
-        ", with the Courant number 0.6, more than most flows stand (0.5): try a smaller model.courant"
+        ", with the Courant number 0.6, above the limit that is safe for most flows (0.5). Try a smaller "
+        "model.courant."
     )
     said = first_step_remark(4.0, None, StepControl(0.4, shortest=0.5))
-    assert said.endswith("2, beyond stability (1), a run ends at once: need a smaller model.dt_min")
-    assert first_step_remark(0.0, None, StepControl(0.4)).endswith("a run ends at once: need model.dt_max")
+    assert said.endswith(
+        "2, above the stability limit (1), so a run ends at once. Set a smaller model.dt_min."
+    )
+    assert first_step_remark(0.0, None, StepControl(0.4)).endswith("a run ends at once. Set model.dt_max.")
     assert "step 0: 0.3, with the Courant number 0" in first_step_remark(
         0.0, None, StepControl(0.4, longest=0.3)
     )

@@ -59,14 +59,14 @@ def test_distances_in_wall_units() -> None:
                                                "distribution_parameter": [1.0, 3.0, 1.0]})  # fmt: skip
     (words,) = wall_units(chosen, mesh_of(chosen))
     assert "Re_tau = 100, u_tau = 1:" in words
-    assert "Delta x+ 150 on average, 150 at most" in words
-    assert "Delta y+ 25 at the wall, 75 at most" in words
-    assert "Delta z+ 75 on average, 75 at most" in words
+    assert "Delta x+ is 150 on average and at most 150" in words
+    assert "Delta y+ is 25 at the wall and at most 75" in words
+    assert "Delta z+ is 75 on average and at most 75" in words
     assert re.search(r"17\.7 .*1999", words)
     assert words in estimate(chosen, 1).remarks
 
 
 def test_expected_reynolds_numbers_need_walls() -> None:
     for wrong in ({"walls": ""}, {"grid": {"mapping": "wavy"}}):
-        with pytest.raises(ValidationError, match=r"model\.expected_re_tau: need none, or sides"):
+        with pytest.raises(ValidationError, match=r"model\.expected_re_tau must be left out unless"):
             case(expected_re_tau=100.0, **wrong)

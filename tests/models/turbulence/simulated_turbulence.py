@@ -91,7 +91,8 @@ def test_the_time_step_is_that_of_the_courant_number() -> None:
     engine.fields[...] = 0
     engine.commit()
     with pytest.raises(
-        ConfigError, match=r"model\.courant = 0\.5 gives no step from step 1, where the fluid is at"
+        ConfigError,
+        match=r"model\.courant = 0\.5 determines no time step after step 1, because the fluid is at",
     ):
         engine.advance()
 
@@ -126,12 +127,12 @@ def test_what_is_read_of_the_fields_is_what_was_written() -> None:
 def test_refuses_what_it_cannot_do(monkeypatch) -> None:
     grid = PencilGrid(SHAPE, "phase-shift", (1, 1), 0)
     engine = make_cuda_engine(FlowParameters(0.02))
-    with pytest.raises(DeviceError, match="do not follow fluid particles"):
+    with pytest.raises(DeviceError, match="fluid particles cannot be used on GPUs"):
         engine.advance(0.01, velocity=lambda *_: None)
     tiny = DeviceInfo(0, "Tiny GPU", (9, 0), 4096, 1)
     monkeypatch.setattr(engine_cuda, "select_device", lambda comm: tiny)
     with pytest.raises(
-        DeviceError, match=r"on its GPU \(fields .* \+ work .*\), .* of Tiny GPU .*; use more GPUs"
+        DeviceError, match=r"on its GPU \(fields .* \+ work .*\), .* of Tiny GPU .*\. Use more GPUs"
     ):
         CudaEngine(grid, LENGTHS, COMM, np.float64, FlowParameters(0.1))
 

@@ -109,11 +109,11 @@ def test_what_a_gpu_and_its_host_hold_is_counted(n_ranks) -> None:
 @pytest.mark.parametrize(
     ("shape", "passes", "n_ranks", "words"),
     [
-        ([64, 64, 64], "auto", 1, "in z with the packing, in one pass; in x with the products, in one pass"),
-        ([64, 64, 64], "fused", 4, "in z with the packing, in one pass; in x by cuFFT, products apart"),
-        ([64, 64, 64], "apart", 1, "in z by cuFFT, packed apart; in x by cuFFT, products apart"),
-        ([60, 64, 64], "fused", 1, "in z by cuFFT, packed apart; in x with the products, in one pass"),
-        ([60, 64, 60], "auto", 1, "in z by cuFFT, packed apart; in x by cuFFT, products apart"),
+        ([64, 64, 64], "auto", 1, "in z in one pass with the packing; in x in one pass with the products"),
+        ([64, 64, 64], "fused", 4, "in z in one pass with the packing; in x by cuFFT, with separate products"),
+        ([64, 64, 64], "apart", 1, "in z by cuFFT, with separate packing; in x by cuFFT, with separate products"),
+        ([60, 64, 64], "fused", 1, "in z by cuFFT, with separate packing; in x in one pass with the products"),
+        ([60, 64, 60], "auto", 1, "in z by cuFFT, with separate packing; in x by cuFFT, with separate products"),
     ],
 )  # fmt: skip
 def test_check_says_which_passes_are_fused(shape, passes, n_ranks, words) -> None:
@@ -129,7 +129,7 @@ def test_check_says_which_passes_are_fused(shape, passes, n_ranks, words) -> Non
         remark for remark in estimate(case, n_ranks).remarks if remark.startswith("transforms on GPUs")
     )
     assert f"in y by cuFFT; {words}" in said
-    assert said.endswith(", if an earlier run finds that faster") == (
+    assert said.endswith(", if an earlier run finds this to be faster") == (
         "one pass" in words and passes == "auto"
     )
 
@@ -143,7 +143,7 @@ def test_a_long_run_times_both_passes() -> None:
         }
     )
     assert any(
-        "if this run, which times both, finds that faster" in each for each in estimate(case, 1).remarks
+        "if this run, which times both, finds this to be faster" in each for each in estimate(case, 1).remarks
     )
 
 
@@ -155,7 +155,9 @@ def test_check_refuses_fused_passes_that_cannot_be_had() -> None:
             "model": {"viscosity": 0.1, "dt": 0.1, "fft": {"on_gpus": "fused"}},
         }
     )
-    with pytest.raises(DeviceError, match=r'on_gpus = "fused" .*: N_z, or of slabs N_x, .*; use "auto"'):
+    with pytest.raises(
+        DeviceError, match=r'on_gpus = "fused" cannot .* neither N_z nor, with slabs, N_x is .*\. Use "auto"'
+    ):
         estimate(case, 1)
 
 

@@ -176,11 +176,15 @@ def test_slabs_and_pencils_that_are_chosen() -> None:
 @pytest.mark.parametrize(
     ("section", "ranks", "match"),
     [
-        ({}, 17, r"process_grid = \[1, 17\] cuts 16 points in y into 17; at most 16 columns fit"),
-        ({"process_grid": [1, 3]}, 4, r"\[1, 3\] is for 3 ranks, but there are 4; use 3 ranks or"),
-        ({"decomposition": "pencils", "process_grid": [2, 3]}, 4, r"is for 6 ranks, but there are 4"),
-        ({"decomposition": "pencils", "process_grid": [9, 1]}, 9, r"at most 8 rows fit"),
-        ({"decomposition": "pencils"}, 1000, r"cannot give points and modes of grid.shape = \[16, 16, 16\]"),
+        ({}, 17, r"process_grid = \[1, 17\] cannot divide 16 points in y into 17 parts. At most 16 columns"),
+        ({"process_grid": [1, 3]}, 4, r"\[1, 3\] requires 3 ranks, but there are 4\. Use 3 ranks or"),
+        ({"decomposition": "pencils", "process_grid": [2, 3]}, 4, r"requires 6 ranks, but there are 4"),
+        ({"decomposition": "pencils", "process_grid": [9, 1]}, 9, r"At most 8 rows are possible"),
+        (
+            {"decomposition": "pencils"},
+            1000,
+            r"grid.shape = \[16, 16, 16\] cannot be divided over 1000 ranks",
+        ),
     ],
 )
 def test_decompositions_without_data_for_a_rank(section: dict[str, Any], ranks: int, match: str) -> None:

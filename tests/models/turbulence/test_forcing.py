@@ -163,7 +163,9 @@ def test_state_of_another_forcing_is_refused():
     one, two = (EswaranPope(modes, COMM, radius, 0.7, 0.5, 3) for radius in (2.5, 2.0))
     with pytest.raises(CheckpointError, match=r"forcing_process of shape .* has one of shape"):
         two.restored(one.state())
-    with pytest.raises(CheckpointError, match=r"forcing_energies of shape \[2\], the checkpoint has none"):
+    with pytest.raises(
+        CheckpointError, match=r"forcing_energies of shape \[2\], but the checkpoint has none"
+    ):
         FrozenShells(modes, COMM, 2.0).restored(one.state())
 
 

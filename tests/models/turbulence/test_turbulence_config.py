@@ -53,71 +53,71 @@ def test_smallest_case_is_a_taylor_green_vortex_in_a_box_of_two_pi() -> None:
 
 
 WRONG = [
-    ("grid.shape=[16,15,16]", "got [16, 15, 16]; need even numbers >= 4 and <= 32768 in every direction."),
-    ("grid.shape=[16,2,16]", "got [16, 2, 16]; need even numbers >= 4 and <= 32768 in every direction."),
+    ("grid.shape=[16,15,16]", "is [16, 15, 16], but it must be three even numbers >= 4 and <= 32768."),
+    ("grid.shape=[16,2,16]", "is [16, 2, 16], but it must be three even numbers >= 4 and <= 32768."),
     (
         "grid.shape=[1,16,16]",
-        "got [1, 16, 16]; need even numbers >= 4 and <= 32768 in every direction: this model has no flows of two "
-        "dimensions.",
+        "is [1, 16, 16], but it must be three even numbers >= 4 and <= 32768, because this model has no "
+        "two-dimensional flows.",
     ),
-    ("model.rotation=2", "got 2; need three numbers as [Omega_x, Omega_y, Omega_z]."),
-    ("model.brunt_vaisala=-1", "got -1; need a number >= 0."),
-    ("grid.lengths=[1,1,0]", "got [1, 1, 0]; need three numbers > 0 as [Lz, Ly, Lx]."),
-    ("grid.lengths=6.28", "got 6.28; need three numbers > 0 as [Lz, Ly, Lx]."),
+    ("model.rotation=2", "is 2, but it must be three numbers as [Omega_x, Omega_y, Omega_z]."),
+    ("model.brunt_vaisala=-1", "is -1, but it must be a number >= 0."),
+    ("grid.lengths=[1,1,0]", "is [1, 1, 0], but it must be three numbers > 0 as [Lz, Ly, Lx]."),
+    ("grid.lengths=6.28", "is 6.28, but it must be three numbers > 0 as [Lz, Ly, Lx]."),
     (
         "grid.lengths=[2,1e30,1]",
-        "got [2, 1e+30, 1]; need lengths closer to each other: spectra would have 1.26e+31 shells as wide as the "
-        "smallest wavenumber, and may have 1000000.",
+        "is [2, 1e+30, 1], but it must be lengths that differ less from each other, because spectra would have "
+        "1.26e+31 shells as wide as the smallest wavenumber, and may have at most 1000000.",
     ),
-    ("grid.decomposition=blocks", 'got "blocks"; need "slabs" or "pencils".'),
-    ("grid.process_grid=[1,2,2]", 'got [1, 2, 2]; need "auto" or two integers >= 1 as [P_r, P_c].'),
+    ("grid.decomposition=blocks", 'is "blocks", but it must be "slabs" or "pencils".'),
+    ("grid.process_grid=[1,2,2]", 'is [1, 2, 2], but it must be "auto" or two integers >= 1 as [P_r, P_c].'),
     (
         "grid.process_grid=[2,2]",
-        'got [2, 2]; need [1, P_c] with grid.decomposition = "slabs"; "pencils" takes any [P_r, P_c].',
+        'is [2, 2], but it must be [1, P_c] with grid.decomposition = "slabs" ("pencils" allows any [P_r, P_c]).',
     ),
-    ("model.viscosity=0", "got 0; need a number > 0 (0 only with model.inviscid = true)."),
-    ("model.viscosity=-1", "got -1; need a number > 0 (0 only with model.inviscid = true)."),
-    ("model.scheme=euler", 'got "euler"; need "rk2" or "rk4".'),
-    ("model.dealias=half", 'got "half"; need "phase-shift", "two-thirds" or "none".'),
-    ("model.courant=1", "got 1; need a number > 0 and < 1, or model.dt instead."),
-    ("model.courant=1.5", "got 1.5; need a number > 0 and < 1, or model.dt instead."),
-    ("model.courant=0", "got 0; need a number > 0 and < 1, or model.dt instead."),
-    ("model.dt=0", "got 0; need a number > 0, or model.courant instead."),
-    ("model.transpose_variables=5", 'got 5; need "auto" or an integer >= 1 and <= 4.'),
+    ("model.viscosity=0", "is 0, but it must be a number > 0, or 0 with model.inviscid = true."),
+    ("model.viscosity=-1", "is -1, but it must be a number > 0, or 0 with model.inviscid = true."),
+    ("model.scheme=euler", 'is "euler", but it must be "rk2" or "rk4".'),
+    ("model.dealias=half", 'is "half", but it must be "phase-shift", "two-thirds" or "none".'),
+    ("model.courant=1", "is 1, but it must be a number > 0 and < 1, or model.dt instead."),
+    ("model.courant=1.5", "is 1.5, but it must be a number > 0 and < 1, or model.dt instead."),
+    ("model.courant=0", "is 0, but it must be a number > 0 and < 1, or model.dt instead."),
+    ("model.dt=0", "is 0, but it must be a number > 0, or model.courant instead."),
+    ("model.transpose_variables=5", 'is 5, but it must be "auto" or an integer >= 1 and <= 4.'),
     (
         "initial.kind=noise",
-        'got "noise"; need "taylor_green", "taylor_green_2d", "abc", "spectrum" or "file".',
+        'is "noise", but it must be "taylor_green", "taylor_green_2d", "abc", "spectrum" or "file".',
     ),
-    ("initial.waves=0", "got 0; need an integer >= 1."),
-    ("initial.energy=0", "got 0; need a number > 0."),
-    ("initial.slope=0", "got 0; need a number < 0."),
-    ("initial.station=50", "got 50; need 42, 98 or 171."),
-    ("forcing.kind=white", 'got "white"; need "none", "eswaran-pope", "frozen" or "linear".'),
-    ("forcing.amplitude=0", "got 0; need a number > 0."),
-    ("scalar.0.schmidt=0", "got 0; need a number > 0."),
-    ("scalar.0.variance=-1", "got -1; need a number >= 0."),
-    ("output.series_every=-1", "got -1; need an integer >= 0."),
-    ('output.spectra=""', 'got ""; need a path.'),
-    ("run.device=gpu", 'got "gpu"; need "cpu" or "cuda".'),
+    ("initial.waves=0", "is 0, but it must be an integer >= 1."),
+    ("initial.energy=0", "is 0, but it must be a number > 0."),
+    ("initial.slope=0", "is 0, but it must be a number < 0."),
+    ("initial.station=50", "is 50, but it must be 42, 98 or 171."),
+    ("forcing.kind=white", 'is "white", but it must be "none", "eswaran-pope", "frozen" or "linear".'),
+    ("forcing.amplitude=0", "is 0, but it must be a number > 0."),
+    ("scalar.0.schmidt=0", "is 0, but it must be a number > 0."),
+    ("scalar.0.variance=-1", "is -1, but it must be a number >= 0."),
+    ("output.series_every=-1", "is -1, but it must be an integer >= 0."),
+    ('output.spectra=""', 'is "", but it must be a path.'),
+    ("run.device=gpu", 'is "gpu", but it must be "cpu" or "cuda".'),
 ]
 
 
 def test_wrong_value_names_key_value_and_rule(tmp_path: Path) -> None:
     for override, expected in WRONG:
         key = override.split("=")[0]
-        assert message(tmp_path, override) == f"{key} in --set: {expected}", override
+        assert message(tmp_path, override) == f"--set: {key} {expected}", override
 
 
 def test_exactly_one_of_dt_and_courant(tmp_path: Path) -> None:
-    need = "need exactly one of model.dt and model.courant."
-    assert message(tmp_path, "model.dt=0.1") == f"model.courant in case.toml:8: got 0.5; {need}"
+    need = "but it must be set if model.dt is left out, and left out if model.dt is set."
+    assert message(tmp_path, "model.dt=0.1") == f"case.toml:8: model.courant is 0.5, {need}"
     told = message(tmp_path, text=GOOD.replace("courant = 0.5\n", ""))
-    assert told == f"model.courant in case.toml:6: not set; {need}"
+    assert told == f"case.toml:6: model.courant is not set, {need}"
 
 
 def test_misspelt_courant_is_not_missing_as_well(tmp_path: Path) -> None:
     told = message(tmp_path, text=GOOD.replace("courant", "courent"))
-    assert told.startswith("model.courent in case.toml:8: got 0.5;")
+    assert told.startswith("case.toml:8: unknown key 'courent' in [model].")
     assert told.count("\n") == 0
 
 
@@ -128,9 +128,9 @@ def test_zero_viscosity_must_be_meant(tmp_path: Path) -> None:
     inviscid = load_case(path, case_class, ["model.viscosity=0", "model.inviscid=true"]).case
     assert inviscid.flatten()["model.viscosity"] == 0.0
     told = message(tmp_path, "model.inviscid=true", text=plain)
-    assert told == "model.viscosity in case.toml:7: got 0.01; need 0 with model.inviscid = true."
+    assert told == "case.toml:7: model.viscosity is 0.01, but it must be 0 with model.inviscid = true."
     told = message(tmp_path, "model.inviscid=true", "model.viscosity=0")
-    assert told.startswith("model.inviscid in --set: got true; need false in a case with [[scalar]]")
+    assert told.startswith("--set: model.inviscid is true, but it must be false with [[scalar]]")
 
 
 def test_forcing_says_what_it_needs(tmp_path: Path) -> None:
@@ -141,13 +141,16 @@ def test_forcing_says_what_it_needs(tmp_path: Path) -> None:
     for kind, needed in table.items():
         lines = message(tmp_path, f"forcing.kind={kind}").splitlines()
         assert lines == [
-            f'{key} in case.toml: not set; need a number > 0 with forcing.kind = "{kind}".' for key in needed
+            f'case.toml: {key} is not set, but it must be a number > 0 with forcing.kind = "{kind}".'
+            for key in needed
         ], f"{kind=}"
 
 
 def test_file_needs_a_path(tmp_path: Path) -> None:
     told = message(tmp_path, "initial.kind=file")
-    assert told == 'initial.path in case.toml: got "" by default; need a path with initial.kind = "file".'
+    assert (
+        told == 'case.toml: initial.path is "" by default, but it must be a path with initial.kind = "file".'
+    )
 
 
 def test_output_variables_exist(tmp_path: Path) -> None:
@@ -155,11 +158,11 @@ def test_output_variables_exist(tmp_path: Path) -> None:
         (["speed"], "a list of velocity_x,"),
         (["pressure", "pressure"], "a list of velocity_x,"),
         (["scalar_00"], "a list of velocity_x,"),
-        (["scalar_1"], "scalars that exist: the case has 1 [[scalar]]"),
+        (["scalar_1"], "a list without scalars that do not exist (the case has 1 [[scalar]])"),
     ]:
         told = message(tmp_path, f"output.variables={names}".replace("'", '"'))
-        assert told.startswith("output.variables in --set: got ["), f"{names=}"
-        assert f"; need {rule}" in told, f"{names=}"
+        assert told.startswith("--set: output.variables is ["), f"{names=}"
+        assert f", but it must be {rule}" in told, f"{names=}"
     assert case(output={"variables": ["dissipation"]}).output.variables == ("dissipation",)
     with pytest.raises(ValueError, match=r"the case has no \[\[scalar\]\]"):
         case(output={"variables": ["scalar_0"]})
@@ -274,19 +277,19 @@ def test_particles_that_cannot_be_are_refused(tmp_path: Path) -> None:
         (["particles.count=6", "particles.placement=tetrads"], "a multiple of 4 with"),
         (["particles.count=9", "particles.placement=lattice"], "the cube of an integer with"),
         (["particles.count=8", "particles.placement=pairs"], "a number > 0 with particles.placement"),
-        (["particles.sample=['gradient', 'gradient']"], "a list that names nothing twice"),
+        (["particles.sample=['gradient', 'gradient']"], "a list that contains each name at most once"),
         (["particles.sample=['charm']"], "a list of gradient, acceleration"),
     ]:
-        assert f"need {rule}" in message(tmp_path, *overrides), f"{overrides=}"
+        assert f"must be {rule}" in message(tmp_path, *overrides), f"{overrides=}"
 
 
 def test_particles_sample_scalars_that_there_are() -> None:
-    with pytest.raises(ValueError, match=r"no scalars, as the case has no \[\[scalar\]\]"):
+    with pytest.raises(ValueError, match=r"a list without scalars, because the case has no \[\[scalar\]\]"):
         case(particles={"sample": ["scalars"]})
 
 
 def test_the_data_set_of_particles_is_no_other_output() -> None:
-    with pytest.raises(ValueError, match=r"another path than"):
+    with pytest.raises(ValueError, match=r"a path that differs from"):
         case(particles={"count": 4, "every": 1, "path": "turbulence.bp"})
 
 
@@ -309,13 +312,13 @@ ROTATING = ["model.rotation=[0,0,1]"]
 IMPOSSIBLE_WAVES = [
     (
         [*STRATIFIED, "scalar.0.mean_gradient=[0,0,1]"],
-        "scalar.0.mean_gradient in --set: got [0, 0, 1]; need [0, 0, 0] with model.brunt_vaisala, which is the "
+        "--set: scalar.0.mean_gradient is [0, 0, 1], but it must be [0, 0, 0] with model.brunt_vaisala, which is the "
         "mean gradient of the first scalar.",
     ),
     (
         [*STRATIFIED, *ROTATING],
-        "scalar.0.schmidt in case.toml:10: got 0.7; need 1 with both model.rotation and model.brunt_vaisala, "
-        "whose factor is exact for equal decay.",
+        "case.toml:10: scalar.0.schmidt is 0.7, but it must be 1 with both model.rotation and model.brunt_vaisala, "
+        "because the integrating factor requires velocity and scalar to decay equally.",
     ),
     (
         [
@@ -325,13 +328,13 @@ IMPOSSIBLE_WAVES = [
             "forcing.kind=linear",
             "forcing.coefficient=1",
         ],
-        'forcing.kind in --set: got "linear"; need another than "linear" with both model.rotation and '
+        '--set: forcing.kind is "linear", but it must be a kind other than "linear" with both model.rotation and '
         "model.brunt_vaisala.",
     ),
     (
         [*ROTATING, 'particles.sample=["acceleration"]', "particles.count=8"],
-        'particles.sample in --set: got ["acceleration"]; need no acceleration with model.rotation or '
-        "model.brunt_vaisala, whose parts it would lack.",
+        '--set: particles.sample is ["acceleration"], but it must be a list without acceleration with model.rotation '
+        "or model.brunt_vaisala, because their terms would be missing from it.",
     ),
 ]
 
@@ -344,8 +347,8 @@ def test_waves_that_cannot_be_are_refused(tmp_path: Path) -> None:
 def test_stratification_needs_a_scalar(tmp_path: Path) -> None:
     told = message(tmp_path, *STRATIFIED, text=GOOD.split("[[scalar]]")[0])
     assert told == (
-        "model.brunt_vaisala in --set: got 2; need 0 in a case without [[scalar]]: the first one is the buoyancy "
-        "over model.brunt_vaisala."
+        "--set: model.brunt_vaisala is 2, but it must be 0 without [[scalar]], because the first scalar is the "
+        "buoyancy divided by model.brunt_vaisala."
     )
 
 
@@ -370,9 +373,9 @@ def test_a_start_that_the_run_would_clear_is_refused(tmp_path: Path) -> None:
         overrides = ("initial.kind=file", f"initial.path={path}", "checkpoint.every=10")
         text = message(tmp_path, *overrides)
         assert key in text, f"{path=}"
-        assert "another path than initial.path: a run that begins anew sets aside what is there" in text, (
-            f"{path=}"
-        )
+        assert (
+            "a path that does not contain initial.path, because a new run moves existing outputs away" in text
+        ), f"{path=}"
         if key == "checkpoint.path":  # nothing is moved there by a run that saves nothing of itself
             assert case(initial={"kind": "file", "path": path}).checkpoint.every == 0, f"{path=}"
 
@@ -383,7 +386,7 @@ def test_a_start_beside_what_the_run_writes_is_fine() -> None:
 
 
 def test_gpus_refuse_what_they_have_no_kernels_for(tmp_path: Path) -> None:
-    words = 'got "cuda"; need "cpu" with particles.count > 0: GPUs have no kernels for that yet'
+    words = 'is "cuda", but it must be "cpu" with particles.count > 0, because there are no GPU kernels'
     assert words in message(tmp_path, 'run.device="cuda"', "particles.count=10")
 
 

@@ -82,7 +82,7 @@ def test_a_part_that_lacks_a_figure_is_left_out_and_named() -> None:
     assert found.least_seconds > 0
     assert found.interval is None
     assert any(
-        "halo exchange is not predicted: toy's file has no network.injection" in n
+        "halo exchange is not predicted, because the file of toy has no network.injection" in n
         for n in breakdown(found).notes
     )
 
@@ -116,7 +116,7 @@ def test_here_without_a_file_says_how_to_write_one(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize(("nodes", "ranks"), [(0, 1), (9409, 8), (1, 0), (-1, 8)])
 def test_nodes_and_ranks_are_within_the_machine(nodes: int, ranks: int) -> None:
-    with pytest.raises(ConfigError, match="need"):
+    with pytest.raises(ConfigError, match=r"need|must be"):
         Allocation.of(find_machine("frontier"), nodes, ranks)
 
 
@@ -203,7 +203,7 @@ def test_n_body_takes_its_operations_or_its_traffic_and_two_exchanges() -> None:
     assert any("evenly" in note for note in found.notes)
     slabs = predict_case(case_of("n_body"), Allocation(NODE, 1, 4))
     assert slabs.process_grid == (1, 4)
-    with pytest.raises(DecompositionError, match="thinner than"):
+    with pytest.raises(DecompositionError, match=r"thinner than|thick, which is less than"):
         predict_case(case_of("n_body"), Allocation(NODE, 2, 16))
 
 
@@ -279,7 +279,7 @@ def test_sizes_of_a_benchmark_that_are_none(word: str) -> None:
 
 
 def test_a_benchmark_that_cannot_be_predicted() -> None:
-    with pytest.raises(ConfigError, match="need one of hpcg"):
+    with pytest.raises(ConfigError, match="Benchmarks with predictions: hpcg"):
         predict_benchmark("stream", [], Allocation(NODE, 1, 1))
 
 
@@ -302,9 +302,9 @@ def test_a_sweep_leaves_out_the_numbers_of_nodes_that_do_not_fit() -> None:
     case, machine = case_of("lid_driven_cavity"), find_machine("frontier")  # 16 elements, 8 ranks a node
     found, refused = sweep(lambda place: predict_case(case, place), machine, (1, 2, 4, 8), None)
     assert [each.place.nodes for each in found] == [1, 2]
-    assert refused[0].startswith("4 nodes: 32 ranks for 16 elements: ")
+    assert refused[0].startswith("4 nodes: 32 ranks cannot share 16 elements")
     assert "-n" not in " ".join(refused)
-    with pytest.raises(DecompositionError, match="32 ranks for 16 elements"):
+    with pytest.raises(DecompositionError, match="32 ranks cannot share 16 elements"):
         sweep(lambda place: predict_case(case, place), machine, (4, 8), None)
 
 
@@ -319,7 +319,7 @@ def test_a_sum_that_lacks_a_part_is_no_total() -> None:
     assert not any(row["share"] for row in breakdown(lacking).rows)
     table = scaling([lacking])
     heads = {column.key: column.head for column in table.columns}
-    assert heads["least_seconds"] == "s a step, at least"
+    assert heads["least_seconds"] == "s per step, at least"
     assert heads["least_node_hours"] == "node hours, at least"
     assert not {"seconds", "node_hours"} & {*heads}
     assert table.plot is not None
@@ -354,7 +354,8 @@ def test_check_says_that_the_file_of_this_machine_is_damaged(
     monkeypatch.setattr("ridgeline.study.prediction.machine_file_here", lambda: path)
     line = line_for_check(case_of("gray_scott"), 2, None)
     assert line is not None
-    assert line.startswith("no prediction for this machine: machine.nam")
+    assert line.startswith("no prediction for this machine: ")
+    assert "nam" in line
     path.write_text(
         '[machine]\nname = "toy"\n[node]\nmemory_bandwidth = { value = 40, unit = "GB/s", source = "s" }\n'
     )

@@ -61,7 +61,7 @@ def test_scale_minimises_relative_errors() -> None:
 
 
 def test_the_page_has_the_rows_as_they_are_predicted() -> None:
-    page = Path(__file__).resolve().parents[3] / "docs" / "prediction.md"
+    page = Path(__file__).resolve().parents[3] / "benchmarks" / "papers" / "README.md"
     assert markdown_rows(list(judged(find_machine("frontier")))) in page.read_text()
 
 

@@ -48,7 +48,7 @@ def test_a_slow_node_is_ill_if_it_was_idle_and_busy_if_others_used_it(share, cod
     assert verdict.exit_code == code
     assert [b.name for b in verdict.busy] == ["n1"] * (code == UNMEASURED)  # n2 is busy, yet not slow
     if code == UNMEASURED:
-        assert "others used 30 % of its processors meanwhile" in verdict.busy[0].sentence
+        assert "other processes used 30 % of its processors" in verdict.busy[0].sentence
 
 
 def test_load_during_one_stage_is_no_excuse_in_another():
@@ -72,10 +72,10 @@ def test_wrong_memory_and_counters_have_no_excuse():
 
 def test_memory_that_others_took_is_no_illness():
     measurements = nodes(stream=[4e11, 4e11])
-    measurements.no_room = {0: ["rank 0: it had no memory left: 3 GB"]}
+    measurements.no_room = {0: ["rank 0: not enough memory was free: 3 GB"]}
     verdict = screen(measurements)
     assert (verdict.exit_code, verdict.suspects) == (UNMEASURED, [])
-    assert "no memory left" in verdict.sentence
+    assert "not enough memory" in verdict.sentence
 
 
 def test_links_of_a_busy_node_are_not_judged():
@@ -162,5 +162,5 @@ def test_screen_page_and_json_say_busy(tmp_path, capsys):
     said = capsys.readouterr().out
     for text in (page, said):
         assert "n1 is busy" in text
-        assert "find what else runs there" in text
+        assert "Find out what else runs there" in text
     assert json.loads((tmp_path / "report.json").read_text())["verdict"]["busy"][0]["name"] == "n1"

@@ -40,7 +40,7 @@ def test_uncorrected_errors_and_time_outs_make_a_suspect(grown, what):
     (suspect,) = verdict.suspects
     assert (suspect.kind, suspect.name, verdict.exit_code) == ("node", "n1", 1)
     (name, by), *_ = grown.items()
-    assert suspect.reasons == [f"{what} while it was validated: {name.replace('__', '/')} +{by}"]
+    assert suspect.reasons == [f"{what} during the validation: {name.replace('__', '/')} +{by}"]
     assert suspect.advice
     assert verdict.good_nodes() == ["n0", "n2"]
     assert verdict.warnings == []
@@ -55,15 +55,15 @@ def test_uncorrected_errors_and_time_outs_make_a_suspect(grown, what):
         ({"cxi0__hni_pcs_uncorrected_cw": 5}, "interface errors"),
         ({"mc1__ce_count": 1}, "corrected memory errors"),
         ({"eth0__rx_dropped": 60, "eth1__tx_dropped": 40}, "dropped packets"),
-        ({"tcp__RetransSegs": 1000}, "messages sent again"),
-        ({"cpu__core_throttle_count": 100}, "heat throttling"),
+        ({"tcp__RetransSegs": 1000}, "retransmissions"),
+        ({"cpu__core_throttle_count": 100}, "thermal throttling"),
     ],
 )
 def test_other_errors_are_warnings_that_keep_the_node(grown, what):
     verdict = screen(system(**grown))
     (warning,) = verdict.warnings
     assert (warning.node, warning.name) == (1, "n1")
-    assert warning.text.startswith(f"{what} while it was validated: ")
+    assert warning.text.startswith(f"{what} during the validation: ")
     assert all(name.replace("__", "/") in warning.text for name in grown)
     assert (verdict.suspects, verdict.exit_code) == ([], 0)
     assert verdict.sentence == "healthy: 3 nodes, no suspects; 1 node with warnings"
@@ -113,7 +113,7 @@ def test_findings_are_on_the_page_in_json_and_on_the_screen(tmp_path, capsys):
     stored = json.loads((tmp_path / "report.json").read_text())["verdict"]
     _show(measurements, verdict)
     screen_text = capsys.readouterr().out
-    text = "interface errors while it was validated: eth0/rx_errors +12"
+    text = "interface errors during the validation: eth0/rx_errors +12"
     assert text in page
     assert stored["warnings"] == [{"node": 1, "name": "n1", "text": text}]
     assert f"warning: node n1: {text}" in screen_text
@@ -133,12 +133,12 @@ def resent(*by: int) -> Measurements:
 def test_whoever_sends_again_is_told_as_the_sender_and_the_node_in_common_is_named():
     verdict = screen(resent(78, 435, 1003, 2333))
     assert {warning.name: warning.text for warning in verdict.warnings} == {
-        "n2": "messages sent again while it was validated: tcp/RetransSegs +1003; it is the sender, so the receiver "
-        "or the way to it may be at fault",
-        "n3": "messages sent again while it was validated: tcp/RetransSegs +2333; it is the sender, so the receiver "
-        "or the way to it may be at fault",
-        "n0": "every other node sent messages again (+435 or more) and this one hardly (+78): it may be what loses "
-        "them, or the way to it",
+        "n2": "retransmissions during the validation: tcp/RetransSegs +1003; this node is the sender, so the "
+        "receiver or the path to it may be at fault",
+        "n3": "retransmissions during the validation: tcp/RetransSegs +2333; this node is the sender, so the "
+        "receiver or the path to it may be at fault",
+        "n0": "every other node retransmitted messages (+435 or more), but this one hardly any (+78): this node, or "
+        "the path to it, may lose them",
     }
     assert verdict.exit_code == 0
 

@@ -65,7 +65,7 @@ def test_the_only_link_of_two_nodes_is_judged_by_a_limit():
     assert blamed(screen(measurements)) == []
     verdict = screen(measurements, Thresholds(limits={"bandwidth": 2e10}))
     assert blamed(verdict) == [("link", 0, 1)]
-    assert "at least 20 GB/s is allowed" in verdict.suspects[0].reasons[0]
+    assert "at least 20 GB/s is required" in verdict.suspects[0].reasons[0]
 
 
 def test_most_links_beyond_a_limit_are_the_systems_fault():
@@ -149,8 +149,8 @@ def test_a_shared_processor_needs_no_comparison():
     verdict = screen(own("cpu_share", [0.5, 0.52, 0.99], unit=""))
     assert blamed(verdict) == []
     assert [(node.name, node.reasons) for node in verdict.busy] == [
-        ("n0", ["its ranks got 50 % of their processors; 90 % is the least for a verdict"]),
-        ("n1", ["its ranks got 52 % of their processors; 90 % is the least for a verdict"]),
+        ("n0", ["its ranks got 50 % of their processors, but a verdict requires at least 90 %"]),
+        ("n1", ["its ranks got 52 % of their processors, but a verdict requires at least 90 %"]),
     ]
     assert blamed(screen(own("cpu_share", [0.92, 1.0, 1.0, 1.0], unit=""))) == []
 
@@ -160,7 +160,9 @@ def test_limits_of_nodes():
         own("triad", [4e11, 3.9e11, 3.95e11]), Thresholds(limits={"triad": 3.94e11, "peek": 1.0})
     )
     assert blamed(verdict) == [("node", 1)]
-    assert verdict.notes == ["the limit of 'peek' was not applied: measured are triad"]
+    assert verdict.notes == [
+        "the limit of 'peek' was not applied, because it was not measured. Measured quantities: triad."
+    ]
 
 
 def test_a_slow_node_explains_its_slow_links():
@@ -237,7 +239,7 @@ def test_silent_ranks_are_suspects_and_others_could_not_be_measured():
     verdict = screen(measurements)
     assert blamed(verdict) == [("node", 2)]
     assert verdict.suspects[0].reasons == ["rank 2 did not answer in stage pairs, and rank 0 waited for it"]
-    assert verdict.unmeasured == ["stage pairs did not end in its time limit; silent: rank 2"]
+    assert verdict.unmeasured == ["stage pairs hung (silent: rank 2)"]
     assert verdict.exit_code == 1
     measurements.stages = [Stage("pairs", "system", 20.0, "hung", "", [], {0: 3, 2: 3})]
     assert blamed(screen(measurements)) == [("node", 3)]

@@ -27,8 +27,11 @@ def test_values_and_limits_are_read(tmp_path):
         ("[thresholds]\nslowdwon = 0.2\n", ["slowdwon", "site.toml:2", "Did you mean 'slowdown'"]),
         ("[thresholds]\nslowdown = 1.5\n", ["slowdown", "site.toml:2", "1.5", "> 0 and < 1"]),
         ("[threshold]\nslowdown = 0.2\n", ["[threshold]", "[thresholds]"]),
-        ("[thresholds]\nlimits = 3\n", ["thresholds.limits", "got 3", "need a table"]),
-        ("[thresholds.limits]\ntriad = -1\n", ["thresholds.limits.triad", "site.toml:2", "-1", "> 0"]),
+        ("[thresholds]\nlimits = 3\n", ["thresholds.limits", "is 3", "must be a table"]),
+        (
+            "[thresholds.limits]\ntriad = -1\n",
+            ["thresholds.limits.triad", "site.toml:2", "-1", "a number above 0"],
+        ),
         ("[thresholds\n", ["site.toml:1", "not valid TOML"]),
     ],
 )

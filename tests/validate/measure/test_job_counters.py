@@ -44,19 +44,21 @@ def test_a_link_that_flapped_during_the_job_is_seen(folder):
     assert found.period == "since the prolog of job 77"
     assert difference(found.before, found.after) == {"eth0/carrier_down_count": 2}
     assert found.remarks[0].startswith(
-        "counters are compared with what the prolog of job 77 read 0.0 min before"
+        "counters are compared with those that the prolog of job 77 read 0.0 min before"
     )
 
 
 def test_an_epilog_without_readings_says_so_and_what_it_compared(folder):
     own = BEFORE | {"tcp/RetransSegs": 11}
     for number, words in (
-        ("78", f"no readings of the prolog of job 78 are in {folder}"),
-        (None, "no job number"),
+        ("78", f"{folder} has no counters of the prolog of job 78"),
+        (None, "the number of the job is unknown"),
     ):
         found = count(Job("epilog", number, folder), "n1", BEFORE, own)
         assert words in found.remarks[0]
-        assert "over the epilog's own run only; what the job did to them is not known" in found.remarks[0]
+        assert (
+            "Only their growth during the epilog is known, not how the job changed them" in found.remarks[0]
+        )
         assert difference(found.before, found.after) == {"tcp/RetransSegs": 1}
         assert found.period == VALIDATED
     assert not folder.exists()
@@ -66,10 +68,10 @@ def test_nodes_and_jobs_do_not_mix_and_readings_go_after_use(folder):
     prolog, epilog = events(folder)
     count(prolog, "n1", {}, BEFORE)
     count(Job("prolog", "78", folder), "n1", {}, {})
-    assert "no readings" in count(epilog, "n2", BEFORE, BEFORE).remarks[0]
+    assert "has no counters" in count(epilog, "n2", BEFORE, BEFORE).remarks[0]
     forget_readings(folder, "n1", "77")
-    assert "no readings" in count(epilog, "n1", BEFORE, BEFORE).remarks[0]
-    assert "no readings" not in count(Job("epilog", "78", folder), "n1", {}, {}).remarks[0]
+    assert "has no counters" in count(epilog, "n1", BEFORE, BEFORE).remarks[0]
+    assert "has no counters" not in count(Job("epilog", "78", folder), "n1", {}, {}).remarks[0]
 
 
 def test_a_job_number_leads_nowhere_else(folder):
@@ -85,7 +87,7 @@ def test_a_node_that_was_started_again_counts_from_there(folder, monkeypatch):
     monkeypatch.setattr(prolog_readings, "read_boot", lambda: "another")
     found = count(epilog, "n1", {}, {"cxi0/pct_timeouts": 9})
     assert difference(found.before, found.after) == {"cxi0/pct_timeouts": 9}
-    assert "started again since the prolog of job 77" in found.remarks[-1]
+    assert "rebooted after the prolog of job 77" in found.remarks[-1]
 
 
 def test_counters_that_ran_over_were_set_back_or_are_gone_are_told_apart(folder):
@@ -96,8 +98,8 @@ def test_counters_that_ran_over_were_set_back_or_are_gone_are_told_apart(folder)
     prolog, epilog = events(folder)
     count(prolog, "n1", {}, before)
     assert count(epilog, "n1", {}, after).remarks[1:] == [
-        "counters that the prolog of job 77 read are gone, with what they belong to: gone/x",
-        "counters that the prolog of job 77 read were set back, and count from there: back",
+        "counters that the prolog of job 77 read no longer exist, nor does their device: gone/x.",
+        "counters that the prolog of job 77 read were reset, and are counted from then on: back.",
     ]
 
 
@@ -120,11 +122,11 @@ def test_what_others_could_have_planted_is_refused(folder, tmp_path):
     name = "n1-77.counters.json"
     folder.chmod(0o777)
     for action in (lambda: load_readings(folder, "n1", "77"), lambda: keep_readings(folder, "n1", readings)):
-        with pytest.raises(OutputError, match="others can write into"):
+        with pytest.raises(OutputError, match="other users can write into"):
             action()
     folder.chmod(0o700)
     (folder / name).chmod(0o666)
-    with pytest.raises(OutputError, match="not a file of this user alone"):
+    with pytest.raises(OutputError, match="does not belong to this user alone"):
         load_readings(folder, "n1", "77")
     (folder / name).rename(tmp_path / "elsewhere")
     (folder / name).symlink_to(tmp_path / "elsewhere")
@@ -133,11 +135,11 @@ def test_what_others_could_have_planted_is_refused(folder, tmp_path):
     keep_readings(folder, "n1", readings)  # replaces the link, does not follow it
     assert not (folder / name).is_symlink()
     (tmp_path / "link").symlink_to(folder)
-    with pytest.raises(OutputError, match="is a link"):
+    with pytest.raises(OutputError, match="is a symbolic link"):
         keep_readings(tmp_path / "link", "n1", readings)
     (folder / name).unlink()
     os.mkfifo(folder / name)
-    with pytest.raises(OutputError, match="not a file of this user alone"):
+    with pytest.raises(OutputError, match="does not belong to this user alone"):
         load_readings(folder, "n1", "77")
 
 
@@ -157,16 +159,16 @@ def test_damaged_readings_are_none(folder, text):
     count(prolog, "n1", {}, BEFORE)
     (folder / "n1-77.counters.json").write_text(text)
     found = count(epilog, "n1", BEFORE, BEFORE)
-    assert "does not hold readings" in found.remarks[0]
+    assert "does not hold stored counters" in found.remarks[0]
     assert found.period == VALIDATED
 
 
 def test_a_prolog_that_cannot_keep_its_readings_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     found = count(Job("prolog", "77", tmp_path / "file" / "below"), "n1", {}, BEFORE)
-    assert "the counters are not kept" in found.remarks[0]
+    assert "the counters are not stored" in found.remarks[0]
     assert (
-        "the counters are not kept: no job number"
+        "the counters are not stored, because the number of the job is unknown"
         in count(Job("prolog", None, tmp_path), "n1", {}, {}).remarks[0]
     )
 
@@ -202,9 +204,9 @@ def test_output_that_is_no_file_or_holds_no_summary_is_said(tmp_path):
     (tmp_path / "empty").write_text("")
     for name, words in (
         ("none", "cannot be read: No such file"),
-        ("pipe", "cannot be read: it is no regular file"),
-        (".", "cannot be read: it is no regular file"),
-        ("empty", "holds no network summary of Cray MPICH"),
+        ("pipe", "cannot be read: it is not a regular file"),
+        (".", "cannot be read: it is not a regular file"),
+        ("empty", "has no network summary of Cray MPICH"),
     ):
         job = Job("epilog", "77", tmp_path, str(tmp_path / name))
         counted = count(job, "n1", {}, {})

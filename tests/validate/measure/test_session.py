@@ -94,10 +94,10 @@ def test_pairs_are_packed_into_rounds():
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
-        ({"level": "rack"}, "--level = rack"),
-        ({"time_limit": 0.0}, "--time-limit = 0.0"),
-        ({"time_limit": math.nan}, "--time-limit = nan"),
-        ({"rounds": 0}, "--rounds = 0"),
+        ({"level": "rack"}, "--level .* rack"),
+        ({"time_limit": 0.0}, r"--time-limit .* 0\.0"),
+        ({"time_limit": math.nan}, "--time-limit .* nan"),
+        ({"rounds": 0}, "--rounds .* 0"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(plan, words):

@@ -1,6 +1,6 @@
 """Collective operations over message sizes and numbers of ranks: the latency, and the bandwidth of all-to-all.
 
-Calls are measured as in the OSU micro-benchmarks: every call is timed by itself, with a barrier between calls. The
+Calls are measured as in the OSU micro-benchmarks: every call is timed separately, with a barrier between calls. The
 latency of a rank is the mean over its calls; min, mean and max are over ranks. The aggregate bandwidth of all-to-all
 is the bytes that all ranks send to others over the time of the slowest rank, as in "MPI on Aurora", Sec. 3.8.1,
 Fig. 4.
@@ -40,7 +40,7 @@ def alltoall_bandwidth(ranks: int, size: int, seconds: float) -> float:
 
 
 def network_bandwidth(ranks_on_nodes: Sequence[int], size: int, seconds: float) -> float:
-    """Return the B/s of an all-to-all that cross from one node to another, for so many ranks on each node."""
+    """Return the B/s of an all-to-all that cross from one node to another. The nodes have these numbers of ranks."""
     ranks = sum(ranks_on_nodes)
     return sum(n * (ranks - n) for n in ranks_on_nodes) * size / seconds
 
@@ -72,13 +72,13 @@ def measure_collective(
     kind = COLLECTIVES[operation]
     counts = _counts(comm.size, operation, options.sweep, options.among)
     if in_place and not kind.has_in_place:
-        raise ConfigError(f"{operation} has no form in place; leave --in-place out")
+        raise ConfigError(f"--in-place cannot be used with {operation}, which MPI does not offer in place.")
     sizes = _sizes(kind, options.sizes)
     repetitions = Repetitions("collective", options.iterations, options.warm_up)
     layout = find_layout(comm, options.ranks_per_node)
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
-    formula = "latency = t of one call, timed by itself, a barrier between calls"
+    formula = "latency = t of one call, each timed separately with a barrier between calls"
     if operation == "alltoall":
         formula += "; all MB/s = ranks x (ranks - 1) x size / t of the slowest rank"
     progress = progress or silent()
@@ -86,7 +86,8 @@ def measure_collective(
         fitting = _sizes_that_fit(comm, kind, count, sizes, in_place)
         if len(fitting) < len(sizes):
             notes.append(
-                f"{count} ranks: messages above {fitting[-1]} B do not fit into half of the free memory"
+                f"Messages above {fitting[-1]} B among {count} ranks are left out, because they do not fit into half "
+                "of the free memory."
             )
         chosen = choose_ranks(layout, count, options.placement)
         group = comm.Split(0 if comm.rank in chosen else MPI.UNDEFINED, comm.rank)
@@ -103,7 +104,7 @@ def measure_collective(
                 rows.append(row)
             del calls
             group.Free()
-        # The ranks that do not measure sleep meanwhile.
+        # The ranks that do not measure sleep until the others have finished.
         sleeping_barrier(comm)
     return Result(
         benchmark=operation,
@@ -133,25 +134,28 @@ def measure_collective(
 
 def _counts(ranks: int, operation: str, sweep: bool, among: Sequence[int]) -> list[int]:
     if ranks < 2:
-        raise ConfigError(f"{operation} needs at least 2 ranks; start them with -n 2")
+        raise ConfigError(f"{operation} requires at least 2 ranks. Start them with -n 2.")
     counts = sorted(set(among) | set(sweep_of(ranks) if sweep else ())) or [ranks]
     for count in counts:
         if not 2 <= count <= ranks:
-            raise ConfigError(f"{operation} among {count} of {ranks} ranks: 2 to {ranks} are possible")
+            raise ConfigError(
+                f"--among {count}: {operation} requires 2 ranks or more, and the job has {ranks} ranks."
+            )
     return counts
 
 
 def _sizes(kind: type[Collective], sizes: tuple[int, int] | None) -> list[int]:
     if kind.blocks(2) == (0, 0):
         if sizes is not None:
-            raise ConfigError(f"{kind.name} moves no data; leave --sizes out")
+            raise ConfigError(f"--sizes cannot be used with {kind.name}, which sends no data.")
         return [0]
     smallest, largest = sizes or (kind.multiple, MAX_COLLECTIVE_SIZE)
     all_sizes = message_sizes(smallest, largest)
     for size in all_sizes:
         if size % kind.multiple:
             raise ConfigError(
-                f"{kind.name} of {size} B: sizes are multiples of {kind.multiple} B, the bytes of a number"
+                f"--sizes {size}: the sizes of {kind.name} must be multiples of {kind.multiple} B, the bytes of a "
+                "number."
             )
     return all_sizes
 
@@ -164,8 +168,8 @@ def _sizes_that_fit(
     fitting = [size for size in sizes if kind.bytes_per_rank(count, size, in_place) <= limit]
     if not fitting:
         raise ConfigError(
-            f"{kind.name} of {sizes[0]} B among {count} ranks needs more than half of a node's free memory; "
-            f"use smaller --sizes"
+            f"{kind.name} of {sizes[0]} B among {count} ranks requires more than half of a node's free memory. "
+            "Use smaller --sizes."
         )
     return fitting
 
@@ -260,7 +264,7 @@ def _describe(operation: str, on_nodes: Sequence[int], size: int) -> dict[str, A
 
 
 def _columns(operation: str, n_nodes: int) -> list[Column]:
-    columns = [Column("ranks", "ranks"), Column("ranks_per_node", "a node")]
+    columns = [Column("ranks", "ranks"), Column("ranks_per_node", "per node")]
     if operation != "barrier":
         columns.append(SIZE)
     columns += [
@@ -280,5 +284,7 @@ def _plot(operation: str) -> Plot:
         return Plot("ranks", ("seconds", "least", "most"), x_label="ranks", y_label="us", y_scale=1e-6)
     if operation == "alltoall":
         label = "GB/s of all ranks together"
-        return Plot("size", ("bandwidth",), ("ranks",), x_label="B a message", y_label=label, y_scale=1e9)
-    return Plot("size", ("seconds",), ("ranks",), x_label="B", y_label="us", y_scale=1e-6)
+        return Plot(
+            "size", ("bandwidth",), ("ranks",), x_label="message size in B", y_label=label, y_scale=1e9
+        )
+    return Plot("size", ("seconds",), ("ranks",), x_label="message size in B", y_label="us", y_scale=1e-6)

@@ -26,7 +26,7 @@ class Collective(ABC):
 
     name: ClassVar[str]
     pattern: ClassVar[str]
-    multiple: ClassVar[int] = 1  # sizes are multiples of so many bytes
+    multiple: ClassVar[int] = 1  # sizes are multiples of this many bytes
     has_in_place: ClassVar[bool] = True
     root = 0
 
@@ -82,7 +82,7 @@ class Collective(ABC):
         if wrong.size:
             raise VerificationError(
                 f"{self.name} of {expected.size} B: rank {self.comm.rank} holds {wrong.size} wrong bytes in "
-                f"{whose}, the first at byte {wrong[0]}: the network or the memory of a node corrupts data"
+                f"{whose}, the first at byte {wrong[0]}. The network or the memory of a node corrupts data."
             )
 
 
@@ -90,7 +90,7 @@ class AlltoallCalls(Collective):
     """Every rank sends a separate message to every rank."""
 
     name = "alltoall"
-    pattern = "every rank sends a message of its own to every other rank (MPI_Alltoall)"
+    pattern = "every rank sends a different message to every other rank (MPI_Alltoall)"
 
     @classmethod
     def blocks(cls, ranks: int) -> tuple[int, int]:
@@ -186,7 +186,7 @@ class AllreduceCalls(Collective):
     """Sums of float32 over all ranks. Terms are whole numbers, so that sums are exact in any order."""
 
     name = "allreduce"
-    pattern = "sums of float32 over all ranks, on all ranks (MPI_Allreduce, MPI_FLOAT, MPI_SUM)"
+    pattern = "float32 numbers are summed over all ranks, for all ranks (MPI_Allreduce, MPI_FLOAT, MPI_SUM)"
     multiple = 4
     # Terms repeat with these periods over elements and ranks, so that sums of a million ranks stay below 2**24.
     _PERIOD, _TERMS = 13, 3

@@ -13,8 +13,8 @@ Operation = Literal["alltoall", "allreduce", "bcast", "allgather", "barrier"]
 Placement = Literal["packed", "spread"]
 
 _LATENCY = (
-    "latency = seconds of one call, timed by itself with a barrier between calls, mean over iterations; min, mean "
-    "and max over ranks."
+    "latency = seconds of one call, the mean over iterations, of which the minimum, mean and maximum over ranks are "
+    "printed. Each call is timed separately, with a barrier between calls."
 )
 
 
@@ -22,31 +22,40 @@ _LATENCY = (
 class CollectiveOptions(BenchmarkOptions):
     """Options of all collective operations."""
 
-    operation: Annotated[Operation, OptionSpec("What is called.")] = "alltoall"
-    sizes: Annotated[tuple[int, int] | None, replace(SIZES, otherwise="1, for allreduce 4, to 1 MiB")] = None
+    operation: Annotated[Operation, OptionSpec("The operation to measure.")] = "alltoall"
+    sizes: Annotated[tuple[int, int] | None, replace(SIZES, otherwise="1 B (allreduce: 4 B) to 1 MiB")] = None
     iterations: Iterations = None
     warm_up: WarmUp = None
     seconds: Annotated[
         float | None,
         OptionSpec(
-            "For a size at most: fewer iterations on a slow network.", unit="s", above=0, otherwise="no limit"
+            "Longest time of one size; a slow network gets fewer iterations.",
+            unit="s",
+            above=0,
+            otherwise="no limit",
         ),
     ] = None
-    in_place: Annotated[bool, OptionSpec("Send from the buffer that receives (MPI_IN_PLACE).")] = False
-    sweep: Annotated[bool, OptionSpec("Among 2, 4, 8, ... and all ranks, as sub-communicators.")] = False
-    among: Annotated[tuple[int, ...], OptionSpec("Among so many ranks only.", otherwise="all")] = ()
+    in_place: Annotated[bool, OptionSpec("Send from the receive buffer (MPI_IN_PLACE).")] = False
+    sweep: Annotated[
+        bool, OptionSpec("Measure among 2, 4, 8, ... and all ranks, with sub-communicators.")
+    ] = False
+    among: Annotated[tuple[int, ...], OptionSpec("Measure among this many ranks only.", otherwise="all")] = ()
     placement: Annotated[
-        Placement, OptionSpec("Which ranks a part of all is: node after node, or one of each in turn.")
+        Placement,
+        OptionSpec(
+            "How --sweep and --among choose ranks: node after node (packed), or from each node in turn (spread)."
+        ),
     ] = "packed"
     ranks_per_node: RanksPerNode = None
     device: Device = "cpu"
 
 
 def _declare(
-    operation: Operation, summary: str, pattern: str, formula: str = _LATENCY, **fixed: object
+    operation: Operation, short: str, summary: str, pattern: str, formula: str = _LATENCY, **fixed: object
 ) -> Benchmark:
     return Benchmark(
         name=operation,
+        short=short,
         summary=summary,
         pattern=pattern,
         formula=formula,
@@ -59,31 +68,37 @@ def _declare(
 BENCHMARKS = (
     _declare(
         "alltoall",
-        "Measure MPI_Alltoall: latency, and the aggregate bandwidth of all ranks.",
-        "every rank sends a message of its own to every other rank; a size is of one message.",
-        f"{_LATENCY} Bandwidth of all = ranks x (ranks - 1) x size / seconds of the slowest rank; of the network: "
-        "only messages between nodes. The pre-flight test of Aurora (Fig. 4).",
+        "Time all-to-all exchanges (MPI_Alltoall).",
+        "Measure the latency of MPI_Alltoall and the aggregate bandwidth of all ranks.",
+        "every rank sends a different message to every other rank. A size is that of one message.",
+        f"{_LATENCY} Bandwidth of all ranks = ranks x (ranks - 1) x size / seconds of the slowest rank. The "
+        "bandwidth of the network counts only messages between nodes. This is the pre-flight test of Aurora (Fig. "
+        "4).",
     ),
     _declare(
         "allreduce",
-        "Measure MPI_Allreduce: the latency of sums of float32 over all ranks.",
-        "vectors of float32 are summed over all ranks (MPI_FLOAT, MPI_SUM), every rank gets the sums.",
-        f"{_LATENCY} Terms are whole numbers: the sums are compared exactly.",
+        "Time sums over all ranks (MPI_Allreduce).",
+        "Measure the latency of MPI_Allreduce for sums of float32 over all ranks.",
+        "vectors of float32 are summed over all ranks (MPI_FLOAT, MPI_SUM), and every rank receives the sums.",
+        f"{_LATENCY} The terms are whole numbers, so that the sums can be compared exactly.",
     ),
     _declare(
         "bcast",
-        "Measure MPI_Bcast: the latency of a message from rank 0 to all.",
+        "Time a broadcast to all ranks (MPI_Bcast).",
+        "Measure the latency of MPI_Bcast for a message from rank 0 to all ranks.",
         "rank 0 sends one message to every other rank.",
         in_place=False,
     ),
     _declare(
         "allgather",
-        "Measure MPI_Allgather: the latency of a message from every rank to all.",
-        "every rank sends the same message to every other rank; a size is of one rank's message.",
+        "Time a gather to all ranks (MPI_Allgather).",
+        "Measure the latency of MPI_Allgather for a message from every rank to all ranks.",
+        "every rank sends the same message to every other rank. A size is that of one rank's message.",
     ),
     _declare(
         "barrier",
-        "Measure MPI_Barrier: the latency of waiting for all ranks.",
+        "Time a barrier of all ranks (MPI_Barrier).",
+        "Measure the latency of MPI_Barrier, in which every rank waits for all others.",
         "every rank waits for all others.",
         _LATENCY.replace("a barrier", "another barrier"),
         in_place=False,

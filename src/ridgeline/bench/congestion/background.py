@@ -244,8 +244,8 @@ class GetIncastTraffic(_OneSidedTraffic):
         wrong = np.count_nonzero(self.local.read(SIZE) != content(SIZE, root, root)) if self.comm.rank else 0
         if wrong:
             raise VerificationError(
-                f"rank {self.me} got {SIZE} B from the window of rank {root}, {wrong} of them wrong: the network or "
-                "the memory of one of the two nodes corrupts data"
+                f"rank {self.me} read {SIZE} B from the window of rank {root}, {wrong} of them wrong. The "
+                "network or the memory of one of the two nodes corrupts data."
             )
 
 

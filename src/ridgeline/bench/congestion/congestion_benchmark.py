@@ -211,23 +211,26 @@ def assign_roles(
     n_nodes = max(node_of_rank) + 1
     if not 0.0 < fraction < 1.0:
         raise ConfigError(
-            f"fraction {fraction} of background traffic: it must lie between 0 and 1, as GPCNeT's 0.8"
+            f"--fraction {fraction}: the fraction of nodes with background traffic must be between 0 and 1, such as "
+            "GPCNeT's 0.8."
         )
     unknown = [kind for kind in kinds if kind not in PATTERNS]
     if unknown or not kinds or len(set(kinds)) < len(kinds):
         raise ConfigError(
-            f"background traffic {', '.join(kinds) or 'none'}: name each once, of {', '.join(PATTERNS)}"
+            f"--background {' '.join(kinds) or '(empty)'}: give at least one kind, and each at most once. Kinds: "
+            f"{', '.join(PATTERNS)}."
         )
     if n_nodes < LEAST_NODES:
         raise ConfigError(
-            f"congestion on {n_nodes} node{'s' * (n_nodes != 1)}: two take the tests and one congests at least; use "
-            "3 or more, or let ranks count as nodes: -n 3 --ranks-per-node 1"
+            "congestion requires at least 3 nodes, two that run the tests and one that sends background traffic, "
+            f"and there {'is 1' if n_nodes == 1 else f'are {n_nodes}'}. Use more nodes, or count every rank as a "
+            "node: -n 3 --ranks-per-node 1."
         )
     n_background = min(max(1, math.floor(fraction * n_nodes + 1e-9)), n_nodes - LEAST_TESTERS)
     if n_background == 1 and kinds[0] != "all-to-all":
         raise ConfigError(
-            f"one node of {n_nodes} congests, which has nobody for {kinds[0]}: put all-to-all first, which it does "
-            "with itself, or use more nodes or a larger fraction"
+            f"--background {kinds[0]} requires two nodes, but only one of {n_nodes} nodes sends background traffic. "
+            "Name all-to-all first, which one node can do with itself, or use more nodes or a larger --fraction."
         )
     shuffled: list[int] = np.random.default_rng(seed).permutation(n_nodes).tolist()
     used = kinds[: max(1, n_background // 2)]
@@ -260,16 +263,19 @@ def find_units(comm: MPI.Comm, ranks_per_node: int | None) -> tuple[Layout, list
     """Return the layout of what counts as nodes, and a note if these do not share memory each. Collective."""
     layout = find_layout(comm, ranks_per_node)
     if ranks_per_node is not None:
-        return layout, [f"{ranks_per_node} consecutive ranks count as a node"]
+        ranks = f"{ranks_per_node} consecutive ranks count" if ranks_per_node > 1 else "Each rank counts"
+        return layout, [f"{ranks} as a node."]
     if layout.n_nodes >= LEAST_NODES:
         return layout, []
     if comm.size < LEAST_NODES:
         raise ConfigError(
-            f"congestion with {comm.size} rank{'s' * (comm.size != 1)}: two take the tests and one congests at "
-            "least; start 3 or more, as with -n 4"
+            "congestion requires at least 3 ranks, two that run the tests and one that sends background traffic, and "
+            f"there {'is 1' if comm.size == 1 else f'are {comm.size}'}. Start more, as with -n 4."
         )
-    few = f"{layout.n_nodes} node{'s' * (layout.n_nodes != 1)}: every rank counts as one, and they share"
-    return find_layout(comm, 1), [f"{few} memory and cores, so the factors are not those of a network alone"]
+    few = f"The job has {layout.n_nodes} node{'s' * (layout.n_nodes != 1)}, and every rank counts as a node."
+    return find_layout(comm, 1), [
+        f"{few} These share memory and cores, so the factors do not describe a network alone."
+    ]
 
 
 def _result(layout: Layout, roles: CongestionRoles, options: CongestionOptions, memory: Memory) -> Result:
@@ -277,13 +283,13 @@ def _result(layout: Layout, roles: CongestionRoles, options: CongestionOptions, 
     return Result(
         benchmark="congestion",
         pattern=(
-            f"{len(roles.test_nodes)} of {layout.n_nodes} nodes exchange in random rings (RR) and sum, alone and "
-            "while the others congest the network: "
+            f"{len(roles.test_nodes)} of {layout.n_nodes} nodes exchange messages in random rings (RR) and do "
+            "allreduces, first alone and then while the others congest the network: "
             + ", ".join(f"{kind} on {len(nodes)}" for kind, nodes in roles.background_nodes.items())
         ),
         formula=(
             "lat = t / 2 of 8 B to and from both neighbours; BW = 2 x 8 x 131072 B / t with a barrier in t; "
-            "impact factor = congested / isolated, for bandwidths isolated / congested, of figures rounded to 0.1"
+            "impact factor = congested / isolated, or isolated / congested for bandwidths, of values rounded to 0.1"
         ),
         statistic="mean over rings and ranks; 99 % of all repetitions are not worse than the 99th percentile",
         ranks=len(layout.node_of_rank),
@@ -336,20 +342,27 @@ def _notes(roles: CongestionRoles, layout: Layout, options: CongestionOptions, m
     unused = kinds[len(roles.background_nodes) :]
     if unused:
         notes.append(
-            f"too few nodes for background traffic of kinds {', '.join(unused)}: a kind takes two nodes"
+            f"There are too few nodes for background traffic of the kinds {', '.join(unused)}, because each kind "
+            "requires two nodes."
         )
     if n_background < math.floor(fraction * layout.n_nodes + 1e-9):
         notes.append(
-            f"{n_background / layout.n_nodes:.2f} of the nodes congest, not {fraction:g}: two must test"
+            f"The fraction of nodes with background traffic is {n_background / layout.n_nodes:.2f}, not "
+            f"{fraction:g}, because two nodes must run the tests."
         )
     if n_background == 1:
-        notes.append("one node congests, which exchanges with itself: it loads its memory, not the network")
+        notes.append(
+            "Only one node sends background traffic. It exchanges with itself, which loads its memory but not the "
+            "network."
+        )
     if layout.n_nodes < 10 and kinds == DEFAULT_KINDS:
-        notes.append("GPCNeT asks for at least 10 nodes: 2 that test, 2 for each of 4 kinds of traffic")
+        notes.append(
+            "GPCNeT requires at least 10 nodes: 2 that run the tests, and 2 for each of the 4 kinds of traffic."
+        )
     one_sided = [kind for kind in roles.background_nodes if kind in ONE_SIDED]
     if memory == "cuda-staged" and one_sided:
         notes.append(
-            f"the windows of {' and '.join(one_sided)} are host memory, which their owners copy from or to the GPU "
-            "once a test"
+            f"The windows of {' and '.join(one_sided)} are in host memory. Their owners copy them from or to the GPU "
+            "once in each test."
         )
     return notes

@@ -18,48 +18,54 @@ class CongestionOptions(BenchmarkOptions):
     """Options of congestion."""
 
     fraction: Annotated[
-        float, OptionSpec("Share of the nodes that send background traffic; the paper's run had 0.4.")
+        float,
+        OptionSpec("Fraction of the nodes that send background traffic; the run in GPCNeT's paper had 0.4."),
     ] = 0.8
-    seconds: Annotated[float, OptionSpec("Time of a test; there are six.", unit="s", above=0)] = 10.0
+    seconds: Annotated[float, OptionSpec("Time of each of the six tests.", unit="s", above=0)] = 10.0
     kinds: Annotated[
         tuple[str, ...],
         OptionSpec(
-            "Background traffic: all-to-all, incast, put-incast, get-incast or broadcast.",
+            "Kind of background traffic: all-to-all, incast, put-incast, get-incast or broadcast.",
             flags=("--background", "--congestor"),
         ),
     ] = DEFAULT_KINDS
     ranks_per_node: RanksPerNode = None
     rings: Annotated[
         int | None,
-        OptionSpec("At most so many random rings a test.", minimum=1, otherwise="until its time is over"),
+        OptionSpec(
+            "Largest number of random rings in a test.", minimum=1, otherwise="until its time is over"
+        ),
     ] = None
     iterations: Annotated[
         int | None,
         OptionSpec(
-            "Repetitions of a ring, fewer if time is over.",
+            "Number of repetitions of a ring, or fewer if the time of the test is over.",
             minimum=1,
-            otherwise="GPCNeT's 200; 8 for bandwidth",
+            otherwise="GPCNeT's 200, or 8 for bandwidth",
         ),
     ] = None
-    seed: Annotated[int, OptionSpec("Of the shuffled nodes and the random rings.", minimum=0)] = 0
+    seed: Annotated[int, OptionSpec("Seed for shuffling the nodes and for the random rings.", minimum=0)] = 0
     device: Device = "cpu"
 
 
 BENCHMARKS = (
     Benchmark(
         name="congestion",
-        summary="Measure latency, bandwidth and Allreduce alone and beside background traffic that congests "
-        "(GPCNeT).",
-        pattern="nodes are shuffled and divided: 1 - FRACTION of them take the tests, the others send background "
-        "traffic, evenly in sets of all-to-all pairs, sends to one rank (incast), puts to one rank, gets from one "
-        "rank; or one rank's sends to all (broadcast); 4096 B a message.",
+        short="Measure how traffic slows messages (GPCNeT).",
+        summary="Measure latency, bandwidth and allreduce on an idle network, and again beside background traffic "
+        "that congests it (GPCNeT).",
+        pattern="the nodes are shuffled and divided. A fraction of 1 - FRACTION of them runs the tests. The others "
+        "send background traffic in messages of 4096 B and are divided evenly among its kinds: all-to-all in pairs, "
+        "sends to one rank (incast), puts to one rank, gets from one rank, and sends from one rank to all "
+        "(broadcast).",
         formula="latency = time / 2 of 8 B to and from both neighbours; bandwidth = 2 x 8 x 131072 B / time; "
-        "congestion impact factor: congested / isolated, for bandwidths isolated / congested.",
-        details="""With fewer than 3 nodes every rank counts as a node; 3 are needed at least.
+        "congestion impact factor = congested / isolated, or isolated / congested for bandwidths.",
+        details="""With fewer than 3 nodes every rank counts as a node. At least 3 nodes are required.
 
-Tests, among ranks of equal number on every tester node: random rings with 8 B to and from both neighbours
-(latency); random rings with 8 messages of 131072 B to and from both neighbours and a barrier (bandwidth); allreduce
-of 8 B. Each prints the mean over rings and ranks, and the 99th percentile of all repetitions.""",
+The tests run among the ranks with the same local number on every tester node. Latency is measured in random rings
+with 8 B to and from both neighbours, bandwidth in random rings with 8 messages of 131072 B to and from both
+neighbours and a barrier, and the third test is an allreduce of 8 B. Each test prints the mean over rings and ranks,
+and the 99th percentile of all repetitions.""",
         options=CongestionOptions,
         function="congestion_benchmark.measure_congestion",
     ),

@@ -157,7 +157,8 @@ class Allreduces:
         result = float(self.sum.read(8).view(np.float64)[0])
         if result != self.expected:
             raise VerificationError(
-                f"an allreduce of {self.lane.size} ranks gave {result!r}, their sum is {self.expected!r}"
+                f"an allreduce over {self.lane.size} ranks returned {result!r}, but the sum is {self.expected!r}. "
+                "The network or the memory of a node corrupts data."
             )
 
     def free(self) -> None:

@@ -45,7 +45,7 @@ from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.machine import usable_cores
 
 PAPER_ELEMENTS = 768  # elements of a rank out of cache
-_CACHES = 2  # u and its derivatives fill the last-level caches of a node at least so many times
+_CACHES = 2  # u and its derivatives fill the last-level caches of a node at least this many times
 _UNKNOWN_CACHE = 64 * 2**20  # bytes of a cache whose size is not known
 _REPEATS = 5
 _IN_CACHE_POINTS = 2**22  # points of a timed call in cache
@@ -132,10 +132,10 @@ def _result(n_ranks: int, options: AcceptanceOptions, large: int, checks: list[H
     """Return the figures as the paper's Tables 2 to 4 have them, with the worst rank."""
     return Result(
         benchmark=ACCEPTANCE.name,
-        pattern=f"health check with nx1 = {options.points}, float64, all ranks at the same time",
-        formula=f"tensor kernels: 6 nx1 operations or 32 B a point; triad: 24 B an element; gather-scatter: "
-        f"{options.elements} elements per rank",
-        statistic="rates: best of several repeats; times: mean of many calls, best of several means; over ranks",
+        pattern=f"health check with nx1 = {options.points} in float64 on all ranks at the same time",
+        formula="tensor kernels count 6 nx1 operations or 32 B per point, and triad counts 24 B per element; the "
+        f"gather-scatter has {options.elements} elements per rank",
+        statistic="a rate is the best of several repeats, a time the best of several means over many calls",
         ranks=n_ranks,
         columns=COLUMNS,
         rows=[check.row() for check in checks],
@@ -145,7 +145,7 @@ def _result(n_ranks: int, options: AcceptanceOptions, large: int, checks: list[H
             "by_rank": {check.name: check.values for check in checks},
             "samples": {check.name: [v / np.mean(check.values) for v in check.values] for check in checks},
         },
-        plot=Plot(kind="boxes", y_label="figure of a rank over the mean of all", log_y=False),
+        plot=Plot(kind="boxes", y_label="value of a rank / mean of all ranks", log_y=False),
     )
 
 
@@ -156,8 +156,8 @@ def _sizes(comm: MPI.Comm, n: int) -> tuple[int, int, int]:
     cache_bytes = comm.allreduce(mine, MPI.MAX)
     large = elements_out_of_cache(n, cache_bytes, per_node)
     # Fewer points need less while the paper's number of elements decides, not the size of the caches.
-    advice = "use a smaller --nx1" if large == PAPER_ELEMENTS else "end what else uses the node's memory"
-    require_memory(comm, large * 4 * 8 * n**3 + 12 * cache_bytes // per_node, "the check needs", advice)
+    advice = "Use a smaller --nx1" if large == PAPER_ELEMENTS else "Stop the other programs on the node"
+    require_memory(comm, large * 4 * 8 * n**3 + 12 * cache_bytes // per_node, "the check requires", advice)
     return large, cache_bytes, per_node
 
 

@@ -20,11 +20,16 @@ class NekboneOptions(BenchmarkOptions):
 
     points: Annotated[
         tuple[int, ...],
-        OptionSpec("Points per direction.", minimum=LEAST_POINTS, maximum=MOST_POINTS, flags=("--nx1",)),
+        OptionSpec(
+            "Points of an element in each direction.",
+            minimum=LEAST_POINTS,
+            maximum=MOST_POINTS,
+            flags=("--nx1",),
+        ),
     ] = (8, 10, 12, 16)
-    elements: Annotated[int, OptionSpec("Elements per rank, in a brick.", minimum=1)] = 1000
+    elements: Annotated[int, OptionSpec("Elements of each rank; all form a brick.", minimum=1)] = 1000
     iterations: Annotated[int, OptionSpec("Iterations of conjugate gradients.", minimum=1)] = 100
-    stream: Annotated[bool, OptionSpec("Measure STREAM in the same run; of GPUs, their copy bandwidth.")] = (
+    stream: Annotated[bool, OptionSpec("Measure STREAM, or the copy bandwidth of GPUs, in the same run.")] = (
         True
     )
     device: ComputeDevice = "cpu"
@@ -35,9 +40,15 @@ class AcceptanceOptions(BenchmarkOptions):
     """Options of acceptance."""
 
     points: Annotated[
-        int, OptionSpec("Points per direction.", minimum=LEAST_POINTS, maximum=MOST_POINTS, flags=("--nx1",))
+        int,
+        OptionSpec(
+            "Points of an element in each direction.",
+            minimum=LEAST_POINTS,
+            maximum=MOST_POINTS,
+            flags=("--nx1",),
+        ),
     ] = 16
-    elements: Annotated[int, OptionSpec("Elements per rank of the gather-scatter.", minimum=1)] = 64
+    elements: Annotated[int, OptionSpec("Elements of each rank in the gather-scatter.", minimum=1)] = 64
 
 
 def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
@@ -57,27 +68,29 @@ def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
 
 NEKBONE = Benchmark(
     name="nekbone",
-    summary="Time conjugate gradients on spectral elements: Nekbone's problem, operations and figures.",
-    pattern="all ranks solve (A + 0.1) u = f on one brick of elements: a gather-scatter with neighbours and one "
-    "Allreduce of four numbers per iteration.",
-    formula="MFlops = (12 nx1 + 34) operations x points x iterations / t; GB/s = 112 B x points x iterations / "
-    "t, of GPUs also 20 B per copy of a point that elements share; MDOF it/s = points, copies counted once, x "
-    "iterations / t, the figure of CEED's BP5.",
-    details="Nekbone's own counts; t is that of the slowest rank, in one run after one to warm up. GPU kernels "
-    "exist for nx1 = 2 to 16.",
+    short="Time CG on spectral elements (Nekbone).",
+    summary="Time conjugate gradients on spectral elements, with the problem, operations and metrics of Nekbone.",
+    pattern="all ranks solve (A + 0.1) u = f on one brick of elements. Each iteration has a gather-scatter with "
+    "neighbours and one allreduce of four numbers.",
+    formula="MFlops = (12 nx1 + 34) operations x points x iterations / t; GB/s = 112 B x points x iterations / t, on "
+    "GPUs with 20 B more for each copy of a point that elements share; MDOF it/s = points x iterations / t, the "
+    "metric of CEED's BP5, in which shared points count once.",
+    details="The counts are Nekbone's. t is the time of the slowest rank in one run, after a run to warm up. GPU "
+    "kernels exist for nx1 = 2 to 16.",
     options=NekboneOptions,
     function="nekbone.measure_nekbone",
     scaling=Scaling(CountPerRank("elements"), "elements_options.scaling_figures"),
 )
 ACCEPTANCE = Benchmark(
     name="acceptance",
-    summary="Check the health of every rank before a large run: kernels, memory, Allreduce, gather-scatter.",
-    pattern="all ranks at the same time run tensor kernels in and out of cache, STREAM triad, Allreduces of one "
+    short="Check each rank's health before a large run.",
+    summary="Check the health of every rank before a large run: kernels, memory, allreduce and gather-scatter.",
+    pattern="all ranks at the same time run tensor kernels in and out of cache, STREAM triad, allreduces of one "
     "number, and gather-scatters of one field.",
-    formula="GFLOP/s = 6 nx1 operations x points / t; GB/s = 32 B x points / t, STREAM 24 B x elements / t; us = "
-    "t of one call.",
-    details="A rank far below the mean is a core, a memory channel or a node to leave out (Hadri et al., Tables "
-    "2 to 4).",
+    formula="GFLOP/s = 6 nx1 operations x points / t; GB/s = 32 B x points / t, or 24 B x elements / t for STREAM; "
+    "us = t of one call.",
+    details="If a rank is far below the mean, leave its core, memory channel or node out of the run (Hadri et al., "
+    "Tables 2 to 4).",
     options=AcceptanceOptions,
     function="acceptance.measure_acceptance",
 )

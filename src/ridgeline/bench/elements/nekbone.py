@@ -157,7 +157,7 @@ class Nekbone:
         self._device = None if memory == "host" else _select_device(comm, n)
         self.device_name = "cpu" if self._device is None else str(self._device)
         words = _HOST_WORDS if memory == "host" else _HOST_WORDS_OF_GPU
-        require_memory(comm, elements * n**3 * words * 8, "these elements need", "use fewer --elements")
+        require_memory(comm, elements * n**3 * words * 8, "these elements require", "Use fewer --elements")
         mesh = BoxMesh.box(self.brick, (1.0, 1.0, 1.0))
         self.grid = ElementGrid(mesh, n - 1, comm.size, comm.rank)
         # Row by row, a neighbour in x is still in cache: its face has as many cache lines as it has points.
@@ -229,7 +229,8 @@ def _select_device(comm: MPI.Comm, n: int) -> DeviceInfo:
 
     if not LEAST_POINTS <= n <= MOST_POINTS:
         raise DeviceError(
-            f"nx1 = {n} has no GPU kernel; choose --nx1 from {LEAST_POINTS} to {MOST_POINTS}, or --device cpu"
+            f"--nx1 {n}: there is no GPU kernel for this number of points. Choose --nx1 from {LEAST_POINTS} to "
+            f"{MOST_POINTS}, or use --device cpu."
         )
     return select_device(comm)
 
@@ -297,7 +298,7 @@ def measure_nekbone(
     ]
     limits: StreamLimits | DeviceCopies | None = None
     if options.stream:
-        progress.begin("bandwidth of memory")
+        progress.begin("memory bandwidth")
         if memory == "host":
             limits = measure_stream(comm, 1)
         else:
@@ -318,18 +319,20 @@ def to_result(
     if isinstance(limits, StreamLimits):
         notes[0] += f"; STREAM {limits.best / 1e9:.1f} GB/s ({limits.best_name})"
     elif limits is not None:
-        notes[0] += f"; the GPUs copy {sum(limits.by_rank) / 1e9:.1f} GB/s, a GPU once for every rank on it"
-    bytes_counted = f"{8 * WORDS} likewise"
+        notes[0] += (
+            f"; the GPUs copy at {sum(limits.by_rank) / 1e9:.1f} GB/s, where a GPU counts once for every rank on it"
+        )
+    bytes_counted = f"{8 * WORDS} per point and iteration"
     if memory != "host":
-        bytes_counted += ", 20 per copy of a point that elements share"
+        bytes_counted += ", and 20 per copy of a point that elements share"
         path = "GPU-aware MPI" if memory == "cuda" else "pinned host memory"
-        notes.append(f"on {first.device}" + f", messages through {path}" * (first.ranks > 1))
+        notes.append(f"Device: {first.device}" + f"; messages through {path}" * (first.ranks > 1))
     return Result(
         benchmark=NEKBONE.name,
-        pattern="conjugate gradients on a brick of spectral elements, a gather-scatter and an Allreduce per "
+        pattern="conjugate gradients on a brick of spectral elements, with a gather-scatter and an allreduce in each "
         "iteration",
-        formula=f"operations: 12 nx1 + 34 per point and iteration; bytes: {bytes_counted}; over t",
-        statistic=f"slowest rank, one run of {first.iterations} iterations after one to warm up",
+        formula=f"operations: 12 nx1 + 34 per point and iteration; bytes: {bytes_counted}; rates: both / t",
+        statistic=f"t of the slowest rank in one run of {first.iterations} iterations, after a run to warm up",
         ranks=first.ranks,
         columns=COLUMNS if memory == "host" else GPU_COLUMNS,
         rows=[_row(figure, limits) for figure in figures],

@@ -70,8 +70,8 @@ def construct(comm: MPI.Comm, edges: EdgeList, columns: int = 1) -> Graph:
     """
     if edges.scale > LARGEST_SCALE:
         raise ConfigError(
-            f"scale = {edges.scale}: vertices are numbered with 32 bits, so the scale is at most {LARGEST_SCALE}; "
-            f"take a smaller scale"
+            f"scale = {edges.scale}: the scale may be at most {LARGEST_SCALE}, because vertices are numbered with 32 "
+            "bits. Use a smaller scale."
         )
     vertices = VertexBlocks(edges.vertices, comm.size)
     grid = make_grid(comm, columns)

@@ -42,7 +42,7 @@ Number = TypeVar("Number", int, NDArray[np.int64])
 WORD = 64  # bits of a word of a bitmap
 _ONE_COLUMN = (
     2 * EDGE_FACTOR
-)  # up to so many ranks, the edges of a rank have as many ends as there are vertices
+)  # up to this many ranks, the edges of a rank have as many ends as there are vertices
 _ROW_OVER_COLUMN = 4  # bytes of a vertex of a process row, divided by those of a vertex of a process column
 
 
@@ -94,7 +94,7 @@ def make_grid(comm: MPI.Comm, columns: int) -> EdgeGrid:
     """Return the grid with a number of columns that divides the ranks. Collective over comm."""
     rows = comm.size // columns
     if rows * columns != comm.size:
-        raise ValueError(f"{columns} process columns do not divide {comm.size} ranks")
+        raise ValueError(f"{columns} process columns do not divide {comm.size} ranks evenly")
     column, row = divmod(comm.rank, rows)
     if columns == 1:
         return EdgeGrid(rows, 1, row, 0, MPI.COMM_SELF, comm)

@@ -81,12 +81,12 @@ def require_scale(comm: MPI.Comm, options: Graph500Options) -> None:
     fitting = [
         s for s in range(1, LARGEST_SCALE + 1) if bytes_per_rank(s, comm.size, factor, options.sssp) <= free
     ]
-    advice = f"scale {fitting[-1]} fits" if fitting else "no scale fits"
+    advice = f"Use --scale {fitting[-1]}, which fits" if fitting else "No scale fits"
     each = bytes_per_rank(scale, comm.size, factor, options.sssp)
     require_memory(
         comm,
         each,
-        f"scale {scale} has {factor << scale} edges on {comm.size} rank{'s' * (comm.size != 1)}, takes "
-        f"{each / 2**30:.1f} GiB a rank and needs",
-        f"{advice}, or use more nodes",
+        f"scale {scale} has {factor << scale} edges on {comm.size} rank{'s' * (comm.size != 1)}, uses "
+        f"{each / 2**30:.1f} GiB per rank and requires",
+        f"{advice}, or use more nodes" if fitting else f"{advice}. Use more nodes",
     )

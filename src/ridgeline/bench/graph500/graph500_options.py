@@ -29,15 +29,17 @@ class Graph500Options(BenchmarkOptions):
     """Options of graph500."""
 
     scale: Annotated[
-        int, OptionSpec("log2 of the vertices of all ranks.", minimum=1, maximum=LARGEST_SCALE)
+        int, OptionSpec("Base-2 logarithm of the number of vertices.", minimum=1, maximum=LARGEST_SCALE)
     ] = DEFAULT_SCALE
-    edge_factor: Annotated[int, OptionSpec("Edges over vertices.", minimum=1)] = EDGE_FACTOR
-    roots: Annotated[int, OptionSpec("Searches of each kernel, each from a root of its own.", minimum=1)] = (
+    edge_factor: Annotated[int, OptionSpec("Number of edges per vertex.", minimum=1)] = EDGE_FACTOR
+    roots: Annotated[int, OptionSpec("Searches with each kernel, each from a different root.", minimum=1)] = (
         MOST_ROOTS
     )
     threads: Annotated[int, OptionSpec("Threads of each rank.", minimum=1)] = 1
-    sssp: Annotated[bool, OptionSpec("Search shortest paths too, after the breadth-first searches.")] = True
-    seeds: Annotated[tuple[int, int], OptionSpec("Seeds of the generator.", minimum=0, metavar="A B")] = SEEDS
+    sssp: Annotated[bool, OptionSpec("Also find shortest paths, after the breadth-first searches.")] = True
+    seeds: Annotated[
+        tuple[int, int], OptionSpec("Seeds of the edge generator.", minimum=0, metavar="A B")
+    ] = SEEDS
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ class VerticesPerRank(SizeLaw):
         larger = max(growth.numerator, growth.denominator)
         if min(growth.numerator, growth.denominator) != 1 or larger & (larger - 1):
             raise ConfigError(
-                f"weak scaling from {first} to {ranks} ranks multiplies the vertices by {growth}, and Graph500 has a "
-                f"power of two of them; take {first} ranks times powers of two"
+                f"weak scaling from {first} to {ranks} ranks multiplies the number of vertices by {growth}, but "
+                f"Graph500 requires a power of two. Choose numbers of ranks that are {first} times a power of two."
             )
         steps = larger.bit_length() - 1
         if not steps:
@@ -81,13 +83,14 @@ def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
 
 GRAPH500 = Benchmark(
     name="graph500",
-    summary="Search a Kronecker graph breadth-first and for shortest paths: Graph500, all kernels and tests.",
-    pattern="a grid of ranks holds the edges; frontiers, and distances that became lower, go to the ranks of a "
-    "process row and column, candidates to the owners of their vertices.",
-    formula="TEPS = input edges in the root's component / seconds of the slowest rank; the harmonic mean counts.",
-    details="The five rules of the specification are checked on every search, untimed. The exit code is 0 only "
-    f"if all of them hold. The official lines are printed below the table. An official run has {OFFICIAL} "
-    "(docs/graph500.md).",
+    short="Search a large random graph (Graph500).",
+    summary="Search a Kronecker graph breadth-first and for shortest paths, with all kernels and tests of Graph500.",
+    pattern="the edges are distributed over a grid of ranks. Frontiers and reduced distances are sent to the ranks "
+    "of a process row and column, and candidates to the owners of their vertices.",
+    formula="TEPS = input edges in the component of the root / seconds of the slowest rank. The result is the "
+    "harmonic mean over all searches.",
+    details="The five rules of the specification are checked on every search, outside the timed part. The exit code "
+    f"is 0 only if all of them hold. The official lines are printed below the table. An official run has {OFFICIAL}.",
     options=Graph500Options,
     function="graph500_run.measure_graph500",
     finish="graph500_run.official_lines",

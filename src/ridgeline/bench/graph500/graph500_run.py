@@ -72,7 +72,7 @@ def measure_graph500(comm: MPI.Comm, options: Graph500Options, progress: Phases 
 
     Raises ConfigError on all ranks for too many threads, and for a scale that does not fit in memory or has no root.
     """
-    check_threads(options.threads, f"Graph500 on {options.threads} threads")
+    check_threads(options.threads, f"--threads {options.threads}")
     require_scale(comm, options)
     progress = progress or silent()
     start = perf_counter()
@@ -82,15 +82,15 @@ def measure_graph500(comm: MPI.Comm, options: Graph500Options, progress: Phases 
         progress.begin("prediction")
         predicted = predict_seconds(comm, options)
         if predicted is not None:
-            progress.begin(f"about {number(predicted, 's')} predicted, from a smaller graph")
+            progress.begin(f"about {number(predicted, 's')}, predicted from a smaller graph")
         began = perf_counter()
         run = Graph500Run(comm, options, progress)
         searches = run.search_all()
     now = perf_counter()
     if not searches:
         raise ConfigError(
-            f"scale {options.scale} with edge factor {options.edge_factor} has no vertex with a neighbour among its "
-            "candidates; take a larger one"
+            f"scale {options.scale} with edge factor {options.edge_factor} gives no vertex with a neighbour among "
+            "the candidates for roots. Use a larger --scale or --edge-factor."
         )
     times = {"predicted": predicted, "seconds": comm.allreduce(now - began, MPI.MAX), "all": now - start}
     return to_result(comm, options, run.facts, searches, times)
@@ -230,9 +230,9 @@ def to_result(
     return Result(
         benchmark=GRAPH500.name,
         pattern=f"scale {options.scale}, edge factor {options.edge_factor}: {len(first)} searches of "
-        f"each kernel, {options.threads} thread{'s' * (options.threads != 1)} a rank",
-        formula=GRAPH500.formula.removesuffix("."),
-        statistic="each search once",
+        f"each kernel, {options.threads} thread{'s' * (options.threads != 1)} per rank",
+        formula=GRAPH500.formula.partition(". ")[0],
+        statistic="each search runs once",
         ranks=comm.size,
         columns=COLUMNS,
         rows=rows,
@@ -260,19 +260,19 @@ def _notes(
     times: dict[str, Any],
 ) -> list[str]:
     notes = [
-        f"construction (kernel 1): {facts['construction_time']:.3g} s",
+        f"Construction (kernel 1): {facts['construction_time']:.3g} s",
         *(
-            f"{name}: harmonic mean {summary.rate.harmonic_mean / 1e6:.4g} MTEPS, its deviation "
+            f"{name}: harmonic mean {summary.rate.harmonic_mean / 1e6:.4g} MTEPS, with a standard deviation of "
             f"{summary.rate.harmonic_stddev / 1e6:.3g}"
             for name, summary in summaries.items()
         ),
     ]
     if not summaries:
-        notes.append("INVALID: the validation failed")
+        notes.append("INVALID: the validation failed.")
     if times["predicted"] is not None:
-        notes.append(f"took {times['seconds']:.3g} s, predicted {times['predicted']:.3g} s")
+        notes.append(f"Time: {times['seconds']:.3g} s, predicted {times['predicted']:.3g} s")
     if (facts["NBFS"], options.edge_factor, options.seeds) != (MOST_ROOTS, EDGE_FACTOR, SEEDS):
-        notes.append(f"not an official run: those have {OFFICIAL}")
+        notes.append(f"This is not an official run, which has {OFFICIAL}.")
     return notes
 
 

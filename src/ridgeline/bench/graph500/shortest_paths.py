@@ -64,7 +64,7 @@ class PathGraph:
         Raises ValueError without weights.
         """
         if graph.weights is None:
-            raise ValueError("shortest paths need weights; construct the graph from edges with weights")
+            raise ValueError("shortest paths require weights. Construct the graph from edges with weights.")
         self.graph = graph
         words = np.empty(graph.neighbours.size, np.uint64)
         kernel.order_by_weight(graph.offsets, graph.neighbours, graph.weights, words)

@@ -64,12 +64,12 @@ def validate_bfs(inputs: InputEdges, root: int, parents: Numbers) -> Validity:
     def apart(edge: int, u: int, v: int) -> str:
         at_u, at_v = level[inputs.start[edge]], level[inputs.end[edge]]
         return (
-            f"an input edge joins vertex {u} on level {at_u} and vertex {v} on level {at_v}: they must differ by at "
-            "most one"
+            f"an input edge joins vertex {u} on level {at_u} and vertex {v} on level {at_v}, but levels must differ "
+            "by at most one."
         )
 
     def invented(place: int) -> str:
-        return "but no input edge joins them"
+        return "but no input edge joins them."
 
     return _check_edges(inputs, root, parents, level >= 0, run, apart, invented)
 
@@ -85,11 +85,11 @@ def validate_sssp(inputs: InputEdges, root: int, parents: Numbers, distances: Di
         blocks, rank = inputs.blocks, inputs.comm.rank
         mine = []
         if blocks.owner(root) == rank and distances[blocks.local(root)] != 0:
-            mine.append(f"the root {root} is at distance {distances[blocks.local(root)]}, not 0")
+            mine.append(f"the root {root} is at distance {distances[blocks.local(root)]}, not 0.")
         finite = (distances >= 0) & (distances < np.inf)
         for i in np.flatnonzero(np.where(parents >= 0, ~finite, distances != np.inf))[:1]:
             has = f"the parent {parents[i]}" if parents[i] >= 0 else "no parent"
-            mine.append(f"vertex {blocks.first(rank) + i} has {has} and the distance {distances[i]}")
+            mine.append(f"vertex {blocks.first(rank) + i} has {has} and the distance {distances[i]}.")
         failures = _gather(inputs.comm, mine)
     if failures:
         return Validity(0, failures)
@@ -106,11 +106,11 @@ def validate_sssp(inputs: InputEdges, root: int, parents: Numbers, distances: Di
         at_u, at_v = distance[inputs.start[edge]], distance[inputs.end[edge]]
         return (
             f"an input edge of weight {inputs.weight[edge]} joins vertex {u} at distance {at_u} and vertex {v} at "
-            f"distance {at_v}: they must differ by at most the weight"
+            f"distance {at_v}, but distances must differ by at most the weight."
         )
 
     def invented(place: int) -> str:
-        return f"but no input edge joins them whose weight leads to its distance {distances[place]}"
+        return f"but no input edge between them has the weight that gives its distance {distances[place]}."
 
     return _check_edges(inputs, root, parents, np.isfinite(distance), run, apart, invented)
 
@@ -126,13 +126,13 @@ def tree_levels(inputs: InputEdges, root: int, parents: Numbers) -> tuple[tuple[
     first = blocks.first(comm.rank)
     wrong = np.flatnonzero((parents < -1) | (parents >= blocks.total))
     mine = (
-        [f"vertex {first + wrong[0]} has the parent {parents[wrong[0]]}, which is no vertex"]
+        [f"vertex {first + wrong[0]} has the parent {parents[wrong[0]]}, which is not a vertex."]
         if wrong.size
         else []
     )
     owns_root = blocks.owner(root) == comm.rank
     if owns_root and parents[blocks.local(root)] != root:
-        mine.append(f"the root {root} has the parent {parents[blocks.local(root)]}, not itself")
+        mine.append(f"the root {root} has the parent {parents[blocks.local(root)]}, not itself.")
     levels = np.where(parents >= 0, 1, -1)
     if failures := _gather(comm, mine):
         return failures, levels
@@ -146,7 +146,7 @@ def tree_levels(inputs: InputEdges, root: int, parents: Numbers) -> tuple[tuple[
         further, more = look_up(comm, blocks, [ancestors, levels], ancestors[below])
         hanging = np.flatnonzero(further < 0)
         mine = [
-            f"vertex {first + below[i]} hangs below vertex {ancestors[below[i]]}, which was not reached"
+            f"vertex {first + below[i]} has an ancestor, vertex {ancestors[below[i]]}, which was not reached."
             for i in hanging[:1]
         ]
         if failures := _gather(comm, mine):
@@ -155,7 +155,7 @@ def tree_levels(inputs: InputEdges, root: int, parents: Numbers) -> tuple[tuple[
         below = below[further != root]
     # After as many steps as there are vertices, the ancestors of what is left lie on a cycle.
     mine = [
-        f"the parents of vertex {first + i} lead into a cycle through vertex {ancestors[i]}, not to the root {root}"
+        f"the parents of vertex {first + i} lead into a cycle through vertex {ancestors[i]}, not to the root {root}."
         for i in below[:1]
     ]
     return _gather(comm, mine), levels
@@ -188,7 +188,9 @@ def _check_edges(
             mine.append(apart(edge, u, v))
         else:
             reached, left = (u, v) if inside[inputs.start[edge]] else (v, u)
-            mine.append(f"vertex {left} was left out, though an input edge joins it to vertex {reached}")
+            mine.append(
+                f"vertex {left} was not reached, although an input edge joins it to vertex {reached}."
+            )
     joined = inputs.gather_flags(flags) > 0
     if inputs.blocks.owner(root) == inputs.comm.rank:
         joined[inputs.blocks.local(root)] = True

@@ -99,8 +99,8 @@ def process_grid(size: int, npx: int = 0, npy: int = 0, npz: int = 0) -> Triple:
     grids = list(_grids(size, fixed)) if min(fixed) >= 0 else []
     if not grids:
         raise ConfigError(
-            f"process grid npx x npy x npz = {npx} x {npy} x {npz} (0: free) does not make {size} ranks; the product "
-            f"must be {size}, so leave out --npx, --npy and --npz or choose factors of {size}"
+            f"process grid npx x npy x npz = {npx} x {npy} x {npz} (0: chosen by the benchmark): the product must be "
+            f"the number of ranks, {size}. Leave out --npx, --npy and --npz, or choose factors of {size}."
         )
     primes = _prime_factors(size)
     return min(grids, key=lambda grid: (surface(grid), _search_order(primes, grid)))
@@ -156,12 +156,12 @@ def make_geometry(
         if value < LEAST_SIZE or value % MULTIPLE:
             nearest = max(LEAST_SIZE, MULTIPLE * math.floor(value / MULTIPLE + 0.5))
             raise ConfigError(
-                f"{name} = {value}: HPCG's local sizes are multiples of {MULTIPLE} from {LEAST_SIZE} on, because "
-                f"its four grid levels halve them three times; try {nearest}"
+                f"{name} = {value}: HPCG's local sizes must be multiples of {MULTIPLE} and at least {LEAST_SIZE}, "
+                f"because its four grid levels halve them three times. Try {nearest}."
             )
-    _check_aspect("local box nx x ny x nz", (nx, ny, nz), "make its sizes more alike")
+    _check_aspect("local box nx x ny x nz", (nx, ny, nz), "Make its sizes more alike.")
     grid = process_grid(size, npx, npy, npz)
-    _check_aspect("process grid npx x npy x npz", grid, "use another number of ranks or other factors")
+    _check_aspect("process grid npx x npy x npz", grid, "Use a different number of ranks or other factors.")
     return place(size, rank, (nx, ny, nz), grid)
 
 
@@ -170,8 +170,8 @@ def _check_aspect(what: str, sizes: Triple, advice: str) -> None:
     if aspect < LEAST_ASPECT:
         words = " x ".join(map(str, sizes))
         raise ConfigError(
-            f"{what} = {words}: least over largest size is {aspect:.3g}, HPCG's rules want at least {LEAST_ASPECT}; "
-            f"{advice}"
+            f"{what} = {words}: the smallest size divided by the largest is {aspect:.3g}, but HPCG's rules require "
+            f"at least {LEAST_ASPECT}. {advice}"
         )
 
 
@@ -179,5 +179,5 @@ def coarsen(geometry: HpcgGeometry) -> HpcgGeometry:
     """Return the geometry with every second point in each direction. Raises ConfigError if a size is odd."""
     if any(value % 2 for value in geometry.local):
         words = " x ".join(map(str, geometry.local))
-        raise ConfigError(f"local box of {words} points cannot be halved; use even sizes or fewer levels")
+        raise ConfigError(f"a local box of {words} points cannot be halved. Use even sizes or fewer levels.")
     return replace(geometry, nx=geometry.nx // 2, ny=geometry.ny // 2, nz=geometry.nz // 2)

@@ -44,7 +44,7 @@ Solve = Callable[[], list[float]]  # solves from zero and returns the scaled res
 COLUMNS = (
     Column("implementation", "implementation"),
     Column("process_grid", "process grid"),
-    Column("box", "box of a rank"),
+    Column("box", "box per rank"),
     Column("seconds", "ms/iteration", 1e-3, ".3f"),
     Column("median", "median", 1e-3, ".3f"),
     Column("flops", "GFLOP/s", 1e9),
@@ -79,7 +79,7 @@ def measure_iteration(
             try:
                 solves[name] = _solve_in_c(comm, geometry, options.iterations)
             except PlainCUnavailable as reason:
-                notes.append(f"plain C is left out: {reason}")
+                notes.append(f"Plain C is left out: {reason}.")
         else:
             solves[name] = _solve(_MAKERS[name](comm, level), right_side, options.iterations)
     progress.begin(f"{len(solves)} implementations, {options.repeats} solves each")
@@ -116,8 +116,8 @@ def compare_histories(histories: dict[str, list[float]], what: str) -> None:
     for name, residuals in histories.items():
         if not (math.isfinite(residuals[-1]) and residuals[-1] < 1.0):
             raise VerificationError(
-                f"{what}: the residual of the {name} implementation went to {residuals[-1]:g} times the first; "
-                "CG must lessen it"
+                f"{what}: the residual of the {name} implementation became {residuals[-1]:g} times the first one, "
+                "but CG must reduce it."
             )
     (first, expected), *others = histories.items()
     for name, residuals in others:
@@ -125,8 +125,8 @@ def compare_histories(histories: dict[str, list[float]], what: str) -> None:
             if a > _COMPARED and not abs(a - b) <= _AGREEMENT * a:
                 raise VerificationError(
                     f"{what}: scaled residual {k} is {b:.9g} in the {name} implementation and "
-                    f"{a:.9g} in the {first} implementation; they must agree to {_AGREEMENT:g}, for "
-                    "the arithmetic is the same"
+                    f"{a:.9g} in the {first} implementation. They must agree to {_AGREEMENT:g}, because the "
+                    "arithmetic is the same."
                 )
 
 
@@ -174,9 +174,9 @@ def _make_result(
     return Result(
         benchmark="HPCG, one iteration",
         pattern=f"{options.iterations} iterations of CG preconditioned by a V-cycle of 4 levels",
-        formula="ms/iteration: of a solve over its iterations, t; GFLOP/s: operations counted as HPCG counts them, "
-        "of all ranks, over t; residual: ||r|| / ||r0|| after the last iteration",
-        statistic=f"slowest rank, best of {options.repeats} solves, the implementations in turn",
+        formula="ms/iteration: t = time of a solve / its iterations; GFLOP/s = operations of all ranks, as HPCG "
+        "counts them, / t; residual = ||r|| / ||r0|| after the last iteration",
+        statistic=f"t of the slowest rank, best of {options.repeats} solves; the implementations take turns",
         ranks=comm.size,
         nodes=layout.n_nodes,
         columns=COLUMNS,

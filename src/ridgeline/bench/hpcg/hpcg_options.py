@@ -26,11 +26,11 @@ DEFAULT_SECONDS = 60.0
 Size = Annotated[
     int | None,
     OptionSpec(
-        "Points of each rank's box: 16 or more, a multiple of 8.",
-        otherwise=f"the largest of the others; {DEFAULT_POINTS} without any",
+        "Points of each rank's box in this direction: 16 or more, and a multiple of 8.",
+        otherwise=f"the largest of the others, or {DEFAULT_POINTS} if none is given",
     ),
 ]
-Division = Annotated[int, OptionSpec("Ranks in this direction; 0: the best process grid.", minimum=0)]
+Division = Annotated[int, OptionSpec("Ranks in this direction; 0 lets the benchmark choose.", minimum=0)]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class HpcgOptions(BoxOptions):
     seconds: Annotated[
         float | None,
         OptionSpec(
-            "What the timed sets take; 0: one set, quickly.",
+            "Time of all timed sets together; 0 runs one set for a quick result.",
             unit="s",
             minimum=0,
             flags=("--rt",),
@@ -60,11 +60,11 @@ class HpcgOptions(BoxOptions):
         ),
     ] = None
     threads: Annotated[int, OptionSpec("Threads of each rank.", minimum=1)] = 1
-    dat: Annotated[str | None, OptionSpec("Sizes and seconds from a file as hpcg.dat.", metavar="FILE")] = (
-        None
-    )
+    dat: Annotated[
+        str | None, OptionSpec("Read sizes and seconds from a file in hpcg.dat's format.", metavar="FILE")
+    ] = None
     stream: Annotated[bool, OptionSpec("Measure STREAM in the same run.")] = True
-    output: Annotated[str, OptionSpec("Where the report goes.", metavar="DIR")] = "."
+    output: Annotated[str, OptionSpec("Folder in which to write the report.", metavar="DIR")] = "."
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class HpcgIterationOptions(BoxOptions):
 
     implementations: Annotated[
         tuple[Literal["reference", "optimised", "c"], ...],
-        OptionSpec("Implementations.", flags=("--implementation", "--path")),
+        OptionSpec("Implementation to measure.", flags=("--implementation", "--path")),
     ] = IMPLEMENTATIONS
-    iterations: Annotated[int, OptionSpec("Iterations of a solve.", minimum=1)] = 50
-    repeats: Annotated[int, OptionSpec("Timed solves of each implementation.", minimum=1)] = 3
+    iterations: Annotated[int, OptionSpec("Number of iterations of each solve.", minimum=1)] = 50
+    repeats: Annotated[int, OptionSpec("Number of timed solves of each implementation.", minimum=1)] = 3
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def divide_box(whole: Triple, n_ranks: int) -> tuple[Triple, Triple]:
     if not allowed:
         raise ConfigError(
             f"a global box of {' x '.join(map(str, whole))} cannot be divided over {n_ranks} ranks by HPCG's rules "
-            f"(edges of at least {LEAST_SIZE}, multiples of {MULTIPLE}, at most 1:8); leave {n_ranks} out of --ranks "
-            "or take --weak"
+            f"(edges of at least {LEAST_SIZE} and multiples of {MULTIPLE}, with ratios of at most 1:8). Leave "
+            f"{n_ranks} out of --ranks, or use --weak."
         )
     _, box, grid = min(allowed, key=lambda candidate: candidate[0])
     return box, grid
@@ -154,14 +154,15 @@ def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
 
 HPCG = Benchmark(
     name="hpcg",
-    summary="Rate the machine by conjugate gradients on a sparse system: HPCG 3.1, all its phases and tests.",
-    pattern="all ranks solve one system of 27 numbers a row by conjugate gradients with a V-cycle of 4 levels: "
-    "halos with up to 26 neighbours and Allreduces of one number.",
+    short="Rate the machine by sparse CG (HPCG 3.1).",
+    summary="Rate the machine by conjugate gradients on a sparse system, with all phases and tests of HPCG 3.1.",
+    pattern="all ranks solve one system with 27 numbers in a row by conjugate gradients, preconditioned by a V-cycle "
+    "of 4 levels. They exchange halos with up to 26 neighbours and do allreduces of one number.",
     formula="rating = operations of the reference's iterations / (time of sets + sets x (set-up + optimisation) "
     "/ 10).",
-    details="Sizes are those of each rank, 104 by default; without any, hpcg.dat of the current folder is read. "
-    "The report HPCG-Benchmark_3.1_DATE.txt has the keys of the official one. The exit code is 0 only if the "
-    "result is VALID. An official run takes 1800 s and a quarter of the main memory.",
+    details="Sizes are those of each rank and default to 104. If none is given, hpcg.dat in the current folder is "
+    "read. The report HPCG-Benchmark_3.1_DATE.txt has the keys of the official report. The exit code is 0 only if "
+    "the result is VALID. An official run takes 1800 s and a quarter of the main memory.",
     options=HpcgOptions,
     function="hpcg_run.measure_hpcg",
     finish="hpcg_report.write_report",
@@ -169,13 +170,14 @@ HPCG = Benchmark(
 )
 HPCG_ITERATION = Benchmark(
     name="hpcg-iteration",
-    summary="Time an iteration of HPCG's conjugate gradients in three implementations: ours and plain C.",
-    pattern="the reference implementation (plain CSR in natural order), the optimised one and plain C laid out "
-    "as the official code take turns on all ranks.",
-    formula="t = seconds of a solve / its iterations, those of the slowest rank, the best of the solves.",
-    details="The implementations' residuals must agree to rounding (exit code 9). Plain C needs the MPI's "
-    "compiler, and is left out without it. A study of the benchmark hpcg scales it over ranks and boxes, as "
-    "Fig. 10 of Rizvi and Hale (docs/hpcg.md).",
+    short="Compare an iteration of HPCG with plain C.",
+    summary="Time an iteration of HPCG's conjugate gradients in three implementations: our two, and plain C.",
+    pattern="the implementations take turns on all ranks: the reference (plain CSR in natural order), the optimised "
+    "one, and plain C with the data layout of the official code.",
+    formula="t = seconds of a solve / its iterations, on the slowest rank, in the best of the solves.",
+    details="The residuals of the implementations must agree to rounding; otherwise the exit code is 9. Plain C "
+    "requires the compiler of the MPI library and is left out without it. A study of the benchmark hpcg scales this "
+    "one over ranks and boxes, as Fig. 10 of Rizvi and Hale does.",
     options=HpcgIterationOptions,
     function="hpcg_comparison.measure_iteration",
     scaling=Scaling(BoxPerRank(DEFAULT_POINTS), "hpcg_options.scaling_figures"),

@@ -92,7 +92,7 @@ def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None =
         if comm.rank == 0:
             check_output(options)
     threads = options.threads
-    check_threads(threads, f"HPCG on {threads} threads")
+    check_threads(threads, f"--threads {threads}")
     geometry = make_geometry(comm.size, comm.rank, *settings.box, options.npx, options.npy, options.npz)
     require_memory_of_box(comm, geometry)
     progress = progress or silent()
@@ -105,13 +105,13 @@ def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None =
     del run
     limits = None
     if options.stream:
-        progress.begin("bandwidth of memory")
+        progress.begin("memory bandwidth")
         limits = measure_stream(comm, threads)
     result = _result(record, moved, limits, settings, find_layout(comm).n_nodes)
     if not record.valid:
         result.failures.append(
-            f"HPCG result is INVALID: {', '.join(record.failures)}; the report in {options.output} has the figures, "
-            f"and a wrong one means a fault of memory, processor or network, or of the program"
+            f"HPCG result is INVALID. Failed tests: {', '.join(record.failures)}. The report in {options.output} has "
+            "the values. A wrong value means that memory, processor, network or the program is faulty."
         )
     return result
 
@@ -124,8 +124,8 @@ def compile_hpcg(comm: MPI.Comm, threads: int) -> None:
 
 def require_memory_of_box(comm: MPI.Comm, geometry: HpcgGeometry) -> None:
     """Raise ConfigError on all ranks if a node has too little free memory for its boxes. Collective over comm."""
-    advice = "use a smaller one or fewer ranks"
-    require_memory(comm, geometry.n_rows * _BYTES_PER_ROW, "this box needs", advice)
+    advice = "Use a smaller box or fewer ranks"
+    require_memory(comm, geometry.n_rows * _BYTES_PER_ROW, "the box of each rank requires", advice)
 
 
 class HpcgRun:
@@ -330,32 +330,33 @@ def _result(
     report = make_report(record)
     sizes = " x ".join(map(str, record.local))
     grid = " x ".join(map(str, record.process_grid))
-    verdict = [f"HPCG result is INVALID: {', '.join(record.failures)}"]
+    verdict = [f"HPCG result is INVALID. Failed tests: {', '.join(record.failures)}"]
     if record.valid:
         verdict = [
             f"HPCG result is VALID with a rating of {record.rating:.4f} GFLOP/s "
             f"({record.flops.total / record.times.total / 1e9:.4f} without charges)",
-            f"charged: {charges.sets} x (set-up {charges.set_up:.3f} s + optimisation {charges.optimisation:.3f} s) "
+            f"Charges: {charges.sets} x (set-up {charges.set_up:.3f} s + optimisation {charges.optimisation:.3f} s) "
             "/ 10",
         ]
     notes = [
         *verdict,
-        f"per iteration {iteration * 1e3:.4g} ms and {moved / record.sizes[0].rows:.0f} B a row: "
+        f"Each iteration takes {iteration * 1e3:.4g} ms and moves {moved / record.sizes[0].rows:.0f} B per row: "
         f"{bandwidth / 1e9:.2f} GB/s"
         + ("" if limits is None else f", {limits.share(bandwidth):.2f} of STREAM ({limits.best_name})"),
-        f"reference {record.reference_gflops:.3f} GFLOP/s, scaled residual {record.reference_residual:.6g} after "
-        f"{charges.reference_iterations} iterations; here {charges.optimised_iterations} iterations",
+        f"The reference reaches {record.reference_gflops:.3f} GFLOP/s, and a scaled residual of "
+        f"{record.reference_residual:.6g} after {charges.reference_iterations} iterations. The optimised code takes "
+        f"{charges.optimised_iterations} iterations.",
     ]
     if settings.source is not None:
-        notes.append(f"box and seconds from {settings.source}")
+        notes.append(f"Box and seconds are those of {settings.source}.")
     if record.times.total < OFFICIAL_SECONDS:
-        notes.append(f"not an official run: those take at least {OFFICIAL_SECONDS} s (--rt)")
+        notes.append(f"This is not an official run, which takes at least {OFFICIAL_SECONDS} s (--rt).")
     return Result(
         benchmark="HPCG 3.1",
-        pattern=f"{sizes} points a rank on {grid} ranks, {record.threads} thread{'s' * (record.threads != 1)} each; "
-        f"{charges.sets} set{'s' * (charges.sets != 1)} of {charges.optimised_iterations} iterations",
+        pattern=f"{sizes} points per rank on {grid} ranks, {record.threads} thread{'s' * (record.threads != 1)} "
+        f"each; {charges.sets} set{'s' * (charges.sets != 1)} of {charges.optimised_iterations} iterations",
         formula=HPCG.formula.removesuffix("."),
-        statistic="each time is that of its slowest rank; passes that do two things count as the larger",
+        statistic="each time is that of the slowest rank; a pass that does two operations counts as the larger one",
         ranks=record.ranks,
         columns=_COLUMNS,
         rows=rows,
@@ -383,5 +384,5 @@ def _result(
             "text": report_text(report),
         },
         notes=notes,
-        plot=Plot("part", ("seconds",), kind="bars", y_label="s of all sets"),
+        plot=Plot("part", ("seconds",), kind="bars", y_label="seconds of all sets"),
     )

@@ -70,7 +70,7 @@ def read_hpcg_dat(path: str | Path) -> HpcgDat:
 
     Raises OutputError if it cannot be read, ConfigError if it has no three sizes or a wrong time.
     """
-    with output_errors(f"read {path}", f"--dat names a file as {NAME} of HPCG"):
+    with output_errors(f"read {path}", f"give --dat a file in the format of HPCG's {NAME}"):
         lines = read_regular(path).decode(errors="replace").splitlines()
     sizes: list[int] = []
     rest = iter(lines[2:])
@@ -78,13 +78,16 @@ def read_hpcg_dat(path: str | Path) -> HpcgDat:
         line = next(rest, None)
         if line is None:
             raise ConfigError(
-                f"{path} has {len(sizes)} sizes: below two lines of comment it needs nx ny nz, then the seconds"
+                f"{path}: there are {len(sizes)} sizes, but the file must have nx, ny and nz and then the seconds, "
+                "below two lines of comment."
             )
-        sizes += [_whole(word, path, "a size") for word in line.split()[: 3 - len(sizes)]]
+        sizes += [_whole(word, path, "one of the sizes") for word in line.split()[: 3 - len(sizes)]]
     words = " ".join(rest).split()
-    seconds = _whole(words[0], path, "the seconds") if words else SECONDS_OF_DAT
+    seconds = _whole(words[0], path, "the number of seconds") if words else SECONDS_OF_DAT
     if seconds < 0:
-        raise ConfigError(f"{path}: {seconds} seconds; 0 (one set of iterations) or more is needed")
+        raise ConfigError(
+            f"{path}: the seconds are {seconds}, but they must be 0 (for one set of iterations) or more."
+        )
     return HpcgDat(sizes[0], sizes[1], sizes[2], seconds)
 
 
@@ -92,4 +95,4 @@ def _whole(word: str, path: str | Path, what: str) -> int:
     try:
         return int(word)
     except ValueError:
-        raise ConfigError(f"{path}: {what} is {word!r} and must be a whole number") from None
+        raise ConfigError(f"{path}: {what} is {word!r}, but it must be a whole number.") from None

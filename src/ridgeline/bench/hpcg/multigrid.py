@@ -44,7 +44,7 @@ class Passes:
     They are functions of `sparse.sweeps`, `sparse.grid_transfer` and `cg_passes`, or their twins for the threads that
     the level names. Passes over external columns always run on one thread, because they are short.
 
-    Raises ConfigError if Numba cannot run so many threads at once.
+    Raises ConfigError if Numba cannot run this many threads at once.
     """
 
     def __init__(self, level: OptimisedLevel) -> None:

@@ -53,7 +53,7 @@ def predict_hpcg(box: HpcgBox, place: Allocation) -> Prediction:
     ranks = place.ranks
     kind = exchange_kind(place)
     return Prediction(
-        case=f"hpcg, {box.nx} x {box.ny} x {box.nz} points a rank",
+        case=f"hpcg, {box.nx} x {box.ny} x {box.nz} points per rank",
         place=place,
         parts=(
             Part.of(

@@ -86,7 +86,10 @@ def check_grid(n_ranks: int, p: int, q: int) -> None:
         grids = ", ".join(
             f"{rows} x {n_ranks // rows}" for rows in range(1, n_ranks + 1) if n_ranks % rows == 0
         )
-        raise DecompositionError(f"a {p} x {q} grid needs {p * q} ranks, not {n_ranks}; possible are {grids}")
+        raise DecompositionError(
+            f"a {p} x {q} grid requires {p * q} ranks, but there {'is 1' if n_ranks == 1 else f'are {n_ranks}'}. "
+            f"Possible grids: {grids}."
+        )
 
 
 def distribute(n: int, nb: int, grid: tuple[int, int], place: tuple[int, int]) -> BlockCyclic:

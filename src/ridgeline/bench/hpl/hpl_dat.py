@@ -37,7 +37,9 @@ MOST_VALUES = 20  # longest list, as in the official code
 Number = TypeVar("Number", int, float)
 MOST_BROADCAST = 7  # BCAST 6 and 7 exist in vendors' versions alone; HPL 2.3 runs 1 (1ringM) for them
 _STDOUT, _STDERR = 6, 7
-_WITHOUT_EFFECT = "SWAP, its threshold, the forms of L1 and U, equilibration and alignment have no effect"
+_WITHOUT_EFFECT = (
+    "SWAP, its threshold, the forms of L1 and U, equilibration and alignment have no effect here."
+)
 FACTORS = "LCR"  # 0 left-looking, 1 Crout, 2 right-looking
 
 
@@ -114,14 +116,14 @@ def read_hpl_dat(path: str | Path) -> HplDat:
 
     Raises OutputError if it cannot be read, ConfigError that names the line and what it must hold.
     """
-    with output_errors(f"read {path}", f"--dat names a file as {NAME} of HPL"):
+    with output_errors(f"read {path}", f"give --dat a file in the format of HPL's {NAME}"):
         lines = read_regular(path).decode(errors="replace").splitlines()
     file = _DatLines(path, lines)
     output = file.words("the name of the output file", 1)[0]
-    device = file.whole("the device: 6, 7 or another number")
+    device = file.whole("the device (6, 7 or another number)")
     sizes = file.numbers("N", 0)
     blocks = file.numbers("NB", 1)
-    row_major = file.whole("the process mapping: 0 or 1") != 1
+    row_major = file.whole("the process mapping (0 or 1)") != 1
     count = file.count("process grids")
     rows, columns = file.listed("P", count, 1), file.listed("Q", count, 1)
     return HplDat(
@@ -138,11 +140,11 @@ def read_hpl_dat(path: str | Path) -> HplDat:
         recursive_factors=file.numbers("RFACT", 0, 2),
         broadcasts=file.numbers("BCAST", 0, MOST_BROADCAST),
         depths=file.numbers("DEPTH", 0),
-        swap=file.whole("the swapping algorithm: 0, 1 or 2"),
+        swap=file.whole("the swapping algorithm (0, 1 or 2)"),
         swap_threshold=file.whole("the swapping threshold"),
-        plain_lower=file.whole("the form of L1: 0 or 1") == 1,
-        plain_upper=file.whole("the form of U: 0 or 1") == 1,
-        equilibrate=file.whole("equilibration: 0 or 1") != 0,
+        plain_lower=file.whole("the form of L1 (0 or 1)") == 1,
+        plain_upper=file.whole("the form of U (0 or 1)") == 1,
+        equilibrate=file.whole("equilibration (0 or 1)") != 0,
         alignment=file.whole("the memory alignment in doubles"),
     )
 
@@ -158,10 +160,10 @@ class _DatLines:
         """Return the words of the next line. Raises ConfigError if they are fewer than `least`."""
         self._number += 1
         if self._number > len(self._lines):
-            self._refuse(f"the file ends here, where {what} is expected")
+            self._refuse(f"expected {what}, but the file ends before it.")
         words = self._lines[self._number - 1].split()
         if len(words) < least:
-            self._refuse(f"{len(words)} value{'s' * (len(words) != 1)}, where {what} is expected")
+            self._refuse(f"expected {what}, but found {len(words)} value{'s' * (len(words) != 1)}.")
         return words
 
     def whole(self, what: str) -> int:
@@ -172,7 +174,7 @@ class _DatLines:
         """Return the number that the next line begins with."""
         value = self._as(float, self.words(what, 1)[0], what)
         if not math.isfinite(value):
-            self._refuse(f"{value}, where {what} is expected, a finite number")
+            self._refuse(f"expected {what}, a finite number, but found {value}.")
         return value
 
     def count(self, what: str) -> int:
@@ -180,7 +182,7 @@ class _DatLines:
         name = f"the number of {what}"
         count = self.whole(name)
         if not 1 <= count <= MOST_VALUES:
-            self._refuse(f"{count} for {name}; 1 to {MOST_VALUES} is expected")
+            self._refuse(f"{name} is {count}, but it must be 1 to {MOST_VALUES}.")
         return count
 
     def numbers(self, what: str, minimum: int, maximum: int | None = None) -> tuple[int, ...]:
@@ -194,17 +196,17 @@ class _DatLines:
         for value in values:
             if value < minimum or (maximum is not None and value > maximum):
                 allowed = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
-                self._refuse(f"{what} = {value}; {allowed} is expected")
+                self._refuse(f"{what} is {value}, but it must be {allowed}.")
         return values
 
     def _as(self, kind: Callable[[str], Number], word: str, what: str) -> Number:
         try:
             return kind(word)
         except ValueError:
-            self._refuse(f"{word[:40]!r}, where {what} is expected")
+            self._refuse(f"expected {what}, but found {word[:40]!r}.")
 
     def _refuse(self, words: str) -> NoReturn:
-        raise ConfigError(f"{self._path}, line {self._number}: {words}") from None
+        raise ConfigError(f"{self._path}:{self._number}: {words}") from None
 
 
 @dataclass(frozen=True)
@@ -280,12 +282,13 @@ def plan_of(comm: MPI.Comm, dat: HplDat, path: str, memory: FreeMemory) -> HplPl
     for p, q in dat.grids:
         if p * q > comm.size:
             raise DecompositionError(
-                f"{path} has a {p} x {q} grid, which needs {p * q} ranks, and there are {comm.size}; use -n {p * q}"
+                f"{path}: a {p} x {q} grid requires {p * q} ranks, but there "
+                f"{'is 1' if comm.size == 1 else f'are {comm.size}'}. Start them with -n {p * q}."
             )
     tests = tuple(replace_unsupported(test) for test in dat.tests())
     for test in tests:
         require_fit(test.n, test.nb, (test.p, test.q), memory)
-    notes = [f"tests from {path}"]
+    notes = [f"The tests are those of {path}."]
     for values, offered, name, instead in (
         (dat.depths, (1,), "DEPTH", "1"),
         (dat.recursive_factors, (2,), "RFACT", "2 (right-looking)"),
@@ -295,7 +298,7 @@ def plan_of(comm: MPI.Comm, dat: HplDat, path: str, memory: FreeMemory) -> HplPl
         others = [value for value in dict.fromkeys(values) if value not in offered]
         if others:
             notes.append(
-                f"{name} {', '.join(map(str, others))} runs as {instead}, which is offered in its place"
+                f"{name} {', '.join(map(str, others))} is not available, and runs as {instead} instead."
             )
     notes.append(_WITHOUT_EFFECT)
     output = None if dat.device in (_STDOUT, _STDERR) else dat.output

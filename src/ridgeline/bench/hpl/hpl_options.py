@@ -27,18 +27,27 @@ class SystemOptions(BenchmarkOptions):
     n: Annotated[
         str,
         OptionSpec(
-            "Unknowns; auto: as many as the share of memory holds.", flags=("--order", "--n"), metavar="N"
+            "Number of unknowns; auto takes as many as fit into --memory-share.",
+            flags=("--order", "--n"),
+            metavar="N",
         ),
     ] = "8000"
-    nb: Annotated[str, OptionSpec("Columns of a block; auto: chosen for N.", metavar="NB")] = AUTO
-    p: Annotated[int, OptionSpec("Rows of the process grid; 0: nearest to a square, P <= Q.", minimum=0)] = 0
-    q: Annotated[int, OptionSpec("Columns of the process grid; 0: ranks / rows.", minimum=0)] = 0
+    nb: Annotated[
+        str, OptionSpec("Columns of a block; auto chooses a number that suits N.", metavar="NB")
+    ] = AUTO
+    p: Annotated[
+        int, OptionSpec("Rows of the process grid; 0 takes the grid nearest to a square, P <= Q.", minimum=0)
+    ] = 0
+    q: Annotated[
+        int, OptionSpec("Columns of the process grid; 0 takes the number of ranks / P.", minimum=0)
+    ] = 0
     threads: Annotated[int, OptionSpec("Threads of each rank.", minimum=1)] = 1
     memory_share: Annotated[
-        float, OptionSpec("Share of the free memory that --order auto takes.", minimum=0.01, maximum=1)
+        float, OptionSpec("Fraction of the free memory that --order auto uses.", minimum=0.01, maximum=1)
     ] = 0.8
     time_limit: Annotated[
-        float, OptionSpec("Refuse a system that takes longer; 0: none.", unit="s", minimum=0)
+        float,
+        OptionSpec("Do not start a run that would take longer; 0 means no limit.", unit="s", minimum=0),
     ] = 0.0
 
     def __post_init__(self) -> None:
@@ -57,7 +66,9 @@ def parse_number(text: str, flag: str) -> int | None:
     except ValueError:
         value = 0
     if value < 1:
-        raise ConfigError(f"{flag} = {text[:40]}: {AUTO}, or a whole number of 1 or more is needed")
+        raise ConfigError(
+            f"{flag} {text[:40] or repr(text)}: it must be {AUTO}, or a whole number of 1 or more."
+        )
     return value
 
 
@@ -66,21 +77,32 @@ class HplOptions(SystemOptions):
     """Options of hpl."""
 
     numbering: Annotated[
-        Literal["row", "column"], OptionSpec("How ranks are numbered in the process grid.")
+        Literal["row", "column"], OptionSpec("Number the ranks of the process grid along rows or columns.")
     ] = "row"
     broadcast: Annotated[
         Literal["fastest", "1ring", "1ringM", "2ring", "2ringM", "long", "longM"],
-        OptionSpec("How panels travel along rows of processes; fastest: as a trial says."),
+        OptionSpec(
+            "Algorithm that broadcasts panels along process rows; fastest times all in a trial and takes the best."
+        ),
     ] = "fastest"
-    nbmin: Annotated[int, OptionSpec("Columns at which the recursion within a panel ends.", minimum=1)] = 8
-    ndiv: Annotated[int, OptionSpec("Parts into which the recursion divides a panel.", minimum=2)] = 2
-    threshold: Annotated[float, OptionSpec("Of the official test.", above=0)] = 16.0
-    seed: Annotated[int, OptionSpec("Of the matrix; HPL's is 100.", minimum=0)] = 100
+    nbmin: Annotated[
+        int, OptionSpec("Number of columns at which the recursion in a panel ends.", minimum=1)
+    ] = 8
+    ndiv: Annotated[
+        int, OptionSpec("Number of parts into which the recursion divides a panel.", minimum=2)
+    ] = 2
+    threshold: Annotated[
+        float, OptionSpec("Largest scaled residual that passes the official test.", above=0)
+    ] = 16.0
+    seed: Annotated[int, OptionSpec("Seed of the random matrix; HPL's is 100.", minimum=0)] = 100
     device: ComputeDevice = "cpu"
     dgemm: Annotated[bool, OptionSpec("Measure DGEMM in the same run.")] = True
     dat: Annotated[
         str | None,
-        OptionSpec("Take all tests of a file as HPL.dat, in place of N, NB, P and Q.", metavar="FILE"),
+        OptionSpec(
+            "Run all tests of a file in HPL.dat's format, instead of --order, --nb, --p and --q.",
+            metavar="FILE",
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -90,7 +112,7 @@ class HplOptions(SystemOptions):
         if self.dat is not None and any(given.values()):
             flag = next(name for name, there in given.items() if there)
             raise ConfigError(
-                f"{flag} goes not with --dat, which names sizes and grids; leave one of them out"
+                f"{flag} cannot be used with --dat, whose file sets sizes and grids. Leave one of them out."
             )
 
 
@@ -100,10 +122,13 @@ class HplMxpOptions(SystemOptions):
 
     storage: Annotated[
         Storage,
-        OptionSpec("To what the factors are rounded; on CPUs the shorter ones are emulated, not faster."),
+        OptionSpec(
+            "Format to which the factors are rounded; CPUs emulate the shorter formats, which saves no time."
+        ),
     ] = "float32"
     testing: Annotated[
-        bool, OptionSpec("Take a strictly diagonally dominant matrix, which the rules allow for tests alone.")
+        bool,
+        OptionSpec("Use a strictly diagonally dominant matrix, which the rules allow only for tests."),
     ] = False
     device: ComputeDevice = "cpu"
 
@@ -130,7 +155,9 @@ class SystemOrder(SizeLaw):
 def _order(settings: Settings) -> int:
     text = str(settings["n"])
     if not text.isdigit() or int(text) < 1:
-        raise ConfigError(f"a study needs the order of its fewest ranks, as n = 20000, not n = {text}")
+        raise ConfigError(
+            f"n = {text}: in a study n must be a whole number, the order on the fewest ranks, as in n = 20000."
+        )
     return int(text)
 
 
@@ -151,13 +178,15 @@ def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
 
 HPL = Benchmark(
     name="hpl",
-    summary="Solve a dense random system by LU with partial pivoting, by the rules of HPL 2.3.",
-    pattern="a P x Q grid of ranks has the matrix in blocks: panels are factored by columns of ranks, broadcast "
-    "along rows, and rows change places within columns.",
+    short="Solve a dense system by LU (HPL 2.3).",
+    summary="Solve a dense random system by LU with partial pivoting, according to the rules of HPL 2.3.",
+    pattern="the matrix is distributed in blocks over a P x Q grid of ranks. Each panel is factored by a column of "
+    "ranks and broadcast along rows, and matrix rows are swapped within columns of ranks.",
     formula="rate = (2/3 N^3 + 3/2 N^2) / (time of factorisation and substitution).",
-    details="The exit code is 0 only if the official test passes: the scaled residual is below the threshold. "
-    "The table is the performance over progress, and the lines of HPL 2.3 follow it. With --device cuda the "
-    "matrix lies on GPUs, which multiply by cuBLAS; hosts factor the panels, on --threads. More in docs/hpl.md.",
+    details="The exit code is 0 only if the official test passes, which requires a scaled residual below the "
+    "threshold. The table shows the performance over the progress of the factorisation, and the lines of HPL 2.3 "
+    "follow it. With --device cuda the matrix is in the memory of GPUs, which multiply with cuBLAS, while hosts "
+    "factor the panels with --threads threads.",
     options=HplOptions,
     function="hpl_run.measure_hpl",
     finish="hpl_output.write_lines",
@@ -165,13 +194,14 @@ HPL = Benchmark(
 )
 HPL_MXP = Benchmark(
     name="hpl-mxp",
-    summary="Solve a dense system by LU in low precision and refine it to 64-bit accuracy: HPL-MxP.",
-    pattern="a P x Q grid of ranks has the matrix in blocks: panels are broadcast along rows and columns, "
-    "without pivoting; GMRES in float64, preconditioned by the factors, refines the solution.",
+    short="Solve a system in low precision (HPL-MxP).",
+    summary="Solve a dense system by LU in low precision and refine the solution to 64-bit accuracy (HPL-MxP).",
+    pattern="the matrix is distributed in blocks over a P x Q grid of ranks. Panels are factored without pivoting "
+    "and broadcast along rows and columns. GMRES in float64, preconditioned by the factors, refines the solution.",
     formula="rate = (2/3 N^3 + 3/2 N^2) / (time of factorisation + first solve + refinement).",
-    details="The rules are those since June 2025. The exit code is 0 only if the scaled backward error is at "
-    "most 16 after at most 50 iterations. With --device cuda the matrix lies on GPUs, which multiply by cuBLAS; "
-    "hosts factor the diagonal blocks. More in docs/hpl.md.",
+    details="The rules are those that have applied since June 2025. The exit code is 0 only if the scaled backward "
+    "error is at most 16 after at most 50 iterations. With --device cuda the matrix is in the memory of GPUs, which "
+    "multiply with cuBLAS, while hosts factor the diagonal blocks.",
     options=HplMxpOptions,
     function="hpl_run.measure_hpl_mxp",
     scaling=Scaling(SystemOrder(), "hpl_options.scaling_figures"),

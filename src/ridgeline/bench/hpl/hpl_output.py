@@ -165,4 +165,4 @@ def write_lines(result: Result, options: HplOptions) -> list[str]:
     if path is None:
         return lines
     write_text(path, "\n".join([*lines, ""]), "output file of HPL.dat")
-    return [f"lines of HPL: {path}"]
+    return [f"HPL's output: {path}"]

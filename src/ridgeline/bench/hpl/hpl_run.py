@@ -85,7 +85,7 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
     DecompositionError : before a matrix is allocated, for a grid that does not have the ranks of comm
     OutputError : before a matrix is allocated, for a file
     """
-    check_threads(options.threads, f"HPL on {options.threads} threads")
+    check_threads(options.threads, f"--threads {options.threads}")
     plan = make_plan(comm, options)
     with errors_on_all_ranks(comm):
         if comm.rank == 0:
@@ -98,7 +98,7 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
     runs: list[HplRun] = []
     outcomes = []
     for number, test in enumerate(plan.tests, 1):
-        which = f"test {number} of {len(plan.tests)}, " if number > 1 else f"{notes[-1]}; "
+        which = f"test {number} of {len(plan.tests)}, " if number > 1 else f"{notes[-1]} "
         progress.begin(f"{which}N = {test.n}")
         outcome, run = run_test(comm, test, plan, options, progress)
         outcomes.append(outcome)
@@ -147,12 +147,12 @@ def describe_library(comm: MPI.Comm, memory: Memory, on_host: str) -> str:
     """Return a sentence on the library that computes. Collective. on_host: what hosts factor where GPUs multiply."""
     host = str(blas_libraries()[0])
     if memory == "host":
-        return f"BLAS: {host}, called by one thread each"
+        return f"BLAS: {host}, with one thread in each call"
     device = comm.bcast(str(select_device(comm)))
-    aware = ", although MPI takes device memory" if memory == "cuda" else ""
+    aware = ", although MPI accepts device memory" if memory == "cuda" else ""
     return (
-        f"a GPU for each rank, {device}, multiplies by cuBLAS; {on_host} are factored by hosts, with {host}; "
-        f"messages go through host memory{aware}"
+        f"Each rank has a GPU ({device}), which multiplies with cuBLAS. Hosts factor the {on_host} with {host}. "
+        f"Messages go through host memory{aware}."
     )
 
 
@@ -216,7 +216,7 @@ def make_result(
         if several
         else f"N = {first.n}, NB = {first.nb}, {first.p} x {first.q} ranks; progress of the factorisation",
         formula=HPL.formula.removesuffix("."),
-        statistic="one run of a test, the time of the slowest rank",
+        statistic="one run of each test, with the time of the slowest rank",
         ranks=n_ranks,
         columns=(TEST_COLUMN, *COLUMNS) if several else COLUMNS,
         rows=rows,
@@ -228,8 +228,8 @@ def make_result(
         },
         notes=notes,
         failures=[
-            f"HPL FAILED: the scaled residual of N = {outcome.test.n} is {outcome.residual:.6g}, allowed is "
-            f"{outcome.threshold:g}; the matrix is singular, or memory, processor or network is at fault"
+            f"HPL FAILED: the scaled residual of N = {outcome.test.n} is {outcome.residual:.6g}, but it must be less "
+            f"than {outcome.threshold:g}. The matrix is singular, or memory, processor or network is faulty."
             for outcome in failed
         ],
         plot=_progress_plot(("test",) if several else ()),
@@ -247,8 +247,8 @@ def _notes(run: HplRun, dgemm: float | None) -> list[str]:
     tried = "".join(f"; {name} took {time * 1e3:.3g} ms" for name, time in run.broadcast_seconds.items())
     return [
         f"{rate / 1e9:.4g} GFLOP/s in {run.seconds:.2f} s{share}",
-        f"seconds of the slowest rank: {phases}",
-        f"panels by {run.broadcast}{tried}",
+        f"Seconds of the slowest rank: {phases}",
+        f"Panel broadcast: {run.broadcast}{tried}",
     ]
 
 
@@ -282,7 +282,7 @@ def measure_hpl_mxp(
     DecompositionError : for a grid that does not have the ranks of comm
     DeviceError : if a rank has no GPU, no cuBLAS, or too little memory on its GPU
     """
-    check_threads(options.threads, f"HPL-MxP on {options.threads} threads")
+    check_threads(options.threads, f"--threads {options.threads}")
     storage = options.storage
     free = free_memory(
         comm,
@@ -297,7 +297,7 @@ def measure_hpl_mxp(
     progress.begin("matrix products")
     limit = _rate(comm, options, storage, sizes.nb)
     require_time(operations(sizes.n), limit, options.time_limit, notes)
-    progress.begin(f"{notes[-1]}; N = {sizes.n}")
+    progress.begin(f"{notes[-1]} N = {sizes.n}")
 
     def on_progress(sample: HplSample) -> None:
         progress.update(sample.columns, settings.n)
@@ -320,23 +320,23 @@ def make_mxp_result(run: MxpRun, limit: float, n_ranks: int, notes: list[str]) -
         "refinement": run.refine_seconds,
     }
     share = run.flops_per_second / limit
-    matrix = "a strictly dominant diagonal, for tests alone" if run.testing else "a mildly scaled diagonal"
+    matrix = "a strictly dominant diagonal, only for tests" if run.testing else "a mildly scaled diagonal"
     factors = "float32" if settings.device == "cpu" else run.storage  # CPUs emulate the others
     summary = [
         f"{run.flops_per_second / 1e9:.4g} GFLOP/s in {run.seconds:.3f} s, {share:.3f} of {factors} products "
         f"({limit / 1e9:.4g} GFLOP/s)",
-        f"factorisation {run.factor_flops_per_second / 1e9:.4g} GFLOP/s in {run.factor_seconds:.3f} s, first solve "
-        f"{run.solve_seconds:.3f} s, refinement {run.refine_seconds:.3f} s; no scaling is needed",
+        f"Factorisation: {run.factor_flops_per_second / 1e9:.4g} GFLOP/s in {run.factor_seconds:.3f} s; first solve "
+        f"{run.solve_seconds:.3f} s; refinement {run.refine_seconds:.3f} s; no scaling is required",
         f"||Ax-b||_oo/(||A||_oo*||x||_oo+||b||_oo)/(N*eps) = {run.scaled_residual:.8e} after {run.iterations} "
         f"iterations ...... {verdict}",
-        f"matrix: random with {matrix}; factors stored in {run.storage}",
+        f"Matrix: random with {matrix}; the factors are stored in {run.storage}",
     ]
     failures = []
     if not run.passed:
         failures.append(
             f"HPL-MxP FAILED: the scaled backward error is {run.scaled_residual:.6g} after {run.iterations} "
-            f"iterations, allowed are {MXP_LIMIT:g} and {MXP_ITERATIONS}; the factors are too coarse for the "
-            f"matrix, or memory, processor or network is at fault"
+            f"iterations, but it must be at most {MXP_LIMIT:g} after at most {MXP_ITERATIONS}. The factors are too "
+            "coarse for the matrix, or memory, processor or network is faulty."
         )
     solve = {
         "n": settings.n,
@@ -356,7 +356,7 @@ def make_mxp_result(run: MxpRun, limit: float, n_ranks: int, notes: list[str]) -
         pattern=f"N = {settings.n}, NB = {settings.nb}, {settings.p} x {settings.q} ranks, "
         f"{settings.threads} thread{'s' * (settings.threads != 1)} each; progress of the factorisation",
         formula=HPL_MXP.formula.removesuffix("."),
-        statistic="one run, the time of the slowest rank",
+        statistic="one run, with the time of the slowest rank",
         ranks=n_ranks,
         columns=COLUMNS,
         rows=[vars(sample) for sample in run.samples],

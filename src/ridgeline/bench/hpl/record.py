@@ -66,11 +66,13 @@ class HplSettings:
     def __post_init__(self) -> None:
         for name in ("n", "nb", "p", "q", "threads", "nbmin"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} of HPL is {getattr(self, name)}; use 1 or more")
+                raise ConfigError(f"{name} of HPL is {getattr(self, name)}, but it must be 1 or more.")
         if self.ndiv < 2:
-            raise ConfigError(f"ndiv of HPL is {self.ndiv}; use 2 or more")
+            raise ConfigError(f"ndiv of HPL is {self.ndiv}, but it must be 2 or more.")
         if self.n >= 2**31:
-            raise ConfigError(f"n of HPL is {self.n}; BLAS counts in 32 bits, so use less than {2**31}")
+            raise ConfigError(
+                f"n of HPL is {self.n}, but it must be less than {2**31}, because BLAS counts in 32 bits."
+            )
 
 
 @dataclass(frozen=True)

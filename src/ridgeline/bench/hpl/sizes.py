@@ -95,15 +95,15 @@ def choose_sizes(
         n = largest_order(bytes_of, share * free, nb or blocks(2**31), *grid)
         if n < FEWEST:
             raise ConfigError(
-                f"{share:g} of the free memory, {number(free, 'B')} a rank, holds no system; free some, or use a "
-                f"larger --memory-share"
+                f"--memory-share {share:g}: this fraction of the free memory, {number(free, 'B')} per rank, is too "
+                "small for any system. Free some memory, or use a larger --memory-share."
             )
-        notes.append(f"N = {n} fills {share:g} of the free memory, {number(free, 'B')} a rank")
+        notes.append(f"N = {n} fills {share:g} of the free memory, which is {number(free, 'B')} per rank.")
     if nb is None:
         nb = blocks(n)
-        notes.append(f"NB = {nb} chosen for N = {n}")
+        notes.append(f"NB = {nb} was chosen for N = {n}.")
     if not p and not q:
-        notes.append(f"grid {grid[0]} x {grid[1]}: the nearest to a square of {comm.size} ranks with P <= Q")
+        notes.append(f"The grid {grid[0]} x {grid[1]} was chosen, which is nearest to a square with P <= Q.")
     require_fit(n, nb, grid, memory)
     return Sizes(n, nb, *grid, tuple(notes))
 
@@ -114,10 +114,10 @@ def require_fit(n: int, nb: int, grid: tuple[int, int], memory: FreeMemory) -> N
     needed = bytes_of(n, nb, *grid)
     if needed > free:
         fits = largest_order(bytes_of, 0.95 * free, nb, *grid)
-        advice = f"N = {fits} fits" if fits else "no size fits"
+        advice = f"Use N = {fits}, which fits, or more nodes" if fits else "No size fits. Use more nodes"
         raise ConfigError(
-            f"N = {n} with NB = {nb} on {grid[0]} x {grid[1]} ranks needs {number(needed, 'B')} a rank, and "
-            f"{number(free, 'B')} a rank are free; {advice}, or use more nodes"
+            f"N = {n} with NB = {nb} on {grid[0]} x {grid[1]} ranks requires {number(needed, 'B')} per rank, but "
+            f"only {number(free, 'B')} per rank are free. {advice}."
         )
 
 
@@ -128,13 +128,14 @@ def require_time(work: float, rate: float, limit: float, notes: list[str]) -> fl
     """
     seconds = work / rate
     notes.append(
-        f"at least {number(seconds, 's')}: matrix products run at {number(rate, 'FLOP/s')} on all ranks"
+        f"The run takes at least {number(seconds, 's')}, because all ranks together do matrix products at "
+        f"{number(rate, 'FLOP/s')}."
     )
     if limit and seconds > limit:
         fits = int((limit * rate * 1.5) ** (1 / 3))
         raise ConfigError(
-            f"the run takes at least {seconds:.0f} s, as all ranks do products at {number(rate, 'FLOP/s')}, and "
-            f"--time-limit is {limit:g} s; N = {fits} would take that, or use a longer limit"
+            f"--time-limit {limit:g}: the run takes at least {seconds:.0f} s, because all ranks together do matrix "
+            f"products at {number(rate, 'FLOP/s')}. Use N = {fits}, which takes about {limit:g} s, or a longer limit."
         )
     return seconds
 

@@ -53,10 +53,13 @@ def measure_bsp(comm: MPI.Comm, options: BspOptions) -> Result:
     size, words, iterations = options.size, options.words, options.iterations
     counts = options.sweep or (comm.size,)
     if words & (words - 1):
-        raise ConfigError(f"words = {words} is no power of two; choose one such as 65536")
+        raise ConfigError(f"--words {words}: the number must be a power of two, such as 65536.")
     for number in counts:
         if not 1 <= number <= comm.size:
-            raise ConfigError(f"a ring of {number} ranks: the job has {comm.size}; choose 1 to {comm.size}")
+            raise ConfigError(
+                f"--sweep {number}: the job has {comm.size} rank{'s' * (comm.size != 1)}. Choose a ring of 1 to "
+                f"{comm.size}, or start more ranks."
+            )
     layout = find_layout(comm)
     languages = find_languages(comm, options.languages)
     work = RingWork(options.reads, options.writes, options.flops, 0)
@@ -111,8 +114,8 @@ def _measure(
                 check(inbox, backward, comm.rank, sequence)
             if sums != expected[length]:
                 raise VerificationError(
-                    f"rank {comm.rank} computed {sums} in {language.name}, where {expected[length]} is right: "
-                    f"its memory or its core is at fault"
+                    f"rank {comm.rank} computed {sums} in {language.name}, but {expected[length]} is right. Its "
+                    "memory or its core is faulty."
                 )
             if turn:
                 timed[number].append(seconds)
@@ -175,15 +178,16 @@ def _make_result(
     notes = [f"{name}: {how}" for name, how in languages.how.items()]
     if comm.size > 1 and "numba-mpi" in languages.how and any(row.get("ranks") == 1 for row in rows):
         notes.append(
-            "1 rank: numba-mpi knows MPI_COMM_WORLD alone, where messages to oneself may take longer"
+            "With 1 rank, numba-mpi sends in MPI_COMM_WORLD, the only communicator that it supports. Messages of a "
+            "rank to itself may take longer there."
         )
     return Result(
         benchmark="bsp",
         pattern=f"ring: {settings['reads']} loads, {settings['writes']} stores, {settings['flops']} floating-point "
-        f"operations, c messages of {settings['size']} B forward and from behind per rank and iteration",
-        formula="us: of an iteration, the sum of its four parts; %: shares of the parts; over C: ratio of us",
-        statistic=f"mean over ranks and {settings['iterations']} iterations, outliers removed (Tukey, 1.5 IQR); "
-        f"the languages in turn in {ROUNDS} rounds",
+        f"operations, c messages of {settings['size']} B to the next and from the previous rank in each iteration",
+        formula="us: time of an iteration, the sum of its four parts; %: share of each part; over C: us / us of C",
+        statistic=f"mean over ranks and {settings['iterations']} iterations without outliers (Tukey, 1.5 IQR); "
+        f"the languages take turns in {ROUNDS} rounds",
         ranks=comm.size,
         nodes=n_nodes,
         columns=COLUMNS if languages.missing else COLUMNS[:-1],

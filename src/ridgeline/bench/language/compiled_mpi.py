@@ -130,7 +130,7 @@ class CompiledLoops:
         group.Free()
         everyone.Free()
         if MPI.UNDEFINED in self.world_rank:
-            raise ConfigError("it knows ranks of MPI_COMM_WORLD alone, and others take part")
+            raise ConfigError("it supports only ranks of MPI_COMM_WORLD, but this communicator has others")
         self.reply = np.zeros(REPLY, np.uint8)
 
     def on(self, comm: MPI.Comm) -> CompiledLoops:

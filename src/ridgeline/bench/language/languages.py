@@ -59,7 +59,9 @@ def find_languages(comm: MPI.Comm, names: Sequence[str] = LANGUAGES) -> Availabl
     """
     for name in names:
         if name not in LANGUAGES:
-            raise ConfigError(f"language {name!r} is unknown; choose from {', '.join(LANGUAGES)}")
+            raise ConfigError(
+                f"--language {name}: unknown language. Known languages: {', '.join(LANGUAGES)}."
+            )
     languages = AvailableLanguages()
     for name in dict.fromkeys(names):
         loops: Loops | None
@@ -129,7 +131,7 @@ class CLoops:
 
     def windows(self, partner: int, sends: bool, buffer: Bytes, window: int, batch: int) -> float:
         if not 1 <= window <= MAX_WINDOW:
-            raise ConfigError(f"a window of {window} messages; C keeps 1 to {MAX_WINDOW} in flight")
+            raise ConfigError(f"--window {window}: C can keep 1 to {MAX_WINDOW} messages in flight.")
         function = self.library[self.sending if sends else self.receiving]
         message, reply = buffer.ctypes.data, self.reply.ctypes.data
         seconds = function(self.handle, partner, sends, message, reply, buffer.size, window, batch)

@@ -93,7 +93,7 @@ def check_mpi(name: str, failed: bool) -> None:
     """Raise VerificationError if MPI reported an error in a loop of this language."""
     if failed:
         raise VerificationError(
-            f"MPI reported an error in a loop in {name}: the network or a rank is at fault"
+            f"MPI reported an error in the loop in {name}. The network or a rank is faulty."
         )
 
 

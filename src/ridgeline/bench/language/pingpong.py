@@ -60,7 +60,7 @@ def measure_pingpong(comm: MPI.Comm, options: PingPongOptions) -> Result:
     sizes = message_sizes(*options.sizes)
     repetitions = options.trials, options.warm_up, options.batch
     if comm.size < 2:
-        raise ConfigError("a ping-pong needs two ranks, 1 runs; start it with -n 2")
+        raise ConfigError("pingpong requires two ranks, but there is 1. Start them with -n 2.")
     layout = find_layout(comm, options.ranks_per_node)
     languages = find_languages(comm, options.languages)
     pair = (0, layout.ranks_on(1)[0] if layout.n_nodes > 1 else 1)
@@ -157,10 +157,11 @@ def _make_result(
     apart = layout.node_of_rank[pair[0]] != layout.node_of_rank[pair[1]]
     return Result(
         benchmark="pingpong",
-        pattern=f"a message from rank {pair[0]} to rank {pair[1]} and one back, "
-        f"{'on two nodes' if apart else 'on one node'}; in C, Python and compiled Python in turn",
-        formula="us: round trip / 2; MB/s: harmonic mean of size / us; over C: ratio of the means",
-        statistic=f"mean of {trials} trials of {batch} round trips after {warm_up}, outliers removed (Tukey)",
+        pattern=f"a message from rank {pair[0]} to rank {pair[1]} and back, "
+        f"{'on two nodes' if apart else 'on one node'}; C, Python and compiled Python take turns",
+        formula="us: round trip / 2; MB/s: harmonic mean of size / us; over C: us / us of C",
+        statistic=f"mean of {trials} trials of {batch} round trips, after {warm_up} to warm up, without outliers "
+        "(Tukey)",
         ranks=comm.size,
         nodes=layout.n_nodes,
         columns=COLUMNS if languages.missing else COLUMNS[:-1],

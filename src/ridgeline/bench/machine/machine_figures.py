@@ -103,18 +103,22 @@ def measure_machine(comm: MPI.Comm, options: MachineFileOptions, progress: Phase
     )
     name = options.name or layout.hosts[0]
     absent = [
-        "Shares of the bandwidth that codes reach, rates of transforms and of storage were not measured."
+        "The fractions of the bandwidth that codes reach, and the rates of transforms and of storage, were not "
+        "measured."
     ]
     if layout.n_nodes == 1:
-        absent.append("The network was not measured: the job had one node.")
+        absent.append("The network was not measured, because the job had one node.")
     figures.document["machine"] = {"name": name, "absent": absent}
-    figures.keep("machine", "nodes", layout.n_nodes, "those of the job")
+    figures.keep("machine", "nodes", layout.n_nodes, "the nodes of the job")
     cores = len(layout.ranks_on(0)) * options.threads
-    figures.add_row("cores", "a node", cores, "")
-    figures.keep("node", "ranks", max(1, cores // options.threads), "those of the measurement")
-    figures.add_row("memory", "a node", machine.memory, "B")
+    figures.add_row("cores", "per node", cores, "")
+    figures.keep("node", "ranks", max(1, cores // options.threads), "the ranks of the measurement")
+    figures.add_row("memory", "per node", machine.memory, "B")
     figures.keep(
-        "node", "memory", machine.memory, "the operating system's, or the limit of its control groups"
+        "node",
+        "memory",
+        machine.memory,
+        "reported by the operating system, or the limit of its control groups",
     )
     progress.begin("peak")
     _measure_peaks(comm, options, layout, figures)
@@ -131,14 +135,16 @@ def measure_machine(comm: MPI.Comm, options: MachineFileOptions, progress: Phase
     notes = []
     if others > MOST_OTHERS:
         notes.append(
-            f"Others used {others:.0%} of the busiest node meanwhile: the figures may be below the machine's."
+            f"Other processes used {others:.0%} of the busiest node during the measurement. The machine may be "
+            "faster than these values."
         )
     figures.document["machine"]["absent"] += notes
     return Result(
         benchmark="machine-file",
-        pattern="the figures of one node, each by the benchmark of its name, and of the network between nodes",
-        formula="as those benchmarks say; efficiency: of the link between two ranks, or of a node's injection rate",
-        statistic="best of repeats for rates of computation and memory, mean of iterations for messages",
+        pattern="one node and the network between nodes, each value measured by the benchmark of its name",
+        formula="as in those benchmarks; efficiency: rate / rate of the link between two ranks, or / injection rate "
+        "of a node",
+        statistic="the best of the repeats for computation and memory, the mean of the iterations for messages",
         ranks=comm.size,
         nodes=layout.n_nodes,
         columns=_COLUMNS,
@@ -146,7 +152,7 @@ def measure_machine(comm: MPI.Comm, options: MachineFileOptions, progress: Phase
         settings={"threads": options.threads, "repeats": options.repeats, "sizes": list(options.sizes)},
         extra={"document": figures.document},
         notes=notes,
-        plot=Plot("size", ("rate",), ("figure",), x_label="B a message", y_label="GB/s", y_scale=1e9),
+        plot=Plot("size", ("rate",), ("figure",), x_label="message size in B", y_label="GB/s", y_scale=1e9),
     )
 
 
@@ -162,8 +168,9 @@ def _check_whole_node(comm: MPI.Comm, threads: int) -> None:
     for host, used, cores, most in comm.allgather((describe_machine().host, *own_node)):
         if not cores <= used <= most:
             raise ConfigError(
-                f"a machine file holds figures of whole nodes, and {used // threads} ranks x {threads} threads are "
-                f"not the {cores} cores of {host}; start {cores // threads or 1} ranks a node, as with -n {cores}"
+                f"a machine file describes whole nodes, but {used // threads} ranks x {threads} threads are not the "
+                f"{cores} cores of {host}. Start {cores // threads or 1} ranks per node, as with "
+                f"-n {cores // threads or 1} on one node."
             )
 
 
@@ -175,7 +182,7 @@ def _measure_peaks(
         comm, PeakOptions(threads=options.threads, seconds=_PEAK_SECONDS, repeats=options.repeats)
     )
     for row in result.rows:
-        figures.add_row(f"peak, {row['dtype']}", "a node", row["total"] / layout.n_nodes, "FLOP/s")
+        figures.add_row(f"peak, {row['dtype']}", "per node", row["total"] / layout.n_nodes, "FLOP/s")
     source = f"multiply-adds in float64, best of {options.repeats} repeats"
     figures.keep("node", "peak", result.rows[0]["total"] / layout.n_nodes, source)
     spread = half_width(1.0 / np.array(result.extra["by_repeat"]["float64"]))
@@ -212,7 +219,7 @@ def _measure_node(
         source = f"level {cache.level}, STREAM's kernels on arrays of half its size"
         caches.append(
             {
-                "capacity": figures.quantity(cache.capacity, "the operating system's"),
+                "capacity": figures.quantity(cache.capacity, "reported by the operating system"),
                 "bandwidth": figures.quantity(cache.rate, source),
             }
         )
@@ -240,16 +247,16 @@ def _measure_links(node: MPI.Comm, options: MachineFileOptions, figures: Machine
         rate = row["bandwidth"]
         figures.add_row("bandwidth of two ranks", f"{size} B", rate, "B/s", size=size, rate=rate)
     link = rates.rows[-1]
-    source = f"one way between two ranks, 64 messages of {link['size']} B in flight"
+    source = f"one rank sends to another, 64 messages of {link['size']} B in flight"
     figures.keep("links", "between_ranks", link["bandwidth"], source)
     result = measure_collective(node, _all_to_all(options))
     for row in result.rows:
         rate = row["bandwidth"] / node.size
         at = f"{row['size']} B, {node.size} ranks"
-        figures.add_row("all-to-all, a rank", at, rate, "B/s", size=row["size"], rate=rate)
+        figures.add_row("all-to-all, per rank", at, rate, "B/s", size=row["size"], rate=rate)
     share = result.rows[-1]["bandwidth"] / node.size / link["bandwidth"]
     figures.add_row("efficiency of all-to-all", f"{result.rows[-1]['size']} B", share, "")
-    source = f"all-to-all of {result.rows[-1]['size']} B, rate of a rank over that of two ranks"
+    source = f"all-to-all of {result.rows[-1]['size']} B, rate of a rank / rate between two ranks"
     figures.keep("links", "efficiency", share, source)
 
 
@@ -275,8 +282,8 @@ def _measure_network(
         sizes=(largest, largest), iterations=_BANDWIDTH_ROUNDS, warm_up=1, **across
     )
     rate = measure_multi_bandwidth(comm, all_pairs).rows[0]["bandwidth"] / (layout.n_nodes // 2)
-    figures.add_row("injection rate", "a node", rate, "B/s")
-    source = f"one way from all ranks of a node to another, {largest} B, {layout.n_nodes // 2} pairs of nodes"
+    figures.add_row("injection rate", "per node", rate, "B/s")
+    source = f"all ranks of a node send {largest} B to another node, {layout.n_nodes // 2} pairs of nodes"
     figures.keep("network", "injection", rate, source)
     rows = []
     for row in measure_collective(comm, _all_to_all(options, options.ranks_per_node)).rows:
@@ -285,10 +292,10 @@ def _measure_network(
         figures.add_row("efficiency between nodes", at, share, "", size=row["size"])
         rows.append(
             {
-                "nodes": figures.quantity(layout.n_nodes, "those of the job"),
-                "message": figures.quantity(row["size"], "as asked"),
+                "nodes": figures.quantity(layout.n_nodes, "the nodes of the job"),
+                "message": figures.quantity(row["size"], "the size of the measurement"),
                 "efficiency": figures.quantity(
-                    share, "all-to-all, what leaves a node over its injection rate"
+                    share, "all-to-all, rate at which data leave a node / its injection rate"
                 ),
             }
         )

@@ -75,13 +75,13 @@ def _multiply(typing, x, steps):
 
 @kernel(lambda: (float64[::1], int64), nogil=True)
 def multiply_chains(x, steps):
-    """Advance x, float64 [float_chains()], integers below MODULUS / 2 in magnitude, by so many steps."""
+    """Advance x, float64 [float_chains()], integers below MODULUS / 2 in magnitude, by this many steps."""
     _multiply(x, steps)
 
 
 @kernel(lambda: (uint64[::1], int64), nogil=True)
 def congruential_chains(x, steps):
-    """Advance x, uint64 [INTEGER_CHAINS], by so many steps."""
+    """Advance x, uint64 [INTEGER_CHAINS], by this many steps."""
     for _ in range(steps):
         for i in range(8):  # INTEGER_CHAINS
             x[i] = x[i] * _A + _C
@@ -91,12 +91,12 @@ _KERNELS = (multiply_chains, congruential_chains)
 
 
 def multiply_exactly(x: int, steps: int) -> int:
-    """Return x after so many steps of `multiply_chains` with Python's integers: a^steps x mod p, from 0 to p - 1."""
+    """Return x after `steps` steps of `multiply_chains`, with Python's integers: a^steps x mod p, from 0 to p - 1."""
     return pow(MULTIPLIER, steps, MODULUS) * x % MODULUS
 
 
 def congruential_exactly(x: int, steps: int) -> int:
-    """Return x after so many steps of `congruential_chains`: A^steps x + C (A^steps - 1) / (A - 1) mod 2^64."""
+    """Return x after this many steps of `congruential_chains`: A^steps x + C (A^steps - 1) / (A - 1) mod 2^64."""
     a = INTEGER_MULTIPLIER
     sum_of_powers = (pow(a, steps, (a - 1) << 64) - 1) // (a - 1)
     return (pow(a, steps, 1 << 64) * x + INTEGER_INCREMENT * sum_of_powers) % (1 << 64)
@@ -131,14 +131,14 @@ def compile_checks() -> None:
 
 
 def check_compute(seconds: float) -> ComputeResult:
-    """Run the chains on one thread for so many seconds of wall time, at least one batch, and compare bit for bit.
+    """Run the chains on one thread for this many seconds of wall time, at least one batch, and compare bit for bit.
 
     The chains are as long as the time allows. Their last values are computed independently, in closed form, with
     Python's integers. The kernels are compiled before the clock starts, and they release the interpreter's lock.
     There is no communication. Raises ConfigError if seconds is negative.
     """
     if seconds < 0:
-        raise ConfigError(f"a compute check of {seconds} s: the time cannot be negative")
+        raise ConfigError(f"the time of a compute check is {seconds} s, but it must not be negative.")
     compile_checks()
     rng = np.random.default_rng(_SEED)
     starts = rng.integers(1, MODULUS // 2, float_chains())
@@ -166,7 +166,7 @@ def _wrong_float(starts: np.ndarray, x: np.ndarray, steps: int) -> str:
         expected = multiply_exactly(int(start), steps)
         # Not an integer, or not finite: not even comparable modulo p.
         if not float(value).is_integer() or int(value) % MODULUS != expected:
-            return f"floating-point chain {n} is {float(value):.17g} after {steps} steps, modulo p {expected}"
+            return f"floating-point chain {n} is {float(value):.17g} after {steps} steps instead of {expected} mod p"
     return ""
 
 

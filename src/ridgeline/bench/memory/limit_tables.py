@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 _STREAM_PATTERN = (
-    "copy c = a, scale b = s c, add c = a + b, triad a = b + s c, dot product (reads only), all ranks at the "
+    "copy c = a, scale b = s c, add c = a + b, triad a = b + s c and dot product (reads only) on all ranks at the "
     "same time"
 )
-_COPY_PATTERN = "copy c = a in the memory of the GPU of every rank, all ranks at the same time"
+_COPY_PATTERN = "copy c = a in the memory of each rank's GPU, on all ranks at the same time"
 _RATE = Column("rate", "all GB/s", 1e9)
-_PER_THREAD = Column("rate_per_thread", "a thread GB/s", 1e9)
+_PER_THREAD = Column("rate_per_thread", "GB/s per thread", 1e9)
 _PLOT = Plot("kernel", ("rate",), ("stores",), kind="bars", y_label="GB/s", y_scale=1e9)
 _PEAK_COLUMNS = (
     Column("dtype", "numbers"),
@@ -65,19 +65,20 @@ def to_result(limits: StreamLimits) -> Result:
     for figures in ("ordinary", "streaming", "read"):
         del settings[figures]
     notes = [
-        f"{limits.ranks} x {limits.threads} threads, {limits.dtype}; an array has "
-        f"{limits.bytes_per_array / 2**20:.1f} MiB a rank, {limits.times_caches:.1f} times the last-level caches of "
-        f"a node with {limits.ranks_per_node} ranks"
+        f"{limits.ranks} x {limits.threads} threads, {limits.dtype}. An array has "
+        f"{limits.bytes_per_array / 2**20:.1f} MiB per rank, which is {limits.times_caches:.1f} times the last-level "
+        f"caches of a node with {limits.ranks_per_node} ranks."
     ]
     if limits.times_caches < 4:
         notes.append(
-            "STREAM wants arrays of 4 times the caches or more: part of this is the bandwidth of caches"
+            "Part of this is the bandwidth of the caches, because STREAM requires arrays of at least 4 times their "
+            "size."
         )
     return Result(
         benchmark="stream",
         pattern=_STREAM_PATTERN,
-        formula="words x bytes of a number x elements of all ranks / t of the slowest rank; 2 words for copy, scale "
-        "and dot, 3 for add and triad; what an ordinary store reads first is not counted",
+        formula="words x bytes of a number x elements of all ranks / t of the slowest rank, with 2 words for copy, "
+        "scale and dot and 3 for add and triad; the data that an ordinary store reads first are not counted",
         statistic=f"best of {limits.repeats} repeats",
         ranks=limits.ranks,
         columns=(
@@ -113,7 +114,8 @@ def _measure_copies(comm: MPI.Comm) -> Result:
         benchmark="stream",
         pattern=_COPY_PATTERN,
         formula="2 words x 8 B x elements / t",
-        statistic="better of the driver's copy and our kernel's, best of their rounds; min, mean and max over ranks",
+        statistic="the faster of the driver's copy and our kernel's, each the best of its rounds; min, mean and max "
+        "over ranks",
         ranks=comm.size,
         columns=(
             Column("kernel", "kernel"),
@@ -127,7 +129,7 @@ def _measure_copies(comm: MPI.Comm) -> Result:
         verified=False,
         settings={"dtype": "float64"},
         extra={"by_rank": rates},
-        notes=["the sum counts a GPU once for every rank on it"],
+        notes=["The sum counts a GPU once for every rank on it."],
         plot=_PLOT,
     )
 
@@ -150,7 +152,8 @@ def measure_peak(comm: MPI.Comm, options: PeakOptions, memory: Memory = "host") 
         benchmark="peak",
         pattern="every rank runs chains of fused multiply-adds in registers, all at the same time",
         formula=formula,
-        statistic=f"best of {repeats} repeats of {seconds:g} s by rank; all: best sum of one repeat",
+        statistic=f"best of {repeats} repeats of {seconds:g} s on each rank; all: the best sum over ranks in one "
+        "repeat",
         ranks=comm.size,
         columns=_PEAK_COLUMNS,
         rows=[{"dtype": dtype, "threads": threads} | _figures(rate) for dtype, rate in rates.items()],

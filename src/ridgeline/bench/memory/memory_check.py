@@ -163,14 +163,14 @@ def check_memory(n_bytes: int, seconds: float | None = None) -> MemoryResult:
         If less memory is free, or if n_bytes is less than 8.
     """
     if n_bytes < 8:
-        raise ConfigError(f"a memory check of {n_bytes} bytes: at least 8 are needed")
+        raise ConfigError(f"a memory check has {n_bytes} bytes, but it must have at least 8.")
     if seconds is not None and seconds < 0:
-        raise ConfigError(f"a memory check of {seconds} s: the time cannot be negative")
+        raise ConfigError(f"the time of a memory check is {seconds} s, but it must not be negative.")
     available = memory_available()
     if n_bytes > available:
         raise ConfigError(
-            f"a memory check of {n_bytes / 2**20:.0f} MiB: only {available / 2**20:.0f} MiB are free on this node; "
-            f"ask for less"
+            f"a memory check of {n_bytes / 2**20:.0f} MiB is too large, because only {available / 2**20:.0f} MiB are "
+            "free on this node. Check less memory."
         )
     words = np.empty(n_bytes // 8, np.uint64)
     end = None if seconds is None else time.monotonic() + seconds
@@ -189,7 +189,7 @@ def check_memory(n_bytes: int, seconds: float | None = None) -> MemoryResult:
         n_errors += errors
         passes += 1
     if not n_errors:
-        detail = f"{words.nbytes} bytes hold what was written to them, {passes} patterns"
+        detail = f"all {words.nbytes} bytes hold what was written to them in {passes} patterns"
     return MemoryResult(words.nbytes, passes, n_errors, first_offset, detail)
 
 

@@ -1,7 +1,7 @@
 """One-sided access at irregular places: the communication of the fast multipole method.
 
 Every rank gets (or puts, or accumulates) very many small pieces at irregular places of the windows of all other
-ranks, in its own order. A completion follows every so many operations, and no rank waits for another. All ranks use
+ranks, in its own order. A completion follows every `every` operations, and no rank waits for another. All ranks use
 one window, or each of several sub-communicators has its own.
 
 The pieces are drawn from a seed, so that both sides know them. Every rank has as many pieces with each other rank as
@@ -63,8 +63,8 @@ class Pieces:
             or self.largest % WORD
         ):
             raise ConfigError(
-                f"pieces of {self.smallest} to {self.largest} B: both must be multiples of {WORD}, the first at "
-                f"least {WORD}, the last not below it"
+                f"--pieces {self.smallest} {self.largest}: both sizes must be multiples of {WORD} B, the first at "
+                f"least {WORD}, and the second not smaller than the first."
             )
 
     def draw(self, rng: np.random.Generator, n: int) -> Integers:
@@ -230,14 +230,15 @@ def message_rate(messages: int, seconds: float) -> float:
 
 
 def parts_of(ranks: int, communicators: int) -> list[range]:
-    """Divide the ranks into so many sub-communicators of consecutive ranks, as equal as possible.
+    """Divide the ranks into sub-communicators of consecutive ranks, of sizes as equal as possible.
 
     Raises ConfigError unless each has two ranks or more.
     """
     if not 1 <= communicators <= ranks // 2:
         raise ConfigError(
-            f"{communicators} communicators of {ranks} rank{'s' * (ranks != 1)}: each needs two ranks, so start at "
-            f"least {max(2 * communicators, 2)}, as with -n {max(2 * communicators, 2)}"
+            f"--communicators {communicators}: each communicator requires at least two ranks, and there "
+            f"{'is 1' if ranks == 1 else f'are {ranks}'}. Start at least {max(2 * communicators, 2)}, as with "
+            f"-n {max(2 * communicators, 2)}."
         )
     bounds = [ranks * part // communicators for part in range(communicators + 1)]
     return [range(a, b) for a, b in pairwise(bounds)]
@@ -256,13 +257,14 @@ def measure_irregular(comm: MPI.Comm, options: OneSidedOptions, memory: Memory =
     sizes = Pieces(*options.pieces, options.distribution)
     if memory == "cuda-staged":
         raise DeviceError(
-            "this MPI takes no GPU memory, and nobody stages what others access; use --device cpu or a CUDA-aware MPI"
+            "--device cuda with --pattern fmm requires an MPI library that accepts GPU memory, because a window that "
+            "others access cannot be staged. Use --device cpu or a CUDA-aware MPI."
         )
     parts = {n: parts_of(comm.size, n) for n in options.communicators}
     layout = find_layout(comm)
     needed = int(_COPIES * messages * sizes.mean_bytes())
-    what = f"{messages} messages of each rank need"
-    require_memory(comm, needed, what, "ask for fewer messages or smaller pieces")
+    what = f"--messages {messages} on each rank requires"
+    require_memory(comm, needed, what, "Use fewer --messages or smaller --pieces")
     rows = []
     for n, ranges in parts.items():
         mine = next(i for i, part in enumerate(ranges) if comm.rank in part)
@@ -277,11 +279,11 @@ def measure_irregular(comm: MPI.Comm, options: OneSidedOptions, memory: Memory =
         benchmark="one-sided, irregular",
         pattern=(
             f"every rank accesses {messages} pieces of {sizes.smallest} to {sizes.largest} B "
-            f"({options.distribution}) at irregular places of all other ranks' windows; "
-            f"{sync} every {every} operations"
+            f"({options.distribution}) at irregular places in the windows of all other ranks; "
+            f"{sync} after every {every} operations"
         ),
-        formula="messages/s = messages / t; MB/s = bytes / t / 1e6; t until the slowest rank is done",
-        statistic=f"median of {repeats}, the best beside it; first rank: the one that was done first",
+        formula="messages/s = messages / t; MB/s = bytes / t / 1e6; t lasts until the slowest rank has finished",
+        statistic=f"median and best of {repeats} repeats; first rank: the rank that finished first",
         ranks=comm.size,
         nodes=layout.n_nodes,
         columns=[

@@ -25,63 +25,91 @@ _FOREIGN = {"pair": ("unlock",), "fmm": ("lock", "pscw")}
 class OneSidedOptions(BenchmarkOptions):
     """Options of one-sided. Without `operations` the pattern has its own."""
 
-    pattern: Annotated[Literal["pair", "fmm"], OptionSpec("Two ranks, or all ranks at irregular places.")] = (
-        "pair"
-    )
+    pattern: Annotated[
+        Literal["pair", "fmm"],
+        OptionSpec("Measure two ranks (pair), or accesses of all ranks at irregular places (fmm)."),
+    ] = "pair"
     operations: Annotated[
-        tuple[Operation, ...], OptionSpec("What is done.", otherwise="get and put; fmm: get", flags=("--op",))
+        tuple[Operation, ...],
+        OptionSpec("Operation to measure.", otherwise="get and put; with fmm, get", flags=("--op",)),
     ] = ()
     sync: Annotated[
-        Completion, OptionSpec("What completes operations; lock and pscw: pair, unlock: fmm.")
+        Completion,
+        OptionSpec("How operations are completed; lock and pscw require pair, unlock requires fmm."),
     ] = "flush"
     tests: Annotated[
-        tuple[AccessTest, ...], OptionSpec("Pair: what is measured.", flags=("--test",), **_PAIR)
+        tuple[AccessTest, ...], OptionSpec("With pair: the test to run.", flags=("--test",), **_PAIR)
     ] = ("latency", "bandwidth")
     sizes: Annotated[tuple[int, int] | None, replace(SIZES, otherwise="1 B to 4 MiB", **_PAIR)] = None
-    window: Annotated[int, OptionSpec("Pair: operations before a completion.", minimum=1, **_PAIR)] = WINDOW
-    pair: Annotated[tuple[int, int], OptionSpec("Pair: who.", metavar="ORIGIN TARGET", **_PAIR)] = (0, 1)
+    window: Annotated[
+        int, OptionSpec("With pair: number of operations before a completion.", minimum=1, **_PAIR)
+    ] = WINDOW
+    pair: Annotated[
+        tuple[int, int], OptionSpec("With pair: the two ranks.", metavar="ORIGIN TARGET", **_PAIR)
+    ] = (0, 1)
     iterations: Annotated[
-        int | None, OptionSpec("Pair: timed repetitions of a size.", minimum=1, otherwise="as OSU's", **_PAIR)
+        int | None,
+        OptionSpec(
+            "With pair: number of timed repetitions of each size.",
+            minimum=1,
+            otherwise="OSU's number",
+            **_PAIR,
+        ),
     ] = None
     warm_up: Annotated[
         int | None,
-        OptionSpec("Pair: repetitions before the timed ones.", minimum=0, otherwise="as OSU's", **_PAIR),
+        OptionSpec(
+            "With pair: number of repetitions before the timed ones.",
+            minimum=0,
+            otherwise="OSU's number",
+            **_PAIR,
+        ),
     ] = None
-    every: Annotated[int, OptionSpec("Fmm: operations before a completion.", minimum=1, **_FMM)] = 2000
-    messages: Annotated[int, OptionSpec("Fmm: pieces that a rank accesses.", minimum=1, **_FMM)] = 20_000
+    every: Annotated[
+        int, OptionSpec("With fmm: number of operations before a completion.", minimum=1, **_FMM)
+    ] = 2000
+    messages: Annotated[
+        int, OptionSpec("With fmm: number of pieces that each rank accesses.", minimum=1, **_FMM)
+    ] = 20_000
     pieces: Annotated[
-        tuple[int, int], OptionSpec("Fmm: their bytes.", unit="B", metavar="LEAST MOST", **_FMM)
+        tuple[int, int],
+        OptionSpec("With fmm: least and largest size of a piece.", unit="B", metavar="LEAST MOST", **_FMM),
     ] = (8, 4096)
-    distribution: Annotated[Distribution, OptionSpec("Fmm: of their bytes.", **_FMM)] = "log-uniform"
-    communicators: Annotated[tuple[int, ...], OptionSpec("Fmm: split the ranks, a window each.", **_FMM)] = (
-        1,
+    distribution: Annotated[Distribution, OptionSpec("With fmm: distribution of the sizes.", **_FMM)] = (
+        "log-uniform"
     )
-    repeats: Annotated[int, OptionSpec("Fmm: timed repeats.", minimum=1, **_FMM)] = 3
-    seed: Annotated[int, OptionSpec("Fmm: of lengths and places.", minimum=0, **_FMM)] = 0
+    communicators: Annotated[
+        tuple[int, ...],
+        OptionSpec("With fmm: number of parts of the ranks, each with a separate window.", minimum=1, **_FMM),
+    ] = (1,)
+    repeats: Annotated[int, OptionSpec("With fmm: number of timed repeats.", minimum=1, **_FMM)] = 3
+    seed: Annotated[int, OptionSpec("With fmm: seed for choosing sizes and places.", minimum=0, **_FMM)] = 0
     device: Device = "cpu"
 
     def __post_init__(self) -> None:
         """Check all values, and that the pattern has the completion."""
         super().__post_init__()
         if self.sync in _FOREIGN[self.pattern]:
-            raise ConfigError(f"--sync {self.sync} is not of --pattern {self.pattern}")
+            raise ConfigError(f"--sync {self.sync} cannot be used with --pattern {self.pattern}.")
 
 
 BENCHMARKS = (
     Benchmark(
         name="one-sided",
-        summary="Measure one-sided communication: one rank reads or writes the memory of another, which takes no "
-        "part.",
-        pattern="one of two ranks accesses the window of the other, or every rank very many small pieces at "
-        "irregular places of all other ranks' windows.",
-        formula="latency = t / n of one operation and its completion (fence and pscw: both sides in turn, t / (2 "
-        "n)); bandwidth = size x window x n / t; messages/s = messages of all ranks / t, t until the slowest rank "
-        "is done.",
-        details="""--pattern pair, as OSU's get and put: latency, n times one operation and its completion; bandwidth,
-n times a window of operations at different places and one completion.
+        short="Measure one-sided messages (put and get).",
+        summary="Measure one-sided communication, in which one rank reads or writes the memory of another that does "
+        "not participate.",
+        pattern="one of two ranks accesses the window of the other, or every rank accesses very many small pieces at "
+        "irregular places in the windows of all other ranks.",
+        formula="latency = t / n for one operation and its completion, or t / (2 n) with fence and pscw, where both "
+        "sides access in turn; bandwidth = size x window x n / t; messages/s = messages of all ranks / t, with t "
+        "until the slowest rank has finished.",
+        details="""--pattern pair measures as OSU's get and put do. Latency repeats one operation and its completion n
+times. Bandwidth repeats a window of operations at different places and one completion n times.
 
---pattern fmm, as the fast multipole method on Aurora: every rank accesses very many small pieces at irregular places
-of all other ranks' windows, with a completion every so many. All data are compared with what was sent.""",
+--pattern fmm measures what the fast multipole method did on Aurora: every rank accesses very many small pieces at
+irregular places in the windows of all other ranks, with a completion after every --every operations. All data are
+compared with what was sent.""",
         options=OneSidedOptions,
         function="pair_access.measure_one_sided",
     ),

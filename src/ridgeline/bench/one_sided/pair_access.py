@@ -44,7 +44,7 @@ def latency(seconds: float, iterations: int, sync: Completion) -> float:
 
 
 def bandwidth(size: int, window: int, iterations: int, seconds: float) -> float:
-    """Return the B/s of so many windows of operations of `size` bytes."""
+    """Return the B/s of `iterations` windows of operations of `size` bytes."""
     return size * window * iterations / seconds
 
 
@@ -78,13 +78,15 @@ def measure_one_sided(comm: MPI.Comm, options: OneSidedOptions, memory: Memory =
         return measure_irregular(comm, options, memory)
     pair, sync = options.pair, options.sync
     if comm.size < 2:
-        raise ConfigError("one rank has nobody to access; start at least 2 ranks, as with -n 2")
+        raise ConfigError("one-sided requires at least 2 ranks, but there is 1. Start them with -n 2.")
     if len(set(pair)) != 2 or not all(0 <= rank < comm.size for rank in pair):
         raise ConfigError(
-            f"a pair of ranks {pair[0]} and {pair[1]}: two different ranks from 0 to {comm.size - 1}"
+            f"--pair {pair[0]} {pair[1]}: the pair must be two different ranks from 0 to {comm.size - 1}."
         )
     if memory == "cuda-staged" and sync != "flush":
-        raise ConfigError(f"sync {sync!r} with GPU memory that MPI does not take: only 'flush' is possible")
+        raise ConfigError(
+            f"--sync {sync} requires an MPI library that accepts GPU memory. Use --sync flush, or --device cpu."
+        )
     smallest, largest = options.sizes or (1, MAX_SIZE)
     sizes = message_sizes(smallest, largest)
     layout = find_layout(comm)
@@ -212,10 +214,10 @@ def _result(
         benchmark="one-sided",
         pattern=f"rank {pair[0]} accesses the window of rank {pair[1]}, completion by {sync}",
         formula=(
-            f"us = t / {'(2 n), both in turn' if sync in ('fence', 'pscw') else 'n'}; "
+            f"us = t / {'(2 n), because both ranks access in turn' if sync in ('fence', 'pscw') else 'n'}; "
             "MB/s = size x window x n / t / 1e6"
         ),
-        statistic="mean over the n iterations of a size",
+        statistic="mean over the n iterations of each size",
         ranks=comm.size,
         nodes=nodes,
         columns=[
@@ -230,7 +232,8 @@ def _result(
         rows=rows,
         left_out=[rank for rank in range(comm.size) if rank not in pair],
         settings={"sync": sync, "pair": list(pair), "window": window, "memory": memory},
-        notes=["GPU memory: the origin's buffer, copied through host memory"] * (memory == "cuda-staged"),
+        notes=["The origin's buffer is in GPU memory and is copied through host memory."]
+        * (memory == "cuda-staged"),
         plot=_plot(rows),
     )
 
@@ -238,8 +241,12 @@ def _result(
 def _plot(rows: list[dict[str, Any]]) -> Plot:
     """Return the curves of bandwidth, or of latency if nothing else was measured."""
     if any("rate" in row for row in rows):
-        return Plot(x="size", y=("rate",), by=("operation",), x_label="B", y_label="MB/s", y_scale=1e6)
-    return Plot(x="size", y=("seconds",), by=("operation",), x_label="B", y_label="us", y_scale=1e-6)
+        return Plot(
+            x="size", y=("rate",), by=("operation",), x_label="message size in B", y_label="MB/s", y_scale=1e6
+        )
+    return Plot(
+        x="size", y=("seconds",), by=("operation",), x_label="message size in B", y_label="us", y_scale=1e-6
+    )
 
 
 @dataclass(frozen=True)

@@ -164,15 +164,17 @@ def _check(rounds: Sequence[Sequence[Pair]], n_ranks: int, plan: PairPlan) -> No
     for pairs in rounds:
         ranks = [rank for pair in pairs for rank in pair]
         if len(set(ranks)) < len(ranks):
-            raise ConfigError(f"pairs {list(pairs)} of one round share a rank; they must be disjoint")
+            raise ConfigError(
+                f"the pairs {list(pairs)} of one round share a rank, but they must be disjoint."
+            )
         if ranks and not 0 <= min(ranks) <= max(ranks) < n_ranks:
-            raise ConfigError(f"pairs {list(pairs)} of {n_ranks} ranks: ranks must be 0 to {n_ranks - 1}")
+            raise ConfigError(f"the pairs {list(pairs)} must contain only the ranks 0 to {n_ranks - 1}.")
     seen = [tuple(sorted(pair)) for pairs in rounds for pair in pairs]
     if len(set(seen)) < len(seen):
-        raise ConfigError("a pair meets more than once; give every pair once, and more repeats")
+        raise ConfigError("a pair is named more than once. Name every pair once, and use more repeats.")
     for name in ("repeats", "iterations", "window", "bandwidth_size"):
         if getattr(plan, name) < 1:
-            raise ConfigError(f"{name} = {getattr(plan, name)}: it must be at least 1")
+            raise ConfigError(f"{name} is {getattr(plan, name)}, but it must be at least 1.")
 
 
 class _PairExchange:
@@ -285,7 +287,9 @@ def measure_all_pairs(
     sent.
     """
     if options.size is not None and options.size < (quantity == "bandwidth"):
-        raise ConfigError(f"messages of {options.size} B have no {quantity}; choose another size")
+        raise ConfigError(
+            f"--size {options.size}: messages of this size have no {quantity}. Use a larger size."
+        )
     sizes = {} if options.size is None else {f"{quantity}_size": options.size}
     plan = PairPlan(
         repeats=repeats,
@@ -326,7 +330,9 @@ def _members(n_ranks: int, layout: Layout, between: Between) -> tuple[list[int],
     """Return the ranks that are paired with each other, and their names. Raises ConfigError for fewer than two."""
     if between == "nodes":
         if layout.n_nodes < 2:
-            raise ConfigError("one node makes no pair of nodes; start ranks on 2 nodes, or compare ranks")
+            raise ConfigError(
+                "--between nodes requires at least 2 nodes, but there is 1. Use more nodes, or --between ranks."
+            )
         return [layout.ranks_on(node)[0] for node in range(layout.n_nodes)], list(layout.hosts)
     check_pairs(None, n_ranks // 2, n_ranks)
     names = [f"{rank} {layout.hosts[layout.node_of_rank[rank]]}" for rank in range(n_ranks)]
@@ -352,7 +358,7 @@ def _empty_result(
     of, size = options.between, _size_of(quantity, plan)
     return Result(
         benchmark=f"{quantity} of all pairs",
-        pattern=f"every two {of} meet once, in {rounds}, {at_once}; messages of {size} B"
+        pattern=f"every two {of} exchange messages once, in {rounds}, {at_once}; messages of {size} B"
         + ("" if latency else f", windows of up to {plan.window}"),
         formula="latency = t / (2 iterations)" if latency else "bandwidth = bytes x window / t",
         statistic=f"median of {plan.repeats} repeats for each pair",
@@ -406,4 +412,4 @@ def _summarise(
     unit, scale = ("us", 1e-6) if latency else ("MB/s", 1e6)
     order = np.argsort(-values if latency else values)[:3]
     slowest = "; ".join(f"{names[a[i]]} - {names[b[i]]} {values[i] / scale:.2f} {unit}" for i in order)
-    result.notes.append(f"slowest: {slowest}")
+    result.notes.append(f"Slowest pairs: {slowest}")

@@ -47,15 +47,16 @@ def tournament(n: int) -> list[list[Pair]]:
 
 
 def check_pairs(pairs: int | None, available: int, n: int) -> int:
-    """Return the number of pairs to use (default: all). Raises ConfigError if there are not so many."""
+    """Return the number of pairs to use (default: all). Raises ConfigError if there are fewer."""
     if available == 0:
         raise ConfigError(
-            f"{n} rank{'s make' if n != 1 else ' makes'} no pair; start at least 2 ranks, as with -n 2"
+            f"{n} rank{'s do' if n != 1 else ' does'} not form a pair. Start at least 2 ranks, as with -n 2."
         )
     if pairs is None:
         return available
     if not 1 <= pairs <= available:
         raise ConfigError(
-            f"{pairs} pairs of {n} ranks: there are 1 to {available}; start more ranks or ask for fewer"
+            f"--pairs {pairs}: the number must be 1{f' to {available}' * (available > 1)} with {n} ranks. More pairs "
+            "require more ranks."
         )
     return pairs

@@ -13,9 +13,9 @@ Pairing = Literal["halves", "node-halves", "neighbours"]
 Method = Literal["osu", "alcf"]
 Between = Literal["ranks", "nodes"]
 
-_WINDOW = "Messages in flight."
+_WINDOW = "Number of messages in flight."
 _ALL = ("all_pairs", True)
-_METHOD = "OSU's, or ALCF's 16 synchronous sends in flight."
+_METHOD = "Measure as OSU does, or as ALCF does with 16 synchronous sends in flight."
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class PairOptions(MessageOptions):
     pairing: Annotated[
         Pairing,
         OptionSpec(
-            "Who is paired: first half of ranks with the second, of nodes with the second, or 0-1, 2-3."
+            "Pair the two halves of the ranks, the two halves of the nodes, or neighbours (0-1, 2-3, ...)."
         ),
     ] = "halves"
-    pairs: Annotated[int | None, OptionSpec("Pairs at the same time.")] = 1
+    pairs: Annotated[int | None, OptionSpec("Number of pairs that communicate at the same time.")] = 1
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,30 @@ class OneWayOptions(PairOptions):
     """Options of latency and bandwidth: one pair after the other, or all pairs as a matrix."""
 
     method: Annotated[Method, OptionSpec(_METHOD)] = "osu"
-    window: Annotated[int | None, OptionSpec(_WINDOW, otherwise="64; ALCF: 16", minimum=1)] = None
+    window: Annotated[
+        int | None, OptionSpec(_WINDOW, otherwise="64, or 16 with --method alcf", minimum=1)
+    ] = None
     all_pairs: Annotated[
-        bool, OptionSpec("Every pair at one size, as a matrix; --plot draws a heat map.")
+        bool, OptionSpec("Measure every pair at one size, as a matrix; --plot draws a heat map.")
     ] = False
-    between: Annotated[Between, OptionSpec("All pairs of these (a node's first rank).", only=_ALL)] = "ranks"
+    between: Annotated[
+        Between,
+        OptionSpec("With --all-pairs: pair all ranks, or all nodes by their first ranks.", only=_ALL),
+    ] = "ranks"
     size: Annotated[
         int | None,
         OptionSpec(
-            "Of messages of all pairs.", unit="B", otherwise="8, bandwidth 1 MiB", minimum=0, only=_ALL
+            "With --all-pairs: size of a message.",
+            unit="B",
+            otherwise="8 B, or 1 MiB for bandwidth",
+            minimum=0,
+            only=_ALL,
         ),
     ] = None
     seconds: Annotated[
-        float, OptionSpec("That a pair of all pairs may take.", unit="s", minimum=0.0, only=_ALL)
+        float, OptionSpec("With --all-pairs: longest time of a pair.", unit="s", minimum=0.0, only=_ALL)
     ] = 2.0
-    serial: Annotated[bool, OptionSpec("Of all pairs one at a time.", only=_ALL)] = False
+    serial: Annotated[bool, OptionSpec("With --all-pairs: measure one pair at a time.", only=_ALL)] = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,9 @@ class WindowOptions(PairOptions):
 class ManyPairsOptions(PairOptions):
     """Options of multi-latency."""
 
-    pairs: Annotated[int | None, OptionSpec("Pairs at the same time.", otherwise="all")] = None
+    pairs: Annotated[
+        int | None, OptionSpec("Number of pairs that communicate at the same time.", otherwise="all")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -72,55 +83,64 @@ class ManyPairsRateOptions(ManyPairsOptions):
     """Options of multi-bandwidth."""
 
     method: Annotated[Method, OptionSpec(_METHOD)] = "osu"
-    window: Annotated[int | None, OptionSpec(_WINDOW, otherwise="64; ALCF: 16", minimum=1)] = None
+    window: Annotated[
+        int | None, OptionSpec(_WINDOW, otherwise="64, or 16 with --method alcf", minimum=1)
+    ] = None
 
 
-_ALL_PAIRS = "N - 1 rounds of disjoint pairs (N if odd)"
+_ALL_PAIRS = "in N - 1 rounds of disjoint pairs, or N rounds if N is odd"
 
 BENCHMARKS = (
     Benchmark(
         name="latency",
-        summary="Time a message one way between two ranks, 0 B to 4 MiB.",
+        short="Time a message between two ranks.",
+        summary="Measure the one-way time of a message between two ranks, for 0 B to 4 MiB.",
         pattern="a ping-pong with MPI_Send and MPI_Recv (osu_latency).",
         formula="latency = t / (2 iterations).",
-        details="--method alcf: 16 synchronous sends (MPI_Ssend_init) in flight, latency = t / (iterations x 16), "
-        f"best with --pairs for several ranks on a NIC. --all-pairs: every two ranks or nodes, {_ALL_PAIRS}.",
+        details="--method alcf keeps 16 synchronous sends (MPI_Ssend_init) in flight, with latency = t / (iterations "
+        "x 16), and is best used with --pairs where several ranks share a network interface. --all-pairs measures "
+        f"every two ranks or nodes {_ALL_PAIRS}.",
         options=OneWayOptions,
         function="point_to_point.measure_latency",
     ),
     Benchmark(
         name="bandwidth",
-        summary="Measure the bandwidth of two ranks in one direction, 0 B to 4 MiB.",
-        pattern="windows of 64 messages, each window answered by 4 bytes (osu_bw).",
+        short="Measure the bandwidth in one direction.",
+        summary="Measure the bandwidth between two ranks in one direction, for 0 B to 4 MiB.",
+        pattern="one rank sends windows of 64 messages, and the other answers each window with 4 bytes (osu_bw).",
         formula="bandwidth = bytes x window x iterations / t.",
-        details="--method alcf: windows of 16 synchronous sends (MPI_Ssend_init), no answer. --all-pairs: every two "
-        f"ranks or nodes, both directions, {_ALL_PAIRS}.",
+        details="--method alcf sends windows of 16 synchronous sends (MPI_Ssend_init) without an answer. --all-pairs "
+        f"measures every two ranks or nodes in both directions, {_ALL_PAIRS}.",
         options=OneWayOptions,
         function="point_to_point.measure_bandwidth",
     ),
     Benchmark(
         name="bibandwidth",
-        summary="Measure the bandwidth of two ranks that both send at the same time, 0 B to 4 MiB.",
-        pattern="64 messages each way in flight at once (osu_bibw).",
+        short="Measure the bandwidth in both directions.",
+        summary="Measure the bandwidth between two ranks that both send at the same time, for 0 B to 4 MiB.",
+        pattern="64 messages are in flight in each direction at the same time (osu_bibw).",
         formula="bandwidth = 2 x bytes x window x iterations / t.",
         options=WindowOptions,
         function="point_to_point.measure_bibandwidth",
     ),
     Benchmark(
         name="multi-latency",
-        summary="Time a message one way between pairs of ranks that all are at it together, 0 B to 4 MiB.",
-        pattern="ping-pongs of all pairs with MPI_Send and MPI_Recv (osu_multi_lat).",
-        formula="latency = t / (2 iterations), the mean over pairs, with the smallest and the largest.",
+        short="Time messages of many pairs at once.",
+        summary="Measure the one-way time of a message while many pairs of ranks communicate, for 0 B to 4 MiB.",
+        pattern="all pairs run ping-pongs with MPI_Send and MPI_Recv at the same time (osu_multi_lat).",
+        formula="latency = t / (2 iterations). The mean, minimum and maximum over pairs are printed.",
         options=ManyPairsOptions,
         function="point_to_point.measure_multi_latency",
     ),
     Benchmark(
         name="multi-bandwidth",
-        summary="Measure aggregate bandwidth and message rate of pairs of ranks, 0 B to 4 MiB.",
-        pattern="windows of 64 messages of every pair, each window answered by 4 bytes (osu_mbw_mr).",
+        short="Measure the bandwidth of many pairs at once.",
+        summary="Measure the aggregate bandwidth and message rate of many pairs of ranks, for 0 B to 4 MiB.",
+        pattern="one rank of every pair sends windows of 64 messages, and the other answers each window with 4 bytes "
+        "(osu_mbw_mr).",
         formula="bandwidth = bytes x window x iterations x pairs / t, with t the mean over senders; message rate = "
         "bandwidth / bytes.",
-        details="--method alcf: windows of 16 synchronous sends (MPI_Ssend_init), no answer.",
+        details="--method alcf sends windows of 16 synchronous sends (MPI_Ssend_init) without an answer.",
         options=ManyPairsRateOptions,
         function="point_to_point.measure_multi_bandwidth",
     ),

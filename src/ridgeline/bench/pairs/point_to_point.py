@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 ALCF_WINDOW = 16  # outstanding messages (Sec. 5.1)
 _PAIRINGS = {
-    "halves": "rank i of the first half with i of the second",
-    "node-halves": "ranks of the first half of the nodes with those of equal local number in the second half",
+    "halves": "rank i of the first half with rank i of the second",
+    "node-halves": "ranks of the first half of the nodes with those of the same local number in the second half",
     "neighbours": "rank 0 with 1, 2 with 3 and so on",
 }
 _RATES = [Column("bandwidth", "MB/s", 1e6), Column("message_rate", "messages/s", 1.0, ".0f")]
@@ -57,7 +57,7 @@ def measure_latency(
         return measure_all_pairs(comm, "latency", options, memory, progress)
     if options.method == "osu":
         if options.window is not None:
-            raise ConfigError("a ping-pong has no window; leave --window out, or use --method alcf")
+            raise ConfigError("--window requires --method alcf, because a ping-pong has no window.")
         return _ping_pongs(comm, "latency", options, memory)
     window = ALCF_WINDOW if options.window is None else options.window
     run = _measure(comm, options, memory, "windows", "bandwidth", window, synchronous=True)
@@ -66,7 +66,7 @@ def measure_latency(
     ]
     return run.latency_result(
         "latency (ALCF)",
-        f"{window} synchronous sends (MPI_Ssend_init) in flight at once, one way, no reply",
+        f"{window} synchronous sends (MPI_Ssend_init) in flight at once, in one direction and without a reply",
         f"latency = t / (iterations x {window})",
         each,
     )
@@ -110,7 +110,7 @@ def measure_bibandwidth(comm: MPI.Comm, options: WindowOptions, memory: Memory =
     run = _measure(comm, options, memory, "both ways", "bandwidth", window)
     return run.bandwidth_result(
         "bibandwidth",
-        f"{window} messages each way in flight at once (MPI_Send_init, MPI_Startall)",
+        f"{window} messages in flight at once in each direction (MPI_Send_init, MPI_Startall)",
         window,
         2,
     )
@@ -120,7 +120,7 @@ def _ping_pongs(comm: MPI.Comm, name: str, options: PairOptions, memory: Memory)
     run = _measure(comm, options, memory, "ping-pong", "latency", 1)
     return run.latency_result(
         name,
-        "one message there and back (MPI_Send, MPI_Recv)",
+        "one message and its answer (MPI_Send, MPI_Recv)",
         "latency = t / (2 iterations)",
         run.seconds,
     )
@@ -133,10 +133,12 @@ def _one_way(
     window = (ALCF_WINDOW if alcf else WINDOW) if window is None else window
     run = _measure(comm, options, memory, "windows", "bandwidth", window, alcf)
     how = (
-        "synchronous sends (MPI_Ssend_init), no reply" if alcf else "messages (MPI_Send_init), then 4 B back"
+        "synchronous sends (MPI_Ssend_init) without a reply"
+        if alcf
+        else "messages (MPI_Send_init), each window with a reply of 4 B"
     )
     return run.bandwidth_result(
-        f"{name} (ALCF)" if alcf else name, f"one way, windows of {window} {how}", window, 1
+        f"{name} (ALCF)" if alcf else name, f"one direction, windows of {window} {how}", window, 1
     )
 
 
@@ -239,10 +241,12 @@ class _PairRun:
 
 
 def choose_pairs(layout: Layout, pairing: Pairing, n_pairs: int | None) -> list[Pair]:
-    """Return the first n_pairs pairs of ranks, or all. Raises ConfigError if there are not so many."""
+    """Return the first n_pairs pairs of ranks, or all. Raises ConfigError if there are fewer."""
     n = len(layout.node_of_rank)
     if pairing == "node-halves" and layout.n_nodes < 2 <= n:
-        raise ConfigError("pairs across nodes need 2 nodes, the job has 1; start it on more, or use halves")
+        raise ConfigError(
+            "--pairing node-halves requires at least 2 nodes, but there is 1. Use more nodes, or --pairing halves."
+        )
     if pairing == "node-halves":
         pairs = node_halves(layout.node_of_rank)
     else:

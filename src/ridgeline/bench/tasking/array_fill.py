@@ -106,7 +106,8 @@ def _check(array: Array, trials: Trials, what: str) -> None:
     wrong = np.flatnonzero(array != trials.total - 0.5)
     if wrong.size:
         raise VerificationError(
-            f"{what}: {wrong.size} of {array.size} elements were not set in the last trial, the first at {wrong[0]}"
+            f"{what}: {wrong.size} of {array.size} elements were not set in the last trial, the first at {wrong[0]}. "
+            "Memory or processor is faulty."
         )
 
 
@@ -125,10 +126,10 @@ def _fill_openmp(base: Series, array: Array, trials: Trials, workers: int, c: Li
         seconds.ctypes.data,
     )
     if code == NO_OPENMP:
-        return replace(base, reason="the C compiler has no OpenMP")
+        return replace(base, reason="the C compiler does not support OpenMP")
     _check(array, trials, base.primitive)
     if used[0] != workers:
-        return replace(base, reason=f"OpenMP gave {used[0]} threads")
+        return replace(base, reason=f"OpenMP started {used[0]} threads")
     return base.with_seconds(trials.kept(seconds))
 
 
@@ -138,7 +139,9 @@ def _fill_numba(base: Series, array: Array, trials: Trials, workers: int) -> Ser
     from ridgeline.bench.tasking.kernels import fill
 
     if workers > numba.config.NUMBA_NUM_THREADS:
-        return replace(base, reason=f"this process has {numba.config.NUMBA_NUM_THREADS} threads of Numba")
+        return replace(
+            base, reason=f"Numba has only {numba.config.NUMBA_NUM_THREADS} threads in this process"
+        )
     # Compile before the clock runs.
     fill(array[:1], 0.0)
 

@@ -54,7 +54,8 @@ def check_work(work: Sequence[int]) -> list[int]:
     for n in work:
         if not 1 <= n <= MAX_FIBONACCI:
             raise ConfigError(
-                f"fibonacci {n}: a task computes the first 1 to {MAX_FIBONACCI} numbers, which fit 64 bits"
+                f"--fibonacci {n}: a task can compute the first 1 to {MAX_FIBONACCI} Fibonacci numbers, which fit "
+                "into 64 bits."
             )
     return [0, *sorted(set(work))]
 
@@ -73,7 +74,7 @@ def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
             started |= {task.result() for task in [pool.submit(identify, 0.01) for _ in range(workers)]}
             if time.monotonic() > deadline:
                 raise RidgelineError(
-                    f"{len(started)} of {workers} processes started; ask for fewer --workers"
+                    f"only {len(started)} of {workers} processes started. Use fewer --workers."
                 )
         yield pool
 
@@ -155,7 +156,9 @@ def spawn_and_fetch(
             result = future.result()
             both.append(time.perf_counter() - start)
             if result != expected:
-                raise VerificationError(f"{primitive}: a task returned {result}, not {expected}")
+                raise VerificationError(
+                    f"{primitive}: a task returned {result} instead of {expected}. Memory or processor is faulty."
+                )
         base = Series(ITEM, primitive, "spawn", workers=workers, work=_name(n))
         series.append(base.with_seconds(trials.kept(spawn)))
         base = Series(ITEM, primitive, "spawn + fetch", workers=workers, work=_name(n))
@@ -170,7 +173,9 @@ def _spawn_in_c(base: Series, trials: Trials, n: int, c: Library | None, reason:
         pointers = (array.ctypes.data for array in (numbers, spawn, both))
         call(c, "spawn_tasks", base.workers, n, trials.total, *pointers)
         if numbers[:n].tolist() != fibonacci(n):
-            raise VerificationError(f"a task of C computed {numbers[:n]}, not {fibonacci(n)}")
+            raise VerificationError(
+                f"a task in C computed {numbers[:n]} instead of {fibonacci(n)}. Memory or processor is faulty."
+            )
     why = need_library(c, reason)
     return [
         replace(base, operation=operation, reason=why).with_seconds(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ridgeline.bench.c_library import Library
 
 ASLEEP = 5e-5  # seconds in which the waiting task leaves its core, as in C
-OPERATIONS = 500  # of a kind in a trial; so many numbers fit the pipe of a process's queue
+OPERATIONS = 500  # of a kind in a trial; this many numbers fit the pipe of a process's queue
 
 Put = Callable[[int], Any]
 Get = Callable[[], int]
@@ -117,8 +117,8 @@ def _receive(pipe: Connection) -> Any:
             return pipe.recv()
         problem = f"did not answer within {ANSWER_TIMEOUT:.0f} s"
     except (EOFError, OSError):
-        problem = "ended before its time"
-    raise RidgelineError(f"the task that waits for a notification {problem}; see its message above")
+        problem = "ended too early"
+    raise RidgelineError(f"the task that waits for a notification {problem}. Its message is above.")
 
 
 async def _notify_task(trials: Trials) -> list[float]:
@@ -162,7 +162,7 @@ def measure_channels(trials: Trials, c: Library | None, reason: str) -> list[Ser
     series += use_channel("multiprocessing.SimpleQueue", trials, pipe.put, pipe.get)
     pipe.close()
     buffered: Any = context.Queue()
-    # A thread of the queue moves items into the pipe meanwhile, so takes may wait for it.
+    # At the same time a thread of the queue moves items into the pipe, and a take may have to wait for it.
     series += use_channel("multiprocessing.Queue", trials, buffered.put, buffered.get)
     buffered.close()
     buffered.join_thread()
@@ -193,7 +193,10 @@ def use_channel(primitive: str, trials: Trials, put: Put, take: Get, peek: Get |
             keep(take())
         seconds["take"].append((clock() - start) / OPERATIONS)
         if taken != list(numbers) or set(seen) - {numbers[0]}:
-            raise VerificationError(f"{primitive}: what was taken is not what was put")
+            raise VerificationError(
+                f"{primitive}: the numbers that were taken are not those that were put. Memory or processor is "
+                "faulty."
+            )
     return [
         Series("channel", primitive, operation).with_seconds(trials.kept(values))
         for operation, values in seconds.items()
@@ -240,7 +243,10 @@ def _compiled_ring(trials: Trials) -> list[Series]:
         wrong += take_range(ends, items, first, OPERATIONS)
         mark.append(time.perf_counter())
         if room != OPERATIONS or wrong:
-            raise VerificationError("compiled ring: what was taken is not what was put")
+            raise VerificationError(
+                "compiled ring: the numbers that were taken are not those that were put. Memory or processor is "
+                "faulty."
+            )
         marks.append(mark)
     spent = np.diff(np.array(marks), axis=1) / OPERATIONS
     return [

@@ -86,7 +86,9 @@ def one_core() -> Iterator[None]:
 def _verify_count(marks: int, expected: int, what: str) -> None:
     """Raise VerificationError unless every task left its mark."""
     if marks != expected:
-        raise VerificationError(f"{what}: {marks} of {expected} tasks ran; the count of marks must be exact")
+        raise VerificationError(
+            f"{what}: {marks} tasks ran instead of {expected}. Memory or processor is faulty."
+        )
 
 
 def _create_in_c(trials: Trials, c: Library | None) -> list[float]:

@@ -31,7 +31,7 @@ from ridgeline.runtime.machine import cores_available
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-MAX_WORKERS = 16  # as in the paper, if the machine has so many cores
+MAX_WORKERS = 16  # as in the paper, if the machine has this many cores
 
 _COLUMNS = (
     Column("item", "item"),
@@ -90,14 +90,15 @@ def measure_tasking(comm: MPI.Comm, options: TaskingOptions, progress: Phases | 
     notes = [f"C: {how}"]
     if "futures" in items and comm.size == 1 and not options.spawn:
         notes.append(
-            "mpi4py.futures needs ranks for its workers: -n 3 gives it 2; or --spawn lets MPI start them"
+            "mpi4py.futures was not measured, because it requires ranks for its workers. Use -n 3 for 2 workers, or "
+            "--spawn to let MPI start them."
         )
     return Result(
         benchmark="tasking",
-        pattern="tasks of the language against threads of C, on one node; one operation at a time",
-        formula="seconds of the operations of a trial / their number",
-        statistic=f"mean of {trials.count} trials after {trials.warm_up}, without outliers by "
-        "Tukey's rule (1.5 IQR)",
+        pattern="tasks of Python and threads of C on one node, one operation at a time",
+        formula="seconds of the operations in a trial / their number",
+        statistic=f"mean of {trials.count} trials, after {trials.warm_up} to warm up, without outliers (Tukey's "
+        "rule, 1.5 IQR)",
         ranks=comm.size,
         columns=_COLUMNS,
         rows=tabulate(series),
@@ -120,11 +121,13 @@ def measure_tasking(comm: MPI.Comm, options: TaskingOptions, progress: Phases | 
 def _check(items: Sequence[str], workers: Sequence[int], n_bytes: int) -> None:
     for item in items:
         if item not in ITEMS:
-            raise ConfigError(f"tasking has no item {item!r}; there are {', '.join(ITEMS)}")
+            raise ConfigError(f"--item {item}: unknown item. Known items: {', '.join(ITEMS)}.")
     if not items:
-        raise ConfigError("no items are measured; give one item or more")
+        raise ConfigError("--item: there is nothing to measure. Give one item or more.")
     if n_bytes < 8 * max(workers):
-        raise ConfigError(f"{n_bytes} B for {max(workers)} workers: the array must have 8 B for each")
+        raise ConfigError(
+            f"--bytes {n_bytes}: the array is too small for {max(workers)} workers, which require 8 B each."
+        )
 
 
 def _measure_on_rank_zero(comm: MPI.Comm, measure: Callable[[], list[Series]]) -> list[Series]:

@@ -17,26 +17,28 @@ class TaskingOptions(BenchmarkOptions):
     """Options of tasking."""
 
     items: Annotated[
-        tuple[str, ...], OptionSpec("What to measure.", flags=("--item",), metavar="|".join(ITEMS))
+        tuple[str, ...], OptionSpec("Operation to measure.", flags=("--item",), metavar="|".join(ITEMS))
     ] = ITEMS
-    trials: Annotated[int, OptionSpec("Trials of each operation.", minimum=1)] = 100
-    warm_up: Annotated[int, OptionSpec("Trials thrown away before them.", minimum=0)] = 10
+    trials: Annotated[int, OptionSpec("Number of timed trials of each operation.", minimum=1)] = 100
+    warm_up: Annotated[int, OptionSpec("Number of trials before the timed ones.", minimum=0)] = 10
     workers: Annotated[
         tuple[int, ...],
         OptionSpec(
-            "Workers of futures and of the parallel initialisation.",
+            "Number of workers in futures and initialise.",
             minimum=1,
-            otherwise="1, 2, 4, ... to the cores here, at most 16",
+            otherwise="1, 2, 4, ... up to the number of cores here, at most 16",
         ),
     ] = ()
     fibonacci: Annotated[
         tuple[int, ...],
-        OptionSpec("A task of futures computes so many Fibonacci numbers.", minimum=1, maximum=93),
+        OptionSpec("Number of Fibonacci numbers that a task of futures computes.", minimum=1, maximum=93),
     ] = (10, 90)
-    n_bytes: Annotated[int, OptionSpec("Array to initialise.", unit="B", minimum=8, flags=("--bytes",))] = (
-        50_000_000
-    )
-    spawn: Annotated[bool, OptionSpec("mpi4py.futures also with workers that MPI_Comm_spawn starts.")] = False
+    n_bytes: Annotated[
+        int, OptionSpec("Size of the array of initialise.", unit="B", minimum=8, flags=("--bytes",))
+    ] = 50_000_000
+    spawn: Annotated[
+        bool, OptionSpec("Also measure mpi4py.futures with workers that MPI_Comm_spawn starts.")
+    ] = False
 
     @property
     def threads(self) -> int:
@@ -47,23 +49,26 @@ class TaskingOptions(BenchmarkOptions):
 BENCHMARKS = (
     Benchmark(
         name="tasking",
-        summary="Time the language's own tasks against threads of C: Figs. 1 to 5 of the Julia paper.",
-        pattern="tasks of the language and threads of C on one node, one operation at a time.",
-        formula="time of an operation = seconds of a trial / operations in it.",
-        details="""creation: calls that make tasks ready to run: generators, asyncio, threads, pthread_create through
-ctypes with a compiled start routine, and in C. switch: two tasks hand over to each other, kernel threads bound to one
-core.
+        short="Compare Python's tasks with threads in C.",
+        summary="Compare the time of Python's tasks with that of threads in C, as in Figs. 1 to 5 of the Julia paper "
+        "(Rizvi and Hale).",
+        pattern="tasks of Python and threads of C run on one node, one operation at a time.",
+        formula="time of an operation = seconds of a trial / number of operations in it.",
+        details="""creation times the calls that make a task ready to run: generators, asyncio, threads,
+pthread_create through ctypes with a compiled start routine, and pthread_create in C. switch times two tasks that
+hand over to each other; kernel threads are bound to one core.
 
-futures: one task, null or n Fibonacci numbers, to a pool of 1, 2, ... idle workers: until the future is there
-(spawn), until its result is back (spawn + fetch): threads, processes, mpi4py.futures with the job's other
-ranks (W workers from -n W+1), C.
+futures times one task, which is empty or computes n Fibonacci numbers, given to a pool of 1, 2, ... idle workers:
+until the future exists (spawn), and until its result has arrived (spawn + fetch). The pools are threads, processes,
+mpi4py.futures with the other ranks of the job (-n W+1 for W workers), and C.
 
-notification: from just before the signal until the waiting task runs. channel: put, peek, take of numbers in
-one task. initialise: an array of 50 MB cut among workers: C with OpenMP and pthreads, Numba, processes with
-shared memory, MPI ranks.
+notification times from just before the signal until the waiting task runs. channel times put, peek and take of
+numbers in one task. initialise times filling an array of 50 MB that is divided among workers: C with OpenMP and with
+pthreads, Numba, processes with shared memory, and MPI ranks.
 
-All data are compared. 100 trials after 10; outliers beyond 1.5 interquartile ranges from the quartiles (Tukey) are
-left out of mean and median. C is compiled on the spot; without a compiler its rows say so.""",
+All data are checked. By default there are 100 trials after 10 to warm up. Outliers more than 1.5 interquartile ranges
+from the quartiles (Tukey's rule) are excluded from mean and median. C is compiled when the benchmark starts; without
+a compiler, the rows of C say so.""",
         options=TaskingOptions,
         function="tasking_benchmark.measure_tasking",
     ),

@@ -44,9 +44,9 @@ class Trials:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise ConfigError(f"trials = {self.count} is not a number of trials; it must be >= 1")
+            raise ConfigError(f"trials = {self.count} is not a number of trials. It must be 1 or more.")
         if self.warm_up < 0:
-            raise ConfigError(f"warm-up = {self.warm_up} is not a number of trials; it must be >= 0")
+            raise ConfigError(f"warm-up = {self.warm_up} is not a number of trials. It must be 0 or more.")
 
     @property
     def total(self) -> int:
@@ -161,7 +161,9 @@ def call(c: Library, name: str, *arguments: Any) -> int:
     """
     code: int = c[name](*arguments)
     if code == _WRONG_DATA:
-        raise VerificationError(f"{name} in C read other data than it wrote: memory or processor is at fault")
+        raise VerificationError(
+            f"{name} in C read different data from what it wrote. Memory or processor is faulty."
+        )
     if code > 0:
-        raise RidgelineError(f"{name} in C failed: {os.strerror(code)}; allow more threads (ulimit -u)")
+        raise RidgelineError(f"{name} in C failed: {os.strerror(code)}. Allow more threads (ulimit -u).")
     return code

@@ -19,28 +19,35 @@ class TransposeOptions(BenchmarkOptions):
     """Options of transpose. shape: (N_z, N_y, N_x)."""
 
     shape: Annotated[
-        tuple[int, int, int], OptionSpec("Grid points, even numbers.", minimum=1, metavar="N_Z N_Y N_X")
+        tuple[int, int, int],
+        OptionSpec(
+            "Number of grid points in each direction; each must be even.", minimum=1, metavar="N_Z N_Y N_X"
+        ),
     ] = (128, 128, 128)
     dealias: Annotated[
-        Literal["phase-shift", "two-thirds", "none"], OptionSpec("Which modes are retained.")
+        Literal["phase-shift", "two-thirds", "none"],
+        OptionSpec("Dealiasing, which decides the modes that are retained."),
     ] = "phase-shift"
     lines: Annotated[
-        Literal["retained", "full"], OptionSpec("Move lines with retained modes, or all as the paper.")
+        Literal["retained", "full"],
+        OptionSpec("Exchange only the lines with retained modes, or all lines as the paper does (full)."),
     ] = "retained"
-    precision: Annotated[Literal["float32", "float64"], OptionSpec("Of the fields.")] = "float32"
+    precision: Annotated[Literal["float32", "float64"], OptionSpec("Precision of the fields.")] = "float32"
     method: Annotated[
         Literal["auto", "alltoallv", "ialltoallv", "alltoall", "node"],
-        OptionSpec("How messages travel; auto takes the fastest."),
+        OptionSpec("MPI call that exchanges the data; auto takes the fastest."),
     ] = "auto"
     batches: Annotated[
         tuple[int, ...],
-        OptionSpec("Q, variables per call.", minimum=1, maximum=4, flags=("--variables", "-q")),
+        OptionSpec(
+            "Number of variables in each MPI call (Q).", minimum=1, maximum=4, flags=("--variables", "-q")
+        ),
     ] = (1, 2, 3, 4)
     process_grid: Annotated[
         tuple[int, int] | None,
-        OptionSpec("Only this process grid.", minimum=1, metavar="P_R P_C", otherwise="all"),
+        OptionSpec("Measure only this process grid.", minimum=1, metavar="P_R P_C", otherwise="all"),
     ] = None
-    cycles: Annotated[int, OptionSpec("Timed substeps.", minimum=1)] = 5
+    cycles: Annotated[int, OptionSpec("Number of timed substeps.", minimum=1)] = 5
     device: Device = "cpu"
 
     def __post_init__(self) -> None:
@@ -48,8 +55,7 @@ class TransposeOptions(BenchmarkOptions):
         super().__post_init__()
         if self.device == "cuda" and self.method not in ("auto", "alltoallv"):
             raise ConfigError(
-                f"--method {self.method} moves no data of GPUs; use --method alltoallv with --device cuda, "
-                f"or --device cpu"
+                f"--method {self.method} cannot be used with --device cuda. Use --method alltoallv, or --device cpu."
             )
 
     @property
@@ -76,14 +82,16 @@ def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
 
 TRANSPOSE = Benchmark(
     name="transpose",
-    summary="Time the all-to-all exchanges of a pseudo-spectral substep alone, for slabs and pencils.",
-    pattern="3 variables go from modes to points through the column and the row exchange of a process grid, 5 "
-    "products come back through the row exchange, 4 combinations of them through the column exchange.",
-    formula="B/W = P2P x R / t per rank, own block included (Eq. 13 of Yeung et al.); t of the slowest rank, "
-    "mean of the cycles.",
-    details="With --device cuda, each exchange is timed by MPI_Alltoallv in two ways. GPU MPI goes from device "
-    "memory to device memory; it is left out where MPI takes none. CPU total is the copy to the host, MPI there, "
-    "and the copy back. All that arrives is compared with what was sent, before the cycles.",
+    short="Time the exchanges of a spectral step.",
+    summary="Time only the all-to-all exchanges of a pseudo-spectral substep, for slabs and pencils.",
+    pattern="3 variables are sent from modes to points through the column and the row exchange of a process grid. 5 "
+    "products return through the row exchange, and 4 combinations of them through the column exchange.",
+    formula="B/W = P2P x R / t for each rank, including the block that stays on it (Eq. 13 of Yeung et al.), with t "
+    "of the slowest rank, the mean over the cycles.",
+    details="With --device cuda, each exchange is timed with MPI_Alltoallv in two ways. GPU MPI sends from device "
+    "memory to device memory, and is left out if the MPI library does not accept device memory. CPU total is the "
+    "copy to the host, the exchange there, and the copy back. Before the cycles, all data that arrive are compared "
+    "with the data that were sent.",
     options=TransposeOptions,
     function="transpose_result.measure_transposes",
     scaling=Scaling(GlobalGrid("shape", multiple=2), "transpose_options.scaling_figures"),

@@ -84,15 +84,16 @@ def device_result(result: Result, device: str, direct: bool) -> Result:
     """
     notes = [
         f"GPU of rank 0: {device}",
-        "CPU total = D2H + CPU MPI + H2D, in each cycle of the rank with the largest total",
+        "CPU total = D2H + CPU MPI + H2D of the rank with the largest total in each cycle",
     ]
     if not direct:
         notes.append(
-            "GPU MPI is left out: MPI takes no device memory here, or RIDGELINE_GPU_AWARE_MPI = 0 says so"
+            "GPU MPI was not measured, because the MPI library does not accept device memory, or because "
+            "RIDGELINE_GPU_AWARE_MPI is 0."
         )
     return replace(
         result,
-        pattern=f"{result.pattern}, between GPUs by MPI_Alltoallv",
+        pattern=f"{result.pattern}, between GPUs with MPI_Alltoallv",
         columns=(
             *result.columns[:2],
             *_device_columns_of("row", direct),

@@ -142,7 +142,9 @@ def chosen_grids(comm: MPI.Comm, options: TransposeOptions) -> list[ProcessGrid]
         return fitting_grids(options, comm.size)
     p_r, p_c = options.process_grid
     if p_r * p_c != comm.size:
-        raise DecompositionError(f"process grid {p_r} x {p_c} has {p_r * p_c} ranks, the job has {comm.size}")
+        raise DecompositionError(
+            f"--process-grid {p_r} {p_c}: this grid requires {p_r * p_c} ranks, but the job has {comm.size}."
+        )
     check_process_grid(Truncation(options.shape, options.dealias), (p_r, p_c))
     return [(p_r, p_c)]
 
@@ -179,7 +181,7 @@ def measure_one(
     numbers = ROW_FORWARD * (row_rows[r] * sum(row_columns) + sum(row_rows) * row_columns[r])
     numbers += COLUMN_FORWARD * (planes[c] * sum(lines) + sum(planes) * lines[c])
     needed = numbers * dtype.itemsize
-    require_memory(comm, needed, "the exchanges of this shape need", "use a smaller --shape or more nodes")
+    require_memory(comm, needed, "the exchanges of this shape require", "Use a smaller --shape or more nodes")
     row_comm, column_comm = comm.Split(c, r), comm.Split(r, c)
     try:
         tuning = TransposeTuning(options.method, batch)

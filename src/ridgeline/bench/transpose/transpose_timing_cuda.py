@@ -167,9 +167,9 @@ def time_on_devices(
     largest, message = buffer_bytes(comm, options, chosen_grids(comm, options))
     check_limits(largest // np.dtype(options.dtype).itemsize, MPI.Get_version()[0])
     advice = "use a smaller --shape, fewer --variables or more GPUs (-n)"
-    require_device_memory(comm, device, {"what is sent": largest, "what arrives": largest}, advice)
+    require_device_memory(comm, device, {"sent data": largest, "received data": largest}, advice)
     of_host = 2 * largest + _WORDS_OF_CHECK * message
-    require_memory(comm, of_host, "the copies of what GPUs exchange need", advice)
+    require_memory(comm, of_host, "the host copies of the exchanged data require", advice)
     buffers = Buffer(largest, "cuda"), Buffer(largest, "cuda")
 
     def measure(

@@ -246,4 +246,5 @@ class AlgebraicCoarse:
 
     def describe(self) -> str:
         first_whole_rows = self._rows[self._first_whole]
-        return f"algebraic multigrid on {' -> '.join(map(str, self._rows))} rows, whole from {first_whole_rows} on"
+        rows = " -> ".join(map(str, self._rows))
+        return f"algebraic multigrid on {rows} rows, complete on every rank from {first_whole_rows} rows on"

@@ -148,4 +148,4 @@ class DirectCoarse:
         self._whole.gather_local(a.reshape(-1), correction)
 
     def describe(self) -> str:
-        return f"direct on {' x '.join(map(str, self._lattice))} points (z, y, x)"
+        return f"direct solver on {' x '.join(map(str, self._lattice))} points (z, y, x)"

@@ -320,8 +320,8 @@ def require_dealiasing(n: int, m: int) -> None:
     """Raise DeviceError unless GPUs have a kernel from n points per direction to m Gauss points, or m is 0."""
     if m and not n <= m <= MOST_FINE:
         raise DeviceError(
-            f"dealiasing of {n} points on {m} Gauss points per direction has no GPU kernel; choose "
-            f'model.dealias_order from {n} to {MOST_FINE} or "none", or run.device = "cpu"'
+            f"there is no GPU kernel for dealiasing {n} points on {m} Gauss points per direction. Set "
+            f'model.dealias_order to {n} to {MOST_FINE} or "none", or use run.device = "cpu".'
         )
 
 

@@ -295,7 +295,9 @@ class CudaGatherScatter:
         """Return views of the buffers and requests for m fields, made at their first use."""
         if m not in self._messages:
             if m > self._max_fields:
-                raise ValueError(f"{m} fields in one call; at most fields = {self._max_fields}")
+                raise ValueError(
+                    f"{m} fields are too many for one call, which may have at most fields = {self._max_fields}"
+                )
             buffers = (self._send, self._receive, self._mpi_send, self._mpi_receive)
             send, receive, mpi_send, mpi_receive = (buffer[: self._slots * m] for buffer in buffers)
             receives, sends = [], []

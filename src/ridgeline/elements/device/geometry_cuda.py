@@ -31,8 +31,8 @@ class CudaGeometry:
         self.n, self.axis_aligned = len(host.weights), host.axis_aligned
         if not LEAST_POINTS <= self.n <= MOST_POINTS:
             raise DeviceError(
-                f"elements of {self.n} points per direction have no GPU kernel; choose an order from "
-                f'{LEAST_POINTS - 1} to {MOST_POINTS - 1}, or run.device = "cpu"'
+                f"there is no GPU kernel for elements with {self.n} points per direction. Choose an order from "
+                f'{LEAST_POINTS - 1} to {MOST_POINTS - 1}, or run.device = "cpu".'
             )
         self.layout = layout_of(self.n)
         self.points = host.mass.size

@@ -87,7 +87,7 @@ class CudaElementOperator:
     @property
     def inner(self) -> VectorPasses:
         """The inner product of device fields."""
-        assert self._inner is not None, "this operator was made without an inner product"
+        assert self._inner is not None, "this operator has no inner product"
         return self._inner
 
     def apply(self, u: DeviceArray, out: DeviceArray) -> None:

@@ -70,8 +70,8 @@ def require_kernels(n: Triple) -> None:
     """Raise DeviceError unless a level of n points (z, y, x) an element has kernels."""
     if not all(LEAST_POINTS <= each <= MOST_POINTS for each in n):
         raise DeviceError(
-            f"Schwarz multigrid has no GPU kernel for {n} points (z, y, x) per element; choose orders from "
-            f'{LEAST_POINTS - 1} to {MOST_POINTS - 1}, or run.device = "cpu"'
+            f"Schwarz multigrid has no GPU kernel for {n} points (z, y, x) per element. Choose orders from "
+            f'{LEAST_POINTS - 1} to {MOST_POINTS - 1}, or run.device = "cpu".'
         )
 
 

@@ -69,7 +69,7 @@ def layout_of(n: int) -> ElementLayout:
     """Return `square_layout(n)`. Raises ValueError unless n is between LEAST_POINTS and MOST_POINTS."""
     if not LEAST_POINTS <= n <= MOST_POINTS:
         raise ValueError(
-            f"n = {n} points per direction; GPU kernels are made for {LEAST_POINTS} to {MOST_POINTS}"
+            f"n = {n} points per direction are not possible. GPU kernels exist for {LEAST_POINTS} to {MOST_POINTS}."
         )
     return square_layout(n)
 

@@ -58,8 +58,8 @@ def right_handed(raw: RawMesh) -> tuple[RawMesh, int]:
         bad = np.flatnonzero(~((low > 0) | (high < 0)))
         if len(bad):
             raise raw.error(
-                f"{raw.name(start + int(bad[0]))} folds: its Jacobian falls to {low[bad[0]]:.3g}",
-                "it must have one sign in the whole element: correct the mesh",
+                f"{raw.name(start + int(bad[0]))} is folded, with a Jacobian of {low[bad[0]]:.3g}",
+                "The Jacobian must have one sign in the whole element. Correct the mesh",
             )
     if not mirrored.any():
         return raw, 0
@@ -98,8 +98,9 @@ def worst_element(mesh: Mesh, positions: Indices, order: int) -> WorstElement:
         bad = int(np.argmin(least))
         if not least[bad] > 0:
             raise ConfigError(
-                f"the map of the mesh folds {mesh.name_of(some[bad])}: its Jacobian falls to {least[bad]:.3g} "
-                f"at order {order}; need > 0 everywhere: check {mesh.advice}, or use more elements"
+                f"the mapping of the mesh folds {mesh.name_of(some[bad])}, where the Jacobian falls to "
+                f"{least[bad]:.3g} at order {order}. It must be > 0 everywhere. Check {mesh.advice}, or use more "
+                "elements."
             )
         at = np.unravel_index(np.argmin(scaled), scaled.shape)
         if scaled[at] < worst.scaled:
@@ -127,8 +128,8 @@ def require_fitting(raw: RawMesh, pairs: Indices, codes: Indices) -> None:
         if len(bad):
             one, other = (raw.name(*divmod(int(faces[bad[0]]), 6)) for faces in (a, b))
             raise raw.error(
-                f"{one} and {other} are one and are curved differently",
-                "curve the edges of both elements alike",
+                f"{one} and {other} are the same face but are curved differently",
+                "Curve the edges of both elements in the same way",
             )
 
 
@@ -143,14 +144,15 @@ def require_closed(raw: RawMesh, alone: Indices) -> None:
         number, other = hanging
         element, face = divmod(int(alone[number]), 6)
         raise raw.error(
-            f"{raw.name(element, face)} hangs: a corner of element {raw.numbers[alone[other] // 6]} lies inside it",
-            "faces of neighbours must have the same corners: refine both sides alike",
+            f"{raw.name(element, face)} is not conforming, because a corner of element "
+            f"{raw.numbers[alone[other] // 6]} lies inside it",
+            "Faces of neighbours must have the same corners. Refine both sides in the same way",
         )
     element, face = divmod(int(alone[0]), 6)
-    more = f", and {len(alone) - 1} more faces are so" if len(alone) > 1 else ""
+    more = f", like {len(alone) - 1} more faces" if len(alone) > 1 else ""
     raise raw.error(
-        f"{raw.name(element, face)} is of no other element and of no side{more}",
-        "give every face of the surface to a named side (a physical surface of Gmsh), and join volumes that touch",
+        f"{raw.name(element, face)} belongs to no other element and to no side{more}",
+        "Assign every face of the surface to a named side (a physical surface in Gmsh), and join volumes that touch",
     )
 
 

@@ -145,7 +145,7 @@ class HexahedralMesh:
         return self.rows.extents_across[self._rows(positions)]
 
     def box_lengths(self, positions: Indices) -> Array:
-        raise ValueError("elements of a mesh from a file are no boxes along the axes")
+        raise ValueError("elements of a mesh from a file are not boxes along the axes")
 
     def places(self, positions: Indices, points: Array | tuple[Array, Array, Array]) -> Array:
         per_axis = points if isinstance(points, tuple) else (points,) * 3
@@ -228,7 +228,9 @@ class HexahedralMesh:
 def _one_order(orders: Triple) -> int:
     z, y, x = orders
     if not z == y == x:
-        raise ValueError(f"orders {orders} (z, y, x) of elements whose axes differ from their neighbours'")
+        raise ValueError(
+            f"orders {orders} (z, y, x) must be equal where the axes of elements differ from their neighbours'"
+        )
     return z
 
 
@@ -261,7 +263,7 @@ def build_mesh(raw: RawMesh, periodic: Mapping[str, str] | None = None) -> Hexah
     renumber[kept] = np.arange(len(kept))
     sides = renumber[side_of].reshape(-1, 6)
     if len(kept) > MOST_SIDES:
-        raise raw.error(f"has {len(kept)} sides", f"need at most {MOST_SIDES}")
+        raise raw.error(f"the mesh has {len(kept)} sides", f"It may have at most {MOST_SIDES}")
 
     # From the order of the file to the curve order.
     rows = _rows_of(raw, topology, sides)
@@ -310,7 +312,10 @@ def _codes_of_shared_corners(raw: RawMesh, pairs: Indices) -> Indices:
     bad = np.flatnonzero(codes < 0)
     if len(bad):
         one, other = (raw.name(*divmod(int(face), 6)) for face in pairs[bad[0]])
-        raise raw.error(f"{one} and {other} have the same corners crosswise", "fix one of the elements")
+        raise raw.error(
+            f"{one} and {other} have the same corners, but in a different order around the face",
+            "Correct one of the elements",
+        )
     return codes
 
 
@@ -327,7 +332,8 @@ def _sides_of_faces(raw: RawMesh, unmatched: Indices) -> Indices:
         at = order[twice[0]]
         names = " and ".join(f'"{raw.sides[side[order[twice[0] + i]]]}"' for i in (0, 1))
         raise raw.error(
-            f"{raw.name(int(element[at]), int(face[at]))} is of the sides {names}", "name it once"
+            f"{raw.name(int(element[at]), int(face[at]))} belongs to the sides {names}",
+            "A face can belong to only one side",
         )
     side_of[flat] = side
     return np.where(outside, side_of, -1)

@@ -55,5 +55,5 @@ class RawMesh:
         return f"{words} (about x={x:.6g}, y={y:.6g}, z={z:.6g})"
 
     def error(self, what: str, advice: str) -> ConfigError:
-        """Return the error that says what is wrong with the file."""
-        return ConfigError(f'grid.mesh = "{self.source}": {what}; {advice}')
+        """Return the error that says what is wrong with the file. advice: a sentence without its full stop."""
+        return ConfigError(f'grid.mesh = "{self.source}": {what}. {advice}.')

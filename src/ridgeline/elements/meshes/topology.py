@@ -55,8 +55,8 @@ def match_faces(raw: RawMesh) -> tuple[Indices, Indices]:
         several = sorted({int(raw.numbers[f // 6]) for f in order[thrice[0] : thrice[0] + 3]})
         element, face = divmod(int(order[thrice[0]]), 6)
         raise raw.error(
-            f"{raw.name(element, face)} is one of elements {', '.join(map(str, several))} as well",
-            "a face has at most two: remove elements that are there twice",
+            f"{raw.name(element, face)} is shared by the elements {', '.join(map(str, several))}",
+            "A face can belong to at most two elements. Remove duplicate elements",
         )
     starts = np.flatnonzero(same)
     pairs = np.stack([order[starts], order[starts + 1]], axis=1)
@@ -65,7 +65,7 @@ def match_faces(raw: RawMesh) -> tuple[Indices, Indices]:
     neighbours, count = np.unique(np.sort(pairs // 6, axis=1), axis=0, return_counts=True)
     if (count == 6).any():
         a, b = (int(raw.numbers[e]) for e in neighbours[np.argmax(count == 6)])
-        raise raw.error(f"elements {a} and {b} are at the same place", "remove one of them")
+        raise raw.error(f"elements {a} and {b} are at the same position", "Remove one of them")
     return pairs, np.flatnonzero(unmatched)
 
 
@@ -181,7 +181,7 @@ def _edge_between(face: int, start: int, end: int) -> tuple[int, bool]:
     for edge, low, high in FACE_EDGES[face]:
         if {low, high} == {start, end}:
             return edge, low == end
-    raise AssertionError("corners of a face that are not beside each other")
+    raise AssertionError("the two corners of the face are not adjacent")
 
 
 def match_sides(raw: RawMesh, first: Indices, second: Indices, words: str) -> tuple[Indices, Array]:
@@ -195,7 +195,8 @@ def match_sides(raw: RawMesh, first: Indices, second: Indices, words: str) -> tu
     shift = np.asarray(b.mean(axis=(0, 1)) - a.mean(axis=(0, 1)))
     if len(first) != len(second):
         raise raw.error(
-            f"{words} are periodic and have {len(first)} and {len(second)} faces", "need equal meshes there"
+            f"{words} are periodic but have {len(first)} and {len(second)} faces",
+            "Periodic sides must have equal meshes",
         )
     near = NEAR * float(np.sqrt(((a[:, 3] - a[:, 0]) ** 2).sum(axis=1)).min())
     apart, partner = cKDTree(b.mean(axis=1)).query(a.mean(axis=1) + shift)
@@ -204,9 +205,9 @@ def match_sides(raw: RawMesh, first: Indices, second: Indices, words: str) -> tu
         at = int(bad[0]) if len(bad) else 0
         x, y, z = shift
         raise raw.error(
-            f"{words} are periodic by the translation ({x:.6g}, {y:.6g}, {z:.6g}), and "
+            f"{words} are periodic with the translation ({x:.6g}, {y:.6g}, {z:.6g}), but "
             f"{raw.name(*divmod(int(first[at]), 6))} has no partner",
-            "need two sides that are equal but for a translation",
+            "The sides must be equal except for a translation",
         )
     return np.stack([first, second[partner]], axis=1), shift
 
@@ -223,7 +224,7 @@ def codes_of_pairs(raw: RawMesh, pairs: Indices) -> Indices:
     if len(bad):
         one, other = (raw.name(*divmod(int(face), 6)) for face in pairs[bad[0]])
         raise raw.error(
-            f"{one} and {other} are periodic and differ by more than a translation",
-            "need faces of equal form",
+            f"{one} and {other} are periodic but differ by more than a translation",
+            "Periodic faces must have the same shape",
         )
     return codes

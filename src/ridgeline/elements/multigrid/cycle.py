@@ -118,7 +118,8 @@ class SchwarzMultigrid:
             orders = level_orders(grid.order, tuple(1.0 / total[::-1]) if grid.mesh.regular else (1.0,) * 3)
         if len(orders) < 2 or tuple(orders[0]) != (grid.order,) * 3:
             raise ValueError(
-                f"orders {orders} of multigrid: at least two triples, the first of order {grid.order}"
+                f"the orders of multigrid are {orders}. They must be at least two triples, the first of order "
+                f"{grid.order}."
             )
         self.orders = [tuple(triple) for triple in orders]
         sides = tuple(dirichlet_sides)
@@ -126,7 +127,7 @@ class SchwarzMultigrid:
         if not grid.mesh.axis_aligned:
             levels[0].factors = geometry.factors
         if coarse == "direct" and not grid.mesh.axis_aligned:
-            raise ValueError("a direct coarse solve needs an axis-aligned box; use amg")
+            raise ValueError('coarse = "direct" requires an axis-aligned box. Use "amg".')
         small = levels[-1].n_unique <= WHOLE
         self.coarse: CoarseSolver
         if coarse == "direct" or (coarse == "auto" and grid.mesh.axis_aligned and small):

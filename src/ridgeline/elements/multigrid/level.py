@@ -104,8 +104,8 @@ class PolynomialLevel:
             jacobian = (x_r * rows[0]).sum(axis=0)
             if not (jacobian > 0).all():
                 raise ConfigError(
-                    f"the map of the mesh folds an element at order {self.orders} (z, y, x) of the pressure "
-                    f"preconditioner; use more elements or a gentler map"
+                    f"the mapping of the mesh folds an element at order {self.orders} (z, y, x) of the pressure "
+                    f"preconditioner. Use more elements or a smoother mapping."
                 )
             pairs = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
             for place, (a, b) in enumerate(pairs):

@@ -302,7 +302,7 @@ def make_block_fft(n: int, dtype: Any, sign: int, columns: int = 1) -> Any:
     """
     plan = block_transform(n)
     if plan is None:
-        raise ValueError(f"{n} points; thread blocks transform {SIZES}")
+        raise ValueError(f"{n} points cannot be transformed by thread blocks, only {SIZES} points")
     done, steps = 1, []
     for radix in plan.radices:
         steps.append(_Pass(plan, radix, done, columns))

@@ -37,7 +37,7 @@ from ridgeline.parallel.allreduce import allreduce_max, broadcast_decision, erro
 from ridgeline.parallel.autotuner import TuningResult, choose
 from ridgeline.parallel.devices import mpi_takes_device_buffers
 from ridgeline.runtime.devices import MPI_SWITCH, simulated
-from ridgeline.runtime.errors import DeviceError
+from ridgeline.runtime.errors import DeviceError, sentence
 from ridgeline.runtime.extras import import_extra
 
 if TYPE_CHECKING:
@@ -345,11 +345,13 @@ class _Nccl:
         self._nccl, self._size, self._itemsize = nccl, comm.size, dtype.itemsize
         self._kind = int(getattr(nccl.DataType, _NCCL_TYPES[dtype.itemsize]))
 
-        with self._errors_explained("begins not"):
+        with self._errors_explained("cannot be initialised"):
             raw = broadcast_decision(comm, lambda: bytes(nccl.get_unique_id()))
         with (
             errors_on_all_ranks(comm),
-            self._errors_explained(f"does not connect {comm.size} ranks, and it wants a GPU for each"),
+            self._errors_explained(
+                f"cannot connect {comm.size} ranks, each of which must have a separate GPU"
+            ),
         ):
             self._comm = nccl.comm_init_rank(comm.size, nccl.UniqueId.from_buffer(raw), comm.rank)
 
@@ -358,14 +360,14 @@ class _Nccl:
         try:
             yield
         except self._nccl.NCCLError as error:
-            raise DeviceError(f"NCCL {what} ({error}); {_INSTEAD_OF_NCCL}") from error
+            raise DeviceError(f"NCCL {what} ({error}). {sentence(_INSTEAD_OF_NCCL)}") from error
 
     def alltoall(self, sent: RealPieces, received: RealPieces, stream: Any) -> None:
         """Put the exchange on a stream: a group of a send to and a receive from each rank, including this one."""
         nccl = self._nccl
         from_, to = _address(sent.array), _address(received.array)
         common = self._comm, int(stream)
-        with self._errors_explained("exchanges nothing"):
+        with self._errors_explained("failed to exchange data"):
             nccl.group_start()
             for peer in range(self._size):
                 if sent.counts[peer]:
@@ -434,8 +436,8 @@ def make_exchange(spec: ExchangeSpec, method: ExchangeMethod) -> tuple[DeviceExc
     if method != "auto":
         if method == "mpi" and not (simulated() or mpi_takes_device_buffers()):
             raise DeviceError(
-                'model.transpose.between_gpus = "mpi", but the MPI library does not say that it takes GPU memory; '
-                f'use "auto", or {MPI_SWITCH}=1 if it does'
+                'model.transpose.between_gpus = "mpi" requires a GPU-aware MPI library, and this one does not report '
+                f'that it is GPU-aware. Use "auto", or set {MPI_SWITCH}=1 if it is.'
             )
         return spec.build(method), None
 
@@ -465,7 +467,7 @@ def _build_nccl(spec: ExchangeSpec, n_variables: int) -> DeviceExchange | None:
     except DeviceError as error:
         problem = str(error)
     if problem:
-        log.info("messages between GPUs do not go by NCCL: %s", problem)
+        log.info("NCCL is not used for messages between GPUs: %s", problem)
     if allreduce_max(spec.all_ranks, float(bool(problem))) == 0:
         return exchange
     if exchange is not None:

@@ -93,7 +93,7 @@ class _NumpyPlan:
         flat = array._ary.view(dtype)
         last = (n - 1) * spacing.stride + (self._count - 1) * spacing.distance
         if last >= flat.size:
-            raise IndexError(f"the plan reaches number {last} of an array of {flat.size}")
+            raise IndexError(f"the plan reads element {last} of an array of {flat.size} elements")
         steps = spacing.distance * dtype.itemsize, spacing.stride * dtype.itemsize
         return as_strided(flat, (self._count, n), steps)
 
@@ -145,7 +145,7 @@ class _CufftPlan:
             )
         except self._cufft.cuFFTError as error:
             raise DeviceError(
-                f"cuFFT makes no plan of {count} transforms {name} of {n} points ({error}); use another grid.shape"
+                f"cuFFT cannot plan {count} transforms {name} of {n} points ({error}). Use another grid.shape."
             ) from error
         self._run = getattr(self._cufft, f"exec_{name.lower()}")
 

@@ -37,7 +37,7 @@ from ridgeline.jit.cuda_device import device_function, kernel, load, load_pair, 
 def _shape_of(n: int, dtype: Any, summed: bool = False) -> ColumnShape:
     shape = column_shape(n, dtype, summed)
     if shape is None:
-        raise ValueError(f"columns of {n} points have no transform within thread blocks")
+        raise ValueError(f"there is no transform within thread blocks for columns of {n} points")
     return shape
 
 

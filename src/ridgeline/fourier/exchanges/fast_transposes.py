@@ -101,8 +101,8 @@ def require_nodes(nodes: Nodes | None, size: int) -> Nodes:
     """Return the nodes; raise DecompositionError if there are none of equal size."""
     if nodes is None:
         raise DecompositionError(
-            f'transpose.method = "node" needs as many of the {size} ranks on every node; '
-            f'use another number of ranks or transpose.method = "auto"'
+            f'model.transpose.method = "node" requires that the {size} ranks are divided equally over the nodes. '
+            f'Use another number of ranks or model.transpose.method = "auto".'
         )
     return nodes
 
@@ -259,7 +259,8 @@ class SharedExchange(Exchange):
         """Note the direction. Raises RuntimeError for a second exchange in a direction that was not opened."""
         if self._forward == forward:
             raise RuntimeError(
-                "an exchange follows one in its direction, which others may still read; open it first"
+                "two exchanges in the same direction follow each other, and others may still read the first. Open "
+                "the second one before it starts."
             )
         self._forward = forward
 

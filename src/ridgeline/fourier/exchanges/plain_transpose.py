@@ -403,12 +403,12 @@ class Direction:
         n = self.n_variables if n_variables is None else n_variables
         if chunk != self._next or (chunk and n != self._moving):
             raise RuntimeError(
-                f"chunk {chunk} with {n} variables cannot start now; "
-                f"start chunks in order and with equal variables, the next is {self._next}"
+                f"chunk {chunk} with {n} variables cannot start now, because the next is {self._next}. Start chunks "
+                f"in order and with the same number of variables."
             )
         if not 1 <= n <= self.n_variables:
             raise ValueError(
-                f"{n} variables cannot be exchanged; the transpose was planned for {self.n_variables}"
+                f"{n} variables cannot be exchanged, because the transpose was planned for {self.n_variables}"
             )
         if chunk == 0:
             self._begin = time.perf_counter()
@@ -426,7 +426,9 @@ class Direction:
         Raises RuntimeError unless every chunk was started.
         """
         if self._next != len(self.chunks) - 1:
-            raise RuntimeError(f"the exchange has {len(self.chunks) - 1} chunks, {self._next} were started")
+            raise RuntimeError(
+                f"the exchange has {len(self.chunks) - 1} chunks, but only {self._next} were started"
+            )
         self._exchange.finish()
         self._next = 0
         self.under_way += time.perf_counter() - self._begin
@@ -476,8 +478,8 @@ def check_limits(n_numbers: int, mpi_version: int) -> None:
     """Raise DecompositionError if an arena passes what MPI before version 4 can address, 2^31 - 1 numbers."""
     if mpi_version < 4 and n_numbers > INT_MAX:
         raise DecompositionError(
-            f"a transpose of {n_numbers} numbers per rank passes the {INT_MAX} that MPI {mpi_version} can address; "
-            f"use more ranks or an MPI library of version 4"
+            f"a transpose of {n_numbers} numbers per rank exceeds the {INT_MAX} that MPI {mpi_version} can address. "
+            f"Use more ranks or an MPI library of version 4."
         )
 
 
@@ -485,8 +487,8 @@ def check_layout(row_counts: Sequence[int], column_counts: Sequence[int], size: 
     """Raise ValueError unless there are counts for all ranks of a communicator of `size`, none negative."""
     if not len(row_counts) == len(column_counts) == size:
         raise ValueError(
-            f"a transpose over {size} ranks needs as many counts, "
-            f"not {len(row_counts)} of rows and {len(column_counts)} of columns"
+            f"a transpose over {size} ranks must have {size} counts of rows and of columns, "
+            f"not {len(row_counts)} and {len(column_counts)}"
         )
     if min(*row_counts, *column_counts) < 0:
         raise ValueError(

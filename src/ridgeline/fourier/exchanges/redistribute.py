@@ -129,15 +129,15 @@ class Redistribution:
             return np.empty(self.n_buffer, array.dtype)
         if buffer.dtype != array.dtype or not buffer.flags.c_contiguous or buffer.size < self.n_buffer:
             raise ValueError(
-                f"a buffer of {self.n_buffer} contiguous numbers of {array.dtype} is needed, "
-                f"got {buffer.size} of {buffer.dtype}"
+                f"the buffer must have at least {self.n_buffer} contiguous numbers of {array.dtype}, "
+                f"not {buffer.size} of {buffer.dtype}"
             )
         return buffer
 
     @staticmethod
     def _check(array: NDArray[Any], size: int) -> NDArray[Any]:
         if array.shape != (size,) or not array.flags.c_contiguous:
-            raise ValueError(f"a contiguous array of shape ({size},) is needed, got {array.shape}")
+            raise ValueError(f"the array must be contiguous and have the shape ({size},), not {array.shape}")
         return array
 
 

@@ -345,7 +345,7 @@ class SharedRows:
 
     def describe(self) -> str:
         """Return the method in words."""
-        return f"shared, {self.n_planes} plane{'s' * (self.n_planes != 1)} at a time in place"
+        return f"shared memory, {self.n_planes} plane{'s' * (self.n_planes != 1)} at a time"
 
     def free(self) -> None:
         """Free the shared memory; not usable afterwards. Collective."""

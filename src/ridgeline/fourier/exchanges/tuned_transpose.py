@@ -96,7 +96,7 @@ class Transpose:
         check_layout(row_counts, column_counts, comm.size)
         self._dtype = np.dtype(dtype)
         if self._dtype.kind != "c":
-            raise ValueError(f"a transpose moves complex numbers, not {self._dtype}")
+            raise ValueError(f"a transpose exchanges complex numbers, not {self._dtype}")
         self.comm = comm
         self._agreement = comm if agreement is None else agreement
         self._allocate = allocate or aligned_zeros
@@ -120,8 +120,9 @@ class Transpose:
             shares = fits and self._in_host and comm.size <= (tuning.ranks_per_node or comm.size)
         if method == "shared" and not shares:
             raise DecompositionError(
-                f'transpose.method = "shared" needs all {comm.size} ranks of an exchange on one node with room for '
-                f'{self._base.shared_size * self._dtype.itemsize} bytes of each in /dev/shm; use "auto"'
+                f'model.transpose.method = "shared" requires all {comm.size} ranks of an exchange on one node, and '
+                f"{self._base.shared_size * self._dtype.itemsize} bytes for each of them in /dev/shm. Use "
+                f'model.transpose.method = "auto".'
             )
         self._set_up("alltoallv" if method == "auto" else method, nodes)
         self.trial = self._choose_fastest(nodes, shares, tuning.ranks_per_node) if method == "auto" else None
@@ -234,10 +235,10 @@ class Transpose:
     def describe(self) -> str:
         """Return the method and this rank's messages in words."""
         if self.plan.size == 1:
-            return "one rank, nothing moves"
+            return "none on one rank"
         if self.method == "shared":
             read = (self.forward.bytes_sent() + self.inverse.bytes_sent()) / 2**20
-            return f"shared, others read {read:.3g} MiB in place"
+            return f"shared memory, of which other ranks read {read:.3g} MiB"
         words = [f"{self.method}, Q = {self.plan.batch}"]
         for name, direction in (("forward", self.forward), ("inverse", self.inverse)):
             messages = direction.messages()

@@ -89,7 +89,8 @@ class CpuEngine:
         self.bytes_exchanged = self._halo.bytes_sent / self.steps_per_sweep
         self.messages = self._halo.messages_sent / self.steps_per_sweep
         words = self._tiling.words()
-        self.method = f"{self.steps_per_sweep} steps per sweep in {words}, exchange by {self._halo.method}"
+        steps = f"{self.steps_per_sweep} step{'s' * (self.steps_per_sweep > 1)} per sweep"
+        self.method = f"{steps} in {words}, exchange by {self._halo.method}"
 
     def cut(self, how: Tiling) -> None:
         """Cut the sweeps in another way from now on, which changes nothing but their speed."""

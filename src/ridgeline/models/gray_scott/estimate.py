@@ -74,9 +74,10 @@ def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
                 (a, n, p) for a, n, p in zip("zyx", case.grid.shape, grid) if p > 1 and n // p < chosen
             )
             raise ConfigError(
-                f'model.steps_per_sweep: got {chosen}; need "auto", "rule" or 1 with run.device = "cuda", since '
-                f"grid.process_grid = {list(grid)} leaves blocks of {n // p} cell in {axis} (of {n}), of which a "
-                f"neighbour takes {chosen} layers; use fewer ranks or a larger grid.shape"
+                f'model.steps_per_sweep = {chosen} cannot be used here. It must be "auto", "rule" or 1 with '
+                f'run.device = "cuda", because grid.process_grid = {list(grid)} cuts the {n} cells in {axis} into '
+                f"blocks of {n // p} cell, and a neighbour receives {chosen} layers of each block. Use fewer ranks "
+                f"or a larger grid.shape."
             )
         return chosen
     if on_gpu:

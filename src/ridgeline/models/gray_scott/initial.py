@@ -113,7 +113,7 @@ def set_formulas(case: GrayScottCase, block: Block, fields: Fields) -> ConfigErr
                 j, i = np.argwhere(~np.isfinite(values.astype(field.dtype)))[0]
                 return ConfigError(
                     f"initial.{name}: {formula.text} is {values[j, i]} at x = {x[i]:g}, y = {y[j]:g}, "
-                    f"z = {height:g}; need a formula that is finite in every cell"
+                    f"z = {height:g}. The formula must be finite in every cell."
                 )
     return None
 
@@ -147,7 +147,8 @@ def read_fields(case: GrayScottCase, block: Block, fields: Fields, comm: MPI.Com
                 field[...] = values
                 if not np.isfinite(values).all():
                     raise OutputError(
-                        f"{name} of the data set {case.initial.path} holds NaN or infinity; take another initial.step"
+                        f"{name} of the data set {case.initial.path} contains NaN or infinity. Choose another "
+                        "initial.step."
                     )
         finally:
             reader.close()

@@ -40,7 +40,7 @@ class GrayScott(Model):
     """A Gray-Scott simulation on this rank."""
 
     name: ClassVar[str] = "gray_scott"
-    advice: ClassVar[str] = 'try a smaller model.dt, less model.noise, or precision = "float64"'
+    advice: ClassVar[str] = 'Try a smaller model.dt, a smaller model.noise or run.precision = "float64".'
     _case: GrayScottCase
 
     def __init__(self) -> None:

@@ -16,9 +16,10 @@ Formula = Annotated[str, Field(min_length=1, max_length=2000)]
 class RunSection(sections.SteadyRunSection):
     """What runs, how long, in which precision and on what."""
 
-    model: Literal["gray_scott"] = setting(..., "Model to run; `ridgeline explain` lists them.")
+    model: Literal["gray_scott"] = setting(..., "Model to run. `ridgeline explain` lists the models.")
     seed: sections.Seed = sections.seed_setting(
-        "Key of the random numbers. The same seed gives the same noise on any ranks, threads and process grid.",
+        "Seed of the random numbers. The same seed gives the same noise on any number of ranks and threads and with "
+        "any process grid.",
         ({"model.noise": ON}, {"initial.noise": ON}, {"initial.kind": "patches"}),
     )
 
@@ -26,7 +27,9 @@ class RunSection(sections.SteadyRunSection):
 class OutputSection(sections.OutputSection):
     """The data set. Paths are relative to the directory in which the run is started."""
 
-    path: PathText = setting("gray_scott.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    path: PathText = setting(
+        "gray_scott.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
+    )
     variables: tuple[Literal["U", "V"], ...] = setting(
         ("U", "V"),
         "Fields to write.",
@@ -37,7 +40,7 @@ class OutputSection(sections.OutputSection):
     def problems(self) -> Iterator[Problem]:
         """Yield the rules that these values break."""
         if len(set(self.variables)) < len(self.variables):
-            yield Problem("variables", 'each of "U" and "V" at most once')
+            yield Problem("variables", 'a list of "U" and "V", each at most once')
 
 
 def largest_eigenvalue(shape: tuple[int, int, int], periodic: bool) -> float:
@@ -84,38 +87,40 @@ class ModelSection(Checked):
 
     Du: Number = setting(
         0.2,
-        "Diffusion rate of U. The Laplacian is a sixth of the usual one: a diffusivity D on cells of width h is "
-        "6 D/h^2 here, so that Pearson's D = 2e-5 with h = 2.5/256 is 1.258.",
+        "Diffusion rate of U. The Laplacian is one sixth of the usual one, so a diffusivity D on cells of width h "
+        "corresponds to Du = 6 D/h^2. Pearson's D = 2e-5 with h = 2.5/256 corresponds to 1.258.",
         unit="1/time; length^2/time with grid.cell_size",
         ge=0,
     )
     Dv: Number = setting(
         0.1,
-        "Diffusion rate of V, in the same units: Pearson's D = 1e-5 is 0.629.",
+        "Diffusion rate of V, in the same units as Du. Pearson's D = 1e-5 corresponds to 0.629.",
         unit="1/time; length^2/time with grid.cell_size",
         ge=0,
     )
     F: Number = setting(0.02, "Feed rate of U.", unit="1/time", ge=0)
     k: Number = setting(0.048, "Kill rate of V, in addition to F.", unit="1/time", ge=0)
-    noise: Number = setting(0.1, "Amplitude n of the noise on U.", unit="1/time", ge=0)
+    noise: Number = setting(0.1, "Amplitude n of the random noise in the equation of U.", unit="1/time", ge=0)
     random_numbers: Literal["auto", "philox4x32-7", "philox4x32-10"] = setting(
         "auto",
-        "Generator of r: Philox of 7 rounds with 16 bits a number, or of 10 rounds with 32 bits (24 in float32), the "
-        'only one in earlier versions. "auto" is "philox4x32-7", or in a resumed run that of its checkpoint.',
+        'Generator of the random numbers r. "philox4x32-7" is Philox with 7 rounds and 16 bits per number. '
+        '"philox4x32-10" has 10 rounds and 32 bits per number (24 in float32), and is the only generator of earlier '
+        'versions. "auto" takes "philox4x32-7", or in a resumed run the generator of the checkpoint.',
         needs={"noise": ON},
     )
     dt: Number = setting(
         1.0,
-        "Time step; at most 2/(s Du + F) and 2/(s Dv + F + k), the linear stability limits; s is 2 in three "
-        "directions, 4/3 in two and 2/3 in one: periodic directions of one cell do not count.",
+        "Time step. It is at most 2/(s Du + F) and at most 2/(s Dv + F + k), the linear stability limits, where s is "
+        "2 in three directions, 4/3 in two and 2/3 in one. Periodic directions of one cell do not count.",
         unit="time",
         gt=0,
     )
     steps_per_sweep: Literal["auto", "rule"] | Count = setting(
         "auto",
-        'Time steps that one pass over memory advances (temporal blocking). "auto" times some variants before a run '
-        'that takes much longer than these trials, and keeps the fastest for later runs; otherwise, and with "rule", '
-        "a rule based on sizes and caches decides. On GPUs 1 or 2. Results do not depend on it.",
+        "Number of time steps that one pass over memory advances (temporal blocking); on GPUs it is 1 or 2. "
+        '"auto" times some candidates before a run that takes much longer than these trials, and stores the fastest '
+        'for later runs. Otherwise, and with "rule", a rule based on sizes and caches decides. The results do not '
+        "depend on it.",
         unit="steps",
         rule='"auto", "rule" or an integer >= 1',
     )
@@ -126,9 +131,9 @@ class GridSection(sections.BlockGridSection):
 
     cell_size: Annotated[Number, Field(gt=0)] | None = setting(
         None,
-        "Width h of a cell. With it, model.Du and model.Dv are diffusivities of the usual Laplacian, in "
-        "length^2/time, and places are lengths, cell i at (i + 1/2) h. Without it, a cell is the unit and places are "
-        "indices.",
+        "Width h of a cell. If it is set, model.Du and model.Dv are diffusivities of the usual Laplacian, in "
+        "length^2/time, and positions are lengths: cell i is at (i + 1/2) h. If it is not set, the unit of length is "
+        "one cell, and positions are indices.",
         unit="length",
         rule="a number > 0",
     )
@@ -139,65 +144,67 @@ class InitialSection(Checked):
 
     kind: Literal["box", "uniform", "patches", "formula", "image", "file"] = setting(
         "box",
-        '"box": u, v in a centred box and u=1, v=0 around it; "uniform": u, v in every cell; "patches": as "box", in '
-        'boxes at random places; "formula": of x, y, z; "image": from white (u=1, v=0) to black (u, v) as in a '
-        'picture; "file": of a data set.',
+        'Initial state: "box" (u and v in a centred box, u=1 and v=0 around it), "uniform" (u and v in every cell), '
+        '"patches" (as "box", with boxes at random positions), "formula" (formulas of x, y and z), "image" (from '
+        'u=1 and v=0 where a picture is white to u and v where it is black) or "file" (a data set).',
     )
     half_width: Integer = setting(
         6,
-        "The box is n/2 - half_width <= i < n/2 + half_width in each direction of n cells, n/2 rounded down; in "
-        "directions with fewer cells it spans them all. Patches are as wide.",
+        "Half of the width of the box, which covers n/2 - half_width <= i < n/2 + half_width in each direction of n "
+        "cells, with n/2 rounded down. In directions with fewer cells the box covers all of them. Patches have the "
+        "same width.",
         unit="cells",
         ge=1,
         needs={"kind": ("box", "patches")},
     )
     u: Number = setting(
         0.25,
-        "U in the box, in patches, where a picture is black, or everywhere.",
+        "Value of U in the box, in the patches, where a picture is black, or everywhere.",
         unit="concentration",
         needs={"kind": ("box", "uniform", "patches", "image")},
     )
     v: Number = setting(
         0.33,
-        "V in the box, in patches, where a picture is black, or everywhere.",
+        "Value of V in the box, in the patches, where a picture is black, or everywhere.",
         unit="concentration",
         needs={"kind": ("box", "uniform", "patches", "image")},
     )
     noise: Number = setting(
         0.0,
-        "Relative amplitude of a random disturbance of every cell of both fields, the same on any ranks. Pearson's "
-        "is 0.01.",
+        "Relative amplitude of a random disturbance of both fields in every cell, which is the same on any number "
+        "of ranks. Pearson used 0.01.",
         ge=0,
         le=1,
     )
     count: Integer = setting(
         10,
-        'Patches of kind "patches", which may overlap.',
+        "Number of patches, which may overlap.",
         ge=1,
         le=100_000,
         needs={"kind": "patches"},
     )
     formula_u: Formula = setting(
         "1",
-        'U of kind "formula", of x, y, z.',
+        "Formula of x, y and z for U.",
         unit="concentration",
         needs={"kind": "formula"},
     )
     formula_v: Formula = setting(
         "0",
-        'V of kind "formula", of x, y, z.',
+        "Formula of x, y and z for V.",
         unit="concentration",
         needs={"kind": "formula"},
     )
     path: PathText = setting(
         "",
-        'Picture of kind "image", spread over the grid in x and y; data set of kind "file".',
+        'Picture to read if the kind is "image", which is spread over the grid in x and y, or data set to read if '
+        'the kind is "file".',
         rule="a path",
         needs={"kind": ("image", "file")},
     )
     step: Integer | None = setting(
         None,
-        'Step of the data set of kind "file"; the last one if left out.',
+        "Step of the data set to read. If it is not set, the last step is read.",
         unit="steps",
         ge=0,
         needs={"kind": "file"},
@@ -278,15 +285,18 @@ class GrayScottCase(AnyCase):
         if h is None:
             yield (
                 f"diffusivities: {diffusivity_u:.4g} and {diffusivity_v:.4g} cells^2/time, which are model.Du/6 and "
-                "model.Dv/6; with grid.cell_size = 1 they are model.Du and model.Dv"
+                "model.Dv/6 (with grid.cell_size = 1 they would be model.Du and model.Dv)"
             )
         if m.noise and "noise" not in m.model_fields_set:
-            yield f"noise: model.noise = {m.noise:g} by default, a random rate of U in every cell and step; 0 is none"
+            yield (
+                f"noise: model.noise has its default, {m.noise:g}, which adds a random rate to U in every cell and "
+                "step (0 adds none)"
+            )
         width = math.sqrt(diffusivity_v / (m.F + m.k)) if m.F + m.k else math.inf
         if width < 1:
             yield (
-                f"front: sqrt(D/(F + k)) with the diffusivity D of V is {width:.2g} cells; below 1 the grid can pin "
-                "a pattern that a finer grid would let move"
+                f"front: the width sqrt(D/(F + k)) with the diffusivity D of V is {width:.2g} cells (below 1 cell "
+                "the grid can pin a pattern that would move on a finer grid)"
             )
 
     def problems(self) -> Iterator[Problem]:
@@ -295,7 +305,8 @@ class GrayScottCase(AnyCase):
         if self.run.device == "cuda" and chosen not in ("auto", "rule", 1, 2):
             yield Problem(
                 "model.steps_per_sweep",
-                '"auto", "rule", 1 or 2 with run.device = "cuda": GPU sweeps advance two steps at most',
+                '"auto", "rule", 1 or 2 with run.device = "cuda", because a sweep on a GPU advances at most two '
+                "steps",
             )
         if self.run.stop_when == "steady" and self.model.noise:
             yield Problem(
@@ -314,7 +325,7 @@ class GrayScottCase(AnyCase):
                 formula = formula.replace("s D", "6 s/h^2 D")
             yield Problem(
                 "model.dt",
-                f"dt <= {round_down(limit)}, the linear stability limit {formula} of forward Euler for {field} "
+                f"at most {round_down(limit)}, the linear stability limit {formula} of forward Euler for {field} "
                 f"with s = {s:.4g} on this grid",
             )
 

@@ -30,11 +30,13 @@ def open_start(path: str, step: int | None, shape: tuple[int, int, int]) -> BPRe
             array = reader.arrays.get(name)
             if array is None:
                 known = ", ".join(sorted(reader.arrays))
-                raise OutputError(f"the data set {path} has no {name}, only {known}; need U and V")
+                raise OutputError(
+                    f"the data set {path} has no {name}, only {known}. It must contain U and V."
+                )
             if array.shape != shape or array.dtype.kind != "f":
                 raise OutputError(
-                    f"{name} of the data set {path} has shape {list(array.shape)} and dtype {array.dtype}; "
-                    f"need numbers on grid.shape = {list(shape)}"
+                    f"{name} of the data set {path} has shape {list(array.shape)} and dtype {array.dtype}. "
+                    f"It must be an array of floating-point numbers of grid.shape = {list(shape)}."
                 )
         output_index(reader, step)
     except OutputError:

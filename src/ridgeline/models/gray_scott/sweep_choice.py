@@ -68,7 +68,7 @@ class SweepVariant(NamedTuple):
 
     def words(self) -> str:
         """Return the variant in words, by which it is known among others."""
-        return f"{self.steps} step{'s' * (self.steps > 1)} a sweep, {self.tiling.words()}"
+        return f"{self.steps} step{'s' * (self.steps > 1)} per sweep, {self.tiling.words()}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def choose_sweep(
         return SweepChoice(steps, None, "as set")
     if not sweep_is_timed(case, grid):
         by_setting = case.model.steps_per_sweep == "rule"
-        return SweepChoice(steps, None, "by rule" if by_setting else "by rule, since the run is short")
+        return SweepChoice(steps, None, "by rule" if by_setting else "by rule, because the run is short")
     trials, comm, since = _SweepTrials(case, grid, c, noise, context), context.comm, read_load()
     others = 0.0
 
@@ -125,7 +125,7 @@ def choose_sweep(
     chosen = trials.variants[trial.taken]
     source = trial.source
     if others > MOST_OTHERS:
-        source = f"by rule, since others used {others:.0%} of a node meanwhile"
+        source = f"by rule, because other processes used {others:.0%} of a node during the trials"
     return SweepChoice(chosen.steps, chosen.tiling, source, trial)
 
 
@@ -262,9 +262,9 @@ def choose_launch(case: GrayScottCase, grid: Triple, engine: CudaEngine, context
     elif chosen == "rule":
         choice = SweepChoice(steps, None, "by rule")
     elif len(possible_steps(case, grid)) == 1:
-        choice = SweepChoice(steps, None, "by rule, since blocks are thin")
+        choice = SweepChoice(steps, None, "by rule, because the blocks are thin")
     else:
-        choice = SweepChoice(steps, None, "by rule, since the run is short")
+        choice = SweepChoice(steps, None, "by rule, because the run is short")
     engine.set_steps_per_sweep(choice.steps)
     return choice
 
@@ -286,7 +286,7 @@ def _time_launches(case: GrayScottCase, grid: Triple, engine: CudaEngine, contex
         cuda.synchronize()
         return {}
 
-    steps = {"1 step a launch": 1, "2 steps a launch": 2}
+    steps = {"1 step per launch": 1, "2 steps per launch": 2}
     candidates = {name: partial(launch, n) for name, n in steps.items()}
     lengths = {name: mean_steps(case, n) for name, n in steps.items()}
     exchange = f"in {grid} through {engine.transport}; " if context.comm.size > 1 else ""

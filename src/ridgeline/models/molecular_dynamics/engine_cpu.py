@@ -118,9 +118,9 @@ class CpuEngine:
             lists = "half lists, Newton's third law"
         if self._method.mixed:
             lists = f"full lists in float32, {lanes_of_mixed_forces()} at a time"
-        when = "if an atom moved by half the skin" if self._method.check else "always"
-        waits = "" if self._method.overlap else "; waits for ghosts"
-        return f"{lists}; rebuilt every {self._method.every} steps {when}{waits}"
+        when = " if an atom has moved by half of the skin" if self._method.check else ""
+        waits = "" if self._method.overlap else "; exchange of ghosts not overlapped"
+        return f"{lists}; rebuilt every {self._method.every} steps{when}{waits}"
 
     @property
     def lengths(self) -> NDArray[np.float64]:
@@ -234,9 +234,9 @@ class CpuEngine:
             if farthest > self.melt.reach:
                 atom = particles.identity[np.argmax(squares)]
                 raise ParticleError(
-                    f"atom {atom} went {farthest:.3g} sigma in at most {self._method.every} steps until step {step}, "
-                    f"farther than lists of neighbours reach ({self.melt.reach:g}); try a smaller model.dt or "
-                    f"neighbour.every"
+                    f"atom {atom} moved by {farthest:.3g} sigma in the last {self._method.every} steps or fewer "
+                    f"before step {step}, which is farther than the neighbour lists reach "
+                    f"({self.melt.reach:g} sigma). Try a smaller model.dt or neighbour.every."
                 )
             if not self._method.check:
                 return True
@@ -325,9 +325,9 @@ class CpuEngine:
         first, second = sorted(int(self._identities[row, 0]) for row in (i, j))
         x, y, z = self.points[i, :3]
         raise ParticleError(
-            f"atoms {first} and {second} overlap in step {step}: they are {np.sqrt(square):.3g} sigma apart at "
-            f"x = {x:g}, y = {y:g}, z = {z:g}, and forces are computed from {CLOSEST} on; try a smaller model.dt, "
-            f"model.density or initial.temperature"
+            f"atoms {first} and {second} overlap in step {step}. They are {np.sqrt(square):.3g} sigma apart at "
+            f"x = {x:g}, y = {y:g}, z = {z:g}, but forces are computed only for distances of at least {CLOSEST} "
+            f"sigma. Try a smaller model.dt, model.density or initial.temperature."
         )
 
     def _update_points(self) -> None:

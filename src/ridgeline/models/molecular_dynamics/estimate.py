@@ -64,8 +64,9 @@ def _fewest_ghosts(melt: Melt, n_ranks: int) -> Triple:
         fewer = next(ranks for ranks in range(min(n_ranks - 1, most), 0, -1) if cuts(ranks))
         edges = " x ".join(f"{edge:.4g}" for edge in _edges(melt, (1, 1, 1)))
         raise DecompositionError(
-            f"the domain of {edges} (z y x) cannot be cut into {n_ranks} boxes that are no thinner than cut-off and "
-            f"skin, {melt.reach:g}; use {fewer} ranks, the next lower number that can be cut, or more grid.cells"
+            f"the domain of {edges} sigma (z y x) cannot be divided into {n_ranks} boxes that are at least as wide "
+            f"as the cut-off plus the skin, {melt.reach:g} sigma. Use {fewer} ranks, the next lower number that is "
+            f"possible, or more grid.cells."
         )
     return min(
         fitting, key=lambda grid: (round(_ghosts(melt, _edges(melt, grid), [True] * 3)), grid[2], grid[1])
@@ -144,9 +145,9 @@ def remarks(case: MolecularDynamicsCase, grid: Triple) -> tuple[str, ...]:
     sent, lists = traffic_of(case, grid), case.neighbour
     when = f"{'at most ' if lists.check else ''}every {lists.every} steps"
     return (
-        f"each rank sends {number(sent.ghosts, 'B')} of ghosts in {sent.messages:g} messages a step, and "
-        f"{number(sent.rebuild, 'B')} more where lists are rebuilt, {when}; some {sent.migrants:.3g} of its atoms "
-        f"migrate then",
+        f"each rank sends {number(sent.ghosts, 'B')} of ghosts in {sent.messages:g} messages per step, and "
+        f"{number(sent.rebuild, 'B')} more when the lists are rebuilt ({when}), when about {sent.migrants:.3g} of "
+        f"its atoms migrate",
     )
 
 
@@ -193,8 +194,8 @@ def predict(case: MolecularDynamicsCase, place: Allocation, iterations: Mapping[
     sent, share = traffic_of(case, (nz, ny, nx)), place.find(SHARE)
     sums = (SUMS + lists.check) / lists.every
     kind = exchange_kind(place)
-    absent = (f"the full peak is taken: the machine file has no {SHARE}",)
-    no_kernels = ("the peak is that of devices, for which this model has no kernels yet",)
+    absent = (f"the full peak is assumed, because the machine file has no {SHARE}",)
+    no_kernels = ("the peak is that of the GPUs, for which this model has no kernels yet",)
 
     def compute() -> float:
         return plan.work.flops / ranks / (place.of_rank("peak") * (share or 1.0))

@@ -37,7 +37,7 @@ class MolecularDynamics(Model):
     name: ClassVar[str] = "molecular_dynamics"
     points_name: ClassVar[str] = "atoms"
     phases: ClassVar[tuple[str, ...]] = ("pair", "neighbour", "exchange", "integrate")
-    advice: ClassVar[str] = "try a smaller model.dt, model.density or initial.temperature"
+    advice: ClassVar[str] = "Try a smaller model.dt, model.density or initial.temperature."
     _case: MolecularDynamicsCase
 
     def setup(self, case: MolecularDynamicsCase, context: Context) -> None:
@@ -122,7 +122,7 @@ class MolecularDynamics(Model):
         """Return the radial distribution function up to the cut-off. Collective."""
         places, g = self._diagnostics.radial()
         return {
-            "r": Profile(places, ("r",), "sigma", "middles of bins"),
+            "r": Profile(places, ("r",), "sigma", "middle of the bin"),
             "radial_distribution": Profile(g, ("r",), "1", "density around an atom over the mean density"),
         }
 

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 
 # name: the field, its unit and what it is.
 FIELDS = {
-    "position": (ParticleField(np.float64, 3), "sigma", "place in the periodic box: x, y, z"),
+    "position": (ParticleField(np.float64, 3), "sigma", "position in the periodic box: x, y, z"),
     "velocity": (ParticleField(np.float64, 3), "sqrt(epsilon/m)", "velocity: x, y, z"),
     "force": (ParticleField(np.float64, 3), "epsilon/sigma", "force: x, y, z"),
-    "image": (ParticleField(np.int32, 3), "1", "lengths of the box to add for a path without jumps: x, y, z"),
+    "image": (
+        ParticleField(np.int32, 3),
+        "1",
+        "number of box lengths to add to get a path without jumps: x, y, z",
+    ),
 }
 DIMS = ("atom", "axis")
 

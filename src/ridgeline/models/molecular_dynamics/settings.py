@@ -32,17 +32,19 @@ Variable = Literal["position", "velocity", "force", "image"]
 class RunSection(sections.RunSection):
     """What runs, how long, in which precision and on what."""
 
-    model: Literal["molecular_dynamics"] = setting(..., "Model to run; `ridgeline explain` lists them.")
+    model: Literal["molecular_dynamics"] = setting(..., "Model to run. `ridgeline explain` lists the models.")
     seed: sections.Seed = sections.seed_setting(
-        "Seed of the thermostat's noise, which is the same for any number of ranks and threads.",
+        "Seed of the thermostat's noise. The same seed gives the same noise on any number of ranks and threads.",
         {"thermostat.kind": "langevin"},
     )
     precision: Literal["float64", "float32"] = setting(
         "float64",
-        "Floating-point type of distances and forces of pairs. Positions, velocities and sums of forces are float64 "
-        "or as exact in any case.",
+        "Floating-point type of the distances and forces of pairs. Positions, velocities and sums of forces are "
+        "always float64, or as accurate as float64.",
     )
-    device: Literal["cpu"] = setting("cpu", "Where the kernels run: this model has none for GPUs.")
+    device: Literal["cpu"] = setting(
+        "cpu", "Device on which the kernels run. This model has no kernels for GPUs."
+    )
 
 
 class GridSection(sections.AnyGridSection):
@@ -51,11 +53,15 @@ class GridSection(sections.AnyGridSection):
     EXTENT: ClassVar[str] = "cells"
 
     cells: Triple = setting(
-        ..., "Lattice cells [nz, ny, nx].", unit="cells", rule="three integers >= 1 as [nz, ny, nx]"
+        ...,
+        "Number of lattice cells in each direction, [nz, ny, nx]. A cell has four atoms.",
+        unit="cells",
+        rule="three integers >= 1 as [nz, ny, nx]",
     )
     process_grid: Literal["auto"] | Triple = setting(
         "auto",
-        'Ranks in each direction, [pz, py, px], whose product is the number of ranks; "auto": the fewest ghosts.',
+        "Number of ranks in each direction, [pz, py, px]; the product must be the number of ranks. "
+        '"auto" chooses the process grid with the fewest ghosts.',
         unit="ranks",
         rule='"auto" or three integers >= 1 as [pz, py, px]',
     )
@@ -76,34 +82,46 @@ class ModelSection(Checked):
     LAMMPS' bench/in.lj.
     """
 
-    density: Number = setting(0.8442, "Atoms per volume (LAMMPS: lattice fcc).", unit="1/sigma^3", gt=0, le=8)
-    cutoff: Number = setting(2.5, "Cut-off of the potential (pair_style lj/cut).", unit="sigma", gt=0, le=100)
-    dt: Number = setting(0.005, "Time step (timestep).", unit="sigma sqrt(m/epsilon)", gt=0)
+    density: Number = setting(
+        0.8442, "Number of atoms per volume (LAMMPS: lattice fcc).", unit="1/sigma^3", gt=0, le=8
+    )
+    cutoff: Number = setting(
+        2.5, "Cut-off of the potential (LAMMPS: pair_style lj/cut).", unit="sigma", gt=0, le=100
+    )
+    dt: Number = setting(0.005, "Time step (LAMMPS: timestep).", unit="sigma sqrt(m/epsilon)", gt=0)
 
 
 class NeighbourSection(Checked):
     """Lists of neighbours (LAMMPS: neighbor, neigh_modify, newton)."""
 
     skin: Number = setting(
-        0.3, "By how much lists reach beyond the cut-off (neighbor).", unit="sigma", gt=0, le=100
+        0.3,
+        "Distance by which the lists reach beyond the cut-off (LAMMPS: neighbor).",
+        unit="sigma",
+        gt=0,
+        le=100,
     )
     every: Count = setting(
-        20, "Steps between rebuilds of the lists, or looks at whether one is due.", unit="steps"
+        20,
+        "Number of steps between rebuilds of the lists, or between checks of whether a rebuild is due (LAMMPS: "
+        "neigh_modify every).",
+        unit="steps",
     )
     check: Truth = setting(
         False,
-        "Whether lists are rebuilt only if an atom has moved by more than half the skin (check yes). If false, as in "
-        "bench/in.lj, they are always rebuilt, and an atom that was faster may have missed a neighbour.",
+        "Whether the lists are rebuilt only if an atom has moved by more than half of the skin (LAMMPS: neigh_modify "
+        "check yes). If false, as in bench/in.lj, they are rebuilt after every such interval, and an atom that has "
+        "moved further in it may have missed a neighbour.",
     )
     newton: Truth = setting(
         False,
-        "Whether the force of a pair is computed once, and given to both atoms by Newton's third law. Vector "
-        "instructions are faster without. Forces have the same bits.",
+        "Whether the force of a pair is computed once and added to both atoms by Newton's third law (LAMMPS: "
+        "newton). Vector instructions are faster without it. The forces are the same, bit for bit.",
     )
     overlap: Truth = setting(
         True,
-        "Whether positions of ghosts travel while forces on atoms that do not need them are computed; false waits "
-        "for them, for comparison. Results have the same bits.",
+        "Whether the positions of ghosts are exchanged while the forces on atoms that do not need them are computed. "
+        "If false, the exchange finishes first, for comparison. The results are the same, bit for bit.",
     )
 
 
@@ -111,18 +129,20 @@ class ThermostatSection(Checked):
     """The thermostat (LAMMPS: fix nve alone, or with fix langevin). run.seed is the seed of its noise."""
 
     kind: Literal["none", "langevin"] = setting(
-        "none", '"none": constant energy; "langevin": friction and noise, exact for any time step.'
+        "none",
+        'Thermostat: "none" (constant energy) or "langevin" (friction and noise, integrated exactly for any time '
+        "step).",
     )
     temperature: Number = setting(
         1.0,
-        "Temperature that is kept.",
+        "Temperature that the thermostat maintains.",
         unit="epsilon",
         ge=0,
         needs={"kind": "langevin"},
     )
     damping: Number = setting(
         1.0,
-        "Time in which friction takes a velocity to 1/e.",
+        "Time in which friction reduces a velocity to 1/e of its value.",
         unit="sigma sqrt(m/epsilon)",
         gt=0,
         needs={"kind": "langevin"},
@@ -132,10 +152,10 @@ class ThermostatSection(Checked):
 class InitialSection(Checked):
     """The state of step 0: the lattice, and the velocities of `velocity all create T seed loop geom`."""
 
-    temperature: Number = setting(1.44, "Temperature.", unit="epsilon", ge=0)
+    temperature: Number = setting(1.44, "Temperature of the initial velocities.", unit="epsilon", ge=0)
     seed: Integer = setting(
         87287,
-        "Seed of the velocities.",
+        "Seed of the initial velocities.",
         ge=1,
         needs={"temperature": ON},
     )
@@ -145,25 +165,28 @@ class OutputSection(sections.OutputSection):
     """The data set and the time series. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(
-        "molecular_dynamics.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1
+        "molecular_dynamics.bp",
+        "ADIOS2 BP5 data set to which the fields are written.",
+        rule="a path",
+        min_length=1,
     )
     variables: tuple[Variable, ...] = setting(
         ("position", "velocity"),
-        "Fields of atoms to write, [atoms, 3] in the order of identities.",
+        "Fields of the atoms to write, as arrays [atoms, 3] in the order of the atoms' identities.",
         rule='a list of "position", "velocity", "force" and "image", each at most once',
         min_length=1,
     )
 
     spectra: PathText = setting(
         "radial.bp",
-        "ADIOS2 BP5 data set of the radial distribution function to write.",
+        "ADIOS2 BP5 data set to which the radial distribution function is written.",
         rule="a path",
         min_length=1,
         needs=recurring("spectra_every"),
     )
     spectra_every: Integer = setting(
         0,
-        "Steps between radial distribution functions, step 0 included; 0 writes none.",
+        "Number of steps between outputs of the radial distribution function, beginning with step 0; 0 writes none.",
         unit="steps",
         ge=0,
     )
@@ -177,7 +200,7 @@ class OutputSection(sections.OutputSection):
 
     def problems(self) -> Iterator[Problem]:
         if len(set(self.variables)) < len(self.variables):
-            yield Problem("variables", "each name at most once")
+            yield Problem("variables", "a list that contains each name at most once")
 
 
 class MolecularDynamicsCase(AnyCase):
@@ -243,13 +266,14 @@ class MolecularDynamicsCase(AnyCase):
             yield Problem(
                 "grid.cells",
                 f"at least {int(2 * melt.reach / melt.spacing) + 1} cells in each direction with run.precision = "
-                f'"float32": an atom meets the nearest image of another alone',
+                f'"float32", because an atom interacts only with the nearest image of another atom',
             )
         if fewest * melt.spacing < melt.reach:
             yield Problem(
                 "grid.cells",
-                f"at least {int(melt.reach / melt.spacing) + 1} cells in each direction: {fewest} are "
-                f"{fewest * melt.spacing:.4g} sigma, less than cut-off and skin, {melt.reach:g}",
+                f"at least {int(melt.reach / melt.spacing) + 1} cells in each direction, because {fewest} cells are "
+                f"{fewest * melt.spacing:.4g} sigma long, which is less than the cut-off plus the skin, "
+                f"{melt.reach:g} sigma",
             )
 
 

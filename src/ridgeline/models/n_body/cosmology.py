@@ -45,11 +45,12 @@ class Cosmology:
     def __post_init__(self) -> None:
         if not 0 < self.omega_m <= 1:
             raise ConfigError(
-                f"omega_m = {self.omega_m} is not possible in a flat universe; use a number in (0, 1], such as 0.31"
+                f"omega_m = {self.omega_m} is not possible in a flat universe. It must be > 0 and <= 1, such as 0.31."
             )
         if not 0 < self.hubble < math.inf:
             raise ConfigError(
-                f"hubble = {self.hubble} is no expansion rate in 100 km/s/Mpc; use a positive number, such as 0.7"
+                f"hubble = {self.hubble} is not an expansion rate in 100 km/s/Mpc. It must be a positive number, "
+                f"such as 0.7."
             )
 
     @property

@@ -218,11 +218,11 @@ def remarks(case: NBodyCase) -> tuple[str, ...]:
     """Return the remarks of `ridgeline check` that only this model has."""
     law = short_range_law(case)
     if law is None:
-        return ("the mesh alone: forces are softened over some three cells",)
+        return ("forces come from the mesh only, so they are softened over about three cells",)
     cell = case.gravity.cell
     return (
-        f"the mean force is Newton's within {100 * law.error:.2g} %, matched at {law.radius * cell:.4g} Mpc/h and "
-        f"softened by {1000 * law.softening * cell:.4g} kpc/h",
+        f"the mean force agrees with Newton's law within {100 * law.error:.2g} %; it is matched at "
+        f"{law.radius * cell:.4g} Mpc/h and softened by {1000 * law.softening * cell:.4g} kpc/h",
     )
 
 
@@ -283,5 +283,8 @@ def predict(case: NBodyCase, place: Allocation, iterations: Mapping[str, float])
         flops=plan.work.flops,
         process_grid=plan.process_grid,
         bounds=optimistic(place, SHARE),
-        notes=("particles are taken to be spread evenly; halos take longer", *without_latency(place)),
+        notes=(
+            "the particles are assumed to be evenly spread, and halos take longer",
+            *without_latency(place),
+        ),
     )

@@ -158,8 +158,8 @@ def pancake(
     """
     if not 0 < scale_factor < crossing:
         raise ConfigError(
-            f"a pancake cannot start at the scale factor {scale_factor:g}, as its sheets cross at {crossing:g}; "
-            f"start earlier"
+            f"a pancake cannot start at the scale factor {scale_factor:g}, because its sheets cross at "
+            f"{crossing:g}. Start at a smaller scale factor."
         )
     position, identity = lattice_points(grid, lengths)
     momentum = np.zeros_like(position)

@@ -46,7 +46,7 @@ class NBody(Model):
     points_name: ClassVar[str] = "particles"
     phases: ClassVar[tuple[str, ...]] = PHASES
     exchanges: ClassVar[tuple[str, ...]] = ("migrate", "exchange")
-    advice: ClassVar[str] = "try more model.steps_to_today or model.substeps, or a larger model.softening"
+    advice: ClassVar[str] = "Try a larger model.steps_to_today, model.substeps or model.softening."
     _case: NBodyCase
 
     def setup(self, case: NBodyCase, context: Context) -> None:
@@ -193,7 +193,7 @@ class NBody(Model):
         """Return the decomposition, memory and methods. Collective."""
         transform, memory = self._engine.mesh.transform, self._engine.memory()
         law = short_range_law(self._case)
-        near = "the mesh alone" if law is None else f"near particles within {law.radius:g} cells"
+        near = "forces of the mesh only" if law is None else f"direct forces within {law.radius:g} cells"
         methods = "; ".join(f"{name} {method}" for name, method in transform.describe().items())
         return {
             "process_grid": list(self._process_grid),

@@ -43,10 +43,10 @@ def bbks(cosmology: Cosmology, index: float, sigma8: float, omega_b: float = 0.0
     """
     matter, hubble = cosmology.omega_m, cosmology.hubble
     if not -1 <= index <= 2:
-        raise ConfigError(f"index = {index} is out of range for BBKS; use -1 to 2, such as 0.96")
+        raise ConfigError(f"index = {index} cannot be used with BBKS. It must be from -1 to 2, such as 0.96.")
     if not 0 <= omega_b < matter:
         raise ConfigError(
-            f"omega_b = {omega_b} is not from 0 to below omega_m = {matter}; use 0, or such as 0.05"
+            f"omega_b = {omega_b} is not possible. It must be >= 0 and < omega_m = {matter}, such as 0 or 0.05."
         )
     shape = matter * hubble * math.exp(-omega_b * (1 + math.sqrt(2 * hubble) / matter))
 
@@ -71,7 +71,7 @@ def power_law(index: float, sigma8: float) -> Spectrum:
     """
     if not -3 < index < 1:
         raise ConfigError(
-            f"index = {index} of a power law has no finite sigma8; use an index between -3 and 1, such as -2"
+            f"a power law with index = {index} has no finite sigma8. The index must be between -3 and 1, such as -2."
         )
     u = 1 - index
     gammas = math.gamma(u) * math.gamma(2 - u / 2) / (math.gamma((1 + u) / 2) ** 2 * math.gamma(2 + u / 2))
@@ -93,8 +93,8 @@ def from_table(path: Path, sigma8: float | None = None) -> Spectrum:
         least, most = np.min(wavenumbers, initial=math.inf), np.max(wavenumbers, initial=0.0)
         if least < k[0] * (1 - SEPARATION) or most > k[-1] * (1 + SEPARATION):
             raise ConfigError(
-                f"the power spectrum {path} has k from {k[0]:.4g} to {k[-1]:.4g} h/Mpc, and {least:.4g} to "
-                f"{most:.4g} are needed; use a longer table, another box or fewer particles"
+                f"the power spectrum {path} covers k from {k[0]:.4g} to {k[-1]:.4g} h/Mpc, but the run needs k from "
+                f"{least:.4g} to {most:.4g} h/Mpc. Use a longer table, another box or fewer particles."
             )
         return np.asarray(np.exp(np.interp(np.log(wavenumbers), log_k, log_power)))
 
@@ -116,7 +116,7 @@ def variance_in_spheres(k: Real, power: Real) -> float:
 def _scaled(unscaled: Spectrum, sigma8: float, variance: float) -> Spectrum:
     """Return the spectrum scaled so that its variance in spheres is sigma8^2."""
     if not 0 < sigma8 < math.inf:
-        raise ConfigError(f"sigma8 = {sigma8} is no root mean square; use a positive number, such as 0.8")
+        raise ConfigError(f"sigma8 = {sigma8} is not possible. It must be a positive number, such as 0.8.")
     factor = sigma8**2 / variance
     return lambda k: np.asarray(factor * unscaled(k))
 
@@ -125,11 +125,11 @@ def _read_table(path: Path) -> tuple[Real, Real]:
     """Return the columns k and P of a file. Raises ConfigError if they are not a table of a spectrum."""
     try:
         if path.exists() and not path.is_file():
-            raise OSError("it is no regular file")  # reading a pipe would wait
+            raise OSError("it is not a regular file")  # reading a pipe would wait
         lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"the power spectrum {path} cannot be read ({error}); name a text file with the columns k and P"
+            f"the power spectrum {path} cannot be read ({error}). It must be a text file with the columns k and P."
         ) from None
     rows: list[tuple[float, float]] = []
     for number, line in enumerate(lines, 1):
@@ -140,23 +140,23 @@ def _read_table(path: Path) -> tuple[Real, Real]:
             k, power = (float(word) for word in words[:2])
         except ValueError:
             raise ConfigError(
-                f'line {number} of the power spectrum {path} is "{line.strip()}"; every line needs k in h/Mpc and '
-                f"P in (Mpc/h)^3, or begins with #"
+                f'{path}:{number}: the line "{line.strip()}" of the power spectrum is not valid. Each line must hold '
+                f"k in h/Mpc and P in (Mpc/h)^3, or begin with #."
             ) from None
         if not (0 < k < math.inf and 0 < power < math.inf):
             raise ConfigError(
-                f"line {number} of the power spectrum {path} has k = {k:g} and P = {power:g}; both must be positive "
-                f"and finite: leave other rows out"
+                f"{path}:{number}: the power spectrum has k = {k:g} and P = {power:g}. Both must be positive and "
+                f"finite. Remove the lines where they are not."
             )
         if rows and k <= rows[-1][0] * (1 + SEPARATION):
             raise ConfigError(
-                f"line {number} of the power spectrum {path} has k = {k:g} after {rows[-1][0]:g}; sort the rows by "
-                f"increasing k, each once"
+                f"{path}:{number}: the power spectrum has k = {k:g} after k = {rows[-1][0]:g}. Sort the lines by "
+                f"increasing k, and give each k only once."
             )
         rows.append((k, power))
     if len(rows) < 2:
         raise ConfigError(
-            f"the power spectrum {path} has {len(rows)} rows of k and P; two or more are needed"
+            f"the power spectrum {path} has {len(rows)} lines with k and P. It must have at least two."
         )
     k_column, power_column = np.array(rows).T
     return k_column, power_column

@@ -27,28 +27,31 @@ MOST_PARTICLES_ALONG = 2**17
 class RunSection(sections.RunSection):
     """The model, the length of the run, its precision and its device."""
 
-    model: Literal["n_body"] = setting(..., "Model to run; `ridgeline explain` lists them.")
+    model: Literal["n_body"] = setting(..., "Model to run. `ridgeline explain` lists the models.")
     precision: Literal["float64", "float32"] = setting(
         "float64",
-        "Floating-point type of the mesh's forces and transforms. Positions, momenta and forces of near particles "
-        "are float64 in any case.",
+        "Floating-point type of the mesh's forces and transforms. Positions, momenta and the forces between near "
+        "particles are always float64.",
     )
     seed: Integer = setting(
         0,
-        "Seed of the random phases: the same seed gives the same waves on any number of ranks and on finer lattices.",
+        "Seed of the random phases. The same seed gives the same waves on any number of ranks and on finer lattices.",
         ge=0,
         needs={"initial.kind": "random"},
     )
-    device: Literal["cpu"] = setting("cpu", "Device of the kernels: this model runs on CPUs only.")
+    device: Literal["cpu"] = setting(
+        "cpu", "Device on which the kernels run. This model has no kernels for GPUs."
+    )
 
 
 class GridSection(sections.PencilGridSection):
     """The periodic cube, the mesh of the long-range forces, the number of particles, and the decomposition."""
 
-    length: Number = setting(..., "Edge of the comoving box.", unit="Mpc/h", gt=0)
+    length: Number = setting(..., "Length of the edges of the comoving box.", unit="Mpc/h", gt=0)
     particles: Integer | None = setting(
         None,
-        "Particles along each edge of the initial cubic lattice; not set: one for each cell, as in HACC.",
+        "Number of particles along each edge of the initial cubic lattice. If it is not set, there is one particle "
+        "for each cell, as in HACC.",
         unit="particles",
         rule=f"an even number >= 4 and <= {MOST_PARTICLES_ALONG}",
         ge=4,
@@ -71,7 +74,7 @@ class GridSection(sections.PencilGridSection):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if len(set(self.shape)) > 1 or any(n % 2 or not 4 <= n <= MOST_CELLS_ALONG for n in self.shape):
-            yield Problem("shape", f"three equal even numbers >= 4 and <= {MOST_CELLS_ALONG}: a cube")
+            yield Problem("shape", f"three equal even numbers >= 4 and <= {MOST_CELLS_ALONG}")
         if self.lattice % 2:
             yield Problem("particles", f"an even number >= 4 and <= {MOST_PARTICLES_ALONG}")
 
@@ -80,11 +83,14 @@ class CosmologySection(Checked):
     """A flat universe of matter and a cosmological constant, and the waves that grow in it."""
 
     omega_m: Number = setting(
-        0.31, "Matter density today over the critical one; 1 is an Einstein-de Sitter universe.", gt=0, le=1
+        0.31,
+        "Matter density today as a fraction of the critical density; 1 is an Einstein-de Sitter universe.",
+        gt=0,
+        le=1,
     )
     omega_b: Number = setting(
         0.0,
-        "Baryon density today over the critical one; baryons lower the peak of the BBKS spectrum.",
+        "Baryon density today as a fraction of the critical density. Baryons lower the peak of the BBKS spectrum.",
         ge=0,
         lt=1,
         needs={"spectrum": "bbks"},
@@ -99,21 +105,21 @@ class CosmologySection(Checked):
     )
     spectrum: Literal["bbks", "power-law", "table"] = setting(
         "bbks",
-        'Linear power spectrum of today: "bbks" is cold dark matter (Bardeen et al. 1986), "power-law" k^index, '
-        '"table" is read from a file.',
+        'Linear power spectrum today: "bbks" (cold dark matter, Bardeen et al. 1986), "power-law" (k^index) or '
+        '"table" (read from a file).',
         needs={"initial.kind": "random"},
     )
     index: Number = setting(
         0.97,
-        "Exponent n of the primordial spectrum k^n; a power law needs -3 < n < 1.",
+        "Exponent n of the primordial spectrum k^n. With a power law, it must be between -3 and 1.",
         ge=-3,
         le=2,
         needs={"spectrum": ("bbks", "power-law")},
     )
     sigma8: Number | None = setting(
         None,
-        "Root mean square of the linear density contrast today in spheres of 8 Mpc/h; not set: 0.8, or the amplitude "
-        "of the table.",
+        "Root mean square of the linear density contrast today in spheres of 8 Mpc/h. If it is not set, it is 0.8, "
+        "or follows from the table.",
         rule="a number > 0",
         gt=0,
         le=100,
@@ -121,7 +127,7 @@ class CosmologySection(Checked):
     )
     table: PathText = setting(
         "",
-        'Text file with the columns k in h/Mpc and P in (Mpc/h)^3 for spectrum = "table".',
+        "Text file of the spectrum, with the columns k in h/Mpc and P in (Mpc/h)^3.",
         rule="a path",
         needs={"spectrum": "table"},
     )
@@ -145,19 +151,23 @@ class ModelSection(Checked):
     """
 
     steps_to_today: Integer = setting(
-        100, "Steps from the initial redshift to today, a = 1; run.steps may end earlier or later.", ge=1
+        100,
+        "Number of steps from the initial redshift to today (a = 1). run.steps may end the run earlier or later.",
+        ge=1,
     )
     spacing: Literal["linear", "logarithmic"] = setting(
         "linear",
-        'Steps of equal length in the scale factor a, as in HACC, or in its logarithm ("logarithmic").',
+        'Variable in which the steps have equal length: the scale factor a ("linear"), as in HACC, or its logarithm '
+        '("logarithmic").',
     )
     short_range: Truth = setting(
         True,
-        "Whether near particles attract each other directly (P3M); false leaves all forces to the mesh (PM).",
+        "Whether near particles attract each other directly (P3M). If false, all forces are computed on the mesh "
+        "(PM).",
     )
     substeps: Integer = setting(
         4,
-        "Substeps of the short-range force in a step; 1 without it.",
+        "Number of substeps of the short-range force in each step.",
         unit="substeps",
         ge=1,
         le=1000,
@@ -165,8 +175,8 @@ class ModelSection(Checked):
     )
     matching_radius: Number = setting(
         3.2,
-        "Distance up to which particles attract each other directly. The mean force is Newton's within 0.5 % from "
-        "3.2 on; `ridgeline check` prints the error.",
+        "Distance up to which particles attract each other directly. From 3.2 cells on, the mean force agrees with "
+        "Newton's law within 0.5 %; `ridgeline check` prints the error.",
         unit="cells",
         ge=2.5,
         le=5,
@@ -174,16 +184,16 @@ class ModelSection(Checked):
     )
     softening: Number = setting(
         0.1,
-        "Plummer softening of the force between near particles.",
+        "Plummer softening length of the force between near particles.",
         unit="cells",
         ge=0.001,
         le=1,
         needs={"short_range": ON},
     )
     filter_width: Number = setting(
-        0.8, "Width sigma of the filter exp(-k^2 sigma^2/4).", unit="cells", ge=0, le=2
+        0.8, "Width sigma of the mesh's filter exp(-k^2 sigma^2/4).", unit="cells", ge=0, le=2
     )
-    filter_power: Integer = setting(3, "Exponent n_s of the filter's (2/k) sin(k/2).", ge=0, le=10)
+    filter_power: Integer = setting(3, "Exponent n_s of the filter's factor (2/k) sin(k/2).", ge=0, le=10)
     transpose: sections.TransposeSection = Field(default_factory=sections.TransposeSection)
     fft: sections.FftSection = Field(default_factory=sections.FftSection)
 
@@ -193,8 +203,8 @@ class InitialSection(Checked):
 
     kind: Literal["random", "pancake"] = setting(
         "random",
-        '"random": waves of the power spectrum with random phases; "pancake": one plane wave along x, which '
-        "collapses at initial.collapse (Zel'dovich).",
+        'Initial waves: "random" (waves of the power spectrum with random phases) or "pancake" (one plane wave along '
+        "x, which collapses at initial.collapse, after Zel'dovich).",
     )
     redshift: Number = setting(49.0, "Redshift of step 0.", gt=0, le=1e4)
     order: Literal[1, 2] = setting(
@@ -220,12 +230,12 @@ class AnalysisSection(Checked):
 
     halos: Truth = setting(
         True,
-        "Whether halos are identified, by friends of friends, and their mass function is written.",
+        "Whether halos are found by the friends-of-friends algorithm and their mass function is written.",
         needs=recurring("output.spectra_every"),
     )
     linking_length: Number = setting(
         0.2,
-        "Distance below which two particles are linked, over their mean separation.",
+        "Distance below which two particles are linked, as a fraction of the mean separation of particles.",
         gt=0,
         le=1,
         needs={"halos": ON},
@@ -240,7 +250,7 @@ class AnalysisSection(Checked):
     )
     slab: Number | None = setting(
         None,
-        "Thickness of the slab whose density is projected; not set: an eighth of the box.",
+        "Thickness of the slab whose density is projected. If it is not set, it is one eighth of the box.",
         unit="Mpc/h",
         rule="a number > 0",
         gt=0,
@@ -248,7 +258,7 @@ class AnalysisSection(Checked):
     )
     pixels: Integer = setting(
         256,
-        "Pixels along each edge of the picture of the slab.",
+        "Number of pixels along each edge of the picture of the slab.",
         unit="pixels",
         ge=4,
         le=8192,
@@ -259,23 +269,28 @@ class AnalysisSection(Checked):
 class OutputSection(sections.OutputSection):
     """Particles, time series and spectra. Paths are relative to the directory in which the run is started."""
 
-    path: PathText = setting("n_body.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    path: PathText = setting(
+        "n_body.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
+    )
     variables: tuple[Variable, ...] = setting(
         ("position", "velocity"),
-        "Fields of particles to write, [particles, 3] in the order of identities.",
+        "Fields of the particles to write, as arrays [particles, 3] in the order of the particles' identities.",
         rule='a list of "position" and "velocity", each at most once',
         min_length=1,
     )
 
     spectra: PathText = setting(
         "structure.bp",
-        "ADIOS2 BP5 data set of power spectra, mass functions of halos and slices of density to write.",
+        "ADIOS2 BP5 data set to which power spectra, mass functions of halos and slices of the density are written.",
         rule="a path",
         min_length=1,
         needs=recurring("spectra_every"),
     )
     spectra_every: Integer = setting(
-        0, "Steps between two outputs of spectra, step 0 included; 0 writes none.", unit="steps", ge=0
+        0,
+        "Number of steps between outputs of spectra, beginning with step 0; 0 writes none.",
+        unit="steps",
+        ge=0,
     )
     spectra_every_time: Number | None = time_interval("outputs of spectra")
     spectra_every_wall: Number | None = wall_interval("outputs of spectra")
@@ -287,7 +302,7 @@ class OutputSection(sections.OutputSection):
 
     def problems(self) -> Iterator[Problem]:
         if len(set(self.variables)) < len(self.variables):
-            yield Problem("variables", "each name at most once")
+            yield Problem("variables", "a list that contains each name at most once")
 
 
 class NBodyCase(AnyCase):
@@ -389,12 +404,12 @@ class NBodyCase(AnyCase):
         if self.model.short_range and self.grid.shape[0] < fewest:
             yield Problem(
                 "grid.shape",
-                f"at least {fewest} cells in each direction: the matching radius, {self.model.matching_radius:g} "
-                f"cells, is at most half the box",
+                f"at least {fewest} cells in each direction, because the matching radius, "
+                f"{self.model.matching_radius:g} cells, can be at most half of the box",
             )
         table = self.cosmology.table
         if self.cosmology.spectrum == "table" and table and not Path(table).is_file():
-            yield Problem("cosmology.table", "a file that is there")
+            yield Problem("cosmology.table", "the path of a file that exists")
 
 
 CASE = NBodyCase

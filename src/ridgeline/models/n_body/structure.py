@@ -84,7 +84,7 @@ class Structure:
                 spectrum.shot_noise,
                 ("k",),
                 "(Mpc/h)^3",
-                "that of particles at random, which is not taken out",
+                "power spectrum of randomly placed particles, which is not subtracted",
             ),
         }
         if case.initial.kind == "random":
@@ -111,7 +111,10 @@ class Structure:
         empty = bins - len(function.count)
         return {
             "halo_mass": Profile(
-                np.sqrt(edges[1:] * edges[:-1]), ("halo_mass",), "Msun/h", "middles of bins, even in log10"
+                np.sqrt(edges[1:] * edges[:-1]),
+                ("halo_mass",),
+                "Msun/h",
+                "middle of the bin, evenly spaced in log10",
             ),
             "halo_count": Profile(np.pad(function.count, (0, empty)), ("halo_mass",), "1", "halos"),
             "halo_density": Profile(
@@ -133,7 +136,9 @@ class Structure:
         return {
             "y": Profile(places, ("y",), "Mpc/h", "centres of pixels"),
             "x": Profile(places, ("x",), "Mpc/h", "centres of pixels"),
-            "surface_density": Profile(picture, ("y", "x"), "1", "mass of the slab over its mean"),
+            "surface_density": Profile(
+                picture, ("y", "x"), "1", "projected density of the slab over its mean"
+            ),
         }
 
 

@@ -203,8 +203,8 @@ class Boundaries:
         component = int(np.argmax(total))
         if np.delete(total, component).max() > FLAT * total[component]:
             raise ConfigError(
-                f'[boundary.{name}] kind = "symmetry" on a side that is not a plane across x, y or z: symmetry holds '
-                f"for one component of the velocity; use a mesh or a mapping whose side is flat, or another kind"
+                f'[boundary.{name}] has kind = "symmetry", but the side is not a plane perpendicular to x, y or z, '
+                f"which symmetry requires. Use a mesh or a mapping in which the side is flat, or another kind."
             )
         return component
 
@@ -297,6 +297,7 @@ def require_balance(net: float, size: float) -> None:
     """Raise ConfigError if a `Boundaries.flux` out of a domain without outflow is more than rounding."""
     if abs(net) > LEAK * size:
         raise ConfigError(
-            f"the velocities given at the sides carry a volume flux of {net:.3g} out of the box and no side lets "
-            f'it balance; need 0: make inflow and outflow equal, or give one side kind = "outflow"'
+            f"the velocities given at the sides carry a net volume flux of {net:.3g} out of the domain, and no side "
+            f'can balance it. The net flux must be 0. Make inflow and outflow equal, or set kind = "outflow" on a '
+            f"side."
         )

@@ -50,8 +50,8 @@ MOST_CHOSEN = (
 GROUP = 64  # elements that are computed at a time
 # Kim, Moin and Moser, J. Fluid Mech. 177 (1987) 133; Moser, Kim and Mansour, Phys. Fluids 11 (1999) 943.
 PUBLISHED = (
-    "direct simulations of channels at Re_tau = 180 had 12 (1987) and 17.7 (1999) along, 7 and 5.9 across, "
-    "0.05 at the wall and 4.4 in the middle (Kim, Moin, Moser, Mansour)"
+    "for comparison, direct simulations of channels at Re_tau = 180 had 12 (1987) and 17.7 (1999) along the flow, 7 "
+    "and 5.9 across it, and 0.05 at the wall and 4.4 in the middle (Kim, Moin, Moser, Mansour)"
 )
 
 
@@ -61,15 +61,16 @@ def mesh_remarks(case: NavierStokesSettings, mesh: Mesh) -> Iterator[str]:
         order = len(mesh.points) - 1
         if order == 1:
             yield (
-                "the mesh has order 1: its elements have straight edges, so that a curved wall is a polygon; for "
-                "curved walls write it in Gmsh with Mesh.ElementOrder = 2 or higher, or with curved edges as .re2"
+                "the mesh has order 1, so its elements have straight edges and a curved wall becomes a polygon (for "
+                "curved walls, write the mesh in Gmsh with Mesh.ElementOrder = 2 or higher, or with curved edges as "
+                ".re2)"
             )
         else:
-            yield f"the mesh has order {order}: the edges of its elements are polynomials of this degree"
+            yield f"the mesh has order {order}, so the edges of its elements are polynomials of this degree"
         if mesh.counts.mirrored:
             yield (
-                f"{mesh.counts.mirrored} of {mesh.n_elements} elements of the file are mirror images (left-handed): "
-                "they were turned round"
+                f"{mesh.counts.mirrored} of the {mesh.n_elements} elements of the file are left-handed, and were "
+                "turned into right-handed ones"
             )
     if not mesh.axis_aligned:
         of_file = isinstance(mesh, HexahedralMesh)
@@ -77,11 +78,11 @@ def mesh_remarks(case: NavierStokesSettings, mesh: Mesh) -> Iterator[str]:
         worst = worst_element(mesh, positions, case.grid.order)
         x, y, z = worst.place
         some = (
-            "" if len(positions) == mesh.n_elements else f" of {len(positions)} elements that were looked at"
+            "" if len(positions) == mesh.n_elements else f" of {len(positions)} elements that were examined"
         )
         yield (
             f"worst scaled Jacobian{some}: {worst.scaled:.3g} at x={x:.6g}, y={y:.6g}, z={z:.6g} in {worst.element} "
-            "(1: right angles, 0: flat)"
+            "(1 has right angles, 0 is flat)"
         )
     yield from _fluxes(case, mesh)
 
@@ -100,19 +101,19 @@ def _fluxes(case: NavierStokesSettings, mesh: Mesh) -> Iterator[str]:
             name: 0.0 if abs(flux.net) <= TOLERANCE * flux.most else flux.net for name, flux in fluxes.items()
         }
         words = [f"{name} {net:.6g}" for name, net in through.items()]
-        words += [f"{name} not integrated, it has too many faces" for name in given if name not in fluxes]
+        words += [f"{name} not computed (too many faces)" for name in given if name not in fluxes]
         if outflows and len(fluxes) == len(given):
             words.append(f"{' + '.join(outflows)} {0.0 - sum(through.values()):.6g}")
         closed = [
             name for name in sides if name not in {*given, *outflows} and sides[name].kind != "periodic"
         ]
         words += [f"{name} 0" for name in closed]
-        yield f"volume that leaves through each side per time, at t = {t:g}: {', '.join(words)}"
+        yield f"outward volume flux through each side at t = {t:g}: {', '.join(words)}"
         for name in sides_of(sides, "inflow"):
             if through.get(name, 0.0) > 0:
                 yield (
-                    f"the fluid leaves through the side {name}, which is an inflow, at t = {t:g}: if it should enter "
-                    f"there, change the sign of boundary.{name}.value"
+                    f"at t = {t:g} the fluid leaves through the side {name}, which is an inflow (if it should enter "
+                    f"there, change the sign of boundary.{name}.value)"
                 )
 
 
@@ -206,8 +207,8 @@ def advice(number: float, dt: float) -> str:
     unit = 10.0 ** (math.floor(math.log10(longest)) - DIGITS + 1)
     safe = f"model.dt <= {math.floor(longest / unit) * unit:.{DIGITS}g}"
     if number > STABLE_COURANT:
-        return f", beyond stability ({STABLE_COURANT:g}), a run ends at once: need {safe}"
-    return f", more than most flows stand ({SAFE_COURANT:g}): try {safe}"
+        return f", above the stability limit ({STABLE_COURANT:g}), so a run ends at once. Set {safe}."
+    return f", above the limit that is safe for most flows ({SAFE_COURANT:g}). Try {safe}."
 
 
 def first_step_remark(
@@ -218,17 +219,19 @@ def first_step_remark(
         assert dt is not None  # case_sections/sections.py: either dt or courant
         return f"Courant number of step 0: {rate * dt:.3g}{advice(rate * dt, dt)}"
     if rate == 0.0 and control.longest == math.inf:
-        return "time step of step 0: none, as the fluid is at rest and a run ends at once: need model.dt_max"
+        return "time step of step 0: none, because the fluid is at rest, so a run ends at once. Set model.dt_max."
     dt = control.first(rate, sudden)
     number = rate * dt
     words = f"time step of step 0: {dt:.3g}, with the Courant number {number:.3g}"
     words += ", small as the flow starts suddenly" if sudden and number < control.courant else ""
     key = "model.dt_min" if dt == control.shortest else "model.courant"
     if number > STABLE_COURANT:
-        return f"{words}, beyond stability ({STABLE_COURANT:g}), a run ends at once: need a smaller {key}"
+        return f"{words}, above the stability limit ({STABLE_COURANT:g}), so a run ends at once. Set a smaller {key}."
     judged = number if dt in (control.shortest, control.longest) else control.courant
     if judged > SAFE_COURANT * (1.0 + ROUNDING):
-        return f"{words}, more than most flows stand ({SAFE_COURANT:g}): try a smaller {key}"
+        return (
+            f"{words}, above the limit that is safe for most flows ({SAFE_COURANT:g}). Try a smaller {key}."
+        )
     return words
 
 
@@ -277,9 +280,11 @@ def wall_units(case: NavierStokesSettings, mesh: Mesh) -> tuple[str, ...]:
         distances = np.outer(np.diff(edges), gaps).reshape(-1) / unit
         if axis in walls:
             at_walls = min(distances[0], distances[-1])
-            words.append(f"Delta {axis}+ {at_walls:.3g} at the wall, {distances.max():.3g} at most")
+            words.append(f"Delta {axis}+ is {at_walls:.3g} at the wall and at most {distances.max():.3g}")
         else:
-            words.append(f"Delta {axis}+ {distances.mean():.3g} on average, {distances.max():.3g} at most")
+            words.append(
+                f"Delta {axis}+ is {distances.mean():.3g} on average and at most {distances.max():.3g}"
+            )
     return (f"wall units of Re_tau = {re_tau:.4g}, u_tau = {speed:.4g}: {'; '.join(words)}; {PUBLISHED}",)
 
 
@@ -298,8 +303,8 @@ def convection_remarks(case: NavierStokesSettings) -> Iterator[str]:
                 continue
             rayleigh = pull * length**3 / (case.model.viscosity * scalar.diffusivity)
             fall = math.sqrt(length / pull)
-            steps = f", {fall / case.model.dt:.3g} steps" if case.model.dt else ""
+            steps = f" ({fall / case.model.dt:.3g} steps)" if case.model.dt else ""
             yield (
                 f"scalar {number} between {sides[0]} and {sides[1]}: Rayleigh number {rayleigh:.6g}, Prandtl number "
-                f"{case.model.viscosity / scalar.diffusivity:.4g}; free-fall time {fall:.3g}{steps}"
+                f"{case.model.viscosity / scalar.diffusivity:.4g}, free-fall time {fall:.3g}{steps}"
             )

@@ -227,8 +227,8 @@ class CpuEngine(SplittingEngine):
         return projection.fields()
 
     def describe(self) -> str:
-        overlap = "overlap" if self.problem.overlap else "do not overlap"
-        return f"{self.problem.products} products; messages {overlap} computing"
+        overlap = "overlap with" if self.problem.overlap else "do not overlap with"
+        return f"{self.problem.products} products; messages {overlap} computation"
 
     def memory(self) -> dict[str, int]:
         levels = self.time_levels

@@ -218,7 +218,7 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
     n = case.grid.order + 1
     x, y, z = spacings(case, mesh)
     if isinstance(mesh, BoxMesh):
-        before = " before the map" if mesh.mapping else ""
+        before = " before the mapping" if mesh.mapping else ""
         smallest = f"smallest distance of points{before}: x {x:.3g}, y {y:.3g}, z {z:.3g}"
     else:
         smallest = f"smallest distance of points: about {min(x, y, z):.3g}"
@@ -232,12 +232,10 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
     words += wall_units(case, mesh)
     if case.has_probes:
         words.append(
-            f"probes: {len(checked_places(case, mesh))} places, {case.writes(case.output.probes.interval()) + 1} rows"
+            f"probes: {len(checked_places(case, mesh))}, in {case.writes(case.output.probes.interval()) + 1} rows"
         )
     words += convection_remarks(case)
-    words.append(
-        "work and predicted time are those of one iteration of each solve; expect several times as much"
-    )
+    words.append("work and predicted time count one iteration of each solve, so expect several times as much")
     return tuple(words)
 
 
@@ -337,7 +335,9 @@ def predict(case: NavierStokesCase, place: Allocation, iterations: Mapping[str, 
     )
     bounds = optimistic(place, SHARE)
     if not iterations:
-        bounds += ("each solve takes one iteration: --iterations pressure=N says how many it takes",)
+        bounds += (
+            "each solve is assumed to take one iteration (--iterations pressure=N sets how many it takes)",
+        )
     kind = exchange_kind(place)
     return Prediction(
         case=f"navier_stokes, {mesh.n_elements} elements of order {case.grid.order}",

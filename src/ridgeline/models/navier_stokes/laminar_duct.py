@@ -78,11 +78,33 @@ def unit_velocity(y: Array, z: Array, a: float, b: float) -> Array:
 
 
 def figures(ratio: float) -> DuctFigures:
-    """Return the figures of a duct of aspect ratio b/a.
+    """Compute the dimensionless numbers of laminar flow and heat transfer in a rectangular duct.
 
     The Nusselt number: with w = sum w_mn sin sin, all sums over odd m and n, the temperature below that of the wall
     is sum w_mn/lambda_mn sin sin. This gives (sum s/lambda)^2 / (sum s/lambda^3) D^2/4 with s = 16^2/(pi^4 m^2 n^2)/4
-    and the eigenvalues lambda_mn of minus the Laplacian.
+    and the eigenvalues lambda_mn of minus the Laplacian. Source: Shah and London, Laminar Flow Forced Convection in
+    Ducts, 1978, Ch. VII.
+
+    Parameters
+    ----------
+    ratio : float
+        The aspect ratio b/a of the sides.
+
+    Returns
+    -------
+    DuctFigures
+        f Re with the Darcy friction factor, the largest over the mean velocity, and the Nusselt number.
+
+    Notes
+    -----
+    Local: series of some million terms, a few hundredths of a second.
+
+    Examples
+    --------
+    >>> from ridgeline.models.navier_stokes.laminar_duct import figures
+    >>> square = figures(1.0)
+    >>> round(square.friction, 2), round(square.peak, 3), round(square.nusselt, 2)
+    (56.91, 2.096, 3.61)
     """
     a, b = 1.0, ratio
     diameter = 4 * a * b / (a + b)

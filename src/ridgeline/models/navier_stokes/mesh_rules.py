@@ -56,17 +56,20 @@ def mesh_problems(case: NavierStokesSettings) -> Iterator[Problem]:
     mesh = mesh_of(case)
     assert isinstance(mesh, HexahedralMesh)
     given = [name for name in case.boundary.given() if not case.is_periodic(name)]
-    has = ", ".join(mesh.sides) or "none that is not periodic"
+    has = f"only {', '.join(mesh.sides)}" if mesh.sides else "and all its sides are periodic"
     for name in given:
         if name not in mesh.sides:
             near = nearest(name, list(mesh.sides))
             hint = f" (did you mean {near}?)" if near else ""
-            yield Problem(f"boundary.{name}.kind", f"a side that the mesh has: {has}{hint}")
+            yield Problem(
+                f"boundary.{name}.kind", f"left out, because the mesh has no side of this name, {has}{hint}"
+            )
     missing = [name for name in mesh.sides if name not in given]
     if missing:
         yield Problem(
             "grid.mesh",
-            f"a [boundary.NAME] with a kind for each side of it: none is given for {', '.join(missing)}",
+            "accompanied by a section [boundary.NAME] with a kind for each side of the mesh, which is missing for "
+            f"{', '.join(missing)}",
         )
     forcing = case.model.forcing
     axis = "xyz".index(forcing.direction)
@@ -191,7 +194,8 @@ def flux_problems(case: NavierStokesSettings) -> Iterator[Problem]:
     for name in sides_of(sides, "symmetry"):
         if not _is_flat(Faces.of(mesh, name, fine)):
             yield Problem(
-                f"boundary.{name}.kind", "another kind: a symmetry side is flat and across x, y or z"
+                f"boundary.{name}.kind",
+                "another kind, because a symmetry side must be flat and perpendicular to x, y or z",
             )
     dirichlet = [name for name in sides if sides[name].value is not None]
     smooth = {name: Faces.of(mesh, name, fine) for name in dirichlet}
@@ -217,8 +221,8 @@ def closed_inflows(case: NavierStokesSettings) -> Iterator[tuple[str, str]]:
         if all(flux.moved <= TOLERANCE * flux.most for flux in fluxes):
             yield (
                 f"boundary.{name}.value",
-                "nothing flows through this inflow, as its velocity is 0 or along the side; give it a velocity "
-                f'through the side, or boundary.{name}.kind = "moving-wall" or "wall"',
+                "nothing flows through this inflow, because its velocity is 0 or parallel to the side. Give it a "
+                f'velocity through the side, or set boundary.{name}.kind = "moving-wall" or "wall".',
             )
 
 
@@ -230,12 +234,12 @@ def _at_time(
     at_points = {name: faces.dirichlet_velocity(sides, t, edges=True) for name, faces in discrete.items()}
     for name in values:
         if not (np.isfinite(values[name]).all() and np.isfinite(at_points[name]).all()):
-            yield Problem(f"boundary.{name}.value", f"values that are finite all over the side at t = {t:g}")
+            yield Problem(f"boundary.{name}.value", f"finite everywhere on the side at t = {t:g}")
             return
     fluxes = {name: Flux.of(smooth[name], velocity) for name, velocity in values.items()}
     for name, flux in fluxes.items():
         if sides[name].kind == "moving-wall" and flux.moved > TOLERANCE * flux.most:
-            yield Problem(f"boundary.{name}.value", 'a velocity along the wall, or kind = "inflow"')
+            yield Problem(f"boundary.{name}.value", 'parallel to the wall, unless kind = "inflow"')
             return
     if not fluxes or sides_of(sides, "outflow"):
         return
@@ -244,7 +248,8 @@ def _at_time(
     if abs(net) > TOLERANCE * most:
         yield Problem(
             key,
-            f'as much flow in as out of all sides, or a side of kind = "outflow": {_net_words(net)} at t = {t:g}',
+            "such that as much fluid enters as leaves through all sides, unless a side has "
+            f'kind = "outflow". At t = {t:g} {_net_words(net)}',
         )
         return
     on_mesh = [Flux.of(discrete[name], velocity) for name, velocity in at_points.items()]
@@ -252,14 +257,14 @@ def _at_time(
     if abs(net) > LEAK * most:
         yield Problem(
             key,
-            "as much flow in as out at the points of the mesh too, where walls are at rest to their edges: a "
-            f'velocity that falls to that of the sides beside it, or a side of kind = "outflow": {_net_words(net)} '
-            f"at t = {t:g}",
+            "such that as much fluid enters as leaves also at the points of the mesh, where walls are at rest up to "
+            "their edges. Give the side a velocity that equals that of the neighbouring sides at its edges, or set "
+            f'kind = "outflow" on a side. At t = {t:g} {_net_words(net)}',
         )
 
 
 def _net_words(net: float) -> str:
-    return f"{abs(net):.6g} goes {'out' if net > 0 else 'in'}"
+    return f"the net {'outflow' if net > 0 else 'inflow'} is {abs(net):.6g}"
 
 
 def _is_flat(faces: Faces) -> bool:
@@ -321,7 +326,7 @@ def _not_finite(
             if len(bad):
                 value, (x, y, z) = values[bad[0]], places[:, bad[0]]
                 at = f"x = {x:.6g}, y = {y:.6g}, z = {z:.6g}" + ("" if formula.steady else f", t = {t:.6g}")
-                yield Problem(key, f"finite values all over the mesh: {toml(text)} is {value:g} at {at}")
+                yield Problem(key, f"finite everywhere on the mesh. {toml(text)} is {value:g} at {at}")
                 return
 
 
@@ -339,7 +344,8 @@ def places_of(case: NavierStokesSettings) -> Array:
     places = np.concatenate(parts)
     if not len(places):
         raise ConfigError(
-            f'output.probes.file = "{case.output.probes.file}" holds no place; need a line x,y,z'
+            f'output.probes.file = "{case.output.probes.file}" contains no position. It must have at least one line '
+            "x,y,z."
         )
     return places
 
@@ -351,8 +357,8 @@ def refuse_outside(places: Array, missing: NDArray[np.int64]) -> None:
     shown = ", ".join(f"probe {i} at {tuple(places[i].tolist())}" for i in missing[:SHOWN])
     more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
     raise ConfigError(
-        f"[[probe]] and output.probes.file: {shown}{more} of {len(places)} places lie outside the domain; need "
-        f"places [x, y, z] inside it, also where it is periodic"
+        f"[[probe]] and output.probes.file: of {len(places)} probes, {shown}{more} lie outside the domain. All "
+        f"positions [x, y, z] must be inside it, even where it is periodic."
     )
 
 

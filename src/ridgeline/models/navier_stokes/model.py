@@ -76,7 +76,7 @@ class NavierStokes(Model):
     name: ClassVar[str] = "navier_stokes"
     phases: ClassVar[tuple[str, ...]] = REGIONS[:-1]
     exchanges: ClassVar[tuple[str, ...]] = ("gather-scatter",)
-    advice: ClassVar[str] = "try a smaller model.dt or model.courant, more elements or a higher grid.order"
+    advice: ClassVar[str] = "Try a smaller model.dt or model.courant, more elements or a higher grid.order."
     _case: NavierStokesCase
     later: ClassVar[tuple[str, ...]] = (TIME_STEPS, SAMPLED_STEP)
 
@@ -163,7 +163,9 @@ class NavierStokes(Model):
         named = dict(zip(field_names(len(scalars)), fields))
         where = locate_nonfinite(comm, self._grid, self._geometry, named)
         if where is not None:
-            raise ConfigError(f"[initial] and [[scalar]] initial: need finite values, unlike {where}")
+            raise ConfigError(
+                f"the initial state of [initial] and [[scalar]] is not finite: {where}. It must be finite everywhere."
+            )
         dt = self._engine.first_dt(fields)
         before = history(case, x, y, z, dt, levels) if levels else []
         self._engine.start(fields, 0.0, before, dt)
@@ -268,8 +270,8 @@ class NavierStokes(Model):
         """Name velocity and scalars at the points of the elements; pressure follows from them."""
         if self._case.output.uniform is not None:
             raise ConfigError(
-                "set_fields: with output.uniform the fields are images, from which no flow can be set; leave "
-                "output.uniform out to set fields at the points of the elements"
+                "set_fields cannot be used with output.uniform, because its fields are interpolated and do not "
+                "determine the flow. Leave output.uniform out to set the fields at the points of the elements."
             )
         return field_names(len(self._case.scalar))
 

@@ -103,8 +103,8 @@ def _mesh_of_file(path: Path, stamp: tuple[int, int], pairs: tuple[tuple[str, st
     missing = [name for pair in pairs for name in pair if name not in raw.sides]
     if missing:
         raise raw.error(
-            f'has no side "{missing[0]}", which is periodic in the settings',
-            f"it has {', '.join(raw.sides) or 'none'}",
+            f'the mesh has no side "{missing[0]}", which is periodic in the settings',
+            f"Its sides are {', '.join(raw.sides)}" if raw.sides else "It has no sides",
         )
     return build_mesh(raw, dict(pairs))
 
@@ -120,10 +120,10 @@ def mesh_of(case: NavierStokesSettings) -> BoxMesh | HexahedralMesh:
         try:
             stat = path.stat()
         except OSError as error:
-            started = "" if path.is_absolute() else f", from {Path.cwd()}, where the run starts"
-            raise ConfigError(
-                f'grid.mesh = "{path}" cannot be read: {error.strerror}; need a mesh file{started}'
-            ) from None
+            started = (
+                "" if path.is_absolute() else f" The path is relative to {Path.cwd()}, where the run starts."
+            )
+            raise ConfigError(f'grid.mesh = "{path}" cannot be read: {error.strerror}.{started}') from None
         return _mesh_of_file(path, (stat.st_mtime_ns, stat.st_size), case.boundary.periodic_pairs())
     assert grid.elements is not None  # case_sections/grid.py
     return BoxMesh.box(

@@ -234,7 +234,9 @@ class _Samples:
             for name, average in statistics.averages(homogeneous).items()
         ]
         variables += [
-            self._variable("averaging_time", np.zeros(1), ("point",), "model time averaged over", grid),
+            self._variable(
+                "averaging_time", np.zeros(1), ("point",), "model time over which the averages extend", grid
+            ),
             self._variable("samples", np.zeros(1), ("point",), "samples in the averages", grid),
         ]
         self._writer = BPWriter(path, comm, variables, attributes, setting="output.statistics")

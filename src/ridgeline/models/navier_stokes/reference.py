@@ -61,7 +61,9 @@ class ReferenceSolver:
         history: Sequence[Array] = (),
     ) -> None:
         if grid.size != 1:
-            raise ValueError("the reference solver has all elements on one rank")
+            raise ValueError(
+                f"the reference solver runs on one rank, but the grid is distributed over {grid.size}"
+            )
         self.elements, self.problem, self.time = Elements(grid), problem, time
         scalars = np.zeros((0, *grid.shape)) if scalars is None else scalars
         self.fields = [np.concatenate([velocity, scalars]), *(np.array(old) for old in history)]

@@ -37,7 +37,7 @@ def _sides(case: NavierStokesSettings) -> Iterator[Problem]:
         if side.has_value and side.value == "exact" and case.initial.kind not in EXACT_KINDS:
             yield Problem(
                 f"boundary.{name}.value",
-                f'an initial.kind that is an exact solution ({", ".join(EXACT_KINDS)}) with value = "exact"',
+                f"numbers or formulas unless initial.kind is an exact solution ({', '.join(EXACT_KINDS)})",
             )
     yield from _sides_of_file(case) if case.grid.mesh else _sides_of_box(case)
 
@@ -50,17 +50,18 @@ def _sides_of_box(case: NavierStokesSettings) -> Iterator[Problem]:
         if periodic and kind not in (None, "periodic"):
             yield Problem(
                 f"boundary.{side}.kind",
-                f'"periodic" or none, as grid.periodic[{place}] (direction {axis}) is true',
+                f'"periodic" or left out, because grid.periodic[{place}] (direction {axis}) is true',
             )
         elif not periodic and kind == "periodic":
             yield Problem(
-                f"boundary.{side}.kind", f"another kind, or grid.periodic[{place}] (direction {axis}) = true"
+                f"boundary.{side}.kind",
+                f"another kind, unless grid.periodic[{place}] (direction {axis}) is true",
             )
         elif not periodic and kind is None:
             yield Problem(
                 f"boundary.{side}.kind",
-                f'"wall", "moving-wall", "inflow", "outflow" or "symmetry" at side {side}, or grid.periodic[{place}] '
-                "= true",
+                f'"wall", "moving-wall", "inflow", "outflow" or "symmetry" at side {side}, unless '
+                f"grid.periodic[{place}] is true",
             )
 
 
@@ -84,17 +85,18 @@ def _sides_of_file(case: NavierStokesSettings) -> Iterator[Problem]:
             if name == boundary.side(other).partner and case.is_periodic(other)
         ]
         if not partner and not named_by:
-            yield Problem(f"boundary.{name}.partner", "the side with which this one is periodic")
+            yield Problem(f"boundary.{name}.partner", "the name of the side with which this one is periodic")
         elif partner:
             other = boundary.side(partner)
             if partner == name or other.kind != "periodic" or other.partner not in ("", name):
                 yield Problem(
                     f"boundary.{name}.partner",
-                    'another side of kind "periodic", which names this one or none',
+                    'another side of kind "periodic" whose partner is this side or is left out',
                 )
             elif partners.setdefault(partner, name) != name:
                 yield Problem(
-                    f"boundary.{name}.partner", f"one that is not {partners[partner]}'s partner, too"
+                    f"boundary.{name}.partner",
+                    f"a side that is not the partner of {partners[partner]} already",
                 )
 
 
@@ -110,7 +112,9 @@ def _scalars(case: NavierStokesSettings) -> Iterator[Problem]:
             elif periodic != (kind == "periodic"):
                 yield Problem(
                     key,
-                    '"periodic" or none, as the flow is' if periodic else '"fixed", "flux" or "adiabatic"',
+                    '"periodic" or left out, because the flow is periodic here'
+                    if periodic
+                    else '"fixed", "flux" or "adiabatic", because the flow is not periodic here',
                 )
 
 
@@ -119,25 +123,26 @@ def _initial(case: NavierStokesSettings) -> Iterator[Problem]:
     if kind not in UNMAPPED_KINDS:
         return
     if case.grid.mesh:
-        yield Problem("initial.kind", f'another kind on a mesh from a file: "{kind}" is that of a box')
+        yield Problem("initial.kind", f'another kind on a mesh from a file, because "{kind}" requires a box')
         return
     if case.grid.mapping != "none":
-        yield Problem("initial.kind", f'another kind on a mapped box, or grid.mapping = "none" with "{kind}"')
+        yield Problem("initial.kind", f'another kind than "{kind}", unless grid.mapping = "none"')
     along = case.initial.direction
     if "channel" in kind:
         others = [axis for axis in "xyz" if axis != along]
         if len(case.walled_directions()) != 1 or sum(case.grid.periodic["zyx".index(a)] for a in others) != 1:
             yield Problem(
                 "initial.direction",
-                'the direction along a channel: kind = "wall" at both sides of one other direction, and the third '
-                f'periodic, with "{kind}"',
+                f'the direction along the channel with initial.kind = "{kind}": both sides of one other direction '
+                'must have kind = "wall", and the third direction must be periodic',
             )
         return
     across = [side for side in SIDES if side[0] != along]
     if any(case.boundary.side(side).kind != "wall" for side in across):
         yield Problem(
             "initial.direction",
-            f'the direction along a duct: kind = "wall" at {", ".join(across)} with "{kind}"',
+            f'the direction along the duct with initial.kind = "{kind}": the sides {", ".join(across)} must have '
+            'kind = "wall"',
         )
 
 
@@ -152,7 +157,8 @@ def _buoyancy(case: NavierStokesSettings) -> Iterator[Problem]:
         if float(np.linalg.norm(np.cross(gradient, gravity))) > 1e-12 * lengths:
             yield Problem(
                 f"scalar.{i}.mean_gradient",
-                "a gradient along model.gravity with an expansion: no pressure balances the buoyancy of another",
+                "parallel to model.gravity if the scalar has an expansion, because no pressure can balance the "
+                "buoyancy of any other gradient",
             )
 
 
@@ -163,7 +169,8 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
         yield Problem("model.dealias_order", f'0, an integer >= grid.order + 1 = {least}, or "none"')
     if case.model.expected_re_tau is not None and (not case.wall_sides() or not case.is_plain_box):
         yield Problem(
-            "model.expected_re_tau", 'none, or sides of kind "wall" on a box with grid.mapping = "none"'
+            "model.expected_re_tau",
+            'left out unless the domain is a box with grid.mapping = "none" that has sides of kind "wall"',
         )
     if case.run.stop_when == "steady" and case.model.time_order == 1:
         yield Problem(
@@ -175,23 +182,26 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
         and not case.grid.mesh
         and not case.is_periodic(f"{forcing.direction}_min")
     ):
-        yield Problem("model.forcing.direction", "a direction that is periodic (grid.periodic)")
+        yield Problem("model.forcing.direction", "a periodic direction (grid.periodic)")
     most = len(case.scalar) - 1
     if any(name.startswith("scalar_") and int(name[7:]) > most for name in case.output.variables):
         have = f"the case has {most + 1} [[scalar]]" if most >= 0 else "the case has no [[scalar]]"
-        yield Problem("output.variables", f"scalars that exist: {have}")
+        yield Problem("output.variables", f"a list without scalars that do not exist ({have})")
     not_periodic = [d for d in case.output.homogeneous if not case.grid.periodic["zyx".index(d)]]
     if not_periodic and not case.grid.mesh:
-        yield Problem("output.homogeneous", "directions that are periodic (grid.periodic)")
+        yield Problem("output.homogeneous", "a list of periodic directions (grid.periodic)")
     closed = [side for side in case.side_names() if not case.is_periodic(side)]
     if not {*case.output.forces.sides} <= {*closed}:
         yield Problem(
-            "output.forces.sides", f"sides that are not periodic: {', '.join(closed) or 'none here'}"
+            "output.forces.sides",
+            f"a list of sides that are not periodic, which are {', '.join(closed)}"
+            if closed
+            else "empty, because all sides are periodic",
         )
     if case.output.homogeneous and case.grid.mesh:
         yield Problem(
             "output.homogeneous",
-            "no directions with grid.mesh: lines of points along x, y or z are those of a box",
+            "empty with grid.mesh, because only a box has lines of points along x, y or z",
         )
 
 
@@ -204,8 +214,8 @@ def growing_directions(settings: Settings) -> tuple[int, ...]:
     mesh = settings.get("grid.mesh")
     if mesh:
         raise ConfigError(
-            f'weak scaling changes grid.elements, and grid.mesh = "{mesh}" has one size; '
-            f"study it with --strong, or a box with --weak"
+            f'weak scaling changes grid.elements, but grid.mesh = "{mesh}" has a fixed size. Study the mesh with '
+            f"--strong, or a box with --weak."
         )
     free = zip(settings["grid.periodic"], settings["grid.distribution"])
     return tuple(d for d, (periodic, kind) in enumerate(free) if periodic and kind == "uniform") or ALL

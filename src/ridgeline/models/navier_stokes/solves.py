@@ -268,7 +268,7 @@ def require_converged(step: int, name: str, result: SolveResult) -> None:
     count = f"{result.iterations} iteration{'s' * (result.iterations != 1)}"
     section = "pressure" if name == "pressure" else "velocity"
     raise DivergedError(
-        f"the {name} solve of step {step} did not converge: residual {result.residual:.3g} after "
-        f"{count} (from {result.initial_residual:.3g}); try a smaller model.dt or model.courant, or a larger "
-        f"tolerance or max_iterations in [model.{section}]"
+        f"the {name} solve of step {step} did not converge. Its residual is {result.residual:.3g} after {count} "
+        f"(from {result.initial_residual:.3g}). Try a smaller model.dt or model.courant, or a larger tolerance or "
+        f"max_iterations in [model.{section}]."
     )

@@ -194,8 +194,8 @@ class StepControl:
         """
         if rate == 0.0 and self.longest == math.inf:
             raise ConfigError(
-                f"model.courant = {self.courant:g} gives no first time step, as the fluid is at rest and no side "
-                "moves it yet; set model.dt_max, the longest step, too"
+                f"model.courant = {self.courant:g} determines no first time step, because the fluid is at rest and "
+                "no side moves it yet. Set model.dt_max, the longest step, as well."
             )
         return self.bounded(self._wanted(rate) * (SUDDEN_START if sudden else 1.0))
 
@@ -261,24 +261,23 @@ class CourantWatch:
     def _words(self, step: int, number: float, dt: float) -> str:
         sane, before = self._sane
         finding = (
-            f"has the Courant number {number:.3g}" if math.isfinite(number) else "left no finite velocity"
+            f"gives the Courant number {number:.3g} at step {step}, but it must be at most {STABLE_COURANT:g}"
+            if math.isfinite(number)
+            else f"gives a velocity that is not finite at step {step}"
         )
-        reason = f"for {SAFE_COURANT:g} there"
+        reason = f"for a Courant number of {SAFE_COURANT:g} there"
         blew_up = ""
         if sane < step:
             reason = blew_up = (
-                f"as the flow blew up after step {sane}, the last whose Courant number had at most doubled "
-                f"({before:.3g})"
+                f"because the flow blew up after step {sane}, the last step in which the Courant number had at most "
+                f"doubled ({before:.3g})"
             )
         if self._control is None:
             most = dt * SAFE_COURANT / max(before, STABLE_COURANT)
-            return (
-                f"model.dt = {dt:g} {finding} at step {step}; need at most {STABLE_COURANT:g}: set model.dt <= "
-                f"{most:.3g}, {reason}"
-            )
+            return f"model.dt = {dt:g} {finding}. Set model.dt <= {most:.3g}, {reason}."
         keys = "model.dt_min" if dt <= self._control.shortest else "model.courant or model.dt_max"
         courant = self._control.courant
         return (
-            f"the time step {dt:g}, by model.courant = {courant:g}, {finding} at step {step}; need at most "
-            f"{STABLE_COURANT:g}: set a smaller {keys}, {blew_up or 'as the flow became fast within few steps'}"
+            f"the time step {dt:g}, which model.courant = {courant:g} chose, {finding}. Set a smaller {keys}, "
+            f"{blew_up or 'because the flow became fast within a few steps'}."
         )

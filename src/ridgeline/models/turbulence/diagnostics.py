@@ -150,7 +150,7 @@ class Diagnostics:
             "dissipation_spectrum": (self.viscosity * sums.gradient_spectrum, "2 nu k^2 E(k)"),
             "transfer_spectrum": (
                 of_products.transfer_spectrum,
-                "energy that nonlinear terms bring to k, per time",
+                "energy that nonlinear terms transfer to k, per time",
             ),
             "energy_flux": (
                 -np.cumsum(of_products.transfer_spectrum) * Shells(self.passes.modes).width,

@@ -216,19 +216,20 @@ def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -
         passes, shape = case.model.fft.on_gpus, case.grid.shape
         fused = possible_fusion(shape, grid, case.run.precision, len(case.scalar))
         check_passes(passes, shape, fused)
-        words.append("what cuFFT works in comes on top of the memory of each GPU")
+        words.append("the work space of cuFFT is additional to the GPU memory above")
         words.append(passes_remark(passes, fused, passes_are_timed(case, grid)))
         if grid[0] * grid[1] > 1:
             any_way = f"the fastest of {', '.join(TRANSPORT_WORDS.values())} that a run finds"
             way = TRANSPORT_WORDS.get(case.model.transpose.between_gpus, any_way)
             words.append(
-                f"messages between GPUs go by {way}, those of the column exchange with Q = {case.batch} variables"
+                f"messages between GPUs travel by {way}; those of the column exchange hold Q = {case.batch} variables"
             )
     if not case.scalar and case.model.scheme == "rk2":
         words.append(f"the paper's Eq. 9 allows {bound / 2**20:.4g} MiB per rank")
     lines = truncation.n_lines / (case.grid.shape[0] * (case.grid.shape[2] // 2 + 1))
     words.append(
-        f"{100 * (1 - lines):.3g} % of the lines have no retained mode: they are neither moved nor transformed in y"
+        f"{100 * (1 - lines):.3g} % of the lines have no retained mode, so they are neither exchanged nor "
+        "transformed in y"
     )
     if of_particles := particle_remark(case, grid):
         words.append(of_particles)
@@ -410,8 +411,8 @@ def large_process_grid(case: TurbulenceCase, place: Allocation) -> ProcessGrid:
         if grid[1] <= ny:
             return grid
     raise DecompositionError(
-        f"grid.shape = {list(case.grid.shape)} with grid.process_grid = {chosen} does not fit {place.ranks} ranks; "
-        f"use fewer --nodes or --ranks-per-node"
+        f"grid.shape = {list(case.grid.shape)} with grid.process_grid = {chosen} cannot be divided over "
+        f"{place.ranks} ranks. Use a smaller --nodes or --ranks-per-node."
     )
 
 
@@ -480,7 +481,7 @@ def predict(case: TurbulenceCase, place: Allocation, iterations: Mapping[str, fl
         outputs = case.outputs()
         output = float(outputs * len(case.output.variables) * math.prod(shape) * itemsize)
         without = ", without particles" if case.particles.count else ""
-        notes = (f"the memory is that of the GESTS paper's Eq. 9{without}",)
+        notes = (f"the memory is that of Eq. 9 of the GESTS paper{without}",)
     step = SpectralStep(
         shape,
         grid,

@@ -127,8 +127,8 @@ def _restore(target: NDArray[np.float64], state: dict[str, NDArray[np.float64]],
     if stored is None or stored.shape != target.shape:
         what = "none" if stored is None else f"one of shape {list(stored.shape)}"
         raise CheckpointError(
-            f"the forcing needs an array {name} of shape {list(target.shape)}, the checkpoint has {what}; "
-            "resume with the forcing settings of that run"
+            f"the forcing needs an array {name} of shape {list(target.shape)}, but the checkpoint has {what}. "
+            "Resume with the forcing settings of that run."
         )
     target[...] = stored
 
@@ -168,8 +168,8 @@ class EswaranPope(Forcing):
         self.key = forced_modes(modes.truncation, modes.unit, radius)
         if not len(self.key):
             raise ConfigError(
-                f"forcing.shell_radius = {radius:g} leaves no mode to force: the smallest wavenumber is "
-                f"{min(modes.unit):.4g}; use a larger radius"
+                f"forcing.shell_radius = {radius:g} contains no mode to force, because the smallest wavenumber is "
+                f"{min(modes.unit):.4g}. Use a larger radius."
             )
         k = self.key[:, ::-1].T * np.array(modes.unit[::-1])[:, np.newaxis]  # x, y, z
         self._unit_vector = k / np.sqrt((k * k).sum(0))
@@ -250,8 +250,8 @@ class FrozenShells(Forcing):
         n_shells = min(shells.n_shells, 1 + int(radius * RADIUS_SLACK / shells.width))
         if n_shells < 2:
             raise ConfigError(
-                f"forcing.shell_radius = {radius:g} reaches no shell of modes: the smallest wavenumber is "
-                f"{shells.width:.4g}; use a larger radius"
+                f"forcing.shell_radius = {radius:g} contains no shell of modes, because the smallest wavenumber is "
+                f"{shells.width:.4g}. Use a larger radius."
             )
         key = forced_modes(modes.truncation, modes.unit, n_shells * shells.width)
         kz, ky, kx = key.T * np.array(modes.unit)[:, np.newaxis]

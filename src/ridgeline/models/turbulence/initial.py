@@ -131,8 +131,8 @@ def add_waves(
     for jx, jy, jz in product(f, g, h):
         if abs(jy) > int(modes.truncation.most_y(np.array(jz), np.array(jx))):
             raise ConfigError(
-                f"initial.waves = {m} is not retained by grid.shape = {list(modes.shape)} with "
-                f'model.dealias = "{modes.dealias}"; use fewer waves or a finer grid'
+                f"initial.waves = {m} has modes that grid.shape = {list(modes.shape)} with "
+                f'model.dealias = "{modes.dealias}" does not retain. Use fewer waves or a finer grid.'
             )
         value = amplitude * f[jx] * g[jy] * h[jz]
         for line in np.flatnonzero((lines.jx == jx) & (lines.jz == jz)):
@@ -188,7 +188,8 @@ def shell_energies(case: TurbulenceCase, modes: Modes, total: float) -> NDArray[
     if not 0 < energies.sum() < math.inf:
         raise ConfigError(
             f'initial.spectrum = "{case.initial.spectrum}" has no energy in the shells that grid.shape = '
-            f"{list(modes.shape)} retains, up to k = {largest_sphere(modes):.4g}; use a finer grid, or other scales"
+            f"{list(modes.shape)} retains, up to k = {largest_sphere(modes):.4g}. Use a finer grid, or other scales "
+            "in [initial]."
         )
     return np.asarray(energies * (total / energies.sum()))
 

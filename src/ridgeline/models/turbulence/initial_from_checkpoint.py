@@ -123,10 +123,10 @@ def read_checkpoint(
             gathered.append("averages of spectra")
         if gathered:
             what = f"the {' and '.join(gathered)} of checkpoint {source.path}"
-            of_forcing.append(f"{what} are not taken over: this run begins its own")
+            of_forcing.append(f"{what} are not used, because this run begins new ones.")
         return [*refused, *warnings, *of_forcing], sentence
     raise CheckpointError(
-        f"no usable checkpoint at initial.path = {path}: {'; '.join(refused)}; name another one"
+        f"initial.path = {path} has no usable checkpoint. {' '.join(refused)} Set initial.path to another one."
     )
 
 
@@ -141,8 +141,8 @@ def _candidates(path: Path, step: int | None) -> list[Path]:
     if not candidates:
         steps = ", ".join(str(step_of(p)) for p in checkpoints[:8])
         raise CheckpointError(
-            f"initial.path = {path} has no checkpoint of initial.step = {step}; it has {steps}; leave "
-            f"initial.step out to take the newest"
+            f"initial.path = {path} has no checkpoint of initial.step = {step}. Its steps are {steps}. Leave "
+            f"initial.step out to use the newest."
         )
     return candidates
 
@@ -154,7 +154,8 @@ def _open(path: Path, modes: Modes, n_scalars: int) -> Source:
     model = settings.get("run.model", "unknown")
     if model != "turbulence":
         raise CheckpointError(
-            f'checkpoint {path} is of run.model = "{model}", not "turbulence"; set initial.path to another one'
+            f'checkpoint {path} has run.model = "{model}", but it must be "turbulence". Set initial.path to another '
+            "checkpoint."
         )
     try:
         truncation = Truncation(tuple(settings["grid.shape"]), settings["model.dealias"])
@@ -166,13 +167,13 @@ def _open(path: Path, modes: Modes, n_scalars: int) -> Source:
     stored = {name: shape for name, (dtype, shape) in manifest.fields.items() if np.dtype(dtype).kind == "c"}
     if not sizes or not sizes.items() <= stored.items():
         raise CheckpointError(
-            f"checkpoint {path} does not hold the modes of the grid in its settings: it may be of another version "
-            f"of Ridgeline; set initial.path to another one"
+            f"checkpoint {path} does not contain the modes of the grid in its settings, so it may be of another "
+            f"version of Ridgeline. Set initial.path to another checkpoint."
         )
     if not np.allclose((z, y, x), modes.lengths, rtol=1e-12, atol=0):
         raise CheckpointError(
-            f"checkpoint {path} is of another box: it has grid.lengths = {[z, y, x]}, this run has "
-            f"{list(modes.lengths)}; set grid.lengths to those of the checkpoint"
+            f"checkpoint {path} has another box, grid.lengths = {[z, y, x]}, while this run has "
+            f"{list(modes.lengths)}. Set grid.lengths to that of the checkpoint."
         )
     return Source(path, manifest, truncation, modes.lengths, min(in_file, n_scalars))
 
@@ -229,7 +230,7 @@ def _read(fields: NDArray[Any], source: Source, modes: Modes, comm: MPI.Comm) ->
     total = float(comm.allreduce(energy))
     if not math.isfinite(total):
         raise CheckpointError(
-            f"checkpoint {source.path} holds NaN or infinity; set initial.path to an earlier one"
+            f"checkpoint {source.path} contains NaN or infinity. Set initial.path to an earlier one."
         )
     return total
 
@@ -273,7 +274,7 @@ def _continue_forcing(forcing: Forcing, source: Source, comm: MPI.Comm) -> list[
     if not other and not (forcing.fits(source.truncation) and state.keys() <= fields.keys()):
         other = ["the grid of the checkpoint has other forced modes"]
     if other:
-        warnings = [f"the random processes of the forcing begin anew: {', and '.join(other)}"]
+        warnings = [f"the random processes of the forcing start again, because {', and '.join(other)}."]
     else:
         arrays = {name: DistributedArray(name, a.shape, (0,) * a.ndim, a) for name, a in state.items()}
         with errors_on_all_ranks(comm), explain_errors(f"cannot read checkpoint {source.path}", comm):
@@ -283,8 +284,8 @@ def _continue_forcing(forcing: Forcing, source: Source, comm: MPI.Comm) -> list[
         warnings = []
     if settings.get("run.seed") == forcing.seed:
         warnings.append(
-            f"the forcing draws the random numbers that the run of the checkpoint drew from its step 0 on, because "
-            f"both have run.seed = {forcing.seed}; set another run.seed if the two runs are to be independent"
+            f"the forcing draws the same random numbers as the run of the checkpoint did from step 0 on, because "
+            f"both have run.seed = {forcing.seed}. Set another run.seed if the two runs are to be independent."
         )
     return warnings
 
@@ -307,22 +308,24 @@ def _remarks(
     if n_padded or n_left_out:
         changes = []
         if n_padded:
-            changes.append(f"{n_padded} modes of this grid that it lacks are zero")
+            changes.append(f"{n_padded} modes that only this grid has are zero")
         if n_left_out:
             lost = max(total - kept, 0.0)
             share = 100 * lost / total if total else 0.0
             changes.append(
-                f"{n_left_out} of its modes that this grid lacks are left out, and with them {lost:.4g} of its "
+                f"{n_left_out} modes that only the checkpoint has are left out, and with them {lost:.4g} of its "
                 f"kinetic energy {total:.6g} ({share:.3g} %)"
             )
         dealias = f'model.dealias = "{source.truncation.dealias}"'
-        warnings.append(f"{origin} with {dealias}: {', and '.join(changes)}")
+        warnings.append(f"{origin} with {dealias}. In it, {', and '.join(changes)}.")
     n_scalars = len(fields) - 3
     in_file = len([name for name in manifest.fields if name.startswith("scalar_")])
     if in_file < n_scalars:
         names = ", ".join(f"scalar_{i}" for i in range(in_file, n_scalars))
-        warnings.append(f"{name} has no {names}: starting as [[scalar]] says")
+        warnings.append(f"{name} has no {names}, so the initial state comes from [[scalar]].")
     elif in_file > n_scalars:
         names = ", ".join(f"scalar_{i}" for i in range(n_scalars, in_file))
-        warnings.append(f"{name} has {names}, which this run leaves out: it has {n_scalars} [[scalar]]")
-    return warnings, "" if warnings else origin
+        warnings.append(
+            f"{name} has {names}, which this run does not use, because it has {n_scalars} [[scalar]]."
+        )
+    return warnings, "" if warnings else f"{origin}."

@@ -77,7 +77,9 @@ def fill_from_file(
     else:
         warnings, sentence = read_data_set(fields, path, grid, modes, transform, comm, step)
         if forcing.settings_of_state():
-            warnings.append("the random processes of the forcing begin anew: a data set does not hold them")
+            warnings.append(
+                "the random processes of the forcing start again, because a data set does not contain their state."
+            )
     if comm.rank == 0:
         for warning in warnings:
             log.warning("%s", warning)
@@ -118,7 +120,8 @@ def read_data_set(
             problem = None
             if not np.isfinite(physical).all():
                 problem = OutputError(
-                    f"{name} of the data set {path} holds NaN or infinity at step {number}; take another initial.step"
+                    f"{name} of the data set {path} contains NaN or infinity at step {number}. Choose another "
+                    "initial.step."
                 )
             raise_on_all_ranks(comm, problem)
             transform.to_spectral(physical, out=fields[place : place + 1])
@@ -138,15 +141,15 @@ def _open(
         for name in (*VELOCITY, *_scalars(reader, n_scalars)):
             if name not in reader.arrays:
                 raise OutputError(
-                    f"the data set {path} has no {name}, only {', '.join(sorted(reader.arrays))}; an initial "
-                    f"state needs {', '.join(VELOCITY)}: write them by output.variables"
+                    f"the data set {path} has no {name}, only {', '.join(sorted(reader.arrays))}. An initial state "
+                    f"must contain {', '.join(VELOCITY)}, which output.variables of its run lists."
                 )
             array = reader.arrays[name]
             if array.shape != modes.shape or array.dtype.kind != "f":
                 raise OutputError(
-                    f"{name} of the data set {path} has shape {list(array.shape)} and dtype {array.dtype}, "
-                    f"grid.shape = {list(modes.shape)}; use the grid of the data set, or a checkpoint, which "
-                    f"may be of another grid"
+                    f"{name} of the data set {path} has shape {list(array.shape)} and dtype {array.dtype}, but it "
+                    f"must have floating-point numbers of grid.shape = {list(modes.shape)}. Use the grid of the data "
+                    f"set, or a checkpoint, which may have another grid."
                 )
         # A spacing of 1, the default, does not tell the lengths of the box.
         spacing = np.asarray(reader.attributes.get("Fides_Spacing", (1, 1, 1)), float)[::-1]
@@ -154,8 +157,8 @@ def _open(
         if (spacing != 1).any() and not np.allclose(spacing, mine, rtol=1e-9, atol=0):
             lengths = [float(length) for length in spacing * modes.shape]
             raise OutputError(
-                f"the data set {reader.path} is of another box: its spacing makes grid.lengths = {lengths}, this run "
-                f"has {list(modes.lengths)}; set grid.lengths to those of the data set"
+                f"the data set {reader.path} has another box: its spacing corresponds to grid.lengths = {lengths}, "
+                f"while this run has {list(modes.lengths)}. Set grid.lengths to that of the data set."
             )
         output_index(reader, step)
     except OutputError:
@@ -188,9 +191,9 @@ def _project(
     left_out = max(total - modes_energy, 0.0)
     name = f"data set {path} (step {step})"
     sentence = (
-        f"the initial state is from {name} of kinetic energy {total:.6g}, of which {left_out:.3g} in modes that "
-        f"are not retained, and {removed:.3g} in the part with divergence (rms {math.sqrt(2 * divergence):.3g}), "
-        f"are taken out"
+        f"the initial state is from {name} with the kinetic energy {total:.6g}, from which {left_out:.3g} in modes "
+        f"that are not retained, and {removed:.3g} in the part with divergence "
+        f"(rms {math.sqrt(2 * divergence):.3g}), were removed."
     )
     warnings = []
     if left_out + removed > NEGLIGIBLE * total:
@@ -199,7 +202,7 @@ def _project(
     n_scalars = len(fields) - 3
     if len(names) - 3 < n_scalars:
         missing = ", ".join(f"scalar_{i}" for i in range(len(names) - 3, n_scalars))
-        warnings.append(f"{name} has no {missing}: starting as [[scalar]] says")
+        warnings.append(f"{name} has no {missing}, so the initial state comes from [[scalar]].")
     return warnings, sentence
 
 

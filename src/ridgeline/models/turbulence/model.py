@@ -66,7 +66,9 @@ class Turbulence(Model):
     name: ClassVar[str] = "turbulence"
     phases: ClassVar[tuple[str, ...]] = COLUMNS[:-1]
     exchanges: ClassVar[tuple[str, ...]] = ("row all-to-all", "column all-to-all")
-    advice: ClassVar[str] = 'try a smaller model.dt or model.courant, a finer grid, or precision = "float64"'
+    advice: ClassVar[str] = (
+        'Try a smaller model.dt or model.courant, a finer grid or run.precision = "float64".'
+    )
     _case: TurbulenceCase
 
     def setup(self, case: TurbulenceCase, context: Context) -> None:
@@ -177,9 +179,9 @@ class Turbulence(Model):
         number = engine.last_dt * engine.last_courant_rate
         if model.dt is not None and number > 1.0:
             raise DivergedError(
-                f"model.dt = {engine.last_dt:g} has the Courant number {number:.3g} at step {engine.step_index - 1}; "
-                f"need at most 1, that is model.dt <= {1.0 / engine.last_courant_rate:.3g} there: set it smaller, or "
-                f"model.courant instead"
+                f"model.dt = {engine.last_dt:g} gives the Courant number {number:.3g} at step "
+                f"{engine.step_index - 1}, but it must be at most 1, that is model.dt <= "
+                f"{1.0 / engine.last_courant_rate:.3g} there. Set a smaller model.dt, or model.courant instead."
             )
         self._particles.advance()
         return 1

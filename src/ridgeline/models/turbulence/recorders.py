@@ -78,7 +78,8 @@ def output_field(
         return passes.to_host(passes.to_points(pressure))
     known = output_names(len(fields) - 3)
     raise ConfigError(
-        f"output.variables names '{name}'; a run can write {', '.join(known)}{did_you_mean(name, known)}"
+        f"output.variables contains '{name}', which a run cannot write{did_you_mean(name, known)} The variables are "
+        f"{', '.join(known)}."
     )
 
 

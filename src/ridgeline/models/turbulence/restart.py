@@ -89,7 +89,10 @@ class SpectralState:
         workspace: Field | None = None,
     ) -> None:
         if comm.rank != grid.rank:
-            raise ValueError(f"rank {comm.rank} of the communicator has the modes of rank {grid.rank}")
+            raise ValueError(
+                f"rank {comm.rank} of the communicator has the modes of rank {grid.rank}, but they must be those of "
+                "the same rank"
+            )
         self._modes = Modes.of(grid, lengths)
         self._comm = comm
         self._dtype = np.dtype(dtype)
@@ -172,7 +175,7 @@ class SpectralState:
 
     def _rows(self, fields: Fields) -> list[tuple[str, Field]]:
         if len(fields) != len(self._sizes):
-            raise ValueError(f"{len(self._sizes)} fields are needed, got {len(fields)}")
+            raise ValueError(f"there must be {len(self._sizes)} fields, not {len(fields)}")
         return list(zip(self._sizes, fields))
 
     def _scratch(self) -> tuple[Field, int]:

@@ -175,7 +175,7 @@ def courant_dt(courant: float, rate: float, step_index: int) -> float:
     """
     if rate == 0.0:
         raise ConfigError(
-            f"model.courant = {courant:g} gives no step from step {step_index}, where the fluid is at rest; "
-            "set model.dt instead"
+            f"model.courant = {courant:g} determines no time step after step {step_index}, because the fluid is at "
+            "rest. Set model.dt instead."
         )
     return courant / rate

@@ -14,21 +14,19 @@ from pydantic import Field
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase, Plain
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Truth, setting
-from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
+from ridgeline.config.intervals import recurring, time_interval, wall_interval
 from ridgeline.config.size_law import GlobalGrid
+from ridgeline.models.turbulence.particle_settings import ParticlesSection
 from ridgeline.models.turbulence.problem import Waves
 
 Positive = Annotated[Number, Field(gt=0)]
 Vector = tuple[Number, Number, Number]
-Sample = Literal["gradient", "acceleration", "scalars", "dissipation", "enstrophy"]
-Interpolation = Literal["spline", "trilinear", "fourier"]
 # Points in a direction, as in the largest run known. Every rank keeps a table of all lines of modes.
 MOST_POINTS_ALONG = 2**15
 BATCH = {"cpu": 4, "cuda": 1}  # variables of an all-to-all for model.transpose_variables = "auto"
 MOST_SHELLS = (
     10**6
 )  # of spectra, which every rank holds; a shell is as wide as the smallest wavenumber of the box
-GROUPS = {"uniform": 1, "lattice": 1, "pairs": 2, "tetrads": 4}  # particles of a group
 
 FIELDS = ("velocity_x", "velocity_y", "velocity_z", "vorticity_magnitude", "dissipation", "pressure")
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
@@ -37,9 +35,10 @@ VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., ea
 class RunSection(sections.RunSection):
     """What runs, how long, in which precision and on what."""
 
-    model: Literal["turbulence"] = setting(..., "Model to run; `ridgeline explain` lists them.")
+    model: Literal["turbulence"] = setting(..., "Model to run. `ridgeline explain` lists the models.")
     seed: sections.Seed = sections.seed_setting(
-        "Key of the random numbers: modes, phase shifts, forcing and places of particles, the same on any ranks.",
+        "Seed of the random modes, phase shifts, forcing and positions of particles. The same seed gives the same "
+        "numbers on any number of ranks.",
         (
             {"model.dealias": "phase-shift"},
             {"initial.kind": "spectrum"},
@@ -48,7 +47,9 @@ class RunSection(sections.RunSection):
             {"particles.count": ON, "particles.placement": ("uniform", "pairs", "tetrads")},
         ),
     )
-    device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run. On GPUs, no fluid particles.")
+    device: Literal["cpu", "cuda"] = setting(
+        "cpu", "Device on which the kernels run. Fluid particles require CPUs."
+    )
 
 
 class GridSection(sections.PencilGridSection):
@@ -56,23 +57,25 @@ class GridSection(sections.PencilGridSection):
 
     lengths: tuple[Positive, Positive, Positive] = setting(
         (2 * math.pi, 2 * math.pi, 2 * math.pi),
-        "Edges of the box, [Lz, Ly, Lx]; 2 pi makes wavenumbers integers.",
+        "Lengths of the edges of the box, [Lz, Ly, Lx]. With 2 pi the wavenumbers are integers.",
         unit="length",
         rule="three numbers > 0 as [Lz, Ly, Lx]",
     )
 
     def problems(self) -> Iterator[Problem]:
         if any(n % 2 or not 4 <= n <= MOST_POINTS_ALONG for n in self.shape):
-            rule = f"even numbers >= 4 and <= {MOST_POINTS_ALONG} in every direction"
-            yield Problem("shape", rule + ": this model has no flows of two dimensions" * (1 in self.shape))
+            rule = f"three even numbers >= 4 and <= {MOST_POINTS_ALONG}"
+            yield Problem(
+                "shape", rule + ", because this model has no two-dimensional flows" * (1 in self.shape)
+            )
         yield from super().problems()
         # The largest |k| of the grid over the smallest wavenumber of the box is max L sqrt(sum (N / 2 L)^2).
         shells = max(self.lengths) * math.hypot(*(n / (2 * l) for n, l in zip(self.shape, self.lengths)))
         if shells > MOST_SHELLS:
             yield Problem(
                 "lengths",
-                f"lengths closer to each other: spectra would have {shells:.3g} shells as wide as the smallest "
-                f"wavenumber, and may have {MOST_SHELLS}",
+                f"lengths that differ less from each other, because spectra would have {shells:.3g} shells as wide "
+                f"as the smallest wavenumber, and may have at most {MOST_SHELLS}",
             )
 
 
@@ -87,22 +90,31 @@ class ModelSection(Checked):
         ...,
         "Kinematic viscosity nu.",
         unit="length^2/time",
-        rule="a number > 0 (0 only with model.inviscid = true)",
+        rule="a number > 0, or 0 with model.inviscid = true",
         ge=0,
     )
-    inviscid: Truth = setting(False, "Whether viscosity 0 is meant: Euler's equations, for tests.")
-    scheme: Literal["rk2", "rk4"] = setting("rk2", "Runge-Kutta scheme: order 2 (the paper's) or 4.")
+    inviscid: Truth = setting(
+        False, "Whether model.viscosity is 0 on purpose, which solves the Euler equations, for tests."
+    )
+    scheme: Literal["rk2", "rk4"] = setting(
+        "rk2", "Runge-Kutta scheme of order 2 (as in the GESTS paper) or 4."
+    )
     dealias: Literal["phase-shift", "two-thirds", "none"] = setting(
         "phase-shift",
-        'Removal of aliasing: "phase-shift" keeps |k| < sqrt(2) N/3 and shifts the grid from substep to substep, '
-        '"two-thirds" keeps |k_i| < N/3 and has no aliasing, "none" keeps |k_i| < N/2 and has it all.',
+        'Dealiasing: "phase-shift" retains |k| < sqrt(2) N/3 and shifts the grid from substep to substep, '
+        '"two-thirds" retains |k_i| < N/3 and removes aliasing completely, and "none" retains |k_i| < N/2 and '
+        "removes no aliasing.",
     )
     dt: Number | None = setting(
-        None, "Time step; or else courant.", unit="time", rule="a number > 0, or model.courant instead", gt=0
+        None,
+        "Time step, unless model.courant chooses it.",
+        unit="time",
+        rule="a number > 0, or model.courant instead",
+        gt=0,
     )
     courant: Number | None = setting(
         None,
-        "Courant number dt max(|u|/dx + |v|/dy + |w|/dz) that sets the time step anew each step; or else dt.",
+        "Courant number dt max(|u|/dx + |v|/dy + |w|/dz) that determines each time step instead of model.dt.",
         rule="a number > 0 and < 1, or model.dt instead",
         gt=0,
         lt=1,
@@ -115,15 +127,16 @@ class ModelSection(Checked):
     )
     brunt_vaisala: Number = setting(
         0.0,
-        "Frequency N of a stable stratification along z. The first [[scalar]] is then the buoyancy over N and acts "
-        "back: u_z gets N theta, theta gets -N u_z.",
+        "Brunt-Vaisala frequency N of a stable stratification along z. The first [[scalar]] theta is then the "
+        "buoyancy divided by N and acts on the flow: N theta is added to the equation of u_z, and -N u_z to that of "
+        "theta.",
         unit="1/time",
         ge=0,
     )
     transpose_variables: Literal["auto"] | Annotated[Integer, Field(ge=1, le=4)] = setting(
         "auto",
-        'Variables Q that one all-to-all moves; "auto" is 4 on CPUs, and on GPUs 1, which takes least memory and '
-        "overlaps most. Results do not depend on it.",
+        'Number Q of variables that one all-to-all exchanges. "auto" is 4 on CPUs, and 1 on GPUs, which uses the '
+        "least memory and overlaps most. The results do not depend on it.",
         unit="variables",
         rule='"auto" or an integer >= 1 and <= 4',
     )
@@ -132,11 +145,11 @@ class ModelSection(Checked):
 
     def problems(self) -> Iterator[Problem]:
         if self.viscosity == 0 and not self.inviscid:
-            yield Problem("viscosity", "a number > 0 (0 only with model.inviscid = true)")
+            yield Problem("viscosity", "a number > 0, or 0 with model.inviscid = true")
         if self.viscosity > 0 and self.inviscid:
             yield Problem("viscosity", "0 with model.inviscid = true")
         if (self.dt is None) == (self.courant is None):
-            yield Problem("courant", "exactly one of model.dt and model.courant")
+            yield Problem("courant", "set if model.dt is left out, and left out if model.dt is set")
 
 
 class InitialSection(Checked):
@@ -144,58 +157,60 @@ class InitialSection(Checked):
 
     kind: Literal["taylor_green", "taylor_green_2d", "abc", "spectrum", "file"] = setting(
         "taylor_green",
-        '"taylor_green": V (sin x cos y cos z, -cos x sin y cos z, 0); "taylor_green_2d": the same without z; '
-        '"abc": Beltrami flow (A sin z + C cos y, B sin x + A cos z, C sin y + B cos x); "spectrum": random '
-        'solenoidal modes with a given E(k); "file": from path. x, y, z stand for 2 pi m x/L.',
+        'Initial flow: "taylor_green", V (sin x cos y cos z, -cos x sin y cos z, 0); "taylor_green_2d", the same '
+        'without z; "abc", the Beltrami flow (A sin z + C cos y, B sin x + A cos z, C sin y + B cos x); "spectrum", '
+        'random solenoidal modes with a given E(k); "file", read from initial.path. In these formulas x stands for '
+        "2 pi m x/L_x, and y and z likewise.",
     )
     velocity: Number = setting(
         1.0,
-        "V of the Taylor-Green vortices.",
+        "Velocity V of the Taylor-Green vortices.",
         unit="length/time",
         needs={"kind": ("taylor_green", "taylor_green_2d")},
     )
     waves: Integer = setting(
         1,
-        "m: waves along each edge of the box in Taylor-Green and ABC flow.",
+        "Number m of waves along each edge of the box in Taylor-Green and ABC flows.",
         unit="waves",
         ge=1,
         needs={"kind": ("taylor_green", "taylor_green_2d", "abc")},
     )
     A: Number = setting(
         1.0,
-        "A of the ABC flow.",
+        "Coefficient A of the ABC flow.",
         unit="length/time",
         needs={"kind": "abc"},
     )
     B: Number = setting(
         1.0,
-        "B of the ABC flow.",
+        "Coefficient B of the ABC flow.",
         unit="length/time",
         needs={"kind": "abc"},
     )
     C: Number = setting(
         1.0,
-        "C of the ABC flow.",
+        "Coefficient C of the ABC flow.",
         unit="length/time",
         needs={"kind": "abc"},
     )
     spectrum: Literal["power-law", "von-karman-pao", "comte-bellot-corrsin"] = setting(
         "power-law",
-        'E(k): "power-law" (k/k_p)^low_slope below k_p and (k/k_p)^slope above; "von-karman-pao" '
-        "(k L)^4 (1 + (k L)^2)^(-17/6) exp(-2.25 (k eta)^(4/3)) with its maximum near k_p without the cut-off; "
-        '"comte-bellot-corrsin" measured in grid turbulence (1971) at t U/M = station. All are scaled to energy.',
+        'Shape of the spectrum E(k): "power-law", (k/k_p)^low_slope below k_p and (k/k_p)^slope above; '
+        '"von-karman-pao", (k L)^4 (1 + (k L)^2)^(-17/6) exp(-2.25 (k eta)^(4/3)), where L puts the maximum without '
+        'the exponential near k_p; "comte-bellot-corrsin", measured in grid turbulence (1971) at t U/M = station. It '
+        "is scaled to initial.energy.",
         needs=({"kind": "spectrum"}, {"scalar.N.variance": ON}),
     )
     energy: Number = setting(
         1.5,
-        "Kinetic energy <u.u>/2 of a given spectrum.",
+        "Kinetic energy <u.u>/2 to which the spectrum is scaled.",
         unit="length^2/time^2",
         gt=0,
         needs={"kind": "spectrum"},
     )
     peak_wavenumber: Number = setting(
         4.0,
-        "k_p, where E(k) is largest.",
+        "Wavenumber k_p at which E(k) is largest.",
         unit="1/length",
         gt=0,
         needs={"spectrum": ("power-law", "von-karman-pao")},
@@ -214,7 +229,8 @@ class InitialSection(Checked):
     )
     kolmogorov_length: Number | None = setting(
         None,
-        "eta of the von Karman-Pao spectrum; not set: 1.5 over the largest wavenumber of the grid.",
+        "Kolmogorov length eta of the von Karman-Pao spectrum. If it is not set, it is 1.5 divided by the largest "
+        "wavenumber of the grid.",
         unit="length",
         rule="a number > 0",
         gt=0,
@@ -222,25 +238,26 @@ class InitialSection(Checked):
     )
     station: Literal[42, 98, 171] = setting(
         42,
-        "Distance t U/M from the grid of Comte-Bellot and Corrsin.",
+        "Distance t U/M from the grid at which Comte-Bellot and Corrsin measured.",
         needs={"spectrum": "comte-bellot-corrsin"},
     )
     length_cm: Number = setting(
         8.732,
-        "Centimetres of that experiment that are one unit of length here; 8.732 makes 2 pi its 10.8 M.",
+        "Length in that experiment that corresponds to one unit of length here. With 8.732, a box of 2 pi "
+        "corresponds to 10.8 M.",
         unit="cm/length",
         gt=0,
         needs={"spectrum": "comte-bellot-corrsin"},
     )
     path: PathText = setting(
         "",
-        'BP data set or checkpoint of kind "file".',
+        "BP data set or checkpoint to read.",
         rule="a path",
         needs={"kind": "file"},
     )
     step: Integer | None = setting(
         None,
-        "Step of the data set to take; not set: the last one.",
+        "Step to read. If it is not set, the last step is read.",
         unit="steps",
         rule="an integer >= 0",
         ge=0,
@@ -253,16 +270,18 @@ class InitialSection(Checked):
 
 
 class ForcingSection(Checked):
-    """What keeps turbulence alive: f."""
+    """The force f that sustains turbulence."""
 
     kind: Literal["none", "eswaran-pope", "frozen", "linear"] = setting(
         "none",
-        '"eswaran-pope": each mode 0 < |k| <= shell_radius follows its own Ornstein-Uhlenbeck process; "frozen": '
-        'the energy of each shell up to shell_radius is kept; "linear": f = coefficient u (Lundgren).',
+        'Forcing: "none", "eswaran-pope" (each mode with 0 < |k| <= shell_radius is forced by a separate '
+        'Ornstein-Uhlenbeck process), "frozen" (the energy of each shell up to shell_radius stays constant) or '
+        '"linear" (f = coefficient u, after Lundgren).',
     )
     amplitude: Number | None = setting(
         None,
-        "sigma of Eswaran and Pope: a component of f in a mode has variance 2 sigma^2 before projection.",
+        "Amplitude sigma of the processes of Eswaran and Pope. A component of f in a mode has the variance 2 sigma^2 "
+        "before projection.",
         unit="length/time^2",
         rule="a number > 0",
         gt=0,
@@ -270,7 +289,7 @@ class ForcingSection(Checked):
     )
     correlation_time: Number | None = setting(
         None,
-        "T_L of Eswaran and Pope.",
+        "Correlation time T_L of the processes of Eswaran and Pope.",
         unit="time",
         rule="a number > 0",
         gt=0,
@@ -285,7 +304,7 @@ class ForcingSection(Checked):
     )
     coefficient: Number | None = setting(
         None,
-        "Rate of the linear forcing.",
+        "Coefficient of the linear forcing.",
         unit="1/time",
         rule="a number > 0",
         gt=0,
@@ -311,112 +330,53 @@ class ScalarSection(Checked):
     schmidt: Number = setting(..., "Schmidt number Sc = nu/diffusivity.", gt=0)
     mean_gradient: Vector = setting(
         (0.0, 0.0, 0.0),
-        "Mean gradient G = [Gx, Gy, Gz], uniform; theta is the fluctuation about it.",
+        "Uniform mean gradient G = [Gx, Gy, Gz]. theta is the fluctuation about it.",
         unit="scalar/length",
         rule="three numbers as [Gx, Gy, Gz]",
     )
     variance: Number = setting(
         0.0,
-        "<theta^2> of step 0, as random modes with a spectrum of the shape of initial.spectrum; 0 starts from "
-        "theta = 0.",
+        "Variance <theta^2> at step 0, in random modes with the shape of initial.spectrum. With 0 the scalar starts "
+        "from theta = 0.",
         unit="scalar^2",
         ge=0,
     )
 
 
-class ParticlesSection(Scheduled):
-    """Fluid particles, which move with the velocity where they are: dx/dt = u(x, t). None unless count is set."""
-
-    count: Integer = setting(0, "How many particles there are; 0: none.", unit="particles", ge=0)
-    placement: Literal["uniform", "lattice", "pairs", "tetrads"] = setting(
-        "uniform",
-        'Where they start: "uniform" at random in the box; "lattice" on one of equal distances in each direction; '
-        '"pairs" at random, the second at separation from the first in a random direction; "tetrads" as the '
-        "corners of regular tetrahedra with edges of that length.",
-        needs={"count": ON},
-    )
-    separation: Number | None = setting(
-        None,
-        "Distance of the particles of a pair or a tetrad.",
-        unit="length",
-        rule="a number > 0",
-        gt=0,
-        needs={"placement": ("pairs", "tetrads")},
-    )
-    seed: Integer | None = setting(
-        None,
-        "Seed of the places; not set: run.seed.",
-        rule="an integer >= 0",
-        ge=0,
-        needs={"placement": ("uniform", "pairs", "tetrads")},
-    )
-    interpolation: Interpolation = setting(
-        "spline",
-        'How the velocity at a particle is found: "spline" by cubic B-splines, of order 4; "trilinear", of order 2; '
-        '"fourier" by summing all modes, exact and slow, for tests.',
-        needs={"count": ON},
-    )
-    sample: tuple[Sample, ...] = setting(
-        (),
-        "What is written beside positions and velocities.",
-        rule="a list of gradient, acceleration, scalars, dissipation and enstrophy, each at most once",
-        needs=recurring(),
-    )
-    every: Integer = setting(
-        0,
-        "Steps between outputs of the particles, step 0 included; 0 writes none.",
-        unit="steps",
-        ge=0,
-        needs={"count": ON},
-    )
-    every_time: Number | None = time_interval("outputs of the particles", {"count": ON})
-    every_wall: Number | None = wall_interval("outputs of the particles", {"count": ON})
-    path: PathText = setting(
-        "particles.bp",
-        "ADIOS2 BP5 data set of the particles to write.",
-        rule="a path",
-        min_length=1,
-        needs=recurring(),
-    )
-
-    def problems(self) -> Iterator[Problem]:
-        group = GROUPS[self.placement]
-        if self.count % group:
-            yield Problem("count", f'a multiple of {group} with particles.placement = "{self.placement}"')
-        if self.placement == "lattice" and round(self.count ** (1 / 3)) ** 3 != self.count:
-            yield Problem("count", 'the cube of an integer with particles.placement = "lattice"')
-        if group > 1 and self.separation is None:
-            yield Problem("separation", f'a number > 0 with particles.placement = "{self.placement}"')
-        if len(set(self.sample)) < len(self.sample):
-            yield Problem("sample", "a list that names nothing twice")
-
-
 class OutputSection(sections.OutputSection):
     """Fields, time series and spectra. Paths are relative to the directory in which the run is started."""
 
-    path: PathText = setting("turbulence.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    path: PathText = setting(
+        "turbulence.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
+    )
     variables: tuple[str, ...] = setting(
         FIELDS[:3], "Fields to write.", rule=VARIABLES_RULE, min_length=1, max_length=200
     )
     series_every: Integer = setting(
-        10, "Steps between rows of the series, step 0 included; 0 writes none.", unit="steps", ge=0
+        10,
+        "Number of steps between rows of the time series, beginning with step 0; 0 writes none.",
+        unit="steps",
+        ge=0,
     )
     spectra: PathText = setting(
         "spectra.bp",
-        "ADIOS2 BP5 data set of spectra and densities to write.",
+        "ADIOS2 BP5 data set to which spectra and probability densities are written.",
         rule="a path",
         min_length=1,
         needs=recurring("spectra_every"),
     )
     spectra_every: Integer = setting(
-        0, "Steps between spectra, step 0 included; 0 writes none.", unit="steps", ge=0
+        0,
+        "Number of steps between outputs of spectra, beginning with step 0; 0 writes none.",
+        unit="steps",
+        ge=0,
     )
     spectra_every_time: Number | None = time_interval("spectra")
     spectra_every_wall: Number | None = wall_interval("spectra")
     average_from: Integer | None = setting(
         None,
-        "Step from which on spectra and structure functions are averaged over time as well, by those that are "
-        "written; not set: never.",
+        "First step of the time averages of spectra and structure functions, which are formed from the outputs that "
+        "are written. If it is not set, there are no averages.",
         unit="steps",
         rule="an integer >= 0",
         ge=0,
@@ -525,21 +485,22 @@ class TurbulenceCase(AnyCase):
     def problems(self) -> Iterator[Problem]:
         yield from self._problems_of_waves()
         if self.run.device != "cpu" and self.particles.count:
-            rule = '"cpu" with particles.count > 0: GPUs have no kernels for that yet'
+            rule = '"cpu" with particles.count > 0, because there are no GPU kernels for particles yet'
             yield Problem("run.device", rule)
         spectra = self.output.interval("spectra_every")
         if self.output.average_from is not None and spectra and not (spectra.steps or spectra.time):
             yield Problem("output.average_from", "spectra at an interval of steps or model time")
         if "scalars" in self.particles.sample and not self.scalar:
-            yield Problem("particles.sample", "no scalars, as the case has no [[scalar]]")
+            yield Problem("particles.sample", "a list without scalars, because the case has no [[scalar]]")
         most = len(self.scalar) - 1
         absent = [n for n in self.output.variables if n not in FIELDS and int(n.split("_")[1]) > most]
         if absent:
             have = f"the case has {most + 1} [[scalar]]" if most >= 0 else "the case has no [[scalar]]"
-            yield Problem("output.variables", f"scalars that exist: {have}")
+            yield Problem("output.variables", f"a list without scalars that do not exist ({have})")
         if self.model.inviscid and self.scalar:
             yield Problem(
-                "model.inviscid", "false in a case with [[scalar]]: diffusivity is viscosity/schmidt"
+                "model.inviscid",
+                "false with [[scalar]], because the diffusivity of a scalar is viscosity/schmidt",
             )
         if self.initial.kind == "file":
             # A new run moves away whatever is at these paths, which would include the file that it starts from.
@@ -549,7 +510,7 @@ class TurbulenceCase(AnyCase):
             start = Path(os.path.realpath(self.initial.path))
             for key, path in moved.items():
                 if start.is_relative_to(os.path.realpath(path)):
-                    rule = "another path than initial.path: a run that begins anew sets aside what is there"
+                    rule = "a path that does not contain initial.path, because a new run moves existing outputs away"
                     yield Problem(key, rule)
 
     def check_files(self) -> None:
@@ -568,20 +529,26 @@ class TurbulenceCase(AnyCase):
         """Yield the rules of rotation and stratification that these values break."""
         stratified, rotating = self.waves.stratified, any(self.model.rotation)
         if stratified and not self.scalar:
-            rule = "0 in a case without [[scalar]]: the first one is the buoyancy over model.brunt_vaisala"
+            rule = "0 without [[scalar]], because the first scalar is the buoyancy divided by model.brunt_vaisala"
             yield Problem("model.brunt_vaisala", rule)
         elif stratified:
             if any(self.scalar[0].mean_gradient):
                 rule = "[0, 0, 0] with model.brunt_vaisala, which is the mean gradient of the first scalar"
                 yield Problem("scalar.0.mean_gradient", rule)
             if rotating and self.scalar[0].schmidt != 1:
-                rule = "1 with both model.rotation and model.brunt_vaisala, whose factor is exact for equal decay"
+                rule = (
+                    "1 with both model.rotation and model.brunt_vaisala, because the integrating factor requires "
+                    "velocity and scalar to decay equally"
+                )
                 yield Problem("scalar.0.schmidt", rule)
             if rotating and self.forcing.kind == "linear":
-                rule = 'another than "linear" with both model.rotation and model.brunt_vaisala'
+                rule = 'a kind other than "linear" with both model.rotation and model.brunt_vaisala'
                 yield Problem("forcing.kind", rule)
         if (stratified or rotating) and "acceleration" in self.particles.sample:
-            rule = "no acceleration with model.rotation or model.brunt_vaisala, whose parts it would lack"
+            rule = (
+                "a list without acceleration with model.rotation or model.brunt_vaisala, because their terms would "
+                "be missing from it"
+            )
             yield Problem("particles.sample", rule)
 
 

@@ -19,10 +19,10 @@ def is_checkpoint(path: Path) -> bool:
             return False
         checkpoints, what = find_checkpoints(path), describe(path)
     except OSError as error:
-        raise ConfigError(f"cannot read initial.path = {path}: {error.strerror}; may you read it?") from error
+        raise ConfigError(f"initial.path = {path} cannot be read: {error.strerror}.") from error
     if not checkpoints:
         raise ConfigError(
-            f"initial.path = {path} is {what}; need a checkpoint such as checkpoints/checkpoint_00000100, the "
-            f"directory above it, or a BP data set with velocity_x, velocity_y and velocity_z"
+            f"initial.path = {path} is {what}, but it must be a checkpoint such as checkpoints/checkpoint_00000100, "
+            f"the directory above it, or a BP data set with velocity_x, velocity_y and velocity_z."
         )
     return True

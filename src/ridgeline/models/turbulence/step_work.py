@@ -255,8 +255,8 @@ def particle_remark(case: TurbulenceCase, grid: ProcessGrid) -> str:
         return ""
     ghosts = f"{number(sent.ghost_bytes, 'B')} of ghost planes in {sent.ghost_messages} messages and "
     return (
-        f"particles send {ghosts if sent.ghost_messages else ''}at most {number(sent.moved_bytes, 'B')} of migration "
-        f"in {sent.moved_messages} messages per step, at Courant number {courant_number(case):.3g}"
+        f"each step sends {ghosts if sent.ghost_messages else ''}at most {number(sent.moved_bytes, 'B')} of "
+        f"migrating particles in {sent.moved_messages} messages, at the Courant number {courant_number(case):.3g}"
     )
 
 

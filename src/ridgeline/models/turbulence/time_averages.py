@@ -85,7 +85,7 @@ class TimeAverages(NoAverages):
             words = f"mean over averaged_time of {name}"
             averages[f"mean_{name}"] = Profile(values, profile.dims, profile.unit, words)
             place += profile.values.size
-        words = "time that averages are over"
+        words = "time over which the averages extend"
         averages["averaged_time"] = Profile(np.array([duration]), ("average",), description=words)
         return averages
 
@@ -96,8 +96,8 @@ class TimeAverages(NoAverages):
         curves, times = state.get(CURVES), state.get(TIMES)
         if curves is None or times is None or curves.shape != self._curves.shape:
             raise CheckpointError(
-                "the checkpoint has no averages of these spectra; resume with the output.average_from of that run, "
-                "or start anew with --resume never"
+                "the checkpoint has no averages of these spectra. Resume with the output.average_from of that run, "
+                "or start again with --resume never."
             )
         self._curves[...], self._times[...] = curves, times
         if self._times[0] < self._begin:

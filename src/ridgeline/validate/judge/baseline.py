@@ -20,24 +20,25 @@ from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, 
 
 
 def check_baseline(measurements: Measurements, baseline: Measurements) -> None:
-    """Raise ConfigError, which says what differs, if the baseline is of another machine or of other options."""
+    """Raise ConfigError, which says what differs, if the baseline belongs to another machine or to other options."""
     differing = [
-        f"{key} is {_shown(measurements.machine.get(key))} here and {_shown(baseline.machine.get(key))} there"
+        f"{key} is {_shown(measurements.machine.get(key))} here and {_shown(baseline.machine.get(key))} in the file"
         for key in sorted({*measurements.machine, *baseline.machine} - {"quick"})
         if measurements.machine.get(key) != baseline.machine.get(key)
     ]
     if not set(measurements.nodes) & set(baseline.nodes):
-        differing.append(f"none of its nodes ({', '.join(baseline.nodes[:4])}...) is here")
+        more = ", ..." * (len(baseline.nodes) > 4)
+        differing.append(f"none of its nodes ({', '.join(baseline.nodes[:4])}{more}) is in this job")
     if differing:
         raise ConfigError(
-            f"the baseline is of another machine: {'; '.join(differing)}; choose one of this machine, or store "
-            "a new one with --save-baseline"
+            f"--baseline: the file belongs to another machine ({'; '.join(differing)}). Choose a baseline of this "
+            "machine, or store a new one with --save-baseline."
         )
     if measurements.machine.get("quick") != baseline.machine.get("quick"):
         with_it = "with" if baseline.machine.get("quick") else "without"
         raise ConfigError(
-            f"the baseline was stored {with_it} --quick, and what differs in that cannot be compared; validate "
-            f"{with_it} --quick, or store a new baseline with --save-baseline"
+            f"--baseline: the file was stored {with_it} --quick, and measurements with and without --quick cannot be "
+            f"compared. Validate {with_it} --quick, or store a new baseline with --save-baseline."
         )
 
 
@@ -118,11 +119,12 @@ def _system_drifts(measurements: Measurements, baseline: Measurements, tolerance
 def add_drifts(drifts: list[Drift], suspects: Suspects) -> None:
     """Suspect the nodes, or the system, that became slow."""
     for drift in drifts:
-        if not drift.slow or drift.quantity == CPU_SHARE:  # who gets less of its processor is busy, not ill
+        # A node that gets less of its processor is busy, not faulty.
+        if not drift.slow or drift.quantity == CPU_SHARE:
             continue
         reason = (
-            f"{drift.quantity}: {number(drift.now, drift.unit)}, was {number(drift.before, drift.unit)} in the "
-            f"baseline, {percent(drift.slowdown)} more time"
+            f"{drift.quantity}: {number(drift.now, drift.unit)} where the baseline has "
+            f"{number(drift.before, drift.unit)}, {percent(drift.slowdown)} more time"
         )
         if drift.node is None:
             suspects.add("system", [], reason, SYSTEM, quantity=drift.quantity, slowdown=drift.slowdown)

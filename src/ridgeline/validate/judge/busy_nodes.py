@@ -1,4 +1,4 @@
-"""Which nodes were busy with something else while they were measured: what is slow there says nothing of health."""
+"""Which nodes were busy with something else while they were measured: their slowness says nothing about health."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ridgeline.validate.judge.verdict import BusyNode
 from ridgeline.validate.measure.measurements import Measurements
 
 ADVICE = (
-    "find what else runs there (top, another job, ranks bound to the same cores), end it or bind anew, and validate "
-    "again: this says nothing of the node's health"
+    "Find out what else runs there (look at top, at other jobs, and at ranks bound to the same cores), end it or "
+    "change the binding, and validate again. A busy node is not a faulty node."
 )
 _LISTED = 3  # figures in the sentence of a node
 
@@ -24,7 +24,7 @@ class Busy:
 
     shared: node -> the share of their processors that its ranks got, where that is too little for any verdict;
     others: quantity, or benchmark of the whole system -> node -> share of the node's processors that others used;
-    unmeasured: node -> what it had no room for. excused: node -> quantity -> what speaks against it.
+    unmeasured: node -> what it had not enough memory for. excused: node -> quantity -> what would make it a suspect.
     """
 
     shared: Mapping[int, float] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Busy:
         return {*self.shared, *there}
 
     def excuses(self, kind: str, nodes: Collection[int], n_nodes: int, quantity: str, text: str) -> bool:
-        """Say whether a part that is slow in a quantity was busy, and keep what speaks against it.
+        """Say whether a part that is slow in a quantity was busy, and keep what would make it a suspect.
 
         One busy node is enough for a node, for a link, and for a benchmark that all nodes run together. A group, or a
         system whose nodes were measured one by one, needs most of its nodes.
@@ -66,13 +66,15 @@ class Busy:
             if node in self.shared:
                 share, least = 100 * self.shared[node], 100 * thresholds.cpu_share
                 reasons.append(
-                    f"its ranks got {share:.3g} % of their processors; {least:.3g} % is the least for a verdict"
+                    f"its ranks got {share:.3g} % of their processors, but a verdict requires at least {least:.3g} %"
                 )
             reasons += self.unmeasured.get(node, [])
             against = self.excused.get(node, {})
             share = max((self.others.get(q, {}).get(node, 0.0) for q in self._keys(against)), default=0.0)
             if share:
-                reasons.append(f"others used {100 * share:.3g} % of its processors meanwhile")
+                reasons.append(
+                    f"other processes used {100 * share:.3g} % of its processors during the measurement"
+                )
             texts = [text for some in against.values() for text in some]
             if texts:
                 more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
@@ -93,7 +95,7 @@ def find_busy(measurements: Measurements, thresholds: Thresholds) -> Busy:
             continue
         for node, repeats in enumerate(quantity.values):
             there = repeats[np.isfinite(repeats)]
-            # The middle one: a moment's work of the system spoils a repeat and no more.
+            # The median, because a short task of the system spoils only one repeat.
             if there.size and float(np.median(there)) < thresholds.cpu_share:
                 shared[node] = float(np.median(there))
     others = {

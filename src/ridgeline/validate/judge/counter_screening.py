@@ -1,4 +1,4 @@
-"""What error counters that grew during a validation, or a job, say of a node: suspect, to be watched, or nothing."""
+"""What error counters that grew during a validation or a job say about a node: suspect, warning, or nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ridgeline.validate.measure.prolog_readings import VALIDATED
 @dataclass(frozen=True)
 class Kind:
     """Counters of one meaning. threshold: the setting, growth on one node of all of them together; advice: for a
-    suspect, "" where they only warn; aside: what a warning must not be taken for.
+    suspect, "" where they only warn; aside: how a warning must not be understood.
     """
 
     what: str
@@ -27,15 +27,14 @@ class Kind:
     aside: str = ""
 
 
-# What a node could not deliver is counted by the node, and may be the fault of the other end.
-SENDER = "it is the sender, so the receiver or the way to it may be at fault"
-SENT_AGAIN = "messages sent again"
-FEWER = (
-    4  # times: a node that sends so much less again than every other one is what the others have in common
-)
+# The sender counts what it could not deliver, which may be the fault of the other end.
+SENDER = "this node is the sender, so the receiver or the path to it may be at fault"
+SENT_AGAIN = "retransmissions"
+# A node that retransmits fewer messages by this factor than every other node may be the receiver of all of them.
+FEWER = 4
 
 
-# The first kind that fits counts. Code words that the link corrected come on healthy links too and mean nothing.
+# The first kind that matches counts. Code words that the link corrected occur on healthy links too and mean nothing.
 KINDS = (
     Kind(
         "uncorrected errors",
@@ -49,7 +48,7 @@ KINDS = (
         re.compile(r"mpich/network_timeouts|cxi.*timeout.*"),
         NODE_NETWORK,
     ),
-    # Of all nodes of a job together: no reason to suspect this one.
+    # These concern all nodes of a job together, and are no reason to suspect this one.
     Kind(
         "network time-outs of the whole job in Cray MPICH's summary",
         "counter_timeouts",
@@ -76,12 +75,12 @@ KINDS = (
             r"|.*/port\d+/\w*(error|downed)\w*|cxi.*/\w*(uncor|err|link_down|fatal)\w*"
         ),
     ),
-    Kind("heat throttling", "counter_throttles", re.compile(r"cpu/\w+_throttle_count")),
+    Kind("thermal throttling", "counter_throttles", re.compile(r"cpu/\w+_throttle_count")),
 )
 
 
 def kind_of(counter: str) -> Kind | None:
-    """Return what a counter means, None for those that say nothing of health."""
+    """Return what a counter means, None for those that say nothing about health."""
     return next((kind for kind in KINDS if kind.names.fullmatch(counter)), None)
 
 
@@ -100,7 +99,7 @@ def screen_counters(measurements: Measurements, thresholds: Thresholds, suspects
             if not counters or sum(counters.values()) < getattr(thresholds, kind.threshold):
                 continue
             most = sorted(counters.items(), key=lambda item: -item[1])[:4]
-            more = f" and {len(counters) - 4} counters more" if len(counters) > 4 else ""
+            more = f" and {len(counters) - 4} more counters" if len(counters) > 4 else ""
             period = measurements.counted.get(node, VALIDATED)
             text = f"{kind.what} {period}: {', '.join(f'{c} +{by}' for c, by in most)}{more}"
             if kind.advice:
@@ -114,7 +113,7 @@ def screen_counters(measurements: Measurements, thresholds: Thresholds, suspects
 def _common_receiver(
     measurements: Measurements, grown: Mapping[int, Mapping[str, Mapping[str, int]]], thresholds: Thresholds
 ) -> list[Warned]:
-    """Return a warning of the node that all others sent messages again to, as it seems: it sent hardly any again."""
+    """Return a warning of the node to which all others seem to have retransmitted: it hardly retransmitted itself."""
     again = [sum(grown.get(node, {}).get(SENT_AGAIN, {}).values()) for node in range(len(measurements.nodes))]
     if len(again) < 3 or max(again) < thresholds.counter_retransmissions:
         return []
@@ -123,8 +122,8 @@ def _common_receiver(
     if others < max(FEWER * again[node], 0.1 * thresholds.counter_retransmissions):
         return []
     text = (
-        f"every other node sent messages again (+{others} or more) and this one hardly (+{again[node]}): it may be "
-        "what loses them, or the way to it"
+        f"every other node retransmitted messages (+{others} or more), but this one hardly any (+{again[node]}): "
+        "this node, or the path to it, may lose them"
     )
     return [Warned(node, measurements.nodes[node], text)]
 

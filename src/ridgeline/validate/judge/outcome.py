@@ -29,7 +29,15 @@ from ridgeline.validate.judge.busy_nodes import find_busy
 from ridgeline.validate.judge.counter_screening import screen_counters
 from ridgeline.validate.judge.pair_screening import screen_pairs
 from ridgeline.validate.judge.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise
-from ridgeline.validate.judge.suspects import NODE_SILENT, NODE_SLOW, NODE_WRONG, SYSTEM, Suspects, percent
+from ridgeline.validate.judge.suspects import (
+    NODE_SILENT,
+    NODE_SLOW,
+    NODE_WRONG,
+    SYSTEM,
+    Suspects,
+    allowed_in_words,
+    percent,
+)
 from ridgeline.validate.judge.system_screening import screen_system
 from ridgeline.validate.judge.thresholds import CPU_SHARE, Thresholds
 from ridgeline.validate.judge.verdict import UNMEASURED, NodeVerdict, Verdict
@@ -46,7 +54,7 @@ def screen(
     Suspects are nodes with errors or silent ranks, and slow nodes: by their own figures, or because most of their
     links are slow. Slow links are suspects when other links of both ends are healthy, and groups when their nodes are
     slow as a whole. Figures are compared with the other parts, absolute limits, and the baseline. What was slow while
-    others used its processors is no suspect: it could not be measured. Raises ConfigError if the baseline is of
+    others used its processors is not a suspect: it could not be measured. Raises ConfigError if the baseline is of
     another machine.
     """
     thresholds = thresholds or Thresholds()
@@ -72,12 +80,12 @@ def screen(
     verdict.suspects = suspects.result()
     verdict.busy = busy.nodes(measurements.nodes, thresholds)
     verdict.nodes = _judge_nodes(measurements, verdict)
-    # Nodes whose ranks ended in the middle are left out of the next run, suspect or not, because nobody knows why.
+    # Nodes whose ranks ended during a stage are left out of the next run, suspect or not: the reason is unknown.
     for stage in measurements.stages:
         for rank in stage.died:
             dead = verdict.nodes[measurements.node_of_rank[rank]]
             dead.use = False
-            dead.reasons.append(f"left out because rank {rank} ended in the middle of stage {stage.name}")
+            dead.reasons.append(f"left out because rank {rank} ended during stage {stage.name}")
     for warning in verdict.warnings:
         verdict.nodes[warning.node].reasons.append(f"warning: {warning.text}")
     _note_missing(measurements, thresholds, systemwide, verdict)
@@ -89,11 +97,9 @@ def _screen_stages(measurements: Measurements, suspects: Suspects, verdict: Verd
     for stage in measurements.stages:
         if stage.outcome not in ("hung", "failed"):
             continue
-        ranks = f"; silent: rank {', '.join(map(str, stage.silent[:16]))}" if stage.silent else ""
-        what = "did not end in its time limit" if stage.outcome == "hung" else "failed"
-        verdict.unmeasured.append(
-            f"stage {stage.name} {what}{ranks}{': ' + stage.detail if stage.detail else ''}"
-        )
+        ranks = f" (silent: rank {', '.join(map(str, stage.silent[:16]))})" if stage.silent else ""
+        detail = f": {stage.detail}" if stage.detail else ""
+        verdict.unmeasured.append(f"stage {stage.name} {stage.outcome}{ranks}{detail}")
         for rank in stage.silent or _waited_for(stage.waiting):
             node = measurements.node_of_rank[rank] if rank < len(measurements.node_of_rank) else None
             if node is None:
@@ -102,7 +108,7 @@ def _screen_stages(measurements: Measurements, suspects: Suspects, verdict: Verd
             others = f", and rank {', '.join(map(str, waiting[:8]))} waited for it" if waiting else ""
             silent = "did not answer" if rank in stage.silent else "kept others waiting"
             text = f"rank {rank} {silent} in stage {stage.name}{others}"
-            # Whoever answers, and is late because others use the node, is not dead.
+            # A rank that answers, and is late because others use the node, is not dead.
             if rank in stage.silent or not suspects.busy.excuses("node", [node], 0, stage.name, text):
                 suspects.add("node", [node], text, NODE_SILENT)
 
@@ -129,7 +135,7 @@ def _screen_nodes(
     values = np.array([figure(c, quantity.higher_is_better) for c in known])
     distance, reference, sigma, cut = screen_costs(known, noise, there.size < FEW, thresholds)
     if quantity.name == CPU_SHARE:
-        # Its limit is absolute, and who is below it is busy, not slow: see `busy.find_busy`.
+        # Its limit is absolute, and a node below it is busy, not slow: see `busy_nodes.find_busy`.
         cut = max(float(costs(np.array(max(thresholds.cpu_share, 1e-3)), True)) - reference, 0.0)
         distance = np.full(there.size, -np.inf)
     if there.size >= FEW:
@@ -170,9 +176,8 @@ def _screen_limit(
     slow = np.flatnonzero(beyond > 1e-9)
     for index in slow:
         node = [int(there[index])]
-        bound = "least" if quantity.higher_is_better else "most"
-        allowed = f"at {bound} {number(limit, quantity.unit)} is allowed"
-        reason = f"{quantity.name}: {number(values[index], quantity.unit)}; {allowed}"
+        allowed = allowed_in_words(limit, quantity.unit, quantity.higher_is_better)
+        reason = f"{quantity.name}: {number(values[index], quantity.unit)}, but {allowed}"
         slowdown = math.expm1(beyond[index])
         suspects.add("node", node, reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
     if there.size > 1 and 2 * slow.size > there.size:
@@ -181,7 +186,7 @@ def _screen_limit(
 
 
 def _judge_nodes(measurements: Measurements, verdict: Verdict) -> list[NodeVerdict]:
-    """Return a verdict for every node. Of every slow link one end is left out of the next run, the fewest ends."""
+    """Return a verdict for every node. One end of every slow link is left out of the next run, the fewest ends."""
     measured = np.zeros(len(measurements.nodes), bool)
     for quantity in measurements.node_quantities:
         measured |= np.isfinite(quantity.values).any(axis=1)
@@ -239,7 +244,9 @@ def _note_missing(
     for name in thresholds.limits:
         if name not in quantities:
             known = ", ".join(quantities) or "none"
-            verdict.notes.append(f"the limit of {name!r} was not applied: measured are {known}")
+            verdict.notes.append(
+                f"the limit of {name!r} was not applied, because it was not measured. Measured quantities: {known}."
+            )
 
 
 @dataclass
@@ -256,7 +263,7 @@ class SessionProgress:
 
 
 def write_progress(path: str | None, progress: SessionProgress) -> None:
-    """Replace the file, whole or not at all. A folder that is not there any more is nobody's loss."""
+    """Replace the file, whole or not at all; do nothing if its folder is gone."""
     if path is None:
         return
     with suppress(OSError):
@@ -274,7 +281,7 @@ def read_progress(path: str) -> SessionProgress:
 @dataclass
 class Outcome:
     """The end of a validation, on rank 0 or in the process that started it. show: prints the verdict; stages:
-    told of each that begins."""
+    shows each that begins."""
 
     measurements: Measurements
     thresholds: Thresholds
@@ -288,7 +295,7 @@ class Outcome:
     _code: int | None = None
 
     def stage_begins(self, name: str, limit: float) -> None:
-        """Leave word of how far the validation came, also for people."""
+        """Record how far the validation came, and show it."""
         self.stages.begin(name)
         write_progress(
             self.progress, SessionProgress(name, limit, None, self.measurements.to_dict(), self.processes)

@@ -23,7 +23,15 @@ from ridgeline.validate.judge.statistics import (
     steady,
     summarise,
 )
-from ridgeline.validate.judge.suspects import GROUP, LINK, NODE_NETWORK, SYSTEM, Suspects, percent
+from ridgeline.validate.judge.suspects import (
+    GROUP,
+    LINK,
+    NODE_NETWORK,
+    SYSTEM,
+    Suspects,
+    allowed_in_words,
+    percent,
+)
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.judge.verdict import Verdict
 from ridgeline.validate.measure.measurements import PairQuantity
@@ -113,7 +121,7 @@ def _measure_distances(
     for label, rows in kinds:
         start = None
         if label and len(set(a[rows]) | set(b[rows])) < FEW:
-            # Of three groups with a bad one, most pairs of groups are slow.
+            # If one of three groups is slow, most pairs of groups are.
             start = centre(_pair_medians(a[rows], b[rows], links.cost[rows])[1], few=True)[0]
         distance, reference, sigma, cut = screen_costs(
             links.cost[rows], links.noise, few or rows.sum() < FEW, thresholds, start
@@ -171,8 +179,8 @@ def _screen_groups(
         explained |= between & ((a == number_) | (b == number_))
         slowdown = math.expm1(score)
         reason = (
-            f"{quantity.name}: its links to other groups take {percent(slowdown)} more time than is usual "
-            f"between groups, for {slow} of its {len(members)} nodes"
+            f"{quantity.name}: its links to other groups take {percent(slowdown)} more time than usual between "
+            f"groups, for {slow} of its {len(members)} nodes"
         )
         suspects.add("group", members, reason, GROUP, quantity=quantity.name, slowdown=slowdown, name=name)
     return explained
@@ -202,7 +210,9 @@ def _screen_nodes_and_links(
     usual = number(float(np.median(measured.usual[kept])) if kept.any() else math.nan, quantity.unit)
     for node, score in at_fault.nodes.items():
         slowdown = math.expm1(score)
-        reason = f"{quantity.name}: most of its links take {percent(slowdown)} more time or worse; usual is {usual}"
+        reason = (
+            f"{quantity.name}: most links take at least {percent(slowdown)} more time than the usual {usual}"
+        )
         suspects.add("node", [node], reason, NODE_NETWORK, quantity=quantity.name, slowdown=slowdown)
     for row in np.flatnonzero(kept)[at_fault.links]:
         slowdown = math.expm1(measured.distance[row])
@@ -229,14 +239,12 @@ def _screen_limit(
     if limit is None:
         return
     beyond = links.cost - float(costs(np.array(limit), quantity.higher_is_better)) - 1e-9
-    allowed = (
-        f"at {'least' if quantity.higher_is_better else 'most'} {number(limit, quantity.unit)} is allowed"
-    )
+    allowed = allowed_in_words(limit, quantity.unit, quantity.higher_is_better)
     if beyond.size > 1 and 2 * (beyond > 0).sum() > beyond.size:
         suspects.add(
             "system",
             [],
-            f"{quantity.name}: most links are beyond the limit; {allowed}",
+            f"{quantity.name}: most links are beyond the limit: {allowed}",
             SYSTEM,
             quantity=quantity.name,
         )
@@ -246,12 +254,12 @@ def _screen_limit(
         suspects.add(
             "node",
             [node],
-            f"{quantity.name}: most of its links are beyond the limit; {allowed}",
+            f"{quantity.name}: most of its links are beyond the limit: {allowed}",
             NODE_NETWORK,
             quantity=quantity.name,
             slowdown=math.expm1(score),
         )
     for row in at_fault.links:
-        reason = f"{quantity.name}: {number(values[row], quantity.unit)}; {allowed}"
+        reason = f"{quantity.name}: {number(values[row], quantity.unit)}, but {allowed}"
         ends = int(links.first[row]), int(links.second[row])
         suspects.add("link", ends, reason, LINK, quantity=quantity.name, slowdown=math.expm1(beyond[row]))

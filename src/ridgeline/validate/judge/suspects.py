@@ -6,31 +6,42 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ridgeline.runtime.units import number
 from ridgeline.validate.judge.busy_nodes import Busy
 from ridgeline.validate.judge.verdict import Suspect
 
 Kind = Literal["node", "link", "group", "system"]
 
 NODE_SLOW = (
-    "compare clock, power limit and temperature with a healthy node; look for other processes on it and for missing "
-    "or failing memory modules; leave it out until it is repaired and validated again"
+    "Compare its clock, power limit and temperature with those of a healthy node. Look for other processes on it and "
+    "for missing or failing memory modules. Leave the node out until it is repaired and validated again."
 )
 NODE_NETWORK = (
-    "look at the state, speed and error counters of its network interfaces and at their cables and switch ports; "
-    "leave it out until it is repaired and validated again"
+    "Check the state, speed and error counters of its network interfaces, their cables and switch ports. Leave the "
+    "node out until it is repaired and validated again."
 )
 NODE_WRONG = (
-    "leave it out at once: its results cannot be trusted; run the vendor's memory and processor diagnostics and read "
-    "its system log for corrected and uncorrected errors"
+    "Leave the node out at once, because its results cannot be trusted. Run the vendor's memory and processor "
+    "diagnostics, and look for corrected and uncorrected errors in its system log."
 )
-NODE_SILENT = "see whether it is up and reachable (ping, system log, console); leave it out until it answers"
-LINK = "look at the cable and the switch ports between them and at their error counters; reseat or reroute, repeat"
-GROUP = "look at what its nodes share: switch, uplinks, rack power and cooling; leave the group out until repaired"
-SYSTEM = "all of it is at fault, or the limit is wrong: compare settings, libraries and clocks before blaming parts"
-
+NODE_SILENT = (
+    "Check whether the node is up and reachable (ping, system log, console). Leave it out until it answers."
+)
+LINK = (
+    "Check the cable and the switch ports between the two nodes, and their error counters. Reseat the cable or "
+    "reroute the traffic, and validate again."
+)
+GROUP = (
+    "Check what its nodes share: the switch, uplinks, rack power and cooling. Leave the whole group out until it is "
+    "repaired."
+)
+SYSTEM = (
+    "The whole system is at fault, or the limit is wrong. Compare settings, libraries and clocks before you blame "
+    "single parts."
+)
 WHOLE = (
-    "look for what no pair of nodes shows: routing, switches and links that all share, settings of the MPI library, "
-    "other jobs; if all of that is as it should be, correct the limit"
+    "Look for causes that no pair of nodes shows: routing, switches and links that all nodes share, settings of the "
+    "MPI library, other jobs. If all of these are correct, correct the limit."
 )
 
 
@@ -120,6 +131,13 @@ class Suspects:
             self.by_part.values(),
             key=lambda s: (order[s.kind], s.slowdown is not None, -(s.slowdown or 0.0), s.nodes),
         )
+
+
+def allowed_in_words(limit: float, unit: str, higher_is_better: bool) -> str:
+    """Return what a limit allows: "at least 4 GB/s is required" or "at most 2 us is allowed"."""
+    if higher_is_better:
+        return f"at least {number(limit, unit)} is required"
+    return f"at most {number(limit, unit)} is allowed"
 
 
 def percent(slowdown: float) -> str:

@@ -1,4 +1,4 @@
-"""Benchmarks of the whole system against absolute limits: nobody is like the whole, so that only limits judge it."""
+"""Benchmarks of the whole system against absolute limits: there is only one system, so nothing else can judge it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ridgeline.runtime.units import number
 from ridgeline.validate.judge.statistics import costs
-from ridgeline.validate.judge.suspects import WHOLE, Suspects
+from ridgeline.validate.judge.suspects import WHOLE, Suspects, allowed_in_words
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.measure.measurements import Measurements
 
@@ -29,9 +29,9 @@ class SystemFigure:
 def system_figures(results: Sequence[dict[str, Any]]) -> list[SystemFigure]:
     """Return the figures that limits can bind, from `Measurements.system`.
 
-    Of a sweep over sizes the best row counts: the largest rate ("alltoall bandwidth", "multi-bandwidth
-    message_rate"), the shortest time ("multi-latency seconds"). Of congestion the worst of the tests' impact factors:
-    "congestion impact" of means, "congestion impact percentile" of 99th percentiles.
+    The best row of a sweep over sizes counts: the largest rate ("alltoall bandwidth", "multi-bandwidth
+    message_rate"), the shortest time ("multi-latency seconds"). The worst impact factor of the tests of congestion
+    counts: "congestion impact" of means, "congestion impact percentile" of 99th percentiles.
     """
     figures = []
     for result in results:
@@ -57,7 +57,7 @@ def _numbers(rows: Sequence[dict[str, Any]], key: str) -> list[float]:
 
 
 def column_direction(key: str) -> bool | None:
-    """Return whether more is better in a column of a benchmark, None if it is no speed."""
+    """Return whether more is better in a column of a benchmark, None if it is not a speed."""
     if any(word in key for word in ("bandwidth", "rate")):
         return True
     return False if any(word in key for word in ("seconds", "latency", "mean")) else None
@@ -79,11 +79,8 @@ def screen_system(measurements: Measurements, thresholds: Thresholds, suspects: 
             continue
         value, bound = costs(np.array([figure.value, limit]), figure.higher_is_better)
         if value - bound > 1e-9:
-            most = "at least" if figure.higher_is_better else "at most"
-            reason = (
-                f"{figure.name}: {number(figure.value, figure.unit)}; {most} {number(limit, figure.unit)} is "
-                "allowed"
-            )
+            allowed = allowed_in_words(limit, figure.unit, figure.higher_is_better)
+            reason = f"{figure.name}: {number(figure.value, figure.unit)}, but {allowed}"
             slowdown = math.expm1(float(value - bound))
             suspects.add("system", [], reason, WHOLE, quantity=figure.name, slowdown=slowdown)
     return [figure.name for figure in figures]

@@ -20,25 +20,25 @@ class ThresholdSection(Checked):
 
     slowdown: Number = setting(
         0.10,
-        "Slowdown against the other parts that must be found; less than half of it is let go.",
+        "Slowdown relative to the other parts that must be detected; less than half of it is tolerated.",
         gt=0,
         lt=1,
     )
     z: Number = setting(
         4.0,
-        "Least distance of a slow part from the others, in robust standard deviations of the noise.",
+        "Smallest distance of a slow part from the others, in robust standard deviations of the noise.",
         gt=0,
     )
-    drift: Number = setting(0.10, "Slowdown against the baseline that counts as drift.", gt=0, lt=1)
+    drift: Number = setting(0.10, "Slowdown relative to the baseline that counts as drift.", gt=0, lt=1)
     cpu_share: Number = setting(
         0.9,
-        "Least share of a processor that a pure compute loop must get; a node with less is busy, and not judged.",
+        "Smallest share of a processor that a pure compute loop must get; a node with less is busy and not judged.",
         ge=0,
         le=1,
     )
     others_share: Number = setting(
         0.05,
-        "Share of a node's processors that others use, above which it is busy, and no suspect for being slow.",
+        "Share of a node's processors used by others above which it is busy, and not a suspect if it is slow.",
         ge=0,
         le=1,
     )
@@ -50,24 +50,24 @@ class ThresholdSection(Checked):
     )
     stalls: Number = setting(
         0.2,
-        "Share of a node's repeats that take twice the usual time or more, from which it is a suspect.",
+        "Share of repeats that must take twice the usual time or more for a node to be a suspect.",
         gt=0,
         le=1,
     )
     counter_uncorrected: Number = setting(
-        1, "Uncorrected memory or fatal PCI Express errors from which a node is a suspect.", gt=0
+        1, "Number of uncorrected memory or fatal PCI Express errors that makes a node a suspect.", gt=0
     )
     counter_timeouts: Number = setting(
-        1, "Time-outs of Cassini or Cray MPICH from which a node is a suspect.", gt=0
+        1, "Number of time-outs of Cassini or Cray MPICH that makes a node a suspect.", gt=0
     )
-    counter_corrected: Number = setting(1, "Corrected memory errors from which a node gets a warning.", gt=0)
-    counter_errors: Number = setting(1, "Interface errors from which a node gets a warning.", gt=0)
-    counter_drops: Number = setting(100, "Dropped packets from which a node gets a warning.", gt=0)
+    counter_corrected: Number = setting(1, "Number of corrected memory errors that causes a warning.", gt=0)
+    counter_errors: Number = setting(1, "Number of interface errors that causes a warning.", gt=0)
+    counter_drops: Number = setting(100, "Number of dropped packets that causes a warning.", gt=0)
     counter_retransmissions: Number = setting(
-        1000, "TCP segments or Slingshot packets sent again from which a node gets a warning.", gt=0
+        1000, "Number of retransmitted TCP segments or Slingshot packets that causes a warning.", gt=0
     )
     counter_throttles: Number = setting(
-        100, "Events of heat throttling from which a node gets a warning.", gt=0
+        100, "Number of thermal throttling events that causes a warning.", gt=0
     )
 
 
@@ -107,9 +107,12 @@ def _limits(table: Any, place: Any) -> dict[str, float]:
     """Return the table [thresholds.limits], every value a positive number."""
     key = "thresholds.limits"
     if not isinstance(table, Mapping):
-        raise ConfigError(f"{key} in {place(key)}: got {toml(table)}; need a table, [{key}].")
+        raise ConfigError(
+            f"{place(key)}: {key} is {toml(table)}, but it must be a table. Write it as [{key}]."
+        )
     wrong = [
-        f"{key}.{name} in {place(f'{key}.{name}')}: got {toml(value)}; need a number > 0 in SI units (s, B/s, 1/s)."
+        f"{place(f'{key}.{name}')}: {key}.{name} is {toml(value)}, but it must be a number above 0, in SI units "
+        "(s, B/s, 1/s)."
         for name, value in table.items()
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf")
     ]

@@ -18,7 +18,7 @@ class Suspect:
 
     kind: what it is; name: for people, from host and group names; nodes: their numbers (both ends of a link, all
     nodes of a group, none for the system); quantities: what showed it; slowdown: the worst extra time, 0.1 for 10 %
-    more than the reference, None where the fault is no slowness; reasons: one sentence each; advice: what to do.
+    more than the reference, None where the fault is not slowness; reasons: one sentence each; advice: what to do.
     """
 
     kind: Literal["node", "link", "group", "system"]
@@ -32,7 +32,7 @@ class Suspect:
 
 @dataclass
 class NodeVerdict:
-    """What is thought of one node. use: whether the next run should have it; reasons: why suspect or left out."""
+    """The verdict on one node. use: whether the next run should have it; reasons: why suspect or left out."""
 
     name: str
     verdict: Literal["healthy", "suspect", "busy", "not measured"]
@@ -42,8 +42,8 @@ class NodeVerdict:
 
 @dataclass
 class BusyNode:
-    """A node that cannot be judged: others used it meanwhile. node: its number; name: its host; quantities: that are
-    worth another measurement; reasons: how busy it was, and what was therefore not judged.
+    """A node that cannot be judged because others used it. node: its number; name: its host; quantities: to measure
+    again; reasons: how busy it was, and what was therefore not judged.
     """
 
     node: int
@@ -59,7 +59,7 @@ class BusyNode:
 
 @dataclass
 class Warned:
-    """A finding that makes no suspect yet. node: its number; name: its host; text: what was seen."""
+    """A finding that does not make a node a suspect. node: its number; name: its host; text: what was seen."""
 
     node: int
     name: str
@@ -71,7 +71,7 @@ class QuantitySummary:
     """Robust statistics of a quantity over nodes or links, in its unit.
 
     sigma: noise of one part's figure relative to the median, from the median absolute deviation (MAD) between parts;
-    cut: extra time, relative to the reference, from which a part counts as slow; percentiles: 1, 5, 25, 75, 95, 99.
+    cut: extra time relative to the reference from which a part counts as slow; percentiles: 1, 5, 25, 75, 95, 99.
     """
 
     name: str

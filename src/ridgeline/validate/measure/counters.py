@@ -38,7 +38,7 @@ _INFINIBAND = (
 )
 _TCP = {"proc/net/snmp": ("Tcp", ("RetransSegs", "InErrs")), "proc/net/netstat": ("TcpExt", ("TCPTimeouts",))}
 _AER = ("aer_dev_correctable", "aer_dev_fatal", "aer_dev_nonfatal")
-# Of Cassini's two thousand counters a NIC, those that stay still on a healthy network.
+# Those of the two thousand counters of a Cassini NIC that do not change on a healthy network.
 _CASSINI_FAULT = re.compile(r"err|timeout|retr[iy]|nack|drop|discard|uncor|corrected|cancel|link_down|fatal")
 _TIMEOUTS = re.compile(r"MPICH Slingshot Network Summary: (\d+) network timeouts?")
 _OUTPUT_BYTES = 2**20  # of the end of a job's output: the summary is printed by MPI_Finalize
@@ -49,8 +49,8 @@ REPORT_FILE, COUNTER_FILE = "MPICH_OFI_CXI_COUNTER_REPORT_FILE", "MPICH_OFI_CXI_
 def read_counters(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> Counters:
     """Return the counters of this node by name, such as "eth0/rx_dropped", "tcp/RetransSegs", "cxi0/hni_pcs_uncor".
 
-    root: where the tree of /sys, /proc and /run begins; environment: the process's own by default. What is not
-    there, cannot be read or is no number is left out. No communication.
+    root: where the tree of /sys, /proc and /run begins; environment: that of the process by default. A counter that
+    is missing, cannot be read or is not a number is left out. No communication.
     """
     wanted = os.environ if environment is None else environment
     found: Counters = {}
@@ -79,10 +79,10 @@ def read_output(path: str | Path) -> Counters:
 
     The file is a user's, and this may be root: only a regular file is opened, and its last megabyte read.
     """
-    place = os.open(path, os.O_PATH)  # opens nothing yet: a pipe would block, a device do who knows what
+    place = os.open(path, os.O_PATH)  # opens nothing yet: a pipe would block, and a device may do anything
     try:
         if not stat.S_ISREG(os.fstat(place).st_mode):
-            raise OSError(0, "it is no regular file")
+            raise OSError(0, "it is not a regular file")
         with open(f"/proc/self/fd/{place}", "rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - _OUTPUT_BYTES, 0))
             return read_summary(file.read(_OUTPUT_BYTES).decode(errors="replace"))
@@ -94,14 +94,14 @@ def difference(before: Mapping[str, int], after: Mapping[str, int]) -> Counters:
     """Return by how much counters grew, only those that did.
 
     A counter that fell from the upper half of 32 or 64 bits to the lower has overflowed. Any other that is smaller
-    was reset in between, and one that is new began at 0: their value counts.
+    was reset in between, and one that is new started at 0: for both the present value counts.
     """
     grown = {name: _growth(before.get(name, 0), value) for name, value in after.items()}
     return {name: by for name, by in sorted(grown.items()) if by > 0}
 
 
 def set_back(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
-    """Return the counters that somebody set back in between, as a driver does that is loaded anew."""
+    """Return the counters that were reset in between, as by a driver that was reloaded."""
     return sorted(
         name
         for name, value in after.items()

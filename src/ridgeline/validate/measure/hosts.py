@@ -18,14 +18,15 @@ _SLURM_FIELD = re.compile(r"(\w+)\s*=\s*(?:\"([^\"]*)\"|(\S+))")
 
 
 def expand(text: str) -> list[str]:
-    """Return the hosts of a list such as "n[01-03,7],gpu2" in Slurm's notation. Raises ConfigError if it is none."""
+    """Return the hosts of a list such as "n[01-03,7],gpu2" in Slurm's notation. Raises ConfigError for anything "
+    "else."""
     return list(chain.from_iterable(map(_expand_one, _split(text))))
 
 
 def _split(text: str) -> list[str]:
     """Split at commas outside brackets."""
     if text.count("[") != text.count("]"):
-        raise ConfigError(f"hosts {text!r}: a bracket is not closed; write lists as n[01-16,20],gpu2")
+        raise ConfigError(f"hosts {text!r}: a bracket is not closed. Write lists such as n[01-16,20],gpu2.")
     return [part.strip() for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
 
 
@@ -38,7 +39,9 @@ def _expand_one(text: str) -> list[str]:
     for part in inside.split(","):
         span = _SPAN.fullmatch(part.strip())
         if span is None or (span[2] is not None and int(span[2]) < int(span[1])):
-            raise ConfigError(f"hosts {text!r}: [{inside}] is no list of numbers such as [01-16,20]")
+            raise ConfigError(
+                f"hosts {text!r}: [{inside}] is not a list of numbers. Write lists such as [01-16,20]."
+            )
         first, last = span[1], span[2] or span[1]
         numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
     return [f"{before}{number}{rest}" for number in numbers for rest in _expand_one(after)]
@@ -53,7 +56,7 @@ def _read_lines(path: str | Path) -> list[str]:
         with output_errors(f"read {path}"):
             text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise OutputError(f"cannot read {path}: it is not text") from None
+        raise OutputError(f"cannot read {path}: it is not a text file.") from None
     uncommented = "\n".join(line.partition("#")[0].rstrip() for line in text.splitlines())
     lines = (line.strip() for line in uncommented.replace("\\\n", "").splitlines())
     return [line for line in lines if line]
@@ -62,13 +65,13 @@ def _read_lines(path: str | Path) -> list[str]:
 def read_hosts(path: str | Path) -> list[str]:
     """Return the hosts of a hostfile, each once: one or a list a line, with `:4`, `slots=4` or the like ignored.
 
-    Raises OutputError if the file cannot be read, ConfigError if it names nobody.
+    Raises OutputError if the file cannot be read, ConfigError if it names no host.
     """
     hosts: list[str] = []
     for line in _read_lines(path):
         hosts += [host.partition(":")[0] for host in expand(line.split()[0])]
     if not hosts:
-        raise ConfigError(f"{path} names no host; write one a line")
+        raise ConfigError(f"{path}: the file names no host. Write one host on each line.")
     return list(dict.fromkeys(hosts))
 
 
@@ -84,25 +87,28 @@ def read_groups(path: str | Path) -> dict[str, list[str]]:
         if _SLURM_FIELD.match(line):
             fields = {key.lower(): quoted or bare for key, quoted, bare in _SLURM_FIELD.findall(line)}
             switch = fields.get("switchname") or fields.get("blockname")
-            if (
-                switch and "nodes" in fields
-            ):  # switches of switches have none, nor has a line such as BlockSizes=4
+            # Switches of switches have no nodes, and neither has a line such as BlockSizes=4.
+            if switch and "nodes" in fields:
                 groups.setdefault(switch, []).extend(expand(fields["nodes"]))
             continue
         name, found, hosts = line.partition(":")
         if not found or not hosts.strip():
             raise ConfigError(
-                f"{path}: {line!r} is not a group; write `name: host1,host2`, `name: n[01-16]` or, as in Slurm's "
-                f"topology.conf, `SwitchName=name Nodes=n[01-16]`"
+                f"{path}: {line!r} is not a group. Write `name: host1,host2`, `name: n[01-16]` or, as in Slurm's "
+                f"topology.conf, `SwitchName=name Nodes=n[01-16]`."
             )
         groups.setdefault(name.strip(), []).extend(expand(hosts.replace(" ", ",")))
     seen: dict[str, str] = {}
     for name, members in groups.items():
         for host in members:
             if seen.setdefault(host, name) != name:
-                raise ConfigError(f"{path}: host {host} is in groups {seen[host]} and {name}")
+                raise ConfigError(
+                    f"{path}: host {host} is in two groups, {seen[host]} and {name}. Leave it in one of them."
+                )
     if not groups:
-        raise ConfigError(f"{path} names no group with hosts; write `name: n[01-16]`, one on a line")
+        raise ConfigError(
+            f"{path}: the file names no group with hosts. Write one group on each line, such as `name: n[01-16]`."
+        )
     return groups
 
 
@@ -112,7 +118,7 @@ def _short(host: str) -> str:
 
 
 def check_hosts(hosts: Sequence[str], nodes: Sequence[str], source: str) -> None:
-    """Raise ConfigError, naming them, unless `hosts` of a hostfile are just the nodes of the job.
+    """Raise ConfigError, naming the difference, unless `hosts` of a hostfile are exactly the nodes of the job.
 
     Names are compared without domains; nodes#2 and so on, of one host, are that host.
     """
@@ -121,13 +127,16 @@ def check_hosts(hosts: Sequence[str], nodes: Sequence[str], source: str) -> None
     unknown = [host for name, host in listed.items() if name not in there]
     if unknown:
         near = difflib.get_close_matches(_short(unknown[0]), there, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = f" Did you mean '{near[0]}'?" if near else ""
         raise ConfigError(
-            f"{source}: host {_some(unknown)} has no rank in this job, which runs on {_some(list(nodes))}{hint}"
+            f"{source}: host {_some(unknown)} has no rank in this job.{hint} The job runs on {_some(list(nodes))}."
         )
     missing = [node for name, node in there.items() if name not in listed]
     if missing:
-        raise ConfigError(f"{source} does not name {_some(missing)}, on which this job runs")
+        raise ConfigError(
+            f"{source}: the file does not name {_some(missing)}, on which this job runs. Add the missing hosts, or "
+            "start the job without them."
+        )
 
 
 def number_groups(
@@ -143,9 +152,9 @@ def number_groups(
         name = _short(node.partition("#")[0])
         if name not in group_of:
             near = difflib.get_close_matches(name, group_of, 1)
-            hint = f"; did you mean {node} with {near[0]}?" if near else ""
+            hint = f" They name '{near[0]}': did you mean '{node}'?" if near else ""
             raise ConfigError(
-                f"{source}: node {node} of this job is in none of the {len(groups)} groups{hint}"
+                f"{source}: node {node} of this job is in none of the {len(groups)} groups.{hint}"
             )
         numbered.setdefault(group_of[name], []).append(number)
     return numbered

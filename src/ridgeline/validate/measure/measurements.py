@@ -1,4 +1,4 @@
-"""What a validation measures, before anybody judges it: plain data, stored as JSON."""
+"""What a validation measures, before it is judged: plain data, stored as JSON."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Measurements:
         """Return what `to_dict` stored. Raises ConfigError if it is not that."""
         if content.get("schema") != SCHEMA:
             raise ConfigError(
-                f"schema {content.get('schema')!r} is not {SCHEMA}, which this version stores and reads"
+                f"the file has schema {content.get('schema')!r}, but this version reads schema {SCHEMA} only."
             )
         try:
             values = {key: value for key, value in content.items() if key in cls.__dataclass_fields__}
@@ -132,7 +132,7 @@ class Measurements:
             return cls(**values)
         except DAMAGED as error:
             raise ConfigError(
-                f"not the measurements of a validation: {type(error).__name__} at {error}"
+                f"the file does not hold the measurements of a validation ({type(error).__name__} at {error})."
             ) from None
 
 
@@ -166,7 +166,7 @@ def load_measurements(path: str | Path) -> Measurements:
         with output_errors(f"read {path}"):
             content = json.loads(read_regular(path))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not JSON: {error}") from None
+        raise ConfigError(f"{path}: the file is not JSON ({error}).") from None
     try:
         return Measurements.from_dict(content)
     except (ConfigError, AttributeError) as error:

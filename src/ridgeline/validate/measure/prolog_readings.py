@@ -22,16 +22,18 @@ from ridgeline.runtime.errors import OutputError
 from ridgeline.validate.measure.counters import Counters, read_output, set_back
 
 _SUFFIX = ".counters.json"
-_MOST_BYTES = 16 * 2**20  # of a file that is believed
-_KEPT_SECONDS = 60 * 86400.0  # jobs do not take longer; what is older belongs to one whose epilog never came
+_MOST_BYTES = 16 * 2**20  # of a file that is trusted
+_KEPT_SECONDS = 60 * 86400.0  # jobs do not take longer; older files belong to jobs whose epilog never ran
 JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID")
-VALIDATED = "while it was validated"
+VALIDATED = "during the validation"
 _NAMED = 4  # counters in a remark
+_NO_NUMBER = "the number of the job is unknown (--job, SLURM_JOB_ID, PBS_JOBID)"
+_ANOTHER = "Choose another folder."
 
 
 @dataclass(frozen=True)
 class Readings:
-    """What a prolog read. job: its number; boot: of which start of the system; taken: seconds since 1970."""
+    """What a prolog read. job: its number; boot: identifies the boot of the system; taken: seconds since 1970."""
 
     job: str
     boot: str
@@ -40,18 +42,18 @@ class Readings:
 
 
 def default_folder() -> Path:
-    """Return the folder for readings: of the system for root, else in /var/tmp, which reboots leave alone."""
+    """Return the folder for readings: of the system for root, otherwise in /var/tmp, which survives a reboot."""
     user = os.geteuid()
     return Path("/var/lib/ridgeline/prolog" if user == 0 else f"/var/tmp/ridgeline-{user}/prolog")
 
 
 def job_here(asked: str | None) -> str | None:
-    """Return the number of the job: what was asked for, or what Slurm or PBS says; None if nobody does."""
+    """Return the number of the job: the one given, or the one that Slurm or PBS sets; None if it is unknown."""
     return asked or next((os.environ[name] for name in JOB_VARIABLES if os.environ.get(name)), None)
 
 
 def read_boot(root: Path = Path("/")) -> str:
-    """Return what tells this start of the system from others, "" if it does not say."""
+    """Return the identifier of this boot of the system, "" if there is none."""
     with suppress(OSError):
         return (root / "proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
@@ -81,7 +83,7 @@ def keep_readings(folder: Path, host: str, readings: Readings) -> None:
 def load_readings(folder: Path, host: str, job: str) -> Readings | None:
     """Return what the prolog of a job kept, None if it kept nothing.
 
-    Raises OutputError if the folder is not safe or the file cannot be believed.
+    Raises OutputError if the folder is not safe or the file cannot be trusted.
     """
     name = _name(host, job)
     try:
@@ -90,24 +92,29 @@ def load_readings(folder: Path, host: str, job: str) -> Readings | None:
             with os.fdopen(os.open(name, flags, dir_fd=place), "rb") as file:
                 state = os.fstat(file.fileno())
                 if not stat.S_ISREG(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o022:
-                    raise OutputError(f"{folder / name} is not a file of this user alone; it is not read")
+                    raise OutputError(
+                        f"{folder / name}: the stored counters are not read, because the file does not belong to "
+                        "this user alone."
+                    )
                 content = json.loads(file.read(_MOST_BYTES))
         counters = {str(key): int(value) for key, value in content["counters"].items()}
         return Readings(str(content["job"]), str(content["boot"]), float(content["taken"]), counters)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise OutputError(f"{folder / name} does not hold readings: {type(error).__name__}") from None
+        raise OutputError(
+            f"{folder / name}: the file does not hold stored counters ({type(error).__name__})."
+        ) from None
 
 
 def forget_readings(folder: Path, host: str, job: str) -> None:
-    """Remove what the prolog of a job kept; it has done its service."""
+    """Remove what the prolog of a job kept."""
     with suppress(OSError, OutputError), _opened(folder, make=False) as place:
         os.unlink(_name(host, job), dir_fd=place)
 
 
 def _name(host: str, job: str) -> str:
-    """Return the file of a job on a host: no name can lead out of the folder."""
+    """Return the file of a job on a host, which is in the folder whatever the names are."""
     return f"{quote(host, safe='')[:100]}-{quote(job, safe='')[:100]}{_SUFFIX}"
 
 
@@ -126,14 +133,14 @@ def _opened(folder: Path, make: bool) -> Iterator[int]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise OutputError(f"cannot use {folder} for readings: {error.strerror}; choose another") from None
+        raise OutputError(f"--readings: cannot use {folder}: {error.strerror}. {_ANOTHER}") from None
     try:
         _check_state(path, os.fstat(place), last=True)
         yield place
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise OutputError(f"cannot use {folder} for readings: {error.strerror}; choose another") from None
+        raise OutputError(f"--readings: cannot use {folder}: {error.strerror}. {_ANOTHER}") from None
     finally:
         os.close(place)
 
@@ -144,24 +151,27 @@ def _check(path: Path, last: bool) -> None:
     _check_state(path, state, last)
     if stat.S_ISLNK(state.st_mode):
         if last:
-            raise OutputError(f"{path} is a link; readings are kept in a folder only, choose another")
+            raise OutputError(
+                f"--readings: {path} is a symbolic link, but the counters are stored in a real folder only. "
+                f"{_ANOTHER}"
+            )
         _check(Path(os.path.realpath(path)), last=False)
 
 
 def _check_state(path: Path, state: os.stat_result, last: bool) -> None:
     if state.st_uid not in (0, os.geteuid()) or (last and state.st_uid != os.geteuid()):
         raise OutputError(
-            f"{path} belongs to user {state.st_uid}, not to this one; choose another folder for readings"
+            f"--readings: {path} belongs to user {state.st_uid}, not to the user of this process. {_ANOTHER}"
         )
     writable = stat.S_ISDIR(state.st_mode) and state.st_mode & 0o022
     if writable and (last or not state.st_mode & stat.S_ISVTX):
         raise OutputError(
-            f"others can write into {path}; choose another folder for readings, or take that right away"
+            f"--readings: other users can write into {path}. Take that permission away, or choose another folder."
         )
 
 
 def _prune(place: int) -> None:
-    """Remove readings, and beginnings of them, that nobody comes for any more."""
+    """Remove old readings, also unfinished ones, that no epilog will read."""
     now = time.time()
     for name in os.listdir(place):
         if name.endswith((_SUFFIX, ".new")):
@@ -172,8 +182,8 @@ def _prune(place: int) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """What a prolog or an epilog knows of its job. phase: "prolog", "epilog" or "" for none; number: None if nobody
-    says; folder: of the readings; output: the job's output file, if it is known.
+    """What a prolog or an epilog knows about its job. phase: "prolog", "epilog" or "" for none; number: None if it is
+    unknown; folder: of the readings; output: the job's output file, if it is known.
     """
 
     phase: str = ""
@@ -193,10 +203,10 @@ class Counted:
 
 
 def count(job: Job, host: str, before: Counters, after: Counters) -> Counted:
-    """Return what to compare on this node: of an epilog the prolog's readings with those at its end.
+    """Return what to compare on this node: in an epilog, the prolog's readings with those at its end.
 
-    A prolog keeps its last readings here. before, after: of this validation. Nothing raises: a node can be judged
-    without; the remarks say what is missing. No communication.
+    A prolog stores its last readings here. before, after: of this validation. Nothing raises, because a node can be
+    judged without readings; the remarks say what is missing. No communication.
     """
     counted = Counted(before, after)
     if job.phase == "prolog":
@@ -213,54 +223,56 @@ def count_output(job: Job, counted: Counted) -> None:
     try:
         summary = read_output(job.output)
     except OSError as error:
-        counted.remarks.append(f"the job's output {job.output} cannot be read: {error.strerror}")
+        counted.remarks.append(f"the job's output {job.output} cannot be read: {error.strerror}.")
         return
     if "mpich/network_timeouts" not in summary:
-        counted.remarks.append(f"the job's output {job.output} holds no network summary of Cray MPICH")
+        counted.remarks.append(f"the job's output {job.output} has no network summary of Cray MPICH.")
         return
     counted.before = counted.before | {"job/network_timeouts": 0}
     counted.after = counted.after | {"job/network_timeouts": summary["mpich/network_timeouts"]}
 
 
 def _keep(job: Job, host: str, counters: Counters) -> list[str]:
-    lost = "the epilog will not know what the job does to them"
+    lost = "The epilog will not know how the job changes them."
     if job.number is None:
-        return [f"the counters are not kept: no job number is known (--job, SLURM_JOB_ID, PBS_JOBID); {lost}"]
+        return [f"the counters are not stored, because {_NO_NUMBER}. {lost}"]
     try:
         keep_readings(job.folder, host, Readings(job.number, read_boot(), time.time(), counters))
     except OutputError as error:
-        return [f"the counters are not kept: {error}; {lost}"]
+        return [f"the counters are not stored: {error} {lost}"]
     return []
 
 
 def _compare(job: Job, host: str, counted: Counted) -> None:
-    alone = "counters are compared over the epilog's own run only; what the job did to them is not known"
+    alone = "Only their growth during the epilog is known, not how the job changed them."
     if job.number is None:
-        counted.remarks.append(f"no job number is known (--job, SLURM_JOB_ID, PBS_JOBID): {alone}")
+        counted.remarks.append(
+            f"the counters are not compared with the prolog's, because {_NO_NUMBER}. {alone}"
+        )
         return
     try:
         readings = load_readings(job.folder, host, job.number)
     except OutputError as error:
-        counted.remarks.append(f"{error}: {alone}")
+        counted.remarks.append(f"the counters are not compared with the prolog's: {error} {alone}")
         return
     if readings is None:
-        counted.remarks.append(f"no readings of the prolog of job {job.number} are in {job.folder}: {alone}")
+        counted.remarks.append(f"{job.folder} has no counters of the prolog of job {job.number}. {alone}")
         return
     prolog = f"the prolog of job {job.number}"
     counted.period = f"since {prolog}"
     minutes = max(time.time() - readings.taken, 0.0) / 60
-    counted.remarks.append(f"counters are compared with what {prolog} read {minutes:.1f} min before")
+    counted.remarks.append(f"counters are compared with those that {prolog} read {minutes:.1f} min before.")
     if readings.boot != read_boot():
         counted.before = {}
         counted.remarks.append(
-            f"the node was started again since {prolog}: its counters began anew with that start"
+            f"the node was rebooted after {prolog}, so its counters started again at the reboot."
         )
         return
     counted.before = readings.counters
     for names, what in (
-        (sorted(readings.counters.keys() - counted.after.keys()), "are gone, with what they belong to"),
-        (set_back(readings.counters, counted.after), "were set back, and count from there"),
+        (sorted(readings.counters.keys() - counted.after.keys()), "no longer exist, nor does their device"),
+        (set_back(readings.counters, counted.after), "were reset, and are counted from then on"),
     ):
         if names:
             more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            counted.remarks.append(f"counters that {prolog} read {what}: {', '.join(names[:_NAMED])}{more}")
+            counted.remarks.append(f"counters that {prolog} read {what}: {', '.join(names[:_NAMED])}{more}.")

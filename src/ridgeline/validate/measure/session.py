@@ -1,4 +1,4 @@
-"""What the stages of a validation share: who is where, what was asked, what was measured so far."""
+"""What the stages of a validation share: the layout, the options, and what was measured so far."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class Session:
                         if not failure:
                             once = setup() if once is None else once
                             results.append(once())
-                    except MemoryError as error:  # a node that others filled is not ill
-                        failure, no_room = f"it had no memory left: {error}", True
+                    except MemoryError as error:  # a node whose memory others filled is not faulty
+                        failure, no_room = f"not enough memory was free: {error}", True
                     except (RidgelineError, RuntimeError) as error:
                         failure = f"{type(error).__name__}: {error}"
                 self.rest()
@@ -97,7 +97,7 @@ class Session:
         return [results for results, _, _ in found]
 
     def note_fault(self, node: int, text: str, *, no_room: bool = False) -> None:
-        """Note on rank 0 what was found wrong on a node, or that others left it no room to be measured."""
+        """Note on rank 0 what was wrong on a node, or that it had too little free memory to be measured."""
         noted = (self.measurements.no_room if no_room else self.measurements.errors).setdefault(node, [])
         if text not in noted:
             noted.append(text)
@@ -107,7 +107,7 @@ class Session:
         for name in names:
             known = self.measurements.others.setdefault(name, {})
             for node, share in enumerate(shares):
-                # Of several times the quietest counts: whoever is slow even then has no excuse.
+                # The quietest of several measurements counts: a node that is slow even then has no excuse.
                 known[node] = min(known.get(node, 1.0), round(share, 4))
 
     def note_result(self, result: Result) -> None:
@@ -147,7 +147,7 @@ class Session:
         second: NDArray[np.int64],
         values: NDArray[np.float64],
     ) -> None:
-        """Store a quantity of pairs of nodes, on rank 0; of those measured again the better measurement.
+        """Store a quantity of pairs of nodes, on rank 0; for pairs measured again, the better measurement.
 
         The worse one is kept beside it (`Measurements.worse`).
         """
@@ -187,7 +187,7 @@ def better(
 
 
 def node_rounds(n: int, rounds: int | None, quick: bool, seed: int) -> list[list[tuple[int, int]]]:
-    """Return rounds of disjoint pairs of n nodes: everyone with everyone if they are few, else random matchings."""
+    """Return rounds of disjoint pairs of n nodes: all pairs if the nodes are few, otherwise random matchings."""
     from ridgeline.bench.pairs.pairing import tournament
 
     if n <= _FEW_NODES:

@@ -44,7 +44,8 @@ def groups_of_pbs(vnodes: Mapping[str, Any], key: str) -> dict[str, list[str]]:
                     members.append(host)
     if not groups:
         raise ConfigError(
-            f"no PBS node has the resource {key!r}; there are {', '.join(sorted(known)) or 'none'}"
+            f"--groups pbs:{key}: no PBS node has the resource {key!r}. Known resources: "
+            f"{', '.join(sorted(known)) or 'none'}."
         )
     return groups
 
@@ -52,18 +53,20 @@ def groups_of_pbs(vnodes: Mapping[str, Any], key: str) -> dict[str, list[str]]:
 def groups_of_names(nodes: Sequence[str], pattern: str) -> dict[str, list[int]]:
     """Return group -> node numbers by the part of the host name that a regular expression finds.
 
-    The first group in parentheses counts, else all that matches: "x\\d+c\\d+" finds cabinet and chassis of the xnames
-    of HPE Cray EX. Raises ConfigError if it is no regular expression, or a node has no such part.
+    The first group in parentheses counts, or the whole match if there is none: "x\\d+c\\d+" finds cabinet and chassis
+    of the xnames of HPE Cray EX. Raises ConfigError if it is not a regular expression, or a node has no such part.
     """
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise ConfigError(f"--group-by {pattern!r} is no regular expression: {error}") from None
+        raise ConfigError(f"--group-by {pattern!r} is not a regular expression: {error}.") from None
     groups: dict[str, list[int]] = {}
     for number, node in enumerate(nodes):
         match = compiled.search(node)
         if match is None:
-            raise ConfigError(f"--group-by {pattern!r} finds nothing in the host name {node}")
+            raise ConfigError(
+                f"--group-by {pattern!r} matches nothing in the host name {node}. It must match every host name."
+            )
         groups.setdefault(match.group(1) if compiled.groups else match.group(), []).append(number)
     return groups
 
@@ -75,7 +78,7 @@ def find_groups(
     addresses: Sequence[tuple[str, str]],
     run: Callable[[Sequence[str]], str | None],
 ) -> dict[str, list[int]]:
-    """Return group -> node numbers: of a file, else by host names, else what Slurm or PBS says, else {}.
+    """Return group -> node numbers: from a file, or host names, or the batch system, the first that is known, or {}.
 
     path: file for `hosts.read_groups`, or "pbs:RESOURCE" to ask PBS; pattern: for `groups_of_names`; addresses:
     (SLURM_TOPOLOGY_ADDR, its pattern) by node, "" if not set; run: runs a command and returns its output, None if it
@@ -85,7 +88,7 @@ def find_groups(
         text = run(("pbsnodes", "-av", "-F", "json"))
         if text is None:
             raise ConfigError(
-                f"--groups {path}: `pbsnodes -av -F json` does not run here; give a file of groups"
+                f"--groups {path}: the command `pbsnodes -av -F json` fails here. Name a file of groups instead."
             )
         return number_groups(groups_of_pbs(json.loads(text), path[4:]), nodes, path)
     if path is not None:

@@ -8,6 +8,7 @@ has a time limit, held by the watchdog. What looks suspect is measured again bef
 
 from __future__ import annotations
 
+import difflib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from ridgeline.validate.validation_options import ValidationOptions
 _POLL = 2e-3  # seconds
 _AGREE_SECONDS = 2.0  # in which the other ranks may end a stage after one failed in it
 _CONFIRMATIONS = 3  # at most
-_PREPARE_SECONDS = 300.0  # compiling has no part in a stage's limit
+_PREPARE_SECONDS = 300.0  # for compiling, which does not count towards a stage's limit
 
 
 Suspects = Callable[[Measurements], dict[str, list[int]]]
@@ -65,12 +66,16 @@ STEPS = (
 
 
 def chosen_steps(plan: ValidationOptions) -> list[LevelStage]:
-    """Return the stages of the plan. Raises ConfigError for a name that is none of the levels' stages."""
+    """Return the stages of the plan. Raises ConfigError for a name that is not a stage of the levels."""
     steps = [step for step in STEPS if step.level in plan.levels]
     names = [step.name for step in steps]
     unknown = [name for name in plan.stages if name not in names]
     if unknown:
-        raise ConfigError(f"stage {unknown[0]!r} is none of level {plan.level}: {', '.join(names)}")
+        near = difflib.get_close_matches(unknown[0], names, 1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(
+            f"--stage {unknown[0]}: level {plan.level} has no such stage.{hint} Known stages: {', '.join(names)}."
+        )
     return [step for step in steps if not plan.stages or step.name in plan.stages]
 
 
@@ -78,13 +83,13 @@ def skip_reason(step: LevelStage, session: Session) -> str:
     """Return why a stage has nothing to measure here, "" if it has."""
     nodes, ranks = session.layout.n_nodes, session.comm.size
     if nodes < step.least_nodes:
-        return f"needs {step.least_nodes} nodes, there is {nodes}"
+        return f"it needs {step.least_nodes} nodes, but the job has {nodes}"
     if ranks < step.least_ranks:
-        return f"needs {step.least_ranks} ranks, there {'is' if ranks == 1 else 'are'} {ranks}"
+        return f"it needs {step.least_ranks} ranks, but the job has {ranks}"
     if step.name == "on-node" and ranks == nodes:
         return "no node has two ranks"
     if step.level == "group" and not any(len(members) > 1 for members in session.groups.values()):
-        return "no groups are known; name them with --groups"
+        return "no groups are known (--groups names them)"
     return ""
 
 
@@ -133,7 +138,7 @@ def _confirm(
 ) -> None:
     """Measure suspects and busy nodes again, in what made them so; the better measurement counts. Collective.
 
-    Where other parts than before are suspect then, or in another quantity, noise was at work, and they are measured
+    If other parts than before are suspect then, or in another quantity, noise was the cause, and they are measured
     once more.
     """
     before: set[tuple[str, int]] = set()
@@ -181,7 +186,7 @@ def _run(
     if session.comm.rank == 0:
         after_stage(name, limit)
     session.watch.begin(name, level, limit)
-    # A rank that spun until the others came would begin with its share of a busy core used up.
+    # A rank that spun while it waited for the others would begin with its share of a busy core used up.
     session.rest()
     begin, failure = time.perf_counter(), ""
     try:
@@ -192,7 +197,7 @@ def _run(
     session.watch.end()
     stage.seconds = time.perf_counter() - begin
     if any(failures):
-        # A refusal comes from all ranks alike; what only some met leaves messages behind that nobody received.
+        # All ranks refuse alike; an error that only some ranks met leaves messages behind that nobody received.
         refused = len(set(failures)) == 1
         stage.outcome = "skipped" if refused and failure.startswith(ConfigError.__name__) else "failed"
         stage.detail = next(text for text in failures if text).partition(": ")[2]

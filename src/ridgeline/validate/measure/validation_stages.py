@@ -81,7 +81,7 @@ def compute(session: Session) -> None:
     def once() -> tuple[float, float]:
         found = check_compute(_COMPUTE_SECONDS[not session.plan.quick])
         if not found.correct:
-            raise VerificationError(f"this core computes wrongly: {found.detail}")
+            raise VerificationError(f"this core computes wrong results: {found.detail}")
         return found.rate, found.cpu_share
 
     found = session.on_nodes(lambda: once, session.plan.repeats)

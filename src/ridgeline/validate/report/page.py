@@ -86,7 +86,7 @@ def _distribution(
     return draw_distribution(values / scale, suspect, names, label, usual / scale, cut / scale)
 
 
-# ROWS: the most rows of a table; OPEN_ROWS: suspects that are not folded; ADVISED: the most names beside an advice.
+# ROWS: most rows of a table; OPEN_ROWS: suspects that are not folded; ADVISED: most names beside a piece of advice.
 _CONSTANTS = {"ROWS": 200, "OPEN_ROWS": 40, "ADVISED": 12, "GENERATOR": GENERATOR, "BUSY_ADVICE": ADVICE}
 _STATES = {HEALTHY: ("healthy", "healthy"), SUSPECTS: ("suspects", "suspects")}
 
@@ -102,7 +102,7 @@ def make_page(measurements: Measurements, verdict: Verdict) -> str:
     )
     environment.globals.update(_CONSTANTS)
     environment.filters.update(number=number, percent=percent, cell=_cell)
-    # Every advice once, with the parts that it is for.
+    # Each piece of advice once, with the parts that it is for.
     advised: dict[str, list[str]] = {}
     for suspect in verdict.suspects:
         for advice in suspect.advice:
@@ -123,7 +123,7 @@ def make_page(measurements: Measurements, verdict: Verdict) -> str:
 
 
 def _facts(measurements: Measurements) -> list[str]:
-    """Return what the head says of the machine."""
+    """Return what the head says about the machine."""
     facts = [counted(len(measurements.nodes), "node"), counted(len(measurements.node_of_rank), "rank")]
     if measurements.groups:
         facts.append(counted(len(measurements.groups), "group"))
@@ -134,7 +134,7 @@ def _facts(measurements: Measurements) -> list[str]:
 
 
 def _plan(settings: Mapping[str, Any]) -> list[str]:
-    """Return what the head says of how the machine was measured."""
+    """Return what the head says about how the machine was measured."""
     return [
         _words(key) if value is True else f"{_words(key)} {_value(value)}"
         for key, value in settings.items()
@@ -143,7 +143,7 @@ def _plan(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _says(value: Any) -> bool:
-    """Whether a setting is worth a word: nothing, an empty list and what is switched off are not."""
+    """Whether a setting is worth mentioning: None, an empty list and what is switched off are not."""
     return value is not None and value is not False and value not in ("", [], (), {})
 
 
@@ -162,7 +162,7 @@ def _cell(value: Any) -> str:
 
 
 def _counters(measurements: Measurements) -> list[tuple[str, str, str, str]]:
-    """Return name, sum before, sum after, and where it rose, of each counter; those that rose first."""
+    """Return name, sum before, sum after, and where it grew, of each counter; those that grew first."""
     rows = [
         (name, _sum(values["before"]), _sum(values["after"]), _risen(values, measurements.nodes))
         for name, values in measurements.counters.items()
@@ -176,7 +176,7 @@ def _sum(values: Sequence[float | None]) -> str:
 
 
 def _risen(values: Mapping[str, Any], nodes: Sequence[str]) -> str:
-    """Name the nodes on which a counter rose, most first, eight of them."""
+    """Name the nodes on which a counter grew, most first, eight of them."""
     risen = sorted(((by, node) for node, by in grown_on(values) if by > 0), key=lambda item: -item[0])
     text = ", ".join(f"{nodes[node]} +{by:g}" for by, node in risen[:8])
     return text + (f" and {len(risen) - 8} more" if len(risen) > 8 else "")

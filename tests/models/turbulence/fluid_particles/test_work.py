@@ -148,11 +148,11 @@ def test_check_says_the_messages() -> None:
     said = " ".join(estimate(case(grid=(1, 2)), 2).remarks)
     sent = particle_messages(case(grid=(1, 2)), (1, 2))
     assert f"{sent.ghost_bytes / 1e3:.4g} kB of ghost planes in {sent.ghost_messages} messages" in said
-    assert f"at most {sent.moved_bytes / 1e3:.4g} kB of migration in 4 messages per step" in said
-    assert "at Courant number 0.5" in said
-    assert "particles send" not in " ".join(estimate(case(), 1).remarks)
+    assert f"at most {sent.moved_bytes / 1e3:.4g} kB of migrating particles in 4 messages" in said
+    assert "at the Courant number 0.5" in said
+    assert "migrating particles" not in " ".join(estimate(case(), 1).remarks)
     sums = " ".join(estimate(case(grid=(1, 2), interpolation="fourier"), 2).remarks)
-    assert "particles send at most" in sums
+    assert "each step sends at most" in sums
 
 
 def test_planning_needs_no_mpi() -> None:

@@ -154,7 +154,9 @@ def _view(block: DeviceBlock) -> NDArray[Any]:
     flat = block.array._ary
     last = block.offset + block.rows - 1 + block.pitch * (block.columns - 1)
     if block.pitch < block.rows or last >= flat.size:
-        raise IndexError(f"a block of pitch {block.pitch} reaches number {last} of an array of {flat.size}")
+        raise IndexError(
+            f"a block of pitch {block.pitch} ends at number {last} of an array of {flat.size} numbers"
+        )
     item = flat.itemsize
     return as_strided(flat[block.offset :], (block.rows, block.columns), (item, item * block.pitch))
 
@@ -169,7 +171,7 @@ class _Cublas(DeviceBlas):
             kind: {value: number(value) for value in (-1.0, 0.0, 1.0)}
             for kind, number in (("float64", ctypes.c_double), ("float32", ctypes.c_float))
         }
-        with self._explained("begins not"):
+        with self._explained("cannot start"):
             self._handle = self._cublas.create()
 
     @contextmanager
@@ -177,7 +179,7 @@ class _Cublas(DeviceBlas):
         try:
             yield
         except self._cublas.cuBLASError as error:
-            raise DeviceError(f"cuBLAS {what} ({error}); use a smaller --n, or --device cpu") from error
+            raise DeviceError(f"cuBLAS {what} ({error}). Use a smaller --order, or --device cpu.") from error
 
     def free(self) -> None:
         self._cublas.destroy(self._handle)
@@ -191,7 +193,7 @@ class _Cublas(DeviceBlas):
         kind = _kind(out)
         sizes = out.rows, out.columns, left.columns
         by, keeping = self._factor(factor, kind), self._factor(kept, kind)
-        with self._explained(f"multiplies not {left.rows} x {left.columns} x {out.columns}"):
+        with self._explained(f"cannot multiply {left.rows} x {left.columns} x {out.columns}"):
             self._cublas.set_stream(self._handle, int(stream))
             if kind == "float64":
                 self._cublas.dgemm(
@@ -232,7 +234,7 @@ class _Cublas(DeviceBlas):
     def _multiply_vector(self, left: DeviceBlock, x: DeviceBlock, out: DeviceBlock, stream: Any) -> None:
         kind = _kind(out)
         multiply = self._cublas.dgemv if kind == "float64" else self._cublas.sgemv
-        with self._explained(f"multiplies not {left.rows} x {left.columns} by a vector"):
+        with self._explained(f"cannot multiply {left.rows} x {left.columns} by a vector"):
             self._cublas.set_stream(self._handle, int(stream))
             multiply(
                 self._handle,
@@ -254,7 +256,7 @@ class _Cublas(DeviceBlas):
         side = cublas.SideMode.LEFT if lower else cublas.SideMode.RIGHT
         half = cublas.FillMode.LOWER if lower else cublas.FillMode.UPPER
         diagonal = cublas.DiagType.UNIT if lower else cublas.DiagType.NON_UNIT
-        with self._explained(f"solves not for {out.rows} x {out.columns}"):
+        with self._explained(f"cannot solve for {out.rows} x {out.columns}"):
             cublas.set_stream(self._handle, int(stream))
             cublas.strsm(
                 self._handle,
@@ -314,7 +316,7 @@ def device_product_rate(
     factor = values.astype(numbers) if narrow is None else _bits(values, narrow)
     zeros = np.zeros(ORDER * ORDER, np.float64 if numbers == "float64" else np.float32)
     parts = {"matrices of products": float(zeros.nbytes + 2 * factor.nbytes)}
-    require_device_memory(comm, device, parts, "free some of its memory")
+    require_device_memory(comm, device, parts, "stop other programs that use its memory")
     best = np.inf
     with device_errors_explained():
         stream = make_stream()

@@ -214,5 +214,5 @@ def compile_kernels() -> None:
 
 
 def _chunks(rows: int) -> int:
-    """Return how many thread blocks a column of so many rows takes."""
+    """Return how many thread blocks a column of this many rows takes."""
     return -(-rows // THREADS)

@@ -40,7 +40,7 @@ def _open_device(comm: MPI.Comm, parts: Mapping[str, float], handles: int) -> li
         blas = [make_blas() for _ in range(handles)]  # take memory, which is then not counted as free
     with device_errors_explained():
         in_turn_per_node(comm, compile_kernels)
-    require_device_memory(comm, device, dict(parts), "use a smaller --n or more GPUs (-n)")
+    require_device_memory(comm, device, dict(parts), "use a smaller --order or more GPUs (-n)")
     return blas
 
 

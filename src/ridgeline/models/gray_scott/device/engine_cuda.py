@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
-ADVICE = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
+ADVICE = 'Use more GPUs (-n), a smaller grid.shape or run.precision = "float32".'
 WAVES = 4  # of the sweep's thread blocks, while faces wait for their turn on the device
 NO_CELLS: Box = (0, 0, 0, 0, 0, 0)
 
@@ -104,7 +104,7 @@ class CudaEngine:
         The arguments are those of `engine_cpu.CpuEngine`. Raises DeviceError if there is no GPU for a rank, or if it
         has too little free memory; the message has the sum.
         """
-        assert block.ghost <= 2, "launches of two steps need no more"
+        assert block.ghost <= 2, "launches of two steps need at most two layers of ghosts"
         self.device = select_device(cartesian)
         self._needed = device_bytes(block, dtype, len(OUTSIDE))
         require_device_memory(cartesian, self.device, self._needed, ADVICE)
@@ -162,7 +162,9 @@ class CudaEngine:
         Raises DeviceError for two steps where other ranks need faces, and fields have ghosts of one layer.
         """
         if steps > self._block.ghost and self._exchanges[1].face_boxes:
-            raise DeviceError("two steps a launch on several GPUs need fields with ghosts of two layers")
+            raise DeviceError(
+                "two steps per launch on several GPUs require fields with two layers of ghosts, but these have one."
+            )
         self.steps_per_sweep = steps
         self._exchange = self._exchanges[min(steps, self._block.ghost)]
         self._tile = tile
@@ -170,7 +172,7 @@ class CudaEngine:
         self.bytes_exchanged = halo.bytes_sent / steps
         self.messages = halo.messages_sent / steps
         what = "faces and edges" if self._exchange.layers > 1 else "faces"
-        exchange = f"{what} through {self.transport}" if self._exchange.face_boxes else "no faces to exchange"
+        exchange = f"{what} sent by {self.transport}" if self._exchange.face_boxes else "no faces to exchange"
         self.method = f"{steps} step{'s' * (steps > 1)} per sweep on {self.device}, {exchange}"
 
     def compile(self) -> None:

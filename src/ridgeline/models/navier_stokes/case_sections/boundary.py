@@ -35,20 +35,21 @@ class SideSection(Checked):
 
     kind: SideKind | None = setting(
         None,
-        '"wall" (u = 0), "moving-wall" (u = value, along the wall), "inflow" (u = value), "outflow" (no stress, '
-        'p = 0, stabilised where it flows back), "symmetry" (no normal velocity, no shear), or "periodic".',
+        'Condition of the flow: "wall" (u = 0), "moving-wall" (u = value, parallel to the wall), "inflow" '
+        '(u = value), "outflow" (no stress, p = 0, stabilised against backflow), "symmetry" (no normal velocity, no '
+        'shear) or "periodic".',
         rule='"wall", "moving-wall", "inflow", "outflow", "symmetry" or, with grid.periodic, "periodic"',
     )
     partner: Name = setting(
         "",
-        "The other side of a periodic pair, in a mesh from a file: it is the same side after a translation.",
+        "Other side of a periodic pair in a mesh from a file. The two sides must be equal except for a translation.",
         rule=NAME_RULE,
         needs={"kind": "periodic", "grid.mesh": ON},
     )
     value: Literal["exact"] | Formulas | None = setting(
         None,
-        'Velocity at a moving wall or an inflow: [u, v, w] as numbers or formulas of x, y, z, t; or "exact", that '
-        "of initial.kind.",
+        'Velocity of a moving wall or an inflow: [u, v, w] as numbers or formulas of x, y, z and t, or "exact" for '
+        "the exact solution of initial.kind.",
         unit="length/time",
         rule=f'{VECTOR_RULE}, or "exact"',
         needs={"kind": ("moving-wall", "inflow")},
@@ -61,7 +62,7 @@ class SideSection(Checked):
 
     def problems(self) -> Iterator[Problem]:
         if self.has_value and self.value is None:
-            yield Problem("value", f'{VECTOR_RULE}, or "exact", at kind = "{self.kind}"')
+            yield Problem("value", f'{VECTOR_RULE}, or "exact", with kind = "{self.kind}"')
         if self.value is not None and self.value != "exact":
             yield from faults("value", self.value)
 
@@ -107,13 +108,14 @@ class ScalarSideSection(Checked):
 
     kind: ScalarKind | None = setting(
         None,
-        '"fixed" (theta = value), "flux" (diffusivity dtheta/dn = value, into the flow), "adiabatic" (no flux) or '
-        '"periodic". Not set: periodic where the flow is, adiabatic at outflows and symmetries.',
+        'Condition of the scalar: "fixed" (theta = value), "flux" (diffusivity dtheta/dn = value, into the flow), '
+        '"adiabatic" (no flux) or "periodic". If it is not set, a side is periodic where the flow is periodic, and '
+        "adiabatic at outflows and symmetries.",
         rule='"fixed", "flux", "adiabatic" or, with grid.periodic, "periodic"',
     )
     value: Formula = setting(
         "0",
-        "Scalar or flux at the side: a number or a formula of x, y, z, t.",
+        "Scalar or flux at the side: a number or a formula of x, y, z and t.",
         unit="scalar; scalar length/time",
         rule="a number or a formula of x, y, z, t",
         needs={"kind": ("fixed", "flux")},
@@ -151,35 +153,36 @@ class ScalarSection(Checked):
     It is passive, or acts on the flow with the force -expansion (theta - reference) model.gravity (Boussinesq).
     """
 
-    diffusivity: Number = setting(..., "Diffusivity: nu/Pr.", unit="length^2/time", gt=0)
+    diffusivity: Number = setting(..., "Diffusivity of the scalar, nu/Pr.", unit="length^2/time", gt=0)
     source: Formula = setting(
         "0",
-        "Source: a number or a formula of x, y, z, t.",
+        "Source of the scalar: a number or a formula of x, y, z and t.",
         unit="scalar/time",
         rule="a number or a formula of x, y, z, t",
     )
     mean_gradient: tuple[Number, Number, Number] = setting(
         (0.0, 0.0, 0.0),
-        "Mean gradient G = [G_x, G_y, G_z], uniform; theta is the deviation from it, periodic where the flow is: "
-        "a duct that is heated at a uniform rate.",
+        "Uniform mean gradient G = [G_x, G_y, G_z]. theta is the deviation from it and is periodic where the flow "
+        "is, as in a duct that is heated at a uniform rate.",
         unit="scalar/length",
         rule="three numbers as [G_x, G_y, G_z]",
     )
     expansion: Number = setting(
         0.0,
-        "Expansion beta: relative loss of density per unit of the scalar; negative for salt, 0 if passive.",
+        "Expansion coefficient beta: the relative decrease of the density per unit of the scalar. It is negative for "
+        "salt, and 0 for a passive scalar.",
         unit="1/scalar",
         needs={"model.gravity": ON},
     )
     reference: Number = setting(
         0.0,
-        "Scalar at which there is no buoyancy.",
+        "Value of the scalar at which there is no buoyancy.",
         unit="scalar",
         needs={"expansion": ON},
     )
     initial: Formula = setting(
         "0",
-        "Scalar of step 0: a number or a formula of x, y, z.",
+        "Scalar at step 0: a number or a formula of x, y and z.",
         unit="scalar",
         rule="a number or a formula of x, y, z",
     )

@@ -34,23 +34,26 @@ class GridSection(sections.AnyGridSection):
 
     elements: Triple | None = setting(
         None,
-        "Elements [E_z, E_y, E_x] of a box.",
+        "Number of elements of a box in each direction, [E_z, E_y, E_x].",
         unit="elements",
         rule="three integers >= 1 as [E_z, E_y, E_x]",
     )
     mesh: PathText = setting(
         "",
-        "Mesh of hexahedra instead of a box: a file of Gmsh (.msh), of any order, whose physical surfaces are the "
-        "sides [boundary.NAME], or of Nek5000 (.re2), whose sides have the names of its conditions, with the number "
-        'of the surface behind MSH and EXO (MSH_1); "" is a box.',
+        "File of a mesh of hexahedra instead of a box. In a Gmsh file (.msh), of any order, the physical surfaces "
+        "are the sides [boundary.NAME]. In a Nek5000 file (.re2), the sides have the names of its boundary "
+        "conditions, and MSH and EXO are followed by the number of the surface (MSH_1).",
         rule="a path that ends in .msh or .re2",
     )
     order: Integer = setting(
-        7, "Polynomial order p: p + 1 Gauss-Lobatto points in each direction of an element.", ge=1, le=31
+        7,
+        "Polynomial order p. An element has p + 1 Gauss-Lobatto points in each direction.",
+        ge=1,
+        le=31,
     )
     lengths: tuple[Positive, Positive, Positive] = setting(
         (1.0, 1.0, 1.0),
-        "Edges of the box, [L_z, L_y, L_x].",
+        "Lengths of the edges of the box, [L_z, L_y, L_x].",
         unit="length",
         rule="three numbers > 0 as [L_z, L_y, L_x]",
     )
@@ -62,32 +65,32 @@ class GridSection(sections.AnyGridSection):
     )
     distribution: tuple[Distribution, Distribution, Distribution] = setting(
         ("uniform", "uniform", "uniform"),
-        'Lengths of the elements along z, y, x: "uniform"; "geometric", each parameter times the one before it; '
-        '"geometric-walls", the same from both ends to the middle; "sine", s -> sin(a s)/sin(a) from the middle to '
-        "both ends with the parameter a, as in the duct paper.",
+        'Lengths of the elements along z, y and x: "uniform", "geometric" (each is the parameter times the one '
+        'before it), "geometric-walls" (the same, from both ends to the middle) or "sine" (s -> sin(a s)/sin(a) from '
+        "the middle to both ends, with the parameter a).",
         rule='three of "uniform", "geometric", "geometric-walls" and "sine" as [z, y, x]',
     )
     distribution_parameter: tuple[Positive, Positive, Positive] = setting(
         (1.0, 1.0, 1.0),
-        "Ratio of a geometric distribution, a in (0, pi/2] of a sine, along z, y, x.",
+        "Parameters of the distributions along z, y and x: the ratio of a geometric one, and a of a sine.",
         rule="three numbers > 0 as [z, y, x]; at most pi/2 for a sine",
         needs={"distribution": ("geometric", "geometric-walls", "sine")},
     )
     mapping: PathText = setting(
         "none",
-        'Smooth map of the box: "none", "wavy", "annulus" (x is the angle, y the radius), "periodic-hill" (a floor '
-        'of hills), or "file.py:function" with a function of arrays (x, y, z) that returns three.',
+        'Smooth mapping of the box: "none", "wavy", "annulus" (x is the angle and y the radius), "periodic-hill" (a '
+        'floor with hills) or "file.py:function", a function of three arrays (x, y, z) that returns three arrays.',
         rule='"none", "wavy", "annulus", "periodic-hill" or "file.py:function"',
     )
     mapping_amplitude: Number = setting(
         0.05,
-        "How far a named map moves the points, in lengths of the box.",
+        "Distance by which a named mapping moves the points, as a fraction of the box.",
         needs={"mapping": ("wavy", "annulus", "periodic-hill")},
     )
     periodic: tuple[Truth, Truth, Truth] = setting(
         (False, False, False),
-        "Directions z, y, x in which the flow is periodic; their sides need no [boundary].",
-        rule="three truth values as [z, y, x]",
+        "Whether the flow is periodic in z, y and x. Periodic sides need no section [boundary].",
+        rule="three of true or false as [z, y, x]",
     )
 
     def points(self) -> tuple[int, int, int]:
@@ -99,28 +102,31 @@ class GridSection(sections.AnyGridSection):
         return z, y, x
 
     def words(self, axes: str = " (z y x)") -> str:
-        return f"of {self.mesh}, elements of order {self.order}" if self.mesh else super().words(axes)
+        return f"{self.mesh}, elements of order {self.order}" if self.mesh else super().words(axes)
 
     def problems(self) -> Iterator[Problem]:
         if self.mesh:
             for key in self.OF_BOX:
                 if getattr(self, key) != type(self).model_fields[key].default:
                     yield Problem(
-                        key, "no value with grid.mesh, whose file tells the elements and where they are"
+                        key,
+                        "left out with grid.mesh, because the file defines the elements and their positions",
                     )
             return
         if self.elements is None:
-            yield Problem("elements", "three integers >= 1 as [E_z, E_y, E_x], or a file as grid.mesh")
+            yield Problem(
+                "elements", "three integers >= 1 as [E_z, E_y, E_x], unless grid.mesh is the path of a file"
+            )
             return
         points = math.prod(self.elements) * (self.order + 1) ** 3
         if max(self.elements) > MOST_ELEMENTS or points > MOST_POINTS:
             yield Problem(
                 "elements",
-                f"three integers >= 1 and <= {MOST_ELEMENTS} as [E_z, E_y, E_x], and at most 2^53 points of "
-                "(order + 1)^3 in each",
+                f"three integers >= 1 and <= {MOST_ELEMENTS} as [E_z, E_y, E_x], with at most 2^53 points in total "
+                "((order + 1)^3 in each element)",
             )
         for kind, parameter in zip(self.distribution, self.distribution_parameter):
             if kind == "sine" and parameter > math.pi / 2:
-                yield Problem("distribution_parameter", "a number in (0, pi/2] for a sine distribution")
+                yield Problem("distribution_parameter", "> 0 and <= pi/2 for a sine distribution")
         if self.mapping not in NAMED_MAPPINGS and not re.fullmatch(r".+\.py:[A-Za-z_]\w*", self.mapping):
             yield Problem("mapping", '"none", "wavy", "annulus", "periodic-hill" or "file.py:function"')

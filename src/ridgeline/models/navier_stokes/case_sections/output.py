@@ -25,22 +25,22 @@ class ProbeSection(Checked):
 
     place: tuple[Number, Number, Number] = setting(
         ...,
-        "Place [x, y, z], or the first of a line.",
+        "Position [x, y, z] of a probe, or of the first probe of a line.",
         unit="length",
         rule=PLACE_RULE,
         needs=recurring("output.probes.every"),
     )
     to: tuple[Number, Number, Number] | None = setting(
         None,
-        "The last place of a line; not set: one place.",
+        "Position of the last probe of a line. If it is not set, there is one probe.",
         unit="length",
         rule=PLACE_RULE,
         needs=recurring("output.probes.every"),
     )
     points: Integer = setting(
         1,
-        "Places from place to to, both included, evenly spread.",
-        unit="places",
+        'Number of evenly spaced probes on the line, including "place" and "to".',
+        unit="probes",
         ge=1,
         le=MOST_PROBES,
         needs=recurring("output.probes.every"),
@@ -48,7 +48,7 @@ class ProbeSection(Checked):
 
     def problems(self) -> Iterator[Problem]:
         if (self.to is None) != (self.points == 1):
-            yield Problem("points", "an integer >= 2 with to, and 1 without")
+            yield Problem("points", 'an integer >= 2 if "to" is set, and 1 otherwise')
 
 
 class ProbesSection(Scheduled):
@@ -63,7 +63,7 @@ class ProbesSection(Scheduled):
     )
     every: Integer = setting(
         1,
-        "Steps between rows, step 0 included; 0 writes none.",
+        "Number of steps between rows, beginning with step 0; 0 writes none.",
         unit="steps",
         ge=0,
         needs=PLACES,
@@ -72,7 +72,7 @@ class ProbesSection(Scheduled):
     every_wall: Number | None = wall_interval("rows", PLACES)
     file: PathText = setting(
         "",
-        "CSV file with more places, a line x,y,z each; they follow those of [[probe]].",
+        "CSV file with the positions of further probes, one line x,y,z for each. They come after those of [[probe]].",
         rule="a path",
         needs=recurring(),
     )
@@ -90,7 +90,7 @@ class ForcesSection(Scheduled):
     )
     every: Integer = setting(
         1,
-        "Steps between rows, step 0 included; 0 writes none.",
+        "Number of steps between rows, beginning with step 0; 0 writes none.",
         unit="steps",
         ge=0,
         needs={"sides": ON},
@@ -99,7 +99,7 @@ class ForcesSection(Scheduled):
     every_wall: Number | None = wall_interval("rows", {"sides": ON})
     sides: tuple[str, ...] = setting(
         (),
-        "Sides whose force is recorded; with none, nothing is written.",
+        "Sides on which the force is recorded. If the list is empty, nothing is written.",
         rule="a list of sides that are not periodic",
         needs=recurring(),
     )
@@ -112,7 +112,7 @@ class ForcesSection(Scheduled):
     )
     reference_velocity: Number | None = setting(
         None,
-        "Velocity U of the coefficients F/(U^2 A/2), which are written if reference_area is set too.",
+        "Velocity U of the force coefficients F/(U^2 A/2), which are written if reference_area is set too.",
         unit="length/time",
         rule="a number > 0",
         gt=0,
@@ -120,7 +120,7 @@ class ForcesSection(Scheduled):
     )
     reference_area: Number | None = setting(
         None,
-        "Area A of the coefficients.",
+        "Area A of the force coefficients.",
         unit="length^2",
         rule="a number > 0",
         gt=0,
@@ -129,60 +129,76 @@ class ForcesSection(Scheduled):
 
     def problems(self) -> Iterator[Problem]:
         if len(set(self.sides)) < len(self.sides):
-            yield Problem("sides", "a list of sides, each at most once")
+            yield Problem("sides", "a list that contains each side at most once")
         if (self.reference_velocity is None) != (self.reference_area is None):
-            yield Problem("reference_area", "both reference_velocity and reference_area, or neither")
+            yield Problem(
+                "reference_area",
+                "set if reference_velocity is set, and left out if reference_velocity is left out",
+            )
 
 
 class OutputSection(sections.OutputSection):
     """Fields, time series and statistics. Paths are relative to the directory in which the run is started."""
 
-    path: PathText = setting("navier_stokes.bp", "ADIOS2 BP5 data set to write.", rule="a path", min_length=1)
+    path: PathText = setting(
+        "navier_stokes.bp",
+        "ADIOS2 BP5 data set to which the fields are written.",
+        rule="a path",
+        min_length=1,
+    )
     variables: tuple[str, ...] = setting(
         FIELDS[:4], "Fields to write.", rule=VARIABLES_RULE, min_length=1, max_length=200
     )
     uniform: Triple | None = setting(
         None,
-        "Points [nz, ny, nx] of an image in the box around the domain to which the fields of output.path are "
-        "interpolated, NaN outside the domain; not set: the points of the elements, with their coordinates.",
+        "Number of points [nz, ny, nx] of a uniform grid in the box around the domain, to which the fields of "
+        "output.path are interpolated; they are NaN outside the domain. If it is not set, the fields are written at "
+        "the points of the elements, with their coordinates.",
         unit="points",
         rule="three integers >= 1 as [nz, ny, nx]",
     )
     series_every: Integer = setting(
-        10, "Steps between rows of the series, step 0 included; 0 writes none.", unit="steps", ge=0
+        10,
+        "Number of steps between rows of the time series, beginning with step 0; 0 writes none.",
+        unit="steps",
+        ge=0,
     )
     nek5000: PathText = setting(
         "",
-        'Prefix of Nek5000 field files, "prefix0.f00001" ... and "prefix.nek5000"; "" writes none.',
+        'Prefix of the Nek5000 field files, which are "prefix0.f00001", ... and "prefix.nek5000".',
         rule="a path",
         needs=recurring("nek5000_every"),
     )
     nek5000_every: Integer = setting(
-        0, "Steps between Nek5000 field files, step 0 included; 0 writes none.", unit="steps", ge=0
+        0,
+        "Number of steps between Nek5000 field files, beginning with step 0; 0 writes none.",
+        unit="steps",
+        ge=0,
     )
     nek5000_every_time: Number | None = time_interval("Nek5000 field files")
     nek5000_every_wall: Number | None = wall_interval("Nek5000 field files")
     nek5000_geometry: Literal["first", "every"] = setting(
         "first",
-        'Which of these files hold the coordinates of the points: the "first" alone, as Nek5000 writes them, or '
-        '"every" one, for readers that open a file without those before it, such as pymech.',
+        'Which Nek5000 field files contain the coordinates of the points: only the "first", as Nek5000 writes them, '
+        'or "every" one, for readers such as pymech that open a file without the previous ones.',
         needs=recurring("nek5000_every"),
     )
     nek5000_precision: Literal["float32", "float64"] = setting(
         "float32",
-        "Floating-point type in these files.",
+        "Floating-point type of the Nek5000 field files.",
         needs=recurring("nek5000_every"),
     )
     statistics: PathText = setting(
         "statistics.bp",
-        "ADIOS2 BP5 data set of means and second moments to write.",
+        "ADIOS2 BP5 data set to which the means and moments are written.",
         rule="a path",
         min_length=1,
         needs=recurring("statistics_every"),
     )
     statistics_every: Integer = setting(
         0,
-        "Steps between samples of the statistics, step 0 included, which are written at the end; 0 takes none.",
+        "Number of steps between samples of the statistics, beginning with step 0; 0 takes none. The statistics are "
+        "written at the end.",
         unit="steps",
         ge=0,
     )
@@ -197,14 +213,14 @@ class OutputSection(sections.OutputSection):
     )
     homogeneous: tuple[Direction, ...] = setting(
         (),
-        "Directions over which statistics are averaged as well.",
+        "Directions over which the statistics are averaged in addition to time.",
         rule='a list of "x", "y" and "z", each at most once',
         needs=recurring("statistics_every"),
     )
     statistics_of: Literal["moments", "budgets"] = setting(
         "moments",
-        'What statistics hold: "moments", means and second moments; "budgets", also third moments and the terms of '
-        "the budget of Reynolds stresses, 25 more numbers for each point.",
+        'Contents of the statistics: "moments" (means and second moments) or "budgets" (also third moments and the '
+        "terms of the budget of the Reynolds stresses, 25 more numbers for each point).",
         needs=recurring("statistics_every"),
     )
     probes: ProbesSection = Field(default_factory=ProbesSection)
@@ -216,7 +232,7 @@ class OutputSection(sections.OutputSection):
             yield Problem("variables", VARIABLES_RULE)
         if self.interval("nek5000_every") and not self.nek5000:
             yield Problem(
-                "nek5000", "a prefix with an interval of Nek5000 files, such as output.nek5000_every"
+                "nek5000", "a prefix if an interval of Nek5000 files, such as output.nek5000_every, is set"
             )
         if len(set(self.homogeneous)) < len(self.homogeneous):
             yield Problem("homogeneous", 'a list of "x", "y" and "z", each at most once')

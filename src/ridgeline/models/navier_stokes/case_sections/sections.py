@@ -70,28 +70,31 @@ InitialKind = Literal[
 class RunSection(sections.SteadyRunSection):
     """What runs, how long, in which precision and on what."""
 
-    model: Literal["navier_stokes"] = setting(..., "Model to run; `ridgeline explain` lists them.")
+    model: Literal["navier_stokes"] = setting(..., "Model to run. `ridgeline explain` lists the models.")
     seed: sections.Seed = sections.seed_setting(
-        "Seed of the random phases of a perturbation, which is the same for any number of ranks.",
+        "Seed of the random phases of the perturbation. The same seed gives the same perturbation on any number of "
+        "ranks.",
         {"initial.kind": ("perturbed-duct", "perturbed-channel")},
     )
     precision: Literal["float64"] = setting(
         "float64",
-        "Floating-point type of the fields; the preconditioner has its own (model.pressure.precision).",
+        "Floating-point type of the fields. model.pressure.precision is the type of the preconditioner.",
     )
     threads: Literal[1] = setting(
-        1, "Threads of each rank: this model takes one rank per core.", unit="threads"
+        1, "Number of threads of each rank. This model uses one rank per core.", unit="threads"
     )
-    device: Literal["cpu", "cuda"] = setting("cpu", "Where the kernels run.")
+    device: Literal["cpu", "cuda"] = setting("cpu", "Device on which the kernels run.")
 
 
 class FilterSection(Checked):
     """An explicit filter of the highest modes of each element after each step; off by default."""
 
-    weight: Number = setting(0.0, "Share of the highest mode that is removed; 0 filters nothing.", ge=0, le=1)
+    weight: Number = setting(
+        0.0, "Fraction of the highest mode that is removed; 0 switches the filter off.", ge=0, le=1
+    )
     modes: Integer = setting(
         1,
-        "Highest modes that are damped, by shares that fall quadratically to 0 below them.",
+        "Number of highest modes that are damped. The removed fraction falls quadratically to 0 below them.",
         unit="modes",
         ge=1,
         needs={"weight": ON},
@@ -101,19 +104,19 @@ class FilterSection(Checked):
 class PressureSection(Checked):
     """Solution of the pressure equation."""
 
-    solver: Literal["gmres", "cg"] = setting("gmres", "Krylov method; both are flexible.")
+    solver: Literal["gmres", "cg"] = setting("gmres", "Krylov method. Both methods are flexible.")
     tolerance: Number = setting(
         1e-8,
-        "Residual at which a solve ends: sqrt(r.r/volume) of the pressure equation.",
+        "Residual of the pressure equation, sqrt(r.r/volume), at which a solve ends.",
         unit="1/time^2",
         gt=0,
     )
     max_iterations: Integer = setting(
-        200, "Iterations after which a solve has failed and the run ends.", unit="iterations", ge=1
+        200, "Number of iterations after which a solve has failed and the run ends.", unit="iterations", ge=1
     )
-    restart: Integer = setting(30, "Vectors that GMRES keeps.", unit="vectors", ge=1)
+    restart: Integer = setting(30, "Number of vectors after which GMRES restarts.", unit="vectors", ge=1)
     preconditioner: Literal["schwarz", "jacobi", "none"] = setting(
-        "schwarz", 'Preconditioner: "schwarz" is hybrid Schwarz multigrid.'
+        "schwarz", 'Preconditioner: "schwarz" (hybrid Schwarz multigrid), "jacobi" (the diagonal) or "none".'
     )
     precision: Literal["float32", "float64"] = setting(
         "float32",
@@ -122,8 +125,9 @@ class PressureSection(Checked):
     )
     coarse: Literal["auto", "direct", "amg"] = setting(
         "auto",
-        'Solver of the coarse vertex problem: "direct" for axis-aligned boxes, whole on every rank; "amg" for any '
-        'mesh, spread over the ranks; "auto" takes "direct" for boxes with at most 4096 unknowns.',
+        'Solver of the coarse vertex problem: "direct" (for axis-aligned boxes, complete on every rank), "amg" (for '
+        'any mesh, distributed over the ranks) or "auto" ("direct" for boxes with at most 4096 unknowns, otherwise '
+        '"amg").',
         needs={"preconditioner": "schwarz"},
     )
 
@@ -133,12 +137,12 @@ class VelocitySection(Checked):
 
     tolerance: Number = setting(
         1e-10,
-        "Residual at which a solve ends: sqrt(r.r/volume) of the Helmholtz equation.",
+        "Residual of the Helmholtz equation, sqrt(r.r/volume), at which a solve ends.",
         unit="length/time^2",
         gt=0,
     )
     max_iterations: Integer = setting(
-        500, "Iterations after which a solve has failed and the run ends.", unit="iterations", ge=1
+        500, "Number of iterations after which a solve has failed and the run ends.", unit="iterations", ge=1
     )
 
 
@@ -146,10 +150,13 @@ class ProjectionSection(Checked):
     """Initial guesses from the space of the last solutions."""
 
     pressure: Integer = setting(
-        20, "Solutions of the pressure that are kept; 0 for none.", unit="vectors", ge=0
+        20, "Number of previous pressures that are kept; 0 keeps none.", unit="vectors", ge=0
     )
     velocity: Integer = setting(
-        8, "Solutions of each component and scalar that are kept; 0 for none.", unit="vectors", ge=0
+        8,
+        "Number of previous solutions of each velocity component and scalar that are kept; 0 keeps none.",
+        unit="vectors",
+        ge=0,
     )
 
 
@@ -158,23 +165,24 @@ class ForcingSection(Checked):
 
     kind: Literal["none", "force", "flow-rate"] = setting(
         "none",
-        '"force": the given f; "flow-rate": a uniform force that keeps the bulk velocity, adjusted in each step.',
+        'Force: "none", "force" (the given f) or "flow-rate" (a uniform force, adjusted in each step, that maintains '
+        "the bulk velocity).",
     )
     value: tuple[Number, Number, Number] = setting(
         (0.0, 0.0, 0.0),
-        'Constant f = [f_x, f_y, f_z] of kind "force".',
+        "Constant force f = [f_x, f_y, f_z].",
         unit="length/time^2",
         rule="three numbers as [f_x, f_y, f_z]",
         needs={"kind": "force"},
     )
     direction: Direction = setting(
         "x",
-        "Direction of a flow rate, which must be periodic.",
+        "Direction of the flow rate. The flow must be periodic in it.",
         needs={"kind": "flow-rate"},
     )
     bulk_velocity: Number | None = setting(
         None,
-        "Mean of the velocity over the volume, which is kept.",
+        "Mean of the velocity over the volume, which the force maintains.",
         unit="length/time",
         rule='a number with model.forcing.kind = "flow-rate"',
         needs={"kind": "flow-rate"},
@@ -190,22 +198,24 @@ class TimeSettings(Checked):
 
     dt: Number | None = setting(
         None,
-        "Time step, unless courant sets it. `ridgeline check` gives its Courant number for the flow of step 0.",
+        "Time step, unless model.courant chooses it. `ridgeline check` prints its Courant number for the flow of "
+        "step 0.",
         unit="time",
         rule="a number > 0, or model.courant instead",
         gt=0,
     )
     courant: Number | None = setting(
         None,
-        "Courant number dt max(|u|/dx + |v|/dy + |w|/dz) that sets the time step instead of dt. The step "
-        f"changes when the number is {100 * BAND:g} % away.",
+        "Courant number dt max(|u|/dx + |v|/dy + |w|/dz) that determines the time step instead of model.dt. The step "
+        f"changes when the Courant number differs from it by {100 * BAND:g} %.",
         rule=f"a number > 0 and <= {LARGEST_COURANT:g}, or model.dt instead",
         gt=0,
         le=LARGEST_COURANT,
     )
     dt_min: Number | None = setting(
         None,
-        "Shortest time step with model.courant. A flow that is too fast for it ends the run. Not set: no limit.",
+        "Shortest time step that model.courant may choose. A flow that is too fast for it ends the run. If it is not "
+        "set, there is no limit.",
         unit="time",
         rule="a number > 0",
         gt=0,
@@ -213,7 +223,8 @@ class TimeSettings(Checked):
     )
     dt_max: Number | None = setting(
         None,
-        "Longest time step with model.courant, also that of a flow at rest. Not set: no limit.",
+        "Longest time step that model.courant may choose, which is also the time step of a flow at rest. If it is "
+        "not set, there is no limit.",
         unit="time",
         rule="a number > 0",
         gt=0,
@@ -221,17 +232,20 @@ class TimeSettings(Checked):
     )
     dt_change: Number = setting(
         1.25,
-        "Largest factor by which model.courant makes a time step longer or shorter than the one before.",
-        rule=f"a number > 1 and <= {MOST_CHANGE:g}, which the third order stands",
+        "Largest factor by which model.courant makes a time step longer or shorter than the previous one. The scheme "
+        f"of third order is stable up to {MOST_CHANGE:g}.",
+        rule=f"a number > 1 and <= {MOST_CHANGE:g}",
         gt=1,
         le=MOST_CHANGE,
         needs={"courant": ON},
     )
-    time_order: Literal[1, 2, 3] = setting(3, "Order of backward differences and extrapolation.")
+    time_order: Literal[1, 2, 3] = setting(
+        3, "Order of the backward differences and the extrapolation in time."
+    )
 
     def problems(self) -> Iterator[Problem]:
         if (self.dt is None) == (self.courant is None):
-            yield Problem("courant", "exactly one of model.dt and model.courant")
+            yield Problem("courant", "set if model.dt is left out, and left out if model.dt is set")
         elif self.dt_min is not None and self.dt_max is not None and self.dt_min > self.dt_max:
             yield Problem("dt_max", f"a number >= model.dt_min = {self.dt_min:g}")
 
@@ -254,28 +268,30 @@ class ModelSection(TimeSettings):
     viscosity: Number = setting(..., "Kinematic viscosity nu.", unit="length^2/time", gt=0)
     expected_re_tau: Number | None = setting(
         None,
-        "Friction Reynolds number u_tau h/nu that is expected: `ridgeline check` gives the distances of points in "
-        'wall units. With walls and a forcing of kind "force" it follows from the force.',
+        "Expected friction Reynolds number u_tau h/nu, with which `ridgeline check` prints the distances of points "
+        'in wall units. With walls and a forcing of kind "force" it follows from the force.',
         rule="a number > 0",
         gt=0,
     )
     dealias_order: Literal["none"] | Annotated[Integer, Field(ge=0, le=128)] = setting(
         0,
-        "Gauss points in each direction on which the advection is integrated: 0 takes ceil(3 (p + 1)/2), the 3/2 "
-        'rule; "none" takes the points of the elements.',
+        "Number of Gauss points in each direction on which the advection is integrated. 0 takes ceil(3 (p + 1)/2), "
+        'the 3/2 rule; "none" takes the points of the elements.',
         unit="points",
         rule='0, an integer >= grid.order + 1 and <= 128, or "none"',
     )
     products: Literal["generated", "plain"] = setting(
-        "generated", "Small matrix products: code generated for their sizes, or plain loops for comparison."
+        "generated",
+        'Code of the small matrix products: "generated" for their sizes, or "plain" loops for comparison.',
     )
     overlap: Truth = setting(
         True,
-        "Whether messages to neighbours travel while elements are computed; false waits for them, for comparison.",
+        "Whether messages between neighbours are exchanged while elements are computed. If false, the exchange "
+        "finishes first, for comparison.",
     )
     gravity: tuple[Number, Number, Number] = setting(
         (0.0, 0.0, 0.0),
-        "Gravity g = [g_x, g_y, g_z] of the buoyancy of scalars with an expansion.",
+        "Gravity g = [g_x, g_y, g_z], which gives scalars with an expansion their buoyancy.",
         unit="length/time^2",
         rule="three numbers as [g_x, g_y, g_z]",
         needs={"scalar.N.expansion": ON},
@@ -292,23 +308,25 @@ class InitialSection(Checked):
 
     kind: InitialKind = setting(
         "rest",
-        '"rest"; "uniform" and "expression": velocity; "taylor_green": speed (sin x cos y cos z, '
-        '-cos x sin y cos z, 0); "taylor_green_2d": speed (-cos x sin y, sin x cos y, 0); "walsh": the eddies of '
-        'Walsh carried by velocity; "abc": speed (sin z + cos y, sin x + cos z, sin y + cos x); "ethier_steinman": '
-        'their flow with a and d; "kovasznay": the wake of a grid at Re = 1/viscosity; "duct": laminar flow along '
-        'direction with the bulk velocity speed; "perturbed-duct": the same with smooth modes of all sizes that make '
-        'it turbulent; "channel" and "perturbed-channel": the same between two walls.',
+        'Initial flow: "rest"; "uniform" and "expression" (initial.velocity); "taylor_green", '
+        'V (sin x cos y cos z, -cos x sin y cos z, 0); "taylor_green_2d", V (-cos x sin y, sin x cos y, 0); "abc", '
+        'V (sin z + cos y, sin x + cos z, sin y + cos x); "walsh" (the eddies of Walsh, carried by '
+        'initial.velocity); "ethier_steinman" (their flow with a and d); "kovasznay" (the wake of a grid at '
+        'Re = 1/viscosity); "duct" (laminar flow along initial.direction); "perturbed-duct" (the same with smooth '
+        'modes of all sizes, which make it turbulent); "channel" and "perturbed-channel" (the same between two '
+        "walls). V is initial.speed.",
     )
     velocity: Formulas = setting(
         ZERO,
-        'Velocity of kinds "uniform" and "expression", wind of "walsh" (numbers only).',
+        'Velocity of the kinds "uniform" and "expression", and the uniform velocity that carries the eddies of '
+        '"walsh" (numbers only).',
         unit="length/time",
         rule="three numbers or formulas of x, y, z as [x, y, z]",
         needs={"kind": ("uniform", "expression", "walsh")},
     )
     speed: Number = setting(
         1.0,
-        "V of the vortices; bulk velocity of a duct or channel.",
+        "Velocity V of the vortices, or bulk velocity of a duct or channel.",
         unit="length/time",
         needs={
             "kind": (
@@ -324,31 +342,31 @@ class InitialSection(Checked):
     )
     a: Number = setting(
         math.pi / 4,
-        "a of Ethier and Steinman.",
+        "Parameter a of the flow of Ethier and Steinman.",
         unit="1/length",
         needs={"kind": "ethier_steinman"},
     )
     d: Number = setting(
         math.pi / 2,
-        "d of Ethier and Steinman.",
+        "Parameter d of the flow of Ethier and Steinman.",
         unit="1/length",
         needs={"kind": "ethier_steinman"},
     )
     direction: Direction = setting(
         "x",
-        "Direction along a duct or channel.",
+        "Direction of the flow along a duct or channel.",
         needs={"kind": ("duct", "perturbed-duct", "channel", "perturbed-channel")},
     )
     perturbation: Number = setting(
         0.1,
-        "Largest velocity of a perturbation of a duct or channel over the bulk velocity.",
+        "Largest velocity of the perturbation of a duct or channel, as a fraction of the bulk velocity.",
         ge=0,
         needs={"kind": ("perturbed-duct", "perturbed-channel")},
     )
     exact_history: Truth = setting(
         True,
-        "Whether a kind that is an exact solution also gives the velocities before step 0, so that the first steps "
-        "have full order; otherwise they are of order 1, 2, ...",
+        "Whether a kind that is an exact solution also provides the velocities before step 0, so that the first "
+        "steps have full order. If false, the first steps have order 1, 2, ...",
         needs={"kind": EXACT_KINDS},
     )
 

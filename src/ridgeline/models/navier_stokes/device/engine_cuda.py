@@ -245,9 +245,7 @@ class CudaEngine(SplittingEngine):
         if problem.pressure.preconditioner == "schwarz":
             self._multigrid = schwarz_multigrid(comm, self.geometry, problem, self.regions)
         self._memory = device_bytes(self._parts(host_boundaries), problem)
-        advice = (
-            "use more GPUs (-n), fewer grid.elements, or a smaller model.projection or model.pressure.restart"
-        )
+        advice = "Use more GPUs (-n), fewer grid.elements, or a smaller model.projection or model.pressure.restart."
         require_device_memory(comm, self.device, self._memory, advice)
         self.gather = CudaGatherScatter(
             comm, self.host_gather.plan, mpi_takes_device_buffers(), fields=self.n_fields
@@ -392,7 +390,7 @@ class CudaEngine(SplittingEngine):
         return rate
 
     def describe(self) -> str:
-        return f"fields and steps on {self.device}; surface integrals, figures and outputs by the host"
+        return f"fields and steps on {self.device}; surface integrals, diagnostics and outputs on the host"
 
     def memory(self) -> dict[str, int]:
         """Return the bytes on this rank's device, by what they are for, as counted before they were allocated."""

@@ -196,8 +196,8 @@ def require_formulas(scalars: Sequence[TransportedScalar]) -> None:
     for i, scalar in enumerate(scalars):
         if scalar.source is not None and not isinstance(scalar.source, Expression):
             raise DeviceError(
-                f"scalar.{i} has a source that is no formula, for which GPUs have no kernels; give "
-                "config.expressions.parse(text), or run with --device cpu"
+                f"scalar.{i} has a source that is not a formula, for which there are no GPU kernels. Pass "
+                "config.expressions.parse(text) instead, or run with --device cpu."
             )
 
 

@@ -102,8 +102,8 @@ class FusedPasses(NamedTuple):
     @property
     def words(self) -> str:
         """The passes of the transforms, in words."""
-        in_z = "with the packing, in one pass" if self.in_z else "by cuFFT, packed apart"
-        in_x = "with the products, in one pass" if self.in_x else "by cuFFT, products apart"
+        in_z = "in one pass with the packing" if self.in_z else "by cuFFT, with separate packing"
+        in_x = "in one pass with the products" if self.in_x else "by cuFFT, with separate products"
         return f"in y by cuFFT; in z {in_z}; in x {in_x}"
 
 
@@ -130,8 +130,8 @@ def check_passes(passes: Passes, shape: Triple, fused: FusedPasses) -> None:
     """Raise DeviceError if the settings ask for fused passes and none can be fused. fused: of `possible_fusion`."""
     if passes == "fused" and not any(fused):
         raise DeviceError(
-            f'model.fft.on_gpus = "fused" with grid.shape = {list(shape)}: N_z, or of slabs N_x, must be {SIZES}; '
-            'use "auto"'
+            f'model.fft.on_gpus = "fused" cannot be used with grid.shape = {list(shape)}, because neither N_z nor, '
+            f'with slabs, N_x is {SIZES}. Use "auto".'
         )
 
 
@@ -143,5 +143,5 @@ def passes_remark(passes: Passes, fused: FusedPasses, timed: bool) -> str:
     if passes == "apart" or not any(fused):
         return f"transforms on GPUs are {FusedPasses(False, False).words}"
     finder = "this run, which times both," if timed else "an earlier run"
-    choice = f", if {finder} finds that faster" if passes == "auto" else ""
+    choice = f", if {finder} finds this to be faster" if passes == "auto" else ""
     return f"transforms on GPUs are {fused.words}{choice}"

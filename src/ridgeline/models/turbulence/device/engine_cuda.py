@@ -88,7 +88,7 @@ class CudaEngine:
             layout, self._real.itemsize, self.n_scalars, self._scheme.copies, self._batch
         )
         self._memory["work"] = self.slabs.work_bytes
-        advice = 'use more GPUs (-n), a smaller grid.shape or run.precision = "float32"'
+        advice = 'Use more GPUs (-n), a smaller grid.shape or run.precision = "float32".'
         require_device_memory(comm, self.device, self._memory, advice)
         self.modes = Modes.of(grid, lengths)
         self.forcing = Forcing(self.modes, comm)
@@ -199,7 +199,7 @@ class CudaEngine:
     ) -> float:
         """Make one step, as `CpuEngine.advance` does; `velocity` must be None. Collective."""
         if velocity is not None:
-            raise DeviceError("GPUs do not follow fluid particles; run with --device cpu")
+            raise DeviceError("fluid particles cannot be used on GPUs. Run with --device cpu.")
         begin, before = perf_counter(), self._in_exchanges()
         n_substeps = len(self._scheme.substeps)
         if self._shifted:
@@ -261,7 +261,7 @@ class CudaEngine:
 
     def keep_stages(self) -> None:
         """Raise DeviceError: only fluid particles ask for stages."""
-        raise DeviceError("GPUs do not follow fluid particles; run with --device cpu")
+        raise DeviceError("fluid particles cannot be used on GPUs. Run with --device cpu.")
 
     def stages(self) -> list[tuple[NDArray[Any], NDArray[np.float64]]]:
         return []
@@ -309,7 +309,7 @@ class CudaEngine:
         column = "none on one rank" if slabs.row is None else "none in one column"
         if slabs.column is not None:
             column = f"{slabs.column.words}, Q = {self._batch}"
-        row = {} if slabs.row is None else {"row exchange": f"{slabs.row.words}, a variable a message"}
+        row = {} if slabs.row is None else {"row exchange": f"{slabs.row.words}, one variable per message"}
         return {
             "fields and steps": f"on {self.device}",
             "transforms": self.products.fused.words,

@@ -244,7 +244,7 @@ def make_row_products(n: int, dtype: Any, n_scalars: int, rated: bool) -> Any:
     """
     shape = product_shape(n, dtype, n_scalars)
     if shape is None:
-        raise ValueError(f"rows of {n} points have no transform within thread blocks")
+        raise ValueError(f"there is no transform within thread blocks for rows of {n} points")
     plan, _, pairs, least_blocks = shape
     kind = np.dtype(dtype)
     zero, room, threads = kind.type(0), plan.room * pairs, shape.threads

@@ -203,7 +203,7 @@ class CudaPasses:
 
     def _count(self, kernel: Any, points: DeviceArray, how: tuple[Any, ...], n: int) -> Counts:
         if n > MOST_BINS:
-            raise ValueError(f"{n} bins; a GPU counts in {MOST_BINS} at most")
+            raise ValueError(f"{n} bins are too many. A GPU counts in at most {MOST_BINS}.")
         self._counts.copy_to_device(np.zeros(MOST_BINS, np.int64), stream=self._slabs.stream)
         kernel[self._over_rows](points, self._pairs, self._pitch, self._n_rows, *how, self._counts)
         return self._read(self._counts, n)

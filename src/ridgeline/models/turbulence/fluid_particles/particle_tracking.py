@@ -94,7 +94,7 @@ class ParticleTracking(NoParticles):
 
     def __init__(self, case: TurbulenceCase, engine: FlowEngine, context: Context) -> None:
         comm, transform = context.comm, engine.transform
-        assert isinstance(transform, FourierTransform), "settings refuse fluid particles on GPUs"
+        assert isinstance(transform, FourierTransform), "the settings allow fluid particles on CPUs only"
         in_turn_per_node(comm, lambda: compile_kernels(kernels_of_points(case.run.precision)))
         self._settings, self._engine, self._comm, self._regions = (
             case.particles,
