@@ -130,9 +130,9 @@ def attack(folder: Path, environment: str, command: str) -> tuple[int, str, str]
     [
         pytest.param("no HOME", "run", 0, "ridgeline plot out.bp", marks=pytest.mark.full),
         ("env -i", "run", 0, "ridgeline plot out.bp"),
-        ("ASCII", "nothing there", 2, "nöthing.toml: no such file"),
+        ("ASCII", "nothing there", 2, "nöthing.toml: there is no such file"),
         ("stdout closed", "two ranks", 0, "ridgeline plot out.bp"),
-        ("stdout full", "version", 6, "cannot write to standard output: No space left on device"),
+        ("stdout full", "version", 6, "standard output cannot be written: No space left on device"),
         ("24 files", "two ranks", 1, "ulimit -n"),
         ("soft 24 files", "two ranks", 0, "ridgeline plot out.bp"),
         ("files of 100 KiB", "run", 1, "ulimit -f"),

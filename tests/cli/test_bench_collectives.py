@@ -59,7 +59,7 @@ def test_memory_bandwidth_and_peak_rate(ridgeline):
             ("allgather", "-n", 2, "--among", 3),
             "--among 3: allgather requires 2 ranks or more, and the job has 2 ranks.",
         ),
-        (("stream", "--bytes", 10), "STREAM on 10 bytes"),
+        (("stream", "--bytes", 10), "STREAM cannot run on 10 bytes"),
     ],
 )
 def test_refusals(ridgeline, arguments, words):

@@ -32,8 +32,8 @@ def test_pair_and_pattern_of_fast_multipoles(ridgeline):
     ("options", "code", "words"),
     [
         ((), 2, "-n 2"),
-        (("--every", 3), 2, "not with --pattern pair"),
-        (("--pattern", "fmm", "--window", 3), 2, "not with --pattern fmm"),
+        (("--every", 3), 2, "cannot be used with --pattern pair"),
+        (("--pattern", "fmm", "--window", 3), 2, "cannot be used with --pattern fmm"),
         (("--pattern", "fmm", "--sync", "pscw"), 2, "pscw cannot be used with --pattern fmm"),
         (("--op", "swap"), 2, "--op"),
     ],

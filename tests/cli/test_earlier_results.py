@@ -97,11 +97,11 @@ def test_linked_folders_stay_links(ridgeline, case):
 @pytest.mark.parametrize(
     ("paths", "key", "rule"),
     [
-        ({"checkpoint.path": "."}, "checkpoint.path", "a path that does not hold output.path"),
+        ({"checkpoint.path": "."}, "checkpoint.path", "a path that does not contain output.path"),
         (
             {"checkpoint.path": "gs.bp", "output.path": "gs.bp"},
             "checkpoint.path",
-            "another path than output.path",
+            "a path that differs from output.path",
         ),
         ({"output.path": "c/gs.bp", "checkpoint.path": "c"}, "output.path", "a path outside checkpoint.path"),
         (
@@ -111,7 +111,7 @@ def test_linked_folders_stay_links(ridgeline, case):
         ),
         ({"output.series": "checkpoints/s.csv"}, "output.series", "a path outside checkpoint.path"),
         ({"output.series": "gray_scott.bp/s.csv"}, "output.series", "a path outside output.path"),
-        ({"output.series": "./x/../gray_scott.bp"}, "output.series", "another path than output.path"),
+        ({"output.series": "./x/../gray_scott.bp"}, "output.series", "a path that differs from output.path"),
         (
             {"output.series": "gray_scott.bp.run.json"},
             "output.path",
@@ -127,7 +127,7 @@ def test_paths_inside_one_another_are_refused(ridgeline, case, command, paths, k
     done = ridgeline(command, case, *settings)
     assert done.returncode == 2, done.stderr
     assert key in done.stderr
-    assert f"need {rule}" in done.stderr
+    assert f"it must be {rule}" in done.stderr
     assert names(ridgeline.path) == ["case.toml", "link"]
 
 
@@ -182,7 +182,7 @@ def test_checkpoints_that_cannot_be_written_are_refused_before_the_first_step(ri
         done = ridgeline("run", case, "--set", f"checkpoint.path={place}", timeout=60)
         assert done.returncode == 4, done.stderr
         assert f"cannot write checkpoints to {place}" in done.stderr
-        assert "set checkpoint.path" in done.stderr
+        assert "Set checkpoint.path" in done.stderr
     assert (ridgeline.path / "taken").read_text() == "a file"
 
 
@@ -197,7 +197,7 @@ def test_the_report_replaces_no_file_of_the_user(ridgeline, case, copy):
     before = case.read_text()
     done = ridgeline("run", case, "--json", copy)
     assert done.returncode == 6, done.stderr
-    assert "choose another --json" in done.stderr
+    assert "hoose another --json" in done.stderr
     assert case.read_text() == before
 
 

@@ -53,11 +53,11 @@ def test_a_stored_benchmark_reads_as_it_did(ridgeline):
     ("text", "words"),
     [
         (None, "cannot read the report some.json: No such file"),
-        ('{"model": "gray_sc', "some.json is not JSON, or cut off"),
-        ("\0\xff", "some.json is not JSON, or cut off"),
-        ("[" * 100_000, "some.json is not JSON, or cut off"),
-        ("[1, 2]", "some.json is JSON, but no report"),
-        ('{"type": "FeatureCollection"}', "some.json is JSON, but no report"),
+        ('{"model": "gray_sc', "some.json is not JSON, or is cut off"),
+        ("\0\xff", "some.json is not JSON, or is cut off"),
+        ("[" * 100_000, "some.json is not JSON, or is cut off"),
+        ("[1, 2]", "some.json is JSON, but not a report"),
+        ('{"type": "FeatureCollection"}', "some.json is JSON, but not a report"),
         ('{"model": 3, "run": [], "phases": {}}', "some.json is damaged"),
         (
             '{"model": "m", "run": {}, "phases": {}}',
@@ -81,7 +81,7 @@ def test_a_device_that_has_no_end_is_not_read(ridgeline, command):
     (ridgeline.path / "some.json").symlink_to("/dev/zero")
     done = ridgeline(command, "some.json")
     assert done.returncode == 6
-    assert done.stderr.startswith("error: cannot read the report some.json: it is not a regular file")
+    assert done.stderr.startswith("error: cannot read the report some.json: this is not a regular file")
     assert done.stderr.count("\n") == 1
 
 
@@ -120,7 +120,7 @@ def test_two_reports_are_compared(ridgeline, capsys, monkeypatch):
     done = ridgeline("report", "a.json", "b.json", "--verbose")
     assert (done.returncode, done.stderr) == (
         2,
-        "error: --verbose has no effect on two reports; leave it out\n",
+        "error: --verbose cannot be used with two reports.\n",
     )
     (ridgeline.path / "c.json").write_text(json.dumps({"benchmark": "b", "columns": {}, "rows": []}))
     done = ridgeline("report", "a.json", "c.json")

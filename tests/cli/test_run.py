@@ -117,12 +117,12 @@ def test_quiet_prints_warnings_alone_and_the_log_keeps_everything_with_its_time(
     override = ("--set", "initial.count=3")  # has no effect: a warning
     done = ridgeline("run", case, "-n", 2, "--quiet", "--log", "run.log", *override)
     assert (done.returncode, done.stdout) == (0, "")
-    assert re.fullmatch("warning: initial.count .*\n", done.stderr), done.stderr
+    assert re.fullmatch("warning: --set: initial.count .*\n", done.stderr), done.stderr
     lines = (ridgeline.path / "run.log").read_text().splitlines()
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( |$)", line) for line in lines)
     texts = [line[20:] for line in lines]
-    assert texts[0].startswith("warning: initial.count")
-    assert texts[1].startswith("ridgeline: gray_scott, grid [13, 10, 17]")
+    assert texts[0].startswith("warning: --set: initial.count")
+    assert texts[1].startswith("ridgeline: gray_scott, grid 13 x 10 x 17")
     assert [text.split()[1] for text in texts if text.startswith("step ")] == [
         f"{step}/20" for step in range(2, 21, 2)
     ]

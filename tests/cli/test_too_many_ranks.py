@@ -65,4 +65,4 @@ def test_a_benchmark_warns_of_oversubscription_in_its_json_too(ridgeline) -> Non
     command = "bench", "stream", "--threads", cores + 1, "--bytes", 10**6, "--repeats", 1, "--json", "-"
     facts = json.loads(ridgeline(*command, env={"NUMBA_NUM_THREADS": str(cores + 1)}).stdout)
     assert facts["oversubscribed"] is True
-    assert any(f"use --threads {cores}" in note for note in facts["notes"])
+    assert any(f"Use --threads {cores}" in note for note in facts["notes"])

@@ -105,7 +105,7 @@ def test_damaged_wisdom_costs_a_remark(damage: str, remarks: pytest.LogCaptureFi
     pyfftw.forget_wisdom()
     load_wisdom()
     load_wisdom()
-    assert remarks.text.count("double.wisdom") == remarks.text.count("measured again") == 1
+    assert remarks.text.count("double.wisdom") == remarks.text.count("measurements are repeated") == 1
     make(24, "wisdom-only", "c8")
     with pytest.raises(ConfigError):
         make(24, "wisdom-only")

@@ -51,15 +51,15 @@ def matching_rows(rows: Sequence[Row], key: str | None, search: str | None, mode
 
     Parameters
     ----------
-    key : a whole key (`model.F`), its last part (`F`) or a section (`model`)
+    key : a whole key (`model.F`), a section (`model`, also as `[model]`) or the last part of a key (`F`)
     search : a word, in any case, of a key or of its description
 
     Raises ConfigError, which names the nearest keys, if no row has the key.
     """
     if key is not None:
         chosen = [row for row in rows if row.key == in_schema(key)]
+        chosen = chosen or [row for row in rows if row.key.startswith(f"{in_schema(key).strip('[].')}.")]
         chosen = chosen or [row for row in rows if row.key.split(".")[-1] == key]
-        chosen = chosen or [row for row in rows if row.key.startswith(f"{in_schema(key)}.")]
         if not chosen:
             names = {row.key.split(".")[-1]: row.key for row in rows} | {row.key: row.key for row in rows}
             near = list(dict.fromkeys(names[name] for name in get_close_matches(key, names, n=3)))

@@ -39,6 +39,7 @@ from ridgeline.runtime.machine import (
     process_memory_available,
     usable_cores,
 )
+from ridgeline.runtime.units import counted
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -258,8 +259,8 @@ def measure_stream(
     least = 3 * stream_kernels.LINE * n_threads
     if bytes_per_rank is not None and bytes_per_rank < least:
         raise ConfigError(
-            f"STREAM cannot run on {bytes_per_rank} bytes per rank, because {n_threads} threads need at least "
-            f"{least}. Its results are meaningful only well above the size of the caches."
+            f"STREAM cannot run on {bytes_per_rank} bytes per rank, because {counted(n_threads, 'thread')} must have "
+            f"at least {least}. Its results are meaningful only well above the size of the caches."
         )
     if repeats is not None and repeats < 1:
         raise ConfigError(f"the number of repeats of STREAM is {repeats}, but it must be at least 1.")

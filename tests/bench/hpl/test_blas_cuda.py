@@ -226,11 +226,11 @@ def failing(error):
     [
         (
             failing(ImportError("no nvmath")),
-            r"cuBLAS needs .*nvmath-python.*\(no nvmath\); .*pip install nvmath-python",
+            r"cuBLAS needs .*nvmath-python.*\(no nvmath\). .*pip install nvmath-python",
         ),
         (
             lambda name: SimpleNamespace(get_cudart_version=failing(RuntimeError("libcublas.so.13: absent"))),
-            r"does not load \(libcublas.so.13: absent\); .*pip install",
+            r"does not load \(libcublas.so.13: absent\). .*pip install",
         ),
         (lambda name: Bindings(fails=("create",)), r"cuBLAS cannot start \(NOT_INITIALIZED\)"),
     ],

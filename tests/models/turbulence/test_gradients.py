@@ -202,5 +202,5 @@ def test_output_fields(modes, dtype):
         )
         assert found.dtype == np.zeros(0, dtype).real.dtype
         np.testing.assert_allclose(found, field, atol=small * np.abs(field).max(), err_msg=name)
-    with pytest.raises(ConfigError, match=r"'scalar_2'.*did you mean scalar_"):
+    with pytest.raises(ConfigError, match=r"'scalar_2'.*Did you mean 'scalar_"):
         output_field("scalar_2", COMM, fields, HostPasses(modes, exact), FlowParameters(NU))
