@@ -1,6 +1,7 @@
 """A model of ten numbers that decay, with an adaptive time step, outputs that are no state, and spectra."""
 
 import json
+import math
 import signal
 from pathlib import Path
 from typing import Any, ClassVar
@@ -69,7 +70,7 @@ class Decay(Model):
     def restored(self, step: int, time: float) -> None:
         self.now, self.elapsed = step, time
 
-    def step(self, most: int) -> int:
+    def step(self, most: int, until: float = math.inf) -> int:
         self.calls.append(self.now)
         steps = min(2, most)
         for _ in range(steps):
@@ -116,7 +117,7 @@ class Decay(Model):
 
     def recorders(self, case, comm):
         output = case.output
-        spectra = profiles_recorder(self, output.spectra, output.spectra_every, comm)
+        spectra = profiles_recorder(self, output.spectra, output.interval("spectra_every"), comm)
         return [*super().recorders(case, comm), *spectra]
 
     def series(self) -> dict[str, float]:

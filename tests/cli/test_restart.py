@@ -35,21 +35,46 @@ def same_data(folder, a, b):
             assert np.array_equal(first[name].values, second[name].values), name
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [(2, 1), *(pytest.param(*ranks, marks=pytest.mark.full) for ranks in ((2, 3), (3, 1)))],
+IN_TIME = (
+    "run.steps=",
+    "run.end_time=393.3",
+    "output.every=0",
+    "output.every_time=9.7",
+    "output.series_every_time=4.1",
 )
-def test_kill_and_resume_on_other_ranks_gives_the_same_bits(ridgeline, before, after):
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changes"),
+    [
+        (2, 1, ()),
+        (2, 1, IN_TIME),
+        *(
+            pytest.param(*ranks, plan, marks=pytest.mark.full)
+            for ranks in ((2, 3), (3, 1))
+            for plan in ((), IN_TIME)
+        ),
+    ],
+)
+def test_kill_and_resume_on_other_ranks_gives_the_same_bits(ridgeline, before, after, changes):
     case = ridgeline.write(steps=400, every=10, checkpoint=50, shape="24, 20, 31")
-    whole = ridgeline("run", case, "--set", "output.path=whole.bp", "--set", "checkpoint.every=0")
+    plan = [part for change in changes for part in ("--set", change)]
+    path = ["--set", "output.path=whole.bp", *(["--set", "output.series=whole.csv"] if changes else [])]
+    whole = ridgeline(
+        "run", case, *plan, *path, "--set", "checkpoint.every=0", "--set", "checkpoint.at_end=false"
+    )
     assert whole.returncode == 0, whole.stderr
     # Slowed down by many outputs, so that the kill falls into the middle and the data set is ahead.
-    process = ridgeline.start("run", case, "-n", before, start_new_session=True)
+    process = ridgeline.start("run", case, *plan, "-n", before, start_new_session=True)
     wait_for(lambda: manifests(ridgeline), process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    resumed = ridgeline("run", case, "-n", after, "--resume", "auto")
+    resumed = ridgeline("run", case, *plan, "-n", after, "--resume", "auto")
     assert resumed.returncode == 0, resumed.stderr
+    if changes:
+        rows = [(ridgeline.path / name).read_text() for name in ("whole.csv", "series.csv")]
+        assert rows[0] == rows[1]
+        assert rows[0].splitlines()[-1].split(",")[1] == repr(95 * 4.1)
     assert "continuing from" in resumed.stderr
     same_data(ridgeline, "whole.bp", "gray_scott.bp")
 

@@ -47,7 +47,7 @@ def test_rows_of_gray_scott() -> None:
         "Time step. It is at most 2/(s Du + F) and at most 2/(s Dv + F + k), the linear stability limits, where s is "
         "2 in three directions, 4/3 in two and 2/3 in one. Periodic directions of one cell do not count.",
     )
-    assert rows["run.steps"][2:6] == ("integer", "steps", "required", "an integer >= 1")
+    assert rows["run.steps"][2:6] == ("integer", "steps", "not set", "an integer >= 1")
     assert rows["run.walltime"][2:6] == ("number", "s", "not set", 'a number of seconds > 0 or "HH:MM:SS"')
     assert rows["grid.process_grid"][2:4] == ("text or list of 3 integers", "ranks")
     assert rows["output.variables"].default == '["U", "V"]'
@@ -74,7 +74,8 @@ def test_schema_is_json_with_units_and_forbids_other_keys() -> None:
     assert all(definition["additionalProperties"] is False for definition in definitions.values())
     assert definitions["RunSection"]["properties"]["model"]["const"] == "gray_scott"
     steps = definitions["RunSection"]["properties"]["steps"]
-    assert (steps["type"], steps["minimum"], steps["unit"]) == ("integer", 1, "steps")
+    whole, none = steps["anyOf"]
+    assert (whole["type"], whole["minimum"], none["type"], steps["unit"]) == ("integer", 1, "null", "steps")
     walltime = definitions["RunSection"]["properties"]["walltime"]
     assert {choice["type"] for choice in walltime["anyOf"]} == {"number", "string", "null"}
 

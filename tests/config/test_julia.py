@@ -86,11 +86,16 @@ def test_every_key_is_mapped_or_named() -> None:
         "initial.step": "none",
         "output.path": "gs-1MPI-1GPU-64L-F32.bp",
         "output.every": 10,
+        "output.every_time": "none",
+        "output.every_wall": "none",
+        "output.align": True,
         "output.initial": False,
         "output.variables": ["U", "V"],
         "output.compression": "none",
         "output.series": "series.csv",
         "output.series_every": 0,
+        "output.series_every_time": "none",
+        "output.series_every_wall": "none",
     }
     assert (flat["run.model"], flat["run.steps"], flat["run.precision"]) == ("gray_scott", 1000, "float32")
     assert (flat["checkpoint.path"], flat["checkpoint.every"], loaded.resume) == ("ckpt.bp", 0, None)

@@ -19,7 +19,10 @@ steps = 10
 [grid]
 shape = [16, 20, 24]
 """
-RUN_KEYS = "model, steps, precision, seed, threads, device, walltime, check_memory, check_every"
+RUN_KEYS = (
+    "model, steps, end_time, precision, seed, threads, device, walltime, check_memory, check_every, stop_when, "
+    "steady_tolerance"
+)
 SECTIONS = "[run], [grid], [model], [initial], [output], [checkpoint]"
 
 
@@ -46,6 +49,7 @@ def test_smallest_case_has_the_documented_defaults() -> None:
     assert loaded.case.flatten() == {
         "run.model": "gray_scott",
         "run.steps": 10,
+        "run.end_time": "none",
         "run.precision": "float64",
         "run.seed": 0,
         "run.threads": 1,
@@ -53,19 +57,29 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "run.walltime": "none",
         "run.check_memory": True,
         "run.check_every": 100,
+        "run.stop_when": "end",
+        "run.steady_tolerance": 1e-6,
         "grid.shape": [16, 20, 24],
         "grid.boundary": "periodic",
         "grid.process_grid": "auto",
         "grid.cell_size": "none",
         "output.path": "gray_scott.bp",
         "output.every": 100,
+        "output.every_time": "none",
+        "output.every_wall": "none",
+        "output.align": True,
         "output.initial": False,
         "output.variables": ["U", "V"],
         "output.compression": "none",
         "output.series": "series.csv",
         "output.series_every": 0,
+        "output.series_every_time": "none",
+        "output.series_every_wall": "none",
         "checkpoint.path": "checkpoints",
         "checkpoint.every": 0,
+        "checkpoint.every_time": "none",
+        "checkpoint.every_wall": "none",
+        "checkpoint.at_end": True,
         "checkpoint.keep": 2,
         "checkpoint.ranks_per_file": 64,
         "checkpoint.writers_at_once": 0,
@@ -202,8 +216,8 @@ WRONG_FILES = [
     ),
     (
         GOOD + "[checkpoint]\nevry = 5\n",  # output.every is as near, and comes first
-        "case.toml:7: unknown key 'evry' in [checkpoint]. Did you mean 'every'? Known keys: path, every, keep, "
-        "ranks_per_file, writers_at_once.",
+        "case.toml:7: unknown key 'evry' in [checkpoint]. Did you mean 'every'? Known keys: path, every, every_time, "
+        "every_wall, at_end, keep, ranks_per_file, writers_at_once.",
     ),
     (
         GOOD + "path = 'x'\n",  # a key of several tables
@@ -211,8 +225,8 @@ WRONG_FILES = [
     ),
     (
         GOOD + "[output]\nscale = 2\n",  # like 'shape' of [grid], but not enough
-        "case.toml:7: unknown key 'scale' in [output]. Known keys: path, every, initial, variables, compression, "
-        "series, series_every.",
+        "case.toml:7: unknown key 'scale' in [output]. Known keys: path, every, every_time, every_wall, align, "
+        "initial, variables, compression, series, series_every, series_every_time, series_every_wall.",
     ),
     (
         GOOD + "qqq = 'x'\n",
@@ -230,7 +244,10 @@ WRONG_FILES = [
         "section, such as [run].",
     ),
     ("output = 3\n" + GOOD, "case.toml:1: output is 3, but it must be a table, headed [output]."),
-    (GOOD.replace("steps = 10\n", ""), "case.toml:1: run.steps is missing. It must be an integer >= 1."),
+    (
+        GOOD.replace("steps = 10\n", ""),
+        "case.toml:1: run.steps is not set, but it must be an integer >= 1, or run.end_time instead.",
+    ),
     (
         '[run]\nmodel = "gray_scott"\nsteps = 1\n',
         "case.toml: grid.shape is missing. It must be three integers >= 1 as [nz, ny, nx].",
@@ -318,7 +335,9 @@ def test_an_override_without_a_value_takes_the_key_out() -> None:
     given = GOOD + "[model]\nF = 0.03\n[output]\npath = 'a.bp'\n"
     assert load(given, "model.F=", "output.path= ").case == load(GOOD).case
     assert load(GOOD, "model.F=0.03", "model.F=").case == load(GOOD).case
-    assert message(GOOD, "run.steps=").startswith("--set: run.steps is missing.")
+    assert message(GOOD, "run.steps=").startswith(
+        "--set: run.steps is not set, but it must be an integer >= 1"
+    )
     assert message(GOOD, "run.stops=") == (
         "--set run.stops=: run.stops is not set, so it cannot be removed. Give a value after =."
     )

@@ -21,11 +21,13 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # Keys that always have an effect; a new key is listed here or states what it needs.
 ALWAYS = {
     "": """
-        run.model run.steps run.precision run.threads run.device run.walltime run.check_memory run.check_every
-        output.path output.every output.variables output.series_every
-        checkpoint.path checkpoint.every checkpoint.keep checkpoint.ranks_per_file checkpoint.writers_at_once
+        run.model run.steps run.end_time run.precision run.threads run.device run.walltime run.check_memory
+        run.check_every output.path output.every output.align output.variables output.series_every
+        checkpoint.path checkpoint.every checkpoint.at_end checkpoint.keep checkpoint.ranks_per_file
+        checkpoint.writers_at_once
         initial.kind""",
     "gray_scott": """
+        run.stop_when
         grid.shape grid.boundary grid.process_grid grid.cell_size
         model.Du model.Dv model.F model.k model.noise model.dt model.steps_per_sweep initial.noise""",
     "molecular_dynamics": """
@@ -37,6 +39,7 @@ ALWAYS = {
         cosmology.omega_m model.steps_to_today model.spacing model.short_range model.filter_width
         model.filter_power initial.redshift output.spectra_every""",
     "navier_stokes": """
+        run.stop_when
         grid.elements grid.mesh grid.order grid.lengths grid.origin grid.distribution grid.mapping
         grid.periodic model.dt model.courant model.time_order model.viscosity model.expected_re_tau
         model.dealias_order model.products model.overlap model.filter.weight model.pressure.solver
@@ -50,6 +53,16 @@ ALWAYS = {
         model.scheme model.dealias model.dt model.courant model.rotation model.brunt_vaisala
         model.transpose_variables forcing.kind scalar.N.schmidt scalar.N.mean_gradient scalar.N.variance
         particles.count output.spectra_every""",
+}
+# An interval in another unit has an effect wherever that in steps has.
+ALWAYS = {
+    model: " ".join(
+        f"{key} {key}_time {key}_wall"
+        if key.endswith("every") and "neighbour" not in key and key != "run.check_every"
+        else key
+        for key in keys.split()
+    )
+    for model, keys in ALWAYS.items()
 }
 SIDES = [f"{axis}_{end}" for axis in "xyz" for end in ("min", "max")]
 # Whether a value is possible is not asked here, only whether it would have an effect.
@@ -97,7 +110,7 @@ def with_tables(fields: Mapping[str, FieldInfo], values: Document) -> Document:
         if field.is_required() and (f".{ANY}." not in key or key.split(".")[0] in given & tables)
     }
     document: Document = {}
-    put_all(document, required | values)
+    put_all(document, {"run.steps": 7} | required | values)
     return document
 
 

@@ -38,13 +38,7 @@ def simulate(comm, case, steps=STEPS, threads=1):
     done = 0
     while done < steps:
         done += model.step(steps - done)
-    fields = []
-    for array in model.state().values():
-        whole = np.empty(array.shape_global, array.local.dtype)
-        for offset, local in comm.allgather((array.offset_global, array.local.copy())):
-            whole[tuple(slice(o, o + n) for o, n in zip(offset, local.shape))] = local
-        fields.append(whole)
-    return fields
+    return whole_fields(comm, model)
 
 
 def expected(case, steps=STEPS):
@@ -148,3 +142,66 @@ def test_what_ranks_time_together_changes_no_bit_and_is_the_same_on_all(
         assert len({repr(each["trials"]) for each in comm.allgather(facts)}) == 1
     for found, wanted in zip(simulate(comm, case, steps=7), alone):
         assert found.tobytes() == wanted.tobytes()
+
+
+def run_until(comm, case, times, sweep_most=100, resumed=None):
+    """Return model, step and time after meeting all times, from the start or from (step, time, U and V)."""
+    model = create("gray_scott")
+    model.setup(case, Context(comm, "cpu", 1))
+    model.compile()
+    model.initialize()
+    step, time = 0, 0.0
+    if resumed is not None:
+        step, time, fields = resumed
+        for array, whole in zip(model.state().values(), fields):
+            place = tuple(slice(o, o + n) for o, n in zip(array.offset_global, array.local.shape))
+            array.local[...] = whole[place]
+        model.restored(step, time)
+    for until in times:
+        while time < until:
+            step += model.step(sweep_most, until)
+            time = model.time(step)
+        assert time == until
+    return model, step
+
+
+def whole_fields(comm, model):
+    fields = []
+    for array in model.state().values():
+        whole = np.empty(array.shape_global, array.local.dtype)
+        for offset, local in comm.allgather((array.offset_global, array.local.copy())):
+            whole[tuple(slice(o, o + n) for o, n in zip(offset, local.shape))] = local
+        fields.append(whole)
+    return fields
+
+
+@pytest.mark.parametrize("sweep", [1, 3])
+def test_times_are_met_with_the_same_bits_in_any_sweeps_on_any_ranks_and_after_a_resume(comm, sweep):
+    case = make_case((14, 12, 18), sweep=sweep)
+    times = (3.3, 21.7, 30.0)
+    model, last = run_until(comm, case, times)
+    fields = whole_fields(comm, model)
+    alone, steps = run_until(MPI.COMM_SELF, make_case((14, 12, 18)), times)
+    assert steps == last
+    for name, field in zip("UV", fields):
+        assert (field == alone.state()[name].local).all()
+    # Resumed between two shortened steps, four before the time of 21.7.
+    stopped, step = run_until(MPI.COMM_SELF, make_case((14, 12, 18)), times[:1])
+    while step < last - 13:
+        step += stopped.step(1, times[1])
+    saved = [np.array(array.local) for array in stopped.state().values()]
+    time = stopped.time(step)
+    assert 21.7 - 8 < time < 21.7
+    resumed, end = run_until(comm, case, times[1:], resumed=(step, time, saved))
+    assert end == last
+    for field, other in zip(fields, whole_fields(comm, resumed)):
+        assert (field == other).all()
+
+
+def test_the_rate_of_change_is_that_of_the_last_step(comm):
+    case = make_case((14, 12, 18), noise=0.0)
+    before, after = simulate(comm, case, 9), simulate(comm, case, 10)
+    model, _ = run_until(comm, case, (10.0,), sweep_most=1)
+    changed = sum(np.square(new - old).sum() for new, old in zip(after, before))
+    expected_rate = np.sqrt(changed / sum(np.square(new).sum() for new in after))
+    assert model.rate_of_change() == pytest.approx(expected_rate, rel=1e-12)

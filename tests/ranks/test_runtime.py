@@ -45,6 +45,19 @@ def test_nothing_stops_without_a_reason(comm):
         assert polls_until_stop(comm, caught, limit=50) == (50, None)
 
 
+def test_the_clock_of_rank_0_travels_with_the_agreement(comm, monkeypatch):
+    """Each rank has a clock of its own here: 10 s a poll on rank 0, and 1000 s on the others."""
+    now = [0.0]
+    monkeypatch.setattr("ridgeline.runtime.signals.time.monotonic", lambda: now[0])
+    seen = []
+    with SignalCatcher() as caught, StopRequest(comm, caught, None, 0.0) as stop:
+        for _ in range(5):
+            now[0] += 10.0 if comm.rank == 0 else 1000.0
+            assert stop.poll() is None
+            seen.append(stop.seconds)
+    assert seen == [0.0, 10.0, 20.0, 30.0, 40.0]
+
+
 def test_former_signal_handlers_come_back(comm):
     before = signal.getsignal(signal.SIGTERM)
     with SignalCatcher():

@@ -119,8 +119,8 @@ def test_the_slow_rank_is_named_in_its_phase(comm, folder, monkeypatch):
     slow = comm.size - 1
 
     class Slow(Decay):
-        def step(self, most):
-            steps = super().step(most)
+        def step(self, most, until):
+            steps = super().step(most, until)
             if self.now >= 12 and comm.rank == slow and not self.calls.count(-1):
                 self.calls.append(-1)
                 # Seconds that nobody waits for: moved from the past of the open region, as threads' are.

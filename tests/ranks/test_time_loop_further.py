@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from decay_model import Decay, decay_case, run
+from ridgeline.config.intervals import Interval
 from ridgeline.models.contract import Recorder, Region, SolveCount
 from ridgeline.runtime.errors import DivergedError
 
@@ -43,7 +44,7 @@ class Logging(Decay):
             self.logs.append(Log(self.path, attributes, keep, self.kept))
             return self.logs[-1]
 
-        return [*super().recorders(case, comm), Recorder("log", self.path, 7, begin)]
+        return [*super().recorders(case, comm), Recorder("log", self.path, Interval(7), begin)]
 
     def regions(self):
         """Seconds of a step, more on later ranks, and 100 more of the first."""

@@ -79,7 +79,7 @@ def test_what_is_wrong_is_said_as_on_the_command_line():
     for make, words in [
         (lambda: ridgeline.Case("gray_scot", 3), 'Did you mean "gray_scott"?'),
         (lambda: ridgeline.Case(model={"F": 1.0}), "must be the name of a model"),
-        (lambda: ridgeline.Case("gray_scott"), "ridgeline.Case: run.steps is missing"),
+        (lambda: ridgeline.Case("gray_scott"), "ridgeline.Case: grid.shape is missing"),
         (lambda: small(outputs={}), "ridgeline.Case: unknown section [outputs]"),
         (lambda: small(initial=3), "ridgeline.Case: initial is 3"),
         (
@@ -157,7 +157,7 @@ def test_a_change_that_cannot_be_leaves_the_run_alone():
             simulation, {"initial.noise": 0.1}, "initial.noise applies to the initial state"
         )
         check_change_is_refused(
-            simulation, {"model.dt": 0.5}, "step 2, which is at time 2, would then be at time 1"
+            simulation, {"run.end_time": 1.0}, "run.end_time is 1, but it must be at least 2"
         )
         check_change_is_refused(simulation, None, "change: None is not a mapping")
         check_change_is_refused(simulation, {1: 2}, "1: this is not the key of a setting")
@@ -225,6 +225,29 @@ def test_an_error_gives_the_paths_free():
         assert simulation.run()["run"]["last_step"] == 12
 
 
+def test_times_are_met_by_advance_and_by_callbacks():
+    """Steps have the length 1; the end at 12 steps comes before that at time 20."""
+    met, stepped = [], []
+    with simulate(small(run={"end_time": 20.0})) as simulation:
+        simulation.every_time(2.4, lambda now: met.append(now.time))
+        simulation.every(4, lambda now: stepped.append(now.step))
+        simulation.advance(until=5.5)
+        assert simulation.time == 5.5
+        assert simulation.advance(until=5.5) == simulation.step
+        simulation.run()
+        assert simulation.step == 12
+    assert met == [2.4, 4.8, 3 * 2.4, 9.6]
+    assert stepped == [4, 8, 12]
+    with simulate(small(None, run={"end_time": 7.3})) as simulation:
+        assert simulation.steps is None
+        report = simulation.run()
+    assert (report["run"]["time"], report["run"]["ended"], report["run"]["complete"]) == (
+        7.3,
+        "end time reached",
+        True,
+    )
+
+
 def test_numbers_of_steps_are_integers():
     with simulate(small()) as simulation:
         for call, words in [
@@ -232,7 +255,18 @@ def test_numbers_of_steps_are_integers():
                 lambda: simulation.advance(2.0),
                 "advance: the number of steps is 2.0, but it must be an integer >= 0.",
             ),
-            (lambda: simulation.advance(None), "advance: the number of steps is None"),
+            (
+                lambda: simulation.advance(2, until=3.0),
+                "advance: both a number of steps and a time are given, but only one of them can be.",
+            ),
+            (
+                lambda: simulation.advance(until="3"),
+                "advance: the time is '3', but it must be a finite number.",
+            ),
+            (
+                lambda: simulation.advance(until=-1.0),
+                "advance: the time is -1, but it must be at least 0, the current time of the run.",
+            ),
             (lambda: simulation.advance(-1), "advance: the number of steps is -1"),
             (
                 lambda: simulation.every(True, print),

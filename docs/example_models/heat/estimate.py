@@ -21,7 +21,7 @@ def estimate(case, n_ranks: int) -> Estimate:
     block = Block.of_rank(shape, grid, 0).shape_local
     cut = [axis for axis in range(3) if grid[axis] > 1]
     sent = sum(2 * itemsize * cells // shape[axis] * grid[axis] for axis in cut)
-    outputs = case.output.count(case.run.steps)
+    outputs = case.outputs()
     return Estimate(
         process_grid=grid,
         block=block,

@@ -8,6 +8,7 @@ from ridgeline.blocks.cartesian import decompose
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.contract import DistributedArray, Model
+from ridgeline.models.time_steps import FixedSteps
 
 from .estimate import estimate
 from .kernels import advance_heat
@@ -27,7 +28,7 @@ class Heat(Model):
             context.comm, case.grid.shape, self._estimate.process_grid, periodic
         )
         dtype = np.dtype(case.run.precision)
-        self._factor = dtype.type(case.model.dt * case.model.D)
+        self._steps = FixedSteps(case.model.dt)
         self._old, self._new = (BlockArray.allocate(self._block, dtype, fill=0.0) for _ in range(2))
         self._sets = [(self._old,), (self._new,)]
         self._now = 0
@@ -47,16 +48,23 @@ class Heat(Model):
         )
         phase = z[:, None, None] + y[:, None] + x
         self._sets[self._now][0].owned[...] = initial.amplitude * np.cos(phase)
+        self._step, self._time = 0, 0.0
 
-    def step(self, most):
-        """Advance by one step."""
+    def restored(self, step, time):
+        """Continue from a step and its time."""
+        self._step, self._time = step, time
+
+    def step(self, most, until):
+        """Advance by one step, which is shorter than the others before a time that must be met."""
         regions = self._context.regions
+        dt, time = self._steps.next(self._step, self._time, until)
         (old,), (new,) = self._sets[self._now], self._sets[1 - self._now]
         with regions("exchange"):
             self._halo.exchange(self._now)
         with regions("compute"):
-            advance_heat(old.ghosted, self._factor, new.ghosted)
+            advance_heat(old.ghosted, old.ghosted.dtype.type(dt * self._case.model.D), new.ghosted)
         self._now = 1 - self._now
+        self._step, self._time = self._step + 1, time
         return 1
 
     def state(self):
@@ -65,8 +73,8 @@ class Heat(Model):
         return {"T": DistributedArray("T", self._block.shape_global, self._block.offset_global, owned)}
 
     def time(self, step):
-        """Return step * dt."""
-        return step * self._case.model.dt
+        """Return the time of the present state."""
+        return self._time
 
     def work(self):
         """Return the least work of one step."""

@@ -60,5 +60,9 @@ class HeatCase(AnyCase):
     initial: InitialSection = Field(default_factory=InitialSection)
     output: OutputSection = Field(default_factory=OutputSection)
 
+    def step_length(self) -> float:
+        """Return the time step, with which outputs at model times are planned."""
+        return self.model.dt
+
 
 CASE = HeatCase

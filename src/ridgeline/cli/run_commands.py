@@ -53,7 +53,7 @@ def run(
     if code is not None:
         raise typer.Exit(code)
     report = run_on_this_rank(loaded, options, debug, started)
-    if options.stopped_exit_code is not None and report["run"]["last_step"] < loaded.case.run.steps:
+    if options.stopped_exit_code is not None and not report["run"]["complete"]:
         raise typer.Exit(options.stopped_exit_code)
 
 

@@ -1,13 +1,15 @@
 """A case: all settings of one run, checked and frozen, with their plain values for files and comparisons."""
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Any, ClassVar, Self
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from ridgeline.config.fields import Checked, Problem, toml
+from ridgeline.config.intervals import ROUNDING, Interval, Scheduled, multiples
 from ridgeline.config.sections import AnyGridSection, CheckpointSection, OutputSection, RunSection
 from ridgeline.config.size_law import GlobalGrid, SizeLaw
 
@@ -74,8 +76,90 @@ class AnyCase(Checked):
         """Return the path of the run report: beside the data set."""
         return f"{self.output.path.rstrip('/')}.run.json"
 
+    def begin_time(self) -> float:
+        """Return the model time of step 0."""
+        return 0.0
+
+    def step_length(self) -> float:
+        """Return the length of a time step: the fixed one, or the one that is assumed; NaN if nothing is known."""
+        return math.nan
+
+    def time_after(self, steps: float) -> float:
+        """Return the model time after so many steps of `step_length`."""
+        return self.begin_time() + steps * self.step_length()
+
+    def steps_until(self, time: float) -> float:
+        """Return how many steps of `step_length` lead from step 0 to a model time, as a real number."""
+        return (time - self.begin_time()) / self.step_length()
+
+    def planned_end(self) -> float:
+        """Return the model time at which the run ends, NaN if nothing is known about it."""
+        steps, end = self.run.steps, self.run.end_time
+        by_steps = math.inf if steps is None else self.time_after(steps)
+        if math.isnan(by_steps):
+            return math.nan if end is None else end
+        return by_steps if end is None else min(by_steps, end)
+
+    def planned_steps(self) -> int:
+        """Return how many steps the run takes at most, of the length that is assumed; 0 if nothing is known."""
+        most, end = self.run.steps, self.run.end_time
+        if end is None or math.isnan(needed := self.steps_until(end)):
+            return most or 0
+        count = math.ceil(needed * (1 - ROUNDING))
+        if self.output.align:
+            # A time that is met exactly adds one step at most, and none if the steps lead there anyway.
+            for interval in self.intervals_of_output():
+                if interval.time:
+                    apart = self.steps_until(self.begin_time() + interval.time)
+                    count += 0 if abs(apart - round(apart)) < ROUNDING * apart else self._times_met(interval)
+        return count if most is None else min(count, most)
+
+    def writes(self, interval: Interval) -> int:
+        """Return how often something recurs in the planned run, step 0 not counted.
+
+        Seconds of the clock are left out, because nothing is known about them.
+        """
+        by_steps = self.planned_steps() // interval.steps if interval.steps else 0
+        return by_steps + self._times_met(interval)
+
+    def outputs(self) -> int:
+        """Return how many outputs the planned run writes to the data set."""
+        interval = self.output.interval()
+        return self.writes(interval) + self.output.initial if interval else 0
+
+    def _times_met(self, interval: Interval) -> int:
+        end = self.planned_end()
+        if not interval.time or math.isnan(end):
+            return 0
+        return multiples(end, interval.time) - multiples(self.begin_time(), interval.time)
+
+    def intervals_of_output(self) -> list[Interval]:
+        """Return the intervals of everything that the run writes, except for checkpoints."""
+        return [interval for name, table in self if name != "checkpoint" for interval in _intervals(table)]
+
+    def time_remarks(self) -> Iterator[str]:
+        """Yield what `ridgeline check` assumes about steps, model times and seconds of the clock."""
+        steps, dt = self.planned_steps(), self.step_length()
+        intervals = [*self.intervals_of_output(), self.checkpoint.interval()]
+        if self.run.end_time is not None or any(each.time for each in intervals):
+            if math.isnan(dt):
+                yield "time: the length of a step is not known beforehand; outputs at model times are not all counted"
+            else:
+                until = f" until time {self.planned_end():.6g}"
+                yield f"time: at most {steps} steps of {dt:.4g}{self.assumption()}{until}"
+        if any(each.wall for each in intervals):
+            yield "time: outputs and checkpoints at intervals of the clock are not counted"
+
+    def assumption(self) -> str:
+        """Return the words that follow an assumed `step_length`, "" if steps have that length."""
+        return ""
+
     def all_problems(self) -> Iterator[Problem]:
         """Yield the rules between sections that these values break, of the model and of all models."""
+        if self.run.steps is None and self.run.end_time is None:
+            yield Problem("run.steps", "an integer >= 1, or run.end_time instead")
+        elif self.run.end_time is not None and self.run.end_time <= self.begin_time():
+            yield Problem("run.end_time", f"a time after that of step 0, which is {self.begin_time():g}")
         yield from self.problems()
         yield from overlaps(self.written() | {REPORT: self.report_path()})
 
@@ -144,6 +228,19 @@ def overlaps(paths: Mapping[str, str]) -> Iterator[Problem]:
             yield Problem(inner, f"a path that differs from {outer}")
         else:
             yield Problem(inner, f"a path outside {shown[outer]}")
+
+
+def _intervals(table: Any) -> Iterator[Interval]:
+    """Yield the intervals of a table and of the tables in it."""
+    if isinstance(table, tuple):
+        for item in table:
+            yield from _intervals(item)
+    elif isinstance(table, BaseModel):
+        names = type(table).model_fields
+        if isinstance(table, Scheduled):
+            yield from (table.interval(name) for name in names if f"{name}_time" in names)
+        for _, inner in table:
+            yield from _intervals(inner)
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, Plain]]:

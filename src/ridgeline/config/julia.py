@@ -171,7 +171,11 @@ def translate(path: Path, text: str) -> Translation:
         "model": {"Du": s.Du, "Dv": s.Dv, "F": s.F, "k": s.k, "noise": s.noise, "dt": s.dt},
         "initial": {"kind": "box", "half_width": 6},
         "output": {"path": s.output, "every": s.plotgap, "initial": False},
-        "checkpoint": {"path": s.checkpoint_output, "every": s.checkpoint_freq if s.checkpoint else 0},
+        "checkpoint": {
+            "path": s.checkpoint_output,
+            "every": s.checkpoint_freq if s.checkpoint else 0,
+            "at_end": s.checkpoint,
+        },
     }
     origins = {ours: locate(theirs) for ours, theirs in _WRITTEN_AS.items()}
     resume = Path(s.restart_input) if s.restart else None

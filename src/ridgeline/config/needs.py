@@ -12,7 +12,7 @@ amplitude, is an error, which `Checked.problems` reports.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -20,7 +20,10 @@ from pydantic.fields import FieldInfo
 
 from ridgeline.config.check import Locate
 from ridgeline.config.fields import choices, needs_of, toml
+from ridgeline.config.intervals import UNITS
 from ridgeline.config.schema import ANY, fields_of, in_schema
+
+ENDINGS = tuple(f"_{unit}" for unit in UNITS)
 
 
 class _Switch(NamedTuple):
@@ -47,10 +50,19 @@ def idle_settings(case: BaseModel, locate: Locate) -> Iterator[str]:
 
 def needs_words(fields: Mapping[str, FieldInfo], prefix: str, field: FieldInfo) -> str:
     """Say what a field needs, as it follows "with"; "" if nothing. prefix: of the keys of its table."""
+    ways = needs_of(field)
+    shown = _without_units([next(iter(needs)) for needs in ways])
     return ", or ".join(
         " and ".join(_words(fields, _whole(prefix, key), values) for key, values in needs.items())
-        for needs in needs_of(field)
+        for needs in ways
+        if next(iter(needs)) in shown
     )
+
+
+def _without_units(keys: Iterable[str]) -> list[str]:
+    """Return keys without those that are an interval of another one in time or seconds, which is said by that one."""
+    known = list(keys)
+    return [key for key in known if not (key.endswith(ENDINGS) and key.rpartition("_")[0] in known)]
 
 
 def _words(fields: Mapping[str, FieldInfo], key: str, values: list[Any]) -> str:
@@ -108,7 +120,10 @@ def _switched_off(
         deeper = next(filter(None, behind))
     if deeper is not None or not all_unmet:
         return deeper
-    return _Switch(" and ".join(_state(case, key) for key in all_unmet), needs_words(fields, prefix, field))
+    return _Switch(
+        " and ".join(_state(case, key) for key in _without_units(all_unmet)),
+        needs_words(fields, prefix, field),
+    )
 
 
 def _state(case: BaseModel, key: str) -> str:

@@ -13,7 +13,6 @@ from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 
 from ridgeline.config.fields import (
     MOST_POINTS,
-    ON,
     Checked,
     Count,
     Integer,
@@ -25,6 +24,7 @@ from ridgeline.config.fields import (
     Truth,
     setting,
 )
+from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
 
 
 def seconds(value: Any) -> Any:
@@ -66,11 +66,19 @@ class RunSection(Checked):
         "Model to run. `ridgeline explain` lists the models.",
         rule="the name of a model (`ridgeline explain` lists them)",
     )
-    steps: Integer = setting(
-        ...,
-        "Number of time steps of the whole run, including those before a restart.",
+    steps: Count | None = setting(
+        None,
+        "Number of time steps of the whole run at most, including those before a restart. If it is not set, "
+        "run.end_time ends the run.",
         unit="steps",
-        ge=1,
+        rule="an integer >= 1",
+    )
+    end_time: Number | None = setting(
+        None,
+        "Model time at which the run ends, unless run.steps ends it earlier.",
+        unit="time",
+        rule="a number > 0",
+        gt=0,
     )
     precision: Literal["float64", "float32"] = setting("float64", "Floating-point type of the fields.")
     seed: Seed = seed_setting(
@@ -98,6 +106,10 @@ class RunSection(Checked):
         unit="steps",
         ge=0,
     )
+
+    def steady_rate(self) -> float | None:
+        """Return the rate of change at which the run stops, None if it does not watch it."""
+        return None
 
 
 class AnyGridSection(Checked):
@@ -233,7 +245,33 @@ class DeviceFftSection(FftSection):
     )
 
 
-class OutputSection(Checked):
+class SteadyRunSection(RunSection):
+    """The section [run] of a model that can tell whether its state is steady."""
+
+    stop_when: Literal["end", "steady"] = setting(
+        "end",
+        'When the run stops: at its "end", or already when its state is "steady". The rate of change is then '
+        "compared with run.steady_tolerance every run.check_every steps, and the last state is written.",
+    )
+    steady_tolerance: Number = setting(
+        1e-6,
+        "Largest rate of change of a steady state: the norm of the change in the last step over the norm of the "
+        "state and over the time step, for the field that changes most.",
+        unit="1/time",
+        gt=0,
+        needs={"stop_when": "steady"},
+    )
+
+    def steady_rate(self) -> float | None:
+        return self.steady_tolerance if self.stop_when == "steady" else None
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        if self.stop_when == "steady" and not self.check_every:
+            yield Problem("check_every", 'an integer >= 1 with run.stop_when = "steady"')
+
+
+class OutputSection(Scheduled):
     """The data set and the time series. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(
@@ -245,24 +283,31 @@ class OutputSection(Checked):
         unit="steps",
         ge=0,
     )
+    every_time: Number | None = time_interval("outputs")
+    every_wall: Number | None = wall_interval("outputs")
+    align: Truth = setting(
+        True,
+        "Whether time steps are shortened so that the run meets run.end_time and all intervals of model time in this "
+        "table exactly. Otherwise the first step after such a time counts. Checkpoints never shorten steps.",
+    )
     initial: Truth = setting(
         False,
         "Whether the state of step 0 is written as well.",
-        needs={"every": ON},
+        needs=recurring(),
     )
     variables: tuple[str, ...] = setting((), "Fields to write.", min_length=1, max_length=200)
     compression: Literal["none", "lz4", "blosc"] = setting(
         "none",
         'Lossless compression of every field on its rank: "lz4" is faster, and "blosc" makes smaller files. It needs '
         "an ADIOS2 with Blosc2; `ridgeline doctor` says whether the installed ADIOS2 has it.",
-        needs={"every": ON},
+        needs=recurring(),
     )
     series: PathText = setting(
         "series.csv",
         "CSV file to which the time series of the model's quantities is written.",
         rule="a path",
         min_length=1,
-        needs={"series_every": ON},
+        needs=recurring("series_every"),
     )
     series_every: Integer = setting(
         0,
@@ -270,18 +315,16 @@ class OutputSection(Checked):
         unit="steps",
         ge=0,
     )
-
-    def count(self, steps: int) -> int:
-        """Return how many outputs a run of `steps` steps writes to the data set."""
-        return steps // self.every + self.initial if self.every else 0
+    series_every_time: Number | None = time_interval("rows of the time series")
+    series_every_wall: Number | None = wall_interval("rows of the time series")
 
     def written(self) -> dict[str, str]:
         """Return the paths that a run writes to, by their keys; a model with more outputs adds their paths."""
-        paths = {"output.path": self.path} if self.every else {}
-        return paths | ({"output.series": self.series} if self.series_every else {})
+        paths = {"output.path": self.path} if self.interval() else {}
+        return paths | ({"output.series": self.series} if self.interval("series_every") else {})
 
 
-class CheckpointSection(Checked):
+class CheckpointSection(Scheduled):
     """Restart files. A signal and the wall-clock limit write one in any case."""
 
     path: PathText = setting(
@@ -292,10 +335,16 @@ class CheckpointSection(Checked):
     )
     every: Integer = setting(
         0,
-        "Number of steps between checkpoints. One more is written after the last step; 0 writes one only when a "
-        "signal or run.walltime ends the run.",
+        "Number of steps between checkpoints; 0 writes none between the first and the last step.",
         unit="steps",
         ge=0,
+    )
+    every_time: Number | None = time_interval("checkpoints")
+    every_wall: Number | None = wall_interval("checkpoints")
+    at_end: Truth = setting(
+        True,
+        "Whether the last state is saved if checkpoint.path or an interval of checkpoints is given, so that the "
+        "finished run can be extended. A run that a signal or run.walltime ends is always saved.",
     )
     keep: Integer = setting(
         2, "Number of checkpoints to keep; older ones are deleted.", unit="checkpoints", ge=1
@@ -310,3 +359,13 @@ class CheckpointSection(Checked):
         unit="files",
         ge=0,
     )
+
+    @property
+    def saves_end(self) -> bool:
+        """Whether the state of the last step is saved."""
+        return self.at_end and ("path" in self.model_fields_set or bool(self.interval()))
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a run saves a checkpoint even if nothing stops it."""
+        return self.saves_end or bool(self.interval())

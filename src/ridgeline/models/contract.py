@@ -7,6 +7,7 @@ time series, progress, timing and reports then work for it. docs/adding-a-model.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -232,13 +233,16 @@ class SimulatedModel(ABC):
         return
 
     @abstractmethod
-    def step(self, most: int) -> int:
+    def step(self, most: int, until: float = math.inf) -> int:
         """Advance by at least one time step.
 
         Parameters
         ----------
         most : int
             Most time steps to advance by. The next output, checkpoint or end of the run is never nearer.
+        until : float
+            The next model time that is to be met exactly, infinity if there is none. A model shortens its steps for
+            it (`time_steps.next_step`), or ignores it: outputs then have the time of the first step after it.
 
         Returns
         -------
@@ -260,6 +264,15 @@ class SimulatedModel(ABC):
         float
             The time, in the model's unit.
         """
+
+    def rate_of_change(self) -> float:
+        """Return how fast the state changes, 1/time, the same on all ranks. Collective.
+
+        It is the norm of the change in the last step, which was a call of `step` by itself, over the norm of the
+        state and over the length of the step; of several fields, the largest. It is needed by models whose section
+        [run] has `stop_when`.
+        """
+        raise NotImplementedError
 
     def locate_nonfinite(self) -> str | None:
         """Say where the state is not finite.

@@ -69,7 +69,7 @@ def predict_from_estimate(case: AnyCase, place: Allocation) -> Prediction:
         case=f"{model}, {' x '.join(map(str, case.grid.points()))} points",
         place=place,
         parts=tuple(parts),
-        steps=case.run.steps,
+        steps=case.planned_steps(),
         memory_per_rank=plan.memory_per_rank,
         output_bytes=plan.output_bytes,
         flops=work.flops,

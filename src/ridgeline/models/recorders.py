@@ -1,4 +1,4 @@
-"""Recorders: what a run writes while it steps, each with a name, a place, the steps at which it writes, and a writer.
+"""Recorders: what a run writes while it steps, each with a name, a place, the times at which it writes, and a writer.
 
 A model returns its recorders (`Model.recorders`). By default these are the data set of its fields and its time
 series. `profiles_recorder` writes spectra and the like. A model may have others of its own, such as statistics or
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
+from ridgeline.config.intervals import Interval
 from ridgeline.io import bp_sums, series
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.io.series import SeriesWriter
@@ -110,7 +111,7 @@ class Recorder:
     ----------
     name : of this kind of output, for people and in checkpoints ("data set"); unique in a run
     path : where it is written, from the settings
-    every : steps between writes, > 0
+    every : the interval between writes, which must not be empty
     open : takes the attributes of the data set and how many steps to keep (None starts a new one, see `BPWriter`),
         and returns the open output. Collective
     initial : whether it writes the state of step 0 when a run begins
@@ -124,20 +125,12 @@ class Recorder:
 
     name: str
     path: str
-    every: int
+    every: Interval
     open: Callable[[Mapping[str, Any], int | None], Record]
     initial: bool = True
     search: bool = True
     fingerprint: Callable[[str, int], str] | None = None
     plot: str | None = None
-
-    def due(self, step: int) -> bool:
-        """Return whether it writes at `step`."""
-        return step % self.every == 0
-
-    def next(self, step: int) -> int:
-        """Return the first step after `step` at which it writes."""
-        return (step // self.every + 1) * self.every
 
 
 @dataclass(frozen=True)
@@ -188,7 +181,7 @@ class RecordedModel(Protocol):
 def fields_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
     """Return the recorder of `output.variables` as a data set, if the settings ask for it."""
     output = case.output
-    if not output.every:
+    if not output.interval():
         return []
     names = tuple(output.variables)
 
@@ -217,7 +210,7 @@ def fields_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
         Recorder(
             "data set",
             output.path,
-            output.every,
+            output.interval(),
             begin,
             initial=output.initial,
             fingerprint=bp_sums.fingerprint,
@@ -227,7 +220,7 @@ def fields_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
 
 def series_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
     """Return the recorder of the model's time series as a CSV file, if the settings ask for it."""
-    path, every = case.output.series, case.output.series_every
+    path, every = case.output.series, case.output.interval("series_every")
     if not every:
         return []
 
@@ -247,8 +240,8 @@ def series_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
     ]
 
 
-def profiles_recorder(model: RecordedModel, path: str, every: int, comm: MPI.Comm) -> list[Recorder]:
-    """Return the recorder of the model's profiles as the data set `output.spectra`; none if `every` is 0."""
+def profiles_recorder(model: RecordedModel, path: str, every: Interval, comm: MPI.Comm) -> list[Recorder]:
+    """Return the recorder of the model's profiles as the data set `output.spectra`; none if `every` is empty."""
     if not every:
         return []
     writes = comm.rank == 0  # on behalf of all ranks, which have the same values

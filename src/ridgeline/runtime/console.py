@@ -107,12 +107,39 @@ class Progress:
     LINES = 10  # lines that a whole run writes where stderr is not a terminal
     REFRESH_SECONDS = 0.1  # between two updates of the bar
 
-    def __init__(self, first: int, last: int, shown: bool) -> None:
-        self._first, self._last = first, last
-        self._shown = shown and last > first
+    def __init__(
+        self,
+        first: int,
+        last: int | None,
+        shown: bool,
+        begin: float = 0.0,
+        end: float | None = None,
+    ) -> None:
+        """Begin at step `first` and time `begin`. last, end: of the run, None where there is no such limit."""
+        self._first, self._last, self._begin, self._end = first, last, begin, end
+        self._shown = shown and self._share(first, begin) < 1.0
         self._terminal = sys.stderr.isatty()
         self._started = self._drawn = time.monotonic()
-        self._next_line = first + max(1, (last - first) // self.LINES)
+        # Shares of the run at which lines are written: a tenth, and a step at least.
+        self._apart = 1 / self.LINES
+        if end is None and last is not None and last > first:
+            self._apart = max(1, (last - first) // self.LINES) / (last - first)
+        self._next_line = 1
+
+    def _share(self, step: int, at: float) -> float:
+        """Return the share of the run that is done."""
+        shares = [0.0]
+        if self._last is not None:
+            shares.append(
+                (step - self._first) / (self._last - self._first) if self._last > self._first else 1.0
+            )
+        if self._end is not None:
+            shares.append((at - self._begin) / (self._end - self._begin) if self._end > self._begin else 1.0)
+        return max(shares)
+
+    def _place(self, step: int, at: float) -> str:
+        steps = f"step {step}" if self._last is None else f"step {step}/{self._last}"
+        return steps if self._end is None else f"{steps}  time {at:.4g}/{self._end:.4g}"
 
     def __enter__(self) -> Progress:
         if self._shown and self._terminal:
@@ -120,7 +147,7 @@ class Progress:
             from rich.progress import Progress as Bar
 
             self._bar = Bar(
-                TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+                TextColumn("{task.description}"),
                 BarColumn(),
                 TextColumn("{task.fields[rate]}"),
                 TimeElapsedColumn(),
@@ -129,7 +156,8 @@ class Progress:
                 auto_refresh=False,  # no thread beside the compute threads
             )
             self._bar.start()
-            self._task = self._bar.add_task("", total=self._last, completed=self._first, rate="", eta="")
+            place = self._place(self._first, self._begin)
+            self._task = self._bar.add_task(place, total=1.0, rate="", eta="")
         return self
 
     def __exit__(
@@ -139,20 +167,30 @@ class Progress:
             self._bar.refresh()
             self._bar.stop()
 
-    def update(self, step: int) -> None:
-        """Show that the run has reached `step`. This is cheap: it draws ten times a second at most."""
-        if not self._shown and step < self._next_line and step != self._last:
+    def update(self, step: int, at: float) -> None:
+        """Show that the run has reached `step` at model time `at`. It draws ten times a second at most."""
+        share = self._share(step, at)
+        line_is_due = share >= self._next_line * self._apart * (1 - 1e-9) or share >= 1.0
+        if not self._shown and not line_is_due:
             return
         now = time.monotonic()
-        rate = (step - self._first) / max(now - self._started, 1e-9)
-        eta = f"ETA {_duration((self._last - step) / rate)}" if step < self._last else "done"
-        drawn_long_ago = now - self._drawn >= self.REFRESH_SECONDS or step == self._last
+        elapsed = max(now - self._started, 1e-9)
+        rate = (step - self._first) / elapsed
+        eta = "done" if share >= 1.0 else f"ETA {_duration(elapsed * (1 - share) / share)}" if share else ""
+        drawn_long_ago = now - self._drawn >= self.REFRESH_SECONDS or share >= 1.0
         if self._shown and self._terminal and drawn_long_ago:
             self._drawn = now
-            self._bar.update(self._task, completed=step, rate=f"{rate:.4g} steps/s", eta=eta, refresh=True)
-        if step >= self._next_line or step == self._last:
-            self._next_line += max(1, (self._last - self._first) // self.LINES)
-            line = f"step {step}/{self._last}  {rate:.4g} steps/s  {eta}"
+            self._bar.update(
+                self._task,
+                description=self._place(step, at),
+                completed=share,
+                rate=f"{rate:.4g} steps/s",
+                eta=eta,
+                refresh=True,
+            )
+        if line_is_due:
+            self._next_line += 1
+            line = f"{self._place(step, at)}  {rate:.4g} steps/s  {eta}"
             log_file.info(line)
             if self._shown and not self._terminal:
                 sys.stderr.write(f"{line}\n")

@@ -22,6 +22,9 @@ _REPEATED = 5.0
 # Seconds in which one Ctrl-C may arrive twice, from the terminal and from a launcher.
 _ONE_PRESS = 0.3
 _WALLTIME = 1 << 16  # more than any signal number, so that the maximum over ranks prefers it
+# The bits below the reason in the agreement: milliseconds of the clock of rank 0. The largest reason wins, and where
+# there is none, rank 0 is the only one with a number.
+_CLOCK_BITS = 40
 
 
 class StoppedError(RidgelineError):
@@ -143,7 +146,11 @@ class StopRequest:
 
     A signal may reach any subset of the ranks at any time. Every step posts a non-blocking maximum over all ranks and
     reads the one posted a step earlier. The agreement therefore costs no waiting, because it travels while the step
-    computes.
+    computes. With it travels the clock of rank 0.
+
+    Attributes
+    ----------
+    seconds : since this object was made, by the clock of rank 0 about a step ago, the same on all ranks
     """
 
     def __init__(self, comm: MPI.Comm, caught: SignalCatcher, walltime: float | None, started: float) -> None:
@@ -152,6 +159,8 @@ class StopRequest:
         self._caught = caught
         caught.polled = True
         self._deadline = None if walltime is None else started + walltime
+        self._begun = time.monotonic()
+        self.seconds = 0.0
         self._request: MPI.Request | None = None
         self._mine = bytearray(8)
         self._all = bytearray(8)
@@ -185,8 +194,13 @@ class StopRequest:
         from mpi4py import MPI
 
         agreed = self._finish()
-        if agreed:
-            return "wall-clock limit" if agreed >= _WALLTIME else signal.Signals(agreed).name
-        self._mine[:] = self._state().to_bytes(8, "little")
+        reason, clock = agreed >> _CLOCK_BITS, agreed % (1 << _CLOCK_BITS)
+        if reason:
+            return "wall-clock limit" if reason >= _WALLTIME else signal.Signals(reason).name
+        self.seconds = max(self.seconds, 1e-3 * clock)
+        mine = self._state() << _CLOCK_BITS
+        if self._comm.rank == 0:
+            mine += int(1e3 * (time.monotonic() - self._begun))
+        self._mine[:] = mine.to_bytes(8, "little")
         self._request = self._comm.Iallreduce([self._mine, MPI.INT64_T], [self._all, MPI.INT64_T], op=MPI.MAX)
         return None

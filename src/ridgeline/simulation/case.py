@@ -26,7 +26,7 @@ class Case:
     model : str
         Name of the model, such as "gray_scott".
     steps : int, optional
-        Time steps of the run. None leaves them to the table `run`.
+        Most time steps of the run. None leaves them to the table `run`, which may have an `end_time` instead.
     parameters : mapping, optional
         The table [model] of a settings file.
     **sections : mapping or sequence of mappings
@@ -181,7 +181,8 @@ class Case:
     def __repr__(self) -> str:
         run = self.settings.run
         grid = self.settings.grid.words()
-        return f"<ridgeline.Case: {run.model}, grid {grid}, {run.precision}, {run.steps} steps>"
+        end = f"{run.steps} steps" if run.end_time is None else f"until time {run.end_time:g}"
+        return f"<ridgeline.Case: {run.model}, grid {grid}, {run.precision}, {end}>"
 
 
 def _checked(document: dict[str, Any], place: str) -> Any:

@@ -167,7 +167,7 @@ class CaseRun:
             outputs = Outputs(case, model, comm, self._provenance, first, position)
             self._restart.set_aside()
 
-        schedule = _schedule(case, outputs)
+        schedule = Schedule.of(case, outputs.recorders.values())
         self._meters = resources.enter_context(Meters(comm))
         self._loop = TimeLoop(
             model=model,
@@ -184,15 +184,38 @@ class CaseRun:
             StopRequest(comm, caller.signals, case.run.walltime, caller.started)
         )
         self._progress = resources.enter_context(
-            Progress(first, schedule.steps, caller.progress and comm.rank == 0)
+            Progress(
+                first,
+                case.run.steps,
+                caller.progress and comm.rank == 0,
+                model.time(first),
+                case.run.end_time,
+            )
         )
         with self._regions("loop"):
             self._loop.begin()
 
-    def advance(self, last: int) -> str | None:
-        """Continue to step `last`, or return why the ranks agreed to stop earlier: a signal or the time limit."""
+    @property
+    def time(self) -> float:
+        """The model time of the current state."""
+        return self.model.time(self.step)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has reached its last step, its end or a steady state."""
+        return self._loop.complete
+
+    def reaches(self, last: int | None = None, until: float | None = None) -> bool:
+        """Return whether a step or a model time is reached, or else whether the run is complete."""
+        return self._loop.reaches(last, until)
+
+    def advance(self, last: int | None = None, until: float | None = None) -> str | None:
+        """Continue to the end, or return why the ranks agreed to stop earlier: a signal or the time limit.
+
+        last, until: a step and a model time at which to return before the end.
+        """
         with self._regions("loop"):
-            return self._loop.advance(last, self._stop, self._progress)
+            return self._loop.advance(self._stop, self._progress, last, until)
 
     def _sample(self) -> None:
         """Read the meters after a call of the model's `step`."""
@@ -239,7 +262,7 @@ class CaseRun:
             previous.close()
             outputs = Outputs(case, model, self.context.comm, self._provenance, self.step, position)
             outputs.writes = previous.writes
-            self._loop.follow(model, _schedule(case, outputs), outputs)
+            self._loop.follow(model, Schedule.of(case, outputs.recorders.values()), outputs)
             previous_model.close()
 
     def set_fields(self, fields: Mapping[str, Any]) -> None:
@@ -295,7 +318,8 @@ class CaseRun:
             "first_step": self._loop.first,
             "last_step": self.step,
             "time": model.time(self.step),
-            "ended": reason or "all steps done",
+            "ended": reason or self._loop.describe_end(),
+            "complete": self._loop.complete,
         }
         if self.changes:
             report["changes"] = [
@@ -335,17 +359,11 @@ def run_case(
     """
     caller = caller or RunCaller()
     with CaseRun(case, model, context, options, caller) as run:
-        report = run.finish(run.advance(case.run.steps))
+        report = run.finish(run.advance())
         if caller.show_end is not None and context.comm.rank == 0:
             caller.show_end(report)
         run.raise_failures()
         return report
-
-
-def _schedule(case: AnyCase, outputs: Outputs) -> Schedule:
-    return Schedule(
-        case.run.steps, case.checkpoint.every, case.run.check_every, tuple(outputs.recorders.values())
-    )
 
 
 def _part(layout: Variable, values: Any) -> NDArray[Any]:

@@ -141,11 +141,11 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
         "checkpoint_bytes": plan.checkpoint_bytes,
         "bytes_exchanged_per_step": plan.work.bytes_exchanged,
         "messages_per_step": plan.work.messages,
-        "remarks": [*case.remarks(), *plan.remarks],
+        "remarks": [*case.time_remarks(), *case.remarks(), *plan.remarks],
         "device_memory": dict(plan.device_memory),
         "limit": limit,
         "earlier": earlier_ratios(case, plan.work.points, "bound"),
-        "least_seconds": limit and case.run.steps * plan.work.bytes_memory / (devices * limit[1]),
+        "least_seconds": limit and case.planned_steps() * plan.work.bytes_memory / (devices * limit[1]),
         "warnings": warnings,
         "refusals": plan.refusals,
     }

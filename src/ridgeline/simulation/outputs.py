@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.config.intervals import Moment
 from ridgeline.models.contract import Model
 from ridgeline.models.recorders import Record, Recorder
 from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks
@@ -77,17 +78,14 @@ class Outputs:
 
     def write_initial(self) -> None:
         """Write the initial state, at step 0."""
-        self._write(0, [name for name, recorder in self.recorders.items() if recorder.initial])
+        self.write(0, [name for name, recorder in self.recorders.items() if recorder.initial])
 
-    def due(self, step: int) -> bool:
-        """Return whether anything is written at `step`."""
-        return any(recorder.due(step) for recorder in self.recorders.values())
+    def due(self, before: Moment, now: Moment) -> list[str]:
+        """Return the names of the recorders that write now. before: the moment before the last step."""
+        return [name for name, recorder in self.recorders.items() if recorder.every.due(before, now)]
 
-    def write(self, step: int) -> None:
-        """Write what is due at `step`, the current step."""
-        self._write(step, [name for name, recorder in self.recorders.items() if recorder.due(step)])
-
-    def _write(self, step: int, names: Sequence[str]) -> None:
+    def write(self, step: int, names: Sequence[str]) -> None:
+        """Write the current state, which is that of `step`, to some recorders."""
         for name in names:
             begin = perf_counter()
             n_bytes = self._records[name].write(step)

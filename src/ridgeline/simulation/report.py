@@ -130,6 +130,7 @@ def make_facts(case: AnyCase, model: Model, context: Context) -> dict[str, Any]:
         "grid": case.grid.words(),
         "precision": case.run.precision,
         "steps": case.run.steps,
+        "end_time": case.run.end_time,
         "ranks": context.comm.size,
         "ranks_on_node": place_on_node(context.comm).ranks,
         "threads": context.threads,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.config.intervals import ROUNDING
 from ridgeline.io.checkpoint import CheckpointStore, SavedCheckpoint
 from ridgeline.io.checkpoint_load import check_exists, newest_identity
 from ridgeline.models.contract import Model
@@ -98,10 +99,16 @@ class Restart:
             return 0, None
         for remark in loaded.remarks:
             self._log(logging.WARNING, remark)
-        if loaded.step > self._case.run.steps:
+        steps, end = self._case.run.steps, self._case.run.end_time
+        if steps is not None and loaded.step > steps:
             raise CheckpointError(
                 f"the checkpoint {loaded.path} is at step {loaded.step}, beyond run.steps = "
-                f"{self._case.run.steps}. Increase run.steps, or resume from an earlier checkpoint."
+                f"{steps}. Increase run.steps, or resume from an earlier checkpoint."
+            )
+        if end is not None and loaded.time > end * (1 + ROUNDING):
+            raise CheckpointError(
+                f"the checkpoint {loaded.path} is at time {loaded.time:.9g}, beyond run.end_time = {end:.9g}. "
+                f"Increase run.end_time, or resume from an earlier checkpoint."
             )
         self._model.restored(loaded.step, loaded.time)
         self._newest = loaded.path
@@ -162,7 +169,7 @@ class Restart:
 
         Call it when the run is sure to begin. A run that saves only if it is stopped leaves them alone until then.
         """
-        if self._case.checkpoint.every:
+        if self._case.checkpoint.is_used:
             self._set_aside_foreign()
 
     def _set_aside_foreign(self) -> None:

@@ -117,8 +117,12 @@ def _header(facts: dict[str, Any]) -> str:
     lines = []
     if "model" in facts:
         used = facts["ranks_on_node"] * facts["threads"]
+        steps, end = facts["steps"], facts["end_time"]
+        limits = [] if steps is None else [f"{steps} steps"]
+        limits += [] if end is None else [f"until {facts['time_name']} {end:g}"]
+        length = " or ".join(limits)
         lines += [
-            f"ridgeline: {facts['model']}, grid {facts['grid']}, {facts['precision']}, {facts['steps']} steps",
+            f"ridgeline: {facts['model']}, grid {facts['grid']}, {facts['precision']}, {length}",
             f"{counted(facts['ranks'], 'rank')} x {counted(facts['threads'], 'thread')} on {facts['device']}, "
             f"using {used} of the {facts['cores']} cores here",
         ]

@@ -12,16 +12,22 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from ridgeline.config.check import Origin
+from ridgeline.config.intervals import Interval, Moment
 from ridgeline.config.load import warnings_of
 from ridgeline.models import create
 from ridgeline.parallel.job import join_from_python
 from ridgeline.runtime.errors import ConfigError, RidgelineError
 from ridgeline.runtime.signals import SignalCatcher
+from ridgeline.simulation.call_arguments import (
+    check_steps,
+    check_time,
+    refuse_changes,
+    require_mapping,
+)
 from ridgeline.simulation.case import Case
 
 if TYPE_CHECKING:
@@ -34,10 +40,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Callback = Callable[["Simulation"], None]
-
-# `change` refuses the settings of these sections, except for the keys of _CHANGEABLE.
-_FIXED_SECTIONS = ("run", "grid", "output", "checkpoint")
-_CHANGEABLE = ("run.steps",)
 
 
 class RunInterrupted(KeyboardInterrupt):
@@ -130,7 +132,7 @@ class Simulation:
 
         self.case = case
         self._stop_signals = SignalCatcher()
-        self._callbacks: list[tuple[int, Callback]] = []
+        self._callbacks: list[tuple[Interval, Callback]] = []
         self._in_callback = False
         self._stop_requested = False
         # Why the run ended, if it ended before its last step.
@@ -181,14 +183,15 @@ class Simulation:
         return self._run.step
 
     @property
-    def steps(self) -> int:
-        """The last step of the run."""
-        return int(self.case.settings.run.steps)
+    def steps(self) -> int | None:
+        """The last step of the run, None if only a model time ends it."""
+        steps = self.case.settings.run.steps
+        return None if steps is None else int(steps)
 
     @property
     def time(self) -> float:
         """The model time of the current state."""
-        return self._run.model.time(self.step)
+        return self._run.time
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return this rank's part of the arrays that define the state, as a checkpoint holds them.
@@ -274,7 +277,7 @@ class Simulation:
         """
         names = sorted(map(str, fields)) if isinstance(fields, Mapping) else type(fields).__name__
         self._begin_call(f"set_fields({names})")
-        _require_mapping("set_fields", fields)
+        require_mapping("set_fields", fields)
         self._run.set_fields(fields)
 
     def diagnostics(self) -> dict[str, float]:
@@ -319,22 +322,49 @@ class Simulation:
             For a wrong interval, or for something that cannot be called.
         """
         self._begin_call(f"every({steps!r}, ...)")
-        interval = _check_steps("every", steps, 1)
-        if not callable(callback):
-            raise ConfigError(
-                f"every: {callback!r} cannot be called. It must be a function of one argument, the simulation."
-            )
-        self._callbacks.append((interval, callback))
+        self._add("every", Interval(steps=check_steps("every", steps, 1)), callback)
 
-    def advance(self, steps: int = 1) -> int:
-        """Advance by some steps, at most to the last one, and return the current step.
+    def every_time(self, time: float, callback: Callback) -> None:
+        """Call `callback(simulation)` at each multiple of a model time, from now on.
 
-        Fewer steps are done if a callback calls `stop` or the wall-clock limit is reached.
+        With output.align = true, which is the default, steps are shortened so that these times are met exactly.
 
         Parameters
         ----------
-        steps : int
-            Time steps, 0 or more.
+        time : float
+            The interval, more than 0, in the unit of the model time.
+        callback : callable
+            As for `every`.
+
+        Raises
+        ------
+        ConfigError
+            For a wrong interval, or for something that cannot be called.
+        """
+        self._begin_call(f"every_time({time!r}, ...)")
+        if not (interval := check_time("every_time", time, 0.0)):
+            raise ConfigError("every_time: the time is 0, but it must be a number > 0.")
+        self._add("every_time", Interval(time=interval), callback)
+
+    def _add(self, call: str, interval: Interval, callback: Callback) -> None:
+        if not callable(callback):
+            raise ConfigError(
+                f"{call}: {callback!r} cannot be called. It must be a function of one argument, the simulation."
+            )
+        self._callbacks.append((interval, callback))
+
+    def advance(self, steps: int | None = None, *, until: float | None = None) -> int:
+        """Advance by some steps, or to a model time, at most to the end of the run; return the current step.
+
+        Less is done if a callback calls `stop` or the wall-clock limit is reached.
+
+        Parameters
+        ----------
+        steps : int, optional
+            Time steps, 0 or more; 1 if nothing is given.
+        until : float, optional
+            A model time, not before the current one, instead of a number of steps. With output.align = true, which is
+            the default, steps are shortened so that it is met exactly; otherwise the first step after it is the last.
 
         Returns
         -------
@@ -343,13 +373,23 @@ class Simulation:
 
         Raises
         ------
+        ConfigError
+            If both are given, or for a time that has already passed.
         DivergedError, OutputError, CheckpointError
             On all ranks.
         RunInterrupted
             After a signal, once a checkpoint has been saved.
         """
-        self._begin_call(f"advance({steps!r})")
-        self._advance(self.step + _check_steps("advance", steps, 0))
+        time = "" if until is None else f", until={until!r}"
+        self._begin_call(f"advance({steps!r}{time})")
+        if until is None:
+            self._advance(self.step + check_steps("advance", 1 if steps is None else steps, 0), None)
+        else:
+            if steps is not None:
+                raise ConfigError(
+                    "advance: both a number of steps and a time are given, but only one of them can be."
+                )
+            self._advance(None, check_time("advance", until, self.time))
         return self.step
 
     def run(self) -> dict[str, Any]:
@@ -369,7 +409,7 @@ class Simulation:
         """
         self._begin_call("run()")
         self._refuse_in_callback("run")
-        self._end_reason = self._advance(None)
+        self._end_reason = self._advance(None, None)
         return self.close()
 
     def stop(self) -> None:
@@ -424,34 +464,14 @@ class Simulation:
 
         self._begin_call("change(...)")
         with errors_on_all_ranks(self._communicator):
-            _require_mapping("change", changes)
+            require_mapping("change", changes)
             case = self.case.replace(changes)
-            self._refuse_fixed(case)
+            refuse_changes(self.case.settings, case.settings, self.step, self.time)
         require_same_on_all_ranks(
             self._communicator, case.settings.flatten(), "Change the same settings on every rank."
         )
         self._run.change(case.settings, create(case.settings.run.model))
         self.case = case
-
-    def _refuse_fixed(self, case: Case) -> None:
-        """Raise ConfigError if the new case differs in a setting that may not change in a run."""
-        before, after = self.case.settings.flatten(), case.settings.flatten()
-        for key in (key for key in {**before, **after} if before.get(key) != after.get(key)):
-            if key.split(".")[0] in _FIXED_SECTIONS and key not in _CHANGEABLE:
-                raise ConfigError(
-                    f"{key} applies to the whole run, so it cannot be changed during it. Change settings of the "
-                    "model, or start a new run."
-                )
-            if case.settings.is_of_start(key):
-                raise ConfigError(
-                    f"{key} applies to the initial state, so it cannot be changed during a run. Use set_fields, or "
-                    "start a new run."
-                )
-        if case.settings.run.steps < self.step:
-            raise ConfigError(
-                f"run.steps is {case.settings.run.steps}, but it must be at least {self.step}, the current step of "
-                "the run."
-            )
 
     def close(self) -> dict[str, Any]:
         """End the run where it is, and return its report. Later calls return the same report.
@@ -471,7 +491,7 @@ class Simulation:
         if self._report is None:
             self._begin_call("close()")
             self._refuse_in_callback("close")
-            early = self.step < self.steps
+            early = not self._run.complete
             try:
                 self._report = self._run.finish((self._end_reason or "closed") if early else None)
             except BaseException:
@@ -512,27 +532,32 @@ class Simulation:
                 f"{call}() afterwards."
             )
 
-    def _advance(self, last: int | None) -> str | None:
-        """Advance to a step, None for the last one, and call the callbacks; return why it is not reached."""
+    def _advance(self, last: int | None, until: float | None) -> str | None:
+        """Advance to a step or a time, or else to the end, and call the callbacks; return why it is not reached."""
         self._stop_requested = False
         with self._catch_signals():
-            while self.step < (until := self.steps if last is None else min(last, self.steps)):
-                due = min([until, *((self.step // every + 1) * every for every, _ in self._callbacks)])
-                reason = self._run.advance(due)
+            while not self._run.reaches(last, until):
+                before, intervals = Moment(self.step, self.time), [every for every, _ in self._callbacks]
+                steps = [int(every.next_step(self.step)) for every in intervals if every.steps]
+                times = [every.next_time(self.time) for every in intervals if every.time]
+                steps += [] if last is None else [last]
+                times += [] if until is None else [until]
+                reason = self._run.advance(min(steps, default=None), min(times, default=None))
                 if reason is not None and not reason.startswith("SIG"):
                     return reason
                 if reason is not None:
                     self._interrupt(reason)
-                if self._call_back():
+                if self._call_back(before):
                     return "stopped"
             # Several ranks agree on a signal at the next step instead.
             if self._stop_signals.received and self._communicator.size == 1:
                 self._interrupt(signal.Signals(self._stop_signals.received).name)
         return None
 
-    def _call_back(self) -> bool:
+    def _call_back(self, before: Moment) -> bool:
         """Call the callbacks that are due; return whether one of them called `stop` on any rank. Collective."""
-        due = [callback for every, callback in self._callbacks if self.step % every == 0]
+        now = Moment(self.step, self.time)
+        due = [callback for every, callback in self._callbacks if every.due(before, now)]
         outer, self._in_callback = self._in_callback, True
         try:
             for callback in due:
@@ -569,16 +594,3 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _check_steps(call: str, steps: Any, least: int) -> int:
-    """Return a number of steps. Raises ConfigError unless it is an integer of Python or NumPy, `least` or more."""
-    with contextlib.suppress(TypeError):
-        if not isinstance(steps, bool) and index(steps) >= least:
-            return index(steps)
-    raise ConfigError(f"{call}: the number of steps is {steps!r}, but it must be an integer >= {least}.")
-
-
-def _require_mapping(call: str, values: Any) -> None:
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"{call}: {values!r} is not a mapping from names to values.")

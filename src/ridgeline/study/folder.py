@@ -243,11 +243,13 @@ def read_status(folder: Path) -> JobStatus:
         return JobStatus(name, "damaged", why, record)
     run = report.get("run", {})
     try:
-        ended_early = "run" in report and run.get("last_step", 0) < run.get("steps", 0)
+        reached = run.get("last_step", 0) >= (run.get("steps") or 0)  # what reports of older versions tell
+        ended_early = "run" in report and not run.get("complete", reached)
     except DAMAGED:
         return JobStatus(name, "damaged", f"{REPORT} does not say where the run ended", record)
     if ended_early:
-        why = f"it ended at step {run.get('last_step')} of {run.get('steps')} ({run.get('ended')})"
+        of_steps = f" of {run.get('steps')}" if run.get("steps") else ""
+        why = f"it ended at step {run.get('last_step')}{of_steps} ({run.get('ended')})"
         return JobStatus(name, "missing", why, record)
     return JobStatus(name, "done", "", record, report)
 

@@ -13,6 +13,7 @@ from typing import Any
 from ridgeline.bench.benchmark import available, find_benchmark
 from ridgeline.config.case import AnyCase
 from ridgeline.config.check import nearest
+from ridgeline.config.intervals import UNITS
 from ridgeline.config.load import load_case
 from ridgeline.config.schema import fields_of
 from ridgeline.config.size_law import SizeLaw
@@ -113,7 +114,13 @@ class CaseSubject(Subject):
         # Sections that say where something is written.
         writing = {key.removesuffix(".path") for key in keys if key.endswith(".path")}
         written = [key for key in keys if key.partition(".")[0] in writing and key.endswith("every")]
-        self._silent: Changes = {} if outputs else dict.fromkeys(written, 0)
+        self._silent: Changes = {}
+        if not outputs:
+            given = base.flatten()
+            others = (f"{key}_{unit}" for key in written for unit in UNITS)
+            self._silent = dict.fromkeys(written, 0)
+            self._silent |= {key: None for key in others if given.get(key, "none") != "none"}
+            self._silent |= {"checkpoint.at_end": False} if base.checkpoint.saves_end else {}
 
     def _case(self, changes: Changes) -> AnyCase:
         texts = tuple(overrides(self._silent | changes))
@@ -175,8 +182,9 @@ class CaseSubject(Subject):
 
     def arguments(self, changes: Changes) -> tuple[str, ...]:
         """Return --set for every change, those that keep the run silent among them."""
-        if self._start is not None:
-            changes = changes | {"run.steps": self._start.step + self._case(changes).run.steps}
+        steps = self._case(changes).run.steps
+        if self._start is not None and steps is not None:
+            changes = changes | {"run.steps": self._start.step + steps}
         return tuple(part for text in overrides(self._silent | changes) for part in ("--set", text))
 
     def paths(self, changes: Changes) -> dict[str, str]:
@@ -189,8 +197,11 @@ class CaseSubject(Subject):
 
 
 def overrides(changes: Changes) -> list[str]:
-    """Return changes as --set takes them: "section.key=value", values as TOML."""
-    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in changes.items()]
+    """Return changes as --set takes them: "section.key=value", values as TOML, and no value for None."""
+    return [
+        f"{key}={'' if value is None else json.dumps(value, ensure_ascii=False)}"
+        for key, value in changes.items()
+    ]
 
 
 class BenchSubject(Subject):

@@ -122,7 +122,7 @@ def _check_picture(plan: Plan, options: SweepOptions) -> None:
         return
     _, path, *settings = plan.points[0].command  # "run", and --set before each setting
     output = load_case(path, case_class, settings[1::2]).case.output
-    if not output.every:
+    if not output.interval():
         raise ConfigError(f"--picture {options.picture}: the cases write no fields. Set output.every.")
     if options.picture not in output.variables:
         names = output.variables

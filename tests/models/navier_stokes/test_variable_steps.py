@@ -12,11 +12,11 @@ from navier_stokes_tools import EVERYTHING, all_sides, ethier_case, history, mak
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.krylov.projection import Projection
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
-from ridgeline.models.navier_stokes.problem import FlowProblem, HelmholtzSolver, PressureSolver
+from ridgeline.models.navier_stokes.problem import FlowProblem, FlowRate, HelmholtzSolver, PressureSolver
 from ridgeline.models.navier_stokes.reference import ReferenceSolver
 from ridgeline.models.navier_stokes.restart import EngineState
 from ridgeline.models.navier_stokes.time_stepping import BAND, StepControl
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.errors import ConfigError, DivergedError
 from ridgeline.simulation import report
 
 PATTERN = np.array([1.0, 1.3, 0.9, 0.6, 0.8, 1.4])  # of mean 1
@@ -88,6 +88,51 @@ def test_a_flow_that_accelerates_keeps_its_courant_number_in_the_band():
     assert (np.diff(lengths) <= 0).all()
     assert changes.sum() <= 12
     np.testing.assert_allclose(engine.u[0], 1 + engine.time, rtol=1e-8)
+
+
+def test_a_step_that_is_too_long_is_repeated_as_if_it_had_never_been_made():
+    control = StepControl(0.4, longest=0.5)
+    engine = wind(control, speed=0.3, force=20.0)
+    other = wind(control, speed=0.3, force=20.0)
+    first, rate = engine.dt, engine.courant_rate()
+    assert first * rate == pytest.approx(0.4, rel=0.01)
+    advance(engine, 1)
+    made = engine.time_levels.steps[0]
+    assert engine.repeated > 0
+    assert made < first / 2
+    assert made * engine.courant_rate() <= 1.0
+    assert (engine.time, engine.step_index) == (made, 1)
+    other.advance(made)
+    np.testing.assert_allclose(engine.fields, other.fields, rtol=0, atol=1e-10)
+    for level, same in zip(engine.time_levels.fields, other.time_levels.fields):
+        np.testing.assert_allclose(level, same, rtol=0, atol=1e-10)
+    advance(engine, 5)
+    np.testing.assert_allclose(engine.u[0], 0.3 + 20.0 * engine.time, rtol=1e-8)
+
+
+def test_a_step_is_not_repeated_below_the_shortest():
+    engine = wind(StepControl(0.4, shortest=0.4, longest=0.5), speed=0.3, force=20.0)
+    with pytest.raises(DivergedError, match=r"set a smaller model\.dt_min"):
+        advance(engine, 3)
+
+
+def test_a_flow_that_starts_suddenly_begins_with_small_steps():
+    assert StepControl(0.4).first(7.0, sudden=True) == pytest.approx(0.00571)
+    grid = ElementGrid(periodic_mesh((1, 1, 2), (2.0, 2.0, 4.7)), 5)
+    for speed, sides, flow_rate, sudden in (
+        (1.0, all_sides("periodic"), FlowRate(0, 1.0), False),
+        (0.0, all_sides("periodic"), FlowRate(0, 1.0), True),
+        (0.0, all_sides("periodic"), None, False),
+    ):
+        problem = FlowProblem(0.1, np.nan, sides, control=StepControl(0.4), flow_rate=flow_rate)
+        engine = CpuEngine(MPI.COMM_SELF, grid, problem)
+        velocity = np.zeros((3, *grid.shape))
+        velocity[0] = speed
+        assert engine._starts_suddenly(velocity) == sudden
+    grid, problem = EVERYTHING["duct"]()
+    engine = CpuEngine(MPI.COMM_SELF, grid, replace(problem, control=StepControl(0.4)))
+    velocity = np.ones((3, *grid.shape))  # at walls at rest too
+    assert engine._starts_suddenly(velocity)
 
 
 def test_the_bounds_of_the_step_are_kept():

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
+from ridgeline.models.gray_scott.physics import Coefficients
 
 Box = tuple[int, int, int, int, int, int]
 """Local cells of a block: (z0, z1, y0, y1, x0, x1) with z0 <= k < z1 and so on."""
@@ -34,6 +35,12 @@ class Engine(Protocol):
 
     def commit(self) -> None:
         """Take over what was written into the arrays of `host`, and fill the ghosts. Collective, with neighbours."""
+
+    def use_coefficients(self, coefficients: Coefficients) -> None:
+        """Advance with the coefficients of steps of another length from now on."""
+
+    def squares(self) -> tuple[float, float]:
+        """Return the sums over this rank's cells of (new - old)^2 and new^2 of u and v, of the last sweep."""
 
     def advance(self, step: int, most: int) -> int:
         """Advance from `step` by one sweep of at most `most` steps, return how many. Collective, with neighbours.

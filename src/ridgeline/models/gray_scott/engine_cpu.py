@@ -121,6 +121,19 @@ class CpuEngine:
     def commit(self) -> None:
         self._halo.exchange(self._now)
 
+    def use_coefficients(self, coefficients: Coefficients) -> None:
+        self._c = coefficients
+
+    def squares(self) -> tuple[float, float]:
+        changed = whole = 0.0
+        for new, old in zip(self._sets[self._now], self._sets[1 - self._now]):
+            # A plane at a time, so that no copy of a field is made.
+            for after, before in zip(new.owned, old.owned):
+                values = after.astype(np.float64)
+                changed += float(np.square(values - before).sum())
+                whole += float(np.square(values).sum())
+        return changed, whole
+
     def advance(self, step: int, most: int) -> int:
         steps = min(most, self.steps_per_sweep)
         regions = self._context.regions

@@ -102,7 +102,7 @@ def ghost_width(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
 def launch_is_timed(case: GrayScottCase, grid: tuple[int, int, int]) -> bool:
     """Return whether a run on GPUs times one and two steps a launch, instead of following the rule."""
     step = least_work(case.grid.shape, np.dtype(case.run.precision).itemsize, case.model.noise > 0, 0, 0)
-    is_long = step.bytes_memory * case.run.steps >= BYTES_TIMED * math.prod(grid)
+    is_long = step.bytes_memory * case.planned_steps() >= BYTES_TIMED * math.prod(grid)
     is_free = case.model.steps_per_sweep == "auto" and case.run.device == "cuda"
     return is_free and is_long and len(possible_steps(case, grid)) > 1
 
@@ -110,7 +110,7 @@ def launch_is_timed(case: GrayScottCase, grid: tuple[int, int, int]) -> bool:
 def sweep_is_timed(case: GrayScottCase, grid: tuple[int, int, int]) -> bool:
     """Return whether a run on CPUs times variants of its sweep, instead of following the rule."""
     cells = math.prod(Block.of_rank(case.grid.shape, grid, 0).shape_local)
-    is_long = cells > CELLS_TIMED and cells * case.run.steps >= CELL_STEPS_TIMED * case.run.threads
+    is_long = cells > CELLS_TIMED and cells * case.planned_steps() >= CELL_STEPS_TIMED * case.run.threads
     return is_long and case.model.steps_per_sweep == "auto" and case.run.device == "cpu"
 
 
@@ -197,7 +197,7 @@ def estimate(case: GrayScottCase, n_ranks: int) -> Estimate:
     on_device = device_bytes(largest, case.run.precision, FIELDS) if case.run.device == "cuda" else {}
     copies = FIELDS * allocated + on_device.get("halo buffers", 0.0) if on_device else 2 * FIELDS * allocated
     memory = copies + nz * ny * nx * itemsize
-    outputs = case.output.count(case.run.steps)
+    outputs = case.outputs()
     cells = shape[0] * shape[1] * shape[2]
     steps = steps_per_sweep(case, grid)
     faces = [2.0 * steps * cells / shape[d] * grid[d] if grid[d] > 1 else 0.0 for d in range(3)]

@@ -6,6 +6,7 @@ The formula of a cell is in `physics`. `kernels` sweeps it over cells on CPUs, `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
@@ -27,10 +28,11 @@ from ridgeline.models.gray_scott.estimate import (
     process_grid,
 )
 from ridgeline.models.gray_scott.initial import cell_places, set_start
-from ridgeline.models.gray_scott.physics import coefficients
+from ridgeline.models.gray_scott.physics import Coefficients, coefficients
 from ridgeline.models.gray_scott.recorders import NAMES, distributed
 from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.models.gray_scott.sweep_choice import choose_launch, choose_sweep
+from ridgeline.models.time_steps import FixedSteps
 from ridgeline.parallel.partition import DistributedArray
 
 
@@ -42,14 +44,15 @@ class GrayScott(Model):
     _case: GrayScottCase
 
     def __init__(self) -> None:
-        self._step = 0
+        self._step, self._time = 0, 0.0
 
     def setup(self, case: GrayScottCase, context: Context) -> None:
         super().setup(case, context)
         self._dtype = np.dtype(case.run.precision)
         grid = process_grid(case, context.comm.size)
-        settings = case.model
-        c = coefficients(*case.diffusion(), settings.F, settings.k, settings.noise, settings.dt, self._dtype)
+        self._steps = FixedSteps(case.model.dt)
+        self._dt = case.model.dt  # of the engine's coefficients
+        c = self._coefficients(self._dt)
         noise = GENERATORS[case.settled().model.random_numbers], case.run.seed
         ghost = ghost_width(case, grid)
         if context.device == "cpu":
@@ -73,13 +76,17 @@ class GrayScott(Model):
             self._choice = choose_launch(case, grid, engine, context)
             self._engine = engine
 
+    def _coefficients(self, dt: float) -> Coefficients:
+        settings = self._case.model
+        return coefficients(*self._case.diffusion(), settings.F, settings.k, settings.noise, dt, self._dtype)
+
     def compile(self) -> None:
         self._engine.compile()
 
     def initialize(self) -> None:
         set_start(self._case, self._block, self._engine.host(), self._context.comm)
         self._engine.commit()
-        self._step = 0
+        self._step, self._time = 0, 0.0
 
     def state(self) -> Mapping[str, DistributedArray]:
         return distributed(self._block, self._engine.host())
@@ -92,7 +99,7 @@ class GrayScott(Model):
 
     def restored(self, step: int, time: float) -> None:
         self._engine.commit()
-        self._step = step
+        self._step, self._time = step, time
 
     def settable(self) -> tuple[str, ...]:
         return NAMES
@@ -103,14 +110,23 @@ class GrayScott(Model):
                 field[...] = fields[name]
         self._engine.commit()
 
-    def step(self, most: int) -> int:
-        """Advance by one sweep, of as many steps as fit into `most`. Collective, with neighbours."""
-        done = self._engine.advance(self._step, most)
-        self._step += done
-        return done
+    def step(self, most: int, until: float = math.inf) -> int:
+        """Advance by one sweep, of as many steps of one length as fit into `most`. Collective, with neighbours."""
+        engine = self._engine
+        dt, steps, time = self._steps.series(self._step, self._time, until, min(most, engine.steps_per_sweep))
+        if dt != self._dt:
+            self._dt = dt
+            engine.use_coefficients(self._coefficients(dt))
+        engine.advance(self._step, steps)
+        self._step, self._time = self._step + steps, time
+        return steps
 
     def time(self, step: int) -> float:
-        return step * self._case.model.dt
+        return self._time
+
+    def rate_of_change(self) -> float:
+        changed, whole = self._context.comm.allreduce(np.array(self._engine.squares()))
+        return float(np.sqrt(changed / whole)) / self._dt if whole else 0.0
 
     def diagnostics(self) -> dict[str, float]:
         """Return minimum, maximum and mean of U and V. Collective."""

@@ -13,7 +13,7 @@ from ridgeline.config.fields import MOST, ON, Checked, Count, Integer, Number, P
 Formula = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
-class RunSection(sections.RunSection):
+class RunSection(sections.SteadyRunSection):
     """What runs, how long, in which precision and on what."""
 
     model: Literal["gray_scott"] = setting(..., "Model to run. `ridgeline explain` lists the models.")
@@ -270,6 +270,9 @@ class GrayScottCase(AnyCase):
 
         check_start(self.initial.kind, self.initial.path, self.initial.step, self.grid.shape)
 
+    def step_length(self) -> float:
+        return self.model.dt
+
     def diffusion(self) -> tuple[float, float]:
         """Return the diffusion rates of U and V on cells of width 1, for a Laplacian that is a sixth of the usual."""
         h, m = self.grid.cell_size, self.model
@@ -304,6 +307,10 @@ class GrayScottCase(AnyCase):
                 "model.steps_per_sweep",
                 '"auto", "rule", 1 or 2 with run.device = "cuda", because a sweep on a GPU advances at most two '
                 "steps",
+            )
+        if self.run.stop_when == "steady" and self.model.noise:
+            yield Problem(
+                "model.noise", '0 with run.stop_when = "steady": noise changes the state in every step'
             )
         m = self.model
         diffusion_u, diffusion_v = self.diffusion()

@@ -26,6 +26,7 @@ import numpy as np
 
 from ridgeline.blocks.block import Block
 from ridgeline.blocks.cartesian import decompose
+from ridgeline.config.intervals import Interval
 from ridgeline.jit.random import Generator
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine, usual_tiling
@@ -240,8 +241,10 @@ def _tilings_to_time(usual: Tiling, ny: int) -> Iterator[Tiling]:
 
 def mean_steps(case: GrayScottCase, steps: int) -> float:
     """Return how many steps the sweeps of a run advance on average, at most `steps`: outputs cut them short."""
-    intervals = (case.output.every, case.output.series_every, case.checkpoint.every, case.run.check_every)
-    last = min(case.run.steps, SCHEDULE)
+    recurring = [*case.intervals_of_output(), case.checkpoint.interval(), Interval(case.run.check_every)]
+    intervals = [each.steps for each in recurring]
+    intervals += [max(1, math.ceil(each.time / case.model.dt)) for each in recurring if each.time]
+    last = min(case.planned_steps(), SCHEDULE)
     events = sorted({0, last, *(step for each in intervals if each for step in range(each, last, each))})
     return last / sum(-(-(end - begin) // steps) for begin, end in pairwise(events))
 

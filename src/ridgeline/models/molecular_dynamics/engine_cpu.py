@@ -80,7 +80,6 @@ class CpuEngine:
         self._per_length, self._units = 2.0**32 / edges, (edges / 2.0**32).astype(np.float32)
         self._identities = np.zeros((1, 1), np.int64)
         self._scratch = np.zeros((0, 0, COLUMNS), np.int64)  # forces of each thread, zero between steps
-        self._kick = 0.5 * melt.dt * FORCE_UNIT
         self._migration: Migration | None = None
 
     @staticmethod
@@ -189,19 +188,19 @@ class CpuEngine:
         with self._regions("neighbour"):
             self.lists.build(self.points, particles.n, ghosts.n_local, ghosts.n_all)
 
-    def advance(self, step: int) -> None:
-        """Advance from `step` by one step of velocity Verlet.
+    def advance(self, step: int, dt: float) -> None:
+        """Advance from `step` by one step of velocity Verlet, of length dt.
 
         Communicates with neighbours; collective where lists are rebuilt. Raises ParticleError if atoms overlap, are
         not finite, or have moved farther than the lists reach.
         """
-        particles, regions = self.particles, self._regions
+        particles, regions, kick = self.particles, self._regions, 0.5 * dt * FORCE_UNIT
         with regions("integrate"):
             kernels.kick_and_drift(
                 self.forces,
                 particles.n,
-                self._kick,
-                self.melt.dt,
+                kick,
+                dt,
                 self._quantum,
                 particles.storage("velocity"),
                 particles.storage(POSITION),
@@ -212,9 +211,9 @@ class CpuEngine:
             self._rebuild(step)
         self._compute_forces(step)
         with regions("integrate"):
-            kernels.kick_velocity(self.forces, particles.n, self._kick, particles.storage("velocity"))
+            kernels.kick_velocity(self.forces, particles.n, kick, particles.storage("velocity"))
             if self._langevin is not None:
-                dt, damping = self.melt.dt, self._langevin.damping
+                damping = self._langevin.damping
                 spread = math.sqrt(self._langevin.temperature * -math.expm1(-2 * dt / damping))
                 kernels.thermalise(
                     particles.identity,

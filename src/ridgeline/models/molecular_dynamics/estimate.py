@@ -169,7 +169,7 @@ def estimate(case: MolecularDynamicsCase, n_ranks: int) -> Estimate:
     scratch = 4 * every * case.run.threads if case.neighbour.newton else 0.0
     scratch += 2 * every if case.method.mixed else 0.0
     words = SPARE * (STATE * owned + (ROWS + SORTED) * every) + lists + scratch
-    outputs = case.output.count(case.run.steps)
+    outputs = case.outputs()
     each = {"position": 3 * WORD, "velocity": 3 * WORD, "force": 3 * WORD, "image": 12}
     written = sum(each[name] for name in case.output.variables)
     written += BYTES_OF_VERTEX if "position" in case.output.variables else 0
@@ -211,7 +211,7 @@ def predict(case: MolecularDynamicsCase, place: Allocation, iterations: Mapping[
             Part.of("ghosts and migration", kind, exchange),
             Part.of("global sums", kind, lambda: sums * sum_over_ranks(place)),
         ),
-        steps=case.run.steps,
+        steps=case.planned_steps(),
         memory_per_rank=plan.memory_per_rank,
         output_bytes=plan.output_bytes,
         flops=plan.work.flops,

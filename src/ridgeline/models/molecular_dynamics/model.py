@@ -5,6 +5,7 @@ The steps are those of `engine_cpu.CpuEngine`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,6 +23,7 @@ from ridgeline.models.molecular_dynamics.initial import initial_velocities, latt
 from ridgeline.models.molecular_dynamics.recorders import layout, output_field
 from ridgeline.models.molecular_dynamics.settings import MolecularDynamicsCase
 from ridgeline.models.recorders import profiles_recorder
+from ridgeline.models.time_steps import FixedSteps
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.particles.particles import POSITION, ParticleField
 
@@ -44,7 +46,8 @@ class MolecularDynamics(Model):
         self._grid = process_grid(case, context.comm.size)
         self._engine = CpuEngine(case.melt, self._grid, case.method, context, case.langevin)
         self._diagnostics = Diagnostics(context.comm, self._engine)
-        self._step = 0
+        self._steps = FixedSteps(case.model.dt)
+        self._step, self._time = 0, 0.0
         self._read: dict[str, DistributedArray] | None = None
 
     def compile(self) -> None:
@@ -63,7 +66,7 @@ class MolecularDynamics(Model):
             "image": np.zeros((3, ranges.n), np.int32),
         }
         engine.start(fields, 0)
-        self._step, self._read = 0, None
+        self._step, self._time, self._read = 0, 0.0, None
 
     def state(self) -> Mapping[str, DistributedArray]:
         """Return positions, those at which lists were built, velocities and images, by identity. Collective."""
@@ -79,16 +82,17 @@ class MolecularDynamics(Model):
     def restored(self, step: int, time: float) -> None:
         assert self._read is not None
         self._engine.start({name: array.local for name, array in self._read.items()}, step)
-        self._step, self._read = step, None
+        self._step, self._time, self._read = step, time, None
 
-    def step(self, most: int) -> int:
+    def step(self, most: int, until: float = math.inf) -> int:
         """Advance by one step. Collective where lists are rebuilt, otherwise between neighbours."""
-        self._engine.advance(self._step)
-        self._step += 1
+        dt, time = self._steps.next(self._step, self._time, until)
+        self._engine.advance(self._step, dt)
+        self._step, self._time = self._step + 1, time
         return 1
 
     def time(self, step: int) -> float:
-        return step * self._case.model.dt
+        return self._time
 
     def diagnostics(self) -> dict[str, float]:
         """Return the columns of LAMMPS' thermo output, and the momentum. Collective."""
@@ -111,7 +115,7 @@ class MolecularDynamics(Model):
         output = case.output
         return [
             *super().recorders(case, comm),
-            *profiles_recorder(self, output.spectra, output.spectra_every, comm),
+            *profiles_recorder(self, output.spectra, output.interval("spectra_every"), comm),
         ]
 
     def profiles(self) -> Mapping[str, Profile]:

@@ -22,6 +22,7 @@ from ridgeline.config.fields import (
     Truth,
     setting,
 )
+from ridgeline.config.intervals import recurring, time_interval, wall_interval
 from ridgeline.config.size_law import GlobalGrid
 from ridgeline.models.molecular_dynamics.problem import ATOMS_PER_CELL, Langevin, Melt, Method
 
@@ -181,7 +182,7 @@ class OutputSection(sections.OutputSection):
         "ADIOS2 BP5 data set to which the radial distribution function is written.",
         rule="a path",
         min_length=1,
-        needs={"spectra_every": ON},
+        needs=recurring("spectra_every"),
     )
     spectra_every: Integer = setting(
         0,
@@ -189,9 +190,13 @@ class OutputSection(sections.OutputSection):
         unit="steps",
         ge=0,
     )
+    spectra_every_time: Number | None = time_interval("radial distribution functions")
+    spectra_every_wall: Number | None = wall_interval("radial distribution functions")
 
     def written(self) -> dict[str, str]:
-        return super().written() | ({"output.spectra": self.spectra} if self.spectra_every else {})
+        return super().written() | (
+            {"output.spectra": self.spectra} if self.interval("spectra_every") else {}
+        )
 
     def problems(self) -> Iterator[Problem]:
         if len(set(self.variables)) < len(self.variables):
@@ -221,6 +226,9 @@ class MolecularDynamicsCase(AnyCase):
     thermostat: ThermostatSection = Field(default_factory=ThermostatSection)
     initial: InitialSection = Field(default_factory=InitialSection)
     output: OutputSection = Field(default_factory=OutputSection)
+
+    def step_length(self) -> float:
+        return self.model.dt
 
     @property
     def melt(self) -> Melt:

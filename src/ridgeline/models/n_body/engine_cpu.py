@@ -135,14 +135,16 @@ class CpuEngine:
         self._update_near_forces()
         self._update_mesh_forces()
 
-    def advance(self, schedule: Stepping, step: int) -> None:
+    def advance(self, schedule: Stepping, step: int, place: float, length: float) -> None:
         """Advance the particles from `step` to `step` + 1. Collective.
+
+        place, length: of the step, as for `Stepping.mesh_kicks`.
 
         Raises ParticleError on all ranks if a particle is not finite.
         """
-        first, second = schedule.mesh_kicks(step)
+        first, second = schedule.mesh_kicks(place, length)
         self._kick_by_mesh(first)
-        for number, substep in enumerate(schedule.substep_factors(step)):
+        for number, substep in enumerate(schedule.substep_factors(place, length)):
             self._kick_by_near(substep.first_kick)
             self._drift_and_migrate(substep.drift, step + 1)
             if number == 0 and (step + 1) % SORT_EVERY == 0:

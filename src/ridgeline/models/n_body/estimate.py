@@ -230,7 +230,7 @@ def estimate(case: NBodyCase, n_ranks: int) -> Estimate:
     """Return decomposition, memory, output and least work of the case on n_ranks ranks."""
     grid, gravity = process_grid(case, n_ranks), case.gravity
     needed = memory(case, grid)
-    outputs = case.output.count(case.run.steps)
+    outputs = case.outputs()
     owned = gravity.n_global / n_ranks
     written = 3 * WORD * len(case.output.variables)
     written += BYTES_OF_VERTEX if POSITION in case.output.variables else 0
@@ -277,7 +277,7 @@ def predict(case: NBodyCase, place: Allocation, iterations: Mapping[str, float])
             Part.of("transposes", kind, exchanged),
             Part.of("ghosts", kind, lambda: neighbours(place, ghosts, cut)),
         ),
-        steps=case.run.steps,
+        steps=case.planned_steps(),
         memory_per_rank=plan.memory_per_rank,
         output_bytes=plan.output_bytes,
         flops=plan.work.flops,

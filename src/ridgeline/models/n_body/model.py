@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -26,6 +27,7 @@ from ridgeline.models.n_body.recorders import layout, output_field
 from ridgeline.models.n_body.settings import NBodyCase
 from ridgeline.models.n_body.structure import Structure
 from ridgeline.models.recorders import profiles_recorder
+from ridgeline.models.time_steps import next_step
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.particles.particles import POSITION, ParticleField
@@ -62,13 +64,13 @@ class NBody(Model):
         self._structure = Structure(comm, self._engine, case)
         self._schedule = case.schedule
         self._budget = EnergyBudget()
-        self._step = 0
+        self._step, self._a = 0, self._schedule.scale_factor(0)
         self._loaded: dict[str, DistributedArray] | None = None
 
     def compile(self) -> None:
         """Compile the kernels of the initial transforms and of halos, or load them from the cache."""
         compile_kernels(CpuEngine.kernels(np.float64))
-        if self._case.output.spectra_every and self._case.analysis.halos:
+        if self._case.output.interval("spectra_every") and self._case.analysis.halos:
             compile_kernels(kernels_of_halos())
 
     def initialize(self) -> None:
@@ -76,7 +78,7 @@ class NBody(Model):
         position, momentum, identity = self._lattice()
         # Half a cell away from the points of the mesh, at which the weights of clouds have a kink.
         self._engine.start_anywhere(position + 0.5 * self._case.gravity.cell, momentum, identity)
-        self._step, self._loaded = 0, None
+        self._step, self._a, self._loaded = 0, self._schedule.scale_factor(0), None
         self._begin_budget()
 
     def _begin_budget(self) -> None:
@@ -100,11 +102,6 @@ class NBody(Model):
         )
         transform.free()
         return particles
-
-    @property
-    def _a(self) -> float:
-        """The scale factor of the present state."""
-        return self._schedule.scale_factor(self._step)
 
     def _potential(self) -> float:
         """Return the potential energy. Collective."""
@@ -130,20 +127,23 @@ class NBody(Model):
         fields = {name: array.local for name, array in self._loaded.items() if name != BUDGET}
         self._budget.terms = self._context.comm.bcast(self._budget.terms, 0)
         self._engine.start(fields)
-        self._step, self._loaded = step, None
+        self._step, self._a, self._loaded = step, time, None
 
-    def step(self, most: int) -> int:
+    def step(self, most: int, until: float = math.inf) -> int:
         """Advance by one step. Collective."""
-        before = self._a
-        self._engine.advance(self._schedule, self._step)
-        self._step += 1
+        schedule, before = self._schedule, self._a
+        place = schedule.place(self._step, before)
+        end = schedule.steps_at(until) if until < math.inf else math.inf
+        length, after = next_step(place, 1.0, end)
+        self._engine.advance(schedule, self._step, place, length)
+        self._step, self._a = self._step + 1, until if after == end else schedule.scale_factor(after)
         with self._context.regions("integrate"):
             self._budget.add(self._a - before, self._diagnostics.kinetic(self._a))
         return 1
 
     def time(self, step: int) -> float:
         """Return the scale factor."""
-        return self._schedule.scale_factor(step)
+        return self._a
 
     def diagnostics(self) -> dict[str, float]:
         """Return energies, the residual of the energy equation, and the mean momentum. Collective."""
@@ -171,7 +171,7 @@ class NBody(Model):
         output = case.output
         return [
             *super().recorders(case, comm),
-            *profiles_recorder(self, output.spectra, output.spectra_every, comm),
+            *profiles_recorder(self, output.spectra, output.interval("spectra_every"), comm),
         ]
 
     def profiles(self) -> Mapping[str, Profile]:

@@ -95,13 +95,27 @@ class Stepping:
             return self.begin + (1.0 - self.begin) * part
         return float(self.begin ** (1.0 - part))
 
-    def mesh_kicks(self, step: int) -> tuple[float, float]:
-        """Return the factors of the mesh's forces for the kicks at the beginning and at the end of a step."""
-        return self._kick(step, step + 0.5), self._kick(step + 0.5, step + 1)
+    def steps_at(self, a: float) -> float:
+        """Return the number of steps after which the scale factor is `a`, which need not be whole."""
+        if self.spacing == "linear":
+            return (a - self.begin) / (1.0 - self.begin) * self.steps_to_today
+        return (1.0 - math.log(a) / math.log(self.begin)) * self.steps_to_today
 
-    def substep_factors(self, step: int) -> list[KickDriftKick]:
-        """Return the factors of each substep of the step that begins at `step`."""
-        cuts = [step + k / (2 * self.substeps) for k in range(2 * self.substeps + 1)]
+    def place(self, step: int, a: float) -> float:
+        """Return how many whole steps lead to `a`, that of `step`: a whole number if no step was shortened."""
+        return float(step) if math.isclose(a, self.scale_factor(step), rel_tol=1e-12) else self.steps_at(a)
+
+    def mesh_kicks(self, place: float, length: float = 1.0) -> tuple[float, float]:
+        """Return the factors of the mesh's forces for the kicks at the beginning and at the end of a step.
+
+        place: of its beginning; length: over that of a whole step.
+        """
+        middle = place + 0.5 * length
+        return self._kick(place, middle), self._kick(middle, place + length)
+
+    def substep_factors(self, place: float, length: float = 1.0) -> list[KickDriftKick]:
+        """Return the factors of each substep of a step, given as for `mesh_kicks`."""
+        cuts = [place + length * k / (2 * self.substeps) for k in range(2 * self.substeps + 1)]
         return [
             KickDriftKick(self._kick(first, middle), self._drift(first, last), self._kick(middle, last))
             for first, middle, last in zip(cuts[0:-2:2], cuts[1:-1:2], cuts[2::2])

@@ -11,6 +11,7 @@ from pydantic import Field
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Truth, setting
+from ridgeline.config.intervals import recurring, time_interval, wall_interval
 from ridgeline.config.size_law import Cube
 from ridgeline.models.n_body.cosmology import Cosmology
 from ridgeline.models.n_body.force_law import Filter
@@ -230,7 +231,7 @@ class AnalysisSection(Checked):
     halos: Truth = setting(
         True,
         "Whether halos are found by the friends-of-friends algorithm and their mass function is written.",
-        needs={"output.spectra_every": ON},
+        needs=recurring("output.spectra_every"),
     )
     linking_length: Number = setting(
         0.2,
@@ -253,7 +254,7 @@ class AnalysisSection(Checked):
         unit="Mpc/h",
         rule="a number > 0",
         gt=0,
-        needs={"output.spectra_every": ON},
+        needs=recurring("output.spectra_every"),
     )
     pixels: Integer = setting(
         256,
@@ -261,7 +262,7 @@ class AnalysisSection(Checked):
         unit="pixels",
         ge=4,
         le=8192,
-        needs={"output.spectra_every": ON},
+        needs=recurring("output.spectra_every"),
     )
 
 
@@ -283,7 +284,7 @@ class OutputSection(sections.OutputSection):
         "ADIOS2 BP5 data set to which power spectra, mass functions of halos and slices of the density are written.",
         rule="a path",
         min_length=1,
-        needs={"spectra_every": ON},
+        needs=recurring("spectra_every"),
     )
     spectra_every: Integer = setting(
         0,
@@ -291,9 +292,13 @@ class OutputSection(sections.OutputSection):
         unit="steps",
         ge=0,
     )
+    spectra_every_time: Number | None = time_interval("outputs of spectra")
+    spectra_every_wall: Number | None = wall_interval("outputs of spectra")
 
     def written(self) -> dict[str, str]:
-        return super().written() | ({"output.spectra": self.spectra} if self.spectra_every else {})
+        return super().written() | (
+            {"output.spectra": self.spectra} if self.interval("spectra_every") else {}
+        )
 
     def problems(self) -> Iterator[Problem]:
         if len(set(self.variables)) < len(self.variables):
@@ -326,6 +331,23 @@ class NBodyCase(AnyCase):
     initial: InitialSection = Field(default_factory=InitialSection)
     analysis: AnalysisSection = Field(default_factory=AnalysisSection)
     output: OutputSection = Field(default_factory=OutputSection)
+
+    def begin_time(self) -> float:
+        """Return the scale factor of step 0, which is the model time here."""
+        return self.begin
+
+    def step_length(self) -> float:
+        """Return the length of the first step in the scale factor."""
+        return self.time_after(1) - self.begin
+
+    def time_after(self, steps: float) -> float:
+        return self.schedule.scale_factor(steps)
+
+    def steps_until(self, time: float) -> float:
+        return self.schedule.steps_at(time)
+
+    def assumption(self) -> str:
+        return ", the first of growing ones," if self.model.spacing == "logarithmic" else ""
 
     @property
     def gravity(self) -> Gravity:

@@ -2,7 +2,7 @@
 
     mesh_remarks(case, mesh)              order of the mesh, worst element, flow through the sides
     first_courant_rate(case, mesh)        Courant number of the flow of step 0, over the time step
-    first_step_remark(rate, dt, control)  what it says of the first step; `ends_at_once`: whether a run refuses that
+    first_step_remark(rate, dt, ...)      what it says of the first step; `ends_at_once`: whether a run refuses that
     wall_units(case, mesh)                distances of points in wall units, where a friction is expected
     convection_remarks(case)              Rayleigh and Prandtl numbers between two sides of a box
 
@@ -34,6 +34,7 @@ from ridgeline.models.navier_stokes.problem import DIRICHLET, VelocitySide, side
 from ridgeline.models.navier_stokes.problem_of_case import velocity_sides
 from ridgeline.models.navier_stokes.time_stepping import (
     DIGITS,
+    JUMP,
     ROUNDING,
     SAFE_COURANT,
     STABLE_COURANT,
@@ -144,25 +145,32 @@ def _groups(mesh: Mesh, sides: Mapping[str, VelocitySide]) -> Iterator[NDArray[n
         yield mesh.side_positions(name, GROUP)
 
 
-def first_courant_rate(case: NavierStokesSettings, mesh: Mesh) -> float:
-    """Return the largest |u_r|/dr + |u_s|/ds + |u_t|/dt before step 1, 1/time, as the engine computes it.
+def first_courant_rate(case: NavierStokesSettings, mesh: Mesh) -> tuple[float, bool]:
+    """Return the largest |u_r|/dr + |u_s|/ds + |u_t|/dt before step 1, 1/time, and whether the flow starts suddenly.
 
-    It is that of the flow of step 0 with the values of the sides, or that of the bulk velocity of a flow rate if that
-    is larger, over the elements of `_groups`.
+    Both are as the engine computes them: the rate is that of the flow of step 0 with the values of the sides, or that
+    of the bulk velocity of a flow rate if that is larger, over the elements of `_groups`. A flow starts suddenly if
+    these values or the bulk velocity differ from the flow of step 0.
     """
     sides, forcing = velocity_sides(case), case.model.forcing
     along = np.zeros(3)
     if forcing.kind == "flow-rate":
         along["xyz".index(forcing.direction)] = forcing.bulk_velocity or 0.0
-    largest = 0.0
+    largest = jump = 0.0
+    moved, volume = np.zeros(3), 0.0
     for positions in _groups(mesh, sides):
         grid = ChosenElements(mesh, case.grid.order, chosen=positions)
         geometry = ElementGeometry(grid)
         velocity = initial_velocity(case, *grid.coordinates)
+        before = velocity.copy()
+        moved += (geometry.mass * velocity).sum(axis=(1, 2, 3, 4))
+        volume += float(geometry.mass.sum())
         _write_dirichlet(velocity, geometry, sides)
+        jump = max(jump, _rate(geometry, velocity - before))
         for u in (velocity, np.broadcast_to(along[:, None, None, None, None], velocity.shape)):
             largest = max(largest, _rate(geometry, u))
-    return largest
+    missing = float(np.abs(np.where(along != 0, along - moved / volume, 0.0)).max())
+    return largest, jump > JUMP * largest or missing > JUMP * float(np.abs(along).max())
 
 
 def _write_dirichlet(velocity: Array, geometry: ElementGeometry, sides: Mapping[str, VelocitySide]) -> None:
@@ -203,16 +211,19 @@ def advice(number: float, dt: float) -> str:
     return f", above the limit that is safe for most flows ({SAFE_COURANT:g}). Try {safe}."
 
 
-def first_step_remark(rate: float, dt: float | None, control: StepControl | None) -> str:
-    """Return the sentence of `ridgeline check` on the first step. rate: Courant number over dt, 1/time."""
+def first_step_remark(
+    rate: float, dt: float | None, control: StepControl | None, sudden: bool = False
+) -> str:
+    """Return the sentence of `ridgeline check` on the first step. rate, sudden: as `first_courant_rate` returns."""
     if control is None:
         assert dt is not None  # case_sections/sections.py: either dt or courant
         return f"Courant number of step 0: {rate * dt:.3g}{advice(rate * dt, dt)}"
     if rate == 0.0 and control.longest == math.inf:
         return "time step of step 0: none, because the fluid is at rest, so a run ends at once. Set model.dt_max."
-    dt = control.first(rate)
+    dt = control.first(rate, sudden)
     number = rate * dt
     words = f"time step of step 0: {dt:.3g}, with the Courant number {number:.3g}"
+    words += ", small as the flow starts suddenly" if sudden and number < control.courant else ""
     key = "model.dt_min" if dt == control.shortest else "model.courant"
     if number > STABLE_COURANT:
         return f"{words}, above the stability limit ({STABLE_COURANT:g}), so a run ends at once. Set a smaller {key}."
@@ -224,14 +235,14 @@ def first_step_remark(rate: float, dt: float | None, control: StepControl | None
     return words
 
 
-def ends_at_once(rate: float, dt: float | None, control: StepControl | None) -> bool:
+def ends_at_once(rate: float, dt: float | None, control: StepControl | None, sudden: bool = False) -> bool:
     """Say whether a run refuses its first step. Arguments as in `first_step_remark`."""
     if control is None:
         assert dt is not None
         return rate * dt > STABLE_COURANT
     if rate == 0.0 and control.longest == math.inf:
         return True
-    return rate * control.first(rate) > STABLE_COURANT
+    return rate * control.first(rate, sudden) > STABLE_COURANT
 
 
 def friction(case: NavierStokesSettings) -> tuple[float, float] | None:

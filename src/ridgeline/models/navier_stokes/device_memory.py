@@ -86,12 +86,13 @@ def device_bytes(parts: DeviceParts, problem: FlowProblem) -> dict[str, float]:
     """Return the bytes of one rank on its device by what they are for, except for tables of a few KiB."""
     c, order, field = 3 + len(problem.scalars), problem.time_order, WORD * parts.points
     flow_rate = 0 if problem.flow_rate is None else 4
+    spare = 0 if problem.control is None else c  # so that a step can be repeated
     diagonals = 1 + len(problem.scalars) + (problem.pressure.preconditioner == "jacobi")
     boxes = 4 * WORD * parts.elements if parts.axis_aligned else 0
     depths = problem.pressure.projection + 2, problem.velocity.projection + 2
     packed = c * parts.at_sides + parts.lifted
     sizes = {
-        "fields": field * (2 * order * c + c + 6 + flow_rate),
+        "fields": field * (2 * order * c + spare + c + 6 + flow_rate),
         "inner products": 4 * field,
         "geometry": geometry_bytes(parts.points, parts.axis_aligned) + boxes,
         "advection": advection_bytes(parts.n, problem.dealias_points, parts.elements, parts.axis_aligned),

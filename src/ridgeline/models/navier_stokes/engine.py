@@ -18,6 +18,7 @@ multiplicity.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -45,11 +46,15 @@ from ridgeline.models.navier_stokes.solves import (
 )
 from ridgeline.models.navier_stokes.step_work import StepWork
 from ridgeline.models.navier_stokes.time_stepping import (
+    JUMP,
+    MOST_CHANGE,
+    MOST_REPEATED,
     TIME_LEVELS,
     CourantWatch,
     StepCoefficients,
     TimeLevels,
 )
+from ridgeline.models.time_steps import next_step
 from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.runtime.regions import Regions
 
@@ -177,6 +182,7 @@ class SplittingEngine(ABC):
         self.dt = problem.dt  # length of the next step
         self.solves: dict[str, SolveCount] = {}  # counts alone, because memory must not grow with the steps
         self.last_iterations: dict[str, int] = {}  # of the last solve of each kind
+        self.repeated = 0  # steps that were too long; their work is counted too
         self.counted = StepWork(self.geometry, problem)
         self.flow_rate: FlowRateForce | None = None
         self._watch = CourantWatch(problem.control)
@@ -212,7 +218,9 @@ class SplittingEngine(ABC):
     def _make_fields(self) -> None:
         """Make the fields; `inner` must exist."""
         problem, c = self.problem, self.n_fields
-        self.time_levels = TimeLevels(problem.time_order, lambda: self._zeros(c))
+        self.time_levels = TimeLevels(
+            problem.time_order, lambda: self._zeros(c), repeatable=problem.control is not None
+        )
         self._p = self._zeros()
         self._right, self._vector, self._weak = self._zeros(c), self._zeros(3), self._zeros()
         self._force = self._numbers([*problem.force, *[0.0] * len(problem.scalars)])
@@ -351,8 +359,10 @@ class SplittingEngine(ABC):
 
         Raises ConfigError if the Courant number gives none.
         """
-        control = self.problem.control
-        return self.problem.dt if control is None else control.first(self._first_courant_rate(fields[:3]))
+        control, velocity = self.problem.control, fields[:3]
+        if control is None:
+            return self.problem.dt
+        return control.first(self._first_courant_rate(velocity), self._starts_suddenly(velocity))
 
     def resume(self, shift: float, order: int, force: float) -> None:
         """Continue from a time, step, dt, levels of fields and pressure that the caller has set. Collective.
@@ -384,18 +394,49 @@ class SplittingEngine(ABC):
                 self.step_index, self._first_courant_rate(self.time_levels.fields[0][:3]) * dt, dt
             )
 
-    def advance(self, dt: float | None = None) -> None:
+    def advance(self, dt: float | None = None, until: float = math.inf) -> None:
         """Advance by one time step, of the engine's dt if none is given. Collective.
 
-        Raises DivergedError if a solve does not converge, or if the Courant number is beyond stability before or
-        after the step. The state must then be discarded.
+        A step whose length the Courant number chooses is repeated, shorter, if that is beyond stability after it.
+        The flow, its time and its earlier levels are then those before the step; the spaces of the last solutions,
+        which only give initial guesses, keep those of the step.
+
+        until: the next time that is to be met exactly, for which the step may be shorter (`models.time_steps`).
+
+        Raises DivergedError if a solve does not converge, or if the Courant number is beyond stability before the
+        step or after the last attempt. The state must then be discarded.
         """
-        problem, levels = self.problem, self.time_levels
-        dt = self.dt if dt is None else dt
-        self.refuse_long_step(dt)
+        levels, control = self.time_levels, self.problem.control if dt is None else None
+        planned = self.dt if dt is None else dt
+        wanted, last = planned, levels.steps[0]
+        if dt is None and last > 0.0:
+            # After a step that was shortened for a time; otherwise `planned` is within these limits.
+            wanted = min(planned, last * (MOST_CHANGE if control is None else control.change))
+        length, after = next_step(self.time, wanted, until, last)
+        self.refuse_long_step(length)
         self._compute_rates(0)
+        before = self.time, self.step_index, levels.clock()
+        for _ in range(MOST_REPEATED):
+            rate = self._try_step(length, after)
+            shorter = None if control is None else control.instead(length, rate)
+            if shorter is None:
+                break
+            self.repeated += 1
+            self.time, self.step_index, clock = before
+            levels.go_back(clock)
+            planned = shorter
+            length, after = next_step(self.time, shorter, until)
+        self._watch.see(self.step_index, rate * length, length)
+        with self.regions("other"):
+            self.boundaries.record(levels.fields[0][:3])
+        if self.problem.control is not None:
+            self.dt = self.problem.control.after(planned, rate)
+
+    def _try_step(self, dt: float, after: float) -> float:
+        """Add the level of the next step, of length dt to the time `after`; return its Courant number over dt."""
+        problem, levels = self.problem, self.time_levels
         at = levels.coefficients(dt)
-        self.time += dt
+        self.time = after
         self.step_index += 1
         levels.begin_step(self.time, dt)
         right = self._right
@@ -421,13 +462,7 @@ class SplittingEngine(ABC):
                     # Elements of different orientations round differently: make the copies of a point equal.
                     self._average(levels.fields[0])
             self._write_dirichlet(levels.fields[0])
-
-        with self.regions("other"):
-            self.boundaries.record(levels.fields[0][:3])
-        rate = self.courant_rate()
-        self._watch.see(self.step_index, rate * dt, dt)
-        if problem.control is not None:
-            self.dt = problem.control.after(dt, rate)
+        return self.courant_rate()
 
     def _compute_rates(self, back: int) -> None:
         """Add a level of weak rates (v, u.grad f) - (v, s): those of the fields `back` levels before the newest ones.
@@ -536,3 +571,16 @@ class SplittingEngine(ABC):
             self._put(moving, ahead)
             number = max(number, self._courant_rate_of(ahead))
         return number
+
+    def _starts_suddenly(self, velocity: Array) -> bool:
+        """Return whether sides or a flow rate change a velocity at once in the first step. Collective."""
+        ahead, jump, target = self._vector, self._right[:3], self.problem.flow_rate
+        self._put(velocity, ahead)
+        self._put(velocity, jump)
+        if self.flow_rate is not None and target is not None:
+            missing = target.bulk_velocity - self.flow_rate.bulk(ahead)
+            if abs(missing) > JUMP * abs(target.bulk_velocity):
+                return True
+        self.velocity.dirichlet.write(ahead)
+        self.inner.subtract(ahead, jump, jump)
+        return self._courant_rate_of(jump) > JUMP * self._courant_rate_of(ahead)

@@ -231,13 +231,14 @@ class CpuEngine(SplittingEngine):
         return f"{self.problem.products} products; messages {overlap} computation"
 
     def memory(self) -> dict[str, int]:
-        levels = sum(array.nbytes for array in (*self.time_levels.fields, *self.time_levels.rates))
+        levels = self.time_levels
+        held = sum(array.nbytes for array in (*levels.fields, *levels.rates, *levels.spare))
         others = (self._p, self._right, self._vector, self._weak, self.inverse_mass)
         geometry = self.geometry
         shape = (geometry.coordinates, geometry.mass, geometry.metrics, geometry.factors)
         spaces = [self.pressure.projection, *(solve.projection for solve in (self.velocity, *self.scalars))]
         return {
-            "fields": levels + sum(array.nbytes for array in others),
+            "fields": held + sum(array.nbytes for array in others),
             "geometry": sum(array.nbytes for array in shape),
             "projection": sum(p.basis.nbytes + p.applied.nbytes for p in spaces),
             "Krylov vectors": self._workspace.n_bytes,

@@ -183,12 +183,12 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
     sums = 15.0 + 5.0 * scalars + (25.0 if case.output.statistics_of == "budgets" else 0.0)
     curved = 19.0 + 9.0 * (counts.m / counts.n) ** 3
     return {
-        "fields": 2.0 * counts.order * c + 2.0 * c + 10,
+        "fields": (2.0 * counts.order + (model.courant is not None)) * c + 2.0 * c + 10,
         "geometry": 8.0 + (curved if counts.curved else 0.0),
         "Krylov vectors": krylov + 3.0 + 15.0,  # of the pressure; of three components at once
         "projection": counts.pressure_vectors + 2.0 + (counts.velocity_vectors + 2.0) * c,
         "preconditioner": half * (5.0 + 16.0 / counts.n),
-        "statistics": sums if case.output.statistics_every else 0.0,
+        "statistics": sums if case.output.interval("statistics_every") else 0.0,
     }
 
 
@@ -232,7 +232,7 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
     words += wall_units(case, mesh)
     if case.has_probes:
         words.append(
-            f"probes: {len(checked_places(case, mesh))}, written every {case.output.probes.every} steps"
+            f"probes: {len(checked_places(case, mesh))}, in {case.writes(case.output.probes.interval()) + 1} rows"
         )
     words += convection_remarks(case)
     words.append("work and predicted time count one iteration of each solve, so expect several times as much")
@@ -258,7 +258,8 @@ def estimate(case: NavierStokesCase, n_ranks: int) -> Estimate:
     plan = estimate_sizes(case, n_ranks)
     most, n, *_ = plan.block
     mesh, model = mesh_of(case), case.model
-    first_step = first_courant_rate(case, mesh), model.dt, model.control()
+    rate, sudden = first_courant_rate(case, mesh)
+    first_step = rate, model.dt, model.control(), sudden
     sentences = remarks(case, mesh, memory(case, most * n**3))
     if ends_at_once(*first_step):
         return replace(plan, remarks=sentences, refusals=(first_step_remark(*first_step),))
@@ -269,17 +270,17 @@ def estimate_sizes(case: NavierStokesCase, n_ranks: int) -> Estimate:
     """Return the estimate without remarks, which need all points. Raises DecompositionError, ConfigError."""
     grid, most = part_sizes(case, n_ranks)
     n, mesh, output = grid.n, grid.mesh, case.output
-    outputs = output.count(case.run.steps)
+    outputs = case.outputs()
     stored = mesh.n_elements * n**3
     written = math.prod(output.uniform) if output.uniform else stored
     size = float(outputs * len(output.variables) * written * DOUBLE)
     # The fields of an output; and for the points of an image: places, coordinates, values as sent and received.
     between = DOUBLE * most * n**3 * (len(output.variables) + 2.0)
-    if output.uniform and output.every:
+    if output.uniform and output.interval():
         between += DOUBLE * (len(output.variables) + 12.0) * written / n_ranks
-    if output.nek5000_every:
+    if nek5000 := output.interval("nek5000_every"):
         word = SINGLE if output.nek5000_precision == "float32" else DOUBLE
-        files = case.run.steps // output.nek5000_every + 1  # step 0 has one
+        files = case.writes(nek5000) + 1  # step 0 has one
         with_places = files if output.nek5000_geometry == "every" else 1
         size += (files * (4.0 + len(case.scalar)) + with_places * 3.0) * stored * word
     return Estimate(
@@ -349,7 +350,7 @@ def predict(case: NavierStokesCase, place: Allocation, iterations: Mapping[str, 
             Part.of("gather-scatter", kind, lambda: neighbours(place, sent, messages)),
             Part.of("global sums", kind, lambda: sums * sum_over_ranks(place)),
         ),
-        steps=case.run.steps,
+        steps=case.planned_steps(),
         memory_per_rank=plan.memory_per_rank,
         output_bytes=plan.output_bytes,
         process_grid=plan.process_grid,

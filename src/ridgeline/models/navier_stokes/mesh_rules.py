@@ -12,6 +12,7 @@ side. No function communicates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -163,7 +164,10 @@ def countable(mesh: Mesh, side: str) -> bool:
 
 def times_of(case: NavierStokesSettings, steady: bool) -> list[float]:
     """Return the times at which values are evaluated: 0 if they are steady, otherwise times that the run reaches."""
-    end = case.run.steps * (case.model.dt or case.model.dt_min or 0.0)
+    shortest = case.model.dt or case.model.dt_min or 0.0
+    steps = math.inf if case.run.steps is None else case.run.steps
+    latest = math.inf if case.run.end_time is None else case.run.end_time
+    end = min(steps * shortest, latest) if shortest else 0.0
     return [0.0] if steady or not end else np.linspace(0.0, end, TIMES).tolist()
 
 

@@ -108,7 +108,7 @@ class NavierStokes(Model):
             comm, self._grid, self._geometry, self._engine.host_gather, len(case.scalar), case.output.uniform
         )
         self._statistics: Statistics | None = None
-        if case.output.statistics_every:
+        if case.output.interval("statistics_every"):
             self._statistics = Statistics(
                 comm,
                 self._grid,
@@ -176,6 +176,7 @@ class NavierStokes(Model):
         """Reset regions and solves, which are those of the run's steps and not of its start."""
         self._regions.reset()
         self._engine.solves.clear()
+        self._engine.repeated = 0
         self._steps = 0
 
     def state(self) -> Mapping[str, DistributedArray]:
@@ -191,20 +192,32 @@ class NavierStokes(Model):
         self._state.restored()
         self._engine.refuse_long_step(self._engine.dt)
         if self._statistics is not None:
-            self._statistics.restored(step - step % self._case.output.statistics_every)
+            every = self._case.output.statistics_every
+            self._statistics.restored(step - step % every if every else step)
         self._forget_times()
 
-    def step(self, most: int) -> int:
+    def step(self, most: int, until: float = math.inf) -> int:
         """Advance by one time step. Collective.
 
         Raises DivergedError if a solve does not converge or the Courant number is beyond stability.
         """
-        self._engine.advance()
+        self._engine.advance(until=until)
         self._steps += 1
         return 1
 
     def time(self, step: int) -> float:
         return self._engine.time
+
+    def rate_of_change(self) -> float:
+        engine = self._engine
+        new, old = engine.host_levels()[:2]
+        mass, groups = self._geometry.mass, [slice(0, 3), *(slice(i, i + 1) for i in range(3, len(new)))]
+        sums = np.array(
+            [[float((mass * part[group] ** 2).sum()) for group in groups] for part in (new - old, new)]
+        )
+        changed, whole = self._context.comm.allreduce(sums)
+        rates = np.sqrt(changed / np.where(whole > 0, whole, 1.0)) / engine.time_levels.steps[0]
+        return float(rates.max())
 
     def _flow(self) -> FlowState:
         engine = self._engine
@@ -330,8 +343,14 @@ class NavierStokes(Model):
         }
 
     def figures(self, step: StepTimes) -> Mapping[str, Metric]:
-        """Return the time per step and unique point, by which codes of this kind are compared."""
-        return {"seconds_per_step_and_point": Metric(step.total / self._grid.n_unique, "s")}
+        """Return the time per step and unique point, by which codes of this kind are compared.
+
+        With model.courant also the steps that were repeated, because their Courant number was beyond stability.
+        """
+        figures = {"seconds_per_step_and_point": Metric(step.total / self._grid.n_unique, "s")}
+        if self._problem.control is not None:
+            figures["repeated_steps"] = Metric(self._engine.repeated, "steps")
+        return figures
 
 
 def create_model() -> NavierStokes:

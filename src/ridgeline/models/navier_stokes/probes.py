@@ -78,4 +78,4 @@ def probes_recorder(
         writer = SeriesWriter(section.path, comm, placed.columns, keep_rows=keep, option="output.probes.path")
         return WrittenSteps(section.path, writer, lambda _: flow().time, lambda: placed.row(flow()))
 
-    return [Recorder("probes", section.path, section.every, begin, fingerprint=fingerprint)]
+    return [Recorder("probes", section.path, section.interval(), begin, fingerprint=fingerprint)]

@@ -148,7 +148,8 @@ def nek5000_recorder(
 ) -> list[Recorder]:
     """Return the recorder of Nek5000 field files, if the settings ask for it."""
     output = case.output
-    if not output.nek5000_every:
+    every = output.interval("nek5000_every")
+    if not every:
         return []
 
     def begin(_: Mapping[str, Any], keep: int | None) -> Record:
@@ -164,7 +165,7 @@ def nek5000_recorder(
         return _FieldFiles(output.nek5000, writer, flow)
 
     path = output.nek5000
-    return [Recorder("Nek5000 files", path, output.nek5000_every, begin, plot=f"{path}.nek5000")]
+    return [Recorder("Nek5000 files", path, every, begin, plot=f"{path}.nek5000")]
 
 
 class _FieldFiles:
@@ -195,17 +196,18 @@ def statistics_recorder(
 ) -> list[Recorder]:
     """Return the recorder that samples the statistics and writes them when the run ends, if the settings ask for it.
 
-    statistics: made by the model if output.statistics_every > 0, and saved with its state.
+    statistics: made by the model if the settings ask for them, and saved with its state.
     """
     output = case.output
-    if not output.statistics_every or statistics is None:
+    every = output.interval("statistics_every")
+    if not every or statistics is None:
         return []
     running = statistics
 
     def begin(attributes: Mapping[str, Any], _: int | None) -> Record:
         return _Samples(comm, grid, running, output.statistics, output.homogeneous, attributes, flow)
 
-    return [Recorder("statistics", output.statistics, output.statistics_every, begin)]
+    return [Recorder("statistics", output.statistics, every, begin)]
 
 
 class _Samples:

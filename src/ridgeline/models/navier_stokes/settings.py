@@ -6,6 +6,7 @@ engine finds the others on the mesh.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -171,6 +172,10 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
             "model.expected_re_tau",
             'left out unless the domain is a box with grid.mapping = "none" that has sides of kind "wall"',
         )
+    if case.run.stop_when == "steady" and case.model.time_order == 1:
+        yield Problem(
+            "model.time_order", '2 or 3 with run.stop_when = "steady", which compares two levels in time'
+        )
     forcing = case.model.forcing
     if (
         forcing.kind == "flow-rate"
@@ -225,6 +230,23 @@ class NavierStokesCase(NavierStokesSettings):
     def mesh_contents(self) -> str:
         """The digest of the mesh file when the settings were checked; a file that changes later is the same run."""
         return mesh_digest(Path(self.grid.mesh))
+
+    def step_length(self) -> float:
+        """Return model.dt, or the first step that model.courant chooses for a flow that does not start suddenly."""
+        return self._step_of_courant if self.model.dt is None else self.model.dt
+
+    @cached_property
+    def _step_of_courant(self) -> float:
+        from ridgeline.models.navier_stokes.check_remarks import first_courant_rate  # it reads this case
+        from ridgeline.models.navier_stokes.problem_of_case import mesh_of
+
+        control = self.model.control()
+        assert control is not None  # case_sections/sections.py: either dt or courant
+        rate, _ = first_courant_rate(self, mesh_of(self))
+        return control.first(rate) if rate or control.longest < math.inf else math.nan
+
+    def assumption(self) -> str:
+        return "" if self.model.courant is None else ", that of step 0 by model.courant,"
 
     def identity(self) -> dict[str, Plain]:
         """Return the settings that decide the numbers, with the contents of a mesh file instead of its path."""

@@ -52,7 +52,7 @@ class SideForces:
     ) -> SideForces | None:
         """Return the forces that the settings ask for, None without any."""
         section = case.output.forces
-        if not (section.every and section.sides):
+        if not (section.interval() and section.sides):
             return None
         dynamic = None
         if section.reference_velocity is not None and section.reference_area is not None:
@@ -115,4 +115,4 @@ def forces_recorder(
         )
         return WrittenSteps(section.path, writer, lambda _: flow().time, lambda: recorded.row(flow()))
 
-    return [Recorder("forces", section.path, section.every, begin, fingerprint=fingerprint)]
+    return [Recorder("forces", section.path, section.interval(), begin, fingerprint=fingerprint)]

@@ -41,6 +41,11 @@ SAFE_COURANT = 0.5  # stable on most flows
 GROWTH = 2.0
 BAND = 0.2  # share of model.courant by which the Courant number may differ from it before the step changes
 ROUNDING = 1e-9  # relative, of a Courant number
+SUDDEN_START = (
+    0.1  # first step of a flow that starts suddenly, over the step that its Courant number asks for
+)
+JUMP = 0.01  # share of the Courant number: a larger jump of the velocity at a side is a sudden start
+MOST_REPEATED = 12  # times that a step is made anew, each time with half its length at most
 DIGITS = 3  # of the length of a step, so that velocities that differ by rounding choose the same step
 
 
@@ -104,15 +109,17 @@ class TimeLevels:
 
     make: returns new memory for the fields of a level, on the host or on a GPU, all zero. known: how many levels of
     fields hold a solution; the order of the next step is at most that. times: of the levels; steps: lengths of the
-    steps that led to them; both are NaN where they are not known.
-    Memory: 2 order fields of c components.
+    steps that led to them; both are NaN where they are not known. repeatable: whether the oldest fields are kept
+    during a step, so that `go_back` can undo it.
+    Memory: 2 order fields of c components, and one more if steps are repeatable.
     """
 
-    def __init__(self, order: int, make: Callable[[], Any]) -> None:
+    def __init__(self, order: int, make: Callable[[], Any], repeatable: bool = False) -> None:
         self.order, self.known = order, 0
         self.times, self.steps = [math.nan] * order, [math.nan] * order
         self.fields = [make() for _ in range(order)]
         self.rates = [make() for _ in range(order)]
+        self.spare = [make()] if repeatable else []
 
     def begin(self, known: int, time: float, dt: float) -> None:
         """Set the number of known levels, the newest of them at `time`, and their times as steps of dt make them."""
@@ -136,10 +143,24 @@ class TimeLevels:
         return self.rates[0]
 
     def begin_fields(self) -> Any:
-        """Add a newest level of fields in the memory of the oldest one; return its fields, which are to be filled."""
-        self.fields.insert(0, self.fields.pop())
+        """Add a newest level of fields in place of the oldest one; return its fields, which are to be filled."""
+        if self.spare:
+            self.fields.insert(0, self.spare.pop())
+            self.spare.append(self.fields.pop())
+        else:
+            self.fields.insert(0, self.fields.pop())
         self.known = min(self.known + 1, self.order)
         return self.fields[0]
+
+    def clock(self) -> tuple[int, list[float], list[float]]:
+        """Return what `go_back` needs of the moment before a step."""
+        return self.known, list(self.times), list(self.steps)
+
+    def go_back(self, clock: tuple[int, list[float], list[float]]) -> None:
+        """Undo a repeatable step whose rates and fields were added. The rates remain, as they are those before it."""
+        self.known, self.times, self.steps = clock
+        self.fields.append(self.spare.pop())
+        self.spare.append(self.fields.pop(0))
 
 
 def levels_of_kernel(levels: Sequence[Any]) -> list[Any]:
@@ -163,8 +184,11 @@ class StepControl:
     longest: float = math.inf
     change: float = 1.25
 
-    def first(self, rate: float) -> float:
+    def first(self, rate: float, sudden: bool = False) -> float:
         """Return the length of the first step. rate: Courant number of the flow over the length of the step, 1/time.
+
+        sudden: whether sides or a flow rate begin to move the fluid at once, so that the flow changes by much in the
+        first step, which is made with first order; it is shorter then.
 
         Raises ConfigError for a flow at rest without a longest step.
         """
@@ -173,7 +197,15 @@ class StepControl:
                 f"model.courant = {self.courant:g} determines no first time step, because the fluid is at rest and "
                 "no side moves it yet. Set model.dt_max, the longest step, as well."
             )
-        return self.bounded(self._wanted(rate))
+        return self.bounded(self._wanted(rate) * (SUDDEN_START if sudden else 1.0))
+
+    def instead(self, dt: float, rate: float) -> float | None:
+        """Return a shorter step to repeat one of dt, after which the Courant number is rate dt; None to keep that."""
+        if rate * dt <= STABLE_COURANT:
+            return None
+        wanted = self._wanted(rate) if math.isfinite(rate) else 0.0
+        shorter = max(min(dt / 2, wanted), dt / 10, self.shortest)
+        return shorter if shorter < dt else None
 
     def after(self, dt: float, rate: float) -> float:
         """Return the step that follows one of dt, after which the flow has the Courant number rate dt."""

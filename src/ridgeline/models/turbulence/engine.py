@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -89,9 +90,15 @@ class FlowEngine(Protocol):
         """Make what was written into `fields` the state of the engine. No communication."""
 
     def advance(
-        self, dt: float | None = None, courant: float = 0.5, velocity: RowOperation | None = None
+        self,
+        dt: float | None = None,
+        courant: float = 0.5,
+        velocity: RowOperation | None = None,
+        until: float = math.inf,
     ) -> float:
         """Make one step of length dt, or of Courant number `courant` if dt is None; return its length. Collective.
+
+        until: the next time that is to be met exactly, for which the step may be shorter (`time_steps`).
 
         velocity: an operation that sets `RowBlock.target` to the velocity on the grid of `next_shift`, if the caller
         has it there already. It saves three transforms. Only on CPUs, and without scalars.

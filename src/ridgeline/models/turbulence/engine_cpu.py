@@ -11,6 +11,7 @@ Source: Yeung et al. (GESTS), Sec. 3; Rogallo, NASA TM-81315 (1981).
 
 from __future__ import annotations
 
+import math
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from ridgeline.fourier.stages import Planes, RowBlock, RowOperation, Tile
 from ridgeline.fourier.transform import FourierTransform, kernels_of_transforms
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import Specialisation, compile_kernels, specialise
+from ridgeline.models.time_steps import next_step
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import (
     N_COMBINED,
@@ -164,7 +166,11 @@ class CpuEngine:
         return shift_of_step(self.modes, self.flow.seed, self.step_index)
 
     def advance(
-        self, dt: float | None = None, courant: float = 0.5, velocity: RowOperation | None = None
+        self,
+        dt: float | None = None,
+        courant: float = 0.5,
+        velocity: RowOperation | None = None,
+        until: float = math.inf,
     ) -> float:
         begin, before = perf_counter(), self.transform.under_way
         n_substeps = len(self._scheme.substeps)
@@ -177,7 +183,8 @@ class CpuEngine:
         self._rates[...] = 0
         self._form_products(rated=True, velocity=velocity)
         self.last_courant_rate = float(allreduce_max(self.comm, self._rates.max()))
-        self.last_dt = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
+        wanted = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
+        self.last_dt, after = next_step(self.time, wanted, until)
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._order_forced_modes()
 
@@ -192,7 +199,7 @@ class CpuEngine:
             if number + 1 < n_substeps:
                 self._form_products(rated=False)
         self.forcing.end_step(self.fields)
-        self.time += self.last_dt
+        self.time = after
         self.step_index += 1
         for name, seconds in self.transform.under_way.items():
             self.under_way[name] += seconds - before[name]

@@ -187,10 +187,10 @@ def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
     products, gradients = 4 * points + 4 * modes, 4 * points + modes
     # A checkpoint, which a signal or the wall-clock limit may ask for even if the settings do not.
     peaks = [(len(case.scalar) + 3) * modes]
-    if output.series_every or output.spectra_every:
+    if output.interval("series_every") or output.interval("spectra_every"):
         # Moments and density of the pressure hold its modes and points beside the products.
         peaks.append(products + points + modes)
-    if output.every:
+    if output.interval():
         last = products if "pressure" in output.variables else gradients
         plain = all(name.startswith(("velocity", "scalar")) for name in output.variables)
         peaks.append((len(output.variables) - 1) * points + (points + modes if plain else last))
@@ -199,7 +199,7 @@ def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
 
 def passes_are_timed(case: TurbulenceCase, grid: ProcessGrid) -> bool:
     """Return whether a run on GPUs is long enough to time fused and separate passes over memory."""
-    return case.run.steps * least_work(case, grid).bytes_memory >= BYTES_TIMED * grid[0] * grid[1]
+    return case.planned_steps() * least_work(case, grid).bytes_memory >= BYTES_TIMED * grid[0] * grid[1]
 
 
 def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -
     )
     if of_particles := particle_remark(case, grid):
         words.append(of_particles)
-    if case.particles.every and case.particles.count:
+    if case.particles.interval() and case.particles.count:
         words.append(f"the particles' data set takes {output_bytes_of_particles(case) / 2**20:.4g} MiB")
     return tuple(words)
 
@@ -250,7 +250,7 @@ def estimate(case: TurbulenceCase, n_ranks: int) -> Estimate:
     most = int(Share.of(truncation, grid).modes.max())
     for name, size in particle_memory(case, grid, most).items():
         needed[name] = needed.get(name, 0.0) + size
-    outputs = case.output.count(case.run.steps)
+    outputs = case.outputs()
     return Estimate(
         process_grid=grid,
         block=first.block,
@@ -478,7 +478,7 @@ def predict(case: TurbulenceCase, place: Allocation, iterations: Mapping[str, fl
     else:
         grid = large_process_grid(case, place)
         memory = paper_bound(shape, place.ranks, batch, 2 * itemsize)
-        outputs = case.output.count(case.run.steps)
+        outputs = case.outputs()
         output = float(outputs * len(case.output.variables) * math.prod(shape) * itemsize)
         without = ", without particles" if case.particles.count else ""
         notes = (f"the memory is that of Eq. 9 of the GESTS paper{without}",)
@@ -510,7 +510,7 @@ def predict(case: TurbulenceCase, place: Allocation, iterations: Mapping[str, fl
         case=f"turbulence, {' x '.join(map(str, shape))} points",
         place=place,
         parts=(*spectral_parts(step, place, 2 * itemsize * share * moved), *waves, *particles),
-        steps=case.run.steps,
+        steps=case.planned_steps(),
         memory_per_rank=memory,
         output_bytes=output + output_bytes_of_particles(case),
         process_grid=grid,

@@ -6,6 +6,7 @@ over time, fluid particles and the state in checkpoints have files of their own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.config.intervals import Moment
 from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.contract import (
@@ -98,7 +100,9 @@ class Turbulence(Model):
         )
         self._restoring: Mapping[str, NDArray[np.float64]] = {}
         self._averages = make_averages(
-            case.output.average_from, case.output.spectra_every, self._diagnostics.averaged_numbers()
+            case.output.average_from,
+            case.output.interval("spectra_every"),
+            self._diagnostics.averaged_numbers(),
         )
         self._particles = track_particles(case, engine, context)
         self.phases = (*type(self).phases, *self._particles.phases)  # type: ignore[misc]
@@ -157,7 +161,7 @@ class Turbulence(Model):
         engine.time, engine.step_index = time, step
         self._particles.restored()
 
-    def step(self, most: int) -> int:
+    def step(self, most: int, until: float = math.inf) -> int:
         """Advance by one time step. Collective.
 
         Raises DivergedError if a fixed step has a Courant number (Eq. 8) above 1.
@@ -165,7 +169,7 @@ class Turbulence(Model):
         self._state.release()
         engine, model, regions = self._engine, self._case.model, self._context.regions
         before = engine.seconds
-        engine.advance(model.dt, model.courant or 0.0, self._particles.velocity_rows())
+        engine.advance(model.dt, model.courant or 0.0, self._particles.velocity_rows(), until)
         after = engine.seconds
         for name in COLUMNS[:-1]:
             regions.charge(name, after[name] - before[name])
@@ -204,7 +208,9 @@ class Turbulence(Model):
         """Return spectra, structure functions, averages over time of both, and densities. Collective."""
         engine = self._engine
         profiles = self._diagnostics.profiles(engine.stored)
-        self._averages.add(engine.step_index, engine.time, profiles)
+        dt = engine.last_dt if np.isfinite(engine.last_dt) else 0.0
+        before = Moment(engine.step_index - 1, engine.time - dt)
+        self._averages.add(before, Moment(engine.step_index, engine.time), profiles)
         return profiles | self._averages.profiles(profiles) | self._particles.profiles()
 
     def locate_nonfinite(self) -> str | None:
@@ -242,7 +248,7 @@ class Turbulence(Model):
     def recorders(self, case: TurbulenceCase, comm: MPI.Comm) -> list[Recorder]:
         return [
             *super().recorders(case, comm),
-            *profiles_recorder(self, case.output.spectra, case.output.spectra_every, comm),
+            *profiles_recorder(self, case.output.spectra, case.output.interval("spectra_every"), comm),
             *self._particles.recorders(),
         ]
 

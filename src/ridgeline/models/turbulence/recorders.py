@@ -86,7 +86,7 @@ def output_field(
 def particle_recorder(
     comm: MPI.Comm, tracers: Tracers, samples: ParticleSamples, engine: FlowEngine
 ) -> Recorder:
-    """Return the recorder that writes particles every `particles.every` steps, which must not be 0.
+    """Return the recorder that writes particles at their interval, which must not be empty.
 
     Each output has the positions, the velocities and what the setting particles.sample lists. engine: of the flow,
     whose present state is sampled when an output is due.
@@ -110,4 +110,4 @@ def particle_recorder(
 
         return WrittenSteps(settings.path, writer, lambda _: engine.time, present)
 
-    return Recorder("particles", settings.path, settings.every, begin, fingerprint=fingerprint)
+    return Recorder("particles", settings.path, settings.interval(), begin, fingerprint=fingerprint)

@@ -14,20 +14,19 @@ from pydantic import Field
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase, Plain
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Truth, setting
+from ridgeline.config.intervals import recurring, time_interval, wall_interval
 from ridgeline.config.size_law import GlobalGrid
+from ridgeline.models.turbulence.particle_settings import ParticlesSection
 from ridgeline.models.turbulence.problem import Waves
 
 Positive = Annotated[Number, Field(gt=0)]
 Vector = tuple[Number, Number, Number]
-Sample = Literal["gradient", "acceleration", "scalars", "dissipation", "enstrophy"]
-Interpolation = Literal["spline", "trilinear", "fourier"]
 # Points in a direction, as in the largest run known. Every rank keeps a table of all lines of modes.
 MOST_POINTS_ALONG = 2**15
 BATCH = {"cpu": 4, "cuda": 1}  # variables of an all-to-all for model.transpose_variables = "auto"
 MOST_SHELLS = (
     10**6
 )  # of spectra, which every rank holds; a shell is as wide as the smallest wavenumber of the box
-GROUPS = {"uniform": 1, "lattice": 1, "pairs": 2, "tetrads": 4}  # particles of a group
 
 FIELDS = ("velocity_x", "velocity_y", "velocity_z", "vorticity_magnitude", "dissipation", "pressure")
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
@@ -319,6 +318,9 @@ class ForcingSection(Checked):
                 yield Problem(key, f'a number > 0 with forcing.kind = "{self.kind}"')
 
 
+PEAK = 6.0  # max(|u| + |v| + |w|) of random modes, over the root mean square of a component
+
+
 class ScalarSection(Checked):
     """A scalar, one section each: theta_t + u . grad theta = - G . u + (nu/Sc) lap(theta).
 
@@ -341,71 +343,6 @@ class ScalarSection(Checked):
     )
 
 
-class ParticlesSection(Checked):
-    """Fluid particles, which move with the velocity where they are: dx/dt = u(x, t). None unless count is set."""
-
-    count: Integer = setting(0, "Number of particles.", unit="particles", ge=0)
-    placement: Literal["uniform", "lattice", "pairs", "tetrads"] = setting(
-        "uniform",
-        'Initial positions: "uniform" (random in the box), "lattice" (on a lattice with equal distances in each '
-        'direction), "pairs" (the first random, the second at particles.separation from it in a random direction) or '
-        '"tetrads" (at the corners of regular tetrahedra with edges of that length).',
-        needs={"count": ON},
-    )
-    separation: Number | None = setting(
-        None,
-        "Distance between the particles of a pair or a tetrad.",
-        unit="length",
-        rule="a number > 0",
-        gt=0,
-        needs={"placement": ("pairs", "tetrads")},
-    )
-    seed: Integer | None = setting(
-        None,
-        "Seed of the initial positions. If it is not set, it is run.seed.",
-        rule="an integer >= 0",
-        ge=0,
-        needs={"placement": ("uniform", "pairs", "tetrads")},
-    )
-    interpolation: Interpolation = setting(
-        "spline",
-        'Interpolation of the velocity at a particle: "spline" (cubic B-splines, of order 4), "trilinear" (of order '
-        '2) or "fourier" (the sum of all modes, which is exact and slow, for tests).',
-        needs={"count": ON},
-    )
-    sample: tuple[Sample, ...] = setting(
-        (),
-        "Quantities that are written in addition to positions and velocities.",
-        rule="a list of gradient, acceleration, scalars, dissipation and enstrophy, each at most once",
-        needs={"every": ON},
-    )
-    every: Integer = setting(
-        0,
-        "Number of steps between outputs of the particles, beginning with step 0; 0 writes none.",
-        unit="steps",
-        ge=0,
-        needs={"count": ON},
-    )
-    path: PathText = setting(
-        "particles.bp",
-        "ADIOS2 BP5 data set to which the particles are written.",
-        rule="a path",
-        min_length=1,
-        needs={"every": ON},
-    )
-
-    def problems(self) -> Iterator[Problem]:
-        group = GROUPS[self.placement]
-        if self.count % group:
-            yield Problem("count", f'a multiple of {group} with particles.placement = "{self.placement}"')
-        if self.placement == "lattice" and round(self.count ** (1 / 3)) ** 3 != self.count:
-            yield Problem("count", 'the cube of an integer with particles.placement = "lattice"')
-        if group > 1 and self.separation is None:
-            yield Problem("separation", f'a number > 0 with particles.placement = "{self.placement}"')
-        if len(set(self.sample)) < len(self.sample):
-            yield Problem("sample", "a list that contains each name at most once")
-
-
 class OutputSection(sections.OutputSection):
     """Fields, time series and spectra. Paths are relative to the directory in which the run is started."""
 
@@ -426,7 +363,7 @@ class OutputSection(sections.OutputSection):
         "ADIOS2 BP5 data set to which spectra and probability densities are written.",
         rule="a path",
         min_length=1,
-        needs={"spectra_every": ON},
+        needs=recurring("spectra_every"),
     )
     spectra_every: Integer = setting(
         0,
@@ -434,6 +371,8 @@ class OutputSection(sections.OutputSection):
         unit="steps",
         ge=0,
     )
+    spectra_every_time: Number | None = time_interval("spectra")
+    spectra_every_wall: Number | None = wall_interval("spectra")
     average_from: Integer | None = setting(
         None,
         "First step of the time averages of spectra and structure functions, which are formed from the outputs that "
@@ -441,7 +380,7 @@ class OutputSection(sections.OutputSection):
         unit="steps",
         rule="an integer >= 0",
         ge=0,
-        needs={"spectra_every": ON},
+        needs=recurring("spectra_every"),
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -450,7 +389,9 @@ class OutputSection(sections.OutputSection):
             yield Problem("variables", VARIABLES_RULE)
 
     def written(self) -> dict[str, str]:
-        return super().written() | ({"output.spectra": self.spectra} if self.spectra_every else {})
+        return super().written() | (
+            {"output.spectra": self.spectra} if self.interval("spectra_every") else {}
+        )
 
 
 class TurbulenceCase(AnyCase):
@@ -485,6 +426,8 @@ class TurbulenceCase(AnyCase):
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = (
         "initial.path",
         "particles.every",
+        "particles.every_time",
+        "particles.every_wall",
         "particles.path",
         "particles.sample",
     )
@@ -504,7 +447,7 @@ class TurbulenceCase(AnyCase):
 
     def written(self) -> dict[str, str]:
         particles = self.particles
-        more = {"particles.path": particles.path} if particles.count and particles.every else {}
+        more = {"particles.path": particles.path} if particles.count and particles.interval() else {}
         return super().written() | more
 
     def identity(self) -> dict[str, Plain]:
@@ -514,6 +457,24 @@ class TurbulenceCase(AnyCase):
             for k, v in super().identity().items()
             if self.particles.count or not k.startswith("particles.")
         }
+
+    def step_length(self) -> float:
+        """Return model.dt, or that of model.courant at the speed of step 0: NaN for a flow from a file."""
+        model, initial = self.model, self.initial
+        if model.courant is None:
+            return model.dt or math.nan
+        speeds = {
+            "taylor_green": initial.velocity,
+            "taylor_green_2d": initial.velocity,
+            "abc": 2.0 * (abs(initial.A) + abs(initial.B) + abs(initial.C)),
+            "spectrum": PEAK * math.sqrt(2.0 * initial.energy / 3.0),
+        }
+        speed = abs(speeds.get(initial.kind, math.nan))
+        width = min(length / n for length, n in zip(self.grid.lengths, self.grid.shape))
+        return model.courant * width / speed if speed else math.nan
+
+    def assumption(self) -> str:
+        return "" if self.model.courant is None else ", assumed from model.courant and the speed of step 0,"
 
     @property
     def batch(self) -> int:
@@ -526,6 +487,9 @@ class TurbulenceCase(AnyCase):
         if self.run.device != "cpu" and self.particles.count:
             rule = '"cpu" with particles.count > 0, because there are no GPU kernels for particles yet'
             yield Problem("run.device", rule)
+        spectra = self.output.interval("spectra_every")
+        if self.output.average_from is not None and spectra and not (spectra.steps or spectra.time):
+            yield Problem("output.average_from", "spectra at an interval of steps or model time")
         if "scalars" in self.particles.sample and not self.scalar:
             yield Problem("particles.sample", "a list without scalars, because the case has no [[scalar]]")
         most = len(self.scalar) - 1
@@ -541,7 +505,7 @@ class TurbulenceCase(AnyCase):
         if self.initial.kind == "file":
             # A new run moves away whatever is at these paths, which would include the file that it starts from.
             moved = self.written()
-            if not self.checkpoint.every:
+            if not self.checkpoint.is_used:
                 del moved["checkpoint.path"]
             start = Path(os.path.realpath(self.initial.path))
             for key, path in moved.items():

@@ -296,7 +296,7 @@ def checkpoint_bytes_of_particles(case: TurbulenceCase) -> float:
 def output_bytes_of_particles(case: TurbulenceCase) -> float:
     """Return the bytes of the particles' data set, with all its output steps."""
     particles = case.particles
-    if not particles.count or not particles.every:
+    if not particles.count or not particles.interval():
         return 0.0
     each = 48 + BYTES_OF_VERTEX + bytes_per_particle(sampled_fields(particles.sample, len(case.scalar)))
-    return float(particles.count * (8 + each * (1 + case.run.steps // particles.every)))
+    return float(particles.count * (8 + each * (1 + case.writes(particles.interval()))))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.config.intervals import Interval, Moment
 from ridgeline.models.contract import Profile
 from ridgeline.runtime.errors import CheckpointError
 
@@ -20,8 +21,8 @@ class NoAverages:
     def reset(self) -> None:
         """Start averaging again from nothing."""
 
-    def add(self, step: int, time: float, profiles: Mapping[str, Profile]) -> None:
-        """Add the profiles of a step once, if it is a step to average."""
+    def add(self, before: Moment, now: Moment, profiles: Mapping[str, Profile]) -> None:
+        """Add the present profiles once, if they are to be averaged. before: the moment before the last step."""
 
     def profiles(self, present: Mapping[str, Profile]) -> dict[str, Profile]:
         """Return the averages as mean_..., and averaged_time, the time that they are over.
@@ -44,11 +45,11 @@ class TimeAverages(NoAverages):
     The averages are equal on all ranks, as the profiles are. Averages that began before `begin` start again when they
     are restored.
 
-    begin, every : multiples of `every` from step `begin` on are averaged
+    begin, every : what is recorded at this interval from step `begin` on is averaged
     n : numbers of all averaged profiles together (`diagnostics.averaged_numbers`)
     """
 
-    def __init__(self, begin: int, every: int, n: int) -> None:
+    def __init__(self, begin: int, every: Interval, n: int) -> None:
         self._begin, self._every = begin, every
         self._curves = np.zeros((2, n))  # integral over time, and the latest values
         self._times = np.full(4, np.nan)  # first and latest step, first and latest time
@@ -58,8 +59,11 @@ class TimeAverages(NoAverages):
         self._curves[...] = 0.0
         self._times[...] = -1.0
 
-    def add(self, step: int, time: float, profiles: Mapping[str, Profile]) -> None:
-        if step < self._begin or step % self._every or step <= self._times[1]:
+    def add(self, before: Moment, now: Moment, profiles: Mapping[str, Profile]) -> None:
+        step, time, _ = now
+        if step < self._begin or step <= self._times[1]:
+            return
+        if step and not self._every.due(before, now):
             return
         values = np.concatenate([p.values for p in _averaged(profiles).values()])
         if self._times[0] < 0:
@@ -100,8 +104,8 @@ class TimeAverages(NoAverages):
             self.reset()
 
 
-def make_averages(begin: int | None, every: int, n: int) -> NoAverages:
-    """Return the averages of a run; begin: None averages nothing, as does every = 0; n: see `TimeAverages`."""
+def make_averages(begin: int | None, every: Interval, n: int) -> NoAverages:
+    """Return the averages of a run; None as begin and an empty interval average nothing. n: see `TimeAverages`."""
     return NoAverages() if begin is None or not every else TimeAverages(begin, every, n)
 
 

@@ -17,8 +17,8 @@ from ridgeline.models.turbulence.fluid_particles.lagrangian import (
     lagrangian_figures,
     sampled_figures,
 )
+from ridgeline.models.turbulence.particle_settings import ParticlesSection
 from ridgeline.models.turbulence.pressure import BINS_PER_RMS, DEVIATIONS
-from ridgeline.models.turbulence.settings import ParticlesSection
 
 RNG = np.random.default_rng(1)
 

@@ -12,8 +12,8 @@ from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.fluid_particles.interpolation import displacement, kernels_of_points
 from ridgeline.models.turbulence.fluid_particles.tracers import Tracers
 from ridgeline.models.turbulence.initial import abc, taylor_green_2d
+from ridgeline.models.turbulence.particle_settings import ParticlesSection
 from ridgeline.models.turbulence.problem import FlowParameters
-from ridgeline.models.turbulence.settings import ParticlesSection
 from turbulence_tools import make_engine
 
 TAU = 2 * math.pi

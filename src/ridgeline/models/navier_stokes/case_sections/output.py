@@ -10,11 +10,13 @@ from pydantic import Field
 
 from ridgeline.config import sections
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Triple, setting
+from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
 
 Direction = Literal["x", "y", "z"]
 FIELDS = ("velocity_x", "velocity_y", "velocity_z", "pressure", "vorticity_magnitude", "q_criterion")
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
 PLACE_RULE = "three numbers as [x, y, z]"
+PLACES = ({"probe.N": ON}, {"file": ON})  # of probes, one of which is needed
 MOST_PROBES = 100_000  # because they are columns of a CSV file
 
 
@@ -26,14 +28,14 @@ class ProbeSection(Checked):
         "Position [x, y, z] of a probe, or of the first probe of a line.",
         unit="length",
         rule=PLACE_RULE,
-        needs={"output.probes.every": ON},
+        needs=recurring("output.probes.every"),
     )
     to: tuple[Number, Number, Number] | None = setting(
         None,
         "Position of the last probe of a line. If it is not set, there is one probe.",
         unit="length",
         rule=PLACE_RULE,
-        needs={"output.probes.every": ON},
+        needs=recurring("output.probes.every"),
     )
     points: Integer = setting(
         1,
@@ -41,7 +43,7 @@ class ProbeSection(Checked):
         unit="probes",
         ge=1,
         le=MOST_PROBES,
-        needs={"output.probes.every": ON},
+        needs=recurring("output.probes.every"),
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -49,7 +51,7 @@ class ProbeSection(Checked):
             yield Problem("points", 'an integer >= 2 if "to" is set, and 1 otherwise')
 
 
-class ProbesSection(Checked):
+class ProbesSection(Scheduled):
     """Velocity, pressure and scalars at the [[probe]] and the places of a file, as CSV."""
 
     path: PathText = setting(
@@ -57,24 +59,26 @@ class ProbesSection(Checked):
         "CSV file to write.",
         rule="a path",
         min_length=1,
-        needs={"every": ON},
+        needs=recurring(),
     )
     every: Integer = setting(
         1,
         "Number of steps between rows, beginning with step 0; 0 writes none.",
         unit="steps",
         ge=0,
-        needs=({"probe.N": ON}, {"file": ON}),
+        needs=PLACES,
     )
+    every_time: Number | None = time_interval("rows", PLACES)
+    every_wall: Number | None = wall_interval("rows", PLACES)
     file: PathText = setting(
         "",
         "CSV file with the positions of further probes, one line x,y,z for each. They come after those of [[probe]].",
         rule="a path",
-        needs={"every": ON},
+        needs=recurring(),
     )
 
 
-class ForcesSection(Checked):
+class ForcesSection(Scheduled):
     """Force and torque of the flow on sides of the domain, as CSV: density is 1."""
 
     path: PathText = setting(
@@ -82,7 +86,7 @@ class ForcesSection(Checked):
         "CSV file to write.",
         rule="a path",
         min_length=1,
-        needs={"every": ON},
+        needs=recurring(),
     )
     every: Integer = setting(
         1,
@@ -91,18 +95,20 @@ class ForcesSection(Checked):
         ge=0,
         needs={"sides": ON},
     )
+    every_time: Number | None = time_interval("rows", {"sides": ON})
+    every_wall: Number | None = wall_interval("rows", {"sides": ON})
     sides: tuple[str, ...] = setting(
         (),
         "Sides on which the force is recorded. If the list is empty, nothing is written.",
         rule="a list of sides that are not periodic",
-        needs={"every": ON},
+        needs=recurring(),
     )
     about: tuple[Number, Number, Number] = setting(
         (0.0, 0.0, 0.0),
         "Point [x, y, z] about which torques are computed.",
         unit="length",
         rule=PLACE_RULE,
-        needs={"every": ON},
+        needs=recurring(),
     )
     reference_velocity: Number | None = setting(
         None,
@@ -110,7 +116,7 @@ class ForcesSection(Checked):
         unit="length/time",
         rule="a number > 0",
         gt=0,
-        needs={"every": ON},
+        needs=recurring(),
     )
     reference_area: Number | None = setting(
         None,
@@ -118,7 +124,7 @@ class ForcesSection(Checked):
         unit="length^2",
         rule="a number > 0",
         gt=0,
-        needs={"every": ON},
+        needs=recurring(),
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -161,7 +167,7 @@ class OutputSection(sections.OutputSection):
         "",
         'Prefix of the Nek5000 field files, which are "prefix0.f00001", ... and "prefix.nek5000".',
         rule="a path",
-        needs={"nek5000_every": ON},
+        needs=recurring("nek5000_every"),
     )
     nek5000_every: Integer = setting(
         0,
@@ -169,23 +175,25 @@ class OutputSection(sections.OutputSection):
         unit="steps",
         ge=0,
     )
+    nek5000_every_time: Number | None = time_interval("Nek5000 field files")
+    nek5000_every_wall: Number | None = wall_interval("Nek5000 field files")
     nek5000_geometry: Literal["first", "every"] = setting(
         "first",
         'Which Nek5000 field files contain the coordinates of the points: only the "first", as Nek5000 writes them, '
         'or "every" one, for readers such as pymech that open a file without the previous ones.',
-        needs={"nek5000_every": ON},
+        needs=recurring("nek5000_every"),
     )
     nek5000_precision: Literal["float32", "float64"] = setting(
         "float32",
         "Floating-point type of the Nek5000 field files.",
-        needs={"nek5000_every": ON},
+        needs=recurring("nek5000_every"),
     )
     statistics: PathText = setting(
         "statistics.bp",
         "ADIOS2 BP5 data set to which the means and moments are written.",
         rule="a path",
         min_length=1,
-        needs={"statistics_every": ON},
+        needs=recurring("statistics_every"),
     )
     statistics_every: Integer = setting(
         0,
@@ -194,24 +202,26 @@ class OutputSection(sections.OutputSection):
         unit="steps",
         ge=0,
     )
+    statistics_every_time: Number | None = time_interval("samples of the statistics")
+    statistics_every_wall: Number | None = wall_interval("samples of the statistics")
     statistics_start: Number = setting(
         0.0,
         "Model time of the first sample.",
         unit="time",
         ge=0,
-        needs={"statistics_every": ON},
+        needs=recurring("statistics_every"),
     )
     homogeneous: tuple[Direction, ...] = setting(
         (),
         "Directions over which the statistics are averaged in addition to time.",
         rule='a list of "x", "y" and "z", each at most once',
-        needs={"statistics_every": ON},
+        needs=recurring("statistics_every"),
     )
     statistics_of: Literal["moments", "budgets"] = setting(
         "moments",
         'Contents of the statistics: "moments" (means and second moments) or "budgets" (also third moments and the '
         "terms of the budget of the Reynolds stresses, 25 more numbers for each point).",
-        needs={"statistics_every": ON},
+        needs=recurring("statistics_every"),
     )
     probes: ProbesSection = Field(default_factory=ProbesSection)
     forces: ForcesSection = Field(default_factory=ForcesSection)
@@ -220,17 +230,19 @@ class OutputSection(sections.OutputSection):
         known = all(name in FIELDS or re.fullmatch(r"scalar_(0|[1-9]\d*)", name) for name in self.variables)
         if not known or len(set(self.variables)) < len(self.variables):
             yield Problem("variables", VARIABLES_RULE)
-        if self.nek5000_every and not self.nek5000:
-            yield Problem("nek5000", "a prefix if output.nek5000_every > 0")
+        if self.interval("nek5000_every") and not self.nek5000:
+            yield Problem(
+                "nek5000", "a prefix if an interval of Nek5000 files, such as output.nek5000_every, is set"
+            )
         if len(set(self.homogeneous)) < len(self.homogeneous):
             yield Problem("homogeneous", 'a list of "x", "y" and "z", each at most once')
 
     def written(self) -> dict[str, str]:
         paths = super().written()
-        if self.nek5000_every and self.nek5000:
+        if self.interval("nek5000_every") and self.nek5000:
             paths["output.nek5000"] = self.nek5000
-        if self.statistics_every:
+        if self.interval("statistics_every"):
             paths["output.statistics"] = self.statistics
-        if self.forces.sides and self.forces.every:
+        if self.forces.sides and self.forces.interval():
             paths["output.forces.path"] = self.forces.path
         return paths

@@ -67,7 +67,7 @@ InitialKind = Literal[
 ]
 
 
-class RunSection(sections.RunSection):
+class RunSection(sections.SteadyRunSection):
     """What runs, how long, in which precision and on what."""
 
     model: Literal["navier_stokes"] = setting(..., "Model to run. `ridgeline explain` lists the models.")
@@ -409,7 +409,7 @@ class NavierStokesSettings(AnyCase):
     @property
     def has_probes(self) -> bool:
         """Whether a run records the flow at probes."""
-        return bool(self.output.probes.every and (self.probe or self.output.probes.file))
+        return bool(self.output.probes.interval() and (self.probe or self.output.probes.file))
 
     def written(self) -> dict[str, str]:
         return super().written() | (

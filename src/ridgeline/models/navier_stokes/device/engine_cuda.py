@@ -10,6 +10,7 @@ host waits for sums only, and once a step for the events.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -353,10 +354,10 @@ class CudaEngine(SplittingEngine):
         super().resume(shift, order, force)
         self.regions.collect()
 
-    def advance(self, dt: float | None = None) -> None:
+    def advance(self, dt: float | None = None, until: float = math.inf) -> None:
         self._copied = 0
         self._spaces.clear()
-        super().advance(dt)
+        super().advance(dt, until)
 
     def _zeros(self, *leading: int) -> Any:
         return cuda.to_device(np.zeros((*leading, *self.grid.shape)))

@@ -10,6 +10,7 @@ Source: Yeung et al. (GESTS), Secs. 2 and 3; Rogallo, NASA TM-81315 (1981).
 
 from __future__ import annotations
 
+import math
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from ridgeline.fourier.device.pipeline_cuda import DevicePipeline
 from ridgeline.fourier.device.transform_cuda import DeviceTransform
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.stages import RowOperation
+from ridgeline.models.time_steps import next_step
 from ridgeline.models.turbulence.device.device_estimate import buffer_counts, device_bytes, exchange_groups
 from ridgeline.models.turbulence.device.kernels_cuda import (
     PHASES,
@@ -189,7 +191,11 @@ class CudaEngine:
         return shift_of_step(self.modes, self.flow.seed, self.step_index)
 
     def advance(
-        self, dt: float | None = None, courant: float = 0.5, velocity: RowOperation | None = None
+        self,
+        dt: float | None = None,
+        courant: float = 0.5,
+        velocity: RowOperation | None = None,
+        until: float = math.inf,
     ) -> float:
         """Make one step, as `CpuEngine.advance` does; `velocity` must be None. Collective."""
         if velocity is not None:
@@ -200,7 +206,8 @@ class CudaEngine:
             self._tables.displace(displaced_grids(self.next_shift, self.modes))
         self._load()
         self.last_courant_rate = self.products.form(rated=True)
-        self.last_dt = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
+        wanted = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
+        self.last_dt, after = next_step(self.time, wanted, until)
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._forced.begin_step(self.forcing)
         time = self._scheme.fraction * self.last_dt
@@ -214,7 +221,7 @@ class CudaEngine:
         self.slabs.stream.synchronize()
         self.slabs.collect()
         self._host_is_present = False
-        self.time += self.last_dt
+        self.time = after
         self.step_index += 1
         self._elapsed += perf_counter() - begin
         for name, seconds in self._in_exchanges().items():

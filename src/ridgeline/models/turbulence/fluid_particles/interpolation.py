@@ -32,7 +32,7 @@ from ridgeline.models.turbulence.fluid_particles.kernels_points import (
 )
 from ridgeline.models.turbulence.fluid_particles.stencil_llvm import BATCH, COMPONENTS, POINTS
 from ridgeline.models.turbulence.kernels_diagnostics import count_evenly
-from ridgeline.models.turbulence.settings import Interpolation
+from ridgeline.models.turbulence.particle_settings import Interpolation
 from ridgeline.parallel.allreduce import kernels_of_sums
 from ridgeline.particles.boxes import kernels_of_boxes
 from ridgeline.particles.particles import morton_keys

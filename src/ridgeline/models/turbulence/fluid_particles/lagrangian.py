@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from ridgeline.models.turbulence.fluid_particles.fields import NUMBER, SAMPLED_AT_START
 from ridgeline.models.turbulence.fluid_particles.tracers import PREFIX, Tracers
 from ridgeline.models.turbulence.kernels_diagnostics import count_evenly
+from ridgeline.models.turbulence.particle_settings import GROUPS
 from ridgeline.models.turbulence.pressure import BINS_PER_RMS, DEVIATIONS, FARTHEST
-from ridgeline.models.turbulence.settings import GROUPS
 from ridgeline.parallel.allreduce import allreduce_sums
 from ridgeline.parallel.partition import DistributedArray
 

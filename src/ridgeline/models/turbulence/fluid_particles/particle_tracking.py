@@ -161,7 +161,7 @@ class ParticleTracking(NoParticles):
         return {"acceleration_density": Profile(density, ("deviation",), description=words)}
 
     def recorders(self) -> list[Recorder]:
-        if not self._settings.every:
+        if not self._settings.interval():
             return []
         return [particle_recorder(self._comm, self.tracers, self._samples, self._engine)]
 

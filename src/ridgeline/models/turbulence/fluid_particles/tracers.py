@@ -34,8 +34,8 @@ from ridgeline.models.turbulence.fluid_particles.interpolation import (
     unchanged,
 )
 from ridgeline.models.turbulence.fluid_particles.kernels_points import add_two
+from ridgeline.models.turbulence.particle_settings import GROUPS, ParticlesSection
 from ridgeline.models.turbulence.random_numbers import Purpose
-from ridgeline.models.turbulence.settings import GROUPS, ParticlesSection
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.particles.identity_ranges import IdentityRanges
 from ridgeline.particles.migration import Migration
