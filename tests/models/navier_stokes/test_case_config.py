@@ -116,6 +116,7 @@ INCONSISTENT = [
     (["run.threads=2"], "run.threads is 2, but it must be 1."),
     (["run.precision=float32"], 'run.precision is "float32", but it must be "float64".'),
     (["grid.distribution=[uniform,sine,sine]", "grid.distribution_parameter=[1,1,1.6]"], None),
+    (["grid.distribution=[uniform,offset-sine,uniform]", "grid.distribution_parameter=[1,1.6,1]"], None),
     (["grid.mapping=curly"],
      'grid.mapping is "curly", but it must be "none", "wavy", "annulus", "periodic-hill" or "file.py:function".'),
     (["model.dealias_order=5"],

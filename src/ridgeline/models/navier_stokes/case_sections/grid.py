@@ -13,7 +13,7 @@ from ridgeline.config import sections
 from ridgeline.config.fields import MOST_POINTS, Integer, Number, PathText, Problem, Triple, Truth, setting
 
 Positive = Annotated[Number, Field(gt=0)]
-Distribution = Literal["uniform", "geometric", "geometric-walls", "sine"]
+Distribution = Literal["uniform", "geometric", "geometric-walls", "sine", "offset-sine"]
 MOST_ELEMENTS = 10**6  # along a direction, because every rank keeps all their edges
 NAMED_MAPPINGS = ("none", "wavy", "annulus", "periodic-hill")
 
@@ -66,15 +66,17 @@ class GridSection(sections.AnyGridSection):
     distribution: tuple[Distribution, Distribution, Distribution] = setting(
         ("uniform", "uniform", "uniform"),
         'Lengths of the elements along z, y and x: "uniform", "geometric" (each is the parameter times the one '
-        'before it), "geometric-walls" (the same, from both ends to the middle) or "sine" (s -> sin(a s)/sin(a) from '
-        "the middle to both ends, with the parameter a).",
-        rule='three of "uniform", "geometric", "geometric-walls" and "sine" as [z, y, x]',
+        'before it), "geometric-walls" (the same, from both ends to the middle), "offset-sine" (s -> sin(a s)/sin(a) '
+        "from the middle to both ends, where a is pi/2 - alpha and the parameter is alpha, as in Table 1 of the NekBox "
+        'paper) or "sine" (the same, where the parameter is a).',
+        rule='three of "uniform", "geometric", "geometric-walls", "offset-sine" and "sine" as [z, y, x]',
     )
     distribution_parameter: tuple[Positive, Positive, Positive] = setting(
         (1.0, 1.0, 1.0),
-        "Parameters of the distributions along z, y and x: the ratio of a geometric one, and a of a sine.",
-        rule="three numbers > 0 as [z, y, x]; at most pi/2 for a sine",
-        needs={"distribution": ("geometric", "geometric-walls", "sine")},
+        "Parameters of the distributions along z, y and x: the ratio of a geometric one, alpha of an offset sine, and a "
+        "of a sine.",
+        rule="three numbers > 0 as [z, y, x]; at most pi/2 for a sine, and below it for an offset sine",
+        needs={"distribution": ("geometric", "geometric-walls", "offset-sine", "sine")},
     )
     mapping: PathText = setting(
         "none",
@@ -128,5 +130,7 @@ class GridSection(sections.AnyGridSection):
         for kind, parameter in zip(self.distribution, self.distribution_parameter):
             if kind == "sine" and parameter > math.pi / 2:
                 yield Problem("distribution_parameter", "> 0 and <= pi/2 for a sine distribution")
+            if kind == "offset-sine" and parameter >= math.pi / 2:
+                yield Problem("distribution_parameter", "> 0 and < pi/2 for an offset-sine distribution")
         if self.mapping not in NAMED_MAPPINGS and not re.fullmatch(r".+\.py:[A-Za-z_]\w*", self.mapping):
             yield Problem("mapping", '"none", "wavy", "annulus", "periodic-hill" or "file.py:function"')
