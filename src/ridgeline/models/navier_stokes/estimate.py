@@ -28,13 +28,13 @@ from ridgeline.models.navier_stokes.check_remarks import (
     first_courant_rate,
     first_step_remark,
     mesh_remarks,
-    wall_units,
 )
 from ridgeline.models.navier_stokes.device_memory import device_memory
 from ridgeline.models.navier_stokes.mesh_rules import checked_places
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
 from ridgeline.models.navier_stokes.settings import NavierStokesCase
 from ridgeline.models.navier_stokes.step_work import buoyancy_counts
+from ridgeline.models.navier_stokes.wall_resolution import wall_units
 from ridgeline.parallel.partition import split
 
 DOUBLE, SINGLE = 8, 4
