@@ -107,11 +107,17 @@ class BoxMesh:
         parameter: Sequence[float] = (1.0,) * 3,
         periodic: tuple[bool, bool, bool] = (False, False, False),
         mapping: Mapping | None = None,
+        edges: Sequence[Sequence[float]] = ((), (), ()),
     ) -> BoxMesh:
-        """Return the mesh of a box with corner `origin` and edges `lengths`, all as (z, y, x)."""
+        """Return the mesh of a box with corner `origin` and edges `lengths`, all as (z, y, x).
+
+        edges: the boundaries of the elements along a direction, instead of a distribution; empty without them.
+        """
         z, y, x = (
-            start + length * distribute(kind, n, value)
-            for n, length, start, kind, value in zip(elements, lengths, origin, distribution, parameter)
+            np.array(given) if len(given) else start + length * distribute(kind, n, value)
+            for n, length, start, kind, value, given in zip(
+                elements, lengths, origin, distribution, parameter, edges
+            )
         )
         return cls((z, y, x), periodic, mapping)
 

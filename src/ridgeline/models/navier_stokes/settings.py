@@ -204,7 +204,8 @@ def growing_directions(settings: Settings) -> tuple[int, ...]:
     """Return the directions in which a box grows with the ranks of a study: along a duct, not across it.
 
     They are the periodic directions with elements of one length, in which a longer box holds the same flow; all three
-    if there is no such direction. Raises ConfigError for a mesh from a file, which does not grow.
+    if there is no such direction. Raises ConfigError for a mesh from a file and for edges that are listed, which do
+    not grow.
     """
     mesh = settings.get("grid.mesh")
     if mesh:
@@ -212,8 +213,17 @@ def growing_directions(settings: Settings) -> tuple[int, ...]:
             f'weak scaling changes grid.elements, but grid.mesh = "{mesh}" has a fixed size. Study the mesh with '
             f"--strong, or a box with --weak."
         )
-    free = zip(settings["grid.periodic"], settings["grid.distribution"])
-    return tuple(d for d, (periodic, kind) in enumerate(free) if periodic and kind == "uniform") or ALL
+    listed = [bool(settings.get(f"grid.edges.{axis}")) for axis in "zyx"]
+    free = zip(settings["grid.periodic"], settings["grid.distribution"], listed)
+    growing = tuple(
+        d for d, (periodic, kind, fixed) in enumerate(free) if periodic and kind == "uniform" and not fixed
+    )
+    if not growing and any(listed):
+        raise ConfigError(
+            "weak scaling changes grid.elements in a periodic direction with elements of one length, and grid.edges "
+            "leaves no such direction; study the box with --strong, or replace grid.edges by grid.distribution"
+        )
+    return growing or ALL
 
 
 class NavierStokesCase(NavierStokesSettings):

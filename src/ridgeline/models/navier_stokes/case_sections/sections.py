@@ -422,6 +422,7 @@ class NavierStokesSettings(AnyCase):
         "scalar.*.expansion": 0.0,
         "scalar.*.reference": 0.0,
         "grid.mesh": "",
+        **{f"grid.edges.{axis}": [] for axis in "xyz"},
         **{f"boundary.{side}.partner": "" for side in SIDES},
     }
 
