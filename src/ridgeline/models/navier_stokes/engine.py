@@ -33,6 +33,7 @@ from ridgeline.krylov.projection import Projection
 from ridgeline.models.contract import SolveCount
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries, require_balance
 from ridgeline.models.navier_stokes.flow_rate import FlowRateForce
+from ridgeline.models.navier_stokes.momentum_residual import KnownSide
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem
 from ridgeline.models.navier_stokes.solves import (
     Buffers,
@@ -179,6 +180,7 @@ class SplittingEngine(ABC):
         self.last_iterations: dict[str, int] = {}  # of the last solve of each kind
         self.counted = StepWork(self.geometry, problem)
         self.flow_rate: FlowRateForce | None = None
+        self._stepped = False  # whether a step led to the present state
         self._watch = CourantWatch(problem.control)
 
     def _host_parts(self) -> tuple[Array, InnerProduct, Boundaries]:
@@ -241,12 +243,25 @@ class SplittingEngine(ABC):
         """Pressure on the host, [E, n, n, n], like `fields`."""
 
     @abstractmethod
+    def _host_known_side(self) -> Array:
+        """Return the assembled known side of the last step's velocity on the host, [3, E, n, n, n]."""
+
+    @abstractmethod
     def host_levels(self) -> Sequence[Array]:
         """Return the fields of all levels on the host, newest first; `resume` uses what was written into them."""
 
     @abstractmethod
     def host_space(self, projection: Projection) -> dict[str, Array]:
         """Return the fields of a projection on the host by name, each [rows, E, n, n, n], like `host_levels`."""
+
+    def last_step(self) -> KnownSide | None:
+        """Return the known side of the step that led to the present flow, None if it is a start or was restored."""
+        if not self._stepped:
+            return None
+        force = [0.0, 0.0, 0.0]
+        if self.flow_rate is not None:
+            force[self.flow_rate.target.axis] = self.flow_rate.force
+        return KnownSide(self._host_known_side(), self.velocity.shift, (force[0], force[1], force[2]))
 
     @abstractmethod
     def describe(self) -> str:
@@ -321,6 +336,7 @@ class SplittingEngine(ABC):
         Raises ConfigError for Dirichlet velocities whose net flux cannot leave the domain, and where `first_dt` does.
         """
         self.time, self.step_index = time, 0
+        self._stepped = False
         self.dt = self.first_dt(fields) if dt is None else dt
         known = [fields, *history][: self.time_levels.order]
         for level, values in zip(self.time_levels.fields, known):
@@ -360,6 +376,7 @@ class SplittingEngine(ABC):
         shift, order: b_0/dt and order of the last step; force: the force that holds the flow rate.
         """
         self._load_host()
+        self._stepped = False
         self._refresh()
         self.boundaries.update(self.time)
         if shift:
@@ -398,6 +415,9 @@ class SplittingEngine(ABC):
         self.time += dt
         self.step_index += 1
         levels.begin_step(self.time, dt)
+        self.velocity.prepare(at.shift, at.order)
+        if self.flow_rate is not None:
+            self.flow_rate.prepare(at.shift)
         right = self._right
 
         def known_side(part: Part) -> None:
@@ -413,7 +433,7 @@ class SplittingEngine(ABC):
         self._solve_velocity(right[:3], at)
         self._solve_scalars(right, at)
         if self.flow_rate is not None:
-            self.flow_rate.correct(at.shift, levels.fields[0][:3], self._p)
+            self.flow_rate.correct(levels.fields[0][:3], self._p)
         if problem.filter_weight:
             with self.regions("other"):
                 self.kernels.filter(levels.fields[0])
@@ -424,6 +444,7 @@ class SplittingEngine(ABC):
 
         with self.regions("other"):
             self.boundaries.record(levels.fields[0][:3])
+        self._stepped = True
         rate = self.courant_rate()
         self._watch.see(self.step_index, rate * dt, dt)
         if problem.control is not None:
@@ -460,7 +481,6 @@ class SplittingEngine(ABC):
     def _solve_velocity(self, right: Any, at: StepCoefficients) -> None:
         """Set the next level's velocity from the assembled weak right-hand side and the present pressure."""
         weak, levels = self._vector, self.time_levels
-        self.velocity.prepare(at.shift, at.order)
 
         def momentum(part: Part) -> None:
             self.kernels.momentum(part, self._p, right, self.inner.weights, weak)

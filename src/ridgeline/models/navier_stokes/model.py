@@ -119,7 +119,7 @@ class NavierStokes(Model):
             )
 
         self._probes = Probes(comm, self._grid, case) if case.has_probes else None
-        self._forces = SideForces.of(comm, self._grid, self._geometry, case)
+        self._forces = SideForces.of(comm, self._geometry, self._problem, case)
 
     def _make_diagnostics(self) -> Diagnostics:
         case, problem = self._case, self._problem
@@ -219,9 +219,9 @@ class NavierStokes(Model):
         """Return energy, flow, friction between walls or forces on walls, and scalars. Collective."""
         figures, forces = summarise(self.series(), self._diagnostics.between_walls), self._forces
         if forces is None and self._diagnostics.walls and not self._diagnostics.between_walls:
-            viscosity, walls = self._problem.viscosity, self._diagnostics.walls
-            forces = SideForces(self._context.comm, self._grid, self._geometry, viscosity, walls)
-        return figures if forces is None else figures | forces.figures(self._flow())
+            comm, walls = self._context.comm, self._diagnostics.walls
+            forces = SideForces.on_sides(comm, self._geometry, self._problem, walls)
+        return figures if forces is None else figures | forces.figures(self._flow(), self._engine.last_step())
 
     def series(self) -> Mapping[str, float]:
         engine, problem = self._engine, self._problem
@@ -277,7 +277,7 @@ class NavierStokes(Model):
             *nek5000_recorder(case, comm, self._grid, self._geometry, self._flow),
             *statistics_recorder(case, comm, self._grid, self._statistics, self._flow),
             *probes_recorder(case, comm, self._probes, self._flow),
-            *forces_recorder(case, comm, self._forces, self._flow),
+            *forces_recorder(case, comm, self._forces, self._flow, self._engine.last_step),
         ]
 
     def image_fields(self) -> tuple[str, ...]:

@@ -313,6 +313,9 @@ class CudaEngine(SplittingEngine):
         self._update_host(1)
         return self._host_p
 
+    def _host_known_side(self) -> Array:
+        return np.asarray(self._right[:3].copy_to_host())
+
     def host_levels(self) -> Sequence[Array]:
         self._update_host(len(self._host))
         return self._host
