@@ -302,6 +302,25 @@ def test_edges_of_elements_are_taken_as_they_are_listed() -> None:
     assert case.identity() != load("grid.edges.x=[0,1,2,3]").identity()
 
 
+def test_a_streamfunction_needs_flow_in_planes() -> None:
+    wanted = ["output.variables=[vorticity_z,streamfunction]"]
+    assert load(*map(quoted, wanted)).output.variables == ("vorticity_z", "streamfunction")
+    open_ends = TEXT.replace("true, false, false", "false, false, false")
+    for end, kind in (("min", "wall"), ("max", "outflow")):
+        open_ends += f'[boundary.z_{end}]\nkind = "{kind}"\n'
+    wanted.append("scalar.0.boundary.z_min.kind=adiabatic")
+    (fault,) = faults(*map(quoted, wanted), text=open_ends)
+    assert fault == (
+        '--set: output.variables is ["vorticity_z", "streamfunction"], but it must be without streamfunction, which is '
+        "that of a flow in planes z = const: side z_max is neither along z nor a plane across z without flow through it."
+    )
+    Path("tilt.py").write_text("def tilt(x, y, z):\n    return x, y + 0.1 * z * y, z\n")
+    walls = ["boundary.y_max.kind=wall", "scalar.0.boundary.y_max.kind=adiabatic", "boundary.z_max.kind=wall"]
+    walls += ["scalar.0.boundary.z_max.kind=adiabatic", "grid.mapping=tilt.py:tilt"]
+    (fault,) = faults(*map(quoted, wanted + walls), text=open_ends)
+    assert "side y_max is neither along z" in fault
+
+
 def test_a_mapping_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "bend.py").write_text("def bend(x, y, z):\n    return x, y + 0.1 * x * x, z\nnothing = 3\n")
     mesh = mesh_of(

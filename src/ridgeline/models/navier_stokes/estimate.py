@@ -182,6 +182,8 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
     krylov = (1.0 + half) * steps + 2 if model.pressure.solver == "gmres" else 4 + half
     sums = 15.0 + 5.0 * scalars + (25.0 if case.output.statistics_of == "budgets" else 0.0)
     curved = 19.0 + 9.0 * (counts.m / counts.n) ** 3
+    # Diagonal and three arrays of the inner product; psi, right-hand side and three vectors of the solve.
+    planes = {"streamfunction": 9.0} if "streamfunction" in case.output.variables else {}
     return {
         "fields": 2.0 * counts.order * c + 2.0 * c + 10,
         "geometry": 8.0 + (curved if counts.curved else 0.0),
@@ -189,6 +191,7 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
         "projection": counts.pressure_vectors + 2.0 + (counts.velocity_vectors + 2.0) * c,
         "preconditioner": half * (5.0 + 16.0 / counts.n),
         "statistics": sums if case.output.statistics_every else 0.0,
+        **planes,
     }
 
 
@@ -245,7 +248,8 @@ def memory(case: NavierStokesCase, points: int) -> dict[str, float]:
     if case.run.device == "cuda":  # a copy of the levels, and arrays of inner products and of the set-up
         counts = Counts.of(case)
         copies = counts.order * counts.fields + 1.0 + 5.0
-        words = {"fields": copies, "geometry": words["geometry"], "statistics": words["statistics"]}
+        kept = ("geometry", "statistics", "streamfunction")
+        words = {"fields": copies, **{name: words[name] for name in kept if name in words}}
     return {name: DOUBLE * size * points for name, size in words.items()}
 
 

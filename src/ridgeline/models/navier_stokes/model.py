@@ -50,6 +50,7 @@ from ridgeline.models.navier_stokes.recorders import (
 from ridgeline.models.navier_stokes.restart import TIME_STEPS, EngineState
 from ridgeline.models.navier_stokes.settings import UNMAPPED_KINDS, NavierStokesCase
 from ridgeline.models.navier_stokes.side_forces import SideForces, forces_recorder
+from ridgeline.models.navier_stokes.streamfunction import Streamfunction
 from ridgeline.parallel.allreduce import kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
 
@@ -104,8 +105,12 @@ class NavierStokes(Model):
             self._engine = CpuEngine(*arguments)
         self._state = EngineState(self._engine)
         self._diagnostics = self._make_diagnostics()
+        gather = self._engine.host_gather
+        planes = None
+        if "streamfunction" in case.output.variables:
+            planes = Streamfunction(comm, self._geometry, gather, self._problem)
         self._outputs = OutputFields(
-            comm, self._grid, self._geometry, self._engine.host_gather, len(case.scalar), case.output.uniform
+            comm, self._grid, self._geometry, gather, len(case.scalar), case.output.uniform, planes
         )
         self._statistics: Statistics | None = None
         if case.output.statistics_every:

@@ -23,6 +23,7 @@ from ridgeline.models.navier_stokes.mesh_rules import (
     flux_problems,
     formula_problems,
     mesh_problems,
+    plane_problems,
 )
 from ridgeline.runtime.errors import ConfigError
 
@@ -257,6 +258,7 @@ class NavierStokesCase(NavierStokesSettings):
             # These need the mesh, and functions that the rules above have checked.
             yield from flux_problems(self)
             yield from formula_problems(self)
+            yield from plane_problems(self)
 
 
 CASE = NavierStokesCase

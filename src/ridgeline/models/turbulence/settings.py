@@ -29,7 +29,17 @@ MOST_SHELLS = (
 )  # of spectra, which every rank holds; a shell is as wide as the smallest wavenumber of the box
 GROUPS = {"uniform": 1, "lattice": 1, "pairs": 2, "tetrads": 4}  # particles of a group
 
-FIELDS = ("velocity_x", "velocity_y", "velocity_z", "vorticity_magnitude", "dissipation", "pressure")
+FIELDS = (
+    "velocity_x",
+    "velocity_y",
+    "velocity_z",
+    "vorticity_x",
+    "vorticity_y",
+    "vorticity_z",
+    "vorticity_magnitude",
+    "dissipation",
+    "pressure",
+)
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
 
 
