@@ -311,8 +311,9 @@ def test_a_streamfunction_needs_flow_in_planes() -> None:
     wanted.append("scalar.0.boundary.z_min.kind=adiabatic")
     (fault,) = faults(*map(quoted, wanted), text=open_ends)
     assert fault == (
-        '--set: output.variables is ["vorticity_z", "streamfunction"], but it must be without streamfunction, which is '
-        "that of a flow in planes z = const: side z_max is neither along z nor a plane across z without flow through it."
+        '--set: output.variables is ["vorticity_z", "streamfunction"], but it must be without streamfunction, which '
+        "is that of a flow in planes z = const: side z_max is neither along z nor a plane across z without flow "
+        "through it."
     )
     Path("tilt.py").write_text("def tilt(x, y, z):\n    return x, y + 0.1 * z * y, z\n")
     walls = ["boundary.y_max.kind=wall", "scalar.0.boundary.y_max.kind=adiabatic", "boundary.z_max.kind=wall"]

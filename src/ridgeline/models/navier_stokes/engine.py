@@ -180,7 +180,7 @@ class SplittingEngine(ABC):
         self.last_iterations: dict[str, int] = {}  # of the last solve of each kind
         self.counted = StepWork(self.geometry, problem)
         self.flow_rate: FlowRateForce | None = None
-        self._stepped = False  # whether a step led to the present state
+        self.stepped = False  # whether a step led to the present state, so that its known side is there
         self._watch = CourantWatch(problem.control)
 
     def _host_parts(self) -> tuple[Array, InnerProduct, Boundaries]:
@@ -243,8 +243,11 @@ class SplittingEngine(ABC):
         """Pressure on the host, [E, n, n, n], like `fields`."""
 
     @abstractmethod
-    def _host_known_side(self) -> Array:
-        """Return the assembled known side of the last step's velocity on the host, [3, E, n, n, n]."""
+    def host_known_side(self) -> Array:
+        """Return the assembled known side of the last step's velocity on the host, [3, E, n, n, n].
+
+        `resume` uses what was written into it.
+        """
 
     @abstractmethod
     def host_levels(self) -> Sequence[Array]:
@@ -255,13 +258,13 @@ class SplittingEngine(ABC):
         """Return the fields of a projection on the host by name, each [rows, E, n, n, n], like `host_levels`."""
 
     def last_step(self) -> KnownSide | None:
-        """Return the known side of the step that led to the present flow, None if it is a start or was restored."""
-        if not self._stepped:
+        """Return the known side of the step that led to the present flow, None if no step did."""
+        if not self.stepped:
             return None
         force = [0.0, 0.0, 0.0]
         if self.flow_rate is not None:
             force[self.flow_rate.target.axis] = self.flow_rate.force
-        return KnownSide(self._host_known_side(), self.velocity.shift, (force[0], force[1], force[2]))
+        return KnownSide(self.host_known_side(), self.velocity.shift, (force[0], force[1], force[2]))
 
     @abstractmethod
     def describe(self) -> str:
@@ -336,7 +339,7 @@ class SplittingEngine(ABC):
         Raises ConfigError for Dirichlet velocities whose net flux cannot leave the domain, and where `first_dt` does.
         """
         self.time, self.step_index = time, 0
-        self._stepped = False
+        self.stepped = False
         self.dt = self.first_dt(fields) if dt is None else dt
         known = [fields, *history][: self.time_levels.order]
         for level, values in zip(self.time_levels.fields, known):
@@ -370,13 +373,14 @@ class SplittingEngine(ABC):
         control = self.problem.control
         return self.problem.dt if control is None else control.first(self._first_courant_rate(fields[:3]))
 
-    def resume(self, shift: float, order: int, force: float) -> None:
+    def resume(self, shift: float, order: int, force: float, stepped: bool) -> None:
         """Continue from a time, step, dt, levels of fields and pressure that the caller has set. Collective.
 
-        shift, order: b_0/dt and order of the last step; force: the force that holds the flow rate.
+        shift, order: b_0/dt and order of the last step; force: the force that holds the flow rate; stepped: whether
+        the caller has also set the known side of the last step.
         """
         self._load_host()
-        self._stepped = False
+        self.stepped = stepped
         self._refresh()
         self.boundaries.update(self.time)
         if shift:
@@ -444,7 +448,7 @@ class SplittingEngine(ABC):
 
         with self.regions("other"):
             self.boundaries.record(levels.fields[0][:3])
-        self._stepped = True
+        self.stepped = True
         rate = self.courant_rate()
         self._watch.see(self.step_index, rate * dt, dt)
         if problem.control is not None:

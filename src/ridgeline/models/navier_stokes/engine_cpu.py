@@ -220,7 +220,7 @@ class CpuEngine(SplittingEngine):
         pressure: Array = self._p
         return pressure
 
-    def _host_known_side(self) -> Array:
+    def host_known_side(self) -> Array:
         known: Array = self._right[:3]
         return known
 

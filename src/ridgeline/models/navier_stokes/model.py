@@ -47,7 +47,7 @@ from ridgeline.models.navier_stokes.recorders import (
     nek5000_recorder,
     statistics_recorder,
 )
-from ridgeline.models.navier_stokes.restart import TIME_STEPS, EngineState
+from ridgeline.models.navier_stokes.restart import LATER, EngineState
 from ridgeline.models.navier_stokes.settings import UNMAPPED_KINDS, NavierStokesCase
 from ridgeline.models.navier_stokes.side_forces import SideForces, forces_recorder
 from ridgeline.models.navier_stokes.streamfunction import Streamfunction
@@ -79,7 +79,7 @@ class NavierStokes(Model):
     exchanges: ClassVar[tuple[str, ...]] = ("gather-scatter",)
     advice: ClassVar[str] = "Try a smaller model.dt or model.courant, more elements or a higher grid.order."
     _case: NavierStokesCase
-    later: ClassVar[tuple[str, ...]] = (TIME_STEPS, SAMPLED_STEP)
+    later: ClassVar[tuple[str, ...]] = (*LATER, SAMPLED_STEP)
 
     def setup(self, case: NavierStokesCase, context: Context) -> None:
         """Decompose the mesh, compile what the set-up runs, allocate the fields and make plans. Collective.

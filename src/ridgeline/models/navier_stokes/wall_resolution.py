@@ -110,7 +110,9 @@ def wall_units(case: NavierStokesSettings, mesh: Mesh) -> tuple[str, ...]:
     for axis, line in points.items():
         gaps = np.diff(line)
         if any(side[0] == axis for side in walls):
-            words.append(f"Delta {axis}+ is {min(gaps[0], gaps[-1]):.3g} at the wall and at most {gaps.max():.3g}")
+            words.append(
+                f"Delta {axis}+ is {min(gaps[0], gaps[-1]):.3g} at the wall and at most {gaps.max():.3g}"
+            )
         else:
             words.append(f"Delta {axis}+ is {gaps.mean():.3g} on average and at most {gaps.max():.3g}")
     return (

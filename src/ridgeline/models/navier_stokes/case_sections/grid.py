@@ -104,14 +104,14 @@ class GridSection(sections.AnyGridSection):
         ("uniform", "uniform", "uniform"),
         'Lengths of the elements along z, y and x: "uniform", "geometric" (each is the parameter times the one '
         'before it), "geometric-walls" (the same, from both ends to the middle), "offset-sine" (s -> sin(a s)/sin(a) '
-        "from the middle to both ends, where a is pi/2 - alpha and the parameter is alpha, as in Table 1 of the NekBox "
-        'paper) or "sine" (the same, where the parameter is a).',
+        "from the middle to both ends, where a is pi/2 - alpha and the parameter is alpha, as in Table 1 of the "
+        'NekBox paper) or "sine" (the same, where the parameter is a).',
         rule='three of "uniform", "geometric", "geometric-walls", "offset-sine" and "sine" as [z, y, x]',
     )
     distribution_parameter: tuple[Positive, Positive, Positive] = setting(
         (1.0, 1.0, 1.0),
-        "Parameters of the distributions along z, y and x: the ratio of a geometric one, alpha of an offset sine, and a "
-        "of a sine.",
+        "Parameters of the distributions along z, y and x: the ratio of a geometric one, alpha of an offset sine, "
+        "and a of a sine.",
         rule="three numbers > 0 as [z, y, x]; at most pi/2 for a sine, and below it for an offset sine",
         needs={"distribution": ("geometric", "geometric-walls", "offset-sine", "sine")},
     )
@@ -182,7 +182,9 @@ class GridSection(sections.AnyGridSection):
                 continue
             key, span = f"grid.edges.{axis}", edges[-1] - edges[0]
             if elements[place] != len(edges) - 1:
-                yield Problem("elements", f"{len(edges) - 1} along {axis}, because {key} has {len(edges)} numbers")
+                yield Problem(
+                    "elements", f"{len(edges) - 1} along {axis}, because {key} has {len(edges)} numbers"
+                )
             if self.distribution[place] != "uniform":
                 yield Problem("distribution", f'"uniform" along {axis}, because {key} gives the elements')
             if abs(self.lengths[place] - span) > ROUNDING * span:

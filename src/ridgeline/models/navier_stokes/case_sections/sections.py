@@ -269,8 +269,8 @@ class ModelSection(TimeSettings):
     expected_re_tau: Number | None = setting(
         None,
         "Expected friction Reynolds number u_tau h/nu, with which `ridgeline check` prints the distances of points "
-        "in wall units and judges them. With walls and a forcing it follows from the force, or from the flow rate by a "
-        "correlation.",
+        "in wall units and judges them. With walls and a forcing it follows from the force, or from the flow rate "
+        "by a correlation.",
         rule="a number > 0",
         gt=0,
     )
