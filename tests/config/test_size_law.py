@@ -90,7 +90,7 @@ def test_a_duct_grows_along_itself():
     ):
         growing_directions(settings | {"grid.mesh": "a.msh"})
     with pytest.raises(
-        ConfigError, match=r"grid\.edges leaves no such direction; study the box with --strong"
+        ConfigError, match=r"grid\.edges leaves no such direction\. Study the box with --strong"
     ):
         growing_directions(settings | {"grid.edges.x": [0.0, 1.0]})
     assert growing_directions(settings | {"grid.edges.y": [0.0, 1.0]}) == (2,)
