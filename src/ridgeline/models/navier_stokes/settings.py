@@ -222,7 +222,7 @@ def growing_directions(settings: Settings) -> tuple[int, ...]:
     if not growing and any(listed):
         raise ConfigError(
             "weak scaling changes grid.elements in a periodic direction with elements of equal length, but "
-            "grid.edges leaves no such direction. Study the box with --strong, or replace grid.edges by grid.distribution."
+            "grid.edges leaves none. Study the box with --strong, or replace grid.edges by grid.distribution."
         )
     return growing or ALL
 

@@ -30,15 +30,8 @@ MOST_SHELLS = (
 GROUPS = {"uniform": 1, "lattice": 1, "pairs": 2, "tetrads": 4}  # particles of a group
 
 FIELDS = (
-    "velocity_x",
-    "velocity_y",
-    "velocity_z",
-    "vorticity_x",
-    "vorticity_y",
-    "vorticity_z",
-    "vorticity_magnitude",
-    "dissipation",
-    "pressure",
+    *(f"{vector}_{axis}" for vector in ("velocity", "vorticity") for axis in "xyz"),
+    *("vorticity_magnitude", "dissipation", "pressure"),
 )
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
 
