@@ -41,6 +41,7 @@ ALWAYS = {
     "navier_stokes": """
         run.stop_when
         grid.elements grid.mesh grid.order grid.lengths grid.origin grid.distribution grid.mapping
+        grid.edges.x grid.edges.y grid.edges.z
         grid.periodic model.dt model.courant model.time_order model.viscosity model.expected_re_tau
         model.dealias_order model.products model.overlap model.filter.weight model.pressure.solver
         model.pressure.tolerance model.pressure.max_iterations model.pressure.restart
