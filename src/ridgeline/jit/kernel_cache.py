@@ -391,7 +391,7 @@ class KernelFiles:
             _say(logging.INFO, f"compiling kernels, which are stored in {path.parent} for later runs.")
             return None
         except OSError as error:
-            words = f"compiled kernels in {path.parent} cannot be read ({error.strerror}), so they are compiled again."
+            words = f"compiled kernels in {path.parent} cannot be read ({error.strerror}) and are compiled again."
             _say(logging.WARNING, words)
             return None
         body = content[:-_DIGEST_BYTES]
