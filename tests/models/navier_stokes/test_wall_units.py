@@ -60,6 +60,10 @@ def test_friction_of_a_flow_rate() -> None:
         re_tau, speed = expected(walls, lengths, viscosity=1 / reynolds, forcing=rate)
         assert re_tau == pytest.approx(published, rel=0.04), published
         assert re_tau == pytest.approx(speed * reynolds), published
+    # Of a duct twice as wide: Jones' factor is near 64/(f Re) of laminar flow, 62.19 by Shah and London 1978.
+    re_tau, speed = expected("yz", (4.0, 2.0, 6.0), viscosity=1e-4, forcing=rate)
+    diameter = 4 * 8 / 12
+    assert 8 * speed**2 == pytest.approx(smooth_friction(64 / 62.19 * diameter / 1e-4), rel=0.01)
     half = case("y", (3.0, 1.0, 6.0), viscosity=1 / 2800, forcing=rate).model_dump()
     half["boundary"]["y_max"] = {"kind": "symmetry"}
     whole = expected("y", (3.0, 2.0, 6.0), viscosity=1 / 2800, forcing=rate)
