@@ -9,12 +9,12 @@ side_force_x ..., of which side_pressure_force_x ... is the pressure's part; sid
 side_coefficient_x = force_x/(U^2 A/2).
 
 Where no step has led to the flow, as at step 0, the traction is that of the gradients at the side. The figures of a
-report compare the forces of both: side_force_difference is |force - force by gradients|/|force|.
+report compare both: side_force_difference is the sum of |force - force by gradients| over the faces of the elements,
+divided by that of |force|.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -102,25 +102,24 @@ class SideForces:
         row = self._row(sums)
         kinds = {"force": "length^4/time^2"} | ({"coefficient": ""} if self.dynamic else {})
         figures: dict[str, Metric] = {}
-        for side, (force, _, _, by_gradients) in zip(self.sides, sums):
+        for side, (*_, difference, size) in zip(self.sides, sums.tolist()):
             for kind, unit in kinds.items():
-                figures |= {
-                    f"{side}_{kind}_{axis}": Metric(row[f"{side}_{kind}_{axis}"], unit) for axis in "xyz"
-                }
-            size = math.hypot(*force)
-            figures[f"{side}_force_difference"] = Metric(
-                math.dist(force, by_gradients) / size if size else 0.0
-            )
+                names = [f"{side}_{kind}_{axis}" for axis in "xyz"]
+                figures |= {name: Metric(row[name], unit) for name in names}
+            figures[f"{side}_force_difference"] = Metric(difference / size if size else 0.0)
         return figures
 
     def _row(self, sums: Array) -> dict[str, float]:
-        rows = sums[:, :3]
+        rows = sums[:, :9]
         if self.dynamic:
-            rows = np.concatenate([rows, sums[:, :1] / self.dynamic], axis=1)
+            rows = np.concatenate([rows, sums[:, :3] / self.dynamic], axis=1)
         return dict(zip(self.columns, rows.reshape(-1).tolist()))
 
     def _sums(self, flow: FlowState, step: KnownSide | None) -> Array:
-        """Return the force, its part that is due to pressure, the torque, the force by gradients; [sides, 4, 3]."""
+        """Return for each side force, pressure's part and torque, as vectors, and two sums over faces, [sides, 11].
+
+        These are the size of the difference of the force from that by gradients, and the size of the force.
+        """
         corrections: Mapping[str, Array] = {}
         if self.residual is not None and step is not None:
             corrections = self.residual.corrections(flow, step)
@@ -130,10 +129,10 @@ class SideForces:
             for part in self._faces(self.geometry.sides[name], flow, corrections.get(name, 0.0))
         ]
         n_faces = MOST_FACES * self.geometry.grid.n_elements_global
-        return np.asarray(allreduce_sums(self.comm, parts, n_faces)).reshape(len(self.sides), 4, 3)
+        return np.asarray(allreduce_sums(self.comm, parts, n_faces)).reshape(len(self.sides), 11)
 
     def _faces(self, side: Side, flow: FlowState, correction: Array | float) -> Array:
-        """Return the vectors of `_sums` on each face of a side, [12, f]. correction: see `MomentumResidual`."""
+        """Return the summands of `_sums` on each face of a side, [11, f]. correction: see `MomentumResidual`."""
         normal = side.normal_area.transpose(1, 0, 2, 3)
         pressure = side.take(flow.pressure) * normal
         strain = np.zeros_like(pressure)  # (grad u + grad u^T) n
@@ -144,8 +143,10 @@ class SideForces:
         by_gradients = pressure - self.viscosity * strain
         force = by_gradients - correction
         arm = side.take(self.geometry.coordinates) - np.reshape(self.about, (3, 1, 1, 1))
-        vectors = [force, pressure, np.cross(arm, force, axis=0), by_gradients]
-        return np.ascontiguousarray(np.concatenate(vectors).sum(axis=(2, 3)))
+        vectors = np.concatenate([force, pressure, np.cross(arm, force, axis=0), force - by_gradients])
+        of_faces = vectors.sum(axis=(2, 3))
+        sizes = [np.sqrt((of_faces[rows] ** 2).sum(axis=0)) for rows in (slice(9, 12), slice(0, 3))]
+        return np.ascontiguousarray(np.concatenate([of_faces[:9], sizes]))
 
 
 def forces_recorder(
