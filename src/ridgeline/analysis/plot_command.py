@@ -36,7 +36,7 @@ from ridgeline.analysis.spectra import (
     plot_structure,
 )
 from ridgeline.analysis.study_plots import is_sweep, plot_sweep
-from ridgeline.analysis.time_series import labels_beside, plot_time_series
+from ridgeline.analysis.time_series import labels_beside, plot_time_series, series_with
 from ridgeline.analysis.views import plot_isosurface, plot_volume
 from ridgeline.io import bp_files, checkpoint_format
 from ridgeline.io.nek5000_read import is_nek5000
@@ -148,6 +148,12 @@ def draw_file(data: str, options: PictureOptions, output: str | None = None) -> 
         check_combinations(options, options.movie is not None and output is None)
         if options.colour_map is not None:
             check_colour_map(options.colour_map)
+        for name in options.variable:
+            if name not in dataset.variables and (beside := series_with(base, name)) is not None:
+                raise ConfigError(
+                    f"'{name}' is a column of the time series {beside}, and not a variable of '{data}'. Draw it "
+                    f"with: ridgeline plot {beside} --variable {name}"
+                )
         if options.movie is not None:
             names = options.variable or field_names(dataset)[:1]
             if not names:
