@@ -37,6 +37,7 @@ def plot_slices(
     variables: Sequence[str] | None = None,
     slice_spec: str = "z=mid",
     step: int = -1,
+    colour_map: str | None = None,
 ) -> Figure:
     """Draw the same plane of several fields side by side, or wide planes one above the other.
 
@@ -54,6 +55,8 @@ def plot_slices(
         A plane, as for `take_slice`.
     step : int
         An output, as for `select_step`.
+    colour_map : str, optional
+        A colour map of matplotlib; None chooses one for each field.
 
     Returns
     -------
@@ -81,7 +84,7 @@ def plot_slices(
     names = _field_names(dataset, variables)
     planes = [load_plane(dataset, name, slice_spec, step) for name in names]
     ranges = {name: finite_range(plane.values) for name, plane in zip(names, planes)}
-    figure, _ = planes_figure(planes, colour_scales(ranges))
+    figure, _ = planes_figure(planes, colour_scales(ranges, colour_map))
     figure.suptitle(title(planes[0]))
     return figure
 

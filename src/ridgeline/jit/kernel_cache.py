@@ -388,7 +388,7 @@ class KernelFiles:
         try:
             content = _read(path)
         except FileNotFoundError:
-            _say(logging.INFO, f"compiling kernels, which are stored in {path.parent} for later runs.")
+            _say(logging.INFO, _COMPILING.format(path.parent))
             return None
         except OSError as error:
             words = f"compiled kernels in {path.parent} cannot be read ({error.strerror}) and are compiled again."
@@ -438,6 +438,12 @@ def _replace(path: Path, content: bytes) -> None:
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
+
+
+_COMPILING = (
+    "compiling kernels, which takes from some seconds to some minutes. This happens once, because they are stored in "
+    "{} for later runs."
+)
 
 
 @cache  # once is enough; the log of ranks other than the first is silent
@@ -580,7 +586,7 @@ def _lock(files: KernelFiles, signature: Any) -> Iterator[None]:
             query = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
             *_, holder = struct.unpack("hhqqi", fcntl.fcntl(file, fcntl.F_GETLK, query))
             process = f"process {holder} of {platform.node()}"
-            log.warning(
+            log.info(
                 "waiting for %s, which is compiling the kernel %s (lock: %s).", process, files.name, file.name
             )
     try:
