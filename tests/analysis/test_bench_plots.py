@@ -112,3 +112,9 @@ def test_no_picture_unknown_format_and_unwritable_path(tmp_path):
     with pytest.raises(OutputError, match="hoose another --plot"):
         save_plot(LINES, str(tmp_path / "nowhere" / "x.png"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_picture_of_a_busy_node_says_so():
+    assert draw_benchmark(LINES | {"others_share": 0.01}).get_supxlabel() == ""
+    said = draw_benchmark(LINES | {"others_share": 0.92}).get_supxlabel()
+    assert said.startswith("Other processes used 92% of the busiest node during the measurement.\n")

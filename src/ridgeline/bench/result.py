@@ -187,20 +187,22 @@ class Result:
         return cls(**{**given, "columns": columns, "plot": None})
 
 
-def to_csv(result: Result) -> str:
+def to_csv(result: Result, **every: Any) -> str:
     """Return the rows as comma-separated values in SI units: a line of keys, then a line for each row; None is empty.
 
+    every: further columns, which have one value in every row.
     The first column names the benchmark. By it io/output_files.py recognises the file as ours.
     """
     keys = dict.fromkeys(
         ["benchmark"]
         + [column.key for column in result.columns]
         + [key for row in result.rows for key in row]
+        + list(every)
     )
     text = io.StringIO()
     writer = csv.DictWriter(text, list(keys), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({"benchmark": result.benchmark} | row for row in result.rows)
+    writer.writerows({"benchmark": result.benchmark} | every | row for row in result.rows)
     return text.getvalue()
 
 

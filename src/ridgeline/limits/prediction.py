@@ -15,6 +15,7 @@ import numpy as np
 
 from ridgeline.config.machine_file import MachineFile, Quantity
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.node_load import MOST_OTHERS
 
 Kind = Literal["node", "network"]
 
@@ -153,6 +154,14 @@ def optimistic(place: Allocation, share: str) -> tuple[str, ...]:
     return (f"the full bandwidth is assumed: the machine file has no {share}",)
 
 
+def busy_machine(name: str, share: float) -> str:
+    """Return the sentence about a machine file whose figures were measured while others used the node."""
+    return (
+        f"The file of {name} was measured while other processes used {share:.0%} of the busiest node. The machine "
+        "may be faster than predicted."
+    )
+
+
 @dataclass(frozen=True)
 class Prediction:
     """What a case needs on an allocation, in bytes and seconds, for one step or one iteration of a benchmark."""
@@ -212,6 +221,14 @@ class Prediction:
         return self.least_seconds - width, self.least_seconds + width
 
     @property
+    def all_notes(self) -> tuple[str, ...]:
+        """The notes on the case, and the one on a machine that others used while it was measured."""
+        others = self.place.machine.machine.others_share
+        if others is None or others.value <= MOST_OTHERS:
+            return self.notes
+        return (*self.notes, busy_machine(self.place.machine.machine.name, others.value))
+
+    @property
     def memory_of_rank(self) -> float | None:
         """Bytes that a rank has, None if the machine file does not say."""
         try:
@@ -260,5 +277,5 @@ class Prediction:
             "output_seconds": self.output_seconds,
             "node_hours": self.node_hours,
             "least_node_hours": self.least_node_hours,
-            "notes": list(self.notes),
+            "notes": list(self.all_notes),
         }

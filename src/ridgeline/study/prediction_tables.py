@@ -87,7 +87,7 @@ def _result(
 ) -> Result:
     first, last = predictions[0], predictions[-1]
     machine = first.place.machine.machine.name
-    notes = [f"this is a lower bound: {why}" for why in last.bounds] + list(last.notes)
+    notes = [f"this is a lower bound: {why}" for why in last.bounds] + list(last.all_notes)
     lacks = dict.fromkeys(lack for each in predictions for lack in each.lacks.items())
     notes += [f"{name} is not predicted, because the file of {machine} has no {key}" for name, key in lacks]
     return Result(

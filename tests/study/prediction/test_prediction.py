@@ -65,6 +65,14 @@ def test_the_interval_adds_spreads_in_squares() -> None:
     assert (low, high) == pytest.approx((7 - width, 7 + width))
 
 
+def test_a_machine_that_was_measured_while_it_was_busy_is_named() -> None:
+    for share, said in ((0.92, True), (0.01, False)):
+        found = toy(Part("a", "node", 3.0), machine=with_figures(BARE, {"machine.others_share": share}))
+        words = "The file of toy was measured while other processes used 92% of the busiest node."
+        assert any(words in note for note in found.to_dict()["notes"]) == said
+        assert any(words in note for note in breakdown(found).notes) == said
+
+
 def test_no_interval_without_the_spread_of_a_part_that_takes_time() -> None:
     assert toy(Part("a", "network", 1.0), machine=varying(0.1)).interval is None
     assert toy(Part("a", "node", 1.0), machine=varying(0.1)).interval == pytest.approx((0.9, 1.1))
