@@ -43,9 +43,15 @@ class Allocation:
         Raises ConfigError for fewer than one node or rank, or more nodes than the machine has.
         """
         there = machine.machine.nodes
-        if nodes < 1 or (there is not None and nodes > there.value):
-            most = f"1 to {there.value:g}, as {machine.machine.name} has" if there else "at least 1"
+        if nodes < 1:
+            most = f"1 to {there.value:g}" if there else "at least 1"
             raise ConfigError(f"the number of nodes is {nodes}, but it must be {most}.")
+        if there is not None and nodes > there.value:
+            known = f"{there.value:g} node{'s' * (there.value != 1)}"
+            raise ConfigError(
+                f"the number of nodes is {nodes}, but the machine file of {machine.machine.name} describes {known}. "
+                f"Use at most {known}, or a machine file that was measured on more."
+            )
         if ranks_per_node is None:
             known = machine.node.ranks or machine.device.count
             ranks_per_node = int(known.value) if known else 1

@@ -124,7 +124,7 @@ def test_here_without_a_file_says_how_to_write_one(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize(("nodes", "ranks"), [(0, 1), (9409, 8), (1, 0), (-1, 8)])
 def test_nodes_and_ranks_are_within_the_machine(nodes: int, ranks: int) -> None:
-    with pytest.raises(ConfigError, match=r"need|must be"):
+    with pytest.raises(ConfigError, match=r"need|must be|describes 9408 nodes\. Use at most 9408 nodes, or"):
         Allocation.of(find_machine("frontier"), nodes, ranks)
 
 
