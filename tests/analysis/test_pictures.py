@@ -215,7 +215,7 @@ def test_diverged_field_has_a_slice_but_no_density(dataset, values, tmp_path):
 
 @pytest.mark.parametrize("name", ["u.jpx", "u"])
 def test_unknown_picture_format(dataset, tmp_path, name):
-    with pytest.raises(ConfigError, match=r"suffix must be one of .*png"):
+    with pytest.raises(ConfigError, match=r"suffix must be \.png, \.svg or \.pdf"):
         plot.save_figure(plot.plot_slices(dataset, ["U"]), tmp_path / name)
 
 
@@ -229,9 +229,11 @@ def test_movie_has_a_known_suffix_and_a_possible_rate(dataset, tmp_path):
 
 
 def test_unwritable_picture_and_movie(dataset, tmp_path):
-    with pytest.raises(OutputError, match=r"nowhere/u\.png: No such file"):
+    with pytest.raises(
+        OutputError, match=r"nowhere/u\.png: the folder .*nowhere does not exist\. Create it, or"
+    ):
         plot.save_figure(plot.plot_slices(dataset, ["U"]), tmp_path / "nowhere" / "u.png")
-    with pytest.raises(OutputError, match=r"nowhere/u\.gif: No such file"):
+    with pytest.raises(OutputError, match=r"nowhere/u\.gif: the folder .*nowhere does not exist"):
         movie.save_movie(dataset, "U", "z=mid", tmp_path / "nowhere" / "u.gif")
 
 

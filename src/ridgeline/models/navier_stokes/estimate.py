@@ -342,7 +342,7 @@ def predict(case: NavierStokesCase, place: Allocation, iterations: Mapping[str, 
         all_parts[0] - math.fsum(times * each[0] for times, each in one_each),
         all_parts[1] - math.fsum(times * each[1] for times, each in one_each),
     )
-    bounds = optimistic(place, SHARE)
+    bounds = optimistic(place, SHARE) + without_latency(place)
     if not iterations:
         bounds += (
             "each solve is assumed to take one iteration (--iterations pressure=N sets how many it takes)",
@@ -364,5 +364,4 @@ def predict(case: NavierStokesCase, place: Allocation, iterations: Mapping[str, 
         output_bytes=plan.output_bytes,
         process_grid=plan.process_grid,
         bounds=bounds,
-        notes=without_latency(place),
     )
