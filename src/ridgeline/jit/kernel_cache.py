@@ -388,11 +388,14 @@ class KernelFiles:
         try:
             content = _read(path)
         except FileNotFoundError:
-            _say(logging.INFO, _COMPILING.format(path.parent))
+            _say(
+                logging.INFO,
+                f"compiling kernels once, for up to some minutes. They are kept in {path.parent}.",
+            )
             return None
         except OSError as error:
-            words = f"compiled kernels in {path.parent} cannot be read ({error.strerror}) and are compiled again."
-            _say(logging.WARNING, words)
+            why = error.strerror or error
+            _say(logging.WARNING, f"kernels in {path.parent} cannot be read ({why}) and are compiled again.")
             return None
         body = content[:-_DIGEST_BYTES]
         if _digest(body) != content[-_DIGEST_BYTES:]:
@@ -438,12 +441,6 @@ def _replace(path: Path, content: bytes) -> None:
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
-
-
-_COMPILING = (
-    "compiling kernels, which takes from some seconds to some minutes. This happens once, because they are stored in "
-    "{} for later runs."
-)
 
 
 @cache  # once is enough; the log of ranks other than the first is silent
