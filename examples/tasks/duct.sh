@@ -26,6 +26,10 @@ ridgeline check "$laminar" --set grid.lengths=[4,2,2] --set grid.origin=[-2,-1,0
 task "Start turbulent flow, and collect statistics"
 ridgeline run "$turbulent" "${small[@]}" --set run.steps=20 -n 2
 
+task "Stop at a steady state"
+ridgeline run "$laminar" --set run.steps=400 --set run.stop_when=steady --set run.steady_tolerance=0.01 \
+  --set output.path=steady.bp --set output.series=steady.csv --set checkpoint.path=steady_checkpoints
+
 task "Continue from the checkpoint, with series and statistics"
 ridgeline run "$turbulent" "${small[@]}" --set run.steps=30 -n 2 --resume auto
 

@@ -17,6 +17,11 @@ ridgeline check "$decay" -n 2
 task "Let turbulence of a given spectrum decay"
 ridgeline run "$decay" "${small[@]}" --set run.steps=40 -n 2
 
+task "Plan a run in model time: its end, outputs, spectra"
+ridgeline run "$decay" "${small[@]}" --set run.end_time=0.3 --set output.every=0 --set output.every_time=0.1 \
+  --set output.spectra_every=0 --set output.spectra_every_time=0.1 --set output.path=planned.bp \
+  --set output.series=planned.csv --set output.spectra=planned_spectra.bp --set checkpoint.path=planned_checkpoints
+
 task "Continue on another number of ranks"
 ridgeline run "$decay" "${small[@]}" --set run.steps=60 -n 1 --resume auto
 

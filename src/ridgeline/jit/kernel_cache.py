@@ -388,10 +388,7 @@ class KernelFiles:
         try:
             content = _read(path)
         except FileNotFoundError:
-            _say(
-                logging.INFO,
-                f"compiling kernels once, for up to some minutes. They are kept in {path.parent}.",
-            )
+            _say(logging.INFO, f"compiling kernels once, for up to minutes; they stay in {path.parent}.")
             return None
         except OSError as error:
             why = error.strerror or error

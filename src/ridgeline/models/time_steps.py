@@ -28,7 +28,7 @@ def next_step(time: float, dt: float, until: float, last: float = math.nan) -> t
         operators depend on the length need not compute these anew then
     """
     remaining = (until - time) / dt
-    if remaining > SPREAD + COUNTED:
+    if math.isinf(until) or remaining > SPREAD + COUNTED:
         return dt, time + dt
     n = max(1, math.ceil(remaining - COUNTED))
     left = until - time

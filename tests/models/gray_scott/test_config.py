@@ -138,6 +138,16 @@ def test_grids_smaller_than_the_box_are_legal() -> None:
 
 
 CHANGES: dict[str, Any] = {
+    "run.end_time": 3.0,
+    "checkpoint.at_end": False,
+    "checkpoint.every_time": 2.0,
+    "checkpoint.every_wall": 60.0,
+    "output.align": False,
+    "output.every_time": 2.0,
+    "output.every_wall": 60.0,
+    "output.series_every_time": 2.0,
+    "output.series_every_wall": 60.0,
+    "run.steady_tolerance": 1e-3,
     "run.steps": 99,
     "run.precision": "float32",
     "run.seed": 7,
@@ -182,6 +192,9 @@ CHANGES: dict[str, Any] = {
     "initial.step": 4,
 }
 SAME_PHYSICS = {
+    "run.end_time", "run.stop_when", "run.steady_tolerance", "checkpoint.at_end", "checkpoint.every_time",
+    "checkpoint.every_wall", "output.align", "output.every_time", "output.every_wall", "output.series_every_time",
+    "output.series_every_wall",
     "run.steps", "run.threads", "run.device", "run.walltime", "run.check_every", "run.check_memory",
     "grid.process_grid",
     "output.path", "output.every", "output.initial", "output.variables", "output.compression",
@@ -220,7 +233,11 @@ def test_random_numbers_are_those_of_the_checkpoint_or_the_newest() -> None:
 
 
 def test_every_setting_is_in_the_table_of_changes() -> None:
-    assert set(CHANGES) | {"run.model"} == set(case().flatten())
+    quiet, steady = (
+        case(model={"noise": 0}, run={**ON_CPU, **more}) for more in ({}, {"stop_when": "steady"})
+    )
+    assert quiet.identity() == steady.identity()
+    assert set(CHANGES) | {"run.model", "run.stop_when"} == set(case().flatten())
 
 
 def test_direct_construction_tells_the_broken_rule() -> None:
@@ -228,6 +245,7 @@ def test_direct_construction_tells_the_broken_rule() -> None:
         case(model={"dt": 5})
 
 
+ON_CPU = {"model": "gray_scott", "steps": 9}
 ON_GPU = {"run": {"model": "gray_scott", "steps": 9, "device": "cuda"}}
 
 

@@ -112,7 +112,7 @@ def test_a_step_that_is_too_long_is_repeated_as_if_it_had_never_been_made():
 
 def test_a_step_is_not_repeated_below_the_shortest():
     engine = wind(StepControl(0.4, shortest=0.4, longest=0.5), speed=0.3, force=20.0)
-    with pytest.raises(DivergedError, match=r"set a smaller model\.dt_min"):
+    with pytest.raises(DivergedError, match=r"Set a smaller model\.dt_min"):
         advance(engine, 3)
 
 

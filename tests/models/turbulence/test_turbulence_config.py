@@ -170,6 +170,19 @@ def test_output_variables_exist(tmp_path: Path) -> None:
 
 # Another value for every key of a case with one scalar.
 CHANGES: dict[str, Any] = {
+    "run.end_time": 3.0,
+    "checkpoint.at_end": False,
+    "checkpoint.every_time": 2.0,
+    "checkpoint.every_wall": 60.0,
+    "output.align": False,
+    "output.every_time": 2.0,
+    "output.every_wall": 60.0,
+    "output.series_every_time": 2.0,
+    "output.series_every_wall": 60.0,
+    "output.spectra_every_time": 2.0,
+    "output.spectra_every_wall": 60.0,
+    "particles.every_time": 2.0,
+    "particles.every_wall": 60.0,
     "run.steps": 11,
     "run.precision": "float32",
     "run.seed": 7,
@@ -267,7 +280,7 @@ def test_where_there_are_particles_all_but_their_output_must_be_the_same() -> No
     some = {"count": 8, "separation": 0.2}
     for key in (key for key in CHANGES if key.startswith("particles.")):
         changed = case(particles={**some, key.split(".")[1]: CHANGES[key]})
-        matters = key.split(".")[1] not in ("sample", "every", "path")
+        matters = key.split(".")[1] not in ("sample", "every", "every_time", "every_wall", "path")
         assert (changed.identity() != case(particles=some).identity()) == matters, f"{key=}"
 
 
