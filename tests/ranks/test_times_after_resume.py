@@ -33,7 +33,7 @@ CASES = {
         "initial": {"kind": "taylor_green"},
     },
     "molecular_dynamics": {
-        "grid": {"cells": [5, 4, 4]},
+        "grid": {"cells": [6, 4, 4]},
         "model": {"dt": 0.006},
         "thermostat": {"kind": "langevin", "temperature": 1.0, "damping": 0.5},
     },
