@@ -108,4 +108,8 @@ def agree(found, expected):
     for level, of_expected in zip(found.host_levels(), expected.host_levels()):
         np.testing.assert_allclose(level, of_expected, rtol=0, atol=1e-10)
     np.testing.assert_allclose(found.p, expected.p, rtol=0, atol=1e-10 * max(1, abs(expected.p).max()))
+    for mine, of_expected in zip(found.last_step(), expected.last_step()):  # what forces on sides follow from
+        np.testing.assert_allclose(
+            mine, of_expected, rtol=1e-8, atol=1e-10 * max(1, np.abs(of_expected).max())
+        )
     assert abs(found.u).max() > 0.1

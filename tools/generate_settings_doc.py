@@ -44,8 +44,8 @@ JULIA = """\
 
 `ridgeline run settings-files.json` takes the settings of GrayScott.jl as they are (ADIOS2-Examples'
 gray-scott shares them). Keys that are left out have GrayScott.jl's defaults, which differ from the above. As in
-these codes, an unknown key gives a warning, and the value of a key that another one switches off
-(`checkpoint`, `restart`) is not looked at.
+these codes, an unknown key is ignored, with a warning that names it. A wrong value of a key that another
+one switches off (`checkpoint_freq` by `checkpoint`, `restart_input` by `restart`) is ignored in the same way.
 `--set` takes the names above.
 """
 
@@ -64,7 +64,9 @@ SHARED_HEAD = [
 SHARED = """\
 ## Keys of several models
 
-These keys mean the same in each of the models that are named. The tables of the models below hold the other keys.
+These keys belong to several models. A row holds for the models that it names. A key whose default, allowed values or
+meaning differ between models has several rows, one below the other. The tables of the models below hold the other
+keys.
 """
 
 
@@ -104,7 +106,9 @@ def shared_tables(models: Mapping[tuple[str, tuple[str, ...]], list[str]]) -> li
     for header in dict.fromkeys(header for header, _ in models):
         rows = [(cells, names) for (of, cells), names in models.items() if of == header and len(names) > 1]
         if rows:
-            lines += [f"### {header} of several models", "", *SHARED_HEAD]
+            lines += [f"### Shared keys of {header}", "", *SHARED_HEAD]
+        first_rows = {key: place for place, ((key, *_), _) in reversed(list(enumerate(rows)))}
+        rows.sort(key=lambda row: first_rows[row[0][0]])
         for cells, names in rows:
             which = "all" if len(names) == len(available()) else ", ".join(names)
             lines.append(table_line((*cells[:-1], which, cells[-1])))
@@ -147,7 +151,7 @@ def julia_table() -> list[str]:
     return [
         *lines,
         "",
-        f"Without meaning here, and named in a warning: {named}. Any other key is an error.",
+        f"Known keys without a meaning here, ignored with a warning: {named}.",
         "",
         "Three things differ from GrayScott.jl. Its boundary is neither periodic nor fixed (the ghosts beyond the",
         "grid are never written); runs here are periodic, as ADIOS2-Examples' are. It seeds 13^3 cells, both ends",

@@ -81,6 +81,8 @@ def test_radial_distributions_show_the_step_and_others_in_grey(tmp_path, monkeyp
     np.testing.assert_array_equal(grey.get_ydata(), g[0])
     np.testing.assert_array_equal(now.get_ydata(), g[1])
     assert axes.get_ylim()[1] == pytest.approx(1.2 * g[1].max())
+    assert grey.get_label() == "other outputs"
+    assert atoms.plot_radial(radial, average="0:").axes[0].lines[0].get_label() == "outputs of the mean"
     monkeypatch.setattr(ridgeline, "open", lambda name: radial)
     assert draw(str(tmp_path / "radial.bp")) == [tmp_path / "radial.png"]
     with pytest.raises(ConfigError, match=r"--pdf does not apply .* radial distribution functions"):
@@ -100,7 +102,10 @@ def test_pictures_are_written_by_the_command(path, tmp_path):
         ({"slice": "z"}, "is not a layer"),
         ({"slice": "z=here"}, "is not a layer"),
         ({"slice": "z=11"}, r"a place from 0\.\d+ to (9\.\d+|10) sigma"),
-        ({"variables": ["image"]}, r"no vector 'image' of its atoms\. It has velocity, force"),
+        (
+            {"variables": ["image"]},
+            r"coloured by 'image'\. The data set has position, velocity, force, image, and colours",
+        ),
         ({"step": 7}, "step 7 is not in the data set"),
         ({"movie": "m.gif"}, r"--movie does not apply .* a data set of atoms"),
     ],

@@ -107,8 +107,14 @@ def test_every_kind_in_every_format(tmp_path, result, ending):
 def test_no_picture_unknown_format_and_unwritable_path(tmp_path):
     with pytest.raises(ConfigError, match=r"latency has no picture\. Leave --plot out"):
         save_plot(facts(None), str(tmp_path / "x.png"))
-    with pytest.raises(ConfigError, match=r"x\.doc.*suffix must be one of .*Try \.png"):
+    with pytest.raises(ConfigError, match=r"x\.doc.*suffix must be \.png, \.svg or \.pdf\."):
         save_plot(LINES, str(tmp_path / "x.doc"))
     with pytest.raises(OutputError, match="hoose another --plot"):
         save_plot(LINES, str(tmp_path / "nowhere" / "x.png"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_picture_of_a_busy_node_says_so():
+    assert draw_benchmark(LINES | {"others_share": 0.01}).get_supxlabel() == ""
+    said = draw_benchmark(LINES | {"others_share": 0.92}).get_supxlabel()
+    assert said.startswith("Other processes used 92% of the busiest node during the measurement.\n")

@@ -45,6 +45,11 @@ IDLE = [
     ({"pdf": True, "volume": "U"}, "--pdf cannot be used with --volume"),
     ({"slice": "z=1", "volume": "U"}, "--slice cannot be used with --volume"),
     ({"variables": ["U"], "isosurface": "V=0.1"}, "--variable cannot be used with --isosurface"),
+    ({"colour_map": "gray", "pdf": True}, "--colour-map cannot be used with --pdf"),
+    (
+        {"colour_map": "virdis"},
+        "--colour-map virdis: matplotlib has no colour map of this name. Similar names: viridis",
+    ),
     ({"movie": "m.gif", "pdf": True}, "--pdf has no effect on a movie. Name a picture too, with --output."),
 ]
 

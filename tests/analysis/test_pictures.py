@@ -136,6 +136,26 @@ def test_a_field_that_hardly_has_another_sign_keeps_its_map():
     assert b.images[0].get_clim() == (-1.0, 1.0)
 
 
+def test_a_field_of_rounding_says_so_and_shows_no_structure():
+    noise = np.random.default_rng(1).random((2, 3))
+    dead, even, alive = panels(
+        plot.plot_slices(box(2, 3, a=1e-270 * noise, b=1 + 1e-15 * noise, c=1e-9 * noise))
+    )
+    assert dead.get_title().startswith("a: zero up to rounding (at most ")
+    assert even.get_title() == "b: uniform up to rounding"
+    assert alive.get_title() == "c"
+    for axes in (dead, even):
+        image = axes.images[0]
+        assert len(np.unique(image.to_rgba(image.get_array()).reshape(-1, 4), axis=0)) == 1
+
+
+def test_a_colour_map_can_be_chosen():
+    signed = np.array([[-1.0, 0.5, 1.0]])
+    (axes,) = panels(plot.plot_slices(box(1, 3, a=signed), colour_map="gray"))
+    assert axes.images[0].get_cmap().name == "gray"
+    assert axes.images[0].get_clim() == (-1.0, 1.0)
+
+
 def test_thin_channels_are_strips_one_above_the_other():
     figure = plot.plot_slices(box(4, 40, u=np.ones((4, 40)), v=np.ones((4, 40))))
     u, v = panels(figure)
@@ -195,7 +215,7 @@ def test_diverged_field_has_a_slice_but_no_density(dataset, values, tmp_path):
 
 @pytest.mark.parametrize("name", ["u.jpx", "u"])
 def test_unknown_picture_format(dataset, tmp_path, name):
-    with pytest.raises(ConfigError, match=r"suffix must be one of .*png"):
+    with pytest.raises(ConfigError, match=r"suffix must be \.png, \.svg or \.pdf"):
         plot.save_figure(plot.plot_slices(dataset, ["U"]), tmp_path / name)
 
 
@@ -209,9 +229,11 @@ def test_movie_has_a_known_suffix_and_a_possible_rate(dataset, tmp_path):
 
 
 def test_unwritable_picture_and_movie(dataset, tmp_path):
-    with pytest.raises(OutputError, match=r"nowhere/u\.png: No such file"):
+    with pytest.raises(
+        OutputError, match=r"nowhere/u\.png: the folder .*nowhere does not exist\. Create it, or"
+    ):
         plot.save_figure(plot.plot_slices(dataset, ["U"]), tmp_path / "nowhere" / "u.png")
-    with pytest.raises(OutputError, match=r"nowhere/u\.gif: No such file"):
+    with pytest.raises(OutputError, match=r"nowhere/u\.gif: the folder .*nowhere does not exist"):
         movie.save_movie(dataset, "U", "z=mid", tmp_path / "nowhere" / "u.gif")
 
 

@@ -13,6 +13,7 @@ from ridgeline.analysis.study_plots import SWEEP_AXES, plot_sweep
 from ridgeline.bench.result import Column, Result
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.study import sweep
+from ridgeline.study.study_options import SweepOptions
 
 FIGURES = ("V_mean", "V_max", "U_mean", "dt")
 
@@ -124,8 +125,10 @@ def test_a_contact_sheet_runs_upwards_like_the_map_beside_it(tmp_path, monkeypat
     monkeypatch.setattr("ridgeline.io.dataset.open", lambda path: data)
     drawn = []
     monkeypatch.setattr(sweep, "save_figure", lambda figure, *_: drawn.append(figure))
-    sweep.save_contact_sheet(SimpleNamespace(points=points), jobs, tmp_path / "s.png", None, "z=0")
+    options = SweepOptions(over=("model.F=1,2",), plane="z=0", colour_map="gray")
+    sweep.save_contact_sheet(SimpleNamespace(points=points), jobs, tmp_path / "s.png", options)
     places = {axes.get_title(): axes.get_subplotspec() for axes in drawn[0].axes if axes.get_title()}
     rows = [places[f"F = {f}, k = 0.05"].rowspan.start for f in (0.02, 0.03, 0.04)]
     assert rows == [2, 1, 0]
     assert places["F = 0.02, k = 0.06"].colspan.start == 1
+    assert {image.get_cmap().name for axes in drawn[0].axes for image in axes.images} == {"gray"}

@@ -7,11 +7,28 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import ridgeline
 from ridgeline.analysis.plot_command import draw
 from ridgeline.analysis.time_series import SeriesLabels, labels_beside, most_informative, plot_time_series
 from ridgeline.runtime.errors import ConfigError
 
 SERIES = "step,time,energy,dissipation,enstrophy\n0,0.0,0.5,0.1,2.0\n5,0.25,0.4,0.2,3.0\n9,0.45,0.3,0.1,2.5\n"
+
+
+def test_a_column_of_the_series_is_not_looked_for_in_the_data_set(dataset, tmp_path, monkeypatch):
+    (tmp_path / "s.csv").write_text(SERIES)
+    (tmp_path / "run.bp.run.json").write_text(
+        json.dumps(
+            {"model": "m", "run": {}, "phases": {}, "written": [{"path": "runs/s.csv"}], "summary": {}}
+        )
+    )
+    monkeypatch.setitem(vars(ridgeline), "open", lambda name: dataset)
+    with pytest.raises(
+        ConfigError, match=r"'energy' is a column .* Draw it with: ridgeline plot .*s\.csv --variable energy"
+    ):
+        draw(str(tmp_path / "run.bp"), ["energy"])
+    with pytest.raises(ConfigError, match="the data set has no field 'W'"):
+        draw(str(tmp_path / "run.bp"), ["W"])
 
 
 def test_time_series_over_time():

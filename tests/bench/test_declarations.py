@@ -120,6 +120,19 @@ def test_options_of_all_pairs_are_refused_without_it():
         assert OneWayOptions(all_pairs=True, **given).all_pairs, given
 
 
+@pytest.mark.parametrize(
+    "given",
+    [{"sizes": (1, 64)}, {"warm_up": 3}, {"pairing": "neighbours"}, {"pairs": 2}, {"method": "alcf"}],
+)
+def test_options_that_all_pairs_have_no_use_for_are_refused(given):
+    flag = next(iter(given)).replace("_", "-")
+    check_refusal(
+        OneWayOptions,
+        {"all_pairs": True, **given},
+        rf"^--{flag} cannot be used with --all-pairs\. All pairs are",
+    )
+
+
 def test_values_that_are_allowed():
     assert SomeOptions(way="long", detour=2, seconds=0.5, kinds=("b",)).detour == 2
 

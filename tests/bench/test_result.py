@@ -1,13 +1,17 @@
 """What a benchmark prints and stores: units, empty cells, ranks that took no part."""
 
+import ast
 import json
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+import ridgeline
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result, make_table
 
 RATE = Column("bandwidth", "MB/s", 1e6)
+SOURCE = Path(ridgeline.__file__).parent
 
 
 def result(**changes):
@@ -75,7 +79,7 @@ def test_words_are_wrapped_at_the_screen_not_at_the_table():
 def test_json_holds_everything_in_si_units():
     figures = result(plot=Plot("size", ("seconds",)), extra={"matrix": [[None, 1.0]]}, left_out=[2])
     facts = json.loads(json.dumps(figures.to_dict()))
-    assert facts["columns"] == {"size": "B", "seconds": "us", "bandwidth": "MB/s"}
+    assert facts["columns"] == {"size": "B", "seconds": "s", "bandwidth": "B/s"}
     assert facts["rows"][0]["seconds"] == 1.25e-6
     assert facts["units"].startswith("SI")
     assert facts["left_out"] == [2]
@@ -95,6 +99,49 @@ def test_a_row_may_have_a_unit_of_its_own():
 
 def test_a_result_of_an_earlier_version_is_read():
     facts = json.loads(json.dumps(result().to_dict()))
-    facts["formats"] = {key: form[:2] for key, form in facts["formats"].items()}
     del facts["failures"]
-    assert text(Result.from_dict(facts)) == text(result())
+    facts["columns"] = {"size": "B", "seconds": "us", "bandwidth": "MB/s"}  # the heads of the screen
+    forms = facts["formats"]
+    for parts in (3, 2):
+        facts["formats"] = {key: form[:parts] for key, form in forms.items()}
+        assert text(Result.from_dict(facts)) == text(result())
+
+
+@pytest.mark.parametrize(
+    ("head", "scale", "si_head"),
+    [
+        ("all GB/s", 1e9, "all B/s"),
+        ("max us", 1e-6, "max s"),
+        ("ms/step, A", 1e-3, "s/step, A"),
+        ("80 % from ms", 1e-3, "80 % from s"),
+        ("back: P2P MiB", 2.0**20, "back: P2P B"),
+        ("Tot MFlops", 1e6, "Tot Flops"),
+        ("GFLOP/s now", 1e9, "FLOP/s now"),
+        ("MTEPS", 1e6, "TEPS"),
+        ("MDOF it/s", 1e6, "DOF it/s"),
+        ("M points/s", 1e6, "points/s"),
+        ("wait %", 0.01, "wait fraction"),
+        ("%", 0.01, "fraction"),
+        ("s", 1.0, "s"),
+        ("99%", 1.0, "99%"),
+    ],
+)
+def test_heads_of_values_in_si_units(head, scale, si_head):
+    assert Column("key", head, scale).si_head == si_head
+
+
+def test_every_declared_multiple_of_a_unit_has_its_si_unit():
+    calls = [
+        call.args
+        for path in SOURCE.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Column" and len(call.args) > 2
+    ]
+    heads = {
+        head.value
+        for _, head, scale, *_ in calls
+        if isinstance(head, ast.Constant) and getattr(scale, "value", 0.0) != 1.0
+    }
+    assert len(heads) > 30
+    # The table of phases on the page of a study names its unit above; it is in no JSON.
+    assert [head for head in heads if Column("key", head, 2.0).si_head == head] == ["step"]

@@ -125,3 +125,20 @@ def test_options_of_commands_in_pages_exist() -> None:
                     if known and option not in known
                 ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_help_shows_a_type_of_python():
+    """Names of values are N, NUMBER, TEXT, FILE or choices, never <int range> or <list[str]>."""
+    command = typer.main.get_command(app)
+    found = []
+
+    def walk(command, context, words) -> None:
+        for parameter in command.get_params(context):
+            name = (parameter.get_help_record(context) or ("",))[0]
+            if re.search(r"<[^>|]*\b(str|int|float|list)\b", name):
+                found.append((words, name))
+        for word, below in getattr(command, "commands", {}).items():
+            walk(below, type(context)(below, info_name=word, parent=context), f"{words} {word}")
+
+    walk(command, command.make_context("ridgeline", ["doctor"], resilient_parsing=True), "")
+    assert not found

@@ -208,6 +208,20 @@ def test_starting_anew_sets_old_checkpoints_aside(ridgeline):
     assert (ridgeline.path / "checkpoints" / "previous" / "checkpoint_00000008").is_dir()
 
 
+def test_two_mistaken_starts_do_not_cost_the_checkpoints_of_a_long_run(ridgeline):
+    case = ridgeline.write(steps=8, every=0, checkpoint=4)
+    assert ridgeline("run", case).returncode == 0
+    for _ in range(3):
+        assert ridgeline("run", case, "--set", "run.steps=4").returncode == 0
+    folder = ridgeline.path / "checkpoints"
+    assert [path.name for path in sorted((folder / "previous").iterdir())] == [
+        "checkpoint_00000004",
+        "checkpoint_00000008",
+    ]
+    assert [path.name for path in (folder / "previous-2").iterdir()] == ["checkpoint_00000004"]
+    assert not (folder / "previous-3").exists()
+
+
 @pytest.mark.full
 def test_finished_run_resumes_to_nothing_and_to_more(ridgeline):
     case = ridgeline.write(steps=8, every=4, checkpoint=4)

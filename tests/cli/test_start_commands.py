@@ -93,13 +93,20 @@ def test_examples_are_listed_and_copied(ridgeline):
     done = ridgeline("examples", "lid_driven_cavity")
     assert (done.returncode, done.stderr) == (0, "")
     copied = ridgeline.path / "lid_driven_cavity"
-    assert (copied / "settings.toml").read_bytes() == (
-        ROOT / "examples" / "lid_driven_cavity" / "settings.toml"
-    ).read_bytes()
+    text = (ROOT / "examples" / "lid_driven_cavity" / "settings.toml").read_text()
+    assert (copied / "settings.toml").read_text() == text.replace(
+        "examples/lid_driven_cavity", "lid_driven_cavity"
+    )
     assert ridgeline("check", copied / "settings.toml").returncode == 0
     assert ridgeline("examples", "lid_driven_cavity").returncode == 6
     unknown = ridgeline("examples", "lid_driven_cavty")
     assert (unknown.returncode, 'Did you mean "lid_driven_cavity"?' in unknown.stderr) == (2, True)
+    several = ridgeline("examples", "tasks", "taylor_green")
+    assert several.returncode == 0
+    further = re.search("copy them with: ridgeline (examples .*)", several.stdout)[1].split()
+    assert {"gray_scott", "turbulence_decay", "laminar_duct"} <= set(further[1:])
+    assert "taylor_green" not in further
+    assert ridgeline(*further).returncode == 0
 
 
 def test_the_wheel_has_the_examples():

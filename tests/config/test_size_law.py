@@ -89,6 +89,9 @@ def test_a_duct_grows_along_itself():
         ConfigError, match=r'grid\.mesh = "a\.msh" has a fixed size\. Study the mesh with --strong'
     ):
         growing_directions(settings | {"grid.mesh": "a.msh"})
+    with pytest.raises(ConfigError, match=r"grid\.edges leaves none\. Study the box with --strong"):
+        growing_directions(settings | {"grid.edges.x": [0.0, 1.0]})
+    assert growing_directions(settings | {"grid.edges.y": [0.0, 1.0]}) == (2,)
     law = case_class("navier_stokes").SIZE_LAW
     found = law.weak(
         {**settings, "grid.elements": [4, 4, 2], "grid.lengths": [2.0, 2.0, 1.5]}, first=2, ranks=8

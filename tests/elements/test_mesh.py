@@ -9,6 +9,7 @@ import pytest
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import annulus, periodic_hill, wavy
 from ridgeline.elements.mesh import BoxMesh, ElementGrid, curve_range, distribute, side_index
+from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
 BOX = ((0.5, -1.0, 2.0), (1.0, 2.0, 3.0))  # origin, lengths
@@ -70,7 +71,13 @@ def test_too_many_ranks_and_wrong_orders_are_refused() -> None:
 
 
 def test_distributions_fill_the_interval() -> None:
-    kinds = [("uniform", 1.0), ("geometric", 1.3), ("geometric-walls", 1.5), ("sine", 1.2)]
+    kinds = [
+        ("uniform", 1.0),
+        ("geometric", 1.3),
+        ("geometric-walls", 1.5),
+        ("sine", 1.2),
+        ("offset-sine", 0.4),
+    ]
     for (kind, parameter), n in product(kinds, [1, 2, 5, 8]):
         case = f"{kind=}, {n=}"
         edges = distribute(kind, n, parameter)
@@ -80,13 +87,28 @@ def test_distributions_fill_the_interval() -> None:
         assert (lengths > 0).all(), case
         if kind == "geometric":
             np.testing.assert_allclose(lengths[1:] / lengths[:-1], 1.3, err_msg=case)
-        if kind in ("sine", "geometric-walls"):
+        if kind in ("sine", "offset-sine", "geometric-walls"):
             np.testing.assert_allclose(lengths, lengths[::-1], err_msg=case)
             assert lengths[0] <= lengths[n // 2], case
 
 
+def test_the_offset_sine_mesh_is_that_of_the_paper() -> None:
+    """Table 1 of Hadri et al. to its printed digits: smallest spacings in wall units at Re_tau = 2000."""
+    re_tau, length = 2000, 48  # in half widths of the duct
+    for across, along, order, alpha, dx_min, dz_min in (
+        (128, 1024, 15, 0.22, 0.15, 1.426),
+        (64, 512, 31, 0.36, 0.111, 0.693),
+    ):
+        points = gauss_lobatto(order + 1)[0]
+        first = (points[1] - points[0]) / 2  # over the length of an element
+        edges = distribute("offset-sine", across, alpha)
+        spacings = [2 * edges[1] * first * re_tau, length / along * first * re_tau]
+        assert [round(spacing, 3) for spacing in spacings] == [dx_min, dz_min], alpha
+        np.testing.assert_array_equal(edges, distribute("sine", across, np.pi / 2 - alpha))
+
+
 def test_wrong_distributions_are_refused() -> None:
-    for kind, parameter in (("sine", 2.0), ("geometric", 0.0), ("random", 1.0)):
+    for kind, parameter in (("sine", 2.0), ("offset-sine", np.pi / 2), ("geometric", 0.0), ("random", 1.0)):
         with pytest.raises(ConfigError):
             distribute(kind, 3, parameter)
 

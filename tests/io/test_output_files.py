@@ -225,7 +225,7 @@ def test_whether_a_file_can_be_written_is_known_before(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["old.json"]
     (tmp_path / "file").write_text("x")
     for file in (tmp_path / "no" / "x.json", tmp_path / "file" / "x.json"):
-        with pytest.raises(OutputError, match=r"cannot write .*: .*Choose another --json"):
+        with pytest.raises(OutputError, match=r"cannot write .*: .*[Cc]hoose another --json"):
             output_files.check_writable(file, "--json")
     (tmp_path / "case.toml").write_text("[run]\n")
     for file in (tmp_path, "case.toml"):
@@ -241,3 +241,13 @@ def test_a_protected_folder_is_said(tmp_path):
             output_files.check_writable(tmp_path / "x.json", "--json")
     finally:
         tmp_path.chmod(0o700)
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path):
+    for check in (output_files.check_writable, output_files.check_appendable):
+        with pytest.raises(OutputError) as error:
+            check(tmp_path / "a" / "b" / "x.json", "--json")
+        assert str(error.value) == (
+            f"cannot write {tmp_path}/a/b/x.json: the folder {tmp_path}/a does not exist. Create it, or choose "
+            "another --json."
+        )

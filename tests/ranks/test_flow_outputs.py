@@ -4,21 +4,24 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 import ridgeline
+from navier_stokes_tools import all_sides, kovasznay, periodic_mesh
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.io.bp import BPWriter, image_schemas
 from ridgeline.io.nek5000_read import read_field_file
 from ridgeline.models.navier_stokes.flow_statistics import Statistics
-from ridgeline.models.navier_stokes.problem import FlowState
+from ridgeline.models.navier_stokes.problem import FlowProblem, FlowState, VelocitySide
 from ridgeline.models.navier_stokes.recorders import (
     OutputFields,
     nek5000_recorder,
     output_names,
     statistics_recorder,
 )
+from ridgeline.models.navier_stokes.streamfunction import Streamfunction
 
 RANKS = (1, 3)
 QUICK_RANKS = (3,)
@@ -54,7 +57,9 @@ def written(comm, path, fields, names, flows):
 
 def test_fields_on_elements(comm, folder):
     grid, geometry = make(comm, periodic=(True, False, False))
-    fields = OutputFields(comm, grid, geometry, GatherScatter(comm, grid.ids), 1)
+    gather, problem = GatherScatter(comm, grid.ids), FlowProblem(1.0, 1.0, all_sides("inflow"))
+    planes = Streamfunction(comm, geometry, gather, problem)
+    fields = OutputFields(comm, grid, geometry, gather, 1, None, planes)
     flows = [flow_at(grid, t) for t in (0.0, 0.5)]
     names = output_names(1)
     with written(comm, folder / "u.bp", fields, names, flows) as data:
@@ -65,9 +70,61 @@ def test_fields_on_elements(comm, folder):
         np.testing.assert_array_equal(data.velocity_y.isel(step=1), 1.5 * x)
         np.testing.assert_array_equal(data.pressure.isel(step=0), x * y)
         np.testing.assert_array_equal(data.scalar_0.isel(step=1), z + 0.5)
+        for axis, expected in (("x", 0.0), ("y", 0.0), ("z", 3.0)):
+            np.testing.assert_allclose(data[f"vorticity_{axis}"].isel(step=1), expected, atol=1e-11)
         np.testing.assert_allclose(data.vorticity_magnitude.isel(step=1), 3.0, rtol=1e-11)
         np.testing.assert_allclose(data.q_criterion.isel(step=0), 1.0, rtol=1e-11)
+        psi = data.streamfunction.isel(step=1)
+        expected = -0.75 * (x**2 + y**2)
+        np.testing.assert_allclose(psi - psi[0, 0, 0, 0], expected - expected[0, 0, 0, 0], atol=1e-9)
     assert fields.image_fields() == ()
+
+
+def psi_error(comm, mesh, order, problem, velocity, exact):
+    """Return the largest error of a streamfunction, less that of its level."""
+    grid = ElementGrid(mesh, order, comm.size, comm.rank)
+    geometry = ElementGeometry(grid)
+    found = Streamfunction(comm, geometry, GatherScatter(comm, grid.ids), problem)
+    error = found.of(velocity(*grid.coordinates, 0.0)) - exact(*grid.coordinates)
+    low, high = (
+        comm.allreduce(extreme, how) for extreme, how in ((error.min(), MPI.MIN), (error.max(), MPI.MAX))
+    )
+    return high - low, low
+
+
+def test_streamfunctions_converge_with_the_order(comm):
+    """Kovasznay's flow, of which the mean flow crosses a bent box, and Taylor's vortices in a periodic one."""
+    velocity, _ = kovasznay(40.0)
+    k = 20.0 - np.sqrt(400.0 + 4 * np.pi**2)
+    bend = lambda x, y, z: (x + 0.05 * np.sin(2 * y), y + 0.03 * np.sin(x), z)  # noqa: E731
+    box = BoxMesh.box((1, 3, 2), (0.5, 1.0, 1.5), (0.0, -0.5, -0.5), mapping=bend)
+    sides = all_sides("inflow", velocity) | {"x_max": VelocitySide("outflow")}
+    of_kovasznay = lambda x, y, z: y - np.exp(k * x) * np.sin(2 * np.pi * y) / (2 * np.pi)  # noqa: E731
+    vortices = lambda x, y, z, t: np.stack([-np.cos(x) * np.sin(y), np.sin(x) * np.cos(y), 0 * x])  # noqa: E731
+    periodic = periodic_mesh((1, 2, 2), (1.0, 2 * np.pi, 2 * np.pi))
+    errors = []
+    for order in (4, 8):
+        wake, _ = psi_error(comm, box, order, FlowProblem(0.025, 1.0, sides), velocity, of_kovasznay)
+        free, level = psi_error(
+            comm, periodic, order, FlowProblem(1.0, 1.0, all_sides("periodic")), vortices,
+            lambda x, y, z: np.cos(x) * np.cos(y),
+        )  # fmt: skip
+        errors.append((wake, free))
+    assert max(errors[1]) < 1e-4
+    assert min(coarse / fine for coarse, fine in zip(*errors)) > 200, errors
+    assert abs(level) < 1e-4  # without walls the mean is 0
+
+
+def test_a_streamfunction_is_0_on_the_first_wall(comm):
+    """Poiseuille's flow, of which a plane carries 4/3."""
+    grid, geometry = make(comm)
+    y = grid.coordinates[1]
+    sides = all_sides("periodic") | {side: VelocitySide("wall") for side in ("y_min", "y_max")}
+    found = Streamfunction(comm, geometry, GatherScatter(comm, grid.ids), FlowProblem(1.0, 1.0, sides))
+    psi = found.of(np.stack([y * (2 - y), 0 * y, 0 * y]))
+    np.testing.assert_allclose(psi, y**2 - y**3 / 3, atol=1e-10)
+    assert np.isnan(found.of(np.full((3, *grid.shape), np.nan))).all()
+    assert not found.of(np.zeros((3, *grid.shape))).any()
 
 
 def test_derivatives_are_made_continuous(comm):

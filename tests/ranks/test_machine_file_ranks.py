@@ -59,6 +59,7 @@ def test_the_file_of_one_node_holds_what_was_measured(comm, folder, monkeypatch)
         assert machine.variability.node.value >= 0
         assert (machine.links.latency is None) == (machine.links.efficiency is None) == (comm.size == 1)
         assert machine.network.injection is None
+        assert 0 <= machine.machine.others_share.value <= 1
         assert any("network was not measured" in sentence for sentence in machine.machine.absent)
     counts = [row["ranks"] for row in result.rows if row["figure"] == "memory bandwidth"]
     assert counts == sorted({1, 2, comm.size} - ({2} if comm.size == 1 else set()))

@@ -1,11 +1,13 @@
 """The console: what is printed is what was given."""
 
 import io
+import logging
 import sys
 
 import pytest
 from rich.table import Table
 
+from ridgeline.runtime import console
 from ridgeline.runtime.console import plain_console
 from ridgeline.validate.doctor import Finding, print_findings
 
@@ -34,3 +36,16 @@ def test_nothing_is_taken_for_markup_or_emoji_and_no_table_is_cut_in_a_file(monk
     show(out)
     expected = {of_print: 1, of_table: 3, of_doctor: 2}
     assert out.getvalue().count(HINT) == expected[show]
+
+
+def test_slow_work_is_told_now_and_then(monkeypatch, caplog):
+    clock = iter([100.0, 105.0, 114.0, 116.0, 120.0, 131.5])
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    tally = console.Tally("compiled {} kernels so far.", logging.getLogger("slow"))
+    with caplog.at_level(logging.INFO, "slow"):
+        for _ in range(6):
+            tally.add()
+    assert [record.getMessage() for record in caplog.records] == [
+        "compiled 4 kernels so far.",
+        "compiled 6 kernels so far.",
+    ]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ridgeline.runtime.node_load import Reading, others_share, read_load
+from ridgeline.runtime.node_load import Reading, busy_note, others_share, read_load
 
 LOOK = Reading("boot", 4, used=100.0, own=10.0, wall=1000.0)
 
@@ -36,3 +36,11 @@ def test_reading_a_tree(tmp_path):
     )  # 1000 ticks; not interrupts, not guests, which are users' already
     (tmp_path / "proc/stat").write_text("nonsense\n")
     assert read_load(tmp_path) is None
+
+
+def test_a_busy_node_has_a_note_and_a_free_one_has_none():
+    assert busy_note(0.05) is None
+    assert busy_note(0.92) == (
+        "Other processes used 92% of the busiest node during the measurement. The machine may be faster than these "
+        "values."
+    )

@@ -26,7 +26,8 @@ def test_four_ranks_on_a_core_or_sixteen_are_the_most(machine, cores, most):
     machine(cores)
     check_ranks(most, {})
     with pytest.raises(
-        ConfigError, match=rf"{most + 1} ranks .*{cores} usable cores, where at most {most} .*-n {cores} "
+        ConfigError,
+        match=rf"^{most + 1} ranks .* are more than the {most} .* {cores} usable cores\. Use -n {cores} ",
     ):
         check_ranks(most + 1, {})
     check_ranks(most + 1, {OVERSUBSCRIBE: "1"})
@@ -50,7 +51,9 @@ def test_the_nodes_of_a_batch_job_share_the_ranks(machine, tmp_path):
     assert nodes_of_job({"PBS_NODEFILE": str(tmp_path / "none")}) == nodes_of_job({}) == 1
     assert nodes_of_job({"SLURM_JOB_NUM_NODES": "many"}) == 1
     check_ranks(64, {"SLURM_JOB_NUM_NODES": "4"})
-    with pytest.raises(ConfigError, match=r"65 ranks .* are 17 on each of 4 nodes .* Use -n 8 "):
+    with pytest.raises(
+        ConfigError, match=r"65 ranks .*, 17 on each of 4 nodes, are more than the 16 .* Use -n 8 "
+    ):
         check_ranks(65, {"SLURM_JOB_NUM_NODES": "4"})
 
 

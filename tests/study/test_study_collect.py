@@ -151,6 +151,26 @@ def test_what_is_not_done_is_named(tmp_path):
     assert [row["ranks"] for row in rows(folder)] == [1]
 
 
+def test_points_that_were_measured_on_a_busy_node_are_counted(tmp_path):
+    folder = run(tmp_path, {**WEAK, "repeat": 1})
+    assert "Other processes" not in " ".join(collect(StudyFolder.open(folder)).result.notes)
+    report = folder / "points" / "n2" / "1" / "report.json"
+    content = json.loads(report.read_text()) | {"limits": {"others_share": {"stream": 0.4, "network": 0.0}}}
+    report.write_text(json.dumps(content))
+    assert (
+        "Other processes used up to 40% of the busiest node during the fastest jobs of 1 of 3 points. The machine "
+        "may be faster than these values."
+    ) in collect(StudyFolder.open(folder)).result.notes
+
+
+def test_a_machine_file_that_was_measured_on_a_busy_node_is_named(tmp_path):
+    folder = run(tmp_path, {**WEAK, "ranks": (1,)})
+    busy = '\nothers_share = { value = 0.92, source = "this test" }\n[node]\nranks'
+    (tmp_path / "machine.toml").write_text(MACHINE.replace("\n[node]\nranks", busy))
+    notes = collect(StudyFolder.open(folder), str(tmp_path / "machine.toml")).result.notes
+    assert "was measured while other processes used 92% of the busiest node." in " ".join(notes)
+
+
 def test_a_study_without_a_report(tmp_path):
     folder, code, told = studied(tmp_path, runner=Runner(wrong=dict.fromkeys(
         [f"n{n}/{k}" for n in (1, 2, 4) for k in (1, 2)], 3)))  # fmt: skip

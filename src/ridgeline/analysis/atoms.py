@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ridgeline.analysis.colour_scales import colour_map
 from ridgeline.analysis.plot import blank_figure, panels, title
 from ridgeline.analysis.slices import select_step
-from ridgeline.analysis.spectra import step_or_mean
+from ridgeline.analysis.spectra import name_of_others, step_or_mean
 from ridgeline.runtime.errors import ConfigError
 
 ATOM, POSITION, VELOCITY, RADIAL = "atom", "position", "velocity", "radial_distribution"
@@ -129,7 +129,7 @@ def plot_radial(dataset: xr.Dataset, step: int = -1, average: str | None = None)
     figure = blank_figure(5.6, 4.2)
     (axes,) = panels(figure, 1)
     for number, other in enumerate(others):
-        _draw_radial(axes, other, "0.8", None if number else "other outputs")
+        _draw_radial(axes, other, "0.8", None if number else name_of_others(average))
     _draw_radial(axes, now, "C0", words)
     axes.axhline(1.0, linestyle=":", color="black", linewidth=1)
     top = 1.2 * max(1.0, float(now[RADIAL].max()))
@@ -160,10 +160,11 @@ def maxwell(speeds: Reals, temperature: float) -> Reals:
 def _vectors(now: xr.Dataset, variables: Sequence[str]) -> list[str]:
     """Return the names of the vectors to draw. Raises ConfigError for one that does not exist."""
     known = [str(name) for name in now.data_vars if name in (VELOCITY, "force")]
+    has = ", ".join(str(name) for name in now.data_vars if ATOM in now[name].dims)
     for name in variables:
         if name not in known:
             raise ConfigError(
-                f"the data set has no vector '{name}' of its atoms. It has {', '.join(known) or 'none'}. The setting "
-                "output.variables can add velocity and force."
+                f"the atoms cannot be coloured by '{name}'. The data set has {has}, and colours are those of "
+                "velocity or force. The setting output.variables can add them."
             )
     return list(variables) or known

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from ridgeline.analysis.plot import label_decades, save_figure
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.node_load import busy_note
 from ridgeline.runtime.units import counted
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ def draw_benchmark(result: Mapping[str, Any]) -> Figure:
     drawers[plot["kind"]](axes, result, plot)
     label_decades(figure)
     axes.set_title(f"{result['benchmark']}, {counted(result['ranks'], 'rank')}", loc="left")
+    busy = busy_note(result.get("others_share", 0.0))
+    if busy is not None:
+        figure.supxlabel(busy.replace(". ", ".\n"), x=0.01, ha="left", fontsize="small")
     return figure
 
 

@@ -33,6 +33,7 @@ def save_movie(
     path: str | PathLike[str],
     frames_per_second: float = 10.0,
     width: int | None = None,
+    colour_map: str | None = None,
 ) -> int:
     """Write a movie of one plane of fields side by side, with a frame for each output step.
 
@@ -51,6 +52,8 @@ def save_movie(
     width : int, optional
         Width of a frame in pixels, rounded up to a multiple of 16; None for DOTS_PER_INCH times the inches of a
         picture.
+    colour_map : str, optional
+        A colour map of matplotlib; None chooses one for each field.
 
     Returns
     -------
@@ -91,19 +94,21 @@ def save_movie(
     if not len(steps):
         raise ConfigError("the data set has no output step yet. Wait for the first output of the run.")
     names = [variables] if isinstance(variables, str) else list(variables)
-    frames = _frames(dataset, names, slice_spec, width)
+    frames = _frames(dataset, names, slice_spec, width, colour_map)
     with atomic_output(path, "--movie") as new:
         save(frames, new, frames_per_second)
     return len(steps)
 
 
-def _frames(dataset: xr.Dataset, names: Sequence[str], slice_spec: str, width: int | None) -> Iterator[Frame]:
+def _frames(
+    dataset: xr.Dataset, names: Sequence[str], slice_spec: str, width: int | None, colour_map: str | None
+) -> Iterator[Frame]:
     """Draw the frames one after the other into one figure, whose sides are multiples of BLOCK."""
     ranges = {}
     for name in names:
         low, high = value_range(take_slice(get_field(dataset, name), slice_spec), skip_nonfinite=True)
         ranges[name] = (low, high) if low <= high else (0.0, 1.0)
-    shades = colour_scales(ranges)
+    shades = colour_scales(ranges, colour_map)
     figure: Figure | None = None
     images: list[AxesImage] = []
     for step in step_numbers(dataset):

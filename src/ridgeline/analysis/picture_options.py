@@ -35,6 +35,15 @@ class PictureOptions(DeclaredOptions):
     step: Annotated[
         int, OptionSpec("Output to show, by its time step, or counted back from the last one, which is -1.")
     ] = -1
+    colour_map: Annotated[
+        str | None,
+        OptionSpec(
+            "Colour map of matplotlib for planes and movies.",
+            flags=("--colour-map", "--cmap"),
+            metavar="NAME",
+            otherwise="by the field",
+        ),
+    ] = None
     average: Annotated[
         str | None,
         OptionSpec(

@@ -25,6 +25,7 @@ from ridgeline.io.output_files import GENERATOR, atomic_output, check_writable
 from ridgeline.runtime.errors import ConfigError
 
 DOTS_PER_INCH = 150
+FORMATS = ("png", "svg", "pdf")  # suffixes of pictures: formats that hold the mark of our output
 WIDE = 2.5  # planes with a larger ratio of width to height are drawn one above the other
 PER_ROW = 3  # panels in a row
 PER_PAGE = 12  # panels of a readable figure
@@ -37,6 +38,7 @@ def plot_slices(
     variables: Sequence[str] | None = None,
     slice_spec: str = "z=mid",
     step: int = -1,
+    colour_map: str | None = None,
 ) -> Figure:
     """Draw the same plane of several fields side by side, or wide planes one above the other.
 
@@ -54,6 +56,8 @@ def plot_slices(
         A plane, as for `take_slice`.
     step : int
         An output, as for `select_step`.
+    colour_map : str, optional
+        A colour map of matplotlib; None chooses one for each field.
 
     Returns
     -------
@@ -81,7 +85,7 @@ def plot_slices(
     names = _field_names(dataset, variables)
     planes = [load_plane(dataset, name, slice_spec, step) for name in names]
     ranges = {name: finite_range(plane.values) for name, plane in zip(names, planes)}
-    figure, _ = planes_figure(planes, colour_scales(ranges))
+    figure, _ = planes_figure(planes, colour_scales(ranges, colour_map))
     figure.suptitle(title(planes[0]))
     return figure
 
@@ -223,8 +227,9 @@ def save_figure(
     suffix = _format_of(path)
     key = "Software" if suffix == "png" else "Creator"
     with atomic_output(path, option) as new:
-        metadata = {key: GENERATOR} if suffix in ("png", "svg", "svgz", "pdf", "ps", "eps") else None
-        figure.savefig(new, dpi=DOTS_PER_INCH, metadata=metadata, bbox_inches="tight" if crop else None)
+        figure.savefig(
+            new, dpi=DOTS_PER_INCH, metadata={key: GENERATOR}, bbox_inches="tight" if crop else None
+        )
 
 
 def check_picture(path: str | PathLike[str], option: str) -> None:
@@ -235,10 +240,10 @@ def check_picture(path: str | PathLike[str], option: str) -> None:
 
 def _format_of(path: str | PathLike[str]) -> str:
     suffix = Path(path).suffix.removeprefix(".")
-    formats = FigureCanvasAgg.get_supported_filetypes()
-    if suffix not in formats:
+    if suffix not in FORMATS:
         raise ConfigError(
-            f"cannot write a picture to '{path}', because its suffix must be one of {', '.join(formats)}. Try .png."
+            f"cannot write a picture to '{path}', because its suffix must be .{', .'.join(FORMATS[:-1])} or "
+            f".{FORMATS[-1]}."
         )
     return suffix
 

@@ -20,6 +20,7 @@ import ridgeline
 from ridgeline.analysis.atoms import has_atoms, has_radial, plot_atoms, plot_magnitudes, plot_radial
 from ridgeline.analysis.averages import has_averages, plot_averages, plot_wall_units
 from ridgeline.analysis.bench_plots import draw_benchmark
+from ridgeline.analysis.colour_scales import check_colour_map
 from ridgeline.analysis.element_images import PLACES, on_grid
 from ridgeline.analysis.movie import save_movie
 from ridgeline.analysis.paths import has_paths, has_places, plot_paths, plot_places
@@ -35,7 +36,7 @@ from ridgeline.analysis.spectra import (
     plot_structure,
 )
 from ridgeline.analysis.study_plots import is_sweep, plot_sweep
-from ridgeline.analysis.time_series import labels_beside, plot_time_series
+from ridgeline.analysis.time_series import labels_beside, plot_time_series, series_with
 from ridgeline.analysis.views import plot_isosurface, plot_volume
 from ridgeline.io import bp_files, checkpoint_format
 from ridgeline.io.nek5000_read import is_nek5000
@@ -90,8 +91,9 @@ EXCLUDED = (
     ("page", "wall_units"),
 )
 # The same as EXCLUDED if no movie is drawn. A movie has a variable and a plane too.
-EXCLUDED_FROM_VIEWS = tuple(
-    (name, view) for name in ("variable", "slice") for view in ("isosurface", "volume")
+EXCLUDED_FROM_VIEWS = (
+    ("colour_map", "pdf"),
+    *((name, view) for name in ("variable", "slice", "colour_map") for view in ("isosurface", "volume")),
 )
 OF_PICTURES = ("step", "pdf", "isosurface", "volume")
 
@@ -144,11 +146,21 @@ def draw_file(data: str, options: PictureOptions, output: str | None = None) -> 
         kind = kind_of(dataset)
         check_options(data, kind.description, options, kind.options)
         check_combinations(options, options.movie is not None and output is None)
+        if options.colour_map is not None:
+            check_colour_map(options.colour_map)
+        for name in options.variable:
+            if name not in dataset.variables and (beside := series_with(base, name)) is not None:
+                raise ConfigError(
+                    f"'{name}' is a column of the time series {beside}, and not a variable of '{data}'. Draw it "
+                    f"with: ridgeline plot {beside} --variable {name}"
+                )
         if options.movie is not None:
             names = options.variable or field_names(dataset)[:1]
             if not names:
                 raise ConfigError(f"the data set '{data}' has no field to draw.")
-            save_movie(dataset, names, options.slice, options.movie, options.rate, options.width)
+            save_movie(
+                dataset, names, options.slice, options.movie, options.rate, options.width, options.colour_map
+            )
             written.append(Path(options.movie))
         if options.movie is None or output is not None:
             save_figure(kind.draw(dataset, options), picture)
@@ -222,13 +234,13 @@ def _atoms(dataset: xr.Dataset, options: PictureOptions) -> Figure:
 
 
 def _fields(dataset: xr.Dataset, options: PictureOptions) -> Figure:
+    if options.pdf:
+        return plot_pdf(dataset, options.variable or None, options.slice, options.step)
     if options.isosurface is not None:
         return plot_isosurface(dataset, options.isosurface, options.step, options.colour)
     if options.volume is not None:
         return plot_volume(dataset, options.volume, options.step)
-    return (plot_pdf if options.pdf else plot_slices)(
-        dataset, options.variable or None, options.slice, options.step
-    )
+    return plot_slices(dataset, options.variable or None, options.slice, options.step, options.colour_map)
 
 
 def _averages(dataset: xr.Dataset, options: PictureOptions) -> Figure:
@@ -240,7 +252,19 @@ def _averages(dataset: xr.Dataset, options: PictureOptions) -> Figure:
 FIELDS = DataSetKind(
     "a data set of fields",
     lambda _: True,
-    ("variable", "slice", "step", "pdf", "movie", "rate", "width", "isosurface", "colour", "volume"),
+    (
+        "variable",
+        "slice",
+        "step",
+        "colour_map",
+        "pdf",
+        "movie",
+        "rate",
+        "width",
+        "isosurface",
+        "colour",
+        "volume",
+    ),
     _fields,
 )
 # The first kind that matches a data set draws it.

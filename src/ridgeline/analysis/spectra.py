@@ -81,20 +81,21 @@ def plot_spectra(
     """
     _check_spectra(dataset)
     now, others, words = step_or_mean(dataset, step, average)
+    grey = name_of_others(average)
     figure = blank_figure(6.4, 4.6) if alone else blank_figure(9.6, 4.2)
     *left, compensated = panels(figure, 1 if alone else 2)
     for axes in left:
-        _draw_plain(axes, now, others)
-    _draw_compensated(compensated, now, others if alone else [])
+        _draw_plain(axes, now, others, grey)
+    _draw_compensated(compensated, now, others if alone else [], grey)
     label_decades(figure)
     figure.suptitle(words)
     return figure
 
 
-def _draw_plain(plain: Axes, now: xr.Dataset, others: Sequence[xr.Dataset]) -> None:
+def _draw_plain(plain: Axes, now: xr.Dataset, others: Sequence[xr.Dataset], grey: str) -> None:
     k, energy = curve(now, ENERGY)
     for number, other in enumerate(others):
-        label = None if number else "other outputs"
+        label = None if number else grey
         plain.loglog(*curve(other, ENERGY), color="0.8", linewidth=0.8, label=label)
     plain.loglog(k, energy, label="$E(k)$")
     for name in now:
@@ -112,9 +113,9 @@ def _draw_plain(plain: Axes, now: xr.Dataset, others: Sequence[xr.Dataset]) -> N
     plain.legend()
 
 
-def _draw_compensated(axes: Axes, now: xr.Dataset, others: Sequence[xr.Dataset]) -> None:
+def _draw_compensated(axes: Axes, now: xr.Dataset, others: Sequence[xr.Dataset], grey: str) -> None:
     for number, other in enumerate(others):
-        label = None if number else "other outputs"
+        label = None if number else grey
         axes.loglog(*_compensated(other), color="0.8", linewidth=0.8, label=label)
     places, values = _compensated(now)
     axes.loglog(places, values)
@@ -293,7 +294,7 @@ def _check_spectra(dataset: xr.Dataset) -> None:
 def step_or_mean(
     dataset: xr.Dataset, step: int, average: str | None
 ) -> tuple[xr.Dataset, list[xr.Dataset], str]:
-    """Return the data of one step or the mean over several, other outputs to draw in grey, and a title.
+    """Return the data of one step or the mean over several, outputs to draw in grey, and a title.
 
     step, average: as for `select_step` and `take_mean`. If average is given, step is ignored.
     """
@@ -302,6 +303,11 @@ def step_or_mean(
         return now, list(other_steps(dataset, int(now["step"]))), title(now)
     now, part = take_mean(dataset, average)
     return now, list(other_steps(part, -1)), mean_title(part)
+
+
+def name_of_others(average: str | None) -> str:
+    """Return the name of the curves in grey that `step_or_mean` returns."""
+    return "other outputs" if average is None else "outputs of the mean"
 
 
 def other_steps(dataset: xr.Dataset, step: int) -> Iterator[xr.Dataset]:

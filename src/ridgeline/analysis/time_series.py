@@ -17,6 +17,7 @@ from ridgeline.analysis.colour_scales import ROUNDING, family_of, is_component
 from ridgeline.analysis.plot import blank_figure, label_decades, names_on_page, panels
 from ridgeline.config.check import did_you_mean
 from ridgeline.io.report_file import read_report
+from ridgeline.io.series import read_series
 from ridgeline.runtime.errors import ConfigError, OutputError
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,18 @@ def labels_beside(path: Path) -> SeriesLabels:
         except (OutputError, KeyError, TypeError, AttributeError):
             continue
     return NO_LABELS
+
+
+def series_with(data_set: Path, name: str) -> Path | None:
+    """Return the time series with a column of this name that the run of a data set wrote in the same folder."""
+    report = data_set.with_name(f"{data_set.name}.run.json")
+    try:
+        written = [
+            data_set.with_name(Path(row["path"]).name) for row in read_report(str(report)).get("written", ())
+        ]
+        return next((path for path in written if path.suffix == ".csv" and name in read_series(path)), None)
+    except (OutputError, ConfigError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def plot_time_series(

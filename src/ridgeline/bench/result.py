@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
@@ -11,6 +12,10 @@ from typing import Any, Literal
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
+
+# Units of heads that are multiples of SI units: "all GB/s", "ms/step", "M points/s", "MDOF it/s", "share %".
+_SI = {"us": "s", "ms": "s", "ns": "s", "%": "fraction"}
+_MULTIPLE = re.compile(r"\b[num]s\b|%$|\b(?:[kMGT]|[KMG]i)(?=B\b|FLOP|Flop|TEPS\b|DOF\b)|\bM (?=points)")
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,11 @@ class Column:
     scale: float = 1.0
     form: str = ".2f"
     scale_key: str | None = None
+
+    @property
+    def si_head(self) -> str:
+        """The head of the values in rows, JSON and CSV: with the SI unit where the screen's is a multiple."""
+        return self.head if self.scale == 1.0 else _MULTIPLE.sub(lambda unit: _SI.get(unit[0], ""), self.head)
 
     def cell(self, row: dict[str, Any]) -> str:
         """Return the cell of one row as text."""
@@ -170,11 +180,14 @@ class Result:
     plot: Plot | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON, the columns as heads by key; `from_dict` is the inverse."""
+        """Return everything for JSON, with the columns as heads in SI units by key; `from_dict` is the inverse.
+
+        `formats` holds, by key, how the screen shows a value: scale, format, key of the row's own scale, and head.
+        """
         content = asdict(self)
-        content["columns"] = {column.key: column.head for column in self.columns}
+        content["columns"] = {column.key: column.si_head for column in self.columns}
         content["formats"] = {
-            column.key: [column.scale, column.form, column.scale_key] for column in self.columns
+            column.key: [column.scale, column.form, column.scale_key, column.head] for column in self.columns
         }
         content["units"] = "SI: s, B, B/s, 1/s, FLOP/s"
         return content
@@ -182,25 +195,31 @@ class Result:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Result:
         """Return the result that `to_dict` wrote, without its plot. Raises KeyError or TypeError otherwise."""
-        columns = [Column(key, head, *content["formats"][key]) for key, head in content["columns"].items()]
+        columns = []
+        for key, si_head in content["columns"].items():
+            # Earlier versions wrote the screen's head among the columns.
+            form, shown = content["formats"][key][:3], content["formats"][key][3:]
+            columns.append(Column(key, *(shown or [si_head]), *form))
         given = {f.name: content[f.name] for f in fields(cls) if f.name in content}
         return cls(**{**given, "columns": columns, "plot": None})
 
 
-def to_csv(result: Result) -> str:
+def to_csv(result: Result, **every: Any) -> str:
     """Return the rows as comma-separated values in SI units: a line of keys, then a line for each row; None is empty.
 
+    every: further columns, which have one value in every row.
     The first column names the benchmark. By it io/output_files.py recognises the file as ours.
     """
     keys = dict.fromkeys(
         ["benchmark"]
         + [column.key for column in result.columns]
         + [key for row in result.rows for key in row]
+        + list(every)
     )
     text = io.StringIO()
     writer = csv.DictWriter(text, list(keys), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({"benchmark": result.benchmark} | row for row in result.rows)
+    writer.writerows({"benchmark": result.benchmark} | every | row for row in result.rows)
     return text.getvalue()
 
 

@@ -12,7 +12,7 @@ from ridgeline.runtime.console import Phases, plain_console
 from ridgeline.runtime.errors import VerificationError
 from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.machine import describe_machine
-from ridgeline.runtime.node_load import read_load
+from ridgeline.runtime.node_load import busy_note, read_load
 
 if TYPE_CHECKING:
     from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
@@ -66,12 +66,12 @@ def run_benchmark(
         with Phases(benchmark.name, comm.rank == 0) as progress:
             # Calls the function that `<family>_options.py` names, such as `bench.hpcg.hpcg_run.measure_hpcg`.
             result = benchmark.measure(comm, options, progress=progress, **offers)
+        others = busiest_share(comm, before)
         crowded = oversubscription_warning(comm, threads)
-        if crowded is not None:
-            result.notes.append(crowded)
+        result.notes += [note for note in (crowded, busy_note(others)) if note is not None]
         facts = result.to_dict() | {"machine": describe_machine().to_dict()}
         facts["oversubscribed"] = crowded is not None
-        facts["others_share"] = busiest_share(comm, before)
+        facts["others_share"] = others
         with errors_on_all_ranks(comm):
             if comm.rank == 0:
                 writes = LastWrites()
@@ -98,7 +98,7 @@ def _write(result: Result, facts: dict[str, Any], outputs: BenchmarkOutputs, wri
         plain_console().print(make_table(result))
     if outputs.csv is not None:
         with writes.trying():
-            write_text(outputs.csv, to_csv(result), "--csv")
+            write_text(outputs.csv, to_csv(result, others_share=facts["others_share"]), "--csv")
     if outputs.plot is not None:
         from ridgeline.analysis.bench_plots import save_plot
 

@@ -14,7 +14,7 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperGroup
 
 from ridgeline.cli.completion import complete_benchmark, complete_setting
 from ridgeline.runtime.declared_options import Option
@@ -27,15 +27,21 @@ if TYPE_CHECKING:
 
     from ridgeline.config.load import LoadedCase
 
+# Typer writes the Python type of an argument behind its name in a help: "CASE <str>". The name is enough.
+TyperArgument.display_type_rich = lambda self, ctx: None  # type: ignore[method-assign]
+
 CasePath = Annotated[
     str, typer.Argument(metavar="CASE", help="Settings file: TOML, or the JSON of GrayScott.jl.")
 ]
-Ranks = Annotated[int | None, typer.Option("-n", "--ranks", min=1, help="Number of MPI ranks to start.")]
+Ranks = Annotated[
+    int | None, typer.Option("-n", "--ranks", min=1, metavar="N", help="Number of MPI ranks to start.")
+]
 Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Threads of each rank; sets run.threads.")
+    int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of each rank; sets run.threads.")
 ]
 Device = Annotated[
-    str | None, typer.Option("--device", help="Where the kernels run, cpu or cuda; sets run.device.")
+    str | None,
+    typer.Option("--device", metavar="<cpu|cuda>", help="Where the kernels run; sets run.device."),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Settings = Annotated[
@@ -191,7 +197,7 @@ def parameter_of(option: Option) -> Parameter:
         kind = GenericAlias(list, (item,))
     info = typer.Option(
         *flags,
-        metavar=option.spec.metavar,
+        metavar=option.spec.metavar or _metavar_of(option),
         help=help_of(option),
         show_default=False,
         autocompletion=_COMPLETERS.get(option.spec.completes),
@@ -200,6 +206,15 @@ def parameter_of(option: Option) -> Parameter:
     return Parameter(
         option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info]
     )
+
+
+def _metavar_of(option: Option) -> str | None:
+    """Return what stands for the value in a help, None where Typer's own says it: of flags and choices."""
+    if option.type is bool or (option.choices and not option.repeated):
+        return None
+    if option.choices:
+        return f"<{'|'.join(map(str, option.choices))}>"
+    return {int: "N", float: "NUMBER"}.get(option.items[0], "TEXT")
 
 
 def value_of(option: Option, given: Any) -> Any:

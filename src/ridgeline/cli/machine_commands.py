@@ -98,6 +98,7 @@ def bind(
         typer.Option(
             "--ranks-per-node",
             min=1,
+            metavar="N",
             help="Ranks of a node; by default one for each network interface, or NUMA domain.",
         ),
     ] = None,
@@ -109,7 +110,8 @@ def bind(
         ),
     ] = None,
     reserve: Annotated[
-        int, typer.Option(min=0, help="Number of cores of each NUMA domain to leave to the system.")
+        int,
+        typer.Option(min=0, metavar="N", help="Number of cores of each NUMA domain to leave to the system."),
     ] = 0,
     smt: Annotated[bool, typer.Option(help="Use all hardware threads of a core, or only the first.")] = True,
     sysfs: Annotated[

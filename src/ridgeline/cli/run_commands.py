@@ -65,7 +65,9 @@ def check(
             help="Settings file (TOML, or the JSON of GrayScott.jl), or the BP5 data set of a run.",
         ),
     ],
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Number of MPI ranks to plan for.")] = 1,
+    ranks: Annotated[
+        int, typer.Option("-n", "--ranks", min=1, metavar="N", help="Number of MPI ranks to plan for.")
+    ] = 1,
     threads: Threads = None,
     device: Device = None,
     machine: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -17,6 +18,8 @@ from ridgeline.runtime.files import output_errors
 
 if TYPE_CHECKING:
     from ridgeline.config.explain import Row
+
+TEXTS = (".md", ".toml", ".py", ".sh")
 
 RequiredModel = Annotated[
     str, typer.Argument(metavar="MODEL", help="Name of the model.", autocompletion=complete_model)
@@ -48,40 +51,60 @@ def init(model: RequiredModel) -> None:
 
 
 def examples(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Example to copy.", autocompletion=complete_example),
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME...", help="Examples to copy.", autocompletion=complete_example),
     ] = None,
 ) -> None:
-    """List the examples, or copy one of them into the current folder.
+    """List the examples, or copy some of them into the current folder.
 
     An example is a folder with a settings file, a README that says what to expect, and the scripts of its pictures.
     """
     from ridgeline.cli.completion import example_folders
 
     folders = example_folders()
-    if name is None:
+    for name in names or []:
+        if name not in folders:
+            near = get_close_matches(name, folders, n=1)
+            hint = f' Did you mean "{near[0]}"?' if near else ""
+            raise ConfigError(
+                f'no example is called "{name[:60]}".{hint} `ridgeline examples` lists the {len(folders)} examples.'
+            )
+        target = Path(name)
+        if target.exists() or target.is_symlink():
+            raise OutputError(
+                f"{target}: this folder exists already and is kept. Move it away, or use another folder."
+            )
+    for name in names or []:
+        _copy_example(folders[name], Path(name))
+    if not names:
         width = max(map(len, folders))
         for example, folder in folders.items():
             typer.echo(f"{example:{width}}  {_title(folder)}")
         typer.echo("\nridgeline examples NAME copies one into the current folder")
-        return
-    if name not in folders:
-        near = get_close_matches(name, folders, n=1)
-        hint = f' Did you mean "{near[0]}"?' if near else ""
-        raise ConfigError(
-            f'no example is called "{name[:60]}".{hint} `ridgeline examples` lists the {len(folders)} examples.'
-        )
-    target = Path(name)
-    if target.exists() or target.is_symlink():
-        raise OutputError(
-            f"{target}: this folder exists already and is kept. Move it away, or use another folder."
-        )
+
+
+def _copy_example(source: Path, target: Path) -> None:
+    """Copy an example, and say how to run it."""
     with output_errors(f"write {target}", "use a folder in which you may write"):
-        shutil.copytree(folders[name], target, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        for file in target.iterdir():
+            if file.suffix in TEXTS:
+                # In the copy, commands name it as it lies here.
+                text = file.read_text(encoding="utf-8").replace(f"examples/{target}/", f"{target}/")
+                file.write_text(text, encoding="utf-8")
     typer.echo(f"copied the example to {target}; {target / 'README.md'} says what to expect")
+    if used := sorted(_siblings(target)):
+        typer.echo(f"it uses further examples; copy them with: ridgeline examples {' '.join(used)}")
     if (target / "settings.toml").exists():
         typer.echo(f"run it with: ridgeline run {target / 'settings.toml'} -n 2")
+
+
+def _siblings(folder: Path) -> set[str]:
+    """Return the examples beside this one that its files name."""
+    texts = [file.read_text(encoding="utf-8") for file in folder.iterdir() if file.suffix in (".toml", ".sh")]
+    found = {match for text in texts for match in re.findall(r"(?:\$examples|\.\.)/(\w+)/", text)}
+    return {sibling for sibling in found if not Path(sibling).exists()}
 
 
 def _title(folder: Path) -> str:

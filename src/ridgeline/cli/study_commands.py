@@ -157,11 +157,12 @@ def predict(
         ),
     ],
     machine: Machine = "here",
-    nodes: Annotated[int, typer.Option("--nodes", help="Number of nodes of the job.")] = 1,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Number of nodes of the job.")] = 1,
     ranks_per_node: Annotated[
         int | None,
         typer.Option(
             "--ranks-per-node",
+            metavar="N",
             help="Ranks of each node; by default one for each GPU, or as the machine file says.",
         ),
     ] = None,

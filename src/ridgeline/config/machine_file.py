@@ -92,6 +92,10 @@ class MachineSection(Checked):
         max_length=100,
     )
     nodes: Ratio = figure("Number of nodes of the machine.", "")
+    others_share: Ratio = figure(
+        "Share of the processors of the busiest node that other processes used while the figures were measured.",
+        "",
+    )
 
 
 class NodeSection(Checked):

@@ -12,13 +12,14 @@ amplitude, is an error, which `Checked.problems` reports.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from ridgeline.config.check import Locate
+from ridgeline.config.check import Locate, Origin
 from ridgeline.config.fields import choices, needs_of, toml
 from ridgeline.config.intervals import UNITS
 from ridgeline.config.schema import ANY, fields_of, in_schema
@@ -34,18 +35,30 @@ class _Switch(NamedTuple):
 
 
 def idle_settings(case: BaseModel, locate: Locate) -> Iterator[str]:
-    """Yield a sentence for each given setting that another one switches off. locate: where it was written."""
+    """Yield a sentence for the given settings that another one switches off. locate: where they were written.
+
+    Settings of one file that the same state switches off share a sentence, which has the line of the first.
+    """
     fields = fields_of(type(case))
+    idle: dict[tuple[str, str], list[tuple[Origin, str, str]]] = {}
     for table, path, name in _given(case, ""):
         field, value = type(table).model_fields[name], getattr(table, name)
         asks_nothing = value == field.default and (value == "auto" or not _is_on(value))
         switch = None if asks_nothing else _switched_off(case, fields, path, field, (path + name,))
         if switch is not None:
             origin = locate(path + name)
-            yield (
-                f"{origin.place}: {origin.name} = {toml(value)} has no effect, because {switch.present}. It is used "
-                f"only with {switch.needed}."
-            )
+            file = re.sub(r":\d+$", "", origin.place)
+            entry = (origin, f"{origin.name} = {toml(value)}", switch.needed)
+            idle.setdefault((file, switch.present), []).append(entry)
+    for (_, present), entries in idle.items():
+        origin, first, needed = entries[0]
+        *others, last = [text for _, text, _ in entries]
+        if not others:
+            yield f"{origin.place}: {first} has no effect, because {present}. It is used only with {needed}."
+            continue
+        same = all(each == needed for _, _, each in entries)
+        used = f" They are used only with {needed}." if same else ""
+        yield f"{origin.place}: {', '.join(others)} and {last} have no effect, because {present}.{used}"
 
 
 def needs_words(fields: Mapping[str, FieldInfo], prefix: str, field: FieldInfo) -> str:

@@ -27,18 +27,25 @@ from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.parallel.partition import Triple, split
 from ridgeline.runtime.errors import ConfigError, DecompositionError
 
-DISTRIBUTIONS = ("uniform", "geometric", "geometric-walls", "sine")
+DISTRIBUTIONS = ("uniform", "geometric", "geometric-walls", "sine", "offset-sine")
 
 
 def distribute(kind: str, n: int, parameter: float) -> Array:
     """Return the n + 1 boundaries of n elements in [0, 1].
 
     kind: "uniform": equal elements. "geometric": each element is `parameter` times as long as the one before it.
-    "geometric-walls": the same from both ends to the middle. "sine": s -> sin(a s)/sin(a) on each half, s = 1 at the
-    walls, a = parameter in (0, pi/2], the offset sine profile (Hadri et al., Sec. 2.2).
+    "geometric-walls": the same from both ends to the middle. "offset-sine": s -> sin(a s)/sin(a) on each half, s = 1
+    at the walls, a = pi/2 - alpha, where alpha = parameter in (0, pi/2) is the offset of the sine profile in Table 1
+    of Hadri et al. "sine": the same profile, with a itself as the parameter, in (0, pi/2].
 
     Raises ConfigError for an unknown kind or a parameter out of range.
     """
+    if kind == "offset-sine":
+        if not 0 < parameter < math.pi / 2:
+            raise ConfigError(
+                f"the parameter of an offset-sine distribution is {parameter:g}. It must be > 0 and < pi/2."
+            )
+        return distribute("sine", n, math.pi / 2 - parameter)
     even = np.linspace(0.0, 1.0, n + 1)
     if kind == "uniform":
         return even
@@ -100,11 +107,17 @@ class BoxMesh:
         parameter: Sequence[float] = (1.0,) * 3,
         periodic: tuple[bool, bool, bool] = (False, False, False),
         mapping: Mapping | None = None,
+        edges: Sequence[Sequence[float]] = ((), (), ()),
     ) -> BoxMesh:
-        """Return the mesh of a box with corner `origin` and edges `lengths`, all as (z, y, x)."""
+        """Return the mesh of a box with corner `origin` and edges `lengths`, all as (z, y, x).
+
+        edges: the boundaries of the elements along a direction, instead of a distribution; empty without them.
+        """
         z, y, x = (
-            start + length * distribute(kind, n, value)
-            for n, length, start, kind, value in zip(elements, lengths, origin, distribution, parameter)
+            np.array(given) if len(given) else start + length * distribute(kind, n, value)
+            for n, length, start, kind, value, given in zip(
+                elements, lengths, origin, distribution, parameter, edges
+            )
         )
         return cls((z, y, x), periodic, mapping)
 

@@ -305,9 +305,10 @@ class CheckpointStore:
     def set_aside(self, in_use: Path | None = None) -> Path | None:
         """Move the checkpoints of earlier runs into a folder `previous`, and return it; None if there are none.
 
-        Checkpoints in an existing folder `previous` are deleted, so that one earlier run is kept. If that folder
-        holds anything else, or the checkpoint `in_use` from which the run began, it stays and the new folder is
-        `previous-2`. Collective. Raises CheckpointError on all ranks.
+        Checkpoints in an existing folder `previous` are deleted, so that one earlier run is kept. If they are of a
+        later step than those that are moved, or if that folder holds anything else, or the checkpoint `in_use` from
+        which the run began, it stays and the new folder is `previous-2`. Collective. Raises CheckpointError on all
+        ranks.
         """
         what = f"cannot move the old checkpoints in {self.path} to another folder"
 
@@ -319,7 +320,13 @@ class CheckpointStore:
             while aside.exists() or aside.is_symlink():
                 used = in_use is not None and in_use.resolve().is_relative_to(aside.resolve())
                 older = [] if used or aside.is_symlink() else find_checkpoints(aside)
-                if older and len(older) == len(list(aside.iterdir())) and all(map(is_ours, older)):
+                less_advanced = max(map(_step, older), default=0) <= max(map(_step, checkpoints))
+                if (
+                    older
+                    and less_advanced
+                    and len(older) == len(list(aside.iterdir()))
+                    and all(map(is_ours, older))
+                ):
                     shutil.rmtree(aside)
                 else:
                     number += 1
@@ -330,6 +337,11 @@ class CheckpointStore:
             return aside
 
         return broadcast_decision(self._comm, explain_errors(what, self._comm)(move))
+
+
+def _step(directory: Path) -> int:
+    """Return the step of a checkpoint, from the name of its folder."""
+    return step_of(directory) or 0
 
 
 def check_tiling(comm: MPI.Comm, fields: Mapping[str, DistributedArray]) -> None:

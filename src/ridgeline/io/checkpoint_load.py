@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
+class OtherCaseError(CheckpointError):
+    """A checkpoint is of a case with other settings."""
+
+
 @dataclass(frozen=True)
 class LoadedCheckpoint:
     """The checkpoint from which a run resumes.
@@ -214,7 +218,7 @@ def _matching_manifest(
         describe_fields(manifest.fields), describe_fields(expected), "fields."
     )
     if lines:
-        raise CheckpointError(
+        raise OtherCaseError(
             f"the checkpoint {path} belongs to another case ({'; '.join(lines)}). Change the settings back, name "
             "another checkpoint, or start from the beginning with --resume never."
         )

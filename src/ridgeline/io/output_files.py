@@ -149,8 +149,18 @@ def check_writable(file: str | os.PathLike[str] | None, option: str) -> None:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             return
     check_replaceable(path, option)
+    _check_folder_of(Path(file), option)
+
+
+def _check_folder_of(file: Path, option: str) -> None:
+    """Raise OutputError if no file can be created in the folder of a file, with the first folder that is missing."""
     with output_errors(f"write {file}", f"choose another {option}"):
-        try_folder(path.parent)
+        missing = next((folder for folder in reversed(file.parents) if not folder.exists()), None)
+        if missing is not None and missing.parent.is_dir():
+            raise OutputError(
+                f"cannot write {file}: the folder {missing} does not exist. Create it, or choose another {option}."
+            )
+        try_folder(Path(os.path.realpath(file)).parent)
 
 
 def check_appendable(file: str | os.PathLike[str], option: str) -> None:
@@ -159,7 +169,7 @@ def check_appendable(file: str | os.PathLike[str], option: str) -> None:
         if Path(file).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not Path(file).exists():
-            try_folder(Path(os.path.realpath(file)).parent)
+            _check_folder_of(Path(file), option)
         elif not os.access(file, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 

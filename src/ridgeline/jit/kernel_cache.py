@@ -47,12 +47,14 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import IO, Any, NamedTuple
 
+from ridgeline.runtime.console import Tally
 from ridgeline.runtime.files import DAMAGED, read_regular
 from ridgeline.runtime.launcher import may_print
 from ridgeline.runtime.machine import cpu_name
 from ridgeline.runtime.user_cache import open_kept, private_folder, read_kept_bytes
 
 log = logging.getLogger(__name__)
+_compiled = Tally("compiled {} kernels so far.", log)
 
 # The environment variable for narrower vectors than the processor has, to compare widths: 16, 32 or 64 bytes.
 VECTOR_BYTES_VARIABLE = "RIDGELINE_VECTOR_BYTES"
@@ -386,13 +388,14 @@ class KernelFiles:
         try:
             content = _read(path)
         except FileNotFoundError:
-            _say(logging.INFO, f"compiling kernels, which are stored in {path.parent} for later runs.")
+            _say(
+                logging.INFO,
+                f"compiling kernels once, for up to some minutes. They are kept in {path.parent}.",
+            )
             return None
         except OSError as error:
-            _say(
-                logging.WARNING,
-                f"compiled kernels in {path.parent} cannot be read ({error.strerror}), so they are compiled again.",
-            )
+            why = error.strerror or error
+            _say(logging.WARNING, f"kernels in {path.parent} cannot be read ({why}) and are compiled again.")
             return None
         body = content[:-_DIGEST_BYTES]
         if _digest(body) != content[-_DIGEST_BYTES:]:
@@ -412,14 +415,15 @@ class KernelFiles:
         path = self._path(key)
         if path is not None:
             body = self._dump((key, kernel))
+            _compiled.add()
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _replace(path, body + _digest(body))
             except OSError as error:
-                why = error.strerror or error
                 _say(
                     logging.WARNING,
-                    f"compiled kernels cannot be stored in {path.parent} ({why}). The next run compiles them again.",
+                    f"compiled kernels cannot be stored in {path.parent} ({error.strerror or error}). The next run "
+                    "compiles them again.",
                 )
 
 
@@ -579,7 +583,7 @@ def _lock(files: KernelFiles, signature: Any) -> Iterator[None]:
             query = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
             *_, holder = struct.unpack("hhqqi", fcntl.fcntl(file, fcntl.F_GETLK, query))
             process = f"process {holder} of {platform.node()}"
-            log.warning(
+            log.info(
                 "waiting for %s, which is compiling the kernel %s (lock: %s).", process, files.name, file.name
             )
     try:

@@ -101,7 +101,7 @@ def neighbours(place: Allocation, volume: float, messages: float) -> float:
 
 
 def without_latency(place: Allocation) -> tuple[str, ...]:
-    """Return the note about latencies that `neighbours` leaves out because the machine file has none."""
+    """Return the bound that follows from latencies that `neighbours` leaves out as the machine file has none."""
     needed = ["network.latency"] if place.nodes > 1 else []
     needed += ["links.latency"] if place.ranks_per_node > 1 else []
     absent = [key for key in needed if place.find(key) is None]

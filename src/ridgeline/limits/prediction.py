@@ -15,6 +15,7 @@ import numpy as np
 
 from ridgeline.config.machine_file import MachineFile, Quantity
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.node_load import MOST_OTHERS
 
 Kind = Literal["node", "network"]
 
@@ -42,9 +43,15 @@ class Allocation:
         Raises ConfigError for fewer than one node or rank, or more nodes than the machine has.
         """
         there = machine.machine.nodes
-        if nodes < 1 or (there is not None and nodes > there.value):
-            most = f"1 to {there.value:g}, as {machine.machine.name} has" if there else "at least 1"
+        if nodes < 1:
+            most = f"1 to {there.value:g}" if there else "at least 1"
             raise ConfigError(f"the number of nodes is {nodes}, but it must be {most}.")
+        if there is not None and nodes > there.value:
+            described = f"{there.value:g} node{'s' * (there.value != 1)}"
+            raise ConfigError(
+                f"the number of nodes is {nodes}, but the machine file of {machine.machine.name} describes "
+                f"{described}. Use at most {described}, or a machine file that was measured on more."
+            )
         if ranks_per_node is None:
             known = machine.node.ranks or machine.device.count
             ranks_per_node = int(known.value) if known else 1
@@ -153,6 +160,14 @@ def optimistic(place: Allocation, share: str) -> tuple[str, ...]:
     return (f"the full bandwidth is assumed: the machine file has no {share}",)
 
 
+def busy_machine(name: str, share: float) -> str:
+    """Return the sentence about a machine file whose figures were measured while others used the node."""
+    return (
+        f"The file of {name} was measured while other processes used {share:.0%} of the busiest node. The machine "
+        "may be faster than predicted."
+    )
+
+
 @dataclass(frozen=True)
 class Prediction:
     """What a case needs on an allocation, in bytes and seconds, for one step or one iteration of a benchmark."""
@@ -212,6 +227,14 @@ class Prediction:
         return self.least_seconds - width, self.least_seconds + width
 
     @property
+    def all_notes(self) -> tuple[str, ...]:
+        """The notes on the case, and the one on a machine that others used while it was measured."""
+        others = self.place.machine.machine.others_share
+        if others is None or others.value <= MOST_OTHERS:
+            return self.notes
+        return (*self.notes, busy_machine(self.place.machine.machine.name, others.value))
+
+    @property
     def memory_of_rank(self) -> float | None:
         """Bytes that a rank has, None if the machine file does not say."""
         try:
@@ -260,5 +283,5 @@ class Prediction:
             "output_seconds": self.output_seconds,
             "node_hours": self.node_hours,
             "least_node_hours": self.least_node_hours,
-            "notes": list(self.notes),
+            "notes": list(self.all_notes),
         }

@@ -74,6 +74,5 @@ def predict_from_estimate(case: AnyCase, place: Allocation) -> Prediction:
         output_bytes=plan.output_bytes,
         flops=work.flops,
         process_grid=plan.process_grid,
-        bounds=optimistic(place, share),
-        notes=without_latency(place),
+        bounds=optimistic(place, share) + without_latency(place),
     )

@@ -299,6 +299,28 @@ class Phases:
         sys.stderr.flush()
 
 
+class Tally:
+    """Logs how many units of slow work are done, at most every LINE_SECONDS, so that nobody takes it for a hang.
+
+    words: the note, with {} for the number.
+    """
+
+    LINE_SECONDS = 15.0
+
+    def __init__(self, words: str, log: logging.Logger) -> None:
+        self._words, self._log = words, log
+        self._done, self._logged = 0, 0.0
+
+    def add(self) -> None:
+        """Count one more unit."""
+        now = time.monotonic()
+        self._done += 1
+        self._logged = self._logged or now
+        if now - self._logged >= self.LINE_SECONDS:
+            self._logged = now
+            self._log.info(self._words.format(self._done))
+
+
 def silent() -> Phases:
     """Return a `Phases` that shows nothing."""
     return Phases("", False)

@@ -135,18 +135,18 @@ def check_ranks(ranks: int, environ: Mapping[str, str] | None = None) -> None:
     environ = os.environ if environ is None else environ
     nodes, cores = nodes_of_job(environ), cores_available()
     most, here = max(_FEWEST, _PER_CORE * cores), -(-ranks // nodes)
-    where = "one machine" if nodes == 1 else f"each of {nodes} nodes"
+    # On several nodes, the ranks of one of them count.
+    what = f"{ranks} ranks (-n, --ranks)" + (f", {here} on each of {nodes} nodes," if nodes > 1 else "")
     if here > most and environ.get(OVERSUBSCRIBE, "") in ("", "0"):
         raise ConfigError(
-            f"{ranks} ranks (-n, --ranks) are {here} on {where} with {cores} usable cores, where at most {most} are "
-            f"started. Use -n {nodes * cores} for one rank on each core, or --oversubscribe to start more."
+            f"{what} are more than the {most} that are started on {cores} usable cores. Use -n {nodes * cores} for "
+            "one rank on each core, or --oversubscribe to start more."
         )
     needed, free = here * RANK_BYTES, node_memory_available()
     if needed > free:
         raise ConfigError(
-            f"{ranks} ranks (-n, --ranks) are {here} on {where} and need {number(needed, 'B')} of memory before they "
-            f"compute anything, but only {number(free, 'B')} are free. Use at most "
-            f"-n {nodes * max(1, free // RANK_BYTES)}."
+            f"{what} need {number(needed, 'B')} of memory before they compute anything, but only "
+            f"{number(free, 'B')} are free. Use at most -n {nodes * max(1, free // RANK_BYTES)}."
         )
 
 

@@ -61,3 +61,13 @@ def others_share(before: Sequence[Reading | None], after: Sequence[Reading | Non
             own, ranks = own + new.own - old.own, ranks + 1
     others = last.used - first.used - own - _UNSURE * ranks
     return min(max(others / ((last.wall - first.wall) * last.processors), 0.0), 1.0)
+
+
+def busy_note(share: float) -> str | None:
+    """Return the note about a measurement while others used this share of the busiest node; None for a small one."""
+    if share <= MOST_OTHERS:
+        return None
+    return (
+        f"Other processes used {share:.0%} of the busiest node during the measurement. The machine may be faster "
+        "than these values."
+    )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ridgeline.config.intervals import ROUNDING
+from ridgeline.config.schema import fields_of
 from ridgeline.io.checkpoint import CheckpointStore, SavedCheckpoint
-from ridgeline.io.checkpoint_load import check_exists, newest_identity
+from ridgeline.io.checkpoint_load import OtherCaseError, check_exists, newest_identity
 from ridgeline.models.contract import Model
 from ridgeline.parallel.allreduce import broadcast_decision
 from ridgeline.runtime.errors import CheckpointError
@@ -89,7 +90,10 @@ class Restart:
             self._has_foreign = True
             self._model.initialize()
             return 0, None
-        loaded = self._store.load(self._model.state(), self._case.identity(), resume, self._model.later)
+        try:
+            loaded = self._store.load(self._model.state(), self._case.identity(), resume, self._model.later)
+        except OtherCaseError as error:
+            raise CheckpointError(f"{error}{_other_parameters(self._case)}") from None
         if loaded is None:
             self._log(
                 logging.INFO,
@@ -187,3 +191,14 @@ class Restart:
     def _log(self, level: int, text: str) -> None:
         if self._comm.rank == 0:
             log.log(level, "%s", text)
+
+
+def _other_parameters(case: AnyCase) -> str:
+    """Say how a case continues from the state of another one, with a space before; "" if its model cannot."""
+    kind = fields_of(type(case)).get("initial.kind")
+    if kind is None or "file" not in get_args(kind.annotation):
+        return ""
+    return (
+        " To continue from its state with other parameters, start a new run with --set initial.kind=file --set "
+        "initial.path=DATA_SET and with other paths, such as --set output.path=after.bp."
+    )

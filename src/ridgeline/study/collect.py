@@ -8,6 +8,7 @@ from typing import Any
 
 from ridgeline.bench.result import Column, Result
 from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.runtime.node_load import MOST_OTHERS
 from ridgeline.runtime.units import counted
 from ridgeline.study.folder import JobStatus, StudyFolder
 from ridgeline.study.rows import Predictor, Row, rows_of
@@ -142,11 +143,17 @@ def definitions(scaling: str, keys: set[str]) -> Iterator[str]:
 
 
 def notes(jobs: Sequence[JobStatus], rows: Sequence[Row]) -> Iterator[str]:
-    """Yield what a reader must know: points with more threads than cores, and jobs that are not done."""
+    """Yield what a reader must know: points on crowded or busy nodes, and jobs that are not done."""
     crowded = sorted({row["ranks"] for row in rows if row[MARKS]})
     if crowded:
         numbers = ", ".join(map(str, crowded))
         yield f"there are more threads than cores on {numbers} ranks, so these points are drawn hollow"
+    shares = [row["others_share"] for row in rows if (row.get("others_share") or 0.0) > MOST_OTHERS]
+    if shares:
+        yield (
+            f"Other processes used up to {max(shares):.0%} of the busiest node during the fastest jobs of "
+            f"{len(shares)} of {counted(len(rows), 'point')}. The machine may be faster than these values."
+        )
     for state in ("failed", "damaged", "missing"):
         names = [job for job in jobs if job.state == state]
         if names:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ridgeline.bench.hpcg.hpcg_options import DEFAULT_POINTS, SIZES, BoxPerRank
 from ridgeline.bench.hpcg.prediction import HpcgBox, predict_hpcg
 from ridgeline.config.case import AnyCase
 from ridgeline.config.check import nearest
@@ -60,12 +61,15 @@ def machine_here() -> MachineFile | None:
 
 
 def predict_benchmark(name: str, settings: Sequence[str], place: Allocation) -> Prediction:
-    """Return what an iteration of a benchmark takes. settings: its sizes, as "nx=104". Raises ConfigError."""
+    """Return what an iteration of a benchmark takes. settings: its sizes, as "nx=104". Raises ConfigError.
+
+    Sizes that are left out follow the benchmark's rule.
+    """
     if name not in BENCHMARKS:
         raise ConfigError(
             f"{name}: this benchmark cannot be predicted. Benchmarks with predictions: {', '.join(BENCHMARKS)}."
         )
-    known = list(HpcgBox.__dataclass_fields__)
+    known = list(SIZES)
     found = {}
     for word in settings:
         key, _, value = word.partition("=")
@@ -77,7 +81,7 @@ def predict_benchmark(name: str, settings: Sequence[str], place: Allocation) -> 
                 f"{', '.join(f'{one}=INTEGER' for one in known)}."
             )
         found[key] = int(value)
-    return predict_hpcg(HpcgBox(**found), place)
+    return predict_hpcg(HpcgBox(*BoxPerRank(DEFAULT_POINTS).box(found)), place)
 
 
 def line_for_check(case: AnyCase, ranks: int, machine: str | None) -> str | None:

@@ -31,7 +31,7 @@ def breakdown(prediction: Prediction) -> Result:
         }
         for part in prediction.parts
     ]
-    whole = "step, at least" if prediction.lacks else "step"
+    whole = "step, at least" if prediction.is_bound else "step"
     rows.append({"part": whole, "seconds": prediction.least_seconds, "share": None})
     columns = (Column("part", "part"), Column("seconds", "s", form=".4g"), Column("share", "%", 0.01, ".1f"))
     result = _result(
@@ -61,14 +61,15 @@ def scaling(predictions: Sequence[Prediction]) -> Result:
             }
             | {part.name: part.seconds for part in each.parts}
         )
-    # A total that lacks a part is a lower bound: it is shown as such, and not drawn.
-    short = any(each.seconds is None for each in predictions)
-    costs_more = any(each.node_hours is None for each in predictions)
+    # A lower bound is shown as such, and not drawn where it lacks a part.
+    is_bound = any(each.is_bound for each in predictions)
+    lacks = any(each.seconds is None for each in predictions)
+    costs_more = is_bound or any(each.node_hours is None for each in predictions)
     columns = (
         Column("nodes", "nodes"),
         Column("ranks", "ranks"),
         Column("least_seconds", "s per step, at least", form=".4g")
-        if short
+        if is_bound
         else Column("seconds", "s per step", form=".4g"),
         Column("low", "from", form=".4g"),
         Column("high", "to", form=".4g"),
@@ -78,7 +79,8 @@ def scaling(predictions: Sequence[Prediction]) -> Result:
         if costs_more
         else Column("node_hours", "node hours", form=".4g"),
     )
-    shown = (*(() if short else ("seconds", "low", "high")), *names)
+    total = ("least_seconds",) if is_bound else ("seconds", "low", "high")
+    shown = (*(() if lacks else total), *names)
     return _result(predictions, columns, rows, Plot("nodes", shown, x_label="nodes", y_label="s per step"))
 
 
@@ -87,7 +89,7 @@ def _result(
 ) -> Result:
     first, last = predictions[0], predictions[-1]
     machine = first.place.machine.machine.name
-    notes = [f"this is a lower bound: {why}" for why in last.bounds] + list(last.notes)
+    notes = [f"this is a lower bound: {why}" for why in last.bounds] + list(last.all_notes)
     lacks = dict.fromkeys(lack for each in predictions for lack in each.lacks.items())
     notes += [f"{name} is not predicted, because the file of {machine} has no {key}" for name, key in lacks]
     return Result(

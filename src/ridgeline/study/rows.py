@@ -4,6 +4,7 @@ Rows are plain, in SI units, with these keys beside those of axes and labels:
 
     ranks, threads, cores     of the job; crowded: more threads than cores on a node, so that times say little
     points                    of the grid, of all ranks
+    others_share              of the processors of the busiest node that others used while the best job measured
     seconds                   of a step, the best of the point's jobs: disturbances only slow down (GESTS, Sec. 4.1)
     jobs, median, slowest, jitter    of the jobs' times; jitter: (most - least) / least
     points_per_second, flops, bytes, fraction, overall_efficiency     as the best job reported them
@@ -135,6 +136,7 @@ def rows_of_job(job: JobStatus) -> Iterator[Row]:
             "labels": axes | {key: in_words(value) for key, value in figures.labels.items()},
             # machine.cores are those of one rank's affinity mask.
             "crowded": bool(report.get("oversubscribed")),
+            "others_share": report.get("others_share"),
             "seconds": figures.seconds,
             "points": figures.points,
             "points_per_second": figures.points / figures.seconds,
@@ -163,6 +165,8 @@ def _of_run(report: Mapping[str, Any]) -> Row:
         **{f"phase {name}": value for name, value in phases.items()},
         **{f"iterations {name}": solve["iterations_per_solve"] for name, solve in solves.items()},
         "limited_by": report.get("limit"),
+        # A run measures its limits only, and keeps what each of these measurements shared with others.
+        "others_share": max(report.get("limits", {}).get("others_share", {}).values(), default=None),
         **_ranks_of(report),
         **_regions_of(report),
     }
@@ -305,6 +309,8 @@ class Predictor:
             lacking = ", ".join(f"{figure} (for {part})" for part, figure in found.lacks.items())
             self.reasons[f"no prediction, because the machine file lacks {lacking}"] = None
             return {}
+        for note in found.all_notes[len(found.notes) :]:
+            self.reasons[note] = None
         if found.bounds:
             self.reasons[f"predictions are lower bounds: {'; '.join(found.bounds)}"] = None
         row = {"predicted": found.seconds}

@@ -187,6 +187,15 @@ class SweepOptions(DeclaredOptions):
     plane: Annotated[
         str, OptionSpec("Plane that the contact sheet shows, as for `ridgeline plot`.", metavar="AXIS=PLACE")
     ] = "z=mid"
+    colour_map: Annotated[
+        str | None,
+        OptionSpec(
+            "Colour map of matplotlib for the contact sheet.",
+            flags=("--colour-map", "--cmap"),
+            metavar="NAME",
+            otherwise="by the field",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Check the ranges, and that there is an axis."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import ridgeline.io.dataset
-from ridgeline.analysis.colour_scales import colour_scales, finite_range
+from ridgeline.analysis.colour_scales import check_colour_map, colour_scales, finite_range
 from ridgeline.analysis.element_images import on_grid
 from ridgeline.analysis.plot import blank_figure, draw_plane, load_plane, panels, save_figure
 from ridgeline.analysis.slices import field_names
@@ -118,6 +118,8 @@ def _check_picture(plan: Plan, options: SweepOptions) -> None:
     """Raise ConfigError for a field that the cases do not write, or a plane that no field has."""
     if not _PLANE.fullmatch(options.plane):
         raise ConfigError(f"--plane {options.plane}: write AXIS=PLACE, such as z=mid, y=12 or x=0.5.")
+    if options.colour_map is not None:
+        check_colour_map(options.colour_map)
     if options.picture is None:
         return
     _, path, *settings = plan.points[0].command  # "run", and --set before each setting
@@ -160,18 +162,20 @@ def _collect(
     result = to_result(plan, found)
     show(make_table(result))
     done = [job for job, one in zip(jobs, found, strict=True) if one.state == "done"]
+    pictures: list[Path] = []
     page = [f"# {result.benchmark}, {result.pattern}", "", *(f"- {note}" for note in result.notes), ""]
     try:
-        save_contact_sheet(plan, done, path / SHEET, options.picture, options.plane)
+        pictures.append(save_contact_sheet(plan, done, path / SHEET, options))
         page += [f"![contact sheet]({SHEET})", ""]
     except (ConfigError, OutputError) as problem:
         tell(f"no contact sheet: {problem}")
     if done:
         delete_output(path / FIGURES, "-o")
         save_figure(plot_sweep(result.to_dict()), path / FIGURES, "-o")
+        pictures.append(path / FIGURES)
         page += [f"![final values]({FIGURES})", ""]
     written = write_files(path, result, "\n".join([*page, *table(result), ""]), STEM)
-    tell(f"wrote {', '.join(map(str, written))}")
+    tell(f"wrote {', '.join(map(str, [*written, *pictures]))}")
 
 
 def to_result(plan: Plan, found: Sequence[JobStatus]) -> Result:
@@ -220,13 +224,11 @@ def to_result(plan: Plan, found: Sequence[JobStatus]) -> Result:
     )
 
 
-def save_contact_sheet(
-    plan: Plan, jobs: Sequence[StudyJob], path: Path, field: str | None, plane: str
-) -> Path:
+def save_contact_sheet(plan: Plan, jobs: Sequence[StudyJob], path: Path, options: SweepOptions) -> Path:
     """Draw the last output step of all jobs that are done; return the path of the picture.
 
     In a table of values the last axis runs to the right and the others upwards, as in the map of the final figures.
-    field: None for the first of the data set.
+    options: field, plane and colour map; without a field it is the first of the data set.
 
     Raises ConfigError for a field or a plane that is not there, or if there is no picture to draw; OutputError.
     """
@@ -238,7 +240,7 @@ def save_contact_sheet(
                 names = field_names(data)
                 if not names:
                     continue
-                planes[job.point.name] = load_plane(data, field or names[0], plane, -1)
+                planes[job.point.name] = load_plane(data, options.picture or names[0], options.plane, -1)
         except OutputError:  # it wrote no output, or wrote it elsewhere
             continue
     if not planes:
@@ -250,7 +252,7 @@ def save_contact_sheet(
     figure = blank_figure(INCHES * across + 0.8, (INCHES + 0.12) * down + 0.2)
     name = str(next(iter(planes.values())).name)
     least, most = zip(*(finite_range(plane.values) for plane in planes.values()))
-    shade = colour_scales({name: (min(least), max(most))})[name]
+    shade = colour_scales({name: (min(least), max(most))}, options.colour_map)[name]
     axes = panels(figure, len(plan.points), across)
     if table:  # from below, as an axis runs
         rows = [axes[first : first + across] for first in range(0, len(axes), across)]
@@ -264,7 +266,7 @@ def save_contact_sheet(
             image = draw_plane(panel, planes[point.name], shade)
         panel.set(xticks=[], yticks=[], xlabel="", ylabel="")
     assert image is not None
-    figure.colorbar(image, ax=axes, shrink=min(1.0, 2.0 / down), label=name)
+    figure.colorbar(image, ax=axes, shrink=min(1.0, 2.0 / down), label=shade.title(name))
     delete_output(path, "-o")
     save_figure(figure, path, "-o")
     return path

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -294,8 +294,32 @@ def _run_command(command: Sequence[str]) -> str | None:
     return None
 
 
+def _node_values(measurements: Measurements) -> Iterator[str]:
+    """Yield what was measured of the nodes, one line for each quantity."""
+    import numpy as np
+
+    from ridgeline.runtime.units import number
+    from ridgeline.validate.judge.statistics import costs, steady
+
+    for quantity in measurements.node_quantities:
+        cost = steady(costs(quantity.values, quantity.higher_is_better))[0]
+        there = np.flatnonzero(np.isfinite(cost))
+        if not there.size:
+            continue
+        values = np.exp(-cost[there] if quantity.higher_is_better else cost[there])
+        median = number(float(np.median(values)), quantity.unit)
+        if there.size == 1:
+            yield f"{quantity.name}: {median}"
+            continue
+        worst = int(np.argmax(cost[there]))
+        yield (
+            f"{quantity.name}: median {median}, worst {number(float(values[worst]), quantity.unit)} on "
+            f"{measurements.nodes[there[worst]]}"
+        )
+
+
 def _show(measurements: Measurements, verdict: Verdict) -> None:
-    """Print stages and the verdict."""
+    """Print stages, the values of the nodes, and the verdict."""
     from rich.table import Table
 
     from ridgeline.runtime.console import plain_console
@@ -314,6 +338,8 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
         console.print(what, soft_wrap=not sys.stdout.isatty())
 
     say(table)
+    for text in _node_values(measurements):
+        say(text)
     for name, counter in measurements.counters.items():
         places = ", ".join(
             f"{measurements.nodes[int(node)]} +{by}" for node, by in list(counter["grown"].items())[:8]

@@ -285,7 +285,7 @@ def print_findings(findings: list[Finding]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    words = {"ok": "ok", "optional": "absent", "missing": "MISSING"}
+    words = {"ok": "ok", "optional": "optional", "missing": "MISSING"}
     for finding in findings:
         table.add_row(finding.name, words[finding.status], finding.text)
         if finding.advice:

@@ -81,9 +81,10 @@ def test_a_new_run_says_which_numbers_it_draws_and_goes_on_with_them():
 def test_other_numbers_than_the_checkpoint_s_are_refused():
     interrupted("parts")
     with pytest.raises(
-        CheckpointError, match="random_numbers: the checkpoint has 'philox4x32-7', the run has nothing"
-    ):
+        CheckpointError, match="the checkpoint has 'philox4x32-7', the run has nothing"
+    ) as refusal:
         simulate(small("parts", random_numbers=OLDER), resume="auto")
+    assert "with other parameters, start a new run with --set initial.kind=file --set" in str(refusal.value)
 
 
 def test_a_run_that_finds_no_checkpoint_draws_the_newest():

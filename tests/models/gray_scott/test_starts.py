@@ -182,6 +182,16 @@ def test_what_cannot_be_is_said_in_one_sentence(tmp_path, initial, error, words)
         begin()
 
 
+def test_a_pattern_that_continues_is_not_disturbed():
+    case = a_case(output={"every": 4, "path": "first.bp"})
+    with ridgeline.Simulation(case, progress=False) as simulation:
+        simulation.run()
+    changes = {"initial.kind": "file", "initial.path": "first.bp", "initial.noise": 0.01}
+    with ridgeline.open("first.bp") as data:
+        for name, field in zip("UV", start(case.replace(changes)), strict=True):
+            np.testing.assert_array_equal(field, data[name].sel(step=4).values)
+
+
 def test_a_data_set_of_another_grid_is_refused():
     case = a_case(output={"every": 4, "path": "first.bp"})
     with ridgeline.Simulation(case, progress=False) as simulation:

@@ -91,3 +91,21 @@ def test_spectra_are_those_of_the_settings(tmp_path) -> None:
     table.write_text("0.01 2.0\n1.0 nothing\n")
     with pytest.raises(ConfigError, match=r"power\.txt:2: "):
         case_of(cosmology={"spectrum": "table", "table": str(table)}).linear_spectrum()
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (64.0, None),
+        (
+            3000.0,
+            "32 cells along 3000 Mpc/h are 93.8 Mpc/h wide each, and a particle has 7.1e+16 solar masses / h.",
+        ),
+        (0.02, "a particle has 21 solar masses / h. The unit of the length is Mpc/h, not kpc/h."),
+    ],
+)
+def test_a_length_in_another_unit_is_doubted(length, words) -> None:
+    found = dict(case_of({"length": length}).doubts())
+    assert (words is None) == (not found)
+    assert words is None or words in found["grid.length"]
+    assert not [*case_of({"length": length}, initial={"kind": "pancake"}).doubts()]

@@ -116,6 +116,19 @@ INCONSISTENT = [
     (["run.threads=2"], "run.threads is 2, but it must be 1."),
     (["run.precision=float32"], 'run.precision is "float32", but it must be "float64".'),
     (["grid.distribution=[uniform,sine,sine]", "grid.distribution_parameter=[1,1,1.6]"], None),
+    (["grid.distribution=[uniform,offset-sine,uniform]", "grid.distribution_parameter=[1,1.6,1]"], None),
+    (["grid.edges.x=[0,1,1,3]"],
+     "grid.edges.x is [0, 1, 1, 3], but it must be a list of at least two increasing numbers."),
+    (["grid.edges.y=[2]"], "grid.edges.y is [2], but it must be a list of at least two increasing numbers."),
+    (["grid.edges.x=[0,1,3]"],
+     "grid.elements is [1, 2, 3], but it must be 2 along x, because grid.edges.x has 3 numbers."),
+    (["grid.edges.y=[0,0.5,2.5]"],
+     "grid.lengths is [1.0, 2.0, 3.0], but it must be 2.5 along y, because grid.edges.y goes from 0 to 2.5."),
+    (["grid.edges.z=[0.25,1.25]"],
+     "grid.origin is [0.0, 0.0, 0.0] by default, but it must be 0.25 along z, because grid.edges.z starts there."),
+    (["grid.edges.y=[0,0.5,2]", "grid.distribution=[uniform,sine,uniform]"],
+     'grid.distribution is ["uniform", "sine", "uniform"], but it must be "uniform" along y, because grid.edges.y '
+     "gives the elements."),
     (["grid.mapping=curly"],
      'grid.mapping is "curly", but it must be "none", "wavy", "annulus", "periodic-hill" or "file.py:function".'),
     (["model.dealias_order=5"],
@@ -277,6 +290,36 @@ def test_normals_point_outwards_and_close_the_surface() -> None:
         assert np.abs(total).max() < 1e-10, f"{mapping=}"
         expected = {"none": 6.0, "annulus": np.pi * (2.2**2 - 0.2**2)}.get(mapping, 6.0)
         assert volume == pytest.approx(expected, rel=2e-3 if mapping == "wavy" else 1e-9), f"{mapping=}"
+
+
+def test_edges_of_elements_are_taken_as_they_are_listed() -> None:
+    mesh = mesh_of(load("grid.edges={x=[0, 0.1, 0.75, 3], z=[0, 1]}"))
+    assert [edges.tolist() for edges in mesh.edges] == [[0, 1], [0, 1, 2], [0, 0.1, 0.75, 3]]
+    case = load()
+    assert not any(
+        key.startswith("grid.edges") for key in case.identity()
+    )  # as in checkpoints of earlier versions
+    assert case.identity() != load("grid.edges.x=[0,1,2,3]").identity()
+
+
+def test_a_streamfunction_needs_flow_in_planes() -> None:
+    wanted = ["output.variables=[vorticity_z,streamfunction]"]
+    assert load(*map(quoted, wanted)).output.variables == ("vorticity_z", "streamfunction")
+    open_ends = TEXT.replace("true, false, false", "false, false, false")
+    for end, kind in (("min", "wall"), ("max", "outflow")):
+        open_ends += f'[boundary.z_{end}]\nkind = "{kind}"\n'
+    wanted.append("scalar.0.boundary.z_min.kind=adiabatic")
+    (fault,) = faults(*map(quoted, wanted), text=open_ends)
+    assert fault == (
+        '--set: output.variables is ["vorticity_z", "streamfunction"], but it must be without streamfunction, which '
+        "is that of a flow in planes z = const: side z_max is neither along z nor a plane across z without flow "
+        "through it."
+    )
+    Path("tilt.py").write_text("def tilt(x, y, z):\n    return x, y + 0.1 * z * y, z\n")
+    walls = ["boundary.y_max.kind=wall", "scalar.0.boundary.y_max.kind=adiabatic", "boundary.z_max.kind=wall"]
+    walls += ["scalar.0.boundary.z_max.kind=adiabatic", "grid.mapping=tilt.py:tilt"]
+    (fault,) = faults(*map(quoted, wanted + walls), text=open_ends)
+    assert "side y_max is neither along z" in fault
 
 
 def test_a_mapping_of_ones_own(tmp_path: Path) -> None:

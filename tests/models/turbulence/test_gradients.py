@@ -188,6 +188,7 @@ def test_output_fields(modes, dtype):
     strain = (g + g.swapaxes(0, 1)) / 2
     expected = {
         **{f"velocity_{axis}": u[i] for i, axis in enumerate("xyz")},
+        **{f"vorticity_{axis}": w[i] for i, axis in enumerate("xyz")},
         "vorticity_magnitude": np.sqrt((w**2).sum(0)),
         "dissipation": 2 * NU * (strain**2).sum((0, 1)),
         "pressure": exact.to_physical(products(COMM, fields[:3], HostPasses(modes, exact)).pressure[None])[0],

@@ -65,6 +65,14 @@ def test_the_interval_adds_spreads_in_squares() -> None:
     assert (low, high) == pytest.approx((7 - width, 7 + width))
 
 
+def test_a_machine_that_was_measured_while_it_was_busy_is_named() -> None:
+    for share, said in ((0.92, True), (0.01, False)):
+        found = toy(Part("a", "node", 3.0), machine=with_figures(BARE, {"machine.others_share": share}))
+        words = "The file of toy was measured while other processes used 92% of the busiest node."
+        assert any(words in note for note in found.to_dict()["notes"]) == said
+        assert any(words in note for note in breakdown(found).notes) == said
+
+
 def test_no_interval_without_the_spread_of_a_part_that_takes_time() -> None:
     assert toy(Part("a", "network", 1.0), machine=varying(0.1)).interval is None
     assert toy(Part("a", "node", 1.0), machine=varying(0.1)).interval == pytest.approx((0.9, 1.1))
@@ -116,7 +124,7 @@ def test_here_without_a_file_says_how_to_write_one(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize(("nodes", "ranks"), [(0, 1), (9409, 8), (1, 0), (-1, 8)])
 def test_nodes_and_ranks_are_within_the_machine(nodes: int, ranks: int) -> None:
-    with pytest.raises(ConfigError, match=r"need|must be"):
+    with pytest.raises(ConfigError, match=r"need|must be|describes 9408 nodes\. Use at most 9408 nodes, or"):
         Allocation.of(find_machine("frontier"), nodes, ranks)
 
 
@@ -166,6 +174,23 @@ def test_gray_scott_takes_its_least_traffic() -> None:
     work = estimate(case, 2).work
     assert found.parts[0].seconds == pytest.approx(work.bytes_memory / 4e10)
     assert found.parts[1].seconds == pytest.approx(work.bytes_exchanged / 2 / 5e9 + work.messages / 2 * 1e-6)
+
+
+def test_a_prediction_without_latencies_is_a_lower_bound() -> None:
+    machine, case = find_machine("frontier"), case_of("gray_scott")
+    found = predict_case(case, Allocation.of(machine, 64))
+    assert found.is_bound
+    assert found.interval is None
+    assert found.bounds == (
+        "messages cost only the time of their bytes: the machine file has no network.latency and no links.latency",
+    )
+    shown = breakdown(found)
+    assert shown.rows[-1]["part"] == "step, at least"
+    assert not any("80 % of steps" in note for note in shown.notes)
+    heads = {column.key: column.head for column in scaling([found]).columns}
+    assert heads["least_seconds"] == "s per step, at least"
+    known = with_figures(machine, {"network.latency": 2e-6, "links.latency": 1e-6})
+    assert predict_case(case, Allocation.of(known, 64)).interval is not None
 
 
 def test_molecular_dynamics_takes_its_operations_ghosts_and_sums() -> None:
@@ -270,6 +295,20 @@ def test_hpcg_on_aurora_is_the_papers_rating() -> None:
     place = Allocation.of(find_machine("aurora"), 4096)
     found = predict_benchmark("hpcg", ["nx=192", "ny=192", "nz=192"], place)
     assert found.flops / (found.parts[0].seconds or 0) == pytest.approx(5.613e15, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "box"),
+    [
+        ([], "104 x 104 x 104"),
+        (["nx=32"], "32 x 32 x 32"),
+        (["nx=32", "nz=64"], "32 x 64 x 64"),
+        (["nx=32", "ny=40", "nz=64"], "32 x 40 x 64"),
+    ],
+)
+def test_sizes_that_are_left_out_are_those_of_the_benchmark(settings: list[str], box: str) -> None:
+    found = predict_benchmark("hpcg", settings, Allocation(NODE, 1, 2))
+    assert found.case == f"hpcg, {box} points per rank"
 
 
 @pytest.mark.parametrize("word", ["nx=", "nx=-16", "n=16", "nx=16.0"])

@@ -121,6 +121,22 @@ def test_findings_are_on_the_page_in_json_and_on_the_screen(tmp_path, capsys):
     assert stored["suspects"][0]["name"] == "n1"
 
 
+def test_the_values_of_the_nodes_are_on_the_screen(capsys):
+    measurements = Measurements(
+        ["n0", "n1", "n2"],
+        node_quantities=[
+            NodeQuantity("stream", "B/s", True, np.array([[40e9], [36e9], [42e9]])),
+            NodeQuantity("allocation", "s", False, np.array([[np.nan], [2e-6], [np.nan]])),
+            NodeQuantity("peak", "FLOP/s", True, np.full((3, 1), np.nan)),
+        ],
+    )
+    _show(measurements, screen(system()))
+    lines = capsys.readouterr().out.splitlines()
+    assert "stream: median 40 GB/s, worst 36 GB/s on n1" in lines
+    assert "allocation: 2 us" in lines
+    assert not any(line.startswith("peak") for line in lines)
+
+
 def resent(*by: int) -> Measurements:
     """Equal nodes, which sent so many segments again."""
     measurements = Measurements([f"n{node}" for node in range(len(by))], node_of_rank=[*range(len(by))])

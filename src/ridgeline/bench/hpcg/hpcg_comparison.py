@@ -46,7 +46,7 @@ COLUMNS = (
     Column("process_grid", "process grid"),
     Column("box", "box per rank"),
     Column("seconds", "ms/iteration", 1e-3, ".3f"),
-    Column("median", "median", 1e-3, ".3f"),
+    Column("median", "median ms", 1e-3, ".3f"),
     Column("flops", "GFLOP/s", 1e9),
     Column("speedup", "over reference"),
     Column("residual", "residual", form=".2e"),

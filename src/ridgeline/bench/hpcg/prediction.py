@@ -19,9 +19,9 @@ SHARE = "codes.hpcg"
 class HpcgBox:
     """The box of a rank: nx x ny x nz points."""
 
-    nx: int = 104
-    ny: int = 104
-    nz: int = 104
+    nx: int
+    ny: int
+    nz: int
 
 
 def level_size(geometry: HpcgGeometry, level: int) -> LevelSize:
@@ -64,8 +64,7 @@ def predict_hpcg(box: HpcgBox, place: Allocation) -> Prediction:
         ),
         flops=flops,
         process_grid=(geometry.npx, geometry.npy, geometry.npz),
-        bounds=optimistic(place, SHARE),
-        notes=without_latency(place),
+        bounds=optimistic(place, SHARE) + without_latency(place),
     )
 
 

@@ -34,7 +34,7 @@ from ridgeline.parallel.communicator import node_communicator, sleeping_barrier
 from ridgeline.parallel.layout import Layout, busiest_share, find_layout
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import describe_machine, usable_cores
-from ridgeline.runtime.node_load import MOST_OTHERS, read_load
+from ridgeline.runtime.node_load import read_load
 from ridgeline.runtime.node_topology import read_sysfs
 from ridgeline.runtime.units import number, scale_of
 
@@ -131,14 +131,12 @@ def measure_machine(comm: MPI.Comm, options: MachineFileOptions, progress: Phase
     if layout.n_nodes > 1:
         progress.begin("network")
         _measure_network(comm, options, layout, figures)
-    others = busiest_share(comm, before)
-    notes = []
-    if others > MOST_OTHERS:
-        notes.append(
-            f"Other processes used {others:.0%} of the busiest node during the measurement. The machine may be "
-            "faster than these values."
-        )
-    figures.document["machine"]["absent"] += notes
+    figures.keep(
+        "machine",
+        "others_share",
+        busiest_share(comm, before),
+        "the processors that other processes used on the busiest node during the measurement",
+    )
     return Result(
         benchmark="machine-file",
         pattern="one node and the network between nodes, each value measured by the benchmark of its name",
@@ -151,7 +149,6 @@ def measure_machine(comm: MPI.Comm, options: MachineFileOptions, progress: Phase
         rows=figures.rows,
         settings={"threads": options.threads, "repeats": options.repeats, "sizes": list(options.sizes)},
         extra={"document": figures.document},
-        notes=notes,
         plot=Plot("size", ("rate",), ("figure",), x_label="message size in B", y_label="GB/s", y_scale=1e9),
     )
 

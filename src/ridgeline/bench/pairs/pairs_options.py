@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from ridgeline.bench.benchmark import Benchmark
 from ridgeline.bench.shared_options import MessageOptions
 from ridgeline.runtime.declared_options import OptionSpec
+from ridgeline.runtime.errors import ConfigError
 
 Pairing = Literal["halves", "node-halves", "neighbours"]
 Method = Literal["osu", "alcf"]
@@ -15,6 +16,14 @@ Between = Literal["ranks", "nodes"]
 
 _WINDOW = "Number of messages in flight."
 _ALL = ("all_pairs", True)
+# Options that a measurement of all pairs has no use for, and what to do instead.
+_NOT_ALL = {
+    "sizes": "All pairs are measured at one size, which --size sets.",
+    "warm_up": "All pairs are warmed up by growing batches of messages. Leave the option out.",
+    "pairing": "All pairs are measured. Leave the option out.",
+    "pairs": "All pairs are measured. Leave the option out, or measure one pair at a time with --serial.",
+    "method": "All pairs are measured as OSU does. Leave the option out.",
+}
 _METHOD = "Measure as OSU does, or as ALCF does with 16 synchronous sends in flight."
 
 
@@ -60,6 +69,14 @@ class OneWayOptions(PairOptions):
         float, OptionSpec("With --all-pairs: longest time of a pair.", unit="s", minimum=0.0, only=_ALL)
     ] = 2.0
     serial: Annotated[bool, OptionSpec("With --all-pairs: measure one pair at a time.", only=_ALL)] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.all_pairs:
+            return
+        for option, instead in _NOT_ALL.items():
+            if getattr(self, option) != getattr(OneWayOptions, option):
+                raise ConfigError(f"--{option.replace('_', '-')} cannot be used with --all-pairs. {instead}")
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def set_start(case: GrayScottCase, block: Block, fields: Fields, comm: MPI.Comm)
             set_image(block, fields, black, inside)
         case "file":
             read_fields(case, block, fields, comm)
-    if initial.noise:
+    if initial.noise and initial.kind != "file":  # a pattern that continues is not disturbed
         disturb(block, fields, initial.noise, case.run.seed)
 
 

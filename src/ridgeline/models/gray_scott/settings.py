@@ -172,9 +172,10 @@ class InitialSection(Checked):
     noise: Number = setting(
         0.0,
         "Relative amplitude of a random disturbance of both fields in every cell, which is the same on any number "
-        "of ranks. Pearson used 0.01.",
+        "of ranks. Pearson used 0.01. The state of a data set is not disturbed.",
         ge=0,
         le=1,
+        needs={"kind": ("box", "uniform", "patches", "formula", "image")},
     )
     count: Integer = setting(
         10,

@@ -216,6 +216,6 @@ def predict(case: MolecularDynamicsCase, place: Allocation, iterations: Mapping[
         output_bytes=plan.output_bytes,
         flops=plan.work.flops,
         process_grid=plan.process_grid,
-        bounds=absent if share is None else (),
-        notes=without_latency(place) + (no_kernels if place.on_devices else ()),
+        bounds=(absent if share is None else ()) + without_latency(place),
+        notes=no_kernels if place.on_devices else (),
     )

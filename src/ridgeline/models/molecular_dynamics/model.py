@@ -105,7 +105,7 @@ class MolecularDynamics(Model):
 
     def summary(self) -> Mapping[str, Metric]:
         """Return the columns of LAMMPS' thermo output with units. Collective."""
-        units = {"Press": "epsilon/sigma^3", "MSD": "sigma^2"}
+        units = {"Temp": "epsilon/k_B", "Press": "epsilon/sigma^3", "MSD": "sigma^2"}
         return {
             name: Metric(value, units.get(name, "epsilon")) for name, value in self._diagnostics.row().items()
         }

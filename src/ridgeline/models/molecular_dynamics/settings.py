@@ -136,7 +136,7 @@ class ThermostatSection(Checked):
     temperature: Number = setting(
         1.0,
         "Temperature that the thermostat maintains.",
-        unit="epsilon",
+        unit="epsilon/k_B",
         ge=0,
         needs={"kind": "langevin"},
     )
@@ -152,7 +152,7 @@ class ThermostatSection(Checked):
 class InitialSection(Checked):
     """The state of step 0: the lattice, and the velocities of `velocity all create T seed loop geom`."""
 
-    temperature: Number = setting(1.44, "Temperature of the initial velocities.", unit="epsilon", ge=0)
+    temperature: Number = setting(1.44, "Temperature of the initial velocities.", unit="epsilon/k_B", ge=0)
     seed: Integer = setting(
         87287,
         "Seed of the initial velocities.",
@@ -186,7 +186,8 @@ class OutputSection(sections.OutputSection):
     )
     spectra_every: Integer = setting(
         0,
-        "Number of steps between outputs of the radial distribution function, beginning with step 0; 0 writes none.",
+        "Number of steps between outputs of the radial distribution function g(r), beginning with step 0; 0 writes "
+        "none. It ends at model.cutoff.",
         unit="steps",
         ge=0,
     )

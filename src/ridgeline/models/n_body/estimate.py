@@ -282,9 +282,6 @@ def predict(case: NBodyCase, place: Allocation, iterations: Mapping[str, float])
         output_bytes=plan.output_bytes,
         flops=plan.work.flops,
         process_grid=plan.process_grid,
-        bounds=optimistic(place, SHARE),
-        notes=(
-            "the particles are assumed to be evenly spread, and halos take longer",
-            *without_latency(place),
-        ),
+        bounds=optimistic(place, SHARE) + without_latency(place),
+        notes=("the particles are assumed to be evenly spread, and halos take longer",),
     )

@@ -22,6 +22,7 @@ Variable = Literal["position", "velocity"]
 SIGMA8 = 0.8  # unless the settings have another one
 MOST_CELLS_ALONG = 2**15  # every rank keeps a table of all lines of modes
 MOST_PARTICLES_ALONG = 2**17
+LEAST_CELL, MOST_CELL = 0.001, 40.0  # Mpc/h: of a dwarf galaxy, and of boxes beyond the horizon
 
 
 class RunSection(sections.RunSection):
@@ -398,6 +399,19 @@ class NBodyCase(AnyCase):
         if chosen.spectrum == "power-law":
             return power_law(chosen.index, sigma8)
         return bbks(self.universe, chosen.index, sigma8, chosen.omega_b)
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield a length whose cells no simulation of cosmic structure has, such as one in kpc/h."""
+        if self.initial.kind != "random":
+            return
+        length, n = self.grid.length, self.grid.shape[0]
+        if not LEAST_CELL <= length / n <= MOST_CELL:
+            mass = self.universe.particle_mass(length**3, self.grid.lattice**3)
+            yield (
+                "grid.length",
+                f"{n} cells along {length:g} Mpc/h are {length / n:.3g} Mpc/h wide each, and a particle has "
+                f"{mass:.2g} solar masses / h. The unit of the length is Mpc/h, not kpc/h.",
+            )
 
     def problems(self) -> Iterator[Problem]:
         fewest = int(2 * self.model.matching_radius) + 1

@@ -1,12 +1,12 @@
-"""The sentences of `ridgeline check` on a case, without a run: its mesh, first time step, wall units and convection.
+"""The sentences of `ridgeline check` on a case, without a run: its mesh, first time step and convection.
 
     mesh_remarks(case, mesh)              order of the mesh, worst element, flow through the sides
     first_courant_rate(case, mesh)        Courant number of the flow of step 0, over the time step
     first_step_remark(rate, dt, ...)      what it says of the first step; `ends_at_once`: whether a run refuses that
-    wall_units(case, mesh)                distances of points in wall units, where a friction is expected
     convection_remarks(case)              Rayleigh and Prandtl numbers between two sides of a box
 
-No function communicates. Meshes that are too large for one machine are looked at in parts.
+Those on wall units are in wall_resolution.py. No function communicates. Meshes that are too large for one machine are
+looked at in parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ridgeline.config.expressions import is_number
 from ridgeline.elements.courant import inverse_spacing
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.elements.mesh import BoxMesh, ElementGrid, side_axis
+from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.meshes.checks import worst_element
 from ridgeline.elements.meshes.hexahedra import HexahedralMesh
@@ -48,11 +48,6 @@ MOST_CHOSEN = (
     512  # elements whose Courant number is computed; in a larger mesh also some at each side with a value
 )
 GROUP = 64  # elements that are computed at a time
-# Kim, Moin and Moser, J. Fluid Mech. 177 (1987) 133; Moser, Kim and Mansour, Phys. Fluids 11 (1999) 943.
-PUBLISHED = (
-    "for comparison, direct simulations of channels at Re_tau = 180 had 12 (1987) and 17.7 (1999) along the flow, 7 "
-    "and 5.9 across it, and 0.05 at the wall and 4.4 in the middle (Kim, Moin, Moser, Mansour)"
-)
 
 
 def mesh_remarks(case: NavierStokesSettings, mesh: Mesh) -> Iterator[str]:
@@ -243,49 +238,6 @@ def ends_at_once(rate: float, dt: float | None, control: StepControl | None, sud
     if rate == 0.0 and control.longest == math.inf:
         return True
     return rate * control.first(rate, sudden) > STABLE_COURANT
-
-
-def friction(case: NavierStokesSettings) -> tuple[float, float] | None:
-    """Return the (Re_tau, u_tau) that are expected in a box with walls, None if they are not known.
-
-    They follow from model.expected_re_tau, or from the balance of a given force and the friction at the walls,
-    u_tau^2 = F V/A. The length h of Re_tau is that of the time series: half a gap, or half the side of a square duct.
-    """
-    walls, model = case.wall_sides(), case.model
-    if not walls or not case.is_plain_box:
-        return None
-    volume = math.prod(case.grid.lengths)
-    area = sum(volume / case.grid.lengths[side_axis(side)[0]] for side in walls)
-    half = volume / area * (1.0 if len({side[0] for side in walls}) == 1 else 2.0)
-    if model.expected_re_tau is not None:
-        return model.expected_re_tau, model.expected_re_tau * model.viscosity / half
-    if model.forcing.kind != "force" or not any(model.forcing.value):
-        return None
-    speed = math.sqrt(max(map(abs, model.forcing.value)) * volume / area)
-    return speed * half / model.viscosity, speed
-
-
-def wall_units(case: NavierStokesSettings, mesh: Mesh) -> tuple[str, ...]:
-    """Return a sentence on the distances of points along x, y, z over nu/u_tau, if a friction is expected."""
-    expected = friction(case)
-    if expected is None or not isinstance(mesh, BoxMesh):
-        return ()
-    re_tau, speed = expected
-    walls = {side[0] for side in case.wall_sides()}
-    unit = case.model.viscosity / speed
-    gaps = np.diff(gauss_lobatto(case.grid.order + 1)[0]) / 2.0
-    words = []
-    for axis in "xyz":
-        edges = mesh.edges["zyx".index(axis)]
-        distances = np.outer(np.diff(edges), gaps).reshape(-1) / unit
-        if axis in walls:
-            at_walls = min(distances[0], distances[-1])
-            words.append(f"Delta {axis}+ is {at_walls:.3g} at the wall and at most {distances.max():.3g}")
-        else:
-            words.append(
-                f"Delta {axis}+ is {distances.mean():.3g} on average and at most {distances.max():.3g}"
-            )
-    return (f"wall units of Re_tau = {re_tau:.4g}, u_tau = {speed:.4g}: {'; '.join(words)}; {PUBLISHED}",)
 
 
 def convection_remarks(case: NavierStokesSettings) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
     physical_gradient(geometry, field, elements) -> [3, e, n, n, n]
     velocity_gradient(geometry, velocity, elements) -> [3 of u, 3 of x, e, n, n, n]
+    weak_divergence(geometry, vector, elements) -> [e, n, n, n]
 
 Derivatives of continuous fields jump between elements: the copies of a point have different values.
 """
@@ -44,6 +45,22 @@ def sum_of_products(metrics: Array, axis: int, along: tuple[Array, Array, Array]
     return np.asarray(
         metrics[:, axis] * along[0] + metrics[:, 3 + axis] * along[1] + metrics[:, 6 + axis] * along[2]
     )
+
+
+def weak_divergence(geometry: ElementGeometry, vector: Array, elements: slice | NDArray[np.int64]) -> Array:
+    """Return (grad q, v) for the basis function q of each point on some elements, unassembled, float64 [e, n, n, n].
+
+    vector: v times the mass of its points, [3, e, n, n, n], on these elements. The transpose of `physical_gradient`.
+    """
+    if geometry.axis_aligned:
+        scale = geometry.scale[elements]
+        along = [scale[:, axis, None, None, None] * vector[axis] for axis in range(3)]
+    else:
+        metrics = geometry.metrics[elements].reshape(-1, 3, 3, *vector.shape[2:])
+        along = [(metrics[:, row] * vector.swapaxes(0, 1)).sum(axis=1) for row in range(3)]
+    d, (e, n, *_) = geometry.derivative, along[2].shape
+    along_t = (d.T @ along[2].reshape(e, n, n * n)).reshape(along[2].shape)
+    return np.asarray(along[0] @ d + d.T @ along[1] + along_t)
 
 
 def velocity_gradient(

@@ -21,10 +21,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
@@ -33,7 +32,9 @@ from ridgeline.krylov.operator import InnerProduct, Preconditioner, SolveResult,
 from ridgeline.krylov.projection import Projection
 from ridgeline.models.contract import SolveCount
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries, require_balance
+from ridgeline.models.navier_stokes.engine_protocols import CopySums, FlowBoundaries, FlowKernels, Part
 from ridgeline.models.navier_stokes.flow_rate import FlowRateForce
+from ridgeline.models.navier_stokes.momentum_residual import KnownSide
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem
 from ridgeline.models.navier_stokes.solves import (
     Buffers,
@@ -60,90 +61,6 @@ from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-# A field is a NumPy array on the host or a device array on a GPU; Python has no type for both.
-Field = Any
-# Some of this rank's elements: int64 numbers on the host, a range (first, end) of their order on a GPU.
-Part = Any
-
-
-class FlowKernels(Protocol):
-    """Operators on the fields of this rank's elements, each element by itself ("unassembled").
-
-    every: all elements, as a part. Shapes are those of `engine_cpu.ElementKernels`.
-    """
-
-    every: Part
-
-    @property
-    def advection(self) -> Callable[[Field, Field, Field], None]:
-        """Sets its third argument to (v, u.grad f) of the velocity u and fields f."""
-
-    def right_hand_side(
-        self,
-        part: Part,
-        coefficients: tuple[Array, Array],
-        force: Field,
-        fields: Sequence[Field],
-        rates: Sequence[Field],
-        out: Field,
-    ) -> None:
-        """Set a part of out to the known side of the step, with the coefficients (a, b)."""
-
-    def force_divergence(self, force: Field, inverse_mass: Field, out: Field) -> None:
-        """Set out to (grad q, inverse_mass force)."""
-
-    def momentum(self, part: Part, p: Field, force: Field, share: Field, out: Field) -> None:
-        """Set a part of out to share force - mass grad p."""
-
-    def subtract_buoyancy(self, fields: Field, rates: Field) -> None:
-        """Subtract the weak force of the scalars from the rates."""
-
-    def courant(self, velocity: Field) -> float:
-        """Return the largest Courant number over dt among this rank's points."""
-
-    def filter(self, fields: Field) -> None:
-        """Apply the explicit filter in place."""
-
-
-class CopySums(Protocol):
-    """Sums of the copies of points that elements share, within the rank and with other ranks."""
-
-    def sum(self, values: Field, /) -> None:
-        """Replace each copy of a point by the sum of all its copies, in place. Communicates with neighbours."""
-
-
-class FlowBoundaries(Protocol):
-    """The sides of a problem on this rank: `boundary_terms.Boundaries`, `device.boundary_cuda.CudaBoundaries`."""
-
-    pressure_points: NDArray[np.int64]
-
-    @property
-    def velocity(self) -> ConstrainedValues:
-        """The Dirichlet values of the velocity."""
-
-    @property
-    def scalars(self) -> Sequence[ConstrainedValues]:
-        """The Dirichlet values of each scalar."""
-
-    @property
-    def flux(self) -> Callable[[], tuple[float, float]]:
-        """Returns the integrals of n.u and |u| over all Dirichlet sides. Collective."""
-
-    def update(self, time: float) -> None:
-        """Compute the Dirichlet values at a time; steady values are computed only once."""
-
-    def record(self, velocity: Field) -> None:
-        """Keep the vorticity of a new velocity at the sides that need it. Communicates with neighbours."""
-
-    def add_pressure_terms(self, at: StepCoefficients, b: Field) -> None:
-        """Add the surface integrals of the sides to the pressure's weak right-hand side."""
-
-    def add_backflow(self, ahead: Sequence[tuple[float, Field]], right: Field) -> None:
-        """Add the term that keeps an outflow stable where it flows in to the velocity's weak right-hand side."""
-
-    def add_scalar_fluxes(self, time: float, right: Field) -> None:
-        """Add the given fluxes of scalars to the weak right-hand sides."""
 
 
 class SplittingEngine(ABC):
@@ -185,6 +102,7 @@ class SplittingEngine(ABC):
         self.repeated = 0  # steps that were too long; their work is counted too
         self.counted = StepWork(self.geometry, problem)
         self.flow_rate: FlowRateForce | None = None
+        self.stepped = False  # whether a step led to the present state, so that its known side is there
         self._watch = CourantWatch(problem.control)
 
     def _host_parts(self) -> tuple[Array, InnerProduct, Boundaries]:
@@ -249,12 +167,28 @@ class SplittingEngine(ABC):
         """Pressure on the host, [E, n, n, n], like `fields`."""
 
     @abstractmethod
+    def host_known_side(self) -> Array:
+        """Return the assembled known side of the last step's velocity on the host, [3, E, n, n, n].
+
+        `resume` uses what was written into it.
+        """
+
+    @abstractmethod
     def host_levels(self) -> Sequence[Array]:
         """Return the fields of all levels on the host, newest first; `resume` uses what was written into them."""
 
     @abstractmethod
     def host_space(self, projection: Projection) -> dict[str, Array]:
         """Return the fields of a projection on the host by name, each [rows, E, n, n, n], like `host_levels`."""
+
+    def last_step(self) -> KnownSide | None:
+        """Return the known side of the step that led to the present flow, None if no step did."""
+        if not self.stepped:
+            return None
+        force = [0.0, 0.0, 0.0]
+        if self.flow_rate is not None:
+            force[self.flow_rate.target.axis] = self.flow_rate.force
+        return KnownSide(self.host_known_side(), self.velocity.shift, (force[0], force[1], force[2]))
 
     @abstractmethod
     def describe(self) -> str:
@@ -329,6 +263,7 @@ class SplittingEngine(ABC):
         Raises ConfigError for Dirichlet velocities whose net flux cannot leave the domain, and where `first_dt` does.
         """
         self.time, self.step_index = time, 0
+        self.stepped = False
         self.dt = self.first_dt(fields) if dt is None else dt
         known = [fields, *history][: self.time_levels.order]
         for level, values in zip(self.time_levels.fields, known):
@@ -364,12 +299,14 @@ class SplittingEngine(ABC):
             return self.problem.dt
         return control.first(self._first_courant_rate(velocity), self._starts_suddenly(velocity))
 
-    def resume(self, shift: float, order: int, force: float) -> None:
+    def resume(self, shift: float, order: int, force: float, stepped: bool) -> None:
         """Continue from a time, step, dt, levels of fields and pressure that the caller has set. Collective.
 
-        shift, order: b_0/dt and order of the last step; force: the force that holds the flow rate.
+        shift, order: b_0/dt and order of the last step; force: the force that holds the flow rate; stepped: whether
+        the caller has also set the known side of the last step.
         """
         self._load_host()
+        self.stepped = stepped
         self._refresh()
         self.boundaries.update(self.time)
         if shift:
@@ -429,6 +366,7 @@ class SplittingEngine(ABC):
         self._watch.see(self.step_index, rate * length, length)
         with self.regions("other"):
             self.boundaries.record(levels.fields[0][:3])
+        self.stepped = True
         if self.problem.control is not None:
             self.dt = self.problem.control.after(planned, rate)
 
@@ -439,6 +377,9 @@ class SplittingEngine(ABC):
         self.time = after
         self.step_index += 1
         levels.begin_step(self.time, dt)
+        self.velocity.prepare(at.shift, at.order)
+        if self.flow_rate is not None:
+            self.flow_rate.prepare(at.shift)
         right = self._right
 
         def known_side(part: Part) -> None:
@@ -454,7 +395,7 @@ class SplittingEngine(ABC):
         self._solve_velocity(right[:3], at)
         self._solve_scalars(right, at)
         if self.flow_rate is not None:
-            self.flow_rate.correct(at.shift, levels.fields[0][:3], self._p)
+            self.flow_rate.correct(levels.fields[0][:3], self._p)
         if problem.filter_weight:
             with self.regions("other"):
                 self.kernels.filter(levels.fields[0])
@@ -495,7 +436,6 @@ class SplittingEngine(ABC):
     def _solve_velocity(self, right: Any, at: StepCoefficients) -> None:
         """Set the next level's velocity from the assembled weak right-hand side and the present pressure."""
         weak, levels = self._vector, self.time_levels
-        self.velocity.prepare(at.shift, at.order)
 
         def momentum(part: Part) -> None:
             self.kernels.momentum(part, self._p, right, self.inner.weights, weak)

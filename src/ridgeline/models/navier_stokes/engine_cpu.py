@@ -220,6 +220,10 @@ class CpuEngine(SplittingEngine):
         pressure: Array = self._p
         return pressure
 
+    def host_known_side(self) -> Array:
+        known: Array = self._right[:3]
+        return known
+
     def host_levels(self) -> Sequence[Array]:
         return self.time_levels.fields
 

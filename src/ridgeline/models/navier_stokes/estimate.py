@@ -28,13 +28,13 @@ from ridgeline.models.navier_stokes.check_remarks import (
     first_courant_rate,
     first_step_remark,
     mesh_remarks,
-    wall_units,
 )
 from ridgeline.models.navier_stokes.device_memory import device_memory
 from ridgeline.models.navier_stokes.mesh_rules import checked_places
 from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
 from ridgeline.models.navier_stokes.settings import NavierStokesCase
 from ridgeline.models.navier_stokes.step_work import buoyancy_counts
+from ridgeline.models.navier_stokes.wall_resolution import wall_units
 from ridgeline.parallel.partition import split
 
 DOUBLE, SINGLE = 8, 4
@@ -182,6 +182,8 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
     krylov = (1.0 + half) * steps + 2 if model.pressure.solver == "gmres" else 4 + half
     sums = 15.0 + 5.0 * scalars + (25.0 if case.output.statistics_of == "budgets" else 0.0)
     curved = 19.0 + 9.0 * (counts.m / counts.n) ** 3
+    # Diagonal and three arrays of the inner product; psi, right-hand side and three vectors of the solve.
+    planes = {"streamfunction": 9.0} if "streamfunction" in case.output.variables else {}
     return {
         "fields": (2.0 * counts.order + (model.courant is not None)) * c + 2.0 * c + 10,
         "geometry": 8.0 + (curved if counts.curved else 0.0),
@@ -189,15 +191,21 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
         "projection": counts.pressure_vectors + 2.0 + (counts.velocity_vectors + 2.0) * c,
         "preconditioner": half * (5.0 + 16.0 / counts.n),
         "statistics": sums if case.output.interval("statistics_every") else 0.0,
+        **planes,
     }
 
 
 def checkpoint_words(case: NavierStokesCase) -> float:
-    """Return the words per stored point of a checkpoint: levels of the fields, pressure, the last solutions."""
+    """Return the words per stored point of a checkpoint: levels of the fields, pressure, the last solutions.
+
+    With sides also the known side of the velocity's equation, for forces on them.
+    """
     counts = Counts.of(case)
+    has_sides = any(not case.is_periodic(name) for name in case.side_names())
     return (
         counts.order * counts.fields
         + 1.0
+        + 3.0 * has_sides
         + 2.0 * counts.pressure_vectors
         + 2.0 * counts.velocity_vectors * counts.fields
     )
@@ -244,8 +252,9 @@ def memory(case: NavierStokesCase, points: int) -> dict[str, float]:
     words = words_per_point(case)
     if case.run.device == "cuda":  # a copy of the levels, and arrays of inner products and of the set-up
         counts = Counts.of(case)
-        copies = counts.order * counts.fields + 1.0 + 5.0
-        words = {"fields": copies, "geometry": words["geometry"], "statistics": words["statistics"]}
+        copies = counts.order * counts.fields + 1.0 + 3.0 + 5.0
+        kept = ("geometry", "statistics", "streamfunction")
+        words = {"fields": copies, **{name: words[name] for name in kept if name in words}}
     return {name: DOUBLE * size * points for name, size in words.items()}
 
 
@@ -333,7 +342,7 @@ def predict(case: NavierStokesCase, place: Allocation, iterations: Mapping[str, 
         all_parts[0] - math.fsum(times * each[0] for times, each in one_each),
         all_parts[1] - math.fsum(times * each[1] for times, each in one_each),
     )
-    bounds = optimistic(place, SHARE)
+    bounds = optimistic(place, SHARE) + without_latency(place)
     if not iterations:
         bounds += (
             "each solve is assumed to take one iteration (--iterations pressure=N sets how many it takes)",
@@ -355,5 +364,4 @@ def predict(case: NavierStokesCase, place: Allocation, iterations: Mapping[str, 
         output_bytes=plan.output_bytes,
         process_grid=plan.process_grid,
         bounds=bounds,
-        notes=without_latency(place),
     )

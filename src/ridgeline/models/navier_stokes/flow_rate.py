@@ -48,19 +48,18 @@ class FlowRateForce:
         axis = self.target.axis
         return float(self._inner.mean(velocity[axis : axis + 1])[0])
 
-    def correct(self, shift: float, velocity: Any, pressure: Any) -> None:
-        """Change the newest velocity and pressure so that the flow rate is kept. Collective.
+    def prepare(self, shift: float) -> None:
+        """Compute the response to a unit force in the coming step, where its b_0/dt is new. Collective."""
+        if shift == self._shift:
+            return
+        self._step_from_rest(self.target.axis, self._velocity, self._pressure, self._shift > 0.0)
+        self._unit = self.bulk(self._velocity)
+        self._moved = [i for i, size in enumerate(self._inner.norm(self._velocity)) if size != 0.0]
+        self._moves_pressure = bool(self._inner.norm(self._pressure)[0] != 0.0)
+        self._shift = shift
 
-        shift: b_0/dt of the step.
-        """
-        if shift != self._shift:
-            # The response to a unit force in a step of another length.
-            self._step_from_rest(self.target.axis, self._velocity, self._pressure, self._shift > 0.0)
-            self._unit = self.bulk(self._velocity)
-            self._moved = [i for i, size in enumerate(self._inner.norm(self._velocity)) if size != 0.0]
-            self._moves_pressure = bool(self._inner.norm(self._pressure)[0] != 0.0)
-            self._shift = shift
-
+    def correct(self, velocity: Any, pressure: Any) -> None:
+        """Change the newest velocity and pressure so that the flow rate is kept. Collective."""
         points = pressure.size
         with self._regions("other", (2.0 + 2.0 * len(self._moved)) * points, 16.0 * points):
             self.force = (self.target.bulk_velocity - self.bulk(velocity)) / self._unit

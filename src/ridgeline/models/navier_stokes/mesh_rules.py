@@ -3,6 +3,7 @@
     mesh_problems(case)           sides, periodic pairs and flow rates that a mesh from a file does not have
     flux_problems(case)           flow through the sides that cannot balance; `closed_inflows`: inflows without flow
     formula_problems(case)        formulas that are not finite somewhere on the mesh
+    plane_problems(case)          domains in which a flow has no streamfunction
     checked_places(case, mesh)    places of probes outside the mesh
 
 The flow through the sides is integrated twice. A Gauss rule that is finer than that of the mesh finds faults of the
@@ -328,6 +329,30 @@ def _not_finite(
                 at = f"x = {x:.6g}, y = {y:.6g}, z = {z:.6g}" + ("" if formula.steady else f", t = {t:.6g}")
                 yield Problem(key, f"finite everywhere on the mesh. {toml(text)} is {value:g} at {at}")
                 return
+
+
+def plane_problems(case: NavierStokesSettings) -> Iterator[Problem]:
+    """Yield why a flow has no streamfunction, if one is to be written: the first side that plane flow cannot have.
+
+    Sides are along z, or planes across z without flow through them. Raises ConfigError for a mapping that cannot be
+    loaded.
+    """
+    if "streamfunction" not in case.output.variables:
+        return
+    mesh = mesh_of(case)
+    for name, side in velocity_sides(case).items():
+        if side.kind == "periodic" or not countable(mesh, name):
+            continue
+        size = np.abs(Faces.of(mesh, name, gauss(POINTS)).normal).max(axis=(1, 2, 3))
+        along = size[2] <= FLAT * size.max()
+        across = size[:2].max() <= FLAT * size[2]
+        if not along and not (across and side.kind in ("wall", "moving-wall", "symmetry")):
+            yield Problem(
+                "output.variables",
+                f"without streamfunction, which is that of a flow in planes z = const: side {name} is neither along "
+                "z nor a plane across z without flow through it",
+            )
+            return
 
 
 def places_of(case: NavierStokesSettings) -> Array:

@@ -47,9 +47,10 @@ from ridgeline.models.navier_stokes.recorders import (
     nek5000_recorder,
     statistics_recorder,
 )
-from ridgeline.models.navier_stokes.restart import TIME_STEPS, EngineState
+from ridgeline.models.navier_stokes.restart import LATER, EngineState
 from ridgeline.models.navier_stokes.settings import UNMAPPED_KINDS, NavierStokesCase
 from ridgeline.models.navier_stokes.side_forces import SideForces, forces_recorder
+from ridgeline.models.navier_stokes.streamfunction import Streamfunction
 from ridgeline.parallel.allreduce import kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
 
@@ -78,7 +79,7 @@ class NavierStokes(Model):
     exchanges: ClassVar[tuple[str, ...]] = ("gather-scatter",)
     advice: ClassVar[str] = "Try a smaller model.dt or model.courant, more elements or a higher grid.order."
     _case: NavierStokesCase
-    later: ClassVar[tuple[str, ...]] = (TIME_STEPS, SAMPLED_STEP)
+    later: ClassVar[tuple[str, ...]] = (*LATER, SAMPLED_STEP)
 
     def setup(self, case: NavierStokesCase, context: Context) -> None:
         """Decompose the mesh, compile what the set-up runs, allocate the fields and make plans. Collective.
@@ -104,8 +105,12 @@ class NavierStokes(Model):
             self._engine = CpuEngine(*arguments)
         self._state = EngineState(self._engine)
         self._diagnostics = self._make_diagnostics()
+        gather = self._engine.host_gather
+        planes = None
+        if "streamfunction" in case.output.variables:
+            planes = Streamfunction(comm, self._geometry, gather, self._problem)
         self._outputs = OutputFields(
-            comm, self._grid, self._geometry, self._engine.host_gather, len(case.scalar), case.output.uniform
+            comm, self._grid, self._geometry, gather, len(case.scalar), case.output.uniform, planes
         )
         self._statistics: Statistics | None = None
         if case.output.interval("statistics_every"):
@@ -119,7 +124,7 @@ class NavierStokes(Model):
             )
 
         self._probes = Probes(comm, self._grid, case) if case.has_probes else None
-        self._forces = SideForces.of(comm, self._grid, self._geometry, case)
+        self._forces = SideForces.of(comm, self._geometry, self._problem, case)
 
     def _make_diagnostics(self) -> Diagnostics:
         case, problem = self._case, self._problem
@@ -232,9 +237,9 @@ class NavierStokes(Model):
         """Return energy, flow, friction between walls or forces on walls, and scalars. Collective."""
         figures, forces = summarise(self.series(), self._diagnostics.between_walls), self._forces
         if forces is None and self._diagnostics.walls and not self._diagnostics.between_walls:
-            viscosity, walls = self._problem.viscosity, self._diagnostics.walls
-            forces = SideForces(self._context.comm, self._grid, self._geometry, viscosity, walls)
-        return figures if forces is None else figures | forces.figures(self._flow())
+            comm, walls = self._context.comm, self._diagnostics.walls
+            forces = SideForces.on_sides(comm, self._geometry, self._problem, walls)
+        return figures if forces is None else figures | forces.figures(self._flow(), self._engine.last_step())
 
     def series(self) -> Mapping[str, float]:
         engine, problem = self._engine, self._problem
@@ -290,7 +295,7 @@ class NavierStokes(Model):
             *nek5000_recorder(case, comm, self._grid, self._geometry, self._flow),
             *statistics_recorder(case, comm, self._grid, self._statistics, self._flow),
             *probes_recorder(case, comm, self._probes, self._flow),
-            *forces_recorder(case, comm, self._forces, self._flow),
+            *forces_recorder(case, comm, self._forces, self._flow, self._engine.last_step),
         ]
 
     def image_fields(self) -> tuple[str, ...]:

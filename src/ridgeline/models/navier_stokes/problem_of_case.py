@@ -134,6 +134,7 @@ def mesh_of(case: NavierStokesSettings) -> BoxMesh | HexahedralMesh:
         grid.distribution_parameter,
         grid.periodic,
         box_mapping(case),
+        (grid.edges.z, grid.edges.y, grid.edges.x),
     )
 
 

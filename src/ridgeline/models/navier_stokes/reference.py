@@ -80,6 +80,7 @@ class ReferenceSolver:
         self.pressure_solver = DirectSolver(self.stiffness, outflow, problem.level_is_free)
         self.solvers: dict[int, DirectSolver] = {}  # of each field, for the last b_0/dt
         self.shift = 0.0
+        self.held_force = 0.0  # that holds the flow rate
 
     @property
     def u(self) -> Array:
@@ -106,7 +107,9 @@ class ReferenceSolver:
         ahead = np.asarray(sum(c * old for c, old in zip(a, self.fields)))
         dirichlet = self._dirichlet(self.time)
         self.p = self._pressure(right[:3], steps, dirichlet[:3], shift)
-        right[:3] += self._backflow(ahead[:3]) - elements.mass * elements.gradient(self.p)
+        right[:3] -= elements.mass * elements.gradient(self.p)
+        self.known = right[:3].copy()  # without what a stable outflow adds, which is 0 at walls at rest
+        right[:3] += self._backflow(ahead[:3])
         right[3:] += self._fluxes(self.time)
         new = np.stack([self._helmholtz(i, right[i], dirichlet[i], shift) for i in range(len(right))])
         self._hold_flow_rate(new, shift)
@@ -188,6 +191,51 @@ class ReferenceSolver:
         solved = self.solvers[i].solve(self.gather(right), dirichlet)
         return np.asarray(solved[self.elements.ids])
 
+    def side_force(self, name: str) -> Array:
+        """Return force and torque about the origin of the flow on a side after a step, as in momentum_residual.py."""
+        elements, viscosity = self.elements, self.problem.viscosity
+        excess = np.stack([self._residual(i) for i in range(3)])
+        areas = np.zeros_like(excess)
+        for side in self.problem.sides:
+            ids, (across, _), given = elements.ids_at(side), self._gradients(side), self._given(side)
+            area = np.sqrt((elements.normal_area(side) ** 2).sum(0))
+            for i in np.flatnonzero(given):
+                np.subtract.at(excess[i], ids, viscosity * across[i])
+                np.add.at(areas[i], ids, area)
+        ids, normal, given = elements.ids_at(name), elements.normal_area(name), self._given(name)
+        across, transposed = self._gradients(name)
+        viscous = viscosity * (across + transposed)
+        divergence = elements.face(name, sum(elements.gradient(u)[i] for i, u in enumerate(self.u)))
+        area = np.sqrt((normal**2).sum(0))
+        for i in np.flatnonzero(given):
+            viscous[i] += excess[i][ids] * area / areas[i][ids] - viscosity * normal[i] * divergence
+        force = elements.face(name, self.p) * normal - viscous
+        torque = np.cross(elements.at(name), force, axis=0)
+        return np.stack([force.sum(axis=(1, 2, 3)), torque.sum(axis=(1, 2, 3))])
+
+    def _gradients(self, side: str) -> tuple[Array, Array]:
+        """Return (grad u) n and (grad u)^T n, times area, at the points of a side, [3, f, n, n] each."""
+        elements = self.elements
+        gradient = np.stack([elements.face(side, elements.gradient(u)) for u in self.u])  # [u, x, f, n, n]
+        normal = elements.normal_area(side)
+        return np.einsum("ij...,j...->i...", gradient, normal), np.einsum(
+            "ji...,j...->i...", gradient, normal
+        )
+
+    def _given(self, side: str) -> Flags:
+        """Return which components of the velocity a side gives."""
+        kind = self.problem.sides[side].kind
+        if kind == "symmetry":
+            return np.asarray(np.arange(3) == 2 - side_axis(side)[0])
+        return np.full(3, kind in DIRICHLET)
+
+    def _residual(self, i: int) -> Array:
+        """Return nu <q, du/dn> of component i for the basis function of each distinct point, [n_unique]."""
+        u = np.zeros(self.elements.grid.n_unique)
+        u[self.elements.ids] = self.u[i]
+        matrix = self.problem.viscosity * self.stiffness + self.shift * self.mass
+        return np.asarray(matrix @ u - self.gather(self.known[i]))
+
     def _hold_flow_rate(self, new: Array, shift: float) -> None:
         """Add the response of this step to a uniform force, as much of it as the flow rate needs."""
         wanted, elements = self.problem.flow_rate, self.elements
@@ -203,7 +251,9 @@ class ReferenceSolver:
         bulk, unit = ((elements.mass * u[wanted.axis]).sum() / elements.volume for u in (new, response))
         amount = (wanted.bulk_velocity - bulk) / unit
         new[:3] += amount * response
+        self.known += amount * right
         self.p += amount * p
+        self.held_force = amount
 
     def _backflow(self, ahead: Array) -> Array:
         """Return <v, min(0, n.u) u> / 2 at outflow sides, which removes the energy that backflow brings in."""

@@ -2,6 +2,7 @@
 
     velocity_x ... scalar_S, and with _1, _2 those of earlier levels    the fields that the scheme needs
     pressure                                                            the present pressure
+    known_side_x, ...                                                   what forces on sides follow from
     pressure_basis_0, ..., velocity_basis_0, ...                        the spaces of the last solutions
     clock, time_steps, pressure_numbers, ...                            small numbers, on rank 0
 
@@ -24,6 +25,9 @@ from ridgeline.parallel.partition import DistributedArray
 
 # The next dt, the order of the last step, the times of the levels, the lengths of the steps that led to them.
 TIME_STEPS = "time_steps"
+KNOWN_SIDE = ("known_side_x", "known_side_y", "known_side_z")
+KNOWN_STEP = "known_side_step"  # the step to which the known side belongs, NaN without one
+LATER = (TIME_STEPS, *KNOWN_SIDE, KNOWN_STEP)  # what older checkpoints may lack
 
 
 class EngineState:
@@ -52,11 +56,19 @@ class EngineState:
         for back, level in enumerate(engine.host_levels()):
             suffix = f"_{back}" if back else ""
             arrays += [self._field(name + suffix, field) for name, field in zip(self._names, level)]
+        if engine.geometry.sides.keys() - engine.problem.sides_of("periodic"):
+            known = engine.host_known_side()
+            arrays += [self._field(name, field) for name, field in zip(KNOWN_SIDE, known)]
         force = 0.0 if engine.flow_rate is None else engine.flow_rate.force
         clock = [engine.time, engine.step_index, engine.time_levels.known, engine.velocity.shift, force]
         levels = engine.time_levels
         steps = [engine.dt, engine.velocity.order, *levels.times, *levels.steps]
-        self._numbers = {"clock": np.array(clock), TIME_STEPS: np.array(steps)}
+        known_step = [float(engine.step_index) if engine.stepped else math.nan]
+        self._numbers = {
+            "clock": np.array(clock),
+            TIME_STEPS: np.array(steps),
+            KNOWN_STEP: np.array(known_step),
+        }
         for name, projection in self._projections().items():
             for kind, rows in engine.host_space(projection).items():
                 arrays += [self._field(f"{name}_{kind}_{i}", row) for i, row in enumerate(rows)]
@@ -87,7 +99,7 @@ class EngineState:
         if control is not None:
             engine.dt = control.bounded(dt) if dt else engine.first_dt(engine.fields)
 
-        engine.resume(shift, int(order), force)
+        engine.resume(shift, int(order), force, bool(numbers[KNOWN_STEP][0] == step))
         for name, projection in self._projections().items():
             projection.restore(numbers[f"{name}_numbers"])
 

@@ -24,6 +24,7 @@ from ridgeline.models.navier_stokes.mesh_rules import (
     flux_problems,
     formula_problems,
     mesh_problems,
+    plane_problems,
 )
 from ridgeline.runtime.errors import ConfigError
 
@@ -209,7 +210,8 @@ def growing_directions(settings: Settings) -> tuple[int, ...]:
     """Return the directions in which a box grows with the ranks of a study: along a duct, not across it.
 
     They are the periodic directions with elements of one length, in which a longer box holds the same flow; all three
-    if there is no such direction. Raises ConfigError for a mesh from a file, which does not grow.
+    if there is no such direction. Raises ConfigError for a mesh from a file and for edges that are listed, which do
+    not grow.
     """
     mesh = settings.get("grid.mesh")
     if mesh:
@@ -217,8 +219,17 @@ def growing_directions(settings: Settings) -> tuple[int, ...]:
             f'weak scaling changes grid.elements, but grid.mesh = "{mesh}" has a fixed size. Study the mesh with '
             f"--strong, or a box with --weak."
         )
-    free = zip(settings["grid.periodic"], settings["grid.distribution"])
-    return tuple(d for d, (periodic, kind) in enumerate(free) if periodic and kind == "uniform") or ALL
+    listed = [bool(settings.get(f"grid.edges.{axis}")) for axis in "zyx"]
+    free = zip(settings["grid.periodic"], settings["grid.distribution"], listed)
+    growing = tuple(
+        d for d, (periodic, kind, fixed) in enumerate(free) if periodic and kind == "uniform" and not fixed
+    )
+    if not growing and any(listed):
+        raise ConfigError(
+            "weak scaling changes grid.elements in a periodic direction with elements of equal length, but "
+            "grid.edges leaves none. Study the box with --strong, or replace grid.edges by grid.distribution."
+        )
+    return growing or ALL
 
 
 class NavierStokesCase(NavierStokesSettings):
@@ -269,6 +280,7 @@ class NavierStokesCase(NavierStokesSettings):
             # These need the mesh, and functions that the rules above have checked.
             yield from flux_problems(self)
             yield from formula_problems(self)
+            yield from plane_problems(self)
 
 
 CASE = NavierStokesCase

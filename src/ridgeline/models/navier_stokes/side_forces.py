@@ -4,8 +4,13 @@ The fluid has density 1 and the stress sigma = -p I + nu (grad u + grad u^T). Wi
 
     force = int -sigma n dA = int p n - nu (grad u + grad u^T) n dA        torque = int (x - x_0) x (-sigma n) dA
 
-by the quadrature of the elements' faces. For each side: side_force_x ..., of which side_pressure_force_x ... is the
-pressure's part; side_torque_x ...; and with a reference side_coefficient_x = force_x/(U^2 A/2).
+by the quadrature of the elements' faces, with the viscous traction of momentum_residual.py. For each side:
+side_force_x ..., of which side_pressure_force_x ... is the pressure's part; side_torque_x ...; and with a reference
+side_coefficient_x = force_x/(U^2 A/2).
+
+Where no step has led to the flow, as at step 0, the traction is that of the gradients at the side. The figures of a
+report compare both: side_force_difference is the sum of |force - force by gradients| over the faces of the elements,
+divided by that of |force|.
 """
 
 from __future__ import annotations
@@ -18,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.elements.geometry import MOST_FACES, ElementGeometry, Side
-from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io.series import SeriesWriter, fingerprint
 from ridgeline.models.contract import Metric, Record, Recorder
 from ridgeline.models.navier_stokes.derivatives import physical_gradient
-from ridgeline.models.navier_stokes.problem import FlowState
+from ridgeline.models.navier_stokes.momentum_residual import KnownSide, MomentumResidual
+from ridgeline.models.navier_stokes.problem import FlowProblem, FlowState
 from ridgeline.models.recorders import WrittenSteps
 from ridgeline.parallel.allreduce import allreduce_sums
 
@@ -36,28 +41,46 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class SideForces:
-    """Integrates the stress over sides. about: (x, y, z) of torques; dynamic: U^2 A/2 of coefficients, or None."""
+    """Integrates the stress over sides.
+
+    residual: that of the momentum equation at these sides; about: (x, y, z) of torques; dynamic: U^2 A/2 of
+    coefficients, or None.
+    """
 
     comm: MPI.Comm
-    grid: ElementGrid
     geometry: ElementGeometry
     viscosity: float
     sides: Sequence[str]
+    residual: MomentumResidual | None = None
     about: tuple[float, float, float] = (0.0, 0.0, 0.0)
     dynamic: float | None = None
 
     @classmethod
     def of(
-        cls, comm: MPI.Comm, grid: ElementGrid, geometry: ElementGeometry, case: NavierStokesSettings
+        cls, comm: MPI.Comm, geometry: ElementGeometry, problem: FlowProblem, case: NavierStokesSettings
     ) -> SideForces | None:
-        """Return the forces that the settings ask for, None without any."""
+        """Return the forces that the settings ask for, None without any. Collective."""
         section = case.output.forces
         if not (section.interval() and section.sides):
             return None
         dynamic = None
         if section.reference_velocity is not None and section.reference_area is not None:
             dynamic = 0.5 * section.reference_velocity**2 * section.reference_area
-        return cls(comm, grid, geometry, case.model.viscosity, section.sides, section.about, dynamic)
+        return cls.on_sides(comm, geometry, problem, section.sides, section.about, dynamic)
+
+    @classmethod
+    def on_sides(
+        cls,
+        comm: MPI.Comm,
+        geometry: ElementGeometry,
+        problem: FlowProblem,
+        sides: Sequence[str],
+        about: tuple[float, float, float] = (0.0, 0.0, 0.0),
+        dynamic: float | None = None,
+    ) -> SideForces:
+        """Return the forces on some sides of a problem. Collective."""
+        residual = MomentumResidual(comm, geometry, problem, sides)
+        return cls(comm, geometry, problem.viscosity, sides, residual, about, dynamic)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -65,29 +88,51 @@ class SideForces:
         kinds = ["force", "pressure_force", "torque"] + (["coefficient"] if self.dynamic else [])
         return tuple(f"{side}_{kind}_{axis}" for side in self.sides for kind in kinds for axis in "xyz")
 
-    def row(self, flow: FlowState) -> dict[str, float]:
-        """Return the forces of a flow, equal on all ranks, with the same bits for any number of ranks. Collective."""
-        parts = [part for name in self.sides for part in self._faces(self.geometry.sides[name], flow)]
-        n_faces = MOST_FACES * self.grid.n_elements_global
-        sums = allreduce_sums(self.comm, parts, n_faces).reshape(len(self.sides), 3, 3)
-        if self.dynamic:
-            sums = np.concatenate([sums, sums[:, :1] / self.dynamic], axis=1)
-        return dict(zip(self.columns, sums.reshape(-1).tolist()))
+    def row(self, flow: FlowState, step: KnownSide | None = None) -> dict[str, float]:
+        """Return the forces of a flow, equal on all ranks. Collective.
 
-    def figures(self, flow: FlowState) -> dict[str, Metric]:
-        """Return the forces, and their coefficients, with units. Collective."""
-        row = self.row(flow)
+        step: that led to the flow; None if there was none. The sums over faces have the same bits for any number of
+        ranks.
+        """
+        return self._row(self._sums(flow, step))
+
+    def figures(self, flow: FlowState, step: KnownSide | None = None) -> dict[str, Metric]:
+        """Return the forces, their coefficients and their difference from those by gradients. Collective."""
+        sums = self._sums(flow, step)
+        row = self._row(sums)
         kinds = {"force": "length^4/time^2"} | ({"coefficient": ""} if self.dynamic else {})
-        names = (
-            (f"{side}_{kind}_{axis}", unit)
-            for side in self.sides
-            for kind, unit in kinds.items()
-            for axis in "xyz"
-        )
-        return {name: Metric(row[name], unit) for name, unit in names}
+        figures: dict[str, Metric] = {}
+        for side, (*_, difference, size) in zip(self.sides, sums.tolist()):
+            for kind, unit in kinds.items():
+                names = [f"{side}_{kind}_{axis}" for axis in "xyz"]
+                figures |= {name: Metric(row[name], unit) for name in names}
+            figures[f"{side}_force_difference"] = Metric(difference / size if size else 0.0)
+        return figures
 
-    def _faces(self, side: Side, flow: FlowState) -> Array:
-        """Return the force, its part that is due to pressure, and the torque on each face of a side, [9, f]."""
+    def _row(self, sums: Array) -> dict[str, float]:
+        rows = sums[:, :9]
+        if self.dynamic:
+            rows = np.concatenate([rows, sums[:, :3] / self.dynamic], axis=1)
+        return dict(zip(self.columns, rows.reshape(-1).tolist()))
+
+    def _sums(self, flow: FlowState, step: KnownSide | None) -> Array:
+        """Return for each side force, pressure's part and torque, as vectors, and two sums over faces, [sides, 11].
+
+        These are the size of the difference of the force from that by gradients, and the size of the force.
+        """
+        corrections: Mapping[str, Array] = {}
+        if self.residual is not None and step is not None:
+            corrections = self.residual.corrections(flow, step)
+        parts = [
+            part
+            for name in self.sides
+            for part in self._faces(self.geometry.sides[name], flow, corrections.get(name, 0.0))
+        ]
+        n_faces = MOST_FACES * self.geometry.grid.n_elements_global
+        return np.asarray(allreduce_sums(self.comm, parts, n_faces)).reshape(len(self.sides), 11)
+
+    def _faces(self, side: Side, flow: FlowState, correction: Array | float) -> Array:
+        """Return the summands of `_sums` on each face of a side, [11, f]. correction: see `MomentumResidual`."""
         normal = side.normal_area.transpose(1, 0, 2, 3)
         pressure = side.take(flow.pressure) * normal
         strain = np.zeros_like(pressure)  # (grad u + grad u^T) n
@@ -95,16 +140,23 @@ class SideForces:
             gradient = side.of_elements(physical_gradient(self.geometry, u, side.elements))
             strain[i] += (gradient * normal).sum(axis=0)
             strain += gradient * normal[i]
-        force = pressure - self.viscosity * strain
+        by_gradients = pressure - self.viscosity * strain
+        force = by_gradients - correction
         arm = side.take(self.geometry.coordinates) - np.reshape(self.about, (3, 1, 1, 1))
-        points = np.concatenate([force, pressure, np.cross(arm, force, axis=0)])
-        return np.ascontiguousarray(points.sum(axis=(2, 3)))
+        vectors = np.concatenate([force, pressure, np.cross(arm, force, axis=0), force - by_gradients])
+        of_faces = vectors.sum(axis=(2, 3))
+        sizes = [np.sqrt((of_faces[rows] ** 2).sum(axis=0)) for rows in (slice(9, 12), slice(0, 3))]
+        return np.ascontiguousarray(np.concatenate([of_faces[:9], sizes]))
 
 
 def forces_recorder(
-    case: NavierStokesSettings, comm: MPI.Comm, forces: SideForces | None, flow: Callable[[], FlowState]
+    case: NavierStokesSettings,
+    comm: MPI.Comm,
+    forces: SideForces | None,
+    flow: Callable[[], FlowState],
+    last_step: Callable[[], KnownSide | None],
 ) -> list[Recorder]:
-    """Return the recorder of forces, if there are any."""
+    """Return the recorder of forces, if there are any. last_step: returns the step that led to the present flow."""
     if forces is None:
         return []
     recorded, section = forces, case.output.forces
@@ -113,6 +165,8 @@ def forces_recorder(
         writer = SeriesWriter(
             section.path, comm, recorded.columns, keep_rows=keep, option="output.forces.path"
         )
-        return WrittenSteps(section.path, writer, lambda _: flow().time, lambda: recorded.row(flow()))
+        return WrittenSteps(
+            section.path, writer, lambda _: flow().time, lambda: recorded.row(flow(), last_step())
+        )
 
     return [Recorder("forces", section.path, section.interval(), begin, fingerprint=fingerprint)]

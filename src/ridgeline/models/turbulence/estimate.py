@@ -504,7 +504,7 @@ def predict(case: TurbulenceCase, place: Allocation, iterations: Mapping[str, fl
             bounds.append(
                 'the exchange of all modes for particles.interpolation = "fourier" is not predicted'
             )
-        notes += without_latency(place)
+        bounds += without_latency(place)
     particles = particle_parts(case, place, grid, share * place.ranks * truncation.n_modes)
     return Prediction(
         case=f"turbulence, {' x '.join(map(str, shape))} points",

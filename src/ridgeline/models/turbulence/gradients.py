@@ -95,11 +95,10 @@ def strains(velocity: Fields, passes: FlowPasses) -> Iterator[Points]:
         yield passes.derivative_points(velocity, (i, j, 0.5), (j, i, 0.5))
 
 
-def vorticities(velocity: Fields, passes: FlowPasses) -> Iterator[Points]:
-    """Yield w_x, w_y, w_z in physical space; each is valid until the next. Collective."""
-    for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
-        yield passes.derivative_points(velocity, (k, j, 1.0), (j, k, -1.0))
+def vorticity(velocity: Fields, i: int, passes: FlowPasses) -> Points:
+    """Return component i of curl u in physical space, valid until the next derivative. Collective."""
+    j, k = (i + 1) % 3, (i + 2) % 3
+    return passes.derivative_points(velocity, (k, j, 1.0), (j, k, -1.0))
 
 
 def strain_square_field(velocity: Fields, passes: FlowPasses) -> Points:
@@ -113,8 +112,8 @@ def strain_square_field(velocity: Fields, passes: FlowPasses) -> Points:
 def enstrophy_field(velocity: Fields, passes: FlowPasses) -> Points:
     """Return w_i w_i at this rank's points. Collective."""
     squares: Points | None = None
-    for vorticity in vorticities(velocity, passes):
-        squares = passes.add_squares(vorticity, 1.0, squares)
+    for i in range(3):
+        squares = passes.add_squares(vorticity(velocity, i, passes), 1.0, squares)
     return squares
 
 

@@ -21,7 +21,7 @@ from ridgeline.models.turbulence.engine import FlowEngine
 from ridgeline.models.turbulence.fluid_particles.fields import VECTOR, sampled_fields
 from ridgeline.models.turbulence.fluid_particles.samples import ParticleSamples
 from ridgeline.models.turbulence.fluid_particles.tracers import Tracers
-from ridgeline.models.turbulence.gradients import enstrophy_field, strain_square_field
+from ridgeline.models.turbulence.gradients import enstrophy_field, strain_square_field, vorticity
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.models.turbulence.pressure import products
 from ridgeline.models.turbulence.problem import FlowParameters
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 
 VELOCITY = ("velocity_x", "velocity_y", "velocity_z")
-DERIVED = ("vorticity_magnitude", "dissipation", "pressure")
+VORTICITY = ("vorticity_x", "vorticity_y", "vorticity_z")
+DERIVED = (*VORTICITY, "vorticity_magnitude", "dissipation", "pressure")
 
 
 def output_names(n_scalars: int) -> tuple[str, ...]:
@@ -52,8 +53,9 @@ def output_field(
 
     Parameters
     ----------
-    name : velocity_x, velocity_y, velocity_z; vorticity_magnitude |curl u|; dissipation 2 nu s_ij s_ij (paper,
-        Eq. 10); pressure p/rho (Eq. 11), whose mean is zero; scalar_0, scalar_1, ...
+    name : velocity_x, velocity_y, velocity_z; vorticity_x, vorticity_y, vorticity_z of curl u; vorticity_magnitude
+        |curl u|; dissipation 2 nu s_ij s_ij (paper, Eq. 10); pressure p/rho (Eq. 11), whose mean is zero; scalar_0,
+        scalar_1, ...
     fields : modes of the 3 + S fields, as `passes` takes them
 
     Raises
@@ -65,6 +67,8 @@ def output_field(
     if name in advanced:
         return passes.to_host(passes.to_points(fields[advanced.index(name)]))
     velocity = fields[:3]
+    if name in VORTICITY:
+        return passes.to_host(vorticity(velocity, VORTICITY.index(name), passes))
     if name == "vorticity_magnitude":
         squares = passes.to_host(enstrophy_field(velocity, passes))
         np.sqrt(squares, out=squares)

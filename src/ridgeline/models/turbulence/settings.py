@@ -28,7 +28,10 @@ MOST_SHELLS = (
     10**6
 )  # of spectra, which every rank holds; a shell is as wide as the smallest wavenumber of the box
 
-FIELDS = ("velocity_x", "velocity_y", "velocity_z", "vorticity_magnitude", "dissipation", "pressure")
+FIELDS = (
+    *(f"{vector}_{axis}" for vector in ("velocity", "vorticity") for axis in "xyz"),
+    *("vorticity_magnitude", "dissipation", "pressure"),
+)
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
 
 

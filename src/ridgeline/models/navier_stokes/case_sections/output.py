@@ -13,7 +13,18 @@ from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Prob
 from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
 
 Direction = Literal["x", "y", "z"]
-FIELDS = ("velocity_x", "velocity_y", "velocity_z", "pressure", "vorticity_magnitude", "q_criterion")
+FIELDS = (
+    "velocity_x",
+    "velocity_y",
+    "velocity_z",
+    "pressure",
+    "vorticity_x",
+    "vorticity_y",
+    "vorticity_z",
+    "vorticity_magnitude",
+    "q_criterion",
+    "streamfunction",
+)
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
 PLACE_RULE = "three numbers as [x, y, z]"
 PLACES = ({"probe.N": ON}, {"file": ON})  # of probes, one of which is needed

@@ -269,7 +269,8 @@ class ModelSection(TimeSettings):
     expected_re_tau: Number | None = setting(
         None,
         "Expected friction Reynolds number u_tau h/nu, with which `ridgeline check` prints the distances of points "
-        'in wall units. With walls and a forcing of kind "force" it follows from the force.',
+        "in wall units and judges them. With walls and a forcing it follows from the force, or from the flow rate "
+        "by a correlation.",
         rule="a number > 0",
         gt=0,
     )
@@ -421,6 +422,7 @@ class NavierStokesSettings(AnyCase):
         "scalar.*.expansion": 0.0,
         "scalar.*.reference": 0.0,
         "grid.mesh": "",
+        **{f"grid.edges.{axis}": [] for axis in "xyz"},
         **{f"boundary.{side}.partner": "" for side in SIDES},
     }
 
