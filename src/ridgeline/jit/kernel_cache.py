@@ -386,7 +386,10 @@ class KernelFiles:
         try:
             content = _read(path)
         except FileNotFoundError:
-            _say(logging.INFO, _COMPILING.format(path.parent))
+            _say(
+                logging.INFO,
+                f"compiling kernels, up to some minutes. This happens once, because {path.parent} stores them.",
+            )
             return None
         except OSError as error:
             _say(
@@ -437,12 +440,6 @@ def _replace(path: Path, content: bytes) -> None:
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
-
-
-_COMPILING = (
-    "compiling kernels, which takes from some seconds to some minutes. This happens once, because they are stored in "
-    "{} for later runs."
-)
 
 
 @cache  # once is enough; the log of ranks other than the first is silent
