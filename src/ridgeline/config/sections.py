@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import time
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 
@@ -25,6 +25,9 @@ from ridgeline.config.fields import (
     setting,
 )
 from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
+
+if TYPE_CHECKING:
+    from ridgeline.config.parts import PartSection
 
 
 def seconds(value: Any) -> Any:
@@ -322,6 +325,14 @@ class OutputSection(Scheduled):
         """Return the paths that a run writes to, by their keys; a model with more outputs adds their paths."""
         paths = {"output.path": self.path} if self.interval() else {}
         return paths | ({"output.series": self.series} if self.interval("series_every") else {})
+
+    def parts(self) -> "tuple[PartSection, ...]":
+        """Return the parts of the fields that are written beside them; models of particles have none."""
+        return ()
+
+    def part_path(self, part: "PartSection") -> str:
+        """Return the path of the data set of a part."""
+        raise NotImplementedError
 
 
 class CheckpointSection(Scheduled):

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ridgeline.config import sections
+from ridgeline.config import parts
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Triple, setting
 from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
 
@@ -148,7 +148,19 @@ class ForcesSection(Scheduled):
             )
 
 
-class OutputSection(sections.OutputSection):
+class PartSection(parts.PartSection):
+    """A part of the fields, interpolated to points of a uniform grid in the box around the domain."""
+
+    points: Triple | None = setting(
+        None,
+        "Number of points [nz, ny, nx] of the uniform grid from which the part selects. If it is not set, they are "
+        "those of output.uniform or else, in a box, as many as the elements have.",
+        unit="points",
+        rule="three integers >= 1 as [nz, ny, nx]",
+    )
+
+
+class OutputSection(parts.FieldsOutputSection):
     """Fields, time series and statistics. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(
@@ -234,6 +246,7 @@ class OutputSection(sections.OutputSection):
         "terms of the budget of the Reynolds stresses, 25 more numbers for each point).",
         needs=recurring("statistics_every"),
     )
+    part: tuple[PartSection, ...] = Field(default=())
     probes: ProbesSection = Field(default_factory=ProbesSection)
     forces: ForcesSection = Field(default_factory=ForcesSection)
 

@@ -1,0 +1,311 @@
+"""Writing parts of the fields during a run: planes, lines, boxes, every so many points, and means over axes.
+
+`parts_recorders` returns a recorder for each [[output.part]]. It works for each model whose outputs are fields on a
+grid in space: every rank converts and writes what of its own block lies in the part. A model whose fields are
+elsewhere, such as on elements, gives them at the points of a part by its own `part_source`. For a mean, every rank
+adds up its points, and rank 0 writes the mean; nothing that is as large as the grid is gathered.
+
+Means have the same bits on any number of ranks if the fields have: each value is cut into integers on a grid of
+powers of two that the largest magnitude sets, and integers add without rounding, as in `parallel.allreduce`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.config.part_selection import Piece, Selection, SelectionError, UniformGrid
+from ridgeline.config.parts import Quantity, compiled, fields_needed, short_names
+from ridgeline.io import bp_sums
+from ridgeline.io.bp import BPWriter, Variable, image_schemas
+from ridgeline.models.recorders import Record, Recorder, WrittenSteps
+from ridgeline.parallel.allreduce import allreduce_max
+from ridgeline.parallel.partition import DistributedArray
+from ridgeline.runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.config.case import AnyCase
+    from ridgeline.config.parts import PartSection
+
+FOLDS = 2  # integers for each value of a mean
+BITS = 62  # of an integer, of which the number of values takes some
+log = logging.getLogger(__name__)
+
+
+class PartSource(Protocol):
+    """The fields of a model at the points of a part, before means.
+
+    Attributes
+    ----------
+    offset, shape : of this rank's points in the part; the points of all ranks fill it
+    """
+
+    offset: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def values(self, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+        """Return fields of the present state at this rank's points, valid until the next call. Collective."""
+
+
+class PartModel(Protocol):
+    """What parts need of a model; `models.contract.Model` says what each method returns."""
+
+    name: ClassVar[str]
+
+    def time(self, step: int) -> float:
+        """Model time of the present state, which is that of `step`."""
+
+    def output_layout(self, names: Sequence[str]) -> list[Variable]:
+        """Shapes and blocks of outputs."""
+
+    def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
+        """The outputs of the present state."""
+
+    def part_grid(self, part: PartSection) -> UniformGrid:
+        """Points from which a part selects."""
+
+    def part_source(self, grid: UniformGrid, selection: Selection, names: Sequence[str]) -> PartSource:
+        """Fields at the points of a part."""
+
+
+class BlockPart:
+    """The part of the blocks in which the ranks share a grid. names: fields of which one shows the layout."""
+
+    def __init__(self, model: PartModel, selection: Selection, names: Sequence[str]) -> None:
+        layout = model.output_layout(names[:1])[0]
+        piece: Piece = selection.piece(layout.offset_global, layout.shape_local)
+        self.offset, self.shape = piece.offset, piece.shape
+        self._slices, self._model = piece.slices, model
+
+    def values(self, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+        return {name: array.local[self._slices] for name, array in self._model.outputs(names).items()}
+
+
+def parts_recorders(model: PartModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
+    """Return the recorders of the parts that the settings ask for.
+
+    Raises ConfigError on all ranks for a part that is outside the domain.
+    """
+    recorders = []
+    for number, part in enumerate(case.output.parts()):
+        if not part.interval():
+            continue
+        grid, key = model.part_grid(part), f"output.part.{number}"
+        try:
+            selection = part.select(grid)
+        except SelectionError as error:
+            value = getattr(part, error.key)
+            raise ConfigError(
+                f'{key}.{error.key} of the part "{part.name}" is "{value}", but it must be {error.rule}.'
+            ) from None
+        opened = _Opening(model, case, comm, part, f"{key}.path", grid, selection)
+        recorders.append(
+            Recorder(
+                f"part {part.name}",
+                case.output.part_path(part),
+                part.interval(),
+                opened,
+                initial=part.initial,
+                fingerprint=bp_sums.fingerprint,
+            )
+        )
+    return recorders
+
+
+class _Opening:
+    """Opens the record of a part, when the run begins to write."""
+
+    def __init__(
+        self,
+        model: PartModel,
+        case: AnyCase,
+        comm: MPI.Comm,
+        part: PartSection,
+        setting: str,
+        grid: UniformGrid,
+        selection: Selection,
+    ) -> None:
+        self._model, self._case, self._comm, self._part, self._setting = model, case, comm, part, setting
+        self._grid, self._selection = grid, selection
+
+    def __call__(self, attributes: Mapping[str, Any], keep: int | None) -> Record:
+        part, output, model = self._part, self._case.output, self._model
+        quantities, path = part.quantities(output.variables), output.part_path(part)
+        fields = _PartFields(
+            model,
+            self._comm,
+            quantities,
+            self._case.output_names(),
+            self._grid,
+            self._selection,
+            part.dtype(str(self._case.run.precision)),
+            part.name,
+        )
+        points = self._selection.grid(self._grid)
+        assert points.origin is not None
+        schemas = image_schemas(
+            self._selection.shape, [each.name for each in quantities], points.origin, points.spacing
+        )
+        means = {"part.mean": [f"mean over {axis}" for axis in part.mean]}
+        writer = BPWriter(
+            path,
+            self._comm,
+            fields.layout(),
+            {**attributes, **schemas, "part.name": part.name, **means},
+            compression=output.compression,
+            keep_steps=keep,
+            setting=self._setting,
+        )
+        now = [0]
+
+        def time(step: int) -> float:
+            now[0] = step
+            return model.time(step)
+
+        return WrittenSteps(path, writer, time, lambda: fields.present(now[0], model.time(now[0])))
+
+
+class _PartFields:
+    """The variables of a part, computed from the fields of the model at its points."""
+
+    def __init__(
+        self,
+        model: PartModel,
+        comm: MPI.Comm,
+        quantities: Sequence[Quantity],
+        names: Sequence[str],
+        grid: UniformGrid,
+        selection: Selection,
+        dtype: str,
+        part: str,
+    ) -> None:
+        self._comm, self._quantities, self._selection, self._part = comm, quantities, selection, part
+        self._names, self._dtype = names, np.dtype(dtype)
+        self._needed = fields_needed(quantities, names)
+        source = self._source = model.part_source(grid, selection, self._needed or names)
+        self._formulas = {each.name: compiled(each, names) for each in quantities}
+        described = {v.name: v for v in model.output_layout(self._needed)}
+        self._words = {
+            each.name: (described[each.name].unit, described[each.name].description)
+            if each.formula is None
+            else ("", f"{each.name} = {each.formula}")
+            for each in quantities
+        }
+        places = []
+        for axis, (start, stride) in enumerate(zip(selection.start, selection.stride)):
+            index = start + stride * (source.offset[axis] + np.arange(source.shape[axis]))
+            assert grid.origin is not None
+            places.append(grid.origin[axis] + grid.spacing[axis] * index)
+        self._z, self._y, self._x = places[0], places[1][:, None], places[2]
+        self._warned = False
+
+    def layout(self) -> list[Variable]:
+        """Return the variables of the data set, with this rank's blocks."""
+        whole, source = self._selection.shape, self._source
+        offset, shape = source.offset, source.shape
+        if self._selection.averaged:
+            offset, shape = (0, 0, 0), whole if self._comm.rank == 0 else (0, 0, 0)
+        return [
+            Variable(each.name, self._dtype, whole, offset, shape, *self._words[each.name])
+            for each in self._quantities
+        ]
+
+    def present(self, step: int, time: float) -> dict[str, NDArray[Any]]:
+        """Return the variables of the present state in the precision of the part. Collective."""
+        fields = dict(self._source.values(self._needed)) if self._needed else {}
+        fields |= {short: fields[name] for short, name in short_names(self._names).items() if name in fields}
+        values, too_large = {}, 0
+        for each in self._quantities:
+            if self._selection.averaged:
+                planes = np.empty(self._source.shape)
+                self._fill(each, fields, time, planes)
+                mean = mean_over(self._comm, planes, self._source.offset, self._selection)
+                values[each.name] = out = np.empty(mean.shape, self._dtype)
+                too_large += _convert(mean, out)
+            else:
+                values[each.name] = out = np.empty(self._source.shape, self._dtype)
+                too_large += self._fill(each, fields, time, out)
+        if self._dtype == np.float16 and self._comm.allreduce(too_large) and not self._warned:
+            self._warned = True
+            if self._comm.rank == 0:
+                log.warning(
+                    "the part %s has values at step %d that float16 cannot hold, which are written as infinity. "
+                    'Set precision = "float32".',
+                    self._part,
+                    step,
+                )
+        return values
+
+    def _fill(
+        self, each: Quantity, fields: Mapping[str, NDArray[Any]], time: float, out: NDArray[Any]
+    ) -> int:
+        """Compute a variable at this rank's points, plane by plane; return how many values out cannot hold."""
+        formula, too_large = self._formulas[each.name], 0
+        for k in range(len(out)):
+            if each.formula is None:
+                too_large += _convert(fields[each.name][k], out[k])
+                continue
+            here = {name: np.asarray(field[k], np.float64) for name, field in fields.items()}
+            here |= {"x": self._x, "y": self._y, "z": self._z[k], "t": np.float64(time)}
+            too_large += _convert(formula.evaluate(here), out[k])
+        return too_large
+
+
+def _convert(values: NDArray[Any], out: NDArray[Any]) -> int:
+    """Copy values into an array of another type; return how many finite ones it cannot hold."""
+    with np.errstate(over="ignore"):
+        out[...] = values
+    return 0 if out.dtype != np.float16 else int((np.isinf(out) & np.isfinite(values)).sum())
+
+
+def mean_over(
+    comm: MPI.Comm, values: NDArray[np.float64], offset: Sequence[int], selection: Selection
+) -> NDArray[np.float64]:
+    """Return the means of a part over some axes, on rank 0; an empty array on the other ranks. Collective.
+
+    Parameters
+    ----------
+    values : float64 [z, y, x], this rank's points of the part; values that are not finite are left out
+    offset : of these points in the part
+    selection : of the part, with the axes
+
+    Notes
+    -----
+    An allreduce of 8 bytes, and a reduction to rank 0 of 24 bytes for each point of the result, which is NaN where
+    no value is finite. The result has the same bits for any blocks.
+    """
+    shape, axes = selection.shape, selection.averaged
+    finite = np.isfinite(values)
+    values[~finite] = 0.0
+    largest = float(allreduce_max(comm, np.abs(values).max(initial=0.0)))
+    most = math.prod(selection.count[axis] for axis in axes)
+    bits = BITS - most.bit_length()
+    shift = min(bits - math.frexp(largest)[1], 1000)
+    sums = np.zeros((FOLDS + 1, *shape), np.int64)
+    window = tuple(
+        slice(0, 1) if axis in axes else slice(first, first + n)
+        for axis, (first, n) in enumerate(zip(offset, values.shape))
+    )
+    for k in range(len(values)):  # plane by plane, so that the integers of a whole block are never in memory
+        rows = slice(0, 1) if 0 in axes else slice(window[0].start + k, window[0].start + k + 1)
+        here = sums[:, rows, window[1], window[2]]
+        inner = tuple(axis for axis in axes if axis)
+        rest = np.ldexp(values[k : k + 1], shift)
+        for fold in range(FOLDS):
+            cut = np.rint(rest)
+            here[fold] += cut.astype(np.int64).sum(axis=inner, keepdims=True)
+            rest = np.ldexp(rest - cut, bits)
+        here[FOLDS] += finite[k : k + 1].sum(axis=inner, keepdims=True)
+    total = np.empty_like(sums) if comm.rank == 0 else None
+    comm.Reduce(sums, total, root=0)
+    if total is None:
+        return np.empty((0, 0, 0))
+    count = np.where(total[FOLDS] > 0, total[FOLDS], np.nan)
+    return np.ldexp(total[0] + np.ldexp(total[1].astype(np.float64), -bits), -shift) / count
