@@ -31,6 +31,12 @@ def field_names(dataset: xr.Dataset) -> tuple[str, ...]:
     return tuple(str(name) for name, field in dataset.data_vars.items() if len(spatial_dims(field)) >= 2)
 
 
+def long_axes(dataset: xr.Dataset) -> tuple[str, ...]:
+    """Return the space dimensions of the fields along which they have more than one value."""
+    dims = dict.fromkeys(dim for name in field_names(dataset) for dim in spatial_dims(dataset[name]))
+    return tuple(dim for dim in dims if dataset.sizes[dim] > 1)
+
+
 def get_field(dataset: xr.Dataset, variable: str) -> xr.DataArray:
     """Return the field called `variable`. Raises ConfigError with the names of all fields if it does not exist."""
     names = field_names(dataset)

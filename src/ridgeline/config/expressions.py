@@ -108,7 +108,7 @@ def _operands(node: ast.expr, variables: Sequence[str]) -> Iterator[ast.expr]:
                 if name in FUNCTIONS:
                     raise _fail(node, f"the function {name} has no arguments")
                 near = nearest(name, variables)
-                hint = f"; did you mean {near}?" if near else ""
+                hint = f" (did you mean {near}?)" if near else ""
                 raise _fail(node, f"{name} is unknown{hint}; the known names are {known}")
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             yield from (left, right)

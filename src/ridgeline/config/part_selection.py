@@ -112,8 +112,10 @@ def index_of(place: str, n: int, places: Sequence[float] | None) -> int:
     if place.lstrip("+-").isdigit():
         return int(place)
     at = float(place)
-    if places is None or not math.isfinite(at):
+    if places is None:
         raise ValueError(place)
+    if not math.isfinite(at):
+        return n
     half = abs(float(places[1]) - float(places[0])) / 2 if len(places) > 1 else math.inf
     away = [abs(float(each) - at) for each in places]
     return away.index(min(away)) if min(away) <= half * (1 + ROUNDING) else n

@@ -5,7 +5,7 @@ A model derives its sections from these and narrows what is specific to it, such
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import time
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -276,6 +276,11 @@ class SteadyRunSection(RunSection):
 
 class OutputSection(Scheduled):
     """The data set and the time series. Paths are relative to the directory in which the run is started."""
+
+    # Keys that only other models have, and what to say about them.
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "part": " Parts are for models whose outputs are fields on a grid or on elements, not for particles."
+    }
 
     path: PathText = setting(
         "output.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1

@@ -195,7 +195,7 @@ class _PartFields:
         self._words = {
             each.name: (described[each.name].unit, described[each.name].description)
             if each.formula is None
-            else ("", f"{each.name} = {each.formula}")
+            else ("1", f"{each.name} = {each.formula}")
             for each in quantities
         }
         places = []
