@@ -3,7 +3,7 @@
 import pytest
 
 from ridgeline.config.load import load_case
-from ridgeline.config.parts import Quantity, fields_needed
+from ridgeline.config.parts import PartVariable, fields_needed
 from ridgeline.models import case_class
 from ridgeline.runtime.errors import ConfigError
 
@@ -115,6 +115,13 @@ FAULTS = [
     ),
     (
         "navier_stokes",
+        ["name = 'a'\nvariables = ['s = uu']\n"],
+        2,
+        "output.part.0.variables",
+        "uu is unknown",
+    ),
+    (
+        "navier_stokes",
         ["name = 'a'\npoints = [4, 4, 4]\nplane = 'z=4'\n"],
         3,
         "output.part.0.plane",
@@ -177,7 +184,7 @@ def test_planes_at_places_and_names_of_flows(tmp_path):
         "velocity_z",
         "pressure",
     ]
-    assert fields_needed([Quantity("dissipation"), Quantity("c", "2*x")], names) == ["dissipation"]
+    assert fields_needed([PartVariable("dissipation"), PartVariable("c", "2*x")], names) == ["dissipation"]
 
 
 def test_an_older_case_is_the_same_case(tmp_path):

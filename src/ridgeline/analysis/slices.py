@@ -166,7 +166,7 @@ def take_slice(data: Data, spec: str) -> Data:
         )
     n = data.sizes[axis]
     try:
-        index = index_of(place, n, data[axis].values if axis in data.coords else None)
+        index = index_of(place, n, data[axis].values.tolist() if axis in data.coords else None)
     except ValueError:
         raise ConfigError(
             f"slice '{spec}' has no index. Write {axis}=mid, an integer from {-n} to {n - 1}, or a place with a "

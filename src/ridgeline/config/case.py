@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from ridgeline.config.fields import Checked, Problem, toml
 from ridgeline.config.intervals import ROUNDING, Interval, Scheduled, multiples
 from ridgeline.config.part_selection import SelectionError, UniformGrid
-from ridgeline.config.parts import BYTES, PartSection, PartSize
+from ridgeline.config.parts import BYTES, PartSection, PartSize, fields_needed
 from ridgeline.config.sections import AnyGridSection, CheckpointSection, OutputSection, RunSection
 from ridgeline.config.size_law import GlobalGrid, SizeLaw
 
@@ -169,6 +169,19 @@ class AnyCase(Checked):
     def output_names(self) -> tuple[str, ...]:
         """Return the names of all fields that output.variables may list; by default those that it lists."""
         return tuple(self.output.variables)
+
+    def fields_of_parts(self) -> list[tuple[str, ...]]:
+        """Return the fields that each part needs, among `output_names`."""
+        default, names = self.output.variables, self.output_names()
+        return [
+            tuple(fields_needed(part.quantities(default), names))
+            for part in self.output.parts()
+            if part.interval()
+        ]
+
+    def fields_written(self) -> set[str]:
+        """Return the fields of outputs and of parts."""
+        return {*self.output.variables}.union(*self.fields_of_parts())
 
     def part_grid(self, part: PartSection) -> UniformGrid:
         """Return the points from which a part selects, as far as the settings determine them."""

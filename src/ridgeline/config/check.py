@@ -209,6 +209,7 @@ class _Sorter:
         near = nearest_key(section, key, self.keys)
         prefix = f"{section}."
         taken = [name.removeprefix(prefix) for name in self.keys if name.startswith(prefix)]
+        taken = [name for name in taken if f".{ANY}." not in name]  # not those of tables inside it
         # A line shows which of several tables is meant; without one, the whole key does.
         written = key if ":" in origin.place else origin.name
         hint = getattr(self.sections[section].table, "ELSEWHERE", {}).get(key, "")

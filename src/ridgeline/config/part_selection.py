@@ -51,7 +51,7 @@ class UniformGrid:
         return [self.origin[axis] + self.spacing[axis] * i for i in range(self.shape[axis])]
 
 
-class Piece(NamedTuple):
+class PartBlock(NamedTuple):
     """What of a block lies in a part: slices of the block, and where they are in the part before means."""
 
     slices: tuple[slice, ...]
@@ -60,7 +60,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Selection:
+class SelectedPoints:
     """Points start, start + stride, ... of each axis, count of them; averaged: axes over which means are taken."""
 
     start: Triple
@@ -74,7 +74,7 @@ class Selection:
         z, y, x = (1 if axis in self.averaged else n for axis, n in enumerate(self.count))
         return z, y, x
 
-    def piece(self, offset: Sequence[int], shape: Sequence[int]) -> Piece:
+    def piece(self, offset: Sequence[int], shape: Sequence[int]) -> PartBlock:
         """Return what of a block, `shape` points from `offset` of the grid on, lies in the part."""
         slices, first, number = [], [], []
         for begin, n, start, count, stride in zip(offset, shape, self.start, self.count, self.stride):
@@ -86,7 +86,7 @@ class Selection:
             )
             first.append(low)
             number.append(high - low)
-        return Piece(tuple(slices), (first[0], first[1], first[2]), (number[0], number[1], number[2]))
+        return PartBlock(tuple(slices), (first[0], first[1], first[2]), (number[0], number[1], number[2]))
 
     def grid(self, whole: UniformGrid) -> UniformGrid:
         """Return the points of the part. A mean over an axis is at the middle of its points."""
@@ -128,13 +128,13 @@ def select(
     box: str = "",
     stride: Triple = (1, 1, 1),
     mean: Sequence[str] = (),
-) -> Selection:
+) -> SelectedPoints:
     """Return the points of a part. plane, line, box, mean: as the settings of the same names.
 
     Where the places of a grid are not known, a plane at a place is its first one, and a range of places all of an
     axis: the part then has the largest size that it can have. Raises SelectionError.
     """
-    ranges = {}
+    ranges: dict[int, range] = {}
     for key, text, number, rule in (("plane", plane, 1, PLANE_RULE), ("line", line, 2, LINE_RULE)):
         if text:
             axes = [_plane(grid, key, rule, word) for word in text.split(",")]
@@ -149,7 +149,7 @@ def select(
     chosen = [ranges.get(axis, range(n)) for axis, n in enumerate(grid.shape)]
     start, count = [each.start for each in chosen], [-(-len(each) // s) for each, s in zip(chosen, stride)]
     averaged = tuple(sorted(AXES.index(axis) for axis in mean))
-    return Selection((start[0], start[1], start[2]), (count[0], count[1], count[2]), tuple(stride), averaged)
+    return SelectedPoints((start[0], start[1], start[2]), (count[0], count[1], count[2]), stride, averaged)
 
 
 def _axis(text: str, key: str, rule: str) -> tuple[int, str]:

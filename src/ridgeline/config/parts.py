@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pydantic import Field
-
-from ridgeline.config import sections
 from ridgeline.config.fields import Integer, Number, PathText, Problem, Triple, Truth, setting, toml
 from ridgeline.config.intervals import Scheduled, time_interval, wall_interval
-from ridgeline.config.part_selection import BOX_RULE, LINE_RULE, PLANE_RULE, Selection, UniformGrid, select
+from ridgeline.config.part_selection import (
+    BOX_RULE,
+    LINE_RULE,
+    PLANE_RULE,
+    SelectedPoints,
+    UniformGrid,
+    select,
+)
 
 if TYPE_CHECKING:
     from ridgeline.config.expressions import Expression
@@ -34,7 +38,7 @@ VARIABLES_RULE = (
 )
 
 
-class Quantity(NamedTuple):
+class PartVariable(NamedTuple):
     """A variable of a part: its name, and its formula, None for a field of the model."""
 
     name: str
@@ -111,17 +115,17 @@ class PartSection(Scheduled):
         if len(set(self.mean)) < len(self.mean):
             yield Problem("mean", 'a list of "x", "y" and "z", each at most once')
 
-    def quantities(self, default: Sequence[str]) -> list[Quantity]:
+    def quantities(self, default: Sequence[str]) -> list[PartVariable]:
         """Return the variables. default: those of a part that lists none."""
         words = [text.partition("=") for text in self.variables]
-        own = [Quantity(name.strip(), rest.strip() if sign else None) for name, sign, rest in words]
-        return own or [Quantity(name) for name in default]
+        own = [PartVariable(name.strip(), rest.strip() if sign else None) for name, sign, rest in words]
+        return own or [PartVariable(name) for name in default]
 
     def dtype(self, of_run: str) -> str:
         """Return the floating-point type in which the part is written. of_run: of the fields."""
         return of_run if self.precision == "run" else self.precision
 
-    def select(self, grid: UniformGrid) -> Selection:
+    def select(self, grid: UniformGrid) -> SelectedPoints:
         """Return the points of the part. Raises SelectionError."""
         return select(grid, self.plane, self.line, self.box, self.stride, self.mean)
 
@@ -145,7 +149,7 @@ class PartSection(Scheduled):
             seen.add(quantity.name)
 
 
-def _faults_of_formula(key: str, quantity: Quantity, names: Sequence[str]) -> Iterator[Problem]:
+def _faults_of_formula(key: str, quantity: PartVariable, names: Sequence[str]) -> Iterator[Problem]:
     from ridgeline.config.expressions import ExpressionError
 
     if not NAME.fullmatch(quantity.name) or quantity.name in TAKEN:
@@ -164,7 +168,7 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
     return {short: name for short, name in SHORT.items() if name in names and short not in names}
 
 
-def compiled(quantity: Quantity, names: Sequence[str]) -> Expression:
+def compiled(quantity: PartVariable, names: Sequence[str]) -> Expression:
     """Return the formula of a quantity, the field itself if it has none. names: the fields of the model.
 
     Raises ExpressionError.
@@ -175,28 +179,13 @@ def compiled(quantity: Quantity, names: Sequence[str]) -> Expression:
     return parse(text, (*COORDINATES, *names, *short_names(names)))
 
 
-def fields_needed(quantities: Sequence[Quantity], names: Sequence[str]) -> list[str]:
+def fields_needed(quantities: Sequence[PartVariable], names: Sequence[str]) -> list[str]:
     """Return the fields of the model that quantities need, in the order of `names`."""
-    variables = {name for quantity in quantities for name in compiled(quantity, names).variables}
+    from ridgeline.config.expressions import ExpressionError
+
+    variables: set[str] = set()
+    for quantity in quantities:
+        with suppress(ExpressionError):  # `PartSection.faults` says what is wrong
+            variables |= compiled(quantity, names).variables
     whole = {short_names(names).get(name, name) for name in variables}
     return [name for name in names if name in whole]
-
-
-class FieldsOutputSection(sections.OutputSection):
-    """The data set, parts of the fields, and the time series, of a model whose outputs are fields in space."""
-
-    part: tuple[PartSection, ...] = Field(default=())
-
-    def parts(self) -> tuple[PartSection, ...]:
-        return self.part
-
-    def part_path(self, part: PartSection) -> str:
-        """Return the path of a part: its own, or one beside the data set."""
-        path = Path(self.path.rstrip("/"))
-        return part.path or str(path.with_name(f"{path.stem}_{part.name}.bp"))
-
-    def written(self) -> dict[str, str]:
-        first = {part.name: i for i, part in reversed(list(enumerate(self.part))) if part.interval()}
-        return super().written() | {
-            f"output.part.{i}.path": self.part_path(self.part[i]) for i in sorted(first.values())
-        }

@@ -7,7 +7,8 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import time
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 
@@ -25,9 +26,7 @@ from ridgeline.config.fields import (
     setting,
 )
 from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
-
-if TYPE_CHECKING:
-    from ridgeline.config.parts import PartSection
+from ridgeline.config.parts import PartSection
 
 
 def seconds(value: Any) -> Any:
@@ -331,13 +330,33 @@ class OutputSection(Scheduled):
         paths = {"output.path": self.path} if self.interval() else {}
         return paths | ({"output.series": self.series} if self.interval("series_every") else {})
 
-    def parts(self) -> "tuple[PartSection, ...]":
+    def parts(self) -> tuple[PartSection, ...]:
         """Return the parts of the fields that are written beside them; models of particles have none."""
         return ()
 
-    def part_path(self, part: "PartSection") -> str:
+    def part_path(self, part: PartSection) -> str:
         """Return the path of the data set of a part."""
         raise NotImplementedError
+
+
+class FieldsOutputSection(OutputSection):
+    """The data set, parts of the fields, and the time series, of a model whose outputs are fields in space."""
+
+    part: tuple[PartSection, ...] = Field(default=())
+
+    def parts(self) -> tuple[PartSection, ...]:
+        return self.part
+
+    def part_path(self, part: PartSection) -> str:
+        """Return the path of a part: its own, or one beside the data set."""
+        path = Path(self.path.rstrip("/"))
+        return part.path or str(path.with_name(f"{path.stem}_{part.name}.bp"))
+
+    def written(self) -> dict[str, str]:
+        first = {part.name: i for i, part in reversed(list(enumerate(self.part))) if part.interval()}
+        return super().written() | {
+            f"output.part.{i}.path": self.part_path(self.part[i]) for i in sorted(first.values())
+        }
 
 
 class CheckpointSection(Scheduled):

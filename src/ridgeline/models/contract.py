@@ -26,7 +26,7 @@ from ridgeline.runtime.regions import Region
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.config.part_selection import Selection, UniformGrid
+    from ridgeline.config.part_selection import SelectedPoints, UniformGrid
     from ridgeline.config.parts import PartSection
 
 __all__ = [
@@ -549,14 +549,14 @@ class Model(ReportedModel):
         grid: UniformGrid = self._case.part_grid(part)
         return grid
 
-    def part_source(self, grid: UniformGrid, selection: Selection, names: Sequence[str]) -> PartSource:
+    def part_source(self, grid: UniformGrid, selection: SelectedPoints, names: Sequence[str]) -> PartSource:
         """Return what gives the fields at the points of a part.
 
         Parameters
         ----------
         grid : UniformGrid
             What `part_grid` returned.
-        selection : Selection
+        selection : SelectedPoints
             The points of the part.
         names : sequence of str
             The fields that will be read.

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.config.part_selection import Piece, Selection, SelectionError, UniformGrid
-from ridgeline.config.parts import Quantity, compiled, fields_needed, short_names
+from ridgeline.config.part_selection import PartBlock, SelectedPoints, SelectionError, UniformGrid
+from ridgeline.config.parts import PartVariable, compiled, fields_needed, short_names
 from ridgeline.io import bp_sums
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.models.recorders import Record, Recorder, WrittenSteps
@@ -71,17 +71,18 @@ class PartModel(Protocol):
     def part_grid(self, part: PartSection) -> UniformGrid:
         """Points from which a part selects."""
 
-    def part_source(self, grid: UniformGrid, selection: Selection, names: Sequence[str]) -> PartSource:
+    def part_source(self, grid: UniformGrid, selection: SelectedPoints, names: Sequence[str]) -> PartSource:
         """Fields at the points of a part."""
 
 
 class BlockPart:
     """The part of the blocks in which the ranks share a grid. names: fields of which one shows the layout."""
 
-    def __init__(self, model: PartModel, selection: Selection, names: Sequence[str]) -> None:
+    def __init__(self, model: PartModel, selection: SelectedPoints, names: Sequence[str]) -> None:
         layout = model.output_layout(names[:1])[0]
-        piece: Piece = selection.piece(layout.offset_global, layout.shape_local)
-        self.offset, self.shape = piece.offset, piece.shape
+        piece: PartBlock = selection.piece(layout.offset_global, layout.shape_local)
+        self.offset: tuple[int, ...] = piece.offset
+        self.shape: tuple[int, ...] = piece.shape
         self._slices, self._model = piece.slices, model
 
     def values(self, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
@@ -130,7 +131,7 @@ class _Opening:
         part: PartSection,
         setting: str,
         grid: UniformGrid,
-        selection: Selection,
+        selection: SelectedPoints,
     ) -> None:
         self._model, self._case, self._comm, self._part, self._setting = model, case, comm, part, setting
         self._grid, self._selection = grid, selection
@@ -179,10 +180,10 @@ class _PartFields:
         self,
         model: PartModel,
         comm: MPI.Comm,
-        quantities: Sequence[Quantity],
+        quantities: Sequence[PartVariable],
         names: Sequence[str],
         grid: UniformGrid,
-        selection: Selection,
+        selection: SelectedPoints,
         dtype: str,
         part: str,
     ) -> None:
@@ -244,7 +245,7 @@ class _PartFields:
         return values
 
     def _fill(
-        self, each: Quantity, fields: Mapping[str, NDArray[Any]], time: float, out: NDArray[Any]
+        self, each: PartVariable, fields: Mapping[str, NDArray[Any]], time: float, out: NDArray[Any]
     ) -> int:
         """Compute a variable at this rank's points, plane by plane; return how many values out cannot hold."""
         formula, too_large = self._formulas[each.name], 0
@@ -252,7 +253,7 @@ class _PartFields:
             if each.formula is None:
                 too_large += _convert(fields[each.name][k], out[k])
                 continue
-            here = {name: np.asarray(field[k], np.float64) for name, field in fields.items()}
+            here: dict[str, Any] = {name: np.asarray(field[k], np.float64) for name, field in fields.items()}
             here |= {"x": self._x, "y": self._y, "z": self._z[k], "t": np.float64(time)}
             too_large += _convert(formula.evaluate(here), out[k])
         return too_large
@@ -266,7 +267,7 @@ def _convert(values: NDArray[Any], out: NDArray[Any]) -> int:
 
 
 def mean_over(
-    comm: MPI.Comm, values: NDArray[np.float64], offset: Sequence[int], selection: Selection
+    comm: MPI.Comm, values: NDArray[np.float64], offset: Sequence[int], selection: SelectedPoints
 ) -> NDArray[np.float64]:
     """Return the means of a part over some axes, on rank 0; an empty array on the other ranks. Collective.
 
@@ -308,4 +309,5 @@ def mean_over(
     if total is None:
         return np.empty((0, 0, 0))
     count = np.where(total[FOLDS] > 0, total[FOLDS], np.nan)
-    return np.ldexp(total[0] + np.ldexp(total[1].astype(np.float64), -bits), -shift) / count
+    whole = total[0] + np.ldexp(total[1].astype(np.float64), -bits)
+    return np.asarray(np.ldexp(whole, -shift) / count, np.float64)

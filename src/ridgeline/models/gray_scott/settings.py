@@ -10,7 +10,7 @@ from ridgeline.config import sections
 from ridgeline.config.case import AnyCase, Plain
 from ridgeline.config.fields import MOST, ON, Checked, Count, Integer, Number, PathText, Problem, setting
 from ridgeline.config.part_selection import UniformGrid
-from ridgeline.config.parts import FieldsOutputSection, PartSection
+from ridgeline.config.parts import PartSection
 
 Formula = Annotated[str, Field(min_length=1, max_length=2000)]
 
@@ -26,7 +26,7 @@ class RunSection(sections.SteadyRunSection):
     )
 
 
-class OutputSection(FieldsOutputSection):
+class OutputSection(sections.FieldsOutputSection):
     """The data set. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.config.part_selection import Selection, UniformGrid
+from ridgeline.config.part_selection import SelectedPoints, UniformGrid
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.jit.kernel import compile_kernels
@@ -112,7 +112,7 @@ class NavierStokes(Model):
         self._diagnostics = self._make_diagnostics()
         gather = self._engine.host_gather
         planes = None
-        if "streamfunction" in case.output.variables:
+        if "streamfunction" in case.fields_written():
             planes = Streamfunction(comm, self._geometry, gather, self._problem)
         self._outputs = OutputFields(
             comm, self._grid, self._geometry, gather, len(case.scalar), case.output.uniform, planes
@@ -281,7 +281,7 @@ class NavierStokes(Model):
         lattice = image_lattice(self._context.comm, self._grid, shape)
         return UniformGrid(shape, lattice.origin, lattice.spacing)
 
-    def part_source(self, grid: UniformGrid, selection: Selection, names: Sequence[str]) -> SampledPart:
+    def part_source(self, grid: UniformGrid, selection: SelectedPoints, names: Sequence[str]) -> SampledPart:
         """Return what interpolates the fields to the points of a part. Collective."""
         lattice = image_lattice(self._context.comm, self._grid, grid.shape)
         z, y, x = (

@@ -161,7 +161,8 @@ class SampledPart:
     ) -> None:
         """Plan the interpolation. field: returns an output of the present flow at the points of the elements."""
         self._sampler, self._field = Sampler(comm, grid, lattice), field
-        self.offset, self.shape = self._sampler.offset_global, self._sampler.shape_local
+        self.offset: tuple[int, ...] = self._sampler.offset_global
+        self.shape: tuple[int, ...] = self._sampler.shape_local
 
     def values(self, names: Sequence[str]) -> dict[str, Array]:
         return {name: self._sampler.sample(self._field(name)) for name in names}

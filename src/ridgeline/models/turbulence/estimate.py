@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeline.config.parts import fields_needed
 from ridgeline.fourier.decomposition import PencilGrid, ProcessGrid, Truncation, choose_process_grid
 from ridgeline.fourier.device.layout import TRANSPORT_WORDS, DeviceLayout
 from ridgeline.fourier.sizes import (
@@ -192,13 +191,7 @@ def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
         # Moments and density of the pressure hold its modes and points beside the products.
         peaks.append(products + points + modes)
     written = [tuple(output.variables)] if output.interval() else []
-    known = case.output_names()
-    written += [
-        tuple(fields_needed(part.quantities(output.variables), known))
-        for part in output.part
-        if part.interval()
-    ]
-    for names in filter(None, written):
+    for names in filter(None, [*written, *case.fields_of_parts()]):
         last = products if "pressure" in names else gradients
         plain = all(name.startswith(("velocity", "scalar")) for name in names)
         peaks.append((len(names) - 1) * points + (points + modes if plain else last))

@@ -16,7 +16,7 @@ from ridgeline.config.case import AnyCase, Plain
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Truth, setting
 from ridgeline.config.intervals import recurring, time_interval, wall_interval
 from ridgeline.config.part_selection import UniformGrid
-from ridgeline.config.parts import FieldsOutputSection, PartSection
+from ridgeline.config.parts import PartSection
 from ridgeline.config.size_law import GlobalGrid
 from ridgeline.models.turbulence.particle_settings import ParticlesSection
 from ridgeline.models.turbulence.problem import Waves
@@ -348,7 +348,7 @@ class ScalarSection(Checked):
     )
 
 
-class OutputSection(FieldsOutputSection):
+class OutputSection(sections.FieldsOutputSection):
     """Fields, time series and spectra. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(

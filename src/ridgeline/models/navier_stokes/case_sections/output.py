@@ -8,9 +8,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from ridgeline.config import parts
+from ridgeline.config import sections
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Triple, setting
 from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
+from ridgeline.config.parts import PartSection
 
 Direction = Literal["x", "y", "z"]
 FIELDS = (
@@ -148,7 +149,7 @@ class ForcesSection(Scheduled):
             )
 
 
-class PartSection(parts.PartSection):
+class InterpolatedPartSection(PartSection):
     """A part of the fields, interpolated to points of a uniform grid in the box around the domain."""
 
     points: Triple | None = setting(
@@ -160,7 +161,7 @@ class PartSection(parts.PartSection):
     )
 
 
-class OutputSection(parts.FieldsOutputSection):
+class OutputSection(sections.FieldsOutputSection):
     """Fields, time series and statistics. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(
@@ -246,7 +247,7 @@ class OutputSection(parts.FieldsOutputSection):
         "terms of the budget of the Reynolds stresses, 25 more numbers for each point).",
         needs=recurring("statistics_every"),
     )
-    part: tuple[PartSection, ...] = Field(default=())
+    part: tuple[InterpolatedPartSection, ...] = Field(default=())
     probes: ProbesSection = Field(default_factory=ProbesSection)
     forces: ForcesSection = Field(default_factory=ForcesSection)
 

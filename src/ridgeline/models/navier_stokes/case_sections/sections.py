@@ -25,7 +25,7 @@ from ridgeline.config.fields import (
     setting,
 )
 from ridgeline.config.part_selection import UniformGrid
-from ridgeline.config.parts import PartSection as AnyPartSection
+from ridgeline.config.parts import PartSection
 from ridgeline.elements.mesh import SIDES, side_axis
 from ridgeline.models.navier_stokes.case_sections.boundary import (
     ZERO,
@@ -38,8 +38,8 @@ from ridgeline.models.navier_stokes.case_sections.grid import GridSection
 from ridgeline.models.navier_stokes.case_sections.output import (
     FIELDS,
     Direction,
+    InterpolatedPartSection,
     OutputSection,
-    PartSection,
     ProbeSection,
 )
 from ridgeline.models.navier_stokes.time_stepping import BAND, MOST_CHANGE, StepControl
@@ -428,9 +428,9 @@ class NavierStokesSettings(AnyCase):
     def output_names(self) -> tuple[str, ...]:
         return (*FIELDS, *(f"scalar_{i}" for i in range(len(self.scalar))))
 
-    def part_grid(self, part: AnyPartSection) -> UniformGrid:
+    def part_grid(self, part: PartSection) -> UniformGrid:
         """Return the numbers of points of a part; their places follow from the mesh, when the run begins."""
-        assert isinstance(part, PartSection)
+        assert isinstance(part, InterpolatedPartSection)
         points = part.points or self.output.uniform or self.grid.points()
         return UniformGrid(points, None)
 
