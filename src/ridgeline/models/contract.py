@@ -549,14 +549,14 @@ class Model(ReportedModel):
         grid: UniformGrid = self._case.part_grid(part)
         return grid
 
-    def part_source(self, grid: UniformGrid, selection: SelectedPoints, names: Sequence[str]) -> PartSource:
+    def part_source(self, grid: UniformGrid, points: SelectedPoints, names: Sequence[str]) -> PartSource:
         """Return what gives the fields at the points of a part.
 
         Parameters
         ----------
         grid : UniformGrid
             What `part_grid` returned.
-        selection : SelectedPoints
+        points : SelectedPoints
             The points of the part.
         names : sequence of str
             The fields that will be read.
@@ -570,7 +570,7 @@ class Model(ReportedModel):
         -----
         Collective.
         """
-        return BlockPart(self, selection, names)
+        return BlockPart(self, points, names)
 
     def recorders(self, case: Any, comm: MPI.Comm) -> Sequence[Recorder]:
         """Return the recorders that write during the run: by default a data set of fields and the time series."""

@@ -71,16 +71,16 @@ class PartModel(Protocol):
     def part_grid(self, part: PartSection) -> UniformGrid:
         """Points from which a part selects."""
 
-    def part_source(self, grid: UniformGrid, selection: SelectedPoints, names: Sequence[str]) -> PartSource:
+    def part_source(self, grid: UniformGrid, points: SelectedPoints, names: Sequence[str]) -> PartSource:
         """Fields at the points of a part."""
 
 
 class BlockPart:
     """The part of the blocks in which the ranks share a grid. names: fields of which one shows the layout."""
 
-    def __init__(self, model: PartModel, selection: SelectedPoints, names: Sequence[str]) -> None:
+    def __init__(self, model: PartModel, points: SelectedPoints, names: Sequence[str]) -> None:
         layout = model.output_layout(names[:1])[0]
-        piece: PartBlock = selection.piece(layout.offset_global, layout.shape_local)
+        piece: PartBlock = points.piece(layout.offset_global, layout.shape_local)
         self.offset: tuple[int, ...] = piece.offset
         self.shape: tuple[int, ...] = piece.shape
         self._slices, self._model = piece.slices, model
@@ -94,83 +94,42 @@ def parts_recorders(model: PartModel, case: AnyCase, comm: MPI.Comm) -> list[Rec
 
     Raises ConfigError on all ranks for a part that is outside the domain.
     """
-    recorders = []
-    for number, part in enumerate(case.output.parts()):
-        if not part.interval():
-            continue
-        grid, key = model.part_grid(part), f"output.part.{number}"
-        try:
-            selection = part.select(grid)
-        except SelectionError as error:
-            value = getattr(part, error.key)
-            raise ConfigError(
-                f'{key}.{error.key} of the part "{part.name}" is "{value}", but it must be {error.rule}.'
-            ) from None
-        opened = _Opening(model, case, comm, part, f"{key}.path", grid, selection)
-        recorders.append(
-            Recorder(
-                f"part {part.name}",
-                case.output.part_path(part),
-                part.interval(),
-                opened,
-                initial=part.initial,
-                fingerprint=bp_sums.fingerprint,
-            )
-        )
-    return recorders
+    return [
+        _recorder(model, case, comm, part, f"output.part.{number}")
+        for number, part in enumerate(case.output.parts())
+        if part.interval()
+    ]
 
 
-class _Opening:
-    """Opens the record of a part, when the run begins to write."""
+def _recorder(model: PartModel, case: AnyCase, comm: MPI.Comm, part: PartSection, key: str) -> Recorder:
+    """Return the recorder of one part. key: of its settings."""
+    grid, path = model.part_grid(part), case.output.part_path(part)
+    try:
+        points = part.select(grid)
+    except SelectionError as error:
+        raise ConfigError(
+            f'{key}.{error.key} of the part "{part.name}" is "{getattr(part, error.key)}", but it must be '
+            f"{error.rule}."
+        ) from None
 
-    def __init__(
-        self,
-        model: PartModel,
-        case: AnyCase,
-        comm: MPI.Comm,
-        part: PartSection,
-        setting: str,
-        grid: UniformGrid,
-        selection: SelectedPoints,
-    ) -> None:
-        self._model, self._case, self._comm, self._part, self._setting = model, case, comm, part, setting
-        self._grid, self._selection = grid, selection
-
-    def __call__(self, attributes: Mapping[str, Any], keep: int | None) -> Record:
-        part, output, model = self._part, self._case.output, self._model
-        quantities, path = part.quantities(output.variables), output.part_path(part)
-        fields = _PartFields(
-            model,
-            self._comm,
-            quantities,
-            self._case.output_names(),
-            self._grid,
-            self._selection,
-            part.dtype(str(self._case.run.precision)),
-            part.name,
-        )
-        points = self._selection.grid(self._grid)
-        assert points.origin is not None
-        schemas = image_schemas(
-            self._selection.shape, [each.name for each in quantities], points.origin, points.spacing
-        )
-        means = {"part.mean": [f"mean over {axis}" for axis in part.mean]}
+    def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
+        fields = _PartFields(model, case, comm, part, grid, points)
+        layout, places = fields.layout(), points.grid(grid)
+        assert places.origin is not None
+        schemas = image_schemas(points.shape, [v.name for v in layout], places.origin, places.spacing)
         writer = BPWriter(
             path,
-            self._comm,
-            fields.layout(),
-            {**attributes, **schemas, "part.name": part.name, **means},
-            compression=output.compression,
+            comm,
+            layout,
+            {**attributes, **schemas, "part.name": part.name, "part.mean": list(part.mean)},
+            compression=case.output.compression,
             keep_steps=keep,
-            setting=self._setting,
+            setting=f"{key}.path",
         )
-        now = [0]
+        return WrittenSteps(path, writer, fields.time, fields.present)
 
-        def time(step: int) -> float:
-            now[0] = step
-            return model.time(step)
-
-        return WrittenSteps(path, writer, time, lambda: fields.present(now[0], model.time(now[0])))
+    every, name = part.interval(), f"part {part.name}"
+    return Recorder(name, path, every, begin, initial=part.initial, fingerprint=bp_sums.fingerprint)
 
 
 class _PartFields:
@@ -179,60 +138,64 @@ class _PartFields:
     def __init__(
         self,
         model: PartModel,
+        case: AnyCase,
         comm: MPI.Comm,
-        quantities: Sequence[PartVariable],
-        names: Sequence[str],
+        part: PartSection,
         grid: UniformGrid,
-        selection: SelectedPoints,
-        dtype: str,
-        part: str,
+        points: SelectedPoints,
     ) -> None:
-        self._comm, self._quantities, self._selection, self._part = comm, quantities, selection, part
-        self._names, self._dtype = names, np.dtype(dtype)
-        self._needed = fields_needed(quantities, names)
-        source = self._source = model.part_source(grid, selection, self._needed or names)
-        self._formulas = {each.name: compiled(each, names) for each in quantities}
-        described = {v.name: v for v in model.output_layout(self._needed)}
-        self._words = {
-            each.name: (described[each.name].unit, described[each.name].description)
-            if each.formula is None
-            else ("1", f"{each.name} = {each.formula}")
-            for each in quantities
-        }
-        places = []
-        for axis, (start, stride) in enumerate(zip(selection.start, selection.stride)):
-            index = start + stride * (source.offset[axis] + np.arange(source.shape[axis]))
-            assert grid.origin is not None
-            places.append(grid.origin[axis] + grid.spacing[axis] * index)
-        self._z, self._y, self._x = places[0], places[1][:, None], places[2]
+        self._model, self._comm, self._points, self._part = model, comm, points, part.name
+        self._dtype = np.dtype(part.dtype(str(case.run.precision)))
+        names = case.output_names()
+        self._short = short_names(names)
+        self._variables = part.quantities(case.output.variables)
+        self._formulas = {each.name: compiled(each, names) for each in self._variables}
+        self._needed = fields_needed(self._variables, names)
+        source = self._source = model.part_source(grid, points, self._needed or names)
+        assert grid.origin is not None
+        self._z, self._y, self._x = (
+            first + apart * (start + stride * (offset + np.arange(n)))
+            for first, apart, start, stride, offset, n in zip(
+                grid.origin, grid.spacing, points.start, points.stride, source.offset, source.shape
+            )
+        )
+        self._step, self._time = 0, 0.0
         self._warned = False
+
+    def time(self, step: int) -> float:
+        """Return the model time of the present state, which is that of `step`; `present` then belongs to both."""
+        self._step, self._time = step, self._model.time(step)
+        return self._time
 
     def layout(self) -> list[Variable]:
         """Return the variables of the data set, with this rank's blocks."""
-        whole, source = self._selection.shape, self._source
-        offset, shape = source.offset, source.shape
-        if self._selection.averaged:
+        whole, offset, shape = self._points.shape, self._source.offset, self._source.shape
+        if self._points.averaged:
             offset, shape = (0, 0, 0), whole if self._comm.rank == 0 else (0, 0, 0)
-        return [
-            Variable(each.name, self._dtype, whole, offset, shape, *self._words[each.name])
-            for each in self._quantities
-        ]
+        described = {v.name: v for v in self._model.output_layout(self._needed)}
+        variables = []
+        for name, formula in self._variables:
+            unit, words = "1", f"{name} = {formula}"
+            if formula is None:
+                unit, words = described[name].unit, described[name].description
+            variables.append(Variable(name, self._dtype, whole, offset, shape, unit, words))
+        return variables
 
-    def present(self, step: int, time: float) -> dict[str, NDArray[Any]]:
+    def present(self) -> dict[str, NDArray[Any]]:
         """Return the variables of the present state in the precision of the part. Collective."""
         fields = dict(self._source.values(self._needed)) if self._needed else {}
-        fields |= {short: fields[name] for short, name in short_names(self._names).items() if name in fields}
+        fields |= {short: fields[name] for short, name in self._short.items() if name in fields}
         values, too_large = {}, 0
-        for each in self._quantities:
-            if self._selection.averaged:
-                planes = np.empty(self._source.shape)
-                self._fill(each, fields, time, planes)
-                mean = mean_over(self._comm, planes, self._source.offset, self._selection)
+        for each in self._variables:
+            if self._points.averaged:
+                here = np.empty(self._source.shape)
+                self._fill(each, fields, here)
+                mean = mean_over(self._comm, here, self._source.offset, self._points)
                 values[each.name] = out = np.empty(mean.shape, self._dtype)
                 too_large += _convert(mean, out)
             else:
                 values[each.name] = out = np.empty(self._source.shape, self._dtype)
-                too_large += self._fill(each, fields, time, out)
+                too_large += self._fill(each, fields, out)
         if self._dtype == np.float16 and self._comm.allreduce(too_large) and not self._warned:
             self._warned = True
             if self._comm.rank == 0:
@@ -240,22 +203,20 @@ class _PartFields:
                     "the part %s has values at step %d that float16 cannot hold, which are written as infinity. "
                     'Set precision = "float32".',
                     self._part,
-                    step,
+                    self._step,
                 )
         return values
 
-    def _fill(
-        self, each: PartVariable, fields: Mapping[str, NDArray[Any]], time: float, out: NDArray[Any]
-    ) -> int:
+    def _fill(self, each: PartVariable, fields: Mapping[str, NDArray[Any]], out: NDArray[Any]) -> int:
         """Compute a variable at this rank's points, plane by plane; return how many values out cannot hold."""
-        formula, too_large = self._formulas[each.name], 0
+        too_large = 0
         for k in range(len(out)):
             if each.formula is None:
                 too_large += _convert(fields[each.name][k], out[k])
                 continue
             here: dict[str, Any] = {name: np.asarray(field[k], np.float64) for name, field in fields.items()}
-            here |= {"x": self._x, "y": self._y, "z": self._z[k], "t": np.float64(time)}
-            too_large += _convert(formula.evaluate(here), out[k])
+            here |= {"x": self._x, "y": self._y[:, None], "z": self._z[k], "t": np.float64(self._time)}
+            too_large += _convert(self._formulas[each.name].evaluate(here), out[k])
         return too_large
 
 
@@ -267,7 +228,7 @@ def _convert(values: NDArray[Any], out: NDArray[Any]) -> int:
 
 
 def mean_over(
-    comm: MPI.Comm, values: NDArray[np.float64], offset: Sequence[int], selection: SelectedPoints
+    comm: MPI.Comm, values: NDArray[np.float64], offset: Sequence[int], points: SelectedPoints
 ) -> NDArray[np.float64]:
     """Return the means of a part over some axes, on rank 0; an empty array on the other ranks. Collective.
 
@@ -275,18 +236,18 @@ def mean_over(
     ----------
     values : float64 [z, y, x], this rank's points of the part; values that are not finite are left out
     offset : of these points in the part
-    selection : of the part, with the axes
+    points : of the part, with the axes
 
     Notes
     -----
     An allreduce of 8 bytes, and a reduction to rank 0 of 24 bytes for each point of the result, which is NaN where
     no value is finite. The result has the same bits for any blocks.
     """
-    shape, axes = selection.shape, selection.averaged
+    shape, axes = points.shape, points.averaged
     finite = np.isfinite(values)
     values[~finite] = 0.0
     largest = float(allreduce_max(comm, np.abs(values).max(initial=0.0)))
-    most = math.prod(selection.count[axis] for axis in axes)
+    most = math.prod(points.count[axis] for axis in axes)
     bits = BITS - most.bit_length()
     shift = min(bits - math.frexp(largest)[1], 1000)
     sums = np.zeros((FOLDS + 1, *shape), np.int64)

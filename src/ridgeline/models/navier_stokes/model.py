@@ -281,13 +281,13 @@ class NavierStokes(Model):
         lattice = image_lattice(self._context.comm, self._grid, shape)
         return UniformGrid(shape, lattice.origin, lattice.spacing)
 
-    def part_source(self, grid: UniformGrid, selection: SelectedPoints, names: Sequence[str]) -> SampledPart:
+    def part_source(self, grid: UniformGrid, points: SelectedPoints, names: Sequence[str]) -> SampledPart:
         """Return what interpolates the fields to the points of a part. Collective."""
         lattice = image_lattice(self._context.comm, self._grid, grid.shape)
         z, y, x = (
             places[start::stride][:count]
             for places, start, count, stride in zip(
-                (lattice.z, lattice.y, lattice.x), selection.start, selection.count, selection.stride
+                (lattice.z, lattice.y, lattice.x), points.start, points.count, points.stride
             )
         )
         engine = self._engine
