@@ -23,7 +23,7 @@ RUN_KEYS = (
     "model, steps, end_time, precision, seed, threads, device, walltime, check_memory, check_every, stop_when, "
     "steady_tolerance"
 )
-SECTIONS = "[run], [grid], [model], [initial], [output], [checkpoint]"
+SECTIONS = "[run], [grid], [model], [initial], [output], [[output.part]], [checkpoint]"
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +71,7 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "output.initial": False,
         "output.variables": ["U", "V"],
         "output.compression": "none",
+        "output.part": [],
         "output.series": "series.csv",
         "output.series_every": 0,
         "output.series_every_time": "none",

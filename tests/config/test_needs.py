@@ -20,6 +20,23 @@ from ridgeline.models import available, case_class
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 # Keys that always have an effect; a new key is listed here or states what it needs.
+# A part is switched off by its interval, and then needs no warning for each of its other keys.
+OF_PARTS = " ".join(
+    f"output.part.N.{key}"
+    for key in (
+        "name",
+        "path",
+        "variables",
+        "plane",
+        "line",
+        "box",
+        "stride",
+        "mean",
+        "precision",
+        "every",
+        "initial",
+    )
+)
 ALWAYS = {
     "": """
         run.model run.steps run.end_time run.precision run.threads run.device run.walltime run.check_memory
@@ -56,6 +73,9 @@ ALWAYS = {
         model.transpose_variables forcing.kind scalar.N.schmidt scalar.N.mean_gradient scalar.N.variance
         particles.count output.spectra_every""",
 }
+for _model in ("gray_scott", "navier_stokes", "turbulence"):
+    ALWAYS[_model] += f" {OF_PARTS}"
+ALWAYS["navier_stokes"] += " output.part.N.points"
 # An interval in another unit has an effect wherever that in steps has.
 ALWAYS = {
     model: " ".join(

@@ -37,7 +37,7 @@ mean_gradient = [0, 1, 0]
 """
 NAMES = (
     "[run], [grid], [model], [model.transpose], [model.fft], [initial], [forcing], [[scalar]], [particles], "
-    "[output], [checkpoint]"
+    "[output], [[output.part]], [checkpoint]"
 )
 
 

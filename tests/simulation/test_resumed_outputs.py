@@ -17,13 +17,17 @@ from ridgeline.simulation import report
 
 STEPS, HALF = 8, 5
 SERIES = {"path": "fields.bp", "every": 3, "series": "series.csv", "series_every": 2}
+PARTS = {"part": [
+    {"name": "plane", "plane": "z=mid", "every": 1, "initial": True, "precision": "float32"},
+    {"name": "profile", "mean": ["x", "z"], "every": 3},
+]}  # fmt: skip
 SPECTRA = {"spectra": "spectra.bp", "spectra_every": 3}
 FORCED = {"kind": "eswaran-pope", "amplitude": 0.1, "correlation_time": 0.5}
 CASES = {
     "gray_scott": {
         "grid": {"shape": (9, 8, 7)},
         "parameters": {"noise": 0.01},
-        "output": SERIES,
+        "output": {**SERIES, **PARTS},
     },
     "turbulence": {
         "grid": {"shape": (12, 10, 14)},
@@ -32,7 +36,7 @@ CASES = {
         "forcing": FORCED,
         "scalar": [{"schmidt": 1.0, "mean_gradient": (0.0, 1.0, 0.0)}],
         "particles": {"count": 20, "seed": 3, "every": 2, "sample": ["gradient", "dissipation", "acceleration"]},
-        "output": {**SERIES, **SPECTRA, "average_from": 3},
+        "output": {**SERIES, **SPECTRA, **PARTS, "average_from": 3},
     },
     "navier_stokes": {
         "grid": {"elements": (2, 2, 2), "order": 3, "lengths": (2.0, 2.0, 2.0), "periodic": [False, False, True]},
@@ -46,6 +50,7 @@ CASES = {
         "probe": [{"place": [0.5, 0.5, 0.5]}],
         "output": {
             **SERIES,
+            **PARTS,
             "statistics": "statistics.bp",
             "statistics_every": 3,
             "homogeneous": ["x"],

@@ -20,7 +20,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ridgeline.analysis.colour_scales import ColourScale, colour_scales, extent_of, finite_range
 from ridgeline.analysis.pdf import bin_range, compute_pdf
-from ridgeline.analysis.slices import STEP, field_names, get_field, select_step, take_slice, unit_of
+from ridgeline.analysis.slices import (
+    STEP,
+    field_names,
+    get_field,
+    long_axes,
+    select_step,
+    take_slice,
+    unit_of,
+)
 from ridgeline.io.output_files import GENERATOR, atomic_output, check_writable
 from ridgeline.runtime.errors import ConfigError
 
@@ -173,6 +181,28 @@ def plot_pdf(
         axes.legend()
     label_decades(figure)
     figure.suptitle(title(select_step(dataset, step)))
+    return figure
+
+
+def plot_lines(dataset: xr.Dataset, variables: Sequence[str] | None = None, step: int = -1) -> Figure:
+    """Draw fields that extend along one axis, such as a line or a mean over planes, as curves at one output.
+
+    Fields of a single point are drawn over time, for all outputs. variables, step: as for `plot_slices`, which also
+    says what is raised.
+    """
+    names, along = _field_names(dataset, variables), long_axes(dataset)
+    over = along[0] if along else "time" if "time" in dataset.coords else STEP
+    shown = select_step(dataset, step) if along else dataset
+    across = min(len(names), PER_ROW)
+    figure = blank_figure(4.8 * across, 3.8 * -(-len(names) // across))
+    for axes, name in zip(panels(figure, len(names), PER_ROW), names):
+        values = shown[name].values.reshape(-1)
+        axes.plot(
+            dataset[over].values if over in dataset.coords else np.arange(len(values)), values, marker="."
+        )
+        label = time_name(dataset) if over == "time" else axis_label(dataset[over])
+        axes.set(xlabel=label, ylabel=axis_label(dataset[name]))
+    figure.suptitle(title(shown.squeeze(drop=False)) if along else "")
     return figure
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ from ridgeline.analysis.element_images import PLACES, on_grid
 from ridgeline.analysis.movie import save_movie
 from ridgeline.analysis.paths import has_paths, has_places, plot_paths, plot_places
 from ridgeline.analysis.picture_options import PictureOptions
-from ridgeline.analysis.plot import plot_pdf, plot_slices, save_figure
+from ridgeline.analysis.plot import plot_lines, plot_pdf, plot_slices, save_figure
 from ridgeline.analysis.run_plots import plot_roofline, plot_run
-from ridgeline.analysis.slices import field_names
+from ridgeline.analysis.slices import field_names, long_axes, spatial_dims
 from ridgeline.analysis.spectra import (
     has_spectra,
     has_structure,
@@ -154,6 +154,7 @@ def draw_file(data: str, options: PictureOptions, output: str | None = None) -> 
                     f"'{name}' is a column of the time series {beside}, and not a variable of '{data}'. Draw it "
                     f"with: ridgeline plot {beside} --variable {name}"
                 )
+        options = _across_a_plane(dataset, options)
         if options.movie is not None:
             names = options.variable or field_names(dataset)[:1]
             if not names:
@@ -181,6 +182,17 @@ def _opened(data: str, options: PictureOptions) -> AbstractContextManager[xr.Dat
     not_a_plane = (options.movie, options.pdf, options.isosurface, options.volume)
     sharp = () if any(not_a_plane) else set(PLACES) - {options.slice.partition("=")[0].strip()}
     return on_grid(ridgeline.open(data), sharp=sharp)
+
+
+def _across_a_plane(dataset: xr.Dataset, options: PictureOptions) -> PictureOptions:
+    """Return options that show a data set of one plane as this plane, unless another one was given."""
+    across = [dim for name in field_names(dataset)[:1] for dim in spatial_dims(dataset[name])]
+    across = [dim for dim in across if dim not in long_axes(dataset)]
+    return (
+        replace(options, slice=f"{across[0]}=mid")
+        if len(across) == 1 and "slice" not in options.given()
+        else options
+    )
 
 
 def _draw_report(base: Path, options: PictureOptions, output: str | None) -> Path:
@@ -240,6 +252,8 @@ def _fields(dataset: xr.Dataset, options: PictureOptions) -> Figure:
         return plot_isosurface(dataset, options.isosurface, options.step, options.colour)
     if options.volume is not None:
         return plot_volume(dataset, options.volume, options.step)
+    if len(long_axes(dataset)) < 2 and "slice" not in options.given():
+        return plot_lines(dataset, options.variable or None, options.step)
     return plot_slices(dataset, options.variable or None, options.slice, options.step, options.colour_map)
 
 

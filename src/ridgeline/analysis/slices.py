@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ridgeline.config.check import did_you_mean
+from ridgeline.config.part_selection import index_of
 from ridgeline.runtime.errors import ConfigError
 
 Data = TypeVar("Data", xr.Dataset, xr.DataArray)
@@ -28,6 +29,12 @@ def spatial_dims(data: xr.Dataset | xr.DataArray) -> tuple[str, ...]:
 def field_names(dataset: xr.Dataset) -> tuple[str, ...]:
     """Return the names of the variables that are fields: those with at least two space dimensions."""
     return tuple(str(name) for name, field in dataset.data_vars.items() if len(spatial_dims(field)) >= 2)
+
+
+def long_axes(dataset: xr.Dataset) -> tuple[str, ...]:
+    """Return the space dimensions of the fields along which they have more than one value."""
+    dims = dict.fromkeys(dim for name in field_names(dataset) for dim in spatial_dims(dataset[name]))
+    return tuple(dim for dim in dims if dataset.sizes[dim] > 1)
 
 
 def get_field(dataset: xr.Dataset, variable: str) -> xr.DataArray:
@@ -159,7 +166,7 @@ def take_slice(data: Data, spec: str) -> Data:
         )
     n = data.sizes[axis]
     try:
-        index = n // 2 if place == "mid" else _index_of(data, axis, place)
+        index = index_of(place, n, data[axis].values.tolist() if axis in data.coords else None)
     except ValueError:
         raise ConfigError(
             f"slice '{spec}' has no index. Write {axis}=mid, an integer from {-n} to {n - 1}, or a place with a "
@@ -172,18 +179,6 @@ def take_slice(data: Data, spec: str) -> Data:
         )
     plane = data.isel({axis: index})
     return plane if axis in plane.coords else plane.assign_coords({axis: index % n})
-
-
-def _index_of(data: xr.Dataset | xr.DataArray, axis: str, place: str) -> int:
-    """Return the index of the plane at `place`, or the number of planes if it is outside of them."""
-    if place.lstrip("+-").isdigit():
-        return int(place)
-    if axis not in data.coords:
-        raise ValueError(place)
-    places = data[axis].values
-    half = abs(float(places[1] - places[0])) / 2 if len(places) > 1 else np.inf
-    away = np.abs(places - float(place))
-    return int(away.argmin()) if away.min() <= half * (1 + 1e-9) else len(places)
 
 
 def slabs(field: xr.DataArray, most_bytes: int = SLAB_BYTES) -> Iterator[NDArray[Any]]:

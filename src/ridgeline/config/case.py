@@ -10,6 +10,8 @@ from pydantic import BaseModel, Field
 
 from ridgeline.config.fields import Checked, Problem, toml
 from ridgeline.config.intervals import ROUNDING, Interval, Scheduled, multiples
+from ridgeline.config.part_selection import SelectionError, UniformGrid
+from ridgeline.config.parts import BYTES, PartSection, PartSize, fields_needed
 from ridgeline.config.sections import AnyGridSection, CheckpointSection, OutputSection, RunSection
 from ridgeline.config.size_law import GlobalGrid, SizeLaw
 
@@ -161,7 +163,53 @@ class AnyCase(Checked):
         elif self.run.end_time is not None and self.run.end_time <= self.begin_time():
             yield Problem("run.end_time", f"a time after that of step 0, which is {self.begin_time():g}")
         yield from self.problems()
+        yield from self._part_problems()
         yield from overlaps(self.written() | {REPORT: self.report_path()})
+
+    def output_names(self) -> tuple[str, ...]:
+        """Return the names of all fields that output.variables may list; by default those that it lists."""
+        return tuple(self.output.variables)
+
+    def fields_of_parts(self) -> list[tuple[str, ...]]:
+        """Return the fields that each part needs, among `output_names`."""
+        default, names = self.output.variables, self.output_names()
+        return [
+            tuple(fields_needed(part.quantities(default), names))
+            for part in self.output.parts()
+            if part.interval()
+        ]
+
+    def fields_written(self) -> set[str]:
+        """Return the fields of outputs and of parts."""
+        return {*self.output.variables}.union(*self.fields_of_parts())
+
+    def part_grid(self, part: PartSection) -> UniformGrid:
+        """Return the points from which a part selects, as far as the settings determine them."""
+        return UniformGrid(self.grid.points())
+
+    def part_sizes(self) -> list[PartSize]:
+        """Return what each part takes in the planned run; seconds of the clock are not counted."""
+        sizes = []
+        for part in self.output.parts():
+            shape, interval = part.select(self.part_grid(part)).shape, part.interval()
+            itemsize = BYTES[part.dtype(str(self.run.precision))]
+            each = itemsize * math.prod(shape) * len(part.quantities(self.output.variables))
+            sizes.append(
+                PartSize(part.name, shape, self.writes(interval) + part.initial if interval else 0, each)
+            )
+        return sizes
+
+    def _part_problems(self) -> Iterator[Problem]:
+        names = [part.name for part in self.output.parts()]
+        for i, part in enumerate(self.output.parts()):
+            key = f"output.part.{i}"
+            if part.name in names[:i]:
+                yield Problem(f"{key}.name", "a name that no other part has")
+            yield from part.faults(key, self.output_names())
+            try:
+                part.select(self.part_grid(part))
+            except SelectionError as error:
+                yield Problem(f"{key}.{error.key}", error.rule)
 
     def remarks(self) -> Iterator[str]:
         """Yield what people should know about these values; `ridgeline check` and the header of a run print it."""

@@ -209,10 +209,11 @@ class _Sorter:
         near = nearest_key(section, key, self.keys)
         prefix = f"{section}."
         taken = [name.removeprefix(prefix) for name in self.keys if name.startswith(prefix)]
+        taken = [name for name in taken if f".{ANY}." not in name]  # not those of tables inside it
         # A line shows which of several tables is meant; without one, the whole key does.
         written = key if ":" in origin.place else origin.name
-        hint = ""
-        if near is not None:
+        hint = getattr(self.sections[section].table, "ELSEWHERE", {}).get(key, "")
+        if near is not None and not hint:
             home, _, name = near.rpartition(".")
             if name == key and home != section:
                 hint = f" '{key}' belongs to {self.sections[home].header}."

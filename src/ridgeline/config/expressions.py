@@ -11,7 +11,7 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.config.check import nearest
 from ridgeline.config.fields import MOST, Problem, toml
 
 Array = NDArray[np.float64]
@@ -106,7 +107,9 @@ def _operands(node: ast.expr, variables: Sequence[str]) -> Iterator[ast.expr]:
                 known = ", ".join((*variables, *CONSTANTS))
                 if name in FUNCTIONS:
                     raise _fail(node, f"the function {name} has no arguments")
-                raise _fail(node, f"{name} is unknown; the known names are {known}")
+                near = nearest(name, variables)
+                hint = f" (did you mean {near}?)" if near else ""
+                raise _fail(node, f"{name} is unknown{hint}; the known names are {known}")
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             yield from (left, right)
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
@@ -141,10 +144,10 @@ def _check(tree: ast.expr, variables: Sequence[str]) -> frozenset[str]:
             raise ExpressionError(f"terms are nested more than {MOST_DEPTH} deep")
         names |= {node.id for node in level if isinstance(node, ast.Name)}
         level = [child for node in level for child in _operands(node, variables)]
-    return frozenset(names & set(VARIABLES))
+    return frozenset(names & set(variables))
 
 
-def _evaluate(node: ast.expr, values: dict[str, Any]) -> Any:
+def _evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
     """Return the value of a checked node. Both branches of a condition are computed: they are arrays."""
     match node:
         case ast.Constant(value=value):
@@ -175,7 +178,7 @@ def _evaluate(node: ast.expr, values: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked formula. variables: those of x, y, z, t that it holds."""
+    """A checked formula. variables: those that it holds, of x, y, z, t or of the other names that it may hold."""
 
     text: str
     tree: ast.expr
@@ -188,16 +191,23 @@ class Expression:
 
     def __call__(self, x: Array, y: Array, z: Array, t: float) -> Array:
         """Return the values at points of any shape, float64, at time t; not finite where the formula is undefined."""
-        values = {"x": x, "y": y, "z": z, "t": t, **CONSTANTS}
+        return np.broadcast_to(self.evaluate({"x": x, "y": y, "z": z, "t": t}), np.shape(x)).astype(
+            np.float64
+        )
+
+    def evaluate(self, values: Mapping[str, Any]) -> Array:
+        """Return the value with numbers or arrays for all names that the formula may hold, float64.
+
+        The arrays broadcast; so does the result, which is a single number for a formula without arrays.
+        """
         with np.errstate(all="ignore"):
-            result = np.asarray(_evaluate(self.tree, values), np.float64)
-        return np.broadcast_to(result, np.shape(x)).astype(np.float64)
+            return np.asarray(_evaluate(self.tree, {**CONSTANTS, **values}), np.float64)
 
 
 def parse(text: str, variables: Sequence[str] = VARIABLES) -> Expression:
     """Return the formula of a text. Raises ExpressionError, which names the fault and the character.
 
-    variables: those of x, y, z, t that it may hold.
+    variables: the names that it may hold beside constants, those of x, y, z, t by default.
     """
     if len(text) > MOST_CHARACTERS:
         raise ExpressionError(f"there are more than {MOST_CHARACTERS} characters")

@@ -5,8 +5,9 @@ A model derives its sections from these and narrows what is specific to it, such
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import time
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
@@ -25,6 +26,7 @@ from ridgeline.config.fields import (
     setting,
 )
 from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
+from ridgeline.config.parts import PartSection
 
 
 def seconds(value: Any) -> Any:
@@ -274,6 +276,11 @@ class SteadyRunSection(RunSection):
 class OutputSection(Scheduled):
     """The data set and the time series. Paths are relative to the directory in which the run is started."""
 
+    # Keys that only other models have, and what to say about them.
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "part": " Parts are for models whose outputs are fields on a grid or on elements, not for particles."
+    }
+
     path: PathText = setting(
         "output.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
     )
@@ -322,6 +329,34 @@ class OutputSection(Scheduled):
         """Return the paths that a run writes to, by their keys; a model with more outputs adds their paths."""
         paths = {"output.path": self.path} if self.interval() else {}
         return paths | ({"output.series": self.series} if self.interval("series_every") else {})
+
+    def parts(self) -> tuple[PartSection, ...]:
+        """Return the parts of the fields that are written beside them; models of particles have none."""
+        return ()
+
+    def part_path(self, part: PartSection) -> str:
+        """Return the path of the data set of a part."""
+        raise NotImplementedError
+
+
+class FieldsOutputSection(OutputSection):
+    """The data set, parts of the fields, and the time series, of a model whose outputs are fields in space."""
+
+    part: tuple[PartSection, ...] = Field(default=())
+
+    def parts(self) -> tuple[PartSection, ...]:
+        return self.part
+
+    def part_path(self, part: PartSection) -> str:
+        """Return the path of a part: its own, or one beside the data set."""
+        path = Path(self.path.rstrip("/"))
+        return part.path or str(path.with_name(f"{path.stem}_{part.name}.bp"))
+
+    def written(self) -> dict[str, str]:
+        first = {part.name: i for i, part in reversed(list(enumerate(self.part))) if part.interval()}
+        return super().written() | {
+            f"output.part.{i}.path": self.part_path(self.part[i]) for i in sorted(first.values())
+        }
 
 
 class CheckpointSection(Scheduled):

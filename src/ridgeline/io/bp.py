@@ -173,7 +173,7 @@ class BPWriter:
             stored = {v.name: (v.dtype, v.shape) for v in reader.arrays.values()}
             by_block = {v.name for v in reader.arrays.values() if v.by_block}
             types = reader.attribute_types
-        declared = {v.name: (np.dtype(v.dtype), v.shape_global) for v in self._variables.values()}
+        declared = {v.name: (v.stored, v.shape_global) for v in self._variables.values()}
         if stored != declared:
             raise OutputError(
                 f"the data set {self.path} holds {_listed(stored)}, but this run writes {_listed(declared)}. Set "
@@ -220,7 +220,7 @@ class BPWriter:
                 if v.name in self._by_block:
                     boxes[:2] = [], []
                 defined = self._defined[v.name] = io.DefineVariable(
-                    v.name, np.empty(0, v.dtype), *boxes, False
+                    v.name, np.empty(0, v.stored), *boxes, False
                 )
                 if self._compression != "none":
                     defined.AddOperation(OPERATOR, COMPRESSIONS[self._compression])
@@ -228,6 +228,8 @@ class BPWriter:
                 for key, value in (("units", v.unit), ("long_name", long_name), ("dims", list(v.dims))):
                     if value and self._comm.rank == 0:
                         io.DefineAttribute(key, value, v.name)
+                if v.stored != v.dtype and self._comm.rank == 0:
+                    io.DefineAttribute("float16", 1, v.name)
                 if v.once and self._comm.rank == 0:
                     io.DefineAttribute("once", 1, v.name)
             for name, cells in vertices(0).items() if self._by_block else ():
@@ -274,7 +276,11 @@ class BPWriter:
                 raise ValueError(
                     f"The array {_listed({name: given})} was given, but {_listed({name: declared})} is declared."
                 )
-        return {name: arrays[name] for name, v in self._variables.items() if not (v.once and self.steps)}
+        return {
+            name: arrays[name].view(v.stored)
+            for name, v in self._variables.items()
+            if not (v.once and self.steps)
+        }
 
     def _check_space(self, step: int) -> None:
         """Raise OutputError if the step does not fit. Before ADIOS2 starts, all ranks can still raise together."""

@@ -41,6 +41,11 @@ class Variable:
         return cls(array.name, array.local.dtype, *places, unit, description)
 
     @property
+    def stored(self) -> np.dtype[Any]:
+        """The dtype in the files: ADIOS2 has no float16, whose bits are stored as uint16."""
+        return np.dtype(np.uint16 if self.dtype == np.float16 else self.dtype)
+
+    @property
     def bytes_global(self) -> int:
         """Bytes of the whole array."""
         return prod(self.shape_global) * np.dtype(self.dtype).itemsize
@@ -55,7 +60,7 @@ class BlocksAtRank0:
 
     def __init__(self, comm: MPI.Comm, variables: Sequence[Variable]) -> None:
         self._comm = comm
-        self._dtypes = {v.name: np.dtype(v.dtype) for v in variables}
+        self._dtypes = {v.name: v.stored for v in variables}
         local = {v.name: (v.offset_global, v.shape_local) for v in variables}
         self._blocks = comm.gather(local) or [local]
         largest = max(

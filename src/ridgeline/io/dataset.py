@@ -87,10 +87,11 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
         if "dims" in attributes
     }
     once = {name for name, attributes in own.items() if attributes.pop("once", False)}
+    half = {name for name, attributes in own.items() if attributes.pop("float16", False)}
     for attributes in own.values():
         attributes.pop("dims", None)
     arrays = {
-        array.name: (array, indexing.LazilyIndexedArray(_Array(reader, array)))
+        array.name: (array, indexing.LazilyIndexedArray(_Array(reader, array, array.name in half)))
         for array in reader.arrays.values()
     }
     scalars = dict(reader.scalars)
@@ -217,9 +218,11 @@ def _places(shape: Sequence[int], attributes: dict[str, Any]) -> dict[str, Any]:
 class _Array(BackendArray):
     """One array over all steps, (step, ...), as xarray indexes it."""
 
-    def __init__(self, reader: BPReader, stored: StoredArray) -> None:
+    def __init__(self, reader: BPReader, stored: StoredArray, is_half: bool) -> None:
+        """is_half: whether the bits of float16 are stored as uint16 (bp_blocks.Variable)."""
         self.shape = (reader.steps, *stored.shape)
-        self.dtype = stored.dtype
+        self.dtype = np.dtype(np.float16) if is_half else stored.dtype
+        self._stored = stored.dtype
         self._reader = reader
         self._name = stored.name
 
@@ -236,12 +239,12 @@ class _Array(BackendArray):
         steps, *axes = (np.atleast_1d(index) for index in indices)
         ranges = [(int(a.min()), int(a.max()) + 1) if a.size else (0, 0) for a in axes]
         planes = np.unique(axes[0])
-        box = np.empty((len(steps), len(planes), *(end - start for start, end in ranges[1:])), self.dtype)
+        box = np.empty((len(steps), len(planes), *(end - start for start, end in ranges[1:])), self._stored)
         if box.size:
             self._reader.read(self._name, self._pieces(steps, planes, ranges, box))
         inside = [np.searchsorted(planes, axes[0])]
         inside += [a - start for a, (start, _) in zip(axes[1:], ranges[1:])]
-        picked = box[np.ix_(np.arange(len(steps)), *inside)]
+        picked = box.view(self.dtype)[np.ix_(np.arange(len(steps)), *inside)]
         return picked.reshape([index.size for index in indices if index.ndim])
 
     def _pieces(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io.bp_blocks import Variable
+from ridgeline.models.parts import BlockPart, PartSource, parts_recorders
 from ridgeline.models.recorders import Profile, Record, Recorder, fields_recorder, series_recorder
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.context import Context
@@ -24,6 +25,9 @@ from ridgeline.runtime.regions import Region
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from ridgeline.config.part_selection import SelectedPoints, UniformGrid
+    from ridgeline.config.parts import PartSection
 
 __all__ = [
     "Context",
@@ -529,6 +533,49 @@ class Model(ReportedModel):
         """Return spectra and the like of the present state (output.spectra); none by default."""
         return {}
 
+    def part_grid(self, part: PartSection) -> UniformGrid:
+        """Return the points from which a part of the fields selects ([[output.part]]).
+
+        Parameters
+        ----------
+        part : PartSection
+            The settings of the part.
+
+        Returns
+        -------
+        UniformGrid
+            By default the points of the case.
+        """
+        grid: UniformGrid = self._case.part_grid(part)
+        return grid
+
+    def part_source(self, grid: UniformGrid, points: SelectedPoints, names: Sequence[str]) -> PartSource:
+        """Return what gives the fields at the points of a part.
+
+        Parameters
+        ----------
+        grid : UniformGrid
+            What `part_grid` returned.
+        points : SelectedPoints
+            The points of the part.
+        names : sequence of str
+            The fields that will be read.
+
+        Returns
+        -------
+        PartSource
+            By default what of the block of each rank lies in the part.
+
+        Notes
+        -----
+        Collective.
+        """
+        return BlockPart(self, points, names)
+
     def recorders(self, case: Any, comm: MPI.Comm) -> Sequence[Recorder]:
         """Return the recorders that write during the run: by default a data set of fields and the time series."""
-        return [*fields_recorder(self, case, comm), *series_recorder(self, case, comm)]
+        return [
+            *fields_recorder(self, case, comm),
+            *parts_recorders(self, case, comm),
+            *series_recorder(self, case, comm),
+        ]

@@ -49,10 +49,10 @@ def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
     # Where this user may not look, nothing is known.
     with suppress(OSError):
         free = shutil.disk_usage(nearest_existing(Path(case.output.path))).free
-        if plan.output_bytes > free:
+        size = plan.output_bytes + sum(part.outputs * part.bytes for part in case.part_sizes())
+        if size > free:
             warnings.append(
-                f"the data set will take {number(plan.output_bytes, 'B')}, but {number(free, 'B')} are free on its "
-                f"disk."
+                f"the data set will take {number(size, 'B')}, but {number(free, 'B')} are free on its disk."
             )
     return plan, warnings
 
@@ -138,6 +138,7 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
         "memory_between_steps": plan.memory_between_steps,
         "output_bytes": plan.output_bytes,
         "outputs": plan.outputs,
+        "parts": [part._asdict() for part in case.part_sizes()],
         "checkpoint_bytes": plan.checkpoint_bytes,
         "bytes_exchanged_per_step": plan.work.bytes_exchanged,
         "messages_per_step": plan.work.messages,
@@ -176,6 +177,10 @@ def print_prediction(plan: dict[str, Any]) -> None:
         sum_ = " + ".join(f"{name} {number(size, 'B')}" for name, size in on_device.items())
         table.add_row("GPU memory", f"{number(sum(on_device.values()), 'B')} per rank: {sum_}")
     table.add_row("data set", f"{number(plan['output_bytes'], 'B')} in {plan['outputs']} outputs")
+    for part in plan["parts"]:
+        size = number(part["outputs"] * part["bytes"], "B")
+        words = f"{size} in {part['outputs']} outputs of {' x '.join(map(str, part['shape']))} points (z y x)"
+        table.add_row(f"part {part['name']}", words)
     table.add_row("checkpoint", f"{number(plan['checkpoint_bytes'], 'B')} before compression")
     sent, messages = number(plan["bytes_exchanged_per_step"], "B"), plan["messages_per_step"]
     table.add_row("exchange", f"{sent} in {messages:.4g} messages per step" if messages else "none")

@@ -9,6 +9,8 @@ from pydantic import Field
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase, Plain
 from ridgeline.config.fields import MOST, ON, Checked, Count, Integer, Number, PathText, Problem, setting
+from ridgeline.config.part_selection import UniformGrid
+from ridgeline.config.parts import PartSection
 
 Formula = Annotated[str, Field(min_length=1, max_length=2000)]
 
@@ -24,7 +26,7 @@ class RunSection(sections.SteadyRunSection):
     )
 
 
-class OutputSection(sections.OutputSection):
+class OutputSection(sections.FieldsOutputSection):
     """The data set. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(
@@ -273,6 +275,14 @@ class GrayScottCase(AnyCase):
 
     def step_length(self) -> float:
         return self.model.dt
+
+    def output_names(self) -> tuple[str, ...]:
+        return "U", "V"
+
+    def part_grid(self, part: PartSection) -> UniformGrid:
+        h = self.grid.cell_size
+        first, apart = (0.0, 1.0) if h is None else (0.5 * h, h)
+        return UniformGrid(self.grid.shape, (first,) * 3, (apart,) * 3)
 
     def diffusion(self) -> tuple[float, float]:
         """Return the diffusion rates of U and V on cells of width 1, for a Laplacian that is a sixth of the usual."""

@@ -337,7 +337,7 @@ def plane_problems(case: NavierStokesSettings) -> Iterator[Problem]:
     Sides are along z, or planes across z without flow through them. Raises ConfigError for a mapping that cannot be
     loaded.
     """
-    if "streamfunction" not in case.output.variables:
+    if "streamfunction" not in case.fields_written():
         return
     mesh = mesh_of(case)
     for name, side in velocity_sides(case).items():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.config.part_selection import SelectedPoints, UniformGrid
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.jit.kernel import compile_kernels
@@ -44,10 +45,12 @@ from ridgeline.models.navier_stokes.problem import FlowProblem, FlowState, field
 from ridgeline.models.navier_stokes.problem_of_case import own_mesh, problem_of
 from ridgeline.models.navier_stokes.recorders import (
     OutputFields,
+    SampledPart,
     nek5000_recorder,
     statistics_recorder,
 )
 from ridgeline.models.navier_stokes.restart import LATER, EngineState
+from ridgeline.models.navier_stokes.sampling import Lattice, image_lattice
 from ridgeline.models.navier_stokes.settings import UNMAPPED_KINDS, NavierStokesCase
 from ridgeline.models.navier_stokes.side_forces import SideForces, forces_recorder
 from ridgeline.models.navier_stokes.streamfunction import Streamfunction
@@ -56,6 +59,8 @@ from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from ridgeline.config.parts import PartSection
 
 REGIONS = (
     "gmres",
@@ -107,7 +112,7 @@ class NavierStokes(Model):
         self._diagnostics = self._make_diagnostics()
         gather = self._engine.host_gather
         planes = None
-        if "streamfunction" in case.output.variables:
+        if "streamfunction" in case.fields_written():
             planes = Streamfunction(comm, self._geometry, gather, self._problem)
         self._outputs = OutputFields(
             comm, self._grid, self._geometry, gather, len(case.scalar), case.output.uniform, planes
@@ -270,6 +275,27 @@ class NavierStokes(Model):
     def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
         engine = self._engine
         return self._outputs.compute(names, engine.u, engine.p, engine.fields[3:])
+
+    def part_grid(self, part: PartSection) -> UniformGrid:
+        shape = super().part_grid(part).shape
+        lattice = image_lattice(self._context.comm, self._grid, shape)
+        return UniformGrid(shape, lattice.origin, lattice.spacing)
+
+    def part_source(self, grid: UniformGrid, points: SelectedPoints, names: Sequence[str]) -> SampledPart:
+        """Return what interpolates the fields to the points of a part. Collective."""
+        lattice = image_lattice(self._context.comm, self._grid, grid.shape)
+        z, y, x = (
+            places[start::stride][:count]
+            for places, start, count, stride in zip(
+                (lattice.z, lattice.y, lattice.x), points.start, points.count, points.stride
+            )
+        )
+        engine = self._engine
+
+        def field(name: str) -> NDArray[np.float64]:
+            return self._outputs.field(name, engine.u, engine.p, engine.fields[3:])
+
+        return SampledPart(self._context.comm, self._grid, Lattice(z, y, x), field)
 
     def settable(self) -> tuple[str, ...]:
         """Name velocity and scalars at the points of the elements; pressure follows from them."""

@@ -35,7 +35,7 @@ from ridgeline.models.contract import Record, Recorder
 from ridgeline.models.navier_stokes.derivatives import element_chunks, velocity_gradient, vorticity
 from ridgeline.models.navier_stokes.flow_statistics import ELEMENT_DIMS, Statistics
 from ridgeline.models.navier_stokes.problem import VELOCITIES, FlowState, field_names
-from ridgeline.models.navier_stokes.sampling import Sampler, image_lattice
+from ridgeline.models.navier_stokes.sampling import Lattice, Sampler, image_lattice
 from ridgeline.models.navier_stokes.streamfunction import Streamfunction
 from ridgeline.parallel.partition import DistributedArray, Triple
 
@@ -112,7 +112,7 @@ class OutputFields:
         velocity: [3, E, n, n, n]; pressure: [E, n, n, n]; scalars: [s, E, n, n, n]. Fields of the flow at the points
         of the elements are not copied.
         """
-        fields = {name: self._field(name, velocity, pressure, scalars) for name in names}
+        fields = {name: self.field(name, velocity, pressure, scalars) for name in names}
         if self._sampler is not None:
             shape, offset = self._sampler.shape_global, self._sampler.offset_global
             return {
@@ -123,7 +123,8 @@ class OutputFields:
         whole, first = self._grid.shape_global, (self._grid.first, 0, 0, 0)
         return {name: DistributedArray(name, whole, first, field) for name, field in fields.items()}
 
-    def _field(self, name: str, velocity: Array, pressure: Array, scalars: Array) -> Array:
+    def field(self, name: str, velocity: Array, pressure: Array, scalars: Array) -> Array:
+        """Return one output of a flow at the points of the elements. Collective. Arguments as for `compute`."""
         if name in VELOCITIES:
             return np.asarray(velocity[VELOCITIES.index(name)])
         if name == "pressure":
@@ -150,6 +151,21 @@ class OutputFields:
         self._gather_scatter.sum(mass)
         field /= mass
         return field
+
+
+class SampledPart:
+    """A part of the fields at points of a lattice, which the ranks share by planes of z. Made collectively."""
+
+    def __init__(
+        self, comm: MPI.Comm, grid: ElementGrid, lattice: Lattice, field: Callable[[str], Array]
+    ) -> None:
+        """Plan the interpolation. field: returns an output of the present flow at the points of the elements."""
+        self._sampler, self._field = Sampler(comm, grid, lattice), field
+        self.offset: tuple[int, ...] = self._sampler.offset_global
+        self.shape: tuple[int, ...] = self._sampler.shape_local
+
+    def values(self, names: Sequence[str]) -> dict[str, Array]:
+        return {name: self._sampler.sample(self._field(name)) for name in names}
 
 
 def nek5000_recorder(

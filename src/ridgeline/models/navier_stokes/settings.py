@@ -188,6 +188,11 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
     if any(name.startswith("scalar_") and int(name[7:]) > most for name in case.output.variables):
         have = f"the case has {most + 1} [[scalar]]" if most >= 0 else "the case has no [[scalar]]"
         yield Problem("output.variables", f"a list without scalars that do not exist ({have})")
+    for i, part in enumerate(case.output.part):
+        if case.grid.mesh and part.points is None and case.output.uniform is None:
+            yield Problem(
+                f"output.part.{i}.points", "three integers >= 1 as [nz, ny, nx] on a mesh from a file"
+            )
     not_periodic = [d for d in case.output.homogeneous if not case.grid.periodic["zyx".index(d)]]
     if not_periodic and not case.grid.mesh:
         yield Problem("output.homogeneous", "a list of periodic directions (grid.periodic)")

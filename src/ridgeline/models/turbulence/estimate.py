@@ -190,10 +190,11 @@ def memory_between_steps(case: TurbulenceCase, grid: ProcessGrid) -> float:
     if output.interval("series_every") or output.interval("spectra_every"):
         # Moments and density of the pressure hold its modes and points beside the products.
         peaks.append(products + points + modes)
-    if output.interval():
-        last = products if "pressure" in output.variables else gradients
-        plain = all(name.startswith(("velocity", "scalar")) for name in output.variables)
-        peaks.append((len(output.variables) - 1) * points + (points + modes if plain else last))
+    written = [tuple(output.variables)] if output.interval() else []
+    for names in filter(None, [*written, *case.fields_of_parts()]):
+        last = products if "pressure" in names else gradients
+        plain = all(name.startswith(("velocity", "scalar")) for name in names)
+        peaks.append((len(names) - 1) * points + (points + modes if plain else last))
     return float(max(peaks))
 
 

@@ -15,6 +15,8 @@ from ridgeline.config import sections
 from ridgeline.config.case import AnyCase, Plain
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Truth, setting
 from ridgeline.config.intervals import recurring, time_interval, wall_interval
+from ridgeline.config.part_selection import UniformGrid
+from ridgeline.config.parts import PartSection
 from ridgeline.config.size_law import GlobalGrid
 from ridgeline.models.turbulence.particle_settings import ParticlesSection
 from ridgeline.models.turbulence.problem import Waves
@@ -346,7 +348,7 @@ class ScalarSection(Checked):
     )
 
 
-class OutputSection(sections.OutputSection):
+class OutputSection(sections.FieldsOutputSection):
     """Fields, time series and spectra. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(
@@ -460,6 +462,13 @@ class TurbulenceCase(AnyCase):
             for k, v in super().identity().items()
             if self.particles.count or not k.startswith("particles.")
         }
+
+    def output_names(self) -> tuple[str, ...]:
+        return (*FIELDS, *(f"scalar_{i}" for i in range(len(self.scalar))))
+
+    def part_grid(self, part: PartSection) -> UniformGrid:
+        z, y, x = (length / n for length, n in zip(self.grid.lengths, self.grid.shape))
+        return UniformGrid(self.grid.shape, spacing=(z, y, x))
 
     def step_length(self) -> float:
         """Return model.dt, or that of model.courant at the speed of step 0: NaN for a flow from a file."""

@@ -11,6 +11,7 @@ from pydantic import Field
 from ridgeline.config import sections
 from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Triple, setting
 from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
+from ridgeline.config.parts import PartSection
 
 Direction = Literal["x", "y", "z"]
 FIELDS = (
@@ -148,7 +149,19 @@ class ForcesSection(Scheduled):
             )
 
 
-class OutputSection(sections.OutputSection):
+class InterpolatedPartSection(PartSection):
+    """A part of the fields, interpolated to points of a uniform grid in the box around the domain."""
+
+    points: Triple | None = setting(
+        None,
+        "Number of points [nz, ny, nx] of the uniform grid from which the part selects. If it is not set, they are "
+        "those of output.uniform or else, in a box, as many as the elements have.",
+        unit="points",
+        rule="three integers >= 1 as [nz, ny, nx]",
+    )
+
+
+class OutputSection(sections.FieldsOutputSection):
     """Fields, time series and statistics. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(
@@ -234,6 +247,7 @@ class OutputSection(sections.OutputSection):
         "terms of the budget of the Reynolds stresses, 25 more numbers for each point).",
         needs=recurring("statistics_every"),
     )
+    part: tuple[InterpolatedPartSection, ...] = Field(default=())
     probes: ProbesSection = Field(default_factory=ProbesSection)
     forces: ForcesSection = Field(default_factory=ForcesSection)
 

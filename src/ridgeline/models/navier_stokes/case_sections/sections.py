@@ -24,6 +24,8 @@ from ridgeline.config.fields import (
     Truth,
     setting,
 )
+from ridgeline.config.part_selection import UniformGrid
+from ridgeline.config.parts import PartSection
 from ridgeline.elements.mesh import SIDES, side_axis
 from ridgeline.models.navier_stokes.case_sections.boundary import (
     ZERO,
@@ -33,7 +35,13 @@ from ridgeline.models.navier_stokes.case_sections.boundary import (
     ScalarSection,
 )
 from ridgeline.models.navier_stokes.case_sections.grid import GridSection
-from ridgeline.models.navier_stokes.case_sections.output import Direction, OutputSection, ProbeSection
+from ridgeline.models.navier_stokes.case_sections.output import (
+    FIELDS,
+    Direction,
+    InterpolatedPartSection,
+    OutputSection,
+    ProbeSection,
+)
 from ridgeline.models.navier_stokes.time_stepping import BAND, MOST_CHANGE, StepControl
 
 LARGEST_COURANT = 0.8  # stable with a band of 20 % on both sides
@@ -416,6 +424,15 @@ class NavierStokesSettings(AnyCase):
         return super().written() | (
             {"output.probes.path": self.output.probes.path} if self.has_probes else {}
         )
+
+    def output_names(self) -> tuple[str, ...]:
+        return (*FIELDS, *(f"scalar_{i}" for i in range(len(self.scalar))))
+
+    def part_grid(self, part: PartSection) -> UniformGrid:
+        """Return the numbers of points of a part; their places follow from the mesh, when the run begins."""
+        assert isinstance(part, InterpolatedPartSection)
+        points = part.points or self.output.uniform or self.grid.points()
+        return UniformGrid(points, None)
 
     LATER: ClassVar[Mapping[str, Plain]] = {
         "model.gravity": [0.0, 0.0, 0.0],

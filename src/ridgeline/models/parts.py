@@ -1,0 +1,274 @@
+"""Writing parts of the fields during a run: planes, lines, boxes, every so many points, and means over axes.
+
+`parts_recorders` returns a recorder for each [[output.part]]. It works for each model whose outputs are fields on a
+grid in space: every rank converts and writes what of its own block lies in the part. A model whose fields are
+elsewhere, such as on elements, gives them at the points of a part by its own `part_source`. For a mean, every rank
+adds up its points, and rank 0 writes the mean; nothing that is as large as the grid is gathered.
+
+Means have the same bits on any number of ranks if the fields have: each value is cut into integers on a grid of
+powers of two that the largest magnitude sets, and integers add without rounding, as in `parallel.allreduce`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.config.part_selection import PartBlock, SelectedPoints, SelectionError, UniformGrid
+from ridgeline.config.parts import PartVariable, compiled, fields_needed, short_names
+from ridgeline.io import bp_sums
+from ridgeline.io.bp import BPWriter, Variable, image_schemas
+from ridgeline.models.recorders import Record, Recorder, WrittenSteps
+from ridgeline.parallel.allreduce import allreduce_max
+from ridgeline.parallel.partition import DistributedArray
+from ridgeline.runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.config.case import AnyCase
+    from ridgeline.config.parts import PartSection
+
+FOLDS = 2  # integers for each value of a mean
+BITS = 62  # of an integer, of which the number of values takes some
+log = logging.getLogger(__name__)
+
+
+class PartSource(Protocol):
+    """The fields of a model at the points of a part, before means.
+
+    Attributes
+    ----------
+    offset, shape : of this rank's points in the part; the points of all ranks fill it
+    """
+
+    offset: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def values(self, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+        """Return fields of the present state at this rank's points, valid until the next call. Collective."""
+
+
+class PartModel(Protocol):
+    """What parts need of a model; `models.contract.Model` says what each method returns."""
+
+    name: ClassVar[str]
+
+    def time(self, step: int) -> float:
+        """Model time of the present state, which is that of `step`."""
+
+    def output_layout(self, names: Sequence[str]) -> list[Variable]:
+        """Shapes and blocks of outputs."""
+
+    def outputs(self, names: Sequence[str]) -> Mapping[str, DistributedArray]:
+        """The outputs of the present state."""
+
+    def part_grid(self, part: PartSection) -> UniformGrid:
+        """Points from which a part selects."""
+
+    def part_source(self, grid: UniformGrid, points: SelectedPoints, names: Sequence[str]) -> PartSource:
+        """Fields at the points of a part."""
+
+
+class BlockPart:
+    """The part of the blocks in which the ranks share a grid. names: fields of which one shows the layout."""
+
+    def __init__(self, model: PartModel, points: SelectedPoints, names: Sequence[str]) -> None:
+        layout = model.output_layout(names[:1])[0]
+        piece: PartBlock = points.piece(layout.offset_global, layout.shape_local)
+        self.offset: tuple[int, ...] = piece.offset
+        self.shape: tuple[int, ...] = piece.shape
+        self._slices, self._model = piece.slices, model
+
+    def values(self, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+        return {name: array.local[self._slices] for name, array in self._model.outputs(names).items()}
+
+
+def parts_recorders(model: PartModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
+    """Return the recorders of the parts that the settings ask for.
+
+    Raises ConfigError on all ranks for a part that is outside the domain.
+    """
+    return [
+        _recorder(model, case, comm, part, f"output.part.{number}")
+        for number, part in enumerate(case.output.parts())
+        if part.interval()
+    ]
+
+
+def _recorder(model: PartModel, case: AnyCase, comm: MPI.Comm, part: PartSection, key: str) -> Recorder:
+    """Return the recorder of one part. key: of its settings."""
+    grid, path = model.part_grid(part), case.output.part_path(part)
+    try:
+        points = part.select(grid)
+    except SelectionError as error:
+        raise ConfigError(
+            f'{key}.{error.key} of the part "{part.name}" is "{getattr(part, error.key)}", but it must be '
+            f"{error.rule}."
+        ) from None
+
+    def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
+        fields = _PartFields(model, case, comm, part, grid, points)
+        layout, places = fields.layout(), points.grid(grid)
+        assert places.origin is not None
+        schemas = image_schemas(points.shape, [v.name for v in layout], places.origin, places.spacing)
+        writer = BPWriter(
+            path,
+            comm,
+            layout,
+            {**attributes, **schemas, "part.name": part.name, "part.mean": list(part.mean)},
+            compression=case.output.compression,
+            keep_steps=keep,
+            setting=f"{key}.path",
+        )
+        return WrittenSteps(path, writer, fields.time, fields.present)
+
+    every, name = part.interval(), f"part {part.name}"
+    return Recorder(name, path, every, begin, initial=part.initial, fingerprint=bp_sums.fingerprint)
+
+
+class _PartFields:
+    """The variables of a part, computed from the fields of the model at its points."""
+
+    def __init__(
+        self,
+        model: PartModel,
+        case: AnyCase,
+        comm: MPI.Comm,
+        part: PartSection,
+        grid: UniformGrid,
+        points: SelectedPoints,
+    ) -> None:
+        self._model, self._comm, self._points, self._part = model, comm, points, part.name
+        self._dtype = np.dtype(part.dtype(str(case.run.precision)))
+        names = case.output_names()
+        self._short = short_names(names)
+        self._variables = part.quantities(case.output.variables)
+        self._formulas = {each.name: compiled(each, names) for each in self._variables}
+        self._needed = fields_needed(self._variables, names)
+        source = self._source = model.part_source(grid, points, self._needed or names)
+        assert grid.origin is not None
+        self._z, self._y, self._x = (
+            first + apart * (start + stride * (offset + np.arange(n)))
+            for first, apart, start, stride, offset, n in zip(
+                grid.origin, grid.spacing, points.start, points.stride, source.offset, source.shape
+            )
+        )
+        self._step, self._time = 0, 0.0
+        self._warned = False
+
+    def time(self, step: int) -> float:
+        """Return the model time of the present state, which is that of `step`; `present` then belongs to both."""
+        self._step, self._time = step, self._model.time(step)
+        return self._time
+
+    def layout(self) -> list[Variable]:
+        """Return the variables of the data set, with this rank's blocks."""
+        whole, offset, shape = self._points.shape, self._source.offset, self._source.shape
+        if self._points.averaged:
+            offset, shape = (0, 0, 0), whole if self._comm.rank == 0 else (0, 0, 0)
+        described = {v.name: v for v in self._model.output_layout(self._needed)}
+        variables = []
+        for name, formula in self._variables:
+            unit, words = "1", f"{name} = {formula}"
+            if formula is None:
+                unit, words = described[name].unit, described[name].description
+            variables.append(Variable(name, self._dtype, whole, offset, shape, unit, words))
+        return variables
+
+    def present(self) -> dict[str, NDArray[Any]]:
+        """Return the variables of the present state in the precision of the part. Collective."""
+        fields = dict(self._source.values(self._needed)) if self._needed else {}
+        fields |= {short: fields[name] for short, name in self._short.items() if name in fields}
+        values, too_large = {}, 0
+        for each in self._variables:
+            if self._points.averaged:
+                here = np.empty(self._source.shape)
+                self._fill(each, fields, here)
+                mean = mean_over(self._comm, here, self._source.offset, self._points)
+                values[each.name] = out = np.empty(mean.shape, self._dtype)
+                too_large += _convert(mean, out)
+            else:
+                values[each.name] = out = np.empty(self._source.shape, self._dtype)
+                too_large += self._fill(each, fields, out)
+        if self._dtype == np.float16 and self._comm.allreduce(too_large) and not self._warned:
+            self._warned = True
+            if self._comm.rank == 0:
+                log.warning(
+                    "the part %s has values at step %d that float16 cannot hold, which are written as infinity. "
+                    'Set precision = "float32".',
+                    self._part,
+                    self._step,
+                )
+        return values
+
+    def _fill(self, each: PartVariable, fields: Mapping[str, NDArray[Any]], out: NDArray[Any]) -> int:
+        """Compute a variable at this rank's points, plane by plane; return how many values out cannot hold."""
+        too_large = 0
+        for k in range(len(out)):
+            if each.formula is None:
+                too_large += _convert(fields[each.name][k], out[k])
+                continue
+            here: dict[str, Any] = {name: np.asarray(field[k], np.float64) for name, field in fields.items()}
+            here |= {"x": self._x, "y": self._y[:, None], "z": self._z[k], "t": np.float64(self._time)}
+            too_large += _convert(self._formulas[each.name].evaluate(here), out[k])
+        return too_large
+
+
+def _convert(values: NDArray[Any], out: NDArray[Any]) -> int:
+    """Copy values into an array of another type; return how many finite ones it cannot hold."""
+    with np.errstate(over="ignore"):
+        out[...] = values
+    return 0 if out.dtype != np.float16 else int((np.isinf(out) & np.isfinite(values)).sum())
+
+
+def mean_over(
+    comm: MPI.Comm, values: NDArray[np.float64], offset: Sequence[int], points: SelectedPoints
+) -> NDArray[np.float64]:
+    """Return the means of a part over some axes, on rank 0; an empty array on the other ranks. Collective.
+
+    Parameters
+    ----------
+    values : float64 [z, y, x], this rank's points of the part; values that are not finite are left out
+    offset : of these points in the part
+    points : of the part, with the axes
+
+    Notes
+    -----
+    An allreduce of 8 bytes, and a reduction to rank 0 of 24 bytes for each point of the result, which is NaN where
+    no value is finite. The result has the same bits for any blocks.
+    """
+    shape, axes = points.shape, points.averaged
+    finite = np.isfinite(values)
+    values[~finite] = 0.0
+    largest = float(allreduce_max(comm, np.abs(values).max(initial=0.0)))
+    most = math.prod(points.count[axis] for axis in axes)
+    bits = BITS - most.bit_length()
+    shift = min(bits - math.frexp(largest)[1], 1000)
+    sums = np.zeros((FOLDS + 1, *shape), np.int64)
+    window = tuple(
+        slice(0, 1) if axis in axes else slice(first, first + n)
+        for axis, (first, n) in enumerate(zip(offset, values.shape))
+    )
+    for k in range(len(values)):  # plane by plane, so that the integers of a whole block are never in memory
+        rows = slice(0, 1) if 0 in axes else slice(window[0].start + k, window[0].start + k + 1)
+        here = sums[:, rows, window[1], window[2]]
+        inner = tuple(axis for axis in axes if axis)
+        rest = np.ldexp(values[k : k + 1], shift)
+        for fold in range(FOLDS):
+            cut = np.rint(rest)
+            here[fold] += cut.astype(np.int64).sum(axis=inner, keepdims=True)
+            rest = np.ldexp(rest - cut, bits)
+        here[FOLDS] += finite[k : k + 1].sum(axis=inner, keepdims=True)
+    total = np.empty_like(sums) if comm.rank == 0 else None
+    comm.Reduce(sums, total, root=0)
+    if total is None:
+        return np.empty((0, 0, 0))
+    count = np.where(total[FOLDS] > 0, total[FOLDS], np.nan)
+    whole = total[0] + np.ldexp(total[1].astype(np.float64), -bits)
+    return np.asarray(np.ldexp(whole, -shift) / count, np.float64)
