@@ -179,7 +179,8 @@ INCONSISTENT = [
     (["output.homogeneous=[x]"],
      'output.homogeneous is ["x"], but it must be a list of periodic directions (grid.periodic).'),
     (["output.nek5000_every=5"],
-     'output.nek5000 is "" by default, but it must be a prefix if an interval of Nek5000 files, such as output.nek5000_every, is set.'),
+     'output.nek5000 is "" by default, but it must be a prefix if an interval of Nek5000 files, such as '
+     'output.nek5000_every, is set.'),
     (["boundary.x_max.kind=inflow", "boundary.x_max.value=[1.1,0,0]", "scalar.0.boundary.x_max.kind=adiabatic"],
      'boundary.x_max.value is [1.1, 0, 0], but it must be such that as much fluid enters as leaves through all '
      'sides, unless a side has kind = "outflow". At t = 0 the net outflow is 0.2.'),
