@@ -156,6 +156,8 @@ def flow(folder, **part):
     walls = {f"{a}_{end}": {"kind": "wall"} for a in "y" for end in ("min", "max")}
     parts = [
         {"name": "plane", "plane": "z=1.5", "every": 1, "initial": True, "points": [5, 6, 7], **part},
+        {"name": "strip", "box": "y=1:5, z=0.5:", "stride": [1, 2, 3], "points": [5, 6, 7],
+         "variables": ["velocity_x"], "every": 1},
         {"name": "profile", "mean": ["x", "z"], "every": 1, "initial": True,
          "variables": ["velocity_x", "uu = u*u"]},
     ]  # fmt: skip
@@ -190,6 +192,11 @@ def test_parts_on_elements_are_the_fields_at_their_points(comm, folder):
         np.testing.assert_allclose(
             plane.there[0], (plane.x + 10 * plane.y + 100 * plane.z).transpose("z", "y", "x")
         )
+        strip = written(folder, "strip")
+        assert strip.velocity_x.shape == (1, 4, 2, 3)
+        np.testing.assert_allclose(strip.z, np.arange(1, 5) * 0.6 + 0.3)
+        exact = np.broadcast_to(3 * (1 - strip.y.values[:, None] ** 2), (1, 4, 2, 3))
+        np.testing.assert_allclose(strip.velocity_x, exact, atol=1e-8)
         assert profile.sizes == {"step": 2, "z": 1, "y": 11, "x": 1}
         exact = 3 * (1 - profile.y.values**2)
         np.testing.assert_allclose(profile.velocity_x[1, 0, :, 0], exact, atol=1e-8)

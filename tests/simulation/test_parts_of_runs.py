@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ridgeline
+from ridgeline.analysis.plot import plot_lines
 from ridgeline.analysis.plot_command import draw
 from ridgeline.simulation import report
 
@@ -44,7 +45,7 @@ def test_a_movie_of_a_plane_writes_no_volume(tmp_path):
     assert bytes_of(tmp_path / "gray_scott_movie.bp", "*") < 0.3 * np.prod(SHAPE) * 8
 
 
-def test_pictures_during_a_run(tmp_path, caplog):
+def test_pictures_during_a_run():
     line = {"name": "line", "line": "y=3, z=mid", "every": 1}
     point = {"name": "total", "mean": ["x", "y", "z"], "every": 1, "precision": "float32"}
     with ridgeline.Simulation(
@@ -55,9 +56,18 @@ def test_pictures_during_a_run(tmp_path, caplog):
         for name in ("movie", "line", "total"):
             (drawn[name],) = draw(f"gray_scott_{name}.bp")
         assert draw("gray_scott_movie.bp", movie="v.gif")[0].exists()
+        (across,) = draw("gray_scott_movie.bp", output="x.png", slice="x=0")
+        assert across.read_bytes() == drawn["movie"].read_bytes()
         data = ridgeline.open("gray_scott_movie.bp")
         assert data.V.shape == (3, 8, 9, 1)
         assert data.x.values.tolist() == [5.0]
+        line = ridgeline.open("gray_scott_line.bp")
+        axes = plot_lines(line, ["V"]).axes[0]
+        np.testing.assert_array_equal(
+            axes.lines[0].get_xydata(), np.stack([line.x, line.V[-1, 0, 0]], axis=1)
+        )
+        total = plot_lines(ridgeline.open("gray_scott_total.bp"), ["U"]).axes[0]
+        assert (total.get_xlabel(), len(total.lines[0].get_xydata())) == ("time", 2)
     assert all(path.exists() for path in drawn.values())
 
 

@@ -199,6 +199,21 @@ class AnyCase(Checked):
             )
         return sizes
 
+    def memory_of_parts(self, n_ranks: int) -> float:
+        """Return the bytes that a rank takes while the largest part is written, with equal shares of its points."""
+        most = 0.0
+        for part in (part for part in self.output.parts() if part.interval()):
+            points = part.select(self.part_grid(part))
+            here = math.prod(points.count) / n_ranks
+            kept = (
+                BYTES[part.dtype(str(self.run.precision))]
+                * len(part.quantities(self.output.variables))
+                * here
+            )
+            # A mean has one variable in float64 at a time, its mask, and integers of the size of the result.
+            most = max(most, 9 * here + 48 * math.prod(points.shape) if points.averaged else kept)
+        return most
+
     def _part_problems(self) -> Iterator[Problem]:
         names = [part.name for part in self.output.parts()]
         for i, part in enumerate(self.output.parts()):

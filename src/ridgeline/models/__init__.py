@@ -6,6 +6,7 @@ named by the environment variable RIDGELINE_MODEL_PATH, separated like those of 
 """
 
 import os
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -69,4 +70,6 @@ def create(name: str) -> "Model":
 def estimate(case: "AnyCase", n_ranks: int) -> "Estimate":
     """Return what `case` would need on n_ranks ranks; DecompositionError if it cannot be cut so."""
     needs: Estimate = import_module(f"ridgeline.models.{case.run.model}.estimate").estimate(case, n_ranks)
-    return needs
+    if not (parts := case.memory_of_parts(n_ranks)):
+        return needs
+    return replace(needs, memory_between_steps=needs.memory_between_steps + parts)
