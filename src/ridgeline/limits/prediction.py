@@ -47,10 +47,10 @@ class Allocation:
             most = f"1 to {there.value:g}" if there else "at least 1"
             raise ConfigError(f"the number of nodes is {nodes}, but it must be {most}.")
         if there is not None and nodes > there.value:
-            known = f"{there.value:g} node{'s' * (there.value != 1)}"
+            described = f"{there.value:g} node{'s' * (there.value != 1)}"
             raise ConfigError(
-                f"the number of nodes is {nodes}, but the machine file of {machine.machine.name} describes {known}. "
-                f"Use at most {known}, or a machine file that was measured on more."
+                f"the number of nodes is {nodes}, but the machine file of {machine.machine.name} describes "
+                f"{described}. Use at most {described}, or a machine file that was measured on more."
             )
         if ranks_per_node is None:
             known = machine.node.ranks or machine.device.count
