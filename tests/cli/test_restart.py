@@ -157,7 +157,7 @@ def test_a_rank_that_is_lost_is_noticed_where_the_launcher_does_not(ridgeline, m
     os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
     assert process.returncode != 0
-    assert "ended without a word" in errors
+    assert "ended without a message" in errors
 
 
 @pytest.mark.full
