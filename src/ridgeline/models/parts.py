@@ -234,7 +234,7 @@ def mean_over(
 
     Parameters
     ----------
-    values : float64 [z, y, x], this rank's points of the part; values that are not finite are left out
+    values : float64 [z, y, x], this rank's points of the part; what is not finite is left out, and set to 0
     offset : of these points in the part
     points : of the part, with the axes
 
@@ -259,11 +259,11 @@ def mean_over(
         rows = slice(0, 1) if 0 in axes else slice(window[0].start + k, window[0].start + k + 1)
         here = sums[:, rows, window[1], window[2]]
         inner = tuple(axis for axis in axes if axis)
-        rest = np.ldexp(values[k : k + 1], shift)
+        rest = values[k : k + 1] * 2.0**shift
         for fold in range(FOLDS):
             cut = np.rint(rest)
             here[fold] += cut.astype(np.int64).sum(axis=inner, keepdims=True)
-            rest = np.ldexp(rest - cut, bits)
+            rest = (rest - cut) * 2.0**bits
         here[FOLDS] += finite[k : k + 1].sum(axis=inner, keepdims=True)
     total = np.empty_like(sums) if comm.rank == 0 else None
     comm.Reduce(sums, total, root=0)
