@@ -23,8 +23,8 @@ A case is a TOML file. `ridgeline check CASE.toml` validates it and shows what w
 prints this page's tables, and `ridgeline explain MODEL --schema` the JSON Schema, for editors that complete and
 check TOML (in VS Code with Even Better TOML: a first line `#:schema gray_scott.schema.json`).
 
-- The smallest case names `run.model`, `run.steps` or `run.end_time`, and the grid. Some models require a little more, such
-  as a viscosity; everything else has a default.
+- The smallest case names `run.model`, `run.steps` or `run.end_time`, and the grid. Some models require a little more,
+  such as a viscosity; everything else has a default.
 - Unknown keys, wrong types and values out of range are errors. All of them are reported at once, each in a line
   with key, place, value, what is allowed, and the nearest valid key; the exit code is 2.
 - A key that another one switches off, such as the temperature of a thermostat of kind "none", gives a warning in
