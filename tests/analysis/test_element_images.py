@@ -79,7 +79,7 @@ def test_the_command_draws_sharp_planes_and_counts_plain_ones(tmp_path, monkeypa
     monkeypatch.setattr("ridgeline.open", lambda path: element_dataset(box(), {"u": lambda x, y, z: x}))
     shapes = []
 
-    def look(data, names, spec, step):
+    def look(data, names, spec, step, *_):
         shapes.append(take_slice(data.u, spec).shape[1:])
         return blank_figure(1, 1)
 

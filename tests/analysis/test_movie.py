@@ -12,7 +12,7 @@ from ridgeline.runtime.errors import ConfigError
 
 
 def frames(dataset, names=("U", "V")):
-    return list(movie._frames(dataset, names, "z=mid", None))
+    return list(movie._frames(dataset, names, "z=mid", None, None))
 
 
 def test_frames_of_several_fields_are_whole_blocks_and_do_not_jump(dataset):

@@ -12,12 +12,12 @@ SOURCES = Path(package.__file__).parent
 COMMANDS = {
     ("run", "case.toml"): "kernels.make_sweep",
     ("compile", "case.toml"): "kernels.make_sweep",
-    ("check", "case.toml"): "vector.",
+    ("check", "case.toml"): "stream_kernels.",
     ("bench", "transpose", "--shape", 8, 8, 8, "--cycles", 1, "-q", 1): "",
     ("bench", "nekbone", "--nx1", 5, "--elements", 8, "--iterations", 2, "--no-stream"): "one_pass.",
     ("bench", "acceptance", "--nx1", 4, "--elements", 8): "acceptance.",
     ("bench", "hpcg", "--nx", 16, "--rt", 0, "--no-stream"): "sweeps.",
-    ("bench", "stream", "--repeats", 1, "--bytes", 2**22): "vector.",
+    ("bench", "stream", "--repeats", 1, "--bytes", 2**22): "stream_kernels.",
     ("validate", "--level", "node", "--quick", "--stage", "compute"): "compute_check.",
 }
 

@@ -24,7 +24,6 @@ from ridgeline.config.parts import PartVariable, compiled, fields_needed, short_
 from ridgeline.io import bp_sums
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.models.recorders import Record, Recorder, WrittenSteps
-from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import ConfigError
 
@@ -246,6 +245,8 @@ def mean_over(
     shape, axes = points.shape, points.averaged
     finite = np.isfinite(values)
     values[~finite] = 0.0
+    from ridgeline.parallel.allreduce import allreduce_max  # imports MPI, which planning does without
+
     largest = float(allreduce_max(comm, np.abs(values).max(initial=0.0)))
     most = math.prod(points.count[axis] for axis in axes)
     bits = BITS - most.bit_length()

@@ -15,7 +15,6 @@ from ridgeline.config.case import AnyCase
 from ridgeline.config.check import nearest
 from ridgeline.config.intervals import UNITS
 from ridgeline.config.load import load_case
-from ridgeline.config.schema import fields_of
 from ridgeline.config.size_law import SizeLaw
 from ridgeline.io.checkpoint_format import (
     Manifest,
@@ -110,16 +109,15 @@ class CaseSubject(Subject):
         self._loaded: dict[tuple[str, ...], AnyCase] = {}
         base = load_case(path, case_class).case
         self.name, self.law = base.run.model, type(base).SIZE_LAW
-        keys = fields_of(type(base))
+        keys = base.flatten()
         # Sections that say where something is written.
         writing = {key.removesuffix(".path") for key in keys if key.endswith(".path")}
         written = [key for key in keys if key.partition(".")[0] in writing and key.endswith("every")]
         self._silent: Changes = {}
         if not outputs:
-            given = base.flatten()
             others = (f"{key}_{unit}" for key in written for unit in UNITS)
             self._silent = dict.fromkeys(written, 0)
-            self._silent |= {key: None for key in others if given.get(key, "none") != "none"}
+            self._silent |= {key: None for key in others if keys.get(key, "none") != "none"}
             self._silent |= {"checkpoint.at_end": False} if base.checkpoint.saves_end else {}
 
     def _case(self, changes: Changes) -> AnyCase:

@@ -264,6 +264,7 @@ UNTESTED = {
     "model.courant",
     "model.brunt_vaisala",
     "output.average_from",
+    "output.part",
 }
 
 
