@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +20,8 @@ def measure(comm, options, progress):
 @pytest.mark.parametrize(("share", "said"), [(0.92, True), (0.01, False)])
 def test_a_busy_node_is_said_everywhere(share, said, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run, "busiest_share", lambda comm, before: share)
+    monkeypatch.setenv("NUMBA_NUM_THREADS", os.environ["NUMBA_NUM_THREADS"])  # a job sets it, and its pools
+    monkeypatch.setattr("ridgeline.parallel.job.configure_threads", lambda threads: None)
     benchmark = SimpleNamespace(name="ring", measure=measure, finish=None)
     outputs = BenchmarkOutputs(json=str(tmp_path / "b.json"), csv=str(tmp_path / "b.csv"))
     run_benchmark(benchmark, SimpleNamespace(), outputs)

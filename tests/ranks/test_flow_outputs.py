@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 import ridgeline
 from navier_stokes_tools import all_sides, kovasznay, periodic_mesh
+from ridgeline.config.intervals import Interval
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import BoxMesh, ElementGrid
@@ -156,7 +157,9 @@ def settings(folder, **output):
     plain = {"nek5000": "", "nek5000_every": 0, "nek5000_precision": "float32"}
     plain |= {"nek5000_geometry": "first"}
     plain |= {"statistics": f"{folder}/s.bp", "statistics_every": 0, "homogeneous": ()}
-    return SimpleNamespace(output=SimpleNamespace(**{**plain, **output}))
+    section = SimpleNamespace(**{**plain, **output})
+    section.interval = lambda key: Interval(getattr(section, key))
+    return SimpleNamespace(output=section)
 
 
 def test_nek5000_files_of_a_run(comm, folder):

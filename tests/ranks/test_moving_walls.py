@@ -42,5 +42,5 @@ def test_a_wall_that_starts_at_once_makes_it_linear(comm):
 
 def test_a_wall_that_blows_into_the_box_is_refused(comm):
     engine, y = couette(comm, (1.0, -0.01, 0.0))
-    with pytest.raises(ConfigError, match=r"volume flux of -0\.01 out of the box"):
+    with pytest.raises(ConfigError, match=r"volume flux of -0\.01 out of the domain"):
         engine.start(np.zeros((3, *y.shape)))

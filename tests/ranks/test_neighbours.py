@@ -157,7 +157,7 @@ def test_rows_of_this_rank_may_be_read_while_messages_travel(comm, grid):
 
 def test_a_box_thinner_than_the_reach_is_refused(comm):
     boxes = even_boxes((0.0,) * 3, LENGTHS[::-1], np.arange(comm.size).reshape(1, -1, 1), (True,) * 3)
-    with pytest.raises(DecompositionError, match=r"thinner than the 4\.3"):
+    with pytest.raises(DecompositionError, match=r"less than the 4\.3"):
         Ghosts(comm, boxes, 4.3)
 
 

@@ -119,7 +119,7 @@ def test_values_are_one_array(comm):
     [
         ([[0, 1], [2, 3]], 77, "Column 77 has no owner"),
         ([[0, 1], [2, 3]], 4, "Column 4 has no owner"),
-        ([[0, 1], [2, 1]], 0, "row 1 has two owners"),
+        ([[0, 1], [2, 1]], 0, "Row 1 has two owners"),
         ([[0, 1], [2, 3, 2]], 0, "Row 2 occurs twice on rank"),
         ([[0, 1], [2, 3]], -4, "has the number -4"),
     ],

@@ -166,7 +166,12 @@ def test_the_data_set_holds_all_particles_and_what_they_met(comm, folder):
         model.step(1)
     recorder.write(4)
     recorder.close()
-    assert (output.name, output.path, output.every, recorder.count) == ("particles", f"{folder}/p.bp", 4, 2)
+    assert (output.name, output.path, output.every.steps, recorder.count) == (
+        "particles",
+        f"{folder}/p.bp",
+        4,
+        2,
+    )
     now = everything(comm, model)
     series = model.series()
     comm.Barrier()
