@@ -167,7 +167,7 @@ def test_nek5000_files_of_a_run(comm, folder):
     now = [flow_at(grid, 0.0)]
     case = settings(folder, nek5000=f"{folder}/duct", nek5000_every=4, nek5000_precision="float64")
     (further,) = nek5000_recorder(case, comm, grid, geometry, lambda: now[0])
-    assert (further.name, further.path, further.every) == ("Nek5000 files", f"{folder}/duct", 4)
+    assert (further.name, further.path, further.every.steps) == ("Nek5000 files", f"{folder}/duct", 4)
     recorder = further.open({}, None)
     for step, t in ((0, 0.0), (4, 0.25)):
         now[0] = flow_at(grid, t)

@@ -139,7 +139,7 @@ def test_a_lost_particle_is_noticed(comm):
     migration = Migration(comm, boxes, particles)
     if comm.rank == comm.size - 1:
         particles.replace(np.array([0]), 0)
-    with pytest.raises(VerificationError, match=f"there are {N - 1} with .* there were {N}"):
+    with pytest.raises(VerificationError, match=f"there are {N - 1} particles whose .* there were {N} whose"):
         migration(particles, 1)
     migration.free()
 

@@ -272,7 +272,7 @@ def test_a_particle_that_is_not_finite_stops_the_run(comm):
     model = run(comm, case_of((1, comm.size)), 1)
     particles = model._particles.tracers.particles
     particles["velocity"][1, particles.identity == 33] = np.inf
-    with pytest.raises(ParticleError, match=r"^particle 33 is at .* in step 2: its position is not finite"):
+    with pytest.raises(ParticleError, match=r"^particle 33 is at .* in step 2\. Its position is not finite"):
         model.step(1)
 
 
