@@ -15,7 +15,7 @@ from ridgeline.cli.run_commands import check, compile_kernels, plot, report, run
 from ridgeline.cli.start_commands import examples, explain, init
 from ridgeline.cli.study_commands import predict, run_list_command, study, sweep
 from ridgeline.runtime.environment import prepare_process
-from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError
+from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError, full_stop
 from ridgeline.runtime.launcher import end_with_launcher, may_print
 from ridgeline.runtime.machine import limit_pools
 
@@ -77,8 +77,7 @@ def _print_usage_error(error: typer.BadParameter) -> None:
         error.show()
         return
     path = error.ctx.command_path if error.ctx else "ridgeline"
-    sys.stderr.write(f"error: {text.rstrip('.?')}{text[-1] if text[-1] in '.?' else '.'} ")
-    sys.stderr.write(f"`{path} --help` lists what is allowed.\n")
+    sys.stderr.write(f"error: {full_stop(text)} `{path} --help` lists what is allowed.\n")
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ValidationError
 
-from ridgeline.config.check import MOST_FAULTS, Origin, all_faults, broken_fields, nearest, refuse_form
+from ridgeline.config.check import MOST_FAULTS, Origin, all_faults, broken_fields, did_you_mean, refuse_form
 from ridgeline.config.fields import Checked, Integer, Number, PathText, Truth, setting, toml
 from ridgeline.runtime.errors import ConfigError
 
@@ -144,9 +144,8 @@ def translate(path: Path, text: str) -> Translation:
     unknown = [key for key in written if key not in fields and key not in MEANINGLESS]
     warnings = []
     for origin in map(locate, unknown[:MOST_FAULTS]):
-        near = nearest(origin.name, [*fields, *MEANINGLESS])
-        hint = f" Did you mean '{near}'?" if near else ""
-        warnings.append(f"{origin.place}: the unknown key {toml(origin.name)} is ignored.{hint}")
+        hint = did_you_mean(origin.name, [*fields, *MEANINGLESS])
+        warnings.append(f"{origin.place}: the unknown key {toml(origin.name)} is ignored{hint}")
     if len(unknown) > MOST_FAULTS:
         warnings.append(f"{path}: {len(unknown) - MOST_FAULTS} more unknown keys are ignored.")
     for key, switch in SWITCHES.items():

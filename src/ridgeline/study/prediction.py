@@ -11,7 +11,7 @@ from pathlib import Path
 from ridgeline.bench.hpcg.hpcg_options import DEFAULT_POINTS, SIZES, BoxPerRank
 from ridgeline.bench.hpcg.prediction import HpcgBox, predict_hpcg
 from ridgeline.config.case import AnyCase
-from ridgeline.config.check import nearest
+from ridgeline.config.check import did_you_mean, nearest
 from ridgeline.config.machine_file import MachineFile, read_machine_file
 from ridgeline.io.machine_file import machine_file_here
 from ridgeline.limits.prediction import Allocation, Prediction
@@ -45,10 +45,9 @@ def find_machine(name: str) -> MachineFile:
             )
         return read_machine_file(path)
     if name.lower() not in shipped():
-        near = nearest(name, [*shipped(), HERE])
-        hint = f" Did you mean '{near}'?" if near else ""
+        hint = did_you_mean(name, [*shipped(), HERE])
         raise ConfigError(
-            f"--machine {name[:60]}: unknown machine.{hint} Known machines: {', '.join(shipped())}, {HERE}. The path "
+            f"--machine {name[:60]}: unknown machine{hint} Known machines: {', '.join(shipped())}, {HERE}. The path "
             "of a machine file (.toml) is possible too."
         )
     return read_machine_file(SHIPPED / f"{name.lower()}.toml")

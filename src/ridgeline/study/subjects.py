@@ -12,7 +12,7 @@ from typing import Any
 
 from ridgeline.bench.benchmark import available, find_benchmark
 from ridgeline.config.case import AnyCase
-from ridgeline.config.check import nearest
+from ridgeline.config.check import did_you_mean
 from ridgeline.config.intervals import UNITS
 from ridgeline.config.load import load_case
 from ridgeline.config.size_law import SizeLaw
@@ -227,10 +227,9 @@ class BenchSubject(Subject):
             if key in (option.name, *(flag.lstrip("-") for flag in option.flags)):
                 return option
         names = [option.flags[0].removeprefix("--") for option in self._options.values()]
-        near = nearest(key, names)
-        hint = f" Did you mean '{near}'?" if near else ""
         raise ConfigError(
-            f"the benchmark {self.name} has no option '{key}'.{hint} Known options: {', '.join(names)}."
+            f"the benchmark {self.name} has no option '{key}'{did_you_mean(key, names)} Known options: "
+            f"{', '.join(names)}."
         )
 
     def parse(self, key: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
