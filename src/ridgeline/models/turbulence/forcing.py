@@ -214,7 +214,9 @@ class EswaranPope(Forcing):
 
     def _force(self, process: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return the solenoidal part of the processes, [3, n]."""
-        return process - self._unit_vector * (self._unit_vector * process).sum(0)
+        along = (self._unit_vector * process).sum(0)
+        force: NDArray[np.complex128] = process - self._unit_vector * along
+        return force
 
     def _process_after(self, step: int, dt: float) -> NDArray[np.complex128]:
         """Return the processes at the end of a step, [3, n]."""
@@ -222,7 +224,8 @@ class EswaranPope(Forcing):
             self._drawn = step, self._draw(step)
         decay = math.exp(-dt / self.correlation_time)
         kick = self.sigma * math.sqrt(-math.expm1(-2 * dt / self.correlation_time))
-        return np.asarray(decay * self.process + kick * self._drawn[1])
+        process: NDArray[np.complex128] = decay * self.process + kick * self._drawn[1]
+        return process
 
     def begin_step(self, step: int, dt: float) -> None:
         self.process = self._process_after(step, dt)
