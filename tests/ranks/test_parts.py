@@ -77,6 +77,7 @@ def written(folder, part):
         return data.load()
 
 
+@pytest.mark.adios2_mpi  # then all ranks write, of which some have nothing of a part
 @pytest.mark.parametrize("name", MODELS)
 def test_parts_are_slices_of_the_data_set(comm, folder, name):
     result = run(comm, case_of(name, folder, 4))
