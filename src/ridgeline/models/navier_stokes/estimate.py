@@ -198,14 +198,20 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
 def checkpoint_words(case: NavierStokesCase) -> float:
     """Return the words per stored point of a checkpoint: levels of the fields, pressure, the last solutions.
 
-    With sides also the known side of the velocity's equation, for forces on them.
+    With sides also the known sides of the equations of the velocity and of scalars that sides fix, for forces and
+    heat fluxes there.
     """
     counts = Counts.of(case)
     has_sides = any(not case.is_periodic(name) for name in case.side_names())
+    fixed = sum(
+        any(case.scalar_kind(number, name) == "fixed" for name in case.side_names())
+        for number in range(len(case.scalar))
+    )
     return (
         counts.order * counts.fields
         + 1.0
         + 3.0 * has_sides
+        + fixed
         + 2.0 * counts.pressure_vectors
         + 2.0 * counts.velocity_vectors * counts.fields
     )
@@ -252,7 +258,7 @@ def memory(case: NavierStokesCase, points: int) -> dict[str, float]:
     words = words_per_point(case)
     if case.run.device == "cuda":  # a copy of the levels, and arrays of inner products and of the set-up
         counts = Counts.of(case)
-        copies = counts.order * counts.fields + 1.0 + 3.0 + 5.0
+        copies = (counts.order + 1.0) * counts.fields + 1.0 + 5.0
         kept = ("geometry", "statistics", "streamfunction")
         words = {"fields": copies, **{name: words[name] for name in kept if name in words}}
     return {name: DOUBLE * size * points for name, size in words.items()}

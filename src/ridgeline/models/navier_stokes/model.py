@@ -32,6 +32,7 @@ from ridgeline.models.contract import (
 from ridgeline.models.navier_stokes.diagnostics import (
     DiagnosedScalar,
     Diagnostics,
+    WallFluxes,
     locate_nonfinite,
     summarise,
 )
@@ -49,9 +50,10 @@ from ridgeline.models.navier_stokes.recorders import (
     nek5000_recorder,
     statistics_recorder,
 )
-from ridgeline.models.navier_stokes.restart import LATER, EngineState
+from ridgeline.models.navier_stokes.restart import EngineState, later_names
 from ridgeline.models.navier_stokes.sampling import Lattice, image_lattice
 from ridgeline.models.navier_stokes.settings import UNMAPPED_KINDS, NavierStokesCase
+from ridgeline.models.navier_stokes.side_fluxes import SideFluxes
 from ridgeline.models.navier_stokes.side_forces import SideForces, forces_recorder
 from ridgeline.models.navier_stokes.streamfunction import Streamfunction
 from ridgeline.parallel.allreduce import kernels_of_sums
@@ -84,7 +86,6 @@ class NavierStokes(Model):
     exchanges: ClassVar[tuple[str, ...]] = ("gather-scatter",)
     advice: ClassVar[str] = "Try a smaller model.dt or model.courant, more elements or a higher grid.order."
     _case: NavierStokesCase
-    later: ClassVar[tuple[str, ...]] = (*LATER, SAMPLED_STEP)
 
     def setup(self, case: NavierStokesCase, context: Context) -> None:
         """Decompose the mesh, compile what the set-up runs, allocate the fields and make plans. Collective.
@@ -94,6 +95,7 @@ class NavierStokes(Model):
         something for which GPUs have no kernels.
         """
         super().setup(case, context)
+        self.later = (*later_names(len(case.scalar)), SAMPLED_STEP)  # type: ignore[misc]
         comm = context.comm
         self._problem: FlowProblem = problem_of(case, case.model.dt or math.nan)
         self._least = least_work(case, comm.size)  # needs the whole mesh, which `own_mesh` gives up
@@ -110,6 +112,7 @@ class NavierStokes(Model):
             self._engine = CpuEngine(*arguments)
         self._state = EngineState(self._engine)
         self._diagnostics = self._make_diagnostics()
+        self._fluxes = self._make_fluxes()
         gather = self._engine.host_gather
         planes = None
         if "streamfunction" in case.fields_written():
@@ -129,7 +132,7 @@ class NavierStokes(Model):
             )
 
         self._probes = Probes(comm, self._grid, case) if case.has_probes else None
-        self._forces = SideForces.of(comm, self._geometry, self._problem, case)
+        self._forces = SideForces.of(comm, self._geometry, self._fluxes, case)
 
     def _make_diagnostics(self) -> Diagnostics:
         case, problem = self._case, self._problem
@@ -153,6 +156,14 @@ class NavierStokes(Model):
         return Diagnostics(
             self._context.comm, self._grid, self._geometry, problem.viscosity, walls, axis, scalars
         )
+
+    def _make_fluxes(self) -> SideFluxes:
+        """Return the fluxes at walls and heated sides, and at those on which forces are recorded. Collective."""
+        forces = self._case.output.forces
+        chosen = {*self._diagnostics.walls, *(forces.sides if forces.interval() else ())}
+        sides = [name for name in self._geometry.sides if name in chosen]
+        heated = [scalar.heated for scalar in self._diagnostics.scalars]
+        return SideFluxes(self._context.comm, self._geometry, self._problem, sides, heated)
 
     def compile(self) -> None:
         """Compile, or load from the cache, what `setup` did not need."""
@@ -240,13 +251,25 @@ class NavierStokes(Model):
 
     def summary(self) -> Mapping[str, Metric]:
         """Return energy, flow, friction between walls or forces on walls, and scalars. Collective."""
-        figures, forces = summarise(self.series(), self._diagnostics.between_walls), self._forces
-        if forces is None and self._diagnostics.walls and not self._diagnostics.between_walls:
-            comm, walls = self._context.comm, self._diagnostics.walls
-            forces = SideForces.on_sides(comm, self._geometry, self._problem, walls)
+        diagnostics, forces, fluxes = self._diagnostics, self._forces, self._wall_fluxes()
+        figures = summarise(self._row(fluxes), diagnostics.between_walls) | diagnostics.differences(fluxes)
+        if forces is None and diagnostics.walls and not diagnostics.between_walls:
+            forces = SideForces(self._context.comm, self._geometry, self._fluxes, diagnostics.walls)
         return figures if forces is None else figures | forces.figures(self._flow(), self._engine.last_step())
 
     def series(self) -> Mapping[str, float]:
+        return self._row(self._wall_fluxes())
+
+    def _wall_fluxes(self) -> WallFluxes:
+        """Return the fluxes of the present flow. Collective."""
+        fluxes, flow, step = self._fluxes, self._flow(), self._engine.last_step()
+        return WallFluxes(
+            fluxes.traction(flow, step),
+            [fluxes.heat(i, flow, step) for i in range(len(flow.scalars))],
+        )
+
+    def _row(self, fluxes: WallFluxes) -> Mapping[str, float]:
+        """Return the row of the present state in the time series. Collective."""
         engine, problem = self._engine, self._problem
         force = np.array(problem.force)
         if engine.flow_rate is not None:
@@ -260,6 +283,7 @@ class NavierStokes(Model):
             engine.courant_rate(),
             tuple(float(f) for f in force),
             iterations,
+            fluxes,
         )
 
     def locate_nonfinite(self) -> str | None:
