@@ -54,6 +54,14 @@ class PartSize(NamedTuple):
     bytes: int
 
 
+class PartExtent(NamedTuple):
+    """How large a part is: its shape, the points from which it is computed, and whether it is a mean of them."""
+
+    shape: tuple[int, int, int]
+    points: int
+    averaged: bool
+
+
 class PartSection(Scheduled):
     """A part of the fields, in a data set of its own: a plane, line or box, every so many points, or a mean."""
 
