@@ -203,12 +203,11 @@ class AnyCase(Checked):
         """Return what each part takes in the planned run; seconds of the clock are not counted."""
         sizes = []
         for part in self.output.parts():
-            shape, interval = self.part_extent(part).shape, part.interval()
+            extent, interval = self.part_extent(part), part.interval()
             itemsize = BYTES[part.dtype(str(self.run.precision))]
-            each = itemsize * math.prod(shape) * len(part.quantities(self.part_defaults(part)))
-            sizes.append(
-                PartSize(part.name, shape, self.writes(interval) + part.initial if interval else 0, each)
-            )
+            each = itemsize * math.prod(extent.shape) * len(part.quantities(self.part_defaults(part)))
+            outputs = self.writes(interval) + part.initial if interval else 0
+            sizes.append(PartSize(part.name, extent.shape, outputs, each, extent.axes))
         return sizes
 
     def memory_of_parts(self, n_ranks: int) -> float:

@@ -204,9 +204,7 @@ class Diagnostics:
             row |= self._wall_quantities(fluxes.traction, _unless_rounding(bulk, speed), force)
         for i, theta in enumerate(scalars):
             if self.scalars[i].heated:
-                row |= self._heat_quantities(
-                    f"scalar_{i}_", theta, self.scalars[i], velocity, fluxes.heat[i]
-                )
+                row |= self._heat_quantities(f"scalar_{i}_", theta, self.scalars[i], velocity, fluxes.heat[i])
         row |= {f"iterations_{name}": float(n) for name, n in (iterations or {}).items()}
         return row
 
@@ -233,7 +231,10 @@ class Diagnostics:
             for name in self.walls
         }
         heat = [
-            {name: heat_by_gradients(geometry, scalar.diffusivity, sides[name], theta) for name in scalar.heated}
+            {
+                name: heat_by_gradients(geometry, scalar.diffusivity, sides[name], theta)
+                for name in scalar.heated
+            }
             for scalar, theta in zip(self.scalars, scalars)
         ]
         both = [{name: SideFlux(flux, flux) for name, flux in each.items()} for each in (traction, *heat)]

@@ -29,6 +29,7 @@ from ridgeline.models.contract import (
     Variable,
     Work,
 )
+from ridgeline.models.navier_stokes.case_sections.output import InterpolatedPartSection
 from ridgeline.models.navier_stokes.diagnostics import (
     DiagnosedScalar,
     Diagnostics,
@@ -41,6 +42,7 @@ from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.estimate import least_work
 from ridgeline.models.navier_stokes.flow_statistics import SAMPLED_STEP, Statistics
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
+from ridgeline.models.navier_stokes.part_places import located_grid
 from ridgeline.models.navier_stokes.probes import Probes, probes_recorder
 from ridgeline.models.navier_stokes.problem import FlowProblem, FlowState, field_names
 from ridgeline.models.navier_stokes.problem_of_case import own_mesh, problem_of
@@ -51,12 +53,13 @@ from ridgeline.models.navier_stokes.recorders import (
     statistics_recorder,
 )
 from ridgeline.models.navier_stokes.restart import EngineState, later_names
-from ridgeline.models.navier_stokes.sampling import Lattice, image_lattice
+from ridgeline.models.navier_stokes.sampling import Lattice
 from ridgeline.models.navier_stokes.settings import UNMAPPED_KINDS, NavierStokesCase
 from ridgeline.models.navier_stokes.side_fluxes import SideFluxes
 from ridgeline.models.navier_stokes.side_forces import SideForces, forces_recorder
+from ridgeline.models.navier_stokes.side_parts import SidePart
 from ridgeline.models.navier_stokes.streamfunction import Streamfunction
-from ridgeline.parallel.allreduce import kernels_of_sums
+from ridgeline.parallel.allreduce import allreduce_max, allreduce_min, kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -158,12 +161,16 @@ class NavierStokes(Model):
         )
 
     def _make_fluxes(self) -> SideFluxes:
-        """Return the fluxes at walls and heated sides, and at those on which forces are recorded. Collective."""
-        forces = self._case.output.forces
-        chosen = {*self._diagnostics.walls, *(forces.sides if forces.interval() else ())}
-        sides = [name for name in self._geometry.sides if name in chosen]
-        heated = [scalar.heated for scalar in self._diagnostics.scalars]
-        return SideFluxes(self._context.comm, self._geometry, self._problem, sides, heated)
+        """Return the fluxes at walls and heated sides, and at sides of forces and parts. Collective."""
+        output, diagnostics = self._case.output, self._diagnostics
+        of_parts = {part.side for part in output.part if part.side and part.interval()}
+        chosen = {*diagnostics.walls, *(output.forces.sides if output.forces.interval() else ()), *of_parts}
+
+        def in_order(names: set[str]) -> list[str]:
+            return [name for name in self._geometry.sides if name in names]
+
+        heated = [in_order({*scalar.heated, *of_parts}) for scalar in diagnostics.scalars]
+        return SideFluxes(self._context.comm, self._geometry, self._problem, in_order(chosen), heated)
 
     def compile(self) -> None:
         """Compile, or load from the cache, what `setup` did not need."""
@@ -301,25 +308,43 @@ class NavierStokes(Model):
         return self._outputs.compute(names, engine.u, engine.p, engine.fields[3:])
 
     def part_grid(self, part: PartSection) -> UniformGrid:
-        shape = super().part_grid(part).shape
-        lattice = image_lattice(self._context.comm, self._grid, shape)
-        return UniformGrid(shape, lattice.origin, lattice.spacing)
+        places = self._grid.coordinates.reshape(3, -1)
+        comm = self._context.comm
+        low, high = allreduce_min(comm, places.min(axis=1)), allreduce_max(comm, places.max(axis=1))
+        (x_low, y_low, z_low), (x_high, y_high, z_high) = low.tolist(), high.tolist()
+        box = (z_low, y_low, x_low), (z_high, y_high, x_high)
+        return located_grid(part, self._case.part_points(part), box)
 
     def part_source(self, grid: UniformGrid, points: SelectedPoints, names: Sequence[str]) -> SampledPart:
         """Return what interpolates the fields to the points of a part. Collective."""
-        lattice = image_lattice(self._context.comm, self._grid, grid.shape)
         z, y, x = (
-            places[start::stride][:count]
-            for places, start, count, stride in zip(
-                (lattice.z, lattice.y, lattice.x), points.start, points.count, points.stride
-            )
+            np.asarray(grid.places(axis))[start::stride][:count]
+            for axis, (start, count, stride) in enumerate(zip(points.start, points.count, points.stride))
         )
+        return SampledPart(self._context.comm, self._grid, Lattice(z, y, x), self._field)
+
+    def _field(self, name: str) -> NDArray[np.float64]:
+        """Return an output of the present flow at the points of the elements. Collective."""
         engine = self._engine
+        return self._outputs.field(name, engine.u, engine.p, engine.fields[3:])
 
-        def field(name: str) -> NDArray[np.float64]:
-            return self._outputs.field(name, engine.u, engine.p, engine.fields[3:])
-
-        return SampledPart(self._context.comm, self._grid, Lattice(z, y, x), field)
+    def placed_part(self, part: PartSection) -> SidePart | None:
+        """Return what computes a part on a side. Collective."""
+        assert isinstance(part, InterpolatedPartSection)
+        if not part.side:
+            return None
+        comm, last_step = self._context.comm, self._engine.last_step
+        return SidePart(
+            comm,
+            self._geometry,
+            self._case,
+            part,
+            part.side,
+            self._fluxes,
+            self._flow,
+            last_step,
+            self._field,
+        )
 
     def settable(self) -> tuple[str, ...]:
         """Name velocity and scalars at the points of the elements; pressure follows from them."""

@@ -2,7 +2,7 @@
 
     velocity_x ... scalar_S, and with _1, _2 those of earlier levels    the fields that the scheme needs
     pressure                                                            the present pressure
-    known_side_x, ..., known_side_scalar_0, ...                         what forces and heat fluxes at sides follow from
+    known_side_x, ..., known_side_scalar_0, ...                         what forces and heat fluxes follow from
     pressure_basis_0, ..., velocity_basis_0, ...                        the spaces of the last solutions
     clock, time_steps, pressure_numbers, ...                            small numbers, on rank 0
 

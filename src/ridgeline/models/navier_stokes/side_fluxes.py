@@ -47,8 +47,9 @@ class KnownSide(NamedTuple):
     """The known sides of the equations in the step that led to a flow.
 
     velocity: (q, F) on the host, assembled, [3, E, n, n, n]; scalars: theirs, not assembled and with the given
-    fluxes, [S, E, n, n, n], of which only those with fixed sides are used, or None if they are not known; shift: b_0/dt; force: what a flow rate adds
-    to F, (x, y, z). What a stable outflow adds is left out: it is 0 at walls at rest.
+    fluxes, [S, E, n, n, n], of which only those with fixed sides are used, or None if they are not known; shift:
+    b_0/dt; force: what a flow rate adds to F, (x, y, z). What a stable outflow adds is left out: it is 0 at walls at
+    rest.
     """
 
     velocity: Array
@@ -269,7 +270,7 @@ def _normal(side: Side) -> Array:
 def _strain(side: Side, gradients: Sequence[Array]) -> Array:
     """Return (grad u + grad u^T) n area, [3, f, n, n], from the gradient of each component."""
     normal = _normal(side)
-    strain = np.zeros_like(normal)
+    strain = np.zeros(normal.shape)
     for i, gradient in enumerate(gradients):
         strain[i] += (gradient * normal).sum(axis=0)
         strain += gradient * normal[i]

@@ -42,7 +42,8 @@ Array = NDArray[np.float64]
 class SideForces:
     """Integrates the stress over sides.
 
-    fluxes: those of these sides, among others; about: (x, y, z) of torques; dynamic: U^2 A/2 of coefficients, or None.
+    fluxes: those of these sides, among others; about: (x, y, z) of torques; dynamic: U^2 A/2 of coefficients, or
+    None.
     """
 
     comm: MPI.Comm

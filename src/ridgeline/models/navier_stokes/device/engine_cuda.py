@@ -356,8 +356,8 @@ class CudaEngine(SplittingEngine):
         super().start(fields, time, history, dt)
         self.regions.collect()
 
-    def resume(self, shift: float, order: int, force: float, stepped: bool) -> None:
-        super().resume(shift, order, force, stepped)
+    def resume(self, shift: float, order: int, force: float, stepped: bool, scalars_stepped: bool) -> None:
+        super().resume(shift, order, force, stepped, scalars_stepped)
         self.regions.collect()
 
     def advance(self, dt: float | None = None, until: float = math.inf) -> None:
