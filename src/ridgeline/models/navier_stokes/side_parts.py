@@ -3,8 +3,8 @@
     part = SidePart(comm, geometry, case, ...)     # once, collective: a `models.parts.PartFields`
 
 At the points of the faces of elements, in the order of the elements, arrays are [face, s, r] with the fast direction
-of a face last. With a mean along an axis they are [arc_length], along the curve of side_curve.py; with a mean over all
-axes one number. Means are weighted by area. The names beside those of output.variables are
+of a face last. With a mean along an axis they are [arc_length], along the curve of side_curve.py; with a mean over
+all axes one number. Means are weighted by area. The names beside those of output.variables are
 
     wall_shear_x, ...     tau, the traction of the fluid on the side without its normal part: where the fluid at a
                           wall moves towards larger x, wall_shear_x > 0
