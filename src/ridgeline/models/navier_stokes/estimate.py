@@ -182,8 +182,10 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
     krylov = (1.0 + half) * steps + 2 if model.pressure.solver == "gmres" else 4 + half
     sums = 15.0 + 5.0 * scalars + (25.0 if case.output.statistics_of == "budgets" else 0.0)
     curved = 19.0 + 9.0 * (counts.m / counts.n) ** 3
-    # Diagonal and three arrays of the inner product; psi, right-hand side and three vectors of the solve.
-    planes = {"streamfunction": 9.0} if "streamfunction" in case.fields_written() else {}
+    # Diagonal, three arrays of the inner product, and on curved elements six factors of each; numbers of planes; psi,
+    # right-hand side and three vectors of the solve.
+    number = sum(name.startswith("streamfunction") for name in case.fields_written())
+    planes = {"streamfunction": (11.0 if counts.curved else 5.0) * number + 5.0} if number else {}
     return {
         "fields": (2.0 * counts.order + (model.courant is not None)) * c + 2.0 * c + 10,
         "geometry": 8.0 + (curved if counts.curved else 0.0),

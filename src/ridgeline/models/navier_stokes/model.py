@@ -58,7 +58,7 @@ from ridgeline.models.navier_stokes.settings import UNMAPPED_KINDS, NavierStokes
 from ridgeline.models.navier_stokes.side_fluxes import SideFluxes
 from ridgeline.models.navier_stokes.side_forces import SideForces, forces_recorder
 from ridgeline.models.navier_stokes.side_parts import SidePart
-from ridgeline.models.navier_stokes.streamfunction import Streamfunction
+from ridgeline.models.navier_stokes.streamfunction import AXES, Streamfunction
 from ridgeline.parallel.allreduce import allreduce_max, allreduce_min, kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
 
@@ -117,9 +117,11 @@ class NavierStokes(Model):
         self._diagnostics = self._make_diagnostics()
         self._fluxes = self._make_fluxes()
         gather = self._engine.host_gather
-        planes = None
-        if "streamfunction" in case.fields_written():
-            planes = Streamfunction(comm, self._geometry, gather, self._problem)
+        planes = {
+            name: Streamfunction(comm, self._geometry, gather, self._problem, axis)
+            for name, axis in AXES.items()
+            if name in case.fields_written()
+        }
         self._outputs = OutputFields(
             comm, self._grid, self._geometry, gather, len(case.scalar), case.output.uniform, planes
         )

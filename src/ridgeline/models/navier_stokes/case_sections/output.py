@@ -25,6 +25,8 @@ FIELDS = (
     "vorticity_magnitude",
     "q_criterion",
     "streamfunction",
+    "streamfunction_x",
+    "streamfunction_y",
 )
 SHEAR = ("wall_shear_x", "wall_shear_y", "wall_shear_z")  # of parts on a side, like the following
 NORMAL = ("normal_x", "normal_y", "normal_z")
