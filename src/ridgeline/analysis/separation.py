@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
+from scipy.interpolate import KroghInterpolator
 from scipy.optimize import brentq
 
 from ridgeline.runtime.errors import ConfigError
@@ -28,7 +28,7 @@ def shear_zeros(shear: xr.DataArray, along: str = "x") -> list[ShearZero]:
     """Return where the wall shear changes its sign, in the order of the side.
 
     The flow separates where the shear falls through zero in the direction in which it is positive, and reattaches
-    where it rises. Zeros are those of a monotonic cubic interpolant between the points.
+    where it rises. Zeros are those of the polynomial through the four or five nearest points.
 
     Parameters
     ----------
@@ -80,13 +80,15 @@ def _on_curve(shear: xr.DataArray, along: str) -> list[ShearZero]:
     arc = shear["arc_length"].values.astype(float)
     values = shear.values.astype(float)
     sign = np.where(np.abs(values) > ROUNDING * np.abs(values).max(initial=0.0), np.sign(values), 0.0)
-    places = {axis: PchipInterpolator(arc, shear[axis].values) for axis in "xyz"}
-    curve = PchipInterpolator(arc, values)
     zeros = []
     for low, high in _brackets(sign):
-        at = float(arc[low + 1]) if high - low == 2 else float(brentq(curve, arc[low], arc[high]))
+        near = slice(max(low - 1, 0), high + 2)
+        curve = KroghInterpolator(arc[near], np.stack([values, *(shear[a].values for a in "xyz")])[:, near].T)
+        at = float(arc[low + 1])
+        if high - low == 1:
+            at = float(brentq(lambda place, curve=curve: curve(place)[0], arc[low], arc[high]))
+        _, x, y, z = map(float, curve(at))
         rising = (values[high] > values[low]) == (shear[along].values[high] > shear[along].values[low])
-        x, y, z = (float(place(at)) for place in places.values())
         zeros.append(ShearZero("reattachment" if rising else "separation", x, y, z, at))
     return zeros
 

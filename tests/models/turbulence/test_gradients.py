@@ -195,7 +195,7 @@ def test_output_fields(modes, dtype):
         "scalar_0": values[3],
         "scalar_1": values[4],
     }
-    assert tuple(expected) == output_names(2)
+    assert list(expected) == [name for name in output_names(2) if "streamfunction" not in name]
     small = 1e-5 if dtype == np.complex64 else 1e-13
     for name, field in expected.items():
         found = output_field(

@@ -11,7 +11,6 @@ No function communicates.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 
 import numpy as np
 
@@ -88,14 +87,13 @@ def _place(key: str, name: str, at: str, low: float, high: float) -> float | Non
         return 0.5 * (low + high)
     if at.lstrip("+-").isdigit():
         return None
-    with suppress(ValueError):
+    try:
         place, slack = float(at), ROUNDING * (high - low)
-        if not low - slack <= place <= high + slack:
-            raise SelectionError(
-                key, f"inside the domain, which extends from {low:g} to {high:g} in {name}"
-            ) from None
-        return min(max(place, low), high)
-    return None
+    except ValueError:
+        return None
+    if not low - slack <= place <= high + slack:
+        raise SelectionError(key, f"inside the domain, which extends from {low:g} to {high:g} in {name}")
+    return min(max(place, low), high)
 
 
 def reaches_domain(mesh: Mesh, order: int, grid: UniformGrid, points: SelectedPoints) -> bool:
