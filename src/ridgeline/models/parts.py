@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.config.part_selection import PartBlock, SelectedPoints, SelectionError, UniformGrid
+from ridgeline.config.part_selection import PartBlock, SelectedPoints, UniformGrid
 from ridgeline.config.parts import PartVariable, compiled, fields_needed, short_names
 from ridgeline.io import bp_sums
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.models.recorders import Record, Recorder, WrittenSteps
 from ridgeline.parallel.partition import DistributedArray
-from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -109,10 +108,7 @@ class BlockPart:
 
 
 def parts_recorders(model: PartModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
-    """Return the recorders of the parts that the settings ask for.
-
-    Raises ConfigError on all ranks for a part that is outside the domain.
-    """
+    """Return the recorders of the parts that the settings ask for."""
     return [
         _recorder(model, case, comm, part, f"output.part.{number}")
         for number, part in enumerate(case.output.parts())
@@ -125,13 +121,7 @@ def _recorder(model: PartModel, case: AnyCase, comm: MPI.Comm, part: PartSection
     path, placed = case.output.part_path(part), model.placed_part(part)
     if placed is None:
         grid = model.part_grid(part)
-        try:
-            points = part.select(grid)
-        except SelectionError as error:
-            raise ConfigError(
-                f'{key}.{error.key} of the part "{part.name}" is "{getattr(part, error.key)}", but it must be '
-                f"{error.rule}."
-            ) from None
+        points = part.select(grid)
 
     def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
         fields = _GridPart(model, case, comm, part, grid, points) if placed is None else placed
