@@ -27,6 +27,7 @@ from ridgeline.analysis.paths import has_paths, has_places, plot_paths, plot_pla
 from ridgeline.analysis.picture_options import PictureOptions
 from ridgeline.analysis.plot import plot_lines, plot_pdf, plot_slices, save_figure
 from ridgeline.analysis.run_plots import plot_roofline, plot_run
+from ridgeline.analysis.side_plots import has_side, plot_side
 from ridgeline.analysis.slices import field_names, long_axes, spatial_dims
 from ridgeline.analysis.spectra import (
     has_spectra,
@@ -283,6 +284,14 @@ FIELDS = DataSetKind(
 )
 # The first kind that matches a data set draws it.
 KINDS = (
+    DataSetKind(
+        "a data set of a side of the domain",
+        has_side,
+        ("variable", "step", "page", "colour_map"),
+        lambda dataset, options: plot_side(
+            dataset, options.variable, options.step, options.page, options.colour_map
+        ),
+    ),
     DataSetKind(
         "a data set of spectra, which are drawn together",
         has_spectra,

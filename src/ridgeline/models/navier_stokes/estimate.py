@@ -182,8 +182,10 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
     krylov = (1.0 + half) * steps + 2 if model.pressure.solver == "gmres" else 4 + half
     sums = 15.0 + 5.0 * scalars + (25.0 if case.output.statistics_of == "budgets" else 0.0)
     curved = 19.0 + 9.0 * (counts.m / counts.n) ** 3
-    # Diagonal and three arrays of the inner product; psi, right-hand side and three vectors of the solve.
-    planes = {"streamfunction": 9.0} if "streamfunction" in case.fields_written() else {}
+    # Diagonal, three arrays of the inner product, and on curved elements six factors of each; numbers of planes; psi,
+    # right-hand side and three vectors of the solve.
+    number = sum(name.startswith("streamfunction") for name in case.fields_written())
+    planes = {"streamfunction": (11.0 if counts.curved else 5.0) * number + 5.0} if number else {}
     return {
         "fields": (2.0 * counts.order + (model.courant is not None)) * c + 2.0 * c + 10,
         "geometry": 8.0 + (curved if counts.curved else 0.0),
@@ -198,14 +200,20 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
 def checkpoint_words(case: NavierStokesCase) -> float:
     """Return the words per stored point of a checkpoint: levels of the fields, pressure, the last solutions.
 
-    With sides also the known side of the velocity's equation, for forces on them.
+    With sides also the known sides of the equations of the velocity and of scalars that sides fix, for forces and
+    heat fluxes there.
     """
     counts = Counts.of(case)
     has_sides = any(not case.is_periodic(name) for name in case.side_names())
+    fixed = sum(
+        any(case.scalar_kind(number, name) == "fixed" for name in case.side_names())
+        for number in range(len(case.scalar))
+    )
     return (
         counts.order * counts.fields
         + 1.0
         + 3.0 * has_sides
+        + fixed
         + 2.0 * counts.pressure_vectors
         + 2.0 * counts.velocity_vectors * counts.fields
     )
@@ -252,7 +260,7 @@ def memory(case: NavierStokesCase, points: int) -> dict[str, float]:
     words = words_per_point(case)
     if case.run.device == "cuda":  # a copy of the levels, and arrays of inner products and of the set-up
         counts = Counts.of(case)
-        copies = counts.order * counts.fields + 1.0 + 3.0 + 5.0
+        copies = (counts.order + 1.0) * counts.fields + 1.0 + 5.0
         kept = ("geometry", "statistics", "streamfunction")
         words = {"fields": copies, **{name: words[name] for name in kept if name in words}}
     return {name: DOUBLE * size * points for name, size in words.items()}

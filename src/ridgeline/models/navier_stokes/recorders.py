@@ -8,10 +8,10 @@
 
 The names of output.variables are velocity_x, velocity_y, velocity_z, pressure, scalar_0, ..., vorticity_x,
 vorticity_y, vorticity_z of curl u, vorticity_magnitude |curl u|, q_criterion (W:W - S:S)/2, which is positive in
-vortices, and streamfunction (streamfunction.py). At the points of the elements an array is [E, n, n, n], elements in
-the order of the curve; x, y, z, the places of the points, are written with the first output step. With `uniform` =
-[nz, ny, nx] it is an image of that shape in the box around the domain (`sampling.image_lattice`), NaN outside the
-domain.
+vortices, and streamfunction, streamfunction_x, streamfunction_y (streamfunction.py). At the points of the elements an
+array is [E, n, n, n], elements in the order of the curve; x, y, z, the places of the points, are written with the
+first output step. With `uniform` = [nz, ny, nx] it is an image of that shape in the box around the domain
+(`sampling.image_lattice`), NaN outside the domain.
 
 A recorder is returned only if the settings ask for it. `flow` returns the present FlowState when a record is due. The
 time loop opens the files. Probes and forces on sides are in probes.py and side_forces.py.
@@ -36,7 +36,7 @@ from ridgeline.models.navier_stokes.derivatives import element_chunks, velocity_
 from ridgeline.models.navier_stokes.flow_statistics import ELEMENT_DIMS, Statistics
 from ridgeline.models.navier_stokes.problem import VELOCITIES, FlowState, field_names
 from ridgeline.models.navier_stokes.sampling import Lattice, Sampler, image_lattice
-from ridgeline.models.navier_stokes.streamfunction import Streamfunction
+from ridgeline.models.navier_stokes.streamfunction import AXES, Streamfunction
 from ridgeline.parallel.partition import DistributedArray, Triple
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 VORTICITY = ("vorticity_x", "vorticity_y", "vorticity_z")
-DERIVED = (*VORTICITY, "vorticity_magnitude", "q_criterion", "streamfunction")
+DERIVED = (*VORTICITY, "vorticity_magnitude", "q_criterion", *AXES)
 PLACES = ("x", "y", "z")
 
 
@@ -59,7 +59,7 @@ def output_names(n_scalars: int) -> tuple[str, ...]:
 class OutputFields:
     """Computes the fields of the data set. Made collectively.
 
-    uniform: None for the points of the elements; streamfunction: what computes it, where it is among the outputs.
+    uniform: None for the points of the elements; streamfunctions: what computes them, of those among the outputs.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class OutputFields:
         gather_scatter: GatherScatter,
         n_scalars: int = 0,
         uniform: Triple | None = None,
-        streamfunction: Streamfunction | None = None,
+        streamfunctions: Mapping[str, Streamfunction] | None = None,
     ) -> None:
         self._grid, self._geometry, self._gather_scatter = grid, geometry, gather_scatter
-        self._streamfunction = streamfunction
+        self._streamfunctions = streamfunctions or {}
         self._names = output_names(n_scalars)
         self._sampler: Sampler | None = None
         if uniform is not None:
@@ -131,9 +131,8 @@ class OutputFields:
             return pressure
         if name not in DERIVED:
             return np.asarray(scalars[int(name.removeprefix("scalar_"))])
-        if name == "streamfunction":
-            assert self._streamfunction is not None  # model.py makes it for outputs that have it
-            return self._streamfunction.of(velocity)
+        if name in AXES:
+            return self._streamfunctions[name].of(velocity)  # model.py makes those of the outputs
 
         field = np.empty(self._grid.shape)
         for chunk in element_chunks(self._grid.n_elements, self._grid.n**3):
