@@ -33,6 +33,17 @@ ridgeline run "$laminar" --set run.steps=400 --set run.stop_when=steady --set ru
 task "Continue from the checkpoint, with series and statistics"
 ridgeline run "$turbulent" "${small[@]}" --set run.steps=30 -n 2 --resume auto
 
+task "Add up statistics in windows, and see how far they have converged"
+ridgeline run "$turbulent" "${small[@]}" --set run.steps=40 -n 2 --set output.statistics_window=8 \
+  --set output.statistics_of=budgets --set output.statistics=windows.bp --set checkpoint.path=windows_checkpoints
+ridgeline plot windows.bp --convergence uu
+ridgeline plot windows.bp --budget k
+python -c "
+import ridgeline
+from ridgeline.analysis.windows import add_windows
+total = add_windows(ridgeline.open('windows.bp'))
+print(int(total.windows), 'windows, largest uu', float(total.uu.max()), 'largest error', float(total.uu_error.max()))"
+
 task "Draw the mean flow and the forces at the walls"
 ridgeline plot square_duct_statistics.bp -o statistics.png
 ridgeline plot square_duct.csv --variable friction_factor --variable wall_shear -o walls.png
