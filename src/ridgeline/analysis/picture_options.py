@@ -35,7 +35,7 @@ class PictureOptions(DeclaredOptions):
     budget: Annotated[
         str | None,
         OptionSpec(
-            "Budget of statistics to draw: k (energy of the fluctuations), uu, vv, ww, uv, uw or vw.", metavar="STRESS"
+            "Budget of stresses to draw: k (half their trace), uu, vv, ww, uv, uw or vw.", metavar="STRESS"
         ),
     ] = None
     merge: Annotated[
