@@ -182,6 +182,7 @@ def settings(folder, **output):
     plain = {"nek5000": "", "nek5000_every": 0, "nek5000_precision": "float32"}
     plain |= {"nek5000_geometry": "first"}
     plain |= {"statistics": f"{folder}/s.bp", "statistics_every": 0, "homogeneous": ()}
+    plain |= {"statistics_window": 0}
     section = SimpleNamespace(**{**plain, **output})
     section.interval = lambda key: Interval(getattr(section, key))
     return SimpleNamespace(output=section)

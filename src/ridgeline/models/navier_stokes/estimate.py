@@ -250,9 +250,27 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
         words.append(
             f"probes: {len(checked_places(case, mesh))}, in {case.writes(case.output.probes.interval()) + 1} rows"
         )
+    if window := case.output.interval("statistics_window"):
+        points, names = statistics_size(case, mesh)
+        words.append(
+            f"statistics: {case.writes(window)} windows of {DOUBLE * points * names / 2**20:.4g} MiB "
+            f"({names} averages at {points} points)"
+        )
     words += convection_remarks(case)
     words.append("work and predicted time count one iteration of each solve, so expect several times as much")
     return tuple(words)
+
+
+def statistics_size(case: NavierStokesCase, mesh: Mesh) -> tuple[int, int]:
+    """Return how many points and averages the statistics of one window have."""
+    # Means and second moments; of budgets 25 more, and nine gradients of the mean velocity.
+    names = 11 + 5 * len(case.scalar) + (34 if case.output.statistics_of == "budgets" else 0)
+    points = mesh.n_elements * (case.grid.order + 1) ** 3
+    if case.output.homogeneous:
+        assert isinstance(mesh, BoxMesh)  # settings.py allows homogeneous directions only in a box
+        kept = (n for n, axis in zip(mesh.elements, "zyx") if axis not in case.output.homogeneous)
+        points = math.prod(n * case.grid.order + 1 for n in kept)
+    return points, names
 
 
 def memory(case: NavierStokesCase, points: int) -> dict[str, float]:

@@ -255,13 +255,23 @@ class OutputSection(sections.FieldsOutputSection):
     )
     statistics_every: Integer = setting(
         0,
-        "Number of steps between samples of the statistics, beginning with step 0; 0 takes none. The statistics are "
-        "written at the end.",
+        "Number of steps between samples of the statistics, beginning with step 0; 0 takes none.",
         unit="steps",
         ge=0,
     )
     statistics_every_time: Number | None = time_interval("samples of the statistics")
     statistics_every_wall: Number | None = wall_interval("samples of the statistics")
+    statistics_window: Integer = setting(
+        0,
+        "Number of steps between the ends of windows, each of which is written as it ends, with averages over it "
+        "alone. With 0 there is one window unless statistics_window_time is set, which is written when the run ends.",
+        unit="steps",
+        ge=0,
+        needs=recurring("statistics_every"),
+    )
+    statistics_window_time: Number | None = time_interval(
+        "the ends of windows of the statistics", recurring("statistics_every")
+    )
     statistics_start: Number = setting(
         0.0,
         "Model time of the first sample.",
