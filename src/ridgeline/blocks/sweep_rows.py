@@ -74,14 +74,12 @@ class CellRule(NamedTuple):
     stencil : for each field, whether `update` reads its neighbours
     coefficients : how many numbers `update` reads, in the precision of the fields
     noisy : how many random numbers in [-1, 1) it draws for a cell
-    averaged : whether the new values are the means of what `update` returns and of what the results held before
     """
 
     update: Callable[[Any], list[Vector]]
     stencil: tuple[bool, ...]
     coefficients: int
     noisy: int = 1
-    averaged: bool = False
 
 
 class RowCells:
@@ -100,6 +98,12 @@ class RowCells:
         if field in self._carried:
             return self._carried[field][0]
         return self._build.load(field, "centre", self._i)
+
+    def before(self, field: int) -> Vector:
+        """Return what the result held before, which is of an earlier stage; not in sweeps of several steps."""
+        build = self._build
+        place = build.builder.add(build.rows["out"], self._i)
+        return build.lanes.load(build.out_pointers[field], place, aligned=True)
 
     def neighbours(self, field: int) -> tuple[Vector, ...]:
         """Return the values at x - 1, x + 1, y - 1, y + 1, z - 1 and z + 1.
@@ -236,10 +240,6 @@ class RowBuilder:
         by_field = {field: carried[2 * n : 2 * n + 2] for n, field in enumerate(self._stencil_fields())}
         cells = RowCells(self, i, by_field, noise)
         new = self.rule.update(cells)
-        if self.rule.averaged:
-            place = self.builder.add(self.rows["out"], i)
-            before = [self.lanes.load(pointer, place, aligned=True) for pointer in self.out_pointers]
-            new = [(old + value) * 0.5 for old, value in zip(before, new, strict=True)]
         return new, cells.following
 
     def _stencil_fields(self) -> list[int]:

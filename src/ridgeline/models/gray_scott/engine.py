@@ -36,8 +36,8 @@ class Engine(Protocol):
     def use_coefficients(self, coefficients: Coefficients) -> None:
         """Advance with the coefficients of steps of another length from now on."""
 
-    def squares(self) -> tuple[float, float]:
-        """Return the sums over this rank's cells of (new - old)^2 and new^2 of u and v, of the last sweep."""
+    def squares(self) -> list[tuple[float, float]]:
+        """Return the sums over this rank's cells of (new - old)^2 and new^2 of the last sweep, for u and for v."""
 
     def advance(self, step: int, most: int) -> int:
         """Advance from `step` by one sweep of at most `most` steps, return how many. Collective, with neighbours.

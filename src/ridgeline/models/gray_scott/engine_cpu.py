@@ -47,10 +47,10 @@ class CpuEngine(SweepEngine):
         keys = round_keys(seed, generator.rounds) if coefficients.noise else None
         sides = held_sides(dtype)
         rows = numbers(coefficients, dtype, block.ghost)
-        super().__init__(block, cartesian, GRAY_SCOTT, rows, (generator, keys), sides, context, cut)
+        super().__init__(block, cartesian, [GRAY_SCOTT], [rows], (generator, keys), sides, context, cut)
 
     def use_coefficients(self, coefficients: Coefficients) -> None:
-        self.coefficients = numbers(coefficients, self.coefficients.dtype, self.steps_per_sweep)
+        self.coefficients = [numbers(coefficients, self._dtype, self.steps_per_sweep)]
 
 
 def held_sides(dtype: DTypeLike) -> np.ndarray:

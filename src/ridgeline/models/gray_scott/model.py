@@ -40,7 +40,7 @@ class GrayScott(Model):
     """A Gray-Scott simulation on this rank."""
 
     name: ClassVar[str] = "gray_scott"
-    advice: ClassVar[str] = 'Try a smaller model.dt, a smaller model.noise or run.precision = "float64".'
+    advice: str = 'Try a smaller model.dt, a smaller model.noise or run.precision = "float64".'
     _case: GrayScottCase
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class GrayScott(Model):
         return self._time
 
     def rate_of_change(self) -> float:
-        changed, whole = self._context.comm.allreduce(np.array(self._engine.squares()))
+        changed, whole = self._context.comm.allreduce(np.sum(self._engine.squares(), axis=0))
         return float(np.sqrt(changed / whole)) / self._dt if whole else 0.0
 
     def diagnostics(self) -> dict[str, float]:

@@ -233,15 +233,17 @@ class CudaEngine:
     def use_coefficients(self, coefficients: Coefficients) -> None:
         self._c = device_coefficients(coefficients)
 
-    def squares(self) -> tuple[float, float]:
+    def squares(self) -> list[tuple[float, float]]:
         new = [np.array(field, np.float64) for field in self.host()]
         # The host's copy holds the old fields for a moment.
         for host, field in zip(self._host, self._sets[1 - self._now]):
             _window(field, host).copy_to_host(host.flat)
         self._host_is_present = False
         old = [np.array(field.owned, np.float64) for field in self._host]
-        changed = sum(float(np.square(after - before).sum()) for after, before in zip(new, old))
-        return changed, sum(float(np.square(after).sum()) for after in new)
+        return [
+            (float(np.square(after - before).sum()), float(np.square(after).sum()))
+            for after, before in zip(new, old)
+        ]
 
     def advance(self, step: int, most: int) -> int:
         steps = min(most, self.steps_per_sweep)
