@@ -73,6 +73,7 @@ ALLOWED_IMPORTERS = {
 # Class names that every model gives its own: the parts of its anatomy.
 OF_EVERY_MODEL = {
     "RunSection", "GridSection", "ModelSection", "InitialSection", "ForcingSection", "ScalarSection", "OutputSection",
+    "BoundarySection", "SideSection",
     "CpuEngine", "CudaEngine", "Diagnostics", "ReferenceSolver",
 }  # fmt: skip
 # The files of every model; further ones are named after the part they belong to (kernels_cuda, initial_from_file).

@@ -205,15 +205,14 @@ WRONG_FILES = [
     ),
     (
         GOOD + "Du = 0.1\n",
-        "case.toml:6: unknown key 'Du' in [grid]. 'Du' belongs to [model]. Known keys: shape, boundary, "
-        "process_grid, "
-        "cell_size.",
+        "case.toml:6: unknown key 'Du' in [grid]. 'Du' belongs to [model]. Known keys: shape, process_grid, "
+        "boundary, cell_size.",
     ),
     (
         GOOD + "halfwidth = 2\n",
         "case.toml:6: unknown key 'halfwidth' in [grid]. Did you mean 'initial.half_width'? Known keys: shape, "
-        "boundary, "
-        "process_grid, cell_size.",
+        "process_grid, "
+        "boundary, cell_size.",
     ),
     (
         GOOD + "[checkpoint]\nevry = 5\n",  # output.every is as near, and comes first
@@ -222,7 +221,7 @@ WRONG_FILES = [
     ),
     (
         GOOD + "path = 'x'\n",  # a key of several tables
-        "case.toml:6: unknown key 'path' in [grid]. Known keys: shape, boundary, process_grid, cell_size.",
+        "case.toml:6: unknown key 'path' in [grid]. Known keys: shape, process_grid, boundary, cell_size.",
     ),
     (
         GOOD + "[output]\nscale = 2\n",  # like 'shape' of [grid], but not enough
@@ -231,7 +230,7 @@ WRONG_FILES = [
     ),
     (
         GOOD + "qqq = 'x'\n",
-        "case.toml:6: unknown key 'qqq' in [grid]. Known keys: shape, boundary, process_grid, cell_size.",
+        "case.toml:6: unknown key 'qqq' in [grid]. Known keys: shape, process_grid, boundary, cell_size.",
     ),
     (
         GOOD + "[modell]\nF = 0.1\n",
@@ -264,7 +263,7 @@ WRONG_FILES = [
     (
         GOOD.replace("gray_scott", "grayscott"),
         'case.toml:2: no model is called "grayscott". Did you mean "gray_scott"? The models are gray_scott, '
-        "molecular_dynamics, n_body, navier_stokes, turbulence.",
+        "molecular_dynamics, n_body, navier_stokes, reaction_diffusion, turbulence.",
     ),
     (
         GOOD.replace('model = "gray_scott"', 'model = "gray_scott"\ndevice = "cuda"')

@@ -158,20 +158,25 @@ class GridSection(AnyGridSection):
         return self.shape
 
 
-class BlockGridSection(GridSection):
+class DividedGridSection(GridSection):
     """The grid and how ranks share it, in blocks."""
 
-    boundary: Literal["periodic", "fixed"] = setting(
-        "periodic",
-        'What lies beyond the faces of the grid: the opposite face ("periodic"), or a layer that stays at the '
-        'model\'s rest state ("fixed").',
-    )
     process_grid: Literal["auto"] | Triple = setting(
         "auto",
         "Number of ranks in each direction, [pz, py, px]; the product must be the number of ranks. "
         '"auto" chooses the process grid with the cheapest exchange.',
         unit="ranks",
         rule='"auto" or three integers >= 1 as [pz, py, px]',
+    )
+
+
+class BlockGridSection(DividedGridSection):
+    """The grid, how ranks share it, in blocks, and what lies beyond its faces."""
+
+    boundary: Literal["periodic", "fixed"] = setting(
+        "periodic",
+        'What lies beyond the faces of the grid: the opposite face ("periodic"), or a layer that stays at the '
+        'model\'s rest state ("fixed").',
     )
 
 

@@ -184,7 +184,7 @@ class SimulatedModel(ABC):
     # are.
     later: ClassVar[tuple[str, ...]] = ()
     # What to try when the fields stop being finite: a sentence.
-    advice: ClassVar[str] = 'Try a smaller time step or run.precision = "float64".'
+    advice: str = 'Try a smaller time step or run.precision = "float64".'
 
     _case: Any
     _context: Context

@@ -87,7 +87,7 @@ class NavierStokes(Model):
     name: ClassVar[str] = "navier_stokes"
     phases: ClassVar[tuple[str, ...]] = REGIONS[:-1]
     exchanges: ClassVar[tuple[str, ...]] = ("gather-scatter",)
-    advice: ClassVar[str] = "Try a smaller model.dt or model.courant, more elements or a higher grid.order."
+    advice: str = "Try a smaller model.dt or model.courant, more elements or a higher grid.order."
     _case: NavierStokesCase
 
     def setup(self, case: NavierStokesCase, context: Context) -> None:

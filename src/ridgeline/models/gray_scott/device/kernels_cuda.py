@@ -40,6 +40,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
+from ridgeline.blocks.overlap import CellRange
 from ridgeline.jit.cuda_device import (
     SIMULATED,
     WARP,
@@ -52,7 +53,6 @@ from ridgeline.jit.cuda_device import (
 )
 from ridgeline.jit.cuda_random import SCALE, philox_words, significant_bits, unscaled_uniform
 from ridgeline.jit.random import PHILOX_7, WORDS, Generator
-from ridgeline.models.gray_scott.engine import Box
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
 from ridgeline.parallel.partition import Triple
 
@@ -106,7 +106,7 @@ class BoxLaunch(NamedTuple):
     planes: int  # that a thread block marches through
 
 
-def launch_shape(box: Box, y_offset: int, shape: Shape, multiprocessors: int) -> BoxLaunch:
+def launch_shape(box: CellRange, y_offset: int, shape: Shape, multiprocessors: int) -> BoxLaunch:
     """Return how to launch the sweep over a box that is not empty; y_offset is the global y of local row 0.
 
     Thread blocks run to their end, so that work on other streams can start only between waves of them.
