@@ -60,7 +60,10 @@ ALLOWED_IMPORTERS = {
     "h5py": (),
     "imageio_ffmpeg": (),
     "numba_mpi": ("bench/language/compiled_mpi.py",),
-    "cuda": ("jit/cuda_device.py",),
+    "cuda": (
+        "jit/cuda_device.py",
+        "jit/cuda_launch.py",
+    ),
     "pyfftw": ("fourier/fft.py",),
     "matplotlib": ("analysis/",),
     "PIL": ("analysis/", "io/picture.py"),

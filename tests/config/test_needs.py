@@ -75,7 +75,7 @@ ALWAYS = {
 }
 for _model in ("gray_scott", "navier_stokes", "turbulence"):
     ALWAYS[_model] += f" {OF_PARTS}"
-ALWAYS["navier_stokes"] += " output.part.N.points"
+ALWAYS["navier_stokes"] += " output.part.N.points output.part.N.side"
 # An interval in another unit has an effect wherever that in steps has.
 ALWAYS = {
     model: " ".join(

@@ -53,6 +53,8 @@ CASES = {
             **PARTS,
             "statistics": "statistics.bp",
             "statistics_every": 3,
+            "statistics_window": 4,
+            "statistics_of": "budgets",
             "homogeneous": ["x"],
             "nek5000": "duct",
             "nek5000_every": 3,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
-from ridgeline.config.intervals import Interval
+from ridgeline.config.intervals import NEVER, Interval, Moment
 from ridgeline.io import bp_sums, series
 from ridgeline.io.bp import BPWriter, Variable, image_schemas
 from ridgeline.io.series import SeriesWriter
@@ -112,6 +112,7 @@ class Recorder:
     name : of this kind of output, for people and in checkpoints ("data set"); unique in a run
     path : where it is written, from the settings
     every : the interval between writes, which must not be empty
+    also : a further interval, such as that of the ends of windows; what is due at either is written once
     open : takes the attributes of the data set and how many steps to keep (None starts a new one, see `BPWriter`),
         and returns the open output. Collective
     initial : whether it writes the state of step 0 when a run begins
@@ -131,6 +132,16 @@ class Recorder:
     search: bool = True
     fingerprint: Callable[[str, int], str] | None = None
     plot: str | None = None
+    also: Interval = NEVER
+
+    @property
+    def intervals(self) -> tuple[Interval, Interval]:
+        """The intervals at whose multiples it writes."""
+        return self.every, self.also
+
+    def due(self, before: Moment, now: Moment) -> bool:
+        """Return whether it writes now. before: the moment before the last step."""
+        return any(interval.due(before, now) for interval in self.intervals)
 
 
 @dataclass(frozen=True)
