@@ -56,6 +56,8 @@ ALLOWED_IMPORTERS = {
     "numba_cuda": (),
     "pynvml": (),
     "pyvista": (),
+    "h5netcdf": (),
+    "h5py": (),
     "imageio_ffmpeg": (),
     "numba_mpi": ("bench/language/compiled_mpi.py",),
     "cuda": (

@@ -125,3 +125,4 @@ ridgeline run "$examples/cylinder/settings.toml" "${cylinder[@]}" --set run.step
 task "Look at the fields, also in ParaView or VisIt"
 ridgeline plot channel.bp --variable velocity_x -o channel.png
 ls channel*
+ridgeline export channel.bp channel.pvd --step last

@@ -87,7 +87,7 @@ BY_SUFFIX = {
     ".pdf": "already a picture.",
     ".gif": "already a movie.",
     ".mp4": "already a movie.",
-    ".vti": "a file for ParaView. Open it there.",
+    **dict.fromkeys((".pvd", ".vti", ".vtu", ".vtp", ".vtkhdf"), "a file for ParaView. Open it there."),
 }
 # (option, the option that it requires), and (option, the option with which it cannot be used).
 NEEDED = (("rate", "movie"), ("width", "movie"), ("colour", "isosurface"))

@@ -314,6 +314,12 @@ class OutputSection(Scheduled):
         "an ADIOS2 with Blosc2; `ridgeline doctor` says whether the installed ADIOS2 has it.",
         needs=recurring(),
     )
+    viewer: Literal["none", "pvd"] = setting(
+        "none",
+        'Files for viewers without ADIOS2: "pvd" writes a VTK file for each output into a folder beside the data set '
+        "that ends in _viewer, and a .pvd file that lists them, which ParaView opens.",
+        needs=recurring(),
+    )
     series: PathText = setting(
         "series.csv",
         "CSV file to which the time series of the model's quantities is written.",

@@ -225,8 +225,34 @@ def fields_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
             begin,
             initial=output.initial,
             fingerprint=bp_sums.fingerprint,
-        )
+        ),
+        *viewer_recorder(model, case, comm),
     ]
+
+
+def viewer_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
+    """Return the recorder of files for viewers without ADIOS2 (output.viewer), if the settings ask for it."""
+    output = case.output
+    if output.viewer == "none":
+        return []
+    # Not at the top: it imports mpi4py, which planning does not need.
+    from ridgeline.io.viewer import ViewerWriter, viewer_folder, viewer_layout
+
+    names = tuple(output.variables)
+    folder = viewer_folder(output.path)
+
+    def begin(_: Mapping[str, Any], keep: int | None) -> Record:
+        variables = model.output_layout(names)
+        layout = viewer_layout(variables, *model.image_geometry(), model.point_places())
+        name = folder.name.removesuffix("_viewer")
+        writer = ViewerWriter(folder, name, comm, layout, variables[0], keep_steps=keep)
+
+        def present() -> dict[str, NDArray[Any]]:
+            return {name: array.local for name, array in model.outputs(names).items()}
+
+        return WrittenSteps(str(folder), writer, model.time, present)
+
+    return [Recorder("viewer files", str(folder), output.interval(), begin, initial=output.initial, plot="")]
 
 
 def series_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
