@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from ridgeline.config.part_selection import PartBlock, SelectedPoints, SelectionError, UniformGrid
 from ridgeline.config.parts import PartVariable, compiled, fields_needed, short_names
 from ridgeline.io import bp_sums
-from ridgeline.io.bp import BPWriter, Variable, image_schemas
+from ridgeline.io.bp_attributes import image_schemas
+from ridgeline.io.open_store import open_writer
+from ridgeline.io.store import Variable
 from ridgeline.models.recorders import Record, Recorder, WrittenSteps
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import ConfigError
@@ -116,11 +118,12 @@ def _recorder(model: PartModel, case: AnyCase, comm: MPI.Comm, part: PartSection
         layout, places = fields.layout(), points.grid(grid)
         assert places.origin is not None
         schemas = image_schemas(points.shape, [v.name for v in layout], places.origin, places.spacing)
-        writer = BPWriter(
+        writer = open_writer(
             path,
             comm,
             layout,
             {**attributes, **schemas, "part.name": part.name, "part.mean": list(part.mean)},
+            store=case.output.format,
             compression=case.output.compression,
             keep_steps=keep,
             setting=f"{key}.path",

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.io.bp import BPWriter
-from ridgeline.io.bp_blocks import Variable
 from ridgeline.io.nek5000 import Nek5000Writer
+from ridgeline.io.open_store import open_writer
+from ridgeline.io.store import Variable
 from ridgeline.models.contract import Record, Recorder
 from ridgeline.models.navier_stokes.derivatives import element_chunks, velocity_gradient, vorticity
 from ridgeline.models.navier_stokes.flow_statistics import ELEMENT_DIMS, Statistics
@@ -42,6 +42,7 @@ from ridgeline.parallel.partition import DistributedArray, Triple
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from ridgeline.models.navier_stokes.case_sections.output import OutputSection
     from ridgeline.models.navier_stokes.settings import NavierStokesCase
 
 
@@ -234,7 +235,7 @@ def statistics_recorder(
     running = statistics
 
     def begin(attributes: Mapping[str, Any], _: int | None) -> Record:
-        return _Samples(comm, grid, running, output.statistics, output.homogeneous, attributes, flow)
+        return _Samples(comm, grid, running, output, attributes, flow)
 
     return [Recorder("statistics", output.statistics, every, begin)]
 
@@ -250,12 +251,12 @@ class _Samples:
         comm: MPI.Comm,
         grid: ElementGrid,
         statistics: Statistics,
-        path: str,
-        homogeneous: tuple[str, ...],
+        output: OutputSection,
         attributes: Mapping[str, Any],
         flow: Callable[[], FlowState],
     ) -> None:
-        self.path = path
+        self.path = output.statistics
+        homogeneous = output.homogeneous
         self._statistics, self._homogeneous, self._flow = statistics, homogeneous, flow
         self._rank = comm.rank
         variables = [
@@ -268,7 +269,9 @@ class _Samples:
             ),
             self._variable("samples", np.zeros(1), ("point",), "samples in the averages", grid),
         ]
-        self._writer = BPWriter(path, comm, variables, attributes, setting="output.statistics")
+        self._writer = open_writer(
+            self.path, comm, variables, attributes, store=output.format, setting="output.statistics"
+        )
 
     def _variable(
         self, name: str, values: Array, dims: tuple[str, ...], description: str, grid: ElementGrid
