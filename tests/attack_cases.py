@@ -152,6 +152,10 @@ CASES = {
 }
 
 
+# Data sets of the cases: in the store of the case, and in Zarr if its paths say so.
+DATA_SETS = tuple(f"{name}.{store}" for name in ("fields", "spectra") for store in ("bp", "zarr"))
+
+
 def read_series(path: Path) -> tuple[list[str], np.ndarray]:
     """Return the header and the rows of a series."""
     with path.open() as file:
@@ -167,7 +171,7 @@ def assert_same_results(folder: Path, reference: Path, distance: float) -> None:
     if distance == 0.0:
         for file in (reference / "fields_viewer").glob("*"):
             assert (folder / "fields_viewer" / file.name).read_bytes() == file.read_bytes(), file.name
-    for name in ("fields.bp", "spectra.bp"):
+    for name in DATA_SETS:
         if not (reference / name).exists():
             continue
         with ridgeline.open(folder / name) as a, ridgeline.open(reference / name) as b:

@@ -50,6 +50,7 @@ ALLOWED_IMPORTERS = {
         "bench/",
     ),
     "adios2": ("io/adios2_bindings.py",),
+    "zarr": ("io/zarr_files.py",),
     # Extras are imported by `runtime.extras.import_extra`; by name only in files that are imported after that.
     "nccl": (),
     "nvmath": (),
@@ -99,7 +100,7 @@ FILE_CALLS = {
 }
 HEAVY = (
     "adios2", "jinja2", "llvmlite", "matplotlib", "mpi4py", "nccl", "numba", "nvmath",
-    "pandas", "pydantic", "pyfftw", "scipy", "xarray",
+    "pandas", "pydantic", "pyfftw", "scipy", "xarray", "zarr",
 )  # fmt: skip
 
 

@@ -85,6 +85,7 @@ def test_every_key_is_mapped_or_named() -> None:
         "initial.path": "",
         "initial.step": "none",
         "output.path": "gs-1MPI-1GPU-64L-F32.bp",
+        "output.format": "auto",
         "output.every": 10,
         "output.every_time": "none",
         "output.every_wall": "none",

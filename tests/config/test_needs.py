@@ -40,7 +40,7 @@ OF_PARTS = " ".join(
 ALWAYS = {
     "": """
         run.model run.steps run.end_time run.precision run.threads run.device run.walltime run.check_memory
-        run.check_every output.path output.every output.align output.variables output.series_every
+        run.check_every output.path output.format output.every output.align output.variables output.series_every
         checkpoint.path checkpoint.every checkpoint.at_end checkpoint.keep checkpoint.ranks_per_file
         checkpoint.writers_at_once
         initial.kind""",

@@ -179,7 +179,7 @@ def test_images(comm, folder):
 
 def settings(folder, **output):
     """A case as far as the recorders read it."""
-    plain = {"nek5000": "", "nek5000_every": 0, "nek5000_precision": "float32"}
+    plain = {"format": "auto", "nek5000": "", "nek5000_every": 0, "nek5000_precision": "float32"}
     plain |= {"nek5000_geometry": "first"}
     plain |= {"statistics": f"{folder}/s.bp", "statistics_every": 0, "homogeneous": ()}
     plain |= {"statistics_window": 0}

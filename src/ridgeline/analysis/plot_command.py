@@ -48,6 +48,7 @@ from ridgeline.analysis.time_series import labels_beside, plot_time_series, seri
 from ridgeline.analysis.views import plot_isosurface, plot_volume
 from ridgeline.io import bp_files, checkpoint_format
 from ridgeline.io.nek5000_read import is_nek5000
+from ridgeline.io.open_store import is_zarr
 from ridgeline.io.report_file import damage_errors, is_run_report, read_report
 from ridgeline.io.series import read_series
 from ridgeline.runtime.errors import ConfigError
@@ -401,7 +402,7 @@ def check_has_picture(path: Path) -> None:
 
 
 def _reason_for_folder(path: Path) -> str:
-    if bp_files.is_data_set(path):
+    if bp_files.is_data_set(path) or is_zarr(path):
         return ""
     return next((reason for name, reason in IN_FOLDERS.items() if any(path.glob(name))), "")
 

@@ -63,7 +63,7 @@ def check(
         str,
         typer.Argument(
             metavar="CASE|DATA",
-            help="Settings file (TOML, or the JSON of GrayScott.jl), or the BP5 data set of a run.",
+            help="Settings file (TOML, or the JSON of GrayScott.jl), or the data set of a run.",
         ),
     ],
     ranks: Annotated[
@@ -86,12 +86,12 @@ def check(
 
     A data set is compared, metadata and every value, with the checksums that its run wrote. Exit code 6: it differs.
     """
-    if Path(case).is_dir() or case.endswith(".bp"):
+    if Path(case).is_dir() or case.endswith((".bp", ".zarr")):
         if threads is not None or device is not None or machine is not None or settings:
             raise ConfigError(
                 f"--threads, --device, --machine and --set cannot be used with {case}, which is a data set."
             )
-        from ridgeline.io.bp_check import check_data_set
+        from ridgeline.io.data_set_check import check_data_set
 
         verdict = check_data_set(Path(case))
         for line in verdict.lines():
@@ -172,7 +172,7 @@ def plot(
         str,
         typer.Argument(
             metavar="DATA",
-            help="BP5 data set, Nek5000 field file, time series (CSV), or report of a run or benchmark (JSON).",
+            help="Data set, Nek5000 field file, time series (CSV), or report of a run or benchmark (JSON).",
         ),
     ],
     output: Annotated[

@@ -4,9 +4,10 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from ridgeline.config.fields import Checked, Problem, toml
 from ridgeline.config.intervals import ROUNDING, Interval, Scheduled, multiples
@@ -14,6 +15,7 @@ from ridgeline.config.part_selection import SelectionError, UniformGrid
 from ridgeline.config.parts import BYTES, PartExtent, PartSection, PartSize, fields_needed
 from ridgeline.config.sections import AnyGridSection, CheckpointSection, OutputSection, RunSection
 from ridgeline.config.size_law import GlobalGrid, SizeLaw
+from ridgeline.config.store_format import StoreFormat, store_format
 
 REPORT = "the run report"  # beside the keys of settings that name paths
 Plain = str | int | float | bool | list[Any]
@@ -69,6 +71,32 @@ class AnyCase(Checked):
     grid: AnyGridSection
     output: OutputSection = Field(default_factory=OutputSection)
     checkpoint: CheckpointSection = Field(default_factory=CheckpointSection)
+
+    @model_validator(mode="after")
+    def _suffix_of_the_store(self) -> Self:
+        """Give data sets whose paths are not set the suffix of their store."""
+        if store_format(self.output.format, "") == "zarr":
+            for _, table, key in self._data_set_fields():
+                if key not in table.model_fields_set:
+                    table.__dict__[key] = str(Path(getattr(table, key)).with_suffix(".zarr"))
+        return self
+
+    def _data_set_fields(self) -> Iterator[tuple[str, BaseModel, str]]:
+        """Yield section, table and key of the paths of data sets."""
+        for section, table in self:
+            if isinstance(table, BaseModel):
+                for key, field in type(table).model_fields.items():
+                    if isinstance(field.default, str) and field.default.endswith(".bp"):
+                        yield section, table, key
+
+    def data_sets(self) -> dict[str, tuple[str, StoreFormat]]:
+        """Return the path and the store of each data set that a run of this case may write, by their keys."""
+        keys = {f"{section}.{key}" for section, _, key in self._data_set_fields()}
+        return {
+            key: (path, store_format(self.output.format, path))
+            for key, path in self.written().items()
+            if key in keys or key.startswith("output.part.")
+        }
 
     def written(self) -> dict[str, str]:
         """Return the paths that a run of this case may write to, by their keys; checkpoints are among them."""

@@ -76,8 +76,8 @@ class PartSection(Scheduled):
     )
     path: PathText = setting(
         "",
-        'ADIOS2 BP5 data set to which the part is written. If it is "", it lies beside output.path, with the name '
-        "of the part: gray_scott_NAME.bp.",
+        'Data set to which the part is written. If it is "", it lies beside output.path, with the name of the part: '
+        "gray_scott_NAME.bp.",
         rule="a path",
     )
     variables: tuple[str, ...] = setting(

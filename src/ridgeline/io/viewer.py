@@ -22,9 +22,9 @@ import numpy as np
 from mpi4py import MPI as mpi
 from numpy.typing import NDArray
 
-from ridgeline.io.bp_blocks import Variable
 from ridgeline.io.file_errors import error_reason
 from ridgeline.io.output_files import MARK, free_previous_name
+from ridgeline.io.store import Variable
 from ridgeline.io.vtk_format import (
     ELEMENT_AXES,
     VtkFile,

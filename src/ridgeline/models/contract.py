@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.io.bp_blocks import Variable
+from ridgeline.io.store import Variable
 from ridgeline.models.parts import BlockPart, PartFields, PartSource, parts_recorders
 from ridgeline.models.recorders import Profile, Record, Recorder, fields_recorder, series_recorder
 from ridgeline.parallel.partition import DistributedArray

@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 from ridgeline.config.part_selection import PartBlock, SelectedPoints, UniformGrid
 from ridgeline.config.parts import PartVariable, compiled, fields_needed, short_names
 from ridgeline.io import bp_sums
-from ridgeline.io.bp import BPWriter, Variable, image_schemas
+from ridgeline.io.bp_attributes import image_schemas
+from ridgeline.io.open_store import open_writer
+from ridgeline.io.store import Variable
 from ridgeline.models.recorders import Record, Recorder, WrittenSteps
 from ridgeline.parallel.partition import DistributedArray
 
@@ -125,11 +127,12 @@ def _recorder(model: PartModel, case: AnyCase, comm: MPI.Comm, part: PartSection
 
     def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
         fields = _GridPart(model, case, comm, part, grid, points) if placed is None else placed
-        writer = BPWriter(
+        writer = open_writer(
             path,
             comm,
             fields.layout(),
             {**attributes, **fields.attributes(), "part.name": part.name, "part.mean": list(part.mean)},
+            store=case.output.format,
             compression=case.output.compression,
             keep_steps=keep,
             setting=f"{key}.path",

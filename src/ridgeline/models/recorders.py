@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from ridgeline.config.intervals import NEVER, Interval, Moment
 from ridgeline.io import bp_sums, series
-from ridgeline.io.bp import BPWriter, Variable, image_schemas
+from ridgeline.io.bp_attributes import image_schemas
+from ridgeline.io.open_store import open_writer
 from ridgeline.io.series import SeriesWriter
+from ridgeline.io.store import Variable
 from ridgeline.parallel.partition import DistributedArray
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Record(Protocol):
 
 
 class StepWriter(Protocol):
-    """Writes steps to a file or data set, as `BPWriter`, `ParticleWriter` and `SeriesWriter` do."""
+    """Writes steps to a file or data set, as `DataSetWriter`, `ParticleWriter` and `SeriesWriter` do."""
 
     @property
     def steps(self) -> int:
@@ -202,11 +204,12 @@ def fields_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
         if images:
             shape = next(v.shape_global for v in variables if v.name == images[0])
             attributes = {**attributes, **image_schemas(shape, images, *model.image_geometry())}
-        writer = BPWriter(
+        writer = open_writer(
             output.path,
             comm,
             variables,
             attributes,
+            store=output.format,
             compression=output.compression,
             keep_steps=keep,
             points=places if places in names else "",
@@ -277,8 +280,13 @@ def series_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
     ]
 
 
-def profiles_recorder(model: RecordedModel, path: str, every: Interval, comm: MPI.Comm) -> list[Recorder]:
-    """Return the recorder of the model's profiles as the data set `output.spectra`; none if `every` is empty."""
+def profiles_recorder(
+    model: RecordedModel, path: str, every: Interval, comm: MPI.Comm, store: str = "auto"
+) -> list[Recorder]:
+    """Return the recorder of the model's profiles as the data set `output.spectra`; none if `every` is empty.
+
+    store: the setting `output.format`.
+    """
     if not every:
         return []
     writes = comm.rank == 0  # on behalf of all ranks, which have the same values
@@ -298,7 +306,9 @@ def profiles_recorder(model: RecordedModel, path: str, every: Interval, comm: MP
 
     def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
         variables = [variable(name, profile) for name, profile in model.profiles().items()]
-        writer = BPWriter(path, comm, variables, attributes, keep_steps=keep, setting="output.spectra")
+        writer = open_writer(
+            path, comm, variables, attributes, store=store, keep_steps=keep, setting="output.spectra"
+        )
         return WrittenSteps(path, writer, model.time, present)
 
     return [Recorder("spectra", path, every, begin, fingerprint=bp_sums.fingerprint)]

@@ -30,9 +30,9 @@ from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
 from ridgeline.io import bp_sums
-from ridgeline.io.bp import BPWriter
-from ridgeline.io.bp_blocks import Variable
 from ridgeline.io.nek5000 import Nek5000Writer
+from ridgeline.io.open_store import open_writer
+from ridgeline.io.store import Variable
 from ridgeline.models.contract import Record, Recorder
 from ridgeline.models.navier_stokes.derivatives import element_chunks, velocity_gradient, vorticity
 from ridgeline.models.navier_stokes.flow_statistics import ELEMENT_DIMS, Statistics
@@ -275,8 +275,14 @@ class _Windows:
         variables += [
             self._variable(name, np.zeros(1), ("point",), words, grid) for name, words in OF_WINDOWS
         ]
-        self._writer = BPWriter(
-            self.path, comm, variables, attributes, keep_steps=keep, setting="output.statistics"
+        self._writer = open_writer(
+            self.path,
+            comm,
+            variables,
+            attributes,
+            store=output.format,
+            keep_steps=keep,
+            setting="output.statistics",
         )
 
     def _variable(

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
-from ridgeline.io.bp import Variable
+from ridgeline.io.store import Variable
 from ridgeline.models.navier_stokes.case_sections.output import NORMAL, SHEAR
 from ridgeline.models.navier_stokes.problem import Array, FlowState
 from ridgeline.models.navier_stokes.side_curve import SideCurve, curve_of

@@ -200,7 +200,7 @@ class OutputSection(sections.FieldsOutputSection):
 
     path: PathText = setting(
         "navier_stokes.bp",
-        "ADIOS2 BP5 data set to which the fields are written.",
+        "Data set to which the fields are written.",
         rule="a path",
         min_length=1,
     )
@@ -248,7 +248,7 @@ class OutputSection(sections.FieldsOutputSection):
     )
     statistics: PathText = setting(
         "statistics.bp",
-        "ADIOS2 BP5 data set to which the means and moments are written.",
+        "Data set to which the means and moments are written.",
         rule="a path",
         min_length=1,
         needs=recurring("statistics_every"),
