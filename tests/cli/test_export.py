@@ -20,8 +20,14 @@ def test_a_run_writes_the_files_that_an_export_writes(ridgeline):
     assert listed[0].replace("gs_", "all/all_") == listed[1]
 
     for arguments, words in (
-        (("gs.bp", "all.pvd"), "error: 'all' exists already and is kept. Move it away, or choose another name."),
-        (("gs.bp", "gs.xyz"), "error: 'gs.bp' holds fields on a grid, which extended XYZ (.xyz) cannot hold."),
+        (
+            ("gs.bp", "all.pvd"),
+            "error: 'all' exists already and is kept. Move it away, or choose another name.",
+        ),
+        (
+            ("gs.bp", "gs.xyz"),
+            "error: 'gs.bp' holds fields on a grid, which extended XYZ (.xyz) cannot hold.",
+        ),
         (("none.bp", "a.vti"), "error: "),
     ):
         done = ridgeline("export", *arguments)
