@@ -63,10 +63,13 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.parametrize("round_bytes", [32 << 20, 100])
 @pytest.mark.parametrize("kind", SHAPES)
-def test_files_do_not_depend_on_ranks(comm, folder, kind):
+def test_files_do_not_depend_on_ranks(comm, folder, monkeypatch, kind, round_bytes):
+    monkeypatch.setattr(viewer, "ROUND_BYTES", round_bytes)
     write(make(comm, folder / "all", kind), comm, kind, 3, 4)
     comm.Barrier()
+    monkeypatch.undo()
     if comm.rank == 0:
         write(make(MPI.COMM_SELF, folder / "alone", kind), MPI.COMM_SELF, kind, 3, 4)
         assert contents(folder / "all") == contents(folder / "alone")

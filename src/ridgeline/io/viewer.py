@@ -14,7 +14,8 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,13 +28,14 @@ from ridgeline.io.output_files import MARK, free_previous_name
 from ridgeline.io.store import Variable
 from ridgeline.io.vtk_format import (
     ELEMENT_AXES,
+    VtkArray,
     VtkFile,
     VtkLayout,
     collection,
     step_name,
     vtk_fields,
 )
-from ridgeline.parallel.allreduce import broadcast_decision, raise_on_all_ranks
+from ridgeline.parallel.allreduce import allreduce_max, broadcast_decision, raise_on_all_ranks
 from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError, full_stop
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PARTIAL = ".partial"
+ROUND_BYTES = 32 << 20  # of an array in a file, that a rank passes to one collective write
 SETTING = "output.viewer"
 _LISTED = re.compile(r'timestep="([^"]+)" part="0" file="([^"]+)"')
 
@@ -83,8 +86,7 @@ def viewer_layout(
 
 def _arrays(variables: Mapping[str, Variable], n_axes: int) -> dict[str, tuple[Any, int]]:
     return {
-        name: (variable.dtype, int(np.prod(variable.shape_global[n_axes:])))
-        for name, variable in variables.items()
+        name: (variable.dtype, prod(variable.shape_global[n_axes:])) for name, variable in variables.items()
     }
 
 
@@ -128,6 +130,8 @@ class ViewerWriter:
         self._block = block
         self._files: list[tuple[float, str]] = []
         self._keep = keep_steps or 0
+        here = block.shape_local[0], prod(block.shape_local[1 : len(layout.shape)])
+        self._most_rows, self._most_points = (int(n) for n in allreduce_max(comm, here))
         self._on_rank_0(self._prepare)
         self.steps = self._keep  # number of files that the .pvd lists
 
@@ -199,7 +203,7 @@ class ViewerWriter:
     def write(self, step: int, time: float, values: Mapping[str, NDArray[Any]]) -> int:
         """Append the file of a step, and return its bytes. values: this rank's block of each output, by name.
 
-        A field is converted and written after the other, so that a rank needs memory for its part of one field.
+        The numbers pass through some buffers of ROUND_BYTES, or of one plane or element.
         """
         file = self._layout.file(step, time)
         final = self._folder / step_name(self._name, step, self._layout.suffix)
@@ -243,27 +247,42 @@ class ViewerWriter:
             problem = self._failed(error_reason(error))
         raise_on_all_ranks(self._comm, problem)
         assert out is not None
-        layout = self._layout
-        fields = {field.name: field for field in layout.fields}
         try:
             for array in file.arrays:
-                field = {"PointData": fields.get(array.name), "Points": layout.places}.get(array.section)
-                n_axes = 1 if field is None else len(layout.shape)
-                offset, shape = self._block.offset_global[:n_axes], self._block.shape_local[:n_axes]
-                if field is None:
-                    numbers = layout.cells(array.name, offset[0], shape[0])
-                else:
-                    numbers = layout.values(field, {name: values[name] for name in field.sources})
-                inner = array.bytes // int(np.prod(layout.shape[:n_axes]))
-                try:
-                    _write_block(out, array.start, (*layout.shape[:n_axes], inner), (*offset, 0), numbers)
-                except mpi.Exception as error:
-                    problem = problem or self._failed(error_reason(error))
+                for shape, offset, numbers in self._rounds(array, values):
+                    try:
+                        _write_block(out, array.start, shape, offset, numbers)
+                    except mpi.Exception as error:
+                        problem = problem or self._failed(error_reason(error))
         finally:
             out.Close()
         if problem is not None and self._comm.rank == 0:
             path.unlink(missing_ok=True)
         raise_on_all_ranks(self._comm, problem)
+
+    def _rounds(
+        self, array: VtkArray, values: Mapping[str, NDArray[Any]]
+    ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], NDArray[Any]]]:
+        """Yield the parts of this rank's block of an array: equally many on all ranks, so that some may be empty.
+
+        They are (shape of the array, offset in it, numbers), and the last axis of shape and offset counts bytes.
+        """
+        layout = self._layout
+        fields = {field.name: field for field in layout.fields}
+        field = {"PointData": fields.get(array.name), "Points": layout.places}.get(array.section)
+        n_axes = 1 if field is None else len(layout.shape)
+        bytes_inner = array.bytes // prod(layout.shape[:n_axes])
+        shape = (*layout.shape[:n_axes], bytes_inner)
+        first, *others = self._block.offset_global[:n_axes]
+        n_rows = self._block.shape_local[0]
+        at_once = max(1, ROUND_BYTES // (bytes_inner * (self._most_points if n_axes > 1 else 1)))
+        for low in range(0, self._most_rows, at_once):
+            rows = slice(min(low, n_rows), min(low + at_once, n_rows))
+            if field is None:
+                numbers = layout.cells(array.name, first + rows.start, rows.stop - rows.start)
+            else:
+                numbers = layout.values(field, {name: values[name][rows] for name in field.sources})
+            yield shape, (first + rows.start, *others, 0), numbers
 
     def close(self) -> None:
         """Do nothing, because every file is complete."""

@@ -50,9 +50,11 @@ def plan_case(loaded: LoadedCase, n_ranks: int) -> tuple[Estimate, list[str]]:
     with suppress(OSError):
         free = shutil.disk_usage(nearest_existing(Path(case.output.path))).free
         size = plan.output_bytes + sum(part.outputs * part.bytes for part in case.part_sizes())
+        viewer = "" if case.output.viewer == "none" else " and the files of output.viewer"
+        size += plan.output_bytes if viewer else 0
         if size > free:
             warnings.append(
-                f"the data set will take {number(size, 'B')}, but {number(free, 'B')} are free on its disk."
+                f"the data set{viewer} will take {number(size, 'B')}, but {number(free, 'B')} are free on its disk."
             )
     return plan, warnings
 
@@ -138,6 +140,7 @@ def predict(loaded: LoadedCase, n_ranks: int) -> dict[str, Any]:
         "memory_between_steps": plan.memory_between_steps,
         "output_bytes": plan.output_bytes,
         "outputs": plan.outputs,
+        "viewer": case.output.viewer,
         "parts": [part._asdict() for part in case.part_sizes()],
         "checkpoint_bytes": plan.checkpoint_bytes,
         "bytes_exchanged_per_step": plan.work.bytes_exchanged,
@@ -177,6 +180,8 @@ def print_prediction(plan: dict[str, Any]) -> None:
         sum_ = " + ".join(f"{name} {number(size, 'B')}" for name, size in on_device.items())
         table.add_row("GPU memory", f"{number(sum(on_device.values()), 'B')} per rank: {sum_}")
     table.add_row("data set", f"{number(plan['output_bytes'], 'B')} in {plan['outputs']} outputs")
+    if plan["viewer"] != "none":
+        table.add_row("viewer files", "as much again, and the mesh of elements in every output")
     for part in plan["parts"]:
         size = number(part["outputs"] * part["bytes"], "B")
         shape = " x ".join(map(str, part["shape"]))
