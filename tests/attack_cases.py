@@ -21,6 +21,7 @@ half_width = 3
 [output]
 path = "fields.bp"
 every = 4
+viewer = "pvd"
 series = "series.csv"
 series_every = 1
 [checkpoint]
@@ -187,6 +188,10 @@ CASES = {
 }
 
 
+# Data sets of the cases: in the store of the case, and in Zarr if its paths say so.
+DATA_SETS = tuple(f"{name}.{store}" for name in ("fields", "spectra") for store in ("bp", "zarr"))
+
+
 def read_series(path: Path) -> tuple[list[str], np.ndarray]:
     """Return the header and the rows of a series."""
     with path.open() as file:
@@ -199,7 +204,10 @@ def assert_same_results(folder: Path, reference: Path, distance: float) -> None:
     ours, theirs = read_series(folder / "series.csv"), read_series(reference / "series.csv")
     assert ours[0] == theirs[0]
     assert ours[1][:, 0].tolist() == theirs[1][:, 0].tolist()
-    for name in ("fields.bp", "spectra.bp"):
+    if distance == 0.0:
+        for file in (reference / "fields_viewer").glob("*"):
+            assert (folder / "fields_viewer" / file.name).read_bytes() == file.read_bytes(), file.name
+    for name in DATA_SETS:
         if not (reference / name).exists():
             continue
         with ridgeline.open(folder / name) as a, ridgeline.open(reference / name) as b:

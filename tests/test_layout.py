@@ -50,15 +50,21 @@ ALLOWED_IMPORTERS = {
         "bench/",
     ),
     "adios2": ("io/adios2_bindings.py",),
+    "zarr": ("io/zarr_files.py",),
     # Extras are imported by `runtime.extras.import_extra`; by name only in files that are imported after that.
     "nccl": (),
     "nvmath": (),
     "numba_cuda": (),
     "pynvml": (),
     "pyvista": (),
+    "h5netcdf": (),
+    "h5py": (),
     "imageio_ffmpeg": (),
     "numba_mpi": ("bench/language/compiled_mpi.py",),
-    "cuda": ("jit/cuda_device.py",),
+    "cuda": (
+        "jit/cuda_device.py",
+        "jit/cuda_launch.py",
+    ),
     "pyfftw": ("fourier/fft.py",),
     "matplotlib": ("analysis/",),
     "PIL": ("analysis/", "io/picture.py"),
@@ -94,7 +100,7 @@ FILE_CALLS = {
 }
 HEAVY = (
     "adios2", "jinja2", "llvmlite", "matplotlib", "mpi4py", "nccl", "numba", "nvmath",
-    "pandas", "pydantic", "pyfftw", "scipy", "xarray",
+    "pandas", "pydantic", "pyfftw", "scipy", "xarray", "zarr",
 )  # fmt: skip
 
 

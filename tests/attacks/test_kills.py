@@ -7,7 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from attack_cases import CASES, assert_same_results
+from attack_cases import CASES, DATA_SETS, assert_same_results
+from toy_data_set import STORES
 
 START_TIMEOUT = 300  # seconds for one start of a run on a busy machine
 
@@ -32,17 +33,17 @@ def kill_after(ridgeline, rows, *arguments):
     return running
 
 
-def attack(ridgeline, model, kills, steps, seed):
+def attack(ridgeline, model, store, kills, steps, seed):
     text, distance = CASES[model]
     case = ridgeline.path / "case.toml"
-    case.write_text(text.replace("steps = 60", f"steps = {steps}"))
+    case.write_text(text.replace("steps = 60", f"steps = {steps}").replace('.bp"', f'.{store}"'))
     whole = ridgeline.path / "whole"
     whole.mkdir()
     for _ in range(2):  # the second one sets the first one's results aside, which must survive all kills
         done = ridgeline("run", case, timeout=START_TIMEOUT)
         assert done.returncode == 0, done.stderr
     earlier = {path: path.read_bytes() for path in ridgeline.path.rglob("*.previous*/*") if path.is_file()}
-    for name in ("series.csv", "fields.bp", "spectra.bp"):
+    for name in ("series.csv", *DATA_SETS, "fields_viewer"):
         if (ridgeline.path / name).exists():
             (ridgeline.path / name).rename(whole / name)
     random = np.random.default_rng(seed)
@@ -59,12 +60,14 @@ def attack(ridgeline, model, kills, steps, seed):
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("model", ["gray_scott", "n_body"])
-def test_a_run_survives_three_kills(ridgeline, model):
-    attack(ridgeline, model, kills=3, steps=60, seed=1)
+def test_a_run_survives_three_kills(ridgeline, model, store):
+    attack(ridgeline, model, store, kills=3, steps=60, seed=1)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("model", CASES)
-def test_a_run_survives_twenty_kills(ridgeline, model):
-    attack(ridgeline, model, kills=20, steps=200, seed=2)
+def test_a_run_survives_twenty_kills(ridgeline, model, store):
+    attack(ridgeline, model, store, kills=20, steps=200, seed=2)

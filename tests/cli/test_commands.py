@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ridgeline as package
-from bp_toy import put, writer
+from toy_data_set import put, writer
 
 
 def test_help_imports_nothing_heavy():

@@ -64,6 +64,7 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "grid.process_grid": "auto",
         "grid.cell_size": "none",
         "output.path": "gray_scott.bp",
+        "output.format": "auto",
         "output.every": 100,
         "output.every_time": "none",
         "output.every_wall": "none",
@@ -71,6 +72,7 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "output.initial": False,
         "output.variables": ["U", "V"],
         "output.compression": "none",
+        "output.viewer": "none",
         "output.part": [],
         "output.series": "series.csv",
         "output.series_every": 0,
@@ -225,8 +227,8 @@ WRONG_FILES = [
     ),
     (
         GOOD + "[output]\nscale = 2\n",  # like 'shape' of [grid], but not enough
-        "case.toml:7: unknown key 'scale' in [output]. Known keys: path, every, every_time, every_wall, align, "
-        "initial, variables, compression, series, series_every, series_every_time, series_every_wall.",
+        "case.toml:7: unknown key 'scale' in [output]. Known keys: path, format, every, every_time, every_wall, "
+        "align, initial, variables, compression, viewer, series, series_every, series_every_time, series_every_wall.",
     ),
     (
         GOOD + "qqq = 'x'\n",

@@ -40,7 +40,7 @@ OF_PARTS = " ".join(
 ALWAYS = {
     "": """
         run.model run.steps run.end_time run.precision run.threads run.device run.walltime run.check_memory
-        run.check_every output.path output.every output.align output.variables output.series_every
+        run.check_every output.path output.format output.every output.align output.variables output.series_every
         checkpoint.path checkpoint.every checkpoint.at_end checkpoint.keep checkpoint.ranks_per_file
         checkpoint.writers_at_once
         initial.kind""",
@@ -81,7 +81,7 @@ ALWAYS = {
 }
 for _model in ("gray_scott", "navier_stokes", "reaction_diffusion", "turbulence"):
     ALWAYS[_model] += f" {OF_PARTS}"
-ALWAYS["navier_stokes"] += " output.part.N.points"
+ALWAYS["navier_stokes"] += " output.part.N.points output.part.N.side"
 # An interval in another unit has an effect wherever that in steps has.
 ALWAYS = {
     model: " ".join(

@@ -10,17 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bp_toy import assert_steps, put, writer
 from ridgeline.io import bp_files
-from ridgeline.io.bp_reader import BPReader
+from ridgeline.io.data_set_check import check_data_set
+from ridgeline.io.open_store import open_reader
 from ridgeline.runtime.errors import OutputError
+from toy_data_set import STORES, assert_steps, put, writer
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
-    return tmp_path / "run" / "toy.bp"
+def path(tmp_path, request) -> Path:
+    return tmp_path / "run" / f"toy.{getattr(request, 'param', 'bp')}"
 
 
+both = pytest.mark.parametrize("path", STORES, indirect=True)
+
+
+@both
 @pytest.mark.parametrize("kept", [0, 1, 3, 5])
 def test_steps_after_the_checkpoint_are_cut_off(path, kept):
     with writer(path, {"run": "first"}) as out:
@@ -30,7 +35,7 @@ def test_steps_after_the_checkpoint_are_cut_off(path, kept):
         put(out, *range(kept, 7))
         assert out.steps == 7
     assert_steps(path, *range(7))
-    with BPReader(path) as reader:
+    with open_reader(path) as reader:
         assert reader.attributes["run"] == "second"
 
 
@@ -59,21 +64,23 @@ def test_an_attribute_that_becomes_another_type_leaves_the_data_set_readable(pat
         with writer(path, {"setting": after, "other": 2}, keep_steps=steps) as out:
             put(out, steps)
     assert_steps(path, 0, 1, 2)
-    with BPReader(path) as reader:
+    with open_reader(path) as reader:
         assert list(np.atleast_1d(reader.attributes["setting"])) == list(np.atleast_1d(found))
         assert reader.attributes["other"] == 2
 
 
+@both
 def test_a_data_set_that_lacks_steps_is_not_continued(path):
     with writer(path) as out:
         put(out, 0, 1)
     with pytest.raises(OutputError, match=r"holds 2 complete output steps.*had written 3.*--resume never"):
         writer(path, keep_steps=3)
     with pytest.raises(OutputError, match=r"no data set at .*nothing exists there"):
-        writer(path.with_name("other.bp"), keep_steps=1)
+        writer(path.with_name(f"other{path.suffix}"), keep_steps=1)
     assert_steps(path, 0, 1)
 
 
+@both
 def test_a_data_set_of_other_variables_is_not_continued(path):
     with writer(path) as out:
         put(out, 0, 1)
@@ -85,7 +92,7 @@ def test_a_data_set_of_other_variables_is_not_continued(path):
 KILLED = """
     import os, signal, sys
     sys.path[:0] = [sys.argv[1], sys.argv[2]]
-    from bp_toy import put, writer
+    from toy_data_set import put, writer
 
     class Deadly:
         '''ADIOS2's engine, but the process is killed after a call of a step.'''
@@ -105,6 +112,84 @@ KILLED = """
     out._engine = Deadly(out._engine, method, step)
     put(out, *range(9))
 """
+
+
+ZARR_KILLED = """
+    import os, signal, sys
+    sys.path[:0] = [sys.argv[1], sys.argv[2]]
+    from toy_data_set import put, writer
+    from ridgeline.io import zarr_files, zarr_layout
+
+    function, left = sys.argv[4], int(sys.argv[5])
+    if sys.argv[6] == "large":
+        zarr_layout.REPLACED = 0
+    real = getattr(zarr_files, function)
+
+    def deadly(*arguments):
+        global left
+        left -= 1
+        if left < 0 and not function.startswith("sync"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(*arguments)
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(zarr_files, function, deadly)
+    put(writer(sys.argv[3]), *range(9))
+"""
+
+
+@pytest.mark.parametrize("layout", ["large", pytest.param("small", marks=pytest.mark.full)])
+@pytest.mark.parametrize("path", ["zarr"], indirect=True)
+@pytest.mark.parametrize(
+    ("function", "calls", "whole"),
+    [
+        pytest.param(
+            "sync_file", 0, 0, marks=pytest.mark.full
+        ),  # in the first step: U, V, step, time, checksums
+        ("sync_file", 4, 0),
+        pytest.param("replace_synced", 8, 0, marks=pytest.mark.full),  # the first ones create the data set
+        pytest.param("sync_file", 5, 1, marks=pytest.mark.full),
+        pytest.param("sync_file", 18, 3, marks=pytest.mark.full),
+        ("sync_file", 19, 3),
+        ("replace_synced", 23, 3),
+        ("replace_synced", 24, 4),  # after the rename that makes the step complete
+        pytest.param("replace_synced", 27, 4, marks=pytest.mark.full),
+    ],
+)
+def test_a_writer_of_zarr_killed_at_any_moment_leaves_its_whole_steps(path, function, calls, whole, layout):
+    here = str(Path(__file__).parents[1])
+    source = str(Path(bp_files.__file__).parents[2])
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(ZARR_KILLED),
+            here,
+            source,
+            str(path),
+            function,
+            str(calls),
+            layout,
+        ],
+        timeout=60,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    if whole:
+        assert_steps(path, *range(whole))
+        check = check_data_set(path)
+        assert (check.damages, check.steps) == ((), whole)
+    else:
+        with pytest.raises(OutputError, match="no complete output step"):
+            open_reader(path)
+    kept = max(0, whole - 1)
+    with writer(path, keep_steps=kept) as out:
+        put(out, *range(kept, 6))
+    assert_steps(path, *range(6))
+    assert check_data_set(path).damages == ()
+    assert not list(path.rglob("*.partial"))
 
 
 @pytest.mark.parametrize(
@@ -135,16 +220,18 @@ def test_a_killed_writer_leaves_its_whole_steps_and_is_continued(path, method, s
         assert_steps(path, *range(whole))
     else:
         with pytest.raises(OutputError, match="no complete output step"):
-            BPReader(path)
+            open_reader(path)
     kept = max(0, whole - 1)
     with writer(path, keep_steps=kept) as out:
         put(out, *range(kept, 6))
     assert_steps(path, *range(6))
 
 
+@both
 def test_a_run_that_ends_by_an_error_leaves_no_remark_of_adios2(path):
     code = (
-        "from bp_toy import put, writer; out = writer({!r}); put(out, 0, 1); raise SystemExit('one sentence')"
+        "from toy_data_set import put, writer; out = writer({!r}); put(out, 0, 1); "
+        "raise SystemExit('one sentence')"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, "-c", code.format(str(path))]

@@ -2,6 +2,8 @@
 
 import gc
 import pickle
+import subprocess
+import sys
 import tomllib
 import uuid
 import warnings
@@ -16,10 +18,14 @@ from mpi4py import MPI
 import ridgeline
 from ridgeline.io import bp_blocks
 from ridgeline.io.adios2_bindings import load_bindings
-from ridgeline.io.bp import BPWriter, Variable, image_schemas
-from ridgeline.io.bp_reader import BPReader, Selection
+from ridgeline.io.bp_attributes import image_schemas
+from ridgeline.io.bp_reader import BPReader
 from ridgeline.io.dataset import RidgelineBackend
+from ridgeline.io.open_store import open_writer
+from ridgeline.io.store import DataSetWriter, Selection, Variable
+from ridgeline.io.zarr_reader import ZarrReader
 from ridgeline.runtime.errors import OutputError
+from toy_data_set import STORES
 
 SHAPE = (9, 7, 5)
 STEPS = (0, 10, 25, 40)
@@ -30,21 +36,24 @@ SPECTRUM = RANDOM.random((len(STEPS), 6))
 ATTRIBUTES = {"model.F": 0.02, "run.seed": 7, "host": "here", "grid.shape": list(SHAPE)}
 
 
-def write(path: Path, attributes=None, steps: int = len(STEPS)) -> BPWriter:
+both = pytest.mark.parametrize("store", STORES)
+
+
+def write(path: Path, attributes=None, steps: int = len(STEPS)) -> DataSetWriter:
     variables = [
         Variable("U", "float64", SHAPE, (0, 0, 0), SHAPE, unit="1", description="first species"),
         Variable("V", "float32", SHAPE, (0, 0, 0), SHAPE),
         Variable("E", "float64", (6,), (0,), (6,)),
     ]
-    out = BPWriter(path, MPI.COMM_SELF, variables, ATTRIBUTES if attributes is None else attributes)
+    out = open_writer(path, MPI.COMM_SELF, variables, ATTRIBUTES if attributes is None else attributes)
     for i in range(steps):
         out.write(STEPS[i], 0.5 * STEPS[i], {"U": U[i], "V": V[i], "E": SPECTRUM[i]})
     return out
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "toy.bp"
+@pytest.fixture(scope="module", params=STORES)
+def path(tmp_path_factory, request) -> Path:
+    path = tmp_path_factory.mktemp("data") / f"toy.{request.param}"
     write(path).close()
     return path
 
@@ -59,14 +68,14 @@ def data(path):
 def values_read(monkeypatch) -> list[int]:
     """How many values each call of the reader was asked for."""
     counts: list[int] = []
-    real = BPReader.read
+    for reader in (BPReader, ZarrReader):
 
-    def spy(self, name, pieces):
-        kept = list(pieces)
-        counts.append(sum(piece.out.size for piece in kept))
-        real(self, name, kept)
+        def spy(self, name, pieces, real=reader.read):
+            kept = list(pieces)
+            counts.append(sum(piece.out.size for piece in kept))
+            real(self, name, kept)
 
-    monkeypatch.setattr(BPReader, "read", spy)
+        monkeypatch.setattr(reader, "read", spy)
     return counts
 
 
@@ -90,9 +99,10 @@ def test_dims_coordinates_and_attributes(data):
     assert data.attrs["grid.shape"].tolist() == list(SHAPE)
 
 
-def test_places_follow_origin_and_spacing(tmp_path):
-    write(tmp_path / "toy.bp", image_schemas(SHAPE, ["U"], (1.0, 2.0, 3.0), (0.1, 0.2, 0.3)), 1).close()
-    with ridgeline.open(tmp_path / "toy.bp") as data:
+@both
+def test_places_follow_origin_and_spacing(tmp_path, store):
+    write(tmp_path / f"toy.{store}", image_schemas(SHAPE, ["U"], (1.0, 2.0, 3.0), (0.1, 0.2, 0.3)), 1).close()
+    with ridgeline.open(tmp_path / f"toy.{store}") as data:
         np.testing.assert_allclose(data.z, 1.0 + 0.1 * np.arange(9))
         np.testing.assert_allclose(data.y, 2.0 + 0.2 * np.arange(7))
         np.testing.assert_allclose(data.x, 3.0 + 0.3 * np.arange(5))
@@ -150,7 +160,7 @@ def test_only_what_is_indexed_is_read(path, values_read):
 def test_a_plane_costs_a_plane_of_bytes(tmp_path):
     shape = (64, 64, 64)
     field = RANDOM.random(shape)
-    with BPWriter(
+    with open_writer(
         tmp_path / "big.bp", MPI.COMM_SELF, [Variable("U", float, shape, (0, 0, 0), shape)], {}
     ) as out:
         for step in range(3):
@@ -169,20 +179,22 @@ def bytes_read() -> int:
     return int(Path("/proc/self/io").read_text().split("rchar:")[1].split()[0])
 
 
-def test_a_run_that_is_writing_shows_its_whole_steps(tmp_path):
-    out = write(tmp_path / "toy.bp", steps=2)
-    with ridgeline.open(tmp_path / "toy.bp") as early:
+@both
+def test_a_run_that_is_writing_shows_its_whole_steps(tmp_path, store):
+    out = write(tmp_path / f"toy.{store}", steps=2)
+    with ridgeline.open(tmp_path / f"toy.{store}") as early:
         assert early.step.values.tolist() == [0, 10]
         out.write(STEPS[2], 0.0, {"U": U[2], "V": V[2], "E": SPECTRUM[2]})
         np.testing.assert_array_equal(early.U.values, U[:2])
-        with ridgeline.open(tmp_path / "toy.bp") as late:
+        with ridgeline.open(tmp_path / f"toy.{store}") as late:
             np.testing.assert_array_equal(late.U.values, U[:3])
     out.close()
 
 
+@both
 @pytest.mark.parametrize("how", ["missing", "fresh", "file"])
-def test_what_cannot_be_opened_is_one_sentence(tmp_path, how):
-    path = tmp_path / "toy.bp"
+def test_what_cannot_be_opened_is_one_sentence(tmp_path, store, how):
+    path = tmp_path / f"toy.{store}"
     if how == "fresh":
         write(path, steps=0)
     elif how == "file":
@@ -243,9 +255,10 @@ def test_an_open_data_set_can_be_sent_to_another_process(data):
     np.testing.assert_array_equal(copy.U.isel(step=3, x=0).values, U[3, :, :, 0])
 
 
-def test_an_array_may_be_in_the_first_step_alone(tmp_path):
+@both
+def test_an_array_may_be_in_the_first_step_alone(tmp_path, store):
     """The places of points: read as a coordinate without steps, also where the data set was continued."""
-    path = tmp_path / "elements.bp"
+    path = tmp_path / f"elements.{store}"
     dims = ("element", "t", "s", "r")
     shape = (100, 4, 4, 4)
     both = [
@@ -254,10 +267,10 @@ def test_an_array_may_be_in_the_first_step_alone(tmp_path):
     ]
     places = np.random.default_rng(1).normal(size=shape)
     for keep, steps in ((None, (0, 1, 2)), (2, (5, 6))):
-        with BPWriter(path, MPI.COMM_SELF, both, {}, keep_steps=keep) as out:
+        with open_writer(path, MPI.COMM_SELF, both, {}, keep_steps=keep) as out:
             for step in steps:
                 out.write(step, 0.1 * step, {"p": places + step, "x": places if step == 0 else 0 * places})
-    size = sum(file.stat().st_size for file in path.glob("data.*"))
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     assert size < 6.5 * places.nbytes
     with ridgeline.open(path) as data:
         assert data.step.values.tolist() == [0, 1, 5, 6]
@@ -319,11 +332,36 @@ def test_arrays_of_other_programs_may_be_called_like_coordinates(tmp_path, array
     data.close()
 
 
-def test_a_step_is_a_chunk_and_large_ones_are_cut_into_planes_alike(tmp_path, monkeypatch):
+@both
+def test_a_step_is_a_chunk_and_large_ones_are_cut_into_planes_alike(tmp_path, store, monkeypatch):
     """What `chunks={}` of xarray takes. A plane of U has 280 bytes, one of V 140."""
     monkeypatch.setattr(bp_blocks, "SLAB", 600)
-    write(tmp_path / "toy.bp").close()
-    with ridgeline.open(tmp_path / "toy.bp") as data:
+    write(tmp_path / f"toy.{store}").close()
+    with ridgeline.open(tmp_path / f"toy.{store}") as data:
         chunks = {name: data[name].encoding["preferred_chunks"] for name in data.variables}
     assert chunks["U"] == chunks["V"] == {"step": 1, "z": 2, "y": 7, "x": 5}
     assert chunks["time"] == {"step": 1}
+
+
+def test_xarray_reads_zarr_without_ridgeline(tmp_path):
+    """In a process that imports nothing of ours; names of axes, coordinates, units and values."""
+    path = tmp_path / "toy.zarr"
+    schemas = image_schemas(SHAPE, ["U"], (1.0, 2.0, 3.0), (0.1, 0.2, 0.3))
+    write(path, schemas | {"run.model": "toy", "time/units": "s"}).close()
+    code = """
+import sys, xarray
+with xarray.open_zarr(sys.argv[1], chunks=None) as data:
+    data.load().to_netcdf(sys.argv[2], engine="scipy")
+assert not [name for name in sys.modules if name.startswith("ridgeline")]
+"""
+    command = [sys.executable, "-W", "error", "-c", code, str(path), str(tmp_path / "toy.nc")]
+    subprocess.run(command, timeout=120, check=True)
+    with ridgeline.open(path) as ours, xr.open_dataset(tmp_path / "toy.nc", engine="scipy") as theirs:
+        assert set(theirs.coords) == set(ours.coords) == {"step", "time", "z", "y", "x"}
+        assert set(theirs) == set(ours)
+        for name in ours.variables:
+            assert theirs[name].dims == ours[name].dims
+            np.testing.assert_array_equal(theirs[name].values, ours[name].values)
+            assert ours[name].attrs.items() <= theirs[name].attrs.items()
+        assert theirs.time.attrs["units"] == "s"
+        assert theirs.z.attrs == {"units": "1", "long_name": "place along z", "axis": "Z"}

@@ -5,13 +5,16 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 from ridgeline.blocks.block import Block, BlockArray, choose_process_grid
-from ridgeline.io import bp, bp_blocks
+from ridgeline.io import bp, bp_blocks, zarr_layout
 from ridgeline.io.adios2_bindings import adios2_facts
-from ridgeline.io.bp import BPWriter, Variable, image_schemas
-from ridgeline.io.bp_check import check_data_set
-from ridgeline.io.bp_reader import BPReader, Selection
+from ridgeline.io.bp import BPWriter
+from ridgeline.io.bp_attributes import image_schemas
+from ridgeline.io.data_set_check import check_data_set
+from ridgeline.io.open_store import open_reader, open_writer
+from ridgeline.io.store import DataSetWriter, Selection, Variable
 from ridgeline.runtime.errors import OutputError
 
 QUICK_RANKS = (3,)
@@ -30,13 +33,22 @@ together = pytest.param(
     ],
 )
 one_writer = pytest.param(False, id="one writer")
-either = pytest.mark.parametrize("collective", [together, one_writer])
+either = pytest.mark.parametrize("collective", [together, one_writer, "zarr"])
 
 
 @pytest.fixture
-def path(comm, tmp_path):
+def path(comm, tmp_path, request):
     """One data set for all ranks."""
-    return comm.bcast(tmp_path) / "toy.bp"
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    store = "zarr" if parameters.get("collective") == "zarr" else "bp"
+    return comm.bcast(tmp_path) / f"toy.{store}"
+
+
+def begin(path, comm, variables, attributes, **more):
+    """Return a writer; "zarr" is said by the path."""
+    if more.get("collective") == "zarr":
+        del more["collective"]
+    return open_writer(path, comm, variables, attributes, **more)
 
 
 def whole(name, dtype, step):
@@ -59,7 +71,7 @@ class Run:
             for name, array in self.fields.items()
         ]
         attributes = {"seed": 7, "names": ["a", "b"], **image_schemas(SHAPE, "UV")}
-        self.writer = BPWriter(path, comm, variables, attributes, **more)
+        self.writer = begin(path, comm, variables, attributes, **more)
 
     def write(self, *steps):
         for step in steps:
@@ -70,7 +82,7 @@ class Run:
 
 def contents(path):
     """Everything in a data set, as one comparable value."""
-    with BPReader(path) as reader:
+    with open_reader(path) as reader:
         found = {name: values.tobytes() for name, values in reader.scalars.items()}
         found |= {name: str(value) for name, value in reader.attributes.items()}
         for name, stored in reader.arrays.items():
@@ -122,6 +134,24 @@ def test_slabs_arrive_like_whole_blocks(comm, path, monkeypatch):
     run.write(0, 1)
     run.writer.close()
     assert_holds(comm, path, 0, 1)
+
+
+def test_the_files_of_zarr_do_not_depend_on_the_ranks(comm, path, monkeypatch):
+    """Several shards of several chunks, cut across the blocks of the ranks."""
+    monkeypatch.setattr(zarr_layout, "CHUNK", 600)
+    monkeypatch.setattr(zarr_layout, "SHARD", 1500)
+    monkeypatch.setattr(zarr_layout, "REPLACED", 100)
+    for name, ranks in (("all.zarr", comm), ("one.zarr", MPI.COMM_SELF)):
+        if ranks.size == comm.size or comm.rank == 0:
+            run = Run(ranks, path.with_name(name))
+            run.write(0, 1, 2)
+            run.writer.close()
+    assert_holds(comm, path.with_name("all.zarr"), 0, 1, 2)
+    if comm.rank == 0:
+        both = [path.with_name(name) for name in ("all.zarr", "one.zarr")]
+        files = [{f.relative_to(p): f.read_bytes() for f in p.rglob("*") if f.is_file()} for p in both]
+        assert len(list(both[0].glob("U/c/1/*/*/*"))) > 6
+        assert files[0] == files[1]
 
 
 @pytest.mark.adios2_mpi
@@ -212,12 +242,12 @@ def test_ranks_may_own_nothing_of_an_array(comm, path, collective):
     """As of a spectrum, which rank 0 owns."""
     n = 5 if comm.rank == 0 else 0
     spectrum = [Variable("E", "float64", (5,), (0,), (n,))]
-    with BPWriter(path, comm, spectrum, {}, collective=collective) as out:
+    with begin(path, comm, spectrum, {}, collective=collective) as out:
         for step in range(2):
             out.write(step, 0.0, {"E": np.arange(5.0)[:n] + step})
     comm.Barrier()
     if comm.rank == 0:
-        with BPReader(path) as reader:
+        with open_reader(path) as reader:
             got = np.empty((2, 5))
             reader.read("E", [Selection(step, (0,), got[step]) for step in range(2)])
         np.testing.assert_array_equal(got, np.arange(5.0) + np.arange(2)[:, None])
@@ -228,12 +258,15 @@ def test_all_ranks_learn_that_nothing_can_be_written(comm, path, collective):
     if comm.rank == 0:
         path.write_text("precious")
     comm.Barrier()
-    for where, words in ((path, "is not replaced"), (path / "below.bp", "cannot create the data set")):
+    for where, words in (
+        (path, "is not replaced"),
+        (path / f"below{path.suffix}", "cannot create the data set"),
+    ):
         with pytest.raises(OutputError, match=words) as caught:
             Run(comm, where, collective=collective)
         assert len(set(comm.allgather(str(caught.value)))) == 1
     with pytest.raises(OutputError, match="no data set at"):
-        Run(comm, path.with_name("other.bp"), collective=collective, keep_steps=1)
+        Run(comm, path.with_name(f"other{path.suffix}"), collective=collective, keep_steps=1)
     assert path.read_text() == "precious"
 
 
@@ -252,24 +285,31 @@ def largest_file(size):
 def test_all_ranks_learn_that_the_disk_is_full(comm, path, collective):
     run = Run(comm, path, collective=collective)
     run.write(0)
-    with largest_file(20_000), pytest.raises(OutputError, match=r"step 1 .* needs 0\.0 MiB") as caught:
+    with (
+        largest_file(6_000 if collective == "zarr" else 20_000),
+        pytest.raises(OutputError, match=r"step 1 .* needs 0\.0 MiB") as caught,
+    ):
         run.write(1)
     assert len(set(comm.allgather(str(caught.value)))) == 1
     run.writer.close()
     assert_holds(comm, path, 0)
 
 
-def test_an_error_while_rank_0_writes_reaches_all_ranks(comm, path, monkeypatch):
-    monkeypatch.setattr(BPWriter, "_check_space", lambda self, step: None)
-    run = Run(comm, path, collective=False)
+@pytest.mark.parametrize("collective", [one_writer, "zarr"])
+def test_an_error_while_a_rank_writes_reaches_all_ranks(comm, path, collective, monkeypatch):
+    monkeypatch.setattr(DataSetWriter, "_check_space", lambda self, step: None)
+    run = Run(comm, path, collective=collective)
     run.write(0)
-    with largest_file(20_000), pytest.raises(OutputError, match=r"output step 1 .*File too large"):
+    with (
+        largest_file(6_000 if collective == "zarr" else 20_000),
+        pytest.raises(OutputError, match=r"output step 1 .*File too large"),
+    ):
         run.write(1)
     with pytest.raises(OutputError, match="was closed"):
         run.write(2)
     run.writer.close()
     assert_holds(comm, path, 0)
-    run = Run(comm, path, collective=False, keep_steps=1)
+    run = Run(comm, path, collective=collective, keep_steps=1)
     run.write(1)
     run.writer.close()
     assert_holds(comm, path, 0, 1)
@@ -278,7 +318,7 @@ def test_an_error_while_rank_0_writes_reaches_all_ranks(comm, path, monkeypatch)
 @either
 @pytest.mark.parametrize("compression", ["lz4", "blosc"])
 def test_compression_is_lossless_on_all_ranks(comm, path, collective, compression):
-    if compression not in adios2_facts().compressions:
+    if collective != "zarr" and compression not in adios2_facts().compressions:
         with pytest.raises(OutputError, match="Use one of none"):
             Run(comm, path, compression=compression, collective=collective)
         return

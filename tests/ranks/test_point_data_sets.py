@@ -7,7 +7,7 @@ import ridgeline
 from ridgeline.io import bp, bp_blocks
 from ridgeline.io.bp import BPWriter, Variable
 from ridgeline.io.bp_attributes import vertices
-from ridgeline.io.bp_check import check_data_set
+from ridgeline.io.data_set_check import check_data_set
 from ridgeline.io.particle_output import ParticleWriter
 from ridgeline.models import case_class, create, estimate
 from ridgeline.particles.identity_ranges import IdentityRanges

@@ -46,12 +46,22 @@ class PartVariable(NamedTuple):
 
 
 class PartSize(NamedTuple):
-    """What a part takes in the planned run: its name, its shape, its outputs, and the bytes of each of them."""
+    """What a part takes in the planned run: its name, shape and axes, its outputs, and the bytes of each of them."""
 
     name: str
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     outputs: int
     bytes: int
+    axes: str
+
+
+class PartExtent(NamedTuple):
+    """How large a part is: its shape, the points from which it is computed, and whether it is a mean of them."""
+
+    shape: tuple[int, ...]
+    points: int
+    averaged: bool
+    axes: str = "z y x"
 
 
 class PartSection(Scheduled):
@@ -66,8 +76,8 @@ class PartSection(Scheduled):
     )
     path: PathText = setting(
         "",
-        'ADIOS2 BP5 data set to which the part is written. If it is "", it lies beside output.path, with the name '
-        "of the part: gray_scott_NAME.bp.",
+        'Data set to which the part is written. If it is "", it lies beside output.path, with the name of the part: '
+        "gray_scott_NAME.bp.",
         rule="a path",
     )
     variables: tuple[str, ...] = setting(

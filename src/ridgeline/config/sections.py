@@ -27,6 +27,7 @@ from ridgeline.config.fields import (
 )
 from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
 from ridgeline.config.parts import PartSection
+from ridgeline.config.store_format import SUFFIXES, store_format
 
 
 def seconds(value: Any) -> Any:
@@ -287,7 +288,13 @@ class OutputSection(Scheduled):
     }
 
     path: PathText = setting(
-        "output.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
+        "output.bp", "Data set to which the fields are written.", rule="a path", min_length=1
+    )
+    format: Literal["auto", "bp5", "zarr"] = setting(
+        "auto",
+        'Store of all data sets of the run: "bp5" (ADIOS2 BP5) or "zarr" (Zarr version 3). "auto" follows the suffix '
+        "of each path, .bp or .zarr, and otherwise takes BP5 if the package adios2 is installed. A path that is not "
+        "set has the suffix of its store.",
     )
     every: Integer = setting(
         100,
@@ -310,8 +317,14 @@ class OutputSection(Scheduled):
     variables: tuple[str, ...] = setting((), "Fields to write.", min_length=1, max_length=200)
     compression: Literal["none", "lz4", "blosc"] = setting(
         "none",
-        'Lossless compression of every field on its rank: "lz4" is faster, and "blosc" makes smaller files. It needs '
-        "an ADIOS2 with Blosc2; `ridgeline doctor` says whether the installed ADIOS2 has it.",
+        'Lossless compression of every field on its rank: "lz4" is faster, and "blosc" makes smaller files. BP5 '
+        "needs an ADIOS2 with Blosc2; `ridgeline doctor` says whether the installed ADIOS2 has it.",
+        needs=recurring(),
+    )
+    viewer: Literal["none", "pvd"] = setting(
+        "none",
+        'Files for viewers without ADIOS2: "pvd" writes a VTK file for each output into a folder beside the data set '
+        "that ends in _viewer, and a .pvd file that lists them, which ParaView opens.",
         needs=recurring(),
     )
     series: PathText = setting(
@@ -355,7 +368,11 @@ class FieldsOutputSection(OutputSection):
     def part_path(self, part: PartSection) -> str:
         """Return the path of a part: its own, or one beside the data set."""
         path = Path(self.path.rstrip("/"))
-        return part.path or str(path.with_name(f"{path.stem}_{part.name}.bp"))
+        suffix = path.suffix
+        if suffix not in SUFFIXES:
+            store = store_format(self.format, self.path)
+            suffix = next(suffix for suffix, other in SUFFIXES.items() if other == store)
+        return part.path or str(path.with_name(f"{path.stem}_{part.name}{suffix}"))
 
     def written(self) -> dict[str, str]:
         first = {part.name: i for i, part in reversed(list(enumerate(self.part))) if part.interval()}

@@ -10,6 +10,7 @@ from typing import Any
 
 from ridgeline.runtime.environment import give_home
 from ridgeline.runtime.errors import OutputError, full_stop, sentence
+from ridgeline.runtime.extras import import_extra
 
 # Lossless compressions, all by ADIOS2's operator OPERATOR, with settings chosen by ratio and speed on fields with and
 # without noise. bzip2 is not offered: ADIOS2's operator fails on a block that does not shrink, in the middle of a
@@ -44,13 +45,7 @@ def adios2_facts() -> Facts:
 def load_bindings() -> Any:
     """Import ADIOS2's bindings, only when they are used: the import takes time, and most commands do not need it."""
     give_home()
-    try:
-        import adios2.bindings
-    except ImportError as error:
-        raise OutputError(
-            f"ADIOS2 cannot be imported ({error}). Install it with: pip install adios2"
-        ) from error
-    return adios2.bindings
+    return import_extra("adios2.bindings", "a BP5 data set", error=OutputError)
 
 
 @contextlib.contextmanager

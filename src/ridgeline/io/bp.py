@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import resource
-import shutil
 import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +33,10 @@ from ridgeline.io.bp_attributes import (
     to_attribute,
     vertices,
 )
-from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, Shape, Variable
+from ridgeline.io.bp_blocks import SLAB, BlocksAtRank0, stored_dtype
 from ridgeline.io.bp_reader import BPReader
 from ridgeline.io.output_files import set_aside
+from ridgeline.io.store import DataSetWriter, Shape, Variable, check_same_arrays
 from ridgeline.runtime.errors import OutputError
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ PARAMETERS = {
 }
 
 
-class BPWriter:
-    """Writes one data set, a step at a time. Every method is collective over `comm`.
+class BPWriter(DataSetWriter):
+    """Writes one data set as ADIOS2 BP5. Every method is collective over `comm`.
 
     Parameters
     ----------
@@ -107,11 +108,8 @@ class BPWriter:
         setting: str = "output.path",
         points: str = "",
     ) -> None:
-        self.path = Path(path)
-        self.steps = keep_steps or 0  # number of output steps in the data set
-        self._comm = comm
-        self._variables = {v.name: v for v in variables}
-        self._compression, self._setting = compression, setting
+        super().__init__(path, comm, variables, keep_steps or 0, setting)
+        self._compression = compression
         self._n_points, self._by_block = 0, list[str]()
         if points:
             axis = self._variables[points].dims[0]
@@ -120,7 +118,6 @@ class BPWriter:
             self._n_points = self._variables[points].shape_global[0]
             attributes = {**attributes, **point_schemas(self._n_points, points, others)}
         self._engine: Any = None
-        self._open = False
         self._bindings: Any = None
         from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
 
@@ -173,12 +170,7 @@ class BPWriter:
             stored = {v.name: (v.dtype, v.shape) for v in reader.arrays.values()}
             by_block = {v.name for v in reader.arrays.values() if v.by_block}
             types = reader.attribute_types
-        declared = {v.name: (v.stored, v.shape_global) for v in self._variables.values()}
-        if stored != declared:
-            raise OutputError(
-                f"the data set {self.path} holds {_listed(stored)}, but this run writes {_listed(declared)}. Set "
-                f"{self._setting} to another name, or start from the beginning with --resume never."
-            )
+        check_same_arrays(self.path, stored, self._variables.values(), self._setting)
         if by_block != set(self._by_block):
             raise OutputError(
                 f"the data set {self.path} has its arrays in the layout of an older version of Ridgeline. Set "
@@ -220,7 +212,7 @@ class BPWriter:
                 if v.name in self._by_block:
                     boxes[:2] = [], []
                 defined = self._defined[v.name] = io.DefineVariable(
-                    v.name, np.empty(0, v.stored), *boxes, False
+                    v.name, np.empty(0, stored_dtype(v)), *boxes, False
                 )
                 if self._compression != "none":
                     defined.AddOperation(OPERATOR, COMPRESSIONS[self._compression])
@@ -228,7 +220,7 @@ class BPWriter:
                 for key, value in (("units", v.unit), ("long_name", long_name), ("dims", list(v.dims))):
                     if value and self._comm.rank == 0:
                         io.DefineAttribute(key, value, v.name)
-                if v.stored != v.dtype and self._comm.rank == 0:
+                if stored_dtype(v) != v.dtype and self._comm.rank == 0:
                     io.DefineAttribute("float16", 1, v.name)
                 if v.once and self._comm.rank == 0:
                     io.DefineAttribute("once", 1, v.name)
@@ -240,63 +232,28 @@ class BPWriter:
             mode = bindings.Mode.Append if subfiles else bindings.Mode.Write
             self._engine = io.Open(str(self.path), mode)
 
-    def write(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> int:
-        """Append one output step, and return the bytes of its arrays on all ranks before compression.
+    def _bytes_of_step(self) -> int:
+        if self._compression != "none":
+            return 0
+        return sum(v.bytes_global for v in self._variables.values()) + BYTES_OF_VERTEX * self._n_points
 
-        step: number of the time step; time: model time; arrays: this rank's blocks by name, with the declared shapes
-        and dtypes. Rows may be strided, to leave out ghosts. Arrays that are written once are given in every call,
-        and stored in the first step. No array is referenced after the return.
-        """
-        arrays = self._checked(arrays)
-        if not self._open:
-            raise OutputError(f"the data set {self.path} was closed, by `close` or after an error.")
-        with self._errors_on_all_ranks():
-            if self._comm.rank == 0 and self._compression == "none":
-                self._check_space(step)
-        self._open = False  # until the step is complete
+    def _room_below_limit(self) -> float:
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if limit == resource.RLIM_INFINITY:
+            return math.inf
+        largest = max((file.stat().st_size for file in self.path.glob("data.*")), default=0)
+        return (limit - largest) * self._files
+
+    def _write_step(self, step: int, time: float, arrays: Mapping[str, NDArray[Any]]) -> None:
+        arrays = {name: array.view(stored_dtype(self._variables[name])) for name, array in arrays.items()}
         if self._blocks is None:
             self._write_collectively(step, time, arrays)
-        else:
-            with self._errors_on_all_ranks():
-                if self._comm.rank:
-                    self._blocks.send(arrays)
-                else:
-                    self._write_on_rank_0(step, time, self._blocks.receive(arrays))
-        self.steps += 1
-        self._open = True
-        return sum(self._variables[name].bytes_global for name in arrays)
-
-    def _checked(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Return the arrays that this step stores, in the order of declaration."""
-        if set(arrays) != set(self._variables):
-            raise ValueError(f"The data set has the arrays {sorted(self._variables)}, not {sorted(arrays)}.")
-        for name, v in self._variables.items():
-            given, declared = (arrays[name].dtype, arrays[name].shape), (np.dtype(v.dtype), v.shape_local)
-            if given != declared:
-                raise ValueError(
-                    f"The array {_listed({name: given})} was given, but {_listed({name: declared})} is declared."
-                )
-        return {
-            name: arrays[name].view(v.stored)
-            for name, v in self._variables.items()
-            if not (v.once and self.steps)
-        }
-
-    def _check_space(self, step: int) -> None:
-        """Raise OutputError if the step does not fit. Before ADIOS2 starts, all ranks can still raise together."""
-        need = sum(v.bytes_global for v in self._variables.values()) + BYTES_OF_VERTEX * self._n_points
-        with adios2_errors(f"write output step {step} to {self.path}", "Check that the folder still exists"):
-            free = shutil.disk_usage(self.path).free
-            limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-            if limit != resource.RLIM_INFINITY:
-                largest = max((file.stat().st_size for file in self.path.glob("data.*")), default=0)
-                free = min(free, (limit - largest) * self._files)
-        if need > free:
-            raise OutputError(
-                f"cannot write output step {step} to {self.path}: it needs {need / 2**20:.1f} MiB, but "
-                f"{max(free, 0) / 2**20:.1f} MiB are free. Free space, increase output.every, or set "
-                f"{self._setting} to a path on another file system."
-            )
+            return
+        with self._errors_on_all_ranks():
+            if self._comm.rank:
+                self._blocks.send(arrays)
+            else:
+                self._write_on_rank_0(step, time, self._blocks.receive(arrays))
 
     def _errors(self, step: int) -> contextlib.AbstractContextManager[None]:
         return adios2_errors(
@@ -362,11 +319,9 @@ class BPWriter:
 
     @property
     def fingerprint(self) -> str:
-        """Checksum of everything in the data set, which identifies the run that wrote it; "" except on rank 0."""
         return self._sums.fingerprint if self._comm.rank == 0 else ""
 
     def close(self) -> None:
-        """Finish the data set; does nothing if it is closed already, or after an error."""
         if not self._open:
             return
         self._open = False
@@ -375,13 +330,6 @@ class BPWriter:
                 with adios2_errors(f"finish the data set {self.path}", "its steps are intact"):
                     self._engine.Close()
                     self._release()
-
-    def __enter__(self) -> BPWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
 
 
 def _release_quietly(adios: Any) -> None:
@@ -398,7 +346,3 @@ def _release_quietly(adios: Any) -> None:
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
-
-
-def _listed(arrays: Mapping[str, tuple[np.dtype[Any], Shape]]) -> str:
-    return ", ".join(f"{name} {dtype}{list(shape)}" for name, (dtype, shape) in sorted(arrays.items()))

@@ -27,6 +27,8 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.io.store import AXES
+
 # CF attributes of the coordinates that every data set has. A model may give time another unit or meaning.
 COORDINATES = {
     "step": {"units": "1", "long_name": "number of the time step"},
@@ -120,6 +122,28 @@ def image_schemas(
             "</CellData></Piece></ImageData></VTKFile>"
         ),
     }
+
+
+def image_coordinates(
+    shape: Sequence[int], attributes: Mapping[str, Any]
+) -> dict[str, tuple[NDArray[Any], dict[str, str]]]:
+    """Return the positions along z, y and x of an image with the attributes of `image_schemas`, and their attributes.
+
+    They are integers if they are cell indices, as they are without these attributes.
+    """
+    origin, spacing = (
+        np.asarray(attributes.get(f"Fides_{key}", default), float)[::-1]
+        for key, default in (("Origin", (0, 0, 0)), ("Spacing", (1, 1, 1)))
+    )
+    places = {}
+    for axis, n, o, h in zip(AXES, shape, origin, spacing):
+        index = np.arange(n)
+        if (o, h) == (0, 1):
+            places[axis] = index, {"units": "1", "long_name": f"index along {axis}"}
+        else:
+            unit = {"units": "1"} if "run.model" in attributes else {}  # unknown for other programs
+            places[axis] = o + h * index, unit | {"long_name": f"place along {axis}"}
+    return places
 
 
 def point_schemas(n: int, places: str, variables: Sequence[str]) -> dict[str, Any]:

@@ -1,54 +1,25 @@
-"""Variables of a data set, and the blocks of all ranks moved to rank 0 slab by slab, for an ADIOS2 without MPI."""
+"""The blocks of all ranks moved to rank 0, slab by slab, for an ADIOS2 without MPI."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from ridgeline.parallel.partition import DistributedArray
+from ridgeline.io.store import Shape, Variable
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 SLAB = 64 * 2**20  # bytes that rank 0 receives at a time
 
-Shape = tuple[int, ...]
 
-
-@dataclass(frozen=True)
-class Variable:
-    """One global array of a data set, and this rank's block of it."""
-
-    name: str
-    dtype: DTypeLike
-    shape_global: Shape
-    offset_global: Shape
-    shape_local: Shape
-    unit: str = "1"  # as CF writes it; "1" is a pure number
-    description: str = ""  # "" describes the variable by its name
-    dims: tuple[str, ...] = ()  # names of the axes, if they are not z, y, x
-    once: bool = False  # whether only the first output step has it, such as positions of fixed points
-
-    @classmethod
-    def of(cls, array: DistributedArray, unit: str = "1", description: str = "") -> Variable:
-        """Return the variable that holds a distributed array."""
-        places = array.shape_global, array.offset_global, array.shape_local
-        return cls(array.name, array.local.dtype, *places, unit, description)
-
-    @property
-    def stored(self) -> np.dtype[Any]:
-        """The dtype in the files: ADIOS2 has no float16, whose bits are stored as uint16."""
-        return np.dtype(np.uint16 if self.dtype == np.float16 else self.dtype)
-
-    @property
-    def bytes_global(self) -> int:
-        """Bytes of the whole array."""
-        return prod(self.shape_global) * np.dtype(self.dtype).itemsize
+def stored_dtype(variable: Variable) -> np.dtype[Any]:
+    """Return the dtype of a variable in the files: ADIOS2 has no float16, whose bits are stored as uint16."""
+    return np.dtype(np.uint16 if variable.dtype == np.float16 else variable.dtype)
 
 
 class BlocksAtRank0:
@@ -60,7 +31,7 @@ class BlocksAtRank0:
 
     def __init__(self, comm: MPI.Comm, variables: Sequence[Variable]) -> None:
         self._comm = comm
-        self._dtypes = {v.name: v.stored for v in variables}
+        self._dtypes = {v.name: stored_dtype(v) for v in variables}
         local = {v.name: (v.offset_global, v.shape_local) for v in variables}
         self._blocks = comm.gather(local) or [local]
         largest = max(

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ridgeline.io import bp_sums
+from ridgeline.io.store import check_steps, damaged, damaged_from, no_data_set
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.files import output_errors
 
@@ -53,21 +54,6 @@ class Index:
 
     steps: tuple[StepExtent, ...]
     subfiles: int
-
-
-def describe(path: Path) -> str:
-    """Describe what is at `path` for messages: "a file", "a folder with a.txt, b.txt"."""
-    if not path.exists():
-        return "nothing"
-    if path.is_file():
-        return "a file"
-    if not path.is_dir():
-        return "a device, a pipe or a socket"
-    names = sorted(entry.name for entry in path.iterdir())
-    if not names:
-        return "an empty folder"
-    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    return f"a folder with {shown}"
 
 
 def is_data_set(path: Path) -> bool:
@@ -127,19 +113,14 @@ def read_index(path: Path) -> Index:
     """
     index, wrong = intact_index(path)
     if wrong:
-        raise _damaged(path, wrong)
+        raise damaged(path, wrong)
     return index
 
 
 def intact_index(path: Path) -> tuple[Index, str | None]:
     """Return the index up to its first damaged record, and the damage, None if there is none."""
     if not (path / INDEX).is_file():
-        near = sorted(p.name for p in path.parent.glob("*.bp")) if path.parent.is_dir() else []
-        there = f" The folder {path.parent} contains {', '.join(near[:5])}." if near else ""
-        why = "nothing exists there"
-        if path.exists():
-            why = f"this is {describe(path)}, but a data set is a folder with {INDEX}"
-        raise OutputError(f"there is no data set at {path}: {why}.{there}")
+        raise no_data_set(path)
     raw = bp_sums.bytes_of(path / INDEX)
     if len(raw) < _HEADER_SIZE and not any(raw):
         # Created, but nothing is written yet. ADIOS2 leaves a part of zeros if a run fails at this point.
@@ -209,16 +190,16 @@ def check(path: Path, index: Index) -> None:
     for number, step in enumerate(index.steps):
         wrong = problem(path, step)
         if wrong:
-            raise _damaged(path, f"{wrong} (output step {number} of {len(index.steps)})")
+            raise damaged(path, f"{wrong} (output step {number} of {len(index.steps)})")
 
 
 def check_formats(path: Path) -> None:
     """Raise OutputError if `mmd.0` at `path` is missing or incomplete."""
     complete = _complete_formats(path)
     if not complete:
-        raise _damaged(path, f"{FORMATS} is missing or empty")
+        raise damaged(path, f"{FORMATS} is missing or empty")
     if complete != _size_of(path / FORMATS):
-        raise _damaged(path, f"{FORMATS} is cut off in a record")
+        raise damaged(path, f"{FORMATS} is cut off in a record")
 
 
 @dataclass(frozen=True)
@@ -246,28 +227,13 @@ def readable_steps(path: Path, steps: int | None = None) -> ReadableSteps:
         if steps is not None:
             records, damages = records[:steps], [damage for damage in damages if damage.step < steps]
         if damages:
-            first = damages[0]
-            advice = f" The steps before can be read with: ridgeline.open({str(path)!r}, steps={first.step})"
-            raise _damaged(
-                path,
-                f"{first.what} from output step {first.step} on",
-                advice if first.step and steps is None else "",
-            )
+            raise damaged_from(path, damages[0].step, damages[0].what, steps is None)
         index = Index(intact_index(path)[0].steps[: len(records)], 0)
     else:
         index = read_index(path)
     check(path, index)
     complete = len(index.steps)
-    if not complete:
-        raise OutputError(
-            f"the data set {path} holds no complete output step, because its run has not reached the first one or "
-            "ended before it."
-        )
-    if steps is not None and not 1 <= steps <= complete:
-        raise OutputError(
-            f"the data set {path} holds {complete} complete output steps, so steps must be 1 to {complete}, not "
-            f"{steps}."
-        )
+    check_steps(path, complete, steps)
     if not verified:
         check_formats(path)
     elif any(_size_of(path / name) != end for name, (end, _) in records[-1].parts.items()):
@@ -359,7 +325,3 @@ def _complete_formats(path: Path) -> int:
 
 def _size_of(file: Path) -> int | None:
     return file.stat().st_size if file.is_file() else None
-
-
-def _damaged(path: Path, what: str, more: str = "") -> OutputError:
-    return OutputError(f"the data set {path} is damaged: {what}. Restore it from a copy, or run again.{more}")

@@ -17,7 +17,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 from ridgeline.io import bp_files
 from ridgeline.io.adios2_bindings import adios2_errors, load_bindings
 from ridgeline.io.bp_attributes import CELLS
-from ridgeline.io.bp_blocks import Shape, slabs
+from ridgeline.io.bp_blocks import slabs
+from ridgeline.io.store import Selection, Shape, StoredArray, StoredBlock
 from ridgeline.runtime.errors import OutputError
 
 __all__ = ["BPReader", "Selection", "StoredArray"]
@@ -50,34 +51,6 @@ DTYPES = {
 # The child of a rank must not join the MPI job, which an ADIOS2 with MPI does through mpi4py.
 _SERIAL = {"MPI4PY_RC_INITIALIZE": "0", "MPI4PY_RC_FINALIZE": "0"}
 _MOST_COMPRESSED = 100_000  # the highest ratio of compression, that of a constant field
-
-
-@dataclass(frozen=True)
-class StoredArray:
-    """An array, which has one shape at all steps. by_block: it is stored as ADIOS2's local arrays, see `BPWriter`."""
-
-    name: str
-    dtype: np.dtype[Any]
-    shape: Shape
-    by_block: bool = False
-
-
-@dataclass(frozen=True)
-class Selection:
-    """A box of an array at one output step. out: a contiguous array of the box's shape, which is filled."""
-
-    step: int
-    start: Shape
-    out: NDArray[Any]
-
-
-@dataclass(frozen=True)
-class StoredBlock:
-    """A block of an array, and the checksum of the values that it has now; None if they cannot be read."""
-
-    start: Shape
-    shape: Shape
-    digest: str | None
 
 
 @dataclass(frozen=True)
@@ -147,7 +120,13 @@ class BPReader:
         engine = IsolatedEngine if isolated else BPEngine
         self._engine: DataSetEngine = engine(self.path, files.folder, files.steps)
         contents = self._engine.contents
-        self.arrays, self.scalars = contents.arrays, contents.scalars
+        half = {name for name, own in contents.array_attributes.items() if own.pop("float16", False)}
+        # The bits of float16 are stored as uint16.
+        self.arrays = {
+            name: replace(array, dtype=np.dtype(np.float16)) if name in half else array
+            for name, array in contents.arrays.items()
+        }
+        self.scalars = contents.scalars
         self.attributes, self.array_attributes = contents.attributes, contents.array_attributes
         self.attribute_types = contents.attribute_types
         if not files.verified:
@@ -178,7 +157,8 @@ class BPReader:
         stored = self.arrays[name]
         if any(not s.out.flags.c_contiguous or s.out.dtype != stored.dtype for s in selections):
             raise ValueError(f"{name} can be read into contiguous arrays of {stored.dtype} only.")
-        self._engine.read(name, selections)
+        bits = self._engine.contents.arrays[name].dtype
+        self._engine.read(name, [replace(s, out=s.out.view(bits)) for s in selections])
 
     def blocks(self, name: str, step: int) -> list[StoredBlock]:
         """Return the blocks of the array `name` at an output step, in the order in which they were written."""
@@ -196,32 +176,6 @@ class BPReader:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BPReader, self._arguments  # a process that receives a copy opens the data set itself
-
-
-def output_index(reader: BPReader, step: int | None) -> int:
-    """Return the index of the output of time step `step`, None for the last; raise OutputError if there is none."""
-    if step is None:
-        return reader.steps - 1
-    steps = [int(n) for n in reader.scalars.get("step", np.arange(reader.steps))]
-    if step not in steps:
-        shown = ", ".join(map(str, steps[:8])) + (f", ..., {steps[-1]}" if len(steps) > 8 else "")
-        raise OutputError(
-            f"the data set {reader.path} has no step {step} (initial.step). It has the steps {shown}. Omit "
-            f"initial.step to take the last one."
-        )
-    return steps.index(step)
-
-
-def read_block(
-    reader: BPReader, name: str, output: int, offset: tuple[int, int, int], out: NDArray[Any]
-) -> None:
-    """Read the block of an array that begins at a global offset into `out`, converted to its dtype. Local."""
-    dtype = reader.arrays[name].dtype
-    block = out if out.dtype == dtype else np.empty(out.shape, dtype)
-    reader.read(name, [Selection(output, offset, block)])
-    if block is not out:
-        with np.errstate(over="ignore"):  # the caller checks for infinities
-            out[...] = block
 
 
 class BPEngine:

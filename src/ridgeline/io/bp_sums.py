@@ -1,14 +1,14 @@
-"""Checksums of a data set, in the file `ridgeline.sums` of its folder: ADIOS2 itself checks nothing.
+"""Checksums of a data set, in the file `ridgeline.sums` of its folder: neither ADIOS2 nor Zarr checks the values.
 
 The file is the line `ridgeline sums 1` and one line for each output step, written when the step is complete:
 
     {"metadata": {"md.idx": [162, "9f..."], "md.0": ..., "mmd.0": ...}, "blocks": {"U": ["77...", ...], ...}} e1...
 
-For each file of metadata the line holds the end and the checksum of the part that the step added; the part begins
-where that of the step before ended. For each array it holds the checksum of each block, in the order of ADIOS2's
-`BlocksInfo`, over the values as they were handed to ADIOS2. The checksums therefore do not depend on where blocks are
-stored, nor on their compression. The last word is the checksum of the line and of the last word of the line before.
-Every checksum is a 64-bit XXH3 hash in hexadecimal digits.
+For each file of BP5's metadata the line holds the end and the checksum of the part that the step added; the part
+begins where that of the step before ended. For each array it holds the checksum of each block, over the values as
+they were handed to the store: in the order of ADIOS2's `BlocksInfo`, or in that of Zarr's shards. The checksums
+therefore do not depend on where blocks are stored, nor on their compression. The last word is the checksum of the
+line and of the last word of the line before. Every checksum is a 64-bit XXH3 hash in hexadecimal digits.
 
 A killed run leaves complete lines, and at most a part of one more. A step without a line is not complete.
 """
@@ -127,10 +127,11 @@ class SumsWriter:
     """Appends the checksums of one output step after another.
 
     path: folder of the data set; steps: the number of records to keep. Later ones are cut off; 0 starts a new file.
+    metadata_files: names of the files of metadata that grow with every step.
     """
 
-    def __init__(self, path: Path, steps: int) -> None:
-        self._path = path
+    def __init__(self, path: Path, steps: int, metadata_files: Sequence[str] = METADATA_FILES) -> None:
+        self._path, self._metadata_files = path, metadata_files
         self._last = read_sums(path)[0][steps - 1] if steps else _BEGIN
         with _write_errors(path):
             if not steps:
@@ -150,7 +151,7 @@ class SumsWriter:
         """
         parts = {}
         with _write_errors(self._path):
-            for name in METADATA_FILES:
+            for name in self._metadata_files:
                 start = self._last.parts[name][0]
                 part = _metadata(self._path, name, start, ends[name] if ends else None) or b""
                 parts[name] = start + len(part), digest(part)

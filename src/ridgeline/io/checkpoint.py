@@ -8,7 +8,6 @@ checkpoint_load.py reads them.
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
 import os
@@ -59,6 +58,7 @@ from ridgeline.parallel.allreduce import (
 )
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.errors import CheckpointError, RidgelineError
+from ridgeline.runtime.files import sync_directory
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -478,15 +478,3 @@ def commit(partial: Path, final: Path, manifest: Manifest) -> None:
     sync_directory(partial)
     partial.rename(final)
     sync_directory(final.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Force the names in a directory to the disk, if the file system supports it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(descriptor)

@@ -16,13 +16,13 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from ridgeline.io import bp_files
-from ridgeline.io.bp_attributes import COORDINATES
+from ridgeline.io.bp_attributes import COORDINATES, image_coordinates
 from ridgeline.io.bp_blocks import slabs
-from ridgeline.io.bp_reader import BPReader, Selection, StoredArray
 from ridgeline.io.nek5000_read import is_nek5000, open_nek5000
+from ridgeline.io.open_store import is_zarr, open_reader
 from ridgeline.io.series import FIRST, read_series
-
-AXES = ("z", "y", "x")
+from ridgeline.io.store import AXES, DataSetReader, Selection, StoredArray, dimension_names
+from ridgeline.io.zarr_files import is_own_zarr
 
 
 def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
@@ -77,7 +77,7 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
         return _series(path).isel(step=slice(steps))
     if is_nek5000(path):
         return _prefer_chunks(open_nek5000(path).isel(step=slice(steps)))
-    reader = BPReader(path, steps)
+    reader = open_reader(path, steps)
     own = {
         name: _storable(reader.array_attributes.get(name, {})) for name in (*reader.arrays, *reader.scalars)
     }
@@ -87,11 +87,10 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
         if "dims" in attributes
     }
     once = {name for name, attributes in own.items() if attributes.pop("once", False)}
-    half = {name for name, attributes in own.items() if attributes.pop("float16", False)}
     for attributes in own.values():
         attributes.pop("dims", None)
     arrays = {
-        array.name: (array, indexing.LazilyIndexedArray(_Array(reader, array, array.name in half)))
+        array.name: (array, indexing.LazilyIndexedArray(_Array(reader, array)))
         for array in reader.arrays.values()
     }
     scalars = dict(reader.scalars)
@@ -102,12 +101,12 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
         ):  # other programs write a number as an array of one value
             scalars[name] = xr.Variable(("step", "value"), data).values[:, 0]
             del arrays[name]
-    unnamed = (array for array, _ in arrays.values() if array.name not in named)
-    image = next((array for array in unnamed if len(array.shape) == 3), None)
+    dims = dimension_names({name: array.shape for name, (array, _) in arrays.items()}, named)
     coords: dict[str, Any] = {}
+    image = next((array.shape for array, _ in arrays.values() if dims[array.name] == AXES), None)
     if image is not None:
-        coords |= _places(image.shape, reader.attributes)
-    if any("axis" in dims for dims in named.values()):  # vectors, such as positions of particles
+        coords = {axis: (axis, *about) for axis, about in image_coordinates(image, reader.attributes).items()}
+    if any("axis" in axes for axes in dims.values()):  # vectors, such as positions of particles
         # As objects, because Zarr has no stable format for text of fixed length.
         coords["axis"] = ("axis", np.array(["x", "y", "z"], object), {"long_name": "component"})
     steps_written = scalars.pop("step", np.arange(reader.steps))
@@ -115,10 +114,9 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
     if "time" in scalars:
         coords["time"] = ("step", scalars.pop("time"), own.get("time", {}))
     variables: dict[str, Any] = {}
-    for name, (array, data) in arrays.items():
-        dims = named.get(name) or _dims(array, image)
-        variable = xr.Variable(("step", *dims), data, own[name])
-        if dims == (name,) and (name in named or _is_constant(variable)):
+    for name, (_, data) in arrays.items():
+        variable = xr.Variable(("step", *dims[name]), data, own[name])
+        if dims[name] == (name,) and (name in named or _is_constant(variable)):
             coords[name] = variable.isel(step=0).load()  # positions along an axis, the same at every step
         elif name in once:
             coords[name] = variable.isel(step=0)
@@ -190,39 +188,12 @@ def _series(path: Path) -> xr.Dataset:
     return xr.Dataset(columns, coords)
 
 
-def _dims(array: StoredArray, image: StoredArray | None) -> tuple[str, ...]:
-    if image is not None and array.shape == image.shape:
-        return AXES
-    if image is not None and array.name in AXES and array.shape == (image.shape[AXES.index(array.name)],):
-        return (array.name,)  # positions along an axis, as other programs write them
-    return tuple(f"{array.name}_{axis}" for axis in range(len(array.shape)))
-
-
-def _places(shape: Sequence[int], attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the coordinates of a uniform grid, as integers if they are cell indices."""
-    origin, spacing = (
-        np.asarray(attributes.get(f"Fides_{key}", default), float)[::-1]
-        for key, default in (("Origin", (0, 0, 0)), ("Spacing", (1, 1, 1)))
-    )
-    places = {}
-    for axis, n, o, h in zip(AXES, shape, origin, spacing):
-        index = np.arange(n)
-        if (o, h) == (0, 1):
-            places[axis] = (axis, index, {"units": "1", "long_name": f"index along {axis}"})
-        else:
-            unit = {"units": "1"} if "run.model" in attributes else {}  # unknown for other programs
-            places[axis] = (axis, o + h * index, unit | {"long_name": f"place along {axis}"})
-    return places
-
-
 class _Array(BackendArray):
     """One array over all steps, (step, ...), as xarray indexes it."""
 
-    def __init__(self, reader: BPReader, stored: StoredArray, is_half: bool) -> None:
-        """is_half: whether the bits of float16 are stored as uint16 (bp_blocks.Variable)."""
+    def __init__(self, reader: DataSetReader, stored: StoredArray) -> None:
         self.shape = (reader.steps, *stored.shape)
-        self.dtype = np.dtype(np.float16) if is_half else stored.dtype
-        self._stored = stored.dtype
+        self.dtype = stored.dtype
         self._reader = reader
         self._name = stored.name
 
@@ -239,12 +210,12 @@ class _Array(BackendArray):
         steps, *axes = (np.atleast_1d(index) for index in indices)
         ranges = [(int(a.min()), int(a.max()) + 1) if a.size else (0, 0) for a in axes]
         planes = np.unique(axes[0])
-        box = np.empty((len(steps), len(planes), *(end - start for start, end in ranges[1:])), self._stored)
+        box = np.empty((len(steps), len(planes), *(end - start for start, end in ranges[1:])), self.dtype)
         if box.size:
             self._reader.read(self._name, self._pieces(steps, planes, ranges, box))
         inside = [np.searchsorted(planes, axes[0])]
         inside += [a - start for a, (start, _) in zip(axes[1:], ranges[1:])]
-        picked = box.view(self.dtype)[np.ix_(np.arange(len(steps)), *inside)]
+        picked = box[np.ix_(np.arange(len(steps)), *inside)]
         return picked.reshape([index.size for index in indices if index.ndim])
 
     def _pieces(
@@ -260,7 +231,7 @@ class _Array(BackendArray):
 class RidgelineBackend(BackendEntrypoint):
     """`xarray.open_dataset(path, engine="ridgeline")`."""
 
-    description = "Data sets written by Ridgeline (ADIOS2 BP5)"
+    description = "Data sets written by Ridgeline (ADIOS2 BP5 or Zarr)"
     open_dataset_parameters = ("filename_or_obj", "drop_variables")
 
     def open_dataset(  # type: ignore[override]
@@ -271,5 +242,8 @@ class RidgelineBackend(BackendEntrypoint):
         return open(filename_or_obj).drop_vars(dropped, errors="ignore")
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether it is a folder of BP files."""
-        return isinstance(filename_or_obj, (str, os.PathLike)) and bp_files.is_data_set(Path(filename_or_obj))
+        """Whether it is a folder of BP files, or a Zarr data set with checksums of Ridgeline."""
+        if not isinstance(filename_or_obj, (str, os.PathLike)):
+            return False
+        path = Path(filename_or_obj)
+        return bp_files.is_data_set(path) or (is_zarr(path) and is_own_zarr(path))

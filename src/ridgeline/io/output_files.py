@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ridgeline.io import bp_files
+from ridgeline.io import bp_files, zarr_files
+from ridgeline.io.store import describe
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.files import output_errors, try_folder
 from ridgeline.version import VERSION
@@ -40,7 +41,7 @@ _SEARCHED = 4096  # bytes at both ends of a file in which the mark is searched
 def is_output(path: Path) -> bool:
     """Whether Ridgeline wrote the file or folder at `path`. Raises OSError if it cannot be read."""
     if path.is_dir():
-        return bp_files.is_own_data_set(path)
+        return bp_files.is_own_data_set(path) or zarr_files.is_own_zarr(path)
     if path.name == _HOSTFILE:
         return True
     if not path.is_file():
@@ -71,7 +72,7 @@ def check_replaceable(path: Path, option: str) -> None:
         if _is_empty(path) or is_output(path):
             return
     raise OutputError(
-        f"{path} exists and Ridgeline did not write it ({bp_files.describe(path)}), so it is not replaced. Move it "
+        f"{path} exists and Ridgeline did not write it ({describe(path)}), so it is not replaced. Move it "
         f"away, or choose another {option}."
     )
 
@@ -81,7 +82,7 @@ def check_not_special(path: Path, option: str) -> None:
     with output_errors(f"look at {path}", f"choose another {option}"):
         if path.exists() and not path.is_file() and not path.is_dir():
             raise OutputError(
-                f"{option} = {path} is {bp_files.describe(path)}, but it must be a file that can be read, renamed "
+                f"{option} = {path} is {describe(path)}, but it must be a file that can be read, renamed "
                 f"and continued. Choose another {option}."
             )
 
@@ -91,7 +92,7 @@ def _is_empty(path: Path) -> bool:
     if not path.exists():
         return True
     if path.is_dir():
-        return bp_files.is_empty(path)
+        return bp_files.is_empty(path) or zarr_files.has_no_steps(path)
     with path.open("rb") as file:
         head = file.readline(_SEARCHED)
         return not head or (head.startswith(_CSV_STARTS) and not file.read(1))
@@ -129,7 +130,9 @@ def delete_output(file: str | os.PathLike[str], option: str) -> None:
 
 
 def _delete(path: Path) -> None:
-    if path.is_dir():
+    if zarr_files.is_own_zarr(path):
+        zarr_files.delete_zarr(path)
+    elif path.is_dir():
         bp_files.delete_files(path)
     else:
         path.unlink()

@@ -1,6 +1,6 @@
-"""Data sets of particles: ADIOS2 BP5 arrays in the order of identities, the same from any number of ranks.
+"""Data sets of particles: arrays in the order of identities, the same from any number of ranks.
 
-Arrays are stored block by block, as ParaView requires for points; `ridgeline.open` reads whole arrays.
+BP5 stores arrays block by block, as ParaView requires for points; `ridgeline.open` reads whole arrays.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.io.bp import BPWriter, Variable
+from ridgeline.io.open_store import open_writer
+from ridgeline.io.store import Variable
 from ridgeline.particles.identity_ranges import IdentityRanges
 from ridgeline.particles.particles import POSITION, ParticleField
 
@@ -28,7 +29,7 @@ class ParticleWriter:
     """Writes fields of all particles to one data set, a step at a time. Every method is collective.
 
     fields: the fields by name, among them `position` of three components; the arrays are [N] or [N, components].
-    ranges: the identities whose particles each rank writes. Other arguments and errors are those of `BPWriter`.
+    ranges: the identities whose particles each rank writes. Other arguments and errors are those of `open_writer`.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class ParticleWriter:
         *,
         keep_steps: int | None = None,
         setting: str = "output.path",
+        store: str = "auto",
     ) -> None:
         self._ranges, self._fields = ranges, dict(fields)
         shape, first, local = (ranges.n_global,), (ranges.first,), (ranges.n,)
@@ -55,8 +57,15 @@ class ParticleWriter:
             none = (0,) * len(more)
             blocks = (*shape, *more), (*first, *none), (*local, *more)
             variables.append(Variable(name, field.dtype, *blocks, dims=dims))
-        self._writer = BPWriter(
-            path, comm, variables, attributes, keep_steps=keep_steps, setting=setting, points=POSITION
+        self._writer = open_writer(
+            path,
+            comm,
+            variables,
+            attributes,
+            store=store,
+            keep_steps=keep_steps,
+            setting=setting,
+            points=POSITION,
         )
 
     @property

@@ -20,9 +20,15 @@ _PACKAGES = {
     "nvmath.bindings.cublas": ("nvmath-python", 'nvmath-python "cuda-toolkit[cublas]==13.*"'),
     "nccl.bindings.nccl": ("nccl4py", "nccl4py nvidia-nccl-cu13"),
     "pynvml": ("nvidia-ml-py", "nvidia-ml-py"),
+    "adios2": ("adios2", "adios2"),
+    "adios2.bindings": ("adios2", "adios2"),
+    "pyfftw": ("pyfftw", "pyfftw"),
     "pyvista": ("pyvista", "pyvista"),
     "imageio_ffmpeg": ("imageio-ffmpeg", "imageio-ffmpeg"),
     "numba_mpi": ("numba-mpi", "numba-mpi"),
+    "h5py": ("h5py", "h5py"),
+    "h5netcdf": ("h5netcdf", "h5netcdf h5py"),
+    "zarr": ("zarr", "zarr"),
 }
 
 

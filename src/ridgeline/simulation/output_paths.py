@@ -20,6 +20,7 @@ from ridgeline.io.output_files import (
     delete_output,
 )
 from ridgeline.runtime.errors import CheckpointError, OutputError
+from ridgeline.runtime.extras import require_extra
 from ridgeline.runtime.files import output_errors, try_folder
 from ridgeline.runtime.locks import PathLock
 
@@ -44,10 +45,14 @@ def single_outputs(case: AnyCase) -> list[tuple[str, str]]:
 
 
 def check_paths(case: AnyCase) -> None:
-    """Raise OutputError if a run could not write to one of its paths, or if something there is not ours.
+    """Raise OutputError if a run could not write one of its paths: no store, no permission, or something not ours.
 
     Nothing is left behind. Locks are not looked at: a run that holds one may have ended before this one begins.
     """
+    for key, (name, store) in case.data_sets().items():
+        if store == "bp5":
+            instead = f"choose the store Zarr by a path {Path(name).with_suffix('.zarr')}"
+            require_extra("adios2", f"{key} = {name}, a BP5 data set,", instead, OutputError)
     for key, name in single_outputs(case):
         check_not_special(Path(name), key)
         check_replaceable(Path(os.path.realpath(name)), key)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ridgeline.blocks.block import Block
 from ridgeline.config.expressions import parse
-from ridgeline.io.bp_reader import output_index, read_block
 from ridgeline.io.picture import read_darkness
+from ridgeline.io.store import output_index, read_block
 from ridgeline.jit.random import uniform_reference
 from ridgeline.models.gray_scott.engine import OUTSIDE
 from ridgeline.models.gray_scott.settings import GrayScottCase

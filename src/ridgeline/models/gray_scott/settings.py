@@ -30,7 +30,7 @@ class OutputSection(sections.FieldsOutputSection):
     """The data set. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(
-        "gray_scott.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
+        "gray_scott.bp", "Data set to which the fields are written.", rule="a path", min_length=1
     )
     variables: tuple[Literal["U", "V"], ...] = setting(
         ("U", "V"),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from ridgeline.io.bp_reader import BPReader, output_index
+from ridgeline.io.open_store import open_reader
 from ridgeline.io.picture import read_darkness
+from ridgeline.io.store import DataSetReader, output_index
 from ridgeline.runtime.errors import OutputError
 
 SETTING = "initial.path"
@@ -22,9 +21,9 @@ def check_start(kind: str, path: str, step: int | None, shape: tuple[int, int, i
         open_start(path, step, shape).close()
 
 
-def open_start(path: str, step: int | None, shape: tuple[int, int, int]) -> BPReader:
+def open_start(path: str, step: int | None, shape: tuple[int, int, int]) -> DataSetReader:
     """Open the data set that a run starts from. Raises OutputError if a run of this shape cannot start from it."""
-    reader = BPReader(Path(path))
+    reader = open_reader(path)
     try:
         for name in ("U", "V"):
             array = reader.arrays.get(name)

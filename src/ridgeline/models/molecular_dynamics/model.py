@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io.bp_attributes import periodic_box
-from ridgeline.io.bp_blocks import Variable
+from ridgeline.io.store import Variable
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import Context, Metric, Model, Profile, Recorder, StepTimes, Work
 from ridgeline.models.molecular_dynamics.diagnostics import Diagnostics
@@ -115,7 +115,7 @@ class MolecularDynamics(Model):
         output = case.output
         return [
             *super().recorders(case, comm),
-            *profiles_recorder(self, output.spectra, output.interval("spectra_every"), comm),
+            *profiles_recorder(self, output.spectra, output.interval("spectra_every"), comm, output.format),
         ]
 
     def profiles(self) -> Mapping[str, Profile]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.io.bp_blocks import Variable
+from ridgeline.io.store import Variable
 from ridgeline.models.molecular_dynamics.kernels_pairs import FORCE_UNIT
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.particles.identity_ranges import IdentityRanges

@@ -166,7 +166,7 @@ class OutputSection(sections.OutputSection):
 
     path: PathText = setting(
         "molecular_dynamics.bp",
-        "ADIOS2 BP5 data set to which the fields are written.",
+        "Data set to which the fields are written.",
         rule="a path",
         min_length=1,
     )
@@ -179,7 +179,7 @@ class OutputSection(sections.OutputSection):
 
     spectra: PathText = setting(
         "radial.bp",
-        "ADIOS2 BP5 data set to which the radial distribution function is written.",
+        "Data set to which the radial distribution function is written.",
         rule="a path",
         min_length=1,
         needs=recurring("spectra_every"),

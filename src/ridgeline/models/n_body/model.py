@@ -14,7 +14,7 @@ from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.transform import FourierTransform
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.io.bp_attributes import periodic_box
-from ridgeline.io.bp_blocks import Variable
+from ridgeline.io.store import Variable
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import Context, Metric, Model, Profile, Recorder, StepTimes, Work
 from ridgeline.models.n_body.diagnostics import KM_PER_S, Diagnostics, EnergyBudget
@@ -171,7 +171,7 @@ class NBody(Model):
         output = case.output
         return [
             *super().recorders(case, comm),
-            *profiles_recorder(self, output.spectra, output.interval("spectra_every"), comm),
+            *profiles_recorder(self, output.spectra, output.interval("spectra_every"), comm, output.format),
         ]
 
     def profiles(self) -> Mapping[str, Profile]:

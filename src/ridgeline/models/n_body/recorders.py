@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.io.bp_blocks import Variable
+from ridgeline.io.store import Variable
 from ridgeline.models.n_body.diagnostics import KM_PER_S
 from ridgeline.models.n_body.engine_cpu import MOMENTUM
 from ridgeline.parallel.partition import DistributedArray

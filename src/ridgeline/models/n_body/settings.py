@@ -271,7 +271,7 @@ class OutputSection(sections.OutputSection):
     """Particles, time series and spectra. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(
-        "n_body.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
+        "n_body.bp", "Data set to which the fields are written.", rule="a path", min_length=1
     )
     variables: tuple[Variable, ...] = setting(
         ("position", "velocity"),
@@ -282,7 +282,7 @@ class OutputSection(sections.OutputSection):
 
     spectra: PathText = setting(
         "structure.bp",
-        "ADIOS2 BP5 data set to which power spectra, mass functions of halos and slices of the density are written.",
+        "Data set to which power spectra, mass functions of halos and slices of the density are written.",
         rule="a path",
         min_length=1,
         needs=recurring("spectra_every"),

@@ -17,7 +17,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.modes import Modes
-from ridgeline.io.bp_reader import BPReader, output_index, read_block
+from ridgeline.io.open_store import open_reader
+from ridgeline.io.store import DataSetReader, output_index, read_block
 from ridgeline.jit.kernel import Specialisation, specialise
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.initial_from_checkpoint import read_checkpoint
@@ -132,11 +133,11 @@ def read_data_set(
 
 def _open(
     path: Path, modes: Modes, n_scalars: int, step: int | None, isolated: bool | None = None
-) -> BPReader:
-    """Open a data set. Raises OutputError if it cannot be the initial state of this run. isolated: of BPReader."""
+) -> DataSetReader:
+    """Open a data set. Raises OutputError if it cannot be the initial state of this run. isolated: see BPReader."""
     with python_warnings.catch_warnings():
         python_warnings.simplefilter("ignore")  # variables that the reader leaves out are not needed here
-        reader = BPReader(path, isolated=isolated)
+        reader = open_reader(path, isolated=isolated)
     try:
         for name in (*VELOCITY, *_scalars(reader, n_scalars)):
             if name not in reader.arrays:
@@ -167,7 +168,7 @@ def _open(
     return reader
 
 
-def _scalars(reader: BPReader, n_scalars: int) -> list[str]:
+def _scalars(reader: DataSetReader, n_scalars: int) -> list[str]:
     """Return the names of the first n_scalars scalars, up to the first that the data set lacks."""
     names = [f"scalar_{i}" for i in range(n_scalars)]
     return names[: next((i for i, name in enumerate(names) if name not in reader.arrays), n_scalars)]

@@ -246,7 +246,9 @@ class Turbulence(Model):
     def recorders(self, case: TurbulenceCase, comm: MPI.Comm) -> list[Recorder]:
         return [
             *super().recorders(case, comm),
-            *profiles_recorder(self, case.output.spectra, case.output.interval("spectra_every"), comm),
+            *profiles_recorder(
+                self, case.output.spectra, case.output.interval("spectra_every"), comm, case.output.format
+            ),
             *self._particles.recorders(),
         ]
 

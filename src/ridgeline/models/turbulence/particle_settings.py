@@ -62,7 +62,7 @@ class ParticlesSection(Scheduled):
     every_wall: Number | None = wall_interval("outputs of the particles", {"count": ON})
     path: PathText = setting(
         "particles.bp",
-        "ADIOS2 BP5 data set to which the particles are written.",
+        "Data set to which the particles are written.",
         rule="a path",
         min_length=1,
         needs=recurring(),

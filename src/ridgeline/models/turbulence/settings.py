@@ -33,6 +33,7 @@ MOST_SHELLS = (
 FIELDS = (
     *(f"{vector}_{axis}" for vector in ("velocity", "vorticity") for axis in "xyz"),
     *("vorticity_magnitude", "dissipation", "pressure"),
+    *("streamfunction", "streamfunction_x", "streamfunction_y"),
 )
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
 
@@ -352,7 +353,7 @@ class OutputSection(sections.FieldsOutputSection):
     """Fields, time series and spectra. Paths are relative to the directory in which the run is started."""
 
     path: PathText = setting(
-        "turbulence.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
+        "turbulence.bp", "Data set to which the fields are written.", rule="a path", min_length=1
     )
     variables: tuple[str, ...] = setting(
         FIELDS[:3], "Fields to write.", rule=VARIABLES_RULE, min_length=1, max_length=200
@@ -365,7 +366,7 @@ class OutputSection(sections.FieldsOutputSection):
     )
     spectra: PathText = setting(
         "spectra.bp",
-        "ADIOS2 BP5 data set to which spectra and probability densities are written.",
+        "Data set to which spectra and probability densities are written.",
         rule="a path",
         min_length=1,
         needs=recurring("spectra_every"),

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
-from ridgeline.io.bp_files import INDEX, describe
+from ridgeline.io.bp_files import INDEX
 from ridgeline.io.checkpoint_format import MANIFEST, find_checkpoints, step_of
+from ridgeline.io.open_store import is_zarr
+from ridgeline.io.store import describe
 from ridgeline.runtime.errors import ConfigError
 
 
@@ -15,7 +17,7 @@ def is_checkpoint(path: Path) -> bool:
     try:
         if (path / MANIFEST).exists() or (step_of(path) is not None and path.is_dir()):
             return True
-        if (path / INDEX).exists():
+        if (path / INDEX).exists() or is_zarr(path):
             return False
         checkpoints, what = find_checkpoints(path), describe(path)
     except OSError as error:
@@ -23,6 +25,6 @@ def is_checkpoint(path: Path) -> bool:
     if not checkpoints:
         raise ConfigError(
             f"initial.path = {path} is {what}, but it must be a checkpoint such as checkpoints/checkpoint_00000100, "
-            f"the directory above it, or a BP data set with velocity_x, velocity_y and velocity_z."
+            f"the directory above it, or a data set with velocity_x, velocity_y and velocity_z."
         )
     return True

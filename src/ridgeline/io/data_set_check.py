@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from ridgeline.io import bp_files, bp_sums
+from ridgeline.io import bp_files, bp_sums, zarr_files
 from ridgeline.io.bp_reader import BPReader
+from ridgeline.io.open_store import is_zarr
+from ridgeline.io.store import DataSetReader
+from ridgeline.io.zarr_reader import ZarrReader
 from ridgeline.runtime.errors import OutputError
 
 
@@ -66,6 +69,8 @@ def check_data_set(path: Path) -> DataSetCheck:
 
     Raises OutputError if there is no data set, or if it has no checksums.
     """
+    if is_zarr(path):
+        return _check_zarr(path)
     if not (path / bp_sums.SUMS).exists():
         bp_files.read_index(path)  # raises an error that says what is there instead
         raise OutputError(
@@ -106,13 +111,40 @@ def check_data_set(path: Path) -> DataSetCheck:
     )
 
 
-def _compare(reader: BPReader, records: tuple[bp_sums.StepSums, ...]) -> Iterator[tuple[int, str | None]]:
+def _check_zarr(path: Path) -> DataSetCheck:
+    """Compare a Zarr data set with its checksums."""
+    try:
+        catalogue = zarr_files.read_catalogue(path)
+    except OutputError as error:
+        return DataSetCheck(path, 0, 0, False, 0, (str(error),))
+    records, damage = zarr_files.counted_records(path, catalogue)
+    steps = len(records)
+    damages = [f"{damage.what} from output step {damage.step} on"] if damage else []
+    lost = sorted(zarr_files.missing_files(path, catalogue, steps))
+    damages += [f"{name} is missing from output step {step} on" for step, name in lost]
+    compared = 0
+    if steps:
+        try:
+            with ZarrReader(path, steps) as reader:
+                for size, wrong in _compare(reader, records):
+                    compared += size
+                    damages += [wrong] if wrong and not lost else []
+        except OutputError as error:
+            damages.append(str(error))
+    written = bp_sums.read_sums(path)[0] if damage is None else records
+    return DataSetCheck(path, steps, 0, len(written) > steps, compared, tuple(damages))
+
+
+def _compare(
+    reader: DataSetReader, records: tuple[bp_sums.StepSums, ...]
+) -> Iterator[tuple[int, str | None]]:
     """Yield for each array at each step its size in bytes, and its damage or None."""
     for step, record in enumerate(records):
         where = f"output step {step} (time step {reader.scalars['step'][step]})"
         for name, written in (record.blocks or {}).items():
             blocks = reader.blocks(name, step)
-            size = sum(prod(block.shape) for block in blocks) * reader.arrays[name].dtype.itemsize
+            array = reader.arrays.get(name)  # numbers of the step, which Zarr stores alike, are not counted
+            size = sum(prod(block.shape) for block in blocks) * array.dtype.itemsize if array else 0
             if len(blocks) != len(written):
                 yield size, f"{name} has {len(blocks)} blocks at {where}, but {len(written)} were written"
                 continue
