@@ -142,9 +142,45 @@ spectra_every = 6
 every = 5
 """
 
+REACTION_DIFFUSION = """
+[run]
+model = "reaction_diffusion"
+steps = 60
+seed = 5
+[grid]
+shape = [9, 12, 10]
+[model]
+dt = 0.05
+parameters = { a = 1.0, b = 3.0 }
+[[model.species]]
+name = "X"
+diffusivity = 1.0
+rate = "a - (b + 1)*X + X**2*Y + 0.1*sin(t)"
+noise = 0.1
+initial = "a + 0.1*random"
+[[model.species]]
+name = "Y"
+diffusivity = "0.5 + 0.1*x"
+rate = "b*X - X**2*Y"
+initial = "b/a"
+[boundary.x_min]
+kind = "no-flux"
+[boundary.x_max]
+kind = "fixed"
+values = { X = 1.0, Y = 3.0 }
+[output]
+path = "fields.bp"
+every = 4
+series = "series.csv"
+series_every = 1
+[checkpoint]
+every = 5
+"""
+
 # What a run has in common with itself on other ranks and after restarts: all bits, or a distance (docs/restart.md).
 CASES = {
     "gray_scott": (GRAY_SCOTT, 0.0),
+    "reaction_diffusion": (REACTION_DIFFUSION, 0.0),
     "turbulence": (TURBULENCE, 1e-10),
     "navier_stokes": (NAVIER_STOKES, 1e-6),
     "n_body": (N_BODY, 1e-8),

@@ -21,6 +21,11 @@ SMALLEST: dict[str, dict[str, Any]] = {
         "grid": {"shape": [16, 16, 16]},
         "model": {"viscosity": 0.01, "dt": 0.001},
     },
+    "reaction_diffusion": {
+        "run": {"model": "reaction_diffusion", "steps": 2},
+        "grid": {"shape": [8, 9, 10]},
+        "model": {"dt": 0.01, "parameters": {"a": 1.0}, "species": [{"name": "U", "rate": "a - U"}]},
+    },
     "navier_stokes": {
         "run": {"model": "navier_stokes", "steps": 2},
         "grid": {"elements": [2, 2, 2], "order": 4, "periodic": [True, True, True]},

@@ -15,6 +15,7 @@ GRIDS = {  # of two ranks, other than the one that "auto" takes
     "gray_scott": ("grid.process_grid=[1, 1, 2]",),
     "molecular_dynamics": ("grid.process_grid=[2, 1, 1]",),
     "n_body": ("grid.process_grid=[2, 1]", "grid.decomposition=pencils"),
+    "reaction_diffusion": ("grid.process_grid=[1, 1, 2]",),
     "turbulence": ("grid.process_grid=[2, 1]", "grid.decomposition=pencils"),
 }
 # Ranks, settings and environment, by what differs from the first run.
@@ -35,6 +36,7 @@ ALLOWED = {
     "molecular_dynamics": {},
     "n_body": dict.fromkeys(("ranks", "process grid", "FFT library"), 1e-10),
     "navier_stokes": dict.fromkeys(("ranks", "vector width"), 1e-9),
+    "reaction_diffusion": {},
     "turbulence": dict.fromkeys(("ranks", "process grid", "FFT library", "checkpoints"), 1e-13),
 }
 WITHOUT = {("navier_stokes", "threads"), ("navier_stokes", "process grid")}  # settings that the model has not

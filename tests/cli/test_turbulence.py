@@ -77,8 +77,8 @@ def test_explain_shows_tables_and_repeated_sections(ridgeline):
     for words in ("[model.transpose]", "[[scalar]]", "scalar.N.schmidt  (number, required; a number > 0)"):
         assert words in listing
     assert (
-        "models: gray_scott, molecular_dynamics, n_body, navier_stokes, turbulence"
-        in ridgeline("explain").stdout
+        "models: gray_scott, molecular_dynamics, n_body, navier_stokes, reaction_diffusion, "
+        "turbulence" in ridgeline("explain").stdout
     )
 
 

@@ -21,6 +21,10 @@ GIANTS = {
         "grid": {"elements": [400, 400, 400], "order": 15, "periodic": [True, True, True]},
         "model": {"viscosity": 0.01, "dt": 0.001},
     },
+    "reaction_diffusion": {
+        "grid": {"shape": [1100, 1100, 1100]},
+        "model": {"dt": 0.1, "species": [{"name": name, "diffusivity": 1.0} for name in "AB"]},
+    },
     "molecular_dynamics": {"grid": {"cells": [600, 600, 600]}},
     "n_body": {"grid": {"shape": [700, 700, 700], "length": 700.0}},
 }

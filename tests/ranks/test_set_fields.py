@@ -17,6 +17,20 @@ VELOCITY = ("velocity_x", "velocity_y", "velocity_z")
 # Of each model: its settings, the fields that are set, and how far apart one rank and several may be.
 CASES = {
     "gray_scott": ({"grid": {"shape": (9, 8, 7)}, "parameters": {"noise": 0.1}}, ("U", "V"), 0.0),
+    "reaction_diffusion": (
+        {
+            "grid": {"shape": (9, 8, 7)},
+            "parameters": {
+                "dt": 0.05,
+                "species": [
+                    {"name": "A", "diffusivity": 1.0, "rate": "B - A", "initial": "random", "noise": 0.1},
+                    {"name": "B", "rate": "A - B", "initial": "x/7"},
+                ],
+            },
+        },
+        ("A", "B"),
+        0.0,
+    ),
     "turbulence": (
         {
             "grid": {"shape": (12, 12, 12)},
