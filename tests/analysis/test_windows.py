@@ -204,6 +204,7 @@ def plain(**attributes):
     [
         (lambda: plain().drop_vars("averaging_time"), "has no windows, because it has no averaging_time"),
         (lambda: (plain(), {"begin": 9.0}), "no window lies between these times"),
+        (lambda: plain().assign(averaging_time=("step", np.zeros(4))), "ended before output.statistics_start"),
         (lambda: (plain(), {"merge": 0}), "merge is 0, but it must be an integer >= 1"),
         (lambda: [plain(), plain()], r"from 0 to 1 of data set 1 and from 0 to 1 of data set 2 are of the same flow"),
         (lambda: [plain(), plain(begin=4.9)], r"from 3.5 to 5 of data set 1 and from 4.9 to 5.9 of data set 2"),

@@ -109,6 +109,11 @@ def add_windows(
     files = [data] if isinstance(data, xr.Dataset) else list(data)
     chosen = [part for file in files if (part := _within(file, begin, end)).sizes[STEP]]
     if not chosen:
+        if begin is None and end is None:
+            raise ConfigError(
+                "the statistics have no samples, because the run ended before output.statistics_start or before the "
+                "second sample."
+            )
         raise ConfigError(
             "no window lies between these times and has samples. Choose an earlier begin or a later end."
         )

@@ -176,7 +176,8 @@ class AnyCase(Checked):
                 yield "time: the length of a step is not known beforehand; outputs at model times are not all counted"
             else:
                 until = f" until time {self.planned_end():.6g}"
-                yield f"time: at most {steps} steps of {dt:.4g}{self.assumption()}{until}"
+                assumed = self.assumption()
+                yield f"time: {'about' if assumed else 'at most'} {steps} steps of {dt:.4g}{assumed}{until}"
         if any(each.wall for each in intervals):
             yield "time: outputs and checkpoints at intervals of the clock are not counted"
 

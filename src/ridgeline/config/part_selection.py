@@ -210,6 +210,8 @@ def _range(grid: UniformGrid, text: str) -> tuple[int, range]:
 
 def _extent(grid: UniformGrid, axis: int) -> str:
     """Say how many points a grid has along an axis, and where they are."""
-    words = f"{grid.shape[axis]} points in {AXES[axis]}"
-    places = grid.places(axis)
-    return words if places is None else f"{words} from {places[0]:g} to {places[-1]:g}"
+    n, places = grid.shape[axis], grid.places(axis)
+    words = f"{n} point{'s' * (n > 1)} in {AXES[axis]}"
+    if places is None:
+        return words
+    return f"{words} from {places[0]:g} to {places[-1]:g}" if n > 1 else f"{words} at {places[0]:g}"

@@ -46,7 +46,7 @@ def test_figures(tmp_path: Path) -> None:
     case = load(tmp_path)
     found = estimate(case, 5)
     assert (found.process_grid, found.block) == ((5,), (5, 5, 5, 5))
-    assert (found.outputs, found.output_bytes) == (2, 2 * 4 * 24 * 125 * 8)
+    assert (found.outputs, found.output_bytes) == (2, (2 * 4 + 3) * 24 * 125 * 8)
     assert found.work.points == 24 * 64
     assert found.remarks[0] == "24 elements of order 4: 3000 points stored, 1536 unique"
     gap = (1 - np.sqrt(3 / 7)) / 2
@@ -140,6 +140,40 @@ def test_the_bytes_of_windows_are_told(tmp_path: Path, settings: tuple[str, ...]
     windows = ("output.statistics_every=1", "output.statistics_window_time=0.1")
     assert f"statistics: {size}" in estimate(load(tmp_path, *windows, *settings), 1).remarks
     assert not any("statistics:" in remark for remark in estimate(load(tmp_path), 1).remarks)
+
+
+@pytest.mark.parametrize(
+    ("settings", "number"),
+    [
+        (("output.statistics_window_time=0.3",), 4),  # at 0.3, 0.6, 0.9 and the end, which is at 1
+        (("output.statistics_window_time=0.3", "output.statistics_start=0.3"), 3),
+        (("output.statistics_window_time=0.1", "output.statistics_start=0.25", "run.end_time=0.5"), 3),
+        (("output.statistics_window_time=9.0",), 1),
+        (("output.statistics_window=30",), 4),  # at steps 30, 60, 90 and 100
+        (("output.statistics_window=20", "output.statistics_start=0.4"), 3),
+    ],
+)
+def test_windows_are_counted_from_the_start_of_the_statistics_to_the_end(
+    tmp_path: Path, settings: tuple[str, ...], number: int
+) -> None:
+    said = estimate(load(tmp_path, "output.statistics_every=1", *settings), 1).remarks
+    assert any(remark.startswith(f"statistics: {number} windows of") for remark in said), said
+
+
+def test_statistics_that_begin_after_the_end_are_doubted(tmp_path: Path) -> None:
+    settings = ("output.statistics_every=1", "output.statistics_start=2.0")
+    ((key, said),) = load(tmp_path, *settings).doubts()
+    assert (key, "the run ends at time 1, so that" in said) == ("output.statistics_start", True)
+    assert not [*load(tmp_path, *settings, "run.steps=300").doubts()]
+    adaptive = ("model.dt=", "model.courant=0.3")  # nobody knows when it ends
+    assert not [*load(tmp_path, *settings, *adaptive).doubts()]
+    assert len([*load(tmp_path, *settings, *adaptive, "run.end_time=1.5").doubts()]) == 1
+
+
+def test_steps_of_an_assumed_length_are_not_a_bound(tmp_path: Path) -> None:
+    adaptive = ("model.dt=", "model.courant=0.3", "run.steps=", "run.end_time=1.0")
+    assert "time: about" in " ".join(load(tmp_path, *adaptive).time_remarks())
+    assert "time: at most 100 steps" in " ".join(load(tmp_path, "run.end_time=1.0").time_remarks())
 
 
 def test_places_of_probes_are_counted_and_those_outside_refused(tmp_path: Path) -> None:

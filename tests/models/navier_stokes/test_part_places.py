@@ -84,7 +84,7 @@ def test_sizes_of_parts_on_sides(tmp_path):
         (BOX, 'plane = "x=3.1"', "plane", "inside the domain, which extends from 0 to 3 in x"),
         (BOX, 'line = "x=1.0, y=1.01"', "line", "inside the domain, which extends from -1 to 1 in y"),
         (BOX, 'box = "y=1.5:2.0"', "box", "inside the domain"),
-        (BOX, 'side = "z_min"', "side", "not periodic, which are x_min, x_max, y_min, y_max"),
+        (BOX, 'side = "z_min"', "side", "not periodic. Did you mean 'y_min'? They are x_min, x_max, y_min, y_max"),
         (BOX, 'side = "y_mn"', "side", "Did you mean 'y_min'"),
         (BOX, 'side = "y_min"\nplane = "x=mid"', "plane", "left out, because the part has a side"),
         (BOX, 'side = "y_min"\nstride = [1, 2, 1]', "stride", "left out, because the part has a side"),

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ridgeline.config.intervals import ROUNDING, multiples
 from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.quadrature import gauss_lobatto
@@ -250,15 +251,35 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
         words.append(
             f"probes: {len(checked_places(case, mesh))}, in {case.writes(case.output.probes.interval()) + 1} rows"
         )
-    if window := case.output.interval("statistics_window"):
+    if case.output.interval("statistics_window"):
         points, names = statistics_size(case, mesh)
         words.append(
-            f"statistics: {case.writes(window)} windows of {DOUBLE * points * names / 2**20:.4g} MiB "
+            f"statistics: {windows_written(case)} windows of {DOUBLE * points * names / 2**20:.4g} MiB "
             f"({names} averages at {points} points)"
         )
     words += convection_remarks(case)
     words.append("work and predicted time count one iteration of each solve, so expect several times as much")
     return tuple(words)
+
+
+def windows_written(case: NavierStokesCase) -> int:
+    """Return how many windows of statistics the planned run writes, the unfinished one at its end included."""
+    window, start, end = (
+        case.output.interval("statistics_window"),
+        case.output.statistics_start,
+        case.planned_end(),
+    )
+    ends = case.writes(window)
+    whole = False
+    if window.time and not math.isnan(end):
+        ends -= multiples(min(start, end), window.time)
+        whole = abs(end / window.time - round(end / window.time)) < ROUNDING * end / window.time
+    if window.steps:
+        steps = case.planned_steps()
+        before = case.steps_until(start) if start else 0.0
+        ends -= 0 if math.isnan(before) else multiples(min(before, steps), window.steps)
+        whole = whole or steps % window.steps == 0
+    return ends + (not whole or not ends)
 
 
 def statistics_size(case: NavierStokesCase, mesh: Mesh) -> tuple[int, int]:
@@ -309,6 +330,8 @@ def estimate_sizes(case: NavierStokesCase, n_ranks: int) -> Estimate:
     stored = mesh.n_elements * n**3
     written = math.prod(output.uniform) if output.uniform else stored
     size = float(outputs * len(output.variables) * written * DOUBLE)
+    if outputs and not output.uniform:
+        size += 3.0 * stored * DOUBLE  # the places of the points, in the first output
     # The fields of an output; and for the points of an image: places, coordinates, values as sent and received.
     between = DOUBLE * most * n**3 * (len(output.variables) + 2.0)
     if output.uniform and output.interval():

@@ -118,8 +118,10 @@ def side_extent(case: NavierStokesSettings, mesh: Mesh, part: InterpolatedPartSe
     closed = [side for side in case.side_names() if not case.is_periodic(side)]
     if part.side not in closed:
         near = did_you_mean(part.side, closed)
-        sides = ", ".join(closed) or "none, because all sides are periodic"
-        raise SelectionError("side", f"one of the sides that are not periodic, which are {sides}{near}")
+        sides = (
+            f"They are {', '.join(closed)}" if closed else "There are none, because all sides are periodic"
+        )
+        raise SelectionError("side", f"one of the sides that are not periodic{near} {sides}")
     n, faces = case.grid.order + 1, mesh.side_size(part.side)
     points = faces * n * n
     if not part.mean:

@@ -303,8 +303,18 @@ class NavierStokesCase(NavierStokesSettings):
         return settings | {"grid.mesh": f"contents {self.mesh_contents}"} if self.grid.mesh else settings
 
     def doubts(self) -> Iterator[tuple[str, str]]:
-        """Yield the inflows through which nothing flows."""
-        return closed_inflows(self)
+        """Yield the inflows through which nothing flows, and statistics that begin after the end."""
+        yield from closed_inflows(self)
+        start = self.output.statistics_start
+        if not start or not self.output.interval("statistics_every"):
+            return
+        end = self.run.end_time if self.assumption() else self.planned_end()
+        if end is not None and start >= end:
+            yield (
+                "output.statistics_start",
+                f"the run ends at time {end:.6g}, so that its statistics have no samples. Set an earlier start, or a "
+                "later end.",
+            )
 
     def problems(self) -> Iterator[Problem]:
         problems = list(_sides(self))
