@@ -51,7 +51,7 @@ def check_paths(case: AnyCase) -> None:
     """
     for key, (name, store) in case.data_sets().items():
         if store == "bp5":
-            instead = f"choose the store Zarr by a path {Path(name).with_suffix('.zarr')}"
+            instead = 'set output.format = "zarr"'
             require_extra("adios2", f"{key} = {name}, a BP5 data set,", instead, OutputError)
     for key, name in single_outputs(case):
         check_not_special(Path(name), key)
