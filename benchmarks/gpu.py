@@ -118,8 +118,8 @@ def speed(
         engine = make_engine(CudaEngine, n, real, NOISE)
         for threads, blocks in ((512, 1), (512, 2), (256, 2), (256, 3), (256, 4), (1024, 1), (128, 4)):
             for streaming in (False, True):
-                for waves in (1, 4, 16):
-                    shape = Shape(threads, blocks, streaming, waves)
+                for march in (4, 8, 16, n):
+                    shape = Shape(threads, blocks, streaming, march=march)
                     engine.use(shape)
                     figure, note = fraction(engine, n, real, copy, seconds)
                     yield Row(f"step over device copy: {n}^3 {dtype}, {shape}", figure, note=note)

@@ -26,7 +26,7 @@ DIFFUSION = 0.2 / 6.0
 
 def shape_for(dtype: DTypeLike) -> Shape:
     """Return the threads: as many bytes asked for ahead as with two variables, from twice the threads."""
-    return Shape(512, 2 if np.dtype(dtype) == np.float64 else 4)
+    return Shape(512, 2 if np.dtype(dtype) == np.float64 else 4, march=512)
 
 
 @cache
@@ -36,7 +36,7 @@ def make_diffusion(dtype: DTypeLike, row_pitch: int) -> Any:
     u, out: flat device arrays of one layout, of `dtype`; u with valid ghosts. shape: owned (nz, ny, nx). The launch
     is that of `launch_shape` over the whole block.
     """
-    threads, blocks, _, _ = shape_for(dtype)
+    threads, blocks, *_ = shape_for(dtype)
     real, pitch = np.dtype(dtype).type, row_pitch
     six = real(SIX)
 

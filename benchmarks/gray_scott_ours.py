@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from gray_scott_peers import Fields, step_coefficients
+from ridgeline.blocks.sweep import make_scratch, make_sweep, tiling
 from ridgeline.jit.random import PHILOX_7, round_keys
-from ridgeline.models.gray_scott.kernels import make_scratch, make_sweep, tiling
+from ridgeline.models.gray_scott.engine_cpu import held_sides
+from ridgeline.models.gray_scott.kernels import GRAY_SCOTT, numbers
 
 
 def ours(
@@ -21,20 +23,21 @@ def ours(
     tile_rows: None takes what the model would.
     """
     dtype, block = fields.dtype, fields.u.block
-    plan = tiling(dtype, block.shape_local, steps)
+    plan = tiling(dtype, 2, block.shape_local, steps)
     rows = plan.tile_rows if tile_rows is None else tile_rows
-    scratch = make_scratch(dtype, block.shape_local, steps, rows, n_threads)
-    sweep = make_sweep(PHILOX_7)
+    scratch = make_scratch(dtype, 2, block.shape_local, steps, rows, n_threads)
+    sweep = make_sweep(GRAY_SCOTT, PHILOX_7)
     keys = round_keys(seed, PHILOX_7.rounds) if noise else None
-    c = step_coefficients(str(dtype), noise)
+    c = numbers(step_coefficients(str(dtype), noise), dtype, steps)
+    sides = held_sides(dtype)
     nz, ny, nx = block.shape_local
     layout = fields.u.origin, fields.u.row_pitch, fields.u.plane_pitch
 
     def run(fields: Fields) -> None:
         sweep(
-            fields.u.flat, fields.v.flat, layout, (0, nz, 0, ny, 0, nx), block.offset_global,
-            block.shape_global, block.periodic, step, steps, keys, c, rows, plan.streaming, n_threads,
-            *scratch, fields.u_new.flat, fields.v_new.flat,
+            (fields.u.flat, fields.v.flat), layout, (0, nz, 0, ny, 0, nx), block.offset_global,
+            block.shape_global, block.periodic, step, steps, keys, c, sides, rows, plan.streaming, n_threads,
+            scratch, (fields.u_new.flat, fields.v_new.flat),
         )  # fmt: skip
 
     return run

@@ -21,6 +21,7 @@ half_width = 3
 [output]
 path = "fields.bp"
 every = 4
+viewer = "pvd"
 series = "series.csv"
 series_every = 1
 [checkpoint]
@@ -167,6 +168,9 @@ def assert_same_results(folder: Path, reference: Path, distance: float) -> None:
     ours, theirs = read_series(folder / "series.csv"), read_series(reference / "series.csv")
     assert ours[0] == theirs[0]
     assert ours[1][:, 0].tolist() == theirs[1][:, 0].tolist()
+    if distance == 0.0:
+        for file in (reference / "fields_viewer").glob("*"):
+            assert (folder / "fields_viewer" / file.name).read_bytes() == file.read_bytes(), file.name
     for name in DATA_SETS:
         if not (reference / name).exists():
             continue

@@ -57,9 +57,14 @@ ALLOWED_IMPORTERS = {
     "numba_cuda": (),
     "pynvml": (),
     "pyvista": (),
+    "h5netcdf": (),
+    "h5py": (),
     "imageio_ffmpeg": (),
     "numba_mpi": ("bench/language/compiled_mpi.py",),
-    "cuda": ("jit/cuda_device.py",),
+    "cuda": (
+        "jit/cuda_device.py",
+        "jit/cuda_launch.py",
+    ),
     "pyfftw": ("fourier/fft.py",),
     "matplotlib": ("analysis/",),
     "PIL": ("analysis/", "io/picture.py"),
@@ -71,6 +76,7 @@ ALLOWED_IMPORTERS = {
 # Class names that every model gives its own: the parts of its anatomy.
 OF_EVERY_MODEL = {
     "RunSection", "GridSection", "ModelSection", "InitialSection", "ForcingSection", "ScalarSection", "OutputSection",
+    "BoundarySection", "SideSection",
     "CpuEngine", "CudaEngine", "Diagnostics", "ReferenceSolver",
 }  # fmt: skip
 # The files of every model; further ones are named after the part they belong to (kernels_cuda, initial_from_file).

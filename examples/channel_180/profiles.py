@@ -11,11 +11,12 @@ import sys
 import numpy as np
 
 import ridgeline
+from ridgeline.analysis.windows import add_windows
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
 
 path = sys.argv[1] if len(sys.argv) > 1 else "channel_180_statistics.bp"
 with ridgeline.open(path) as data:
-    means = data.isel(step=-1).load()
+    means = add_windows(data)
     nu, order = means.attrs["model.viscosity"], int(means.attrs["grid.order"])
 y, velocity = means.y.values, means.velocity_x.values
 half = (y[-1] - y[0]) / 2
@@ -41,7 +42,8 @@ shear = -folded(means.uv.values, -1.0) / u_tau**2
 stress = shear + nu * folded(slope, -1.0) / u_tau**2
 balance = np.abs(stress - (1 - yplus * nu / u_tau / half)).max()
 
-print(f"averaged over {float(means.averaging_time.item()):.1f} h/u_b, {int(means.samples.item())} samples")
+spent, samples, windows = (means[name].item() for name in ("averaging_time", "samples", "windows"))
+print(f"averaged over {spent:.1f} h/u_b, {samples:.0f} samples, {windows} windows")
 print(f"Re_tau {u_tau * half / nu:8.2f}   Kim, Moin and Moser 180")
 print(f"U_b+   {bulk / u_tau:8.3f}   15.63")
 print(f"U_c+   {mean[-1]:8.3f}   18.20")
@@ -49,6 +51,8 @@ print(f"C_f    {2 * (u_tau / bulk) ** 2:8.2e}   8.18e-03")
 peak = int(np.argmax(rms["uu"]))
 print(f"largest rms of u {rms['uu'][peak]:.3f} at y+ = {yplus[peak]:.1f}   2.66 at 15")
 print(f"largest -uv+ {shear.max():.3f} at y+ = {yplus[int(np.argmax(shear))]:.1f}")
+error = means.uv_error.values[int(np.argmax(np.abs(means.uv.values)))] / u_tau**2
+print(f"standard error of uv+ where it is largest, from the windows: {error:.3f}")
 print(
     f"total stress differs from its line by {balance:.3f} u_tau^2 at most: 0 when the averages have converged"
 )

@@ -14,6 +14,7 @@ from scipy.interpolate import RegularGridInterpolator
 from scipy.optimize import brentq
 
 import ridgeline
+from ridgeline.analysis.windows import add_windows
 from ridgeline.io.series import read_series
 
 OCTANTS = 8
@@ -28,7 +29,7 @@ def jones(reynolds: float) -> float:
 defaults = ("square_duct_statistics.bp", "square_duct.csv", "")
 path, series, picture = (*sys.argv[1:], *defaults[len(sys.argv) - 1 :])
 with ridgeline.open(path) as data:
-    last = data.isel(step=-1).squeeze()
+    last = add_windows(data)
     y, z = last.y.values, last.z.values
     u, v, w = (last[f"velocity_{name}"].values for name in "xyz")
     viscosity, end, spent = data.attrs["viscosity"], float(last.time), float(last.averaging_time)
@@ -48,7 +49,7 @@ area = np.outer(np.gradient(z), np.gradient(y)) * (np.abs(z)[:, None] < CORE) * 
 octant = np.arctan2(z[:, None], y) % (2 * np.pi) // (np.pi / 4)
 signs = ["+" if (vorticity * area)[octant == i].sum() > 0 else "-" for i in range(OCTANTS)]
 
-print(f"averaged over {spent:.0f} h/u_b")
+print(f"averaged over {spent:.0f} h/u_b in {int(last.windows)} windows")
 print(f"friction factor             {friction:8.4f}   Jones {jones(2 / viscosity):.4f}")
 print(f"Re_tau                      {re_tau:8.1f}   Gavrilakis 150")
 print(f"velocity at the centre/u_b  {u[len(z) // 2, len(y) // 2]:8.3f}   published 1.3 to 1.43")

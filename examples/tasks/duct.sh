@@ -10,6 +10,7 @@ turbulent="$examples/square_duct/settings.toml"
 small=(
   --set grid.elements=[3,3,2] --set grid.order=5 --set model.dt=0.01 --set checkpoint.every=10
   --set output.every=10 --set output.series_every=2 --set output.statistics_every=2 --set output.statistics_start=0.1
+  --set output.statistics_window=5 --set output.statistics_of=budgets
 )
 
 task "Estimate points, distances, memory and the Courant number before a run"
@@ -32,6 +33,15 @@ ridgeline run "$laminar" --set run.steps=400 --set run.stop_when=steady --set ru
 
 task "Continue from the checkpoint, with series and statistics"
 ridgeline run "$turbulent" "${small[@]}" --set run.steps=30 -n 2 --resume auto
+
+task "Add up statistics in windows, and see how far they have converged"
+ridgeline plot square_duct_statistics.bp --convergence uu
+ridgeline plot square_duct_statistics.bp --budget k
+python -c "
+import ridgeline
+from ridgeline.analysis.windows import add_windows
+total = add_windows(ridgeline.open('square_duct_statistics.bp'))
+print(int(total.windows), 'windows, largest uu', float(total.uu.max()), 'largest error', float(total.uu_error.max()))"
 
 task "Draw the mean flow and the forces at the walls"
 ridgeline plot square_duct_statistics.bp -o statistics.png
@@ -115,3 +125,4 @@ ridgeline run "$examples/cylinder/settings.toml" "${cylinder[@]}" --set run.step
 task "Look at the fields, also in ParaView or VisIt"
 ridgeline plot channel.bp --variable velocity_x -o channel.png
 ls channel*
+ridgeline export channel.bp channel.pvd --step last

@@ -60,6 +60,10 @@ ridgeline plot spots.csv -o series.png
 task "Make a movie"
 ridgeline plot spots.bp --variable V --movie spots.gif
 
+task "Open the fields in ParaView"
+ridgeline export spots.bp spots.pvd --step last
+ls spots spots.pvd
+
 task "Watch a run in Python, and stop it when the pattern fills the box"
 python - <<'PYTHON'
 import ridgeline

@@ -7,9 +7,18 @@ import pytest
 import xarray as xr
 
 import ridgeline
-from ridgeline.analysis.averages import has_averages, plot_averages, plot_wall_units
+from ridgeline.analysis.averages import (
+    WindowChoice,
+    has_averages,
+    plot_averages,
+    plot_budget,
+    plot_convergence,
+    plot_wall_units,
+)
+from ridgeline.analysis.budgets import REQUIRED
 from ridgeline.analysis.colour_scales import colour_map
 from ridgeline.analysis.plot_command import draw
+from ridgeline.analysis.windows import add_windows, running_windows
 from ridgeline.runtime.errors import ConfigError
 
 Z, Y = np.array([0.0, 0.1, 0.9, 1.0]), np.array([0.0, 0.5, 2.0])
@@ -152,3 +161,99 @@ def test_wall_units_of_both_walls():
 def test_wall_units_without_a_wall_are_refused(data, words):
     with pytest.raises(ConfigError, match=words):
         plot_wall_units(data)
+
+
+def windows(n=6, dims=("y",)) -> xr.Dataset:
+    """Windows of a channel whose means and moments are random about those of `channel`."""
+    one, random = channel(uv=0.01, velocity_y=0.1), np.random.default_rng(2)
+    steps, coords = 10 * np.arange(1, n + 1), {"y": one.y}
+    shape = {("y",): (n, 1), ("z", "y"): (n, 3, 1), ("point",): (n, 1)}[dims]
+    arrays = {
+        name: (("step", *dims), one[name].values[0] * (1 + 0.1 * random.normal(size=shape)))
+        for name in ("velocity_x", "velocity_y", "uu", "uv")
+    }
+    if dims == ("z", "y"):
+        coords["z"] = np.arange(3.0)
+    arrays |= {name: (("step", "point"), np.ones((n, 1))) for name in ("averaging_time", "samples")}
+    return xr.Dataset(arrays, coords | {"step": steps, "time": ("step", 1.0 * steps)}, one.attrs)
+
+
+def band(axes):
+    """Heights of the lower and the upper edge of a band, along the axis."""
+    (patch,) = axes.collections
+    points = patch.get_paths()[0].vertices[1:-1]
+    n = len(points) // 2
+    return points[:n, 1], points[n:, 1][::-1]
+
+
+def test_windows_are_added_up_with_bands_of_a_standard_error():
+    data = windows()
+    total = add_windows(data)
+    figure = plot_averages(data, ["velocity_x", "uu"])
+    for axes, name in zip(figure.axes, ("velocity_x", "uu")):
+        np.testing.assert_array_equal(axes.lines[0].get_ydata(), total[name])
+        for edge, sign in zip(band(axes), (-1, 1)):
+            np.testing.assert_allclose(
+                np.unique(edge), np.unique(total[name] + sign * total[f"{name}_error"])
+            )
+    assert figure.get_suptitle() == "step 60, t = 60, mean over 6 in 6 windows"
+    early = plot_averages(data, ["uu"], WindowChoice(average=":30", merge=2)).axes[0]
+    np.testing.assert_array_equal(early.lines[0].get_ydata(), add_windows(data, end=30.0).uu)
+    (one,) = plot_averages(data, ["uu"], WindowChoice(step=20)).axes
+    np.testing.assert_array_equal(one.lines[0].get_ydata(), data.uu.isel(step=1))
+    assert not one.collections
+    plane = plot_averages(windows(dims=("z", "y")), ["uu"]).axes[0]
+    assert plane.get_title().startswith("uu, error at most 0.")
+
+
+def test_running_convergence_is_drawn_with_its_errors():
+    data = windows()
+    (axes,) = plot_convergence(data, "uu", "y=0.0").axes
+    running = running_windows(data, "uu", "y=0.0")
+    np.testing.assert_array_equal(axes.lines[0].get_xydata(), np.stack([running.time, running.uu], 1))
+    assert axes.get_title() == f"uu at y = 0: {float(running.uu[-1]):.6g} ± {float(running.uu_error[-1]):.2g}"
+    low, high = band(axes)
+    assert (high[-1] - low[-1]) / 2 == pytest.approx(float(running.uu_error[-1]))
+    assert "±" not in plot_convergence(data.isel(step=[0]), "velocity_x").axes[0].get_title()
+    in_plane = plot_convergence(windows(dims=("z", "y")), "velocity_x").axes[0].get_title()
+    assert in_plane.startswith("velocity_x at y = 0, z = ")
+
+
+@pytest.mark.parametrize("dims", [("y",), ("z", "y")])
+def test_budgets_are_drawn_with_their_sum(dims):
+    y, z = np.linspace(-1, 1, 11), np.linspace(0, 1, 6)
+    places = {"y": y, "z": z}
+    shape = tuple(len(places[dim]) for dim in dims)
+    random = np.random.default_rng(4)
+    arrays = {name: (("step", *dims), random.normal(size=(1, *shape))) for name in REQUIRED}
+    coords = {"step": [5], "time": ("step", [0.5])} | {dim: places[dim] for dim in dims}
+    data = xr.Dataset(arrays, coords, {"grid.order": 5, "model.viscosity": 0.1})
+    figure = plot_budget(data, "uv")
+    assert figure.get_suptitle() == "budget of uv, step 5, t = 0.5"
+    if dims == ("y",):
+        *terms, residual = figure.axes[0].lines
+        assert len(terms) == 7
+        assert residual.get_label() == "residual"
+        np.testing.assert_allclose(sum(line.get_ydata() for line in terms), residual.get_ydata(), atol=1e-12)
+    else:
+        titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+        assert (len(titles), titles[0], titles[-1]) == (8, "production", "residual")
+
+
+def test_options_of_windows(tmp_path, monkeypatch):
+    monkeypatch.setattr(ridgeline, "open", lambda name: windows())
+    path = str(tmp_path / "s.bp")
+    assert draw(path, convergence="uu", slice="y=mid", merge=2) == [tmp_path / "s_convergence.png"]
+    assert draw(path, average="20:40", merge=2) == [tmp_path / "s.png"]
+    for options, words in (
+        ({"slice": "y=mid"}, "--slice requires --convergence for files of this kind"),
+        ({"step": 20, "average": "20:40"}, "--step of statistics cannot be used with --average"),
+        ({"step": 20, "merge": 2}, "--merge cannot be used with --step"),
+        ({"budget": "k"}, r"the statistics have no velocity_z, which budgets need"),
+        ({"budget": "k", "convergence": "uu"}, "--convergence cannot be used with --budget"),
+        ({"convergence": "nusselt"}, "the windows have no 'nusselt'"),
+        ({"convergence": "uu", "slice": "q=0"}, "slice 'q=0' is not a plane"),
+        ({"average": "70:"}, "--average 70: contains no output"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            draw(path, **options)

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 import ridgeline
-from ridgeline.analysis import spectra
+from ridgeline.analysis import plot_command, spectra
 from ridgeline.analysis.plot import save_figure
 from ridgeline.analysis.plot_command import draw
 from ridgeline.runtime.errors import ConfigError
@@ -154,3 +154,22 @@ def test_means_over_outputs(dataset, energy):
 def test_impossible_means(dataset, average, words):
     with pytest.raises(ConfigError, match=words):
         spectra.plot_spectra(dataset, average=average)
+
+
+def test_running_averages_of_spectra(tmp_path, monkeypatch):
+    """The windows lie between outputs, and the curve is at the largest value or at a wavenumber."""
+    k, time = np.arange(1.0, 5.0), np.array([0.0, 1.0, 3.0, 4.0])
+    values = np.outer([1.0, 2.0, 4.0, 3.0], [1.0, 5.0, 2.0, 0.5])
+    coords = {"step": [0, 5, 15, 20], "time": ("step", time), "k": k}
+    data = xr.Dataset({"energy_spectrum": (("step", "k"), values)}, coords)
+    monkeypatch.setattr(ridgeline, "open", lambda name: data)
+    figures = []
+    monkeypatch.setattr(plot_command, "save_figure", lambda figure, path: figures.append(figure))
+    draw(str(tmp_path / "s.bp"), convergence="energy_spectrum")
+    draw(str(tmp_path / "s.bp"), convergence="energy_spectrum", slice="k=0", average="5:")
+    (first,), (second,) = (figure.axes for figure in figures)
+    assert first.get_title().startswith("energy_spectrum at k = 2: 13.75 ± ")
+    np.testing.assert_allclose(first.lines[0].get_ydata(), [7.5, 12.5, 13.75])
+    assert second.get_title().startswith("energy_spectrum at k = 1: 3.16667 ± ")
+    with pytest.raises(ConfigError, match="--merge requires --convergence for files of this kind"):
+        draw(str(tmp_path / "s.bp"), merge=2)

@@ -43,7 +43,7 @@ def attack(ridgeline, model, store, kills, steps, seed):
         done = ridgeline("run", case, timeout=START_TIMEOUT)
         assert done.returncode == 0, done.stderr
     earlier = {path: path.read_bytes() for path in ridgeline.path.rglob("*.previous*/*") if path.is_file()}
-    for name in ("series.csv", *DATA_SETS):
+    for name in ("series.csv", *DATA_SETS, "fields_viewer"):
         if (ridgeline.path / name).exists():
             (ridgeline.path / name).rename(whole / name)
     random = np.random.default_rng(seed)

@@ -1,7 +1,9 @@
 """The Navier-Stokes model from the command line: stopped and resumed, and refused in one sentence."""
 
 import csv
+import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -132,6 +134,60 @@ def test_a_signal_ends_the_run_with_a_checkpoint_to_resume_from(ridgeline, case)
     step = int(newest.removeprefix("checkpoint_"))
     again = ridgeline(*long[:-3], f"run.steps={step + 2}", "--set", "output.every=0", "--resume", "auto")
     assert f"at step {step}" in succeeds(again).stderr
+
+
+def windows_written(ridgeline):
+    try:
+        with package.open(ridgeline.path / "statistics.bp") as data:
+            return data.sizes["step"]
+    except package.RidgelineError:
+        return 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 2), (3, 1)])
+def test_windows_of_statistics_continue_after_a_kill(ridgeline, case, before, after):
+    """On the same ranks with the same bits, on others but for rounding; the windows lie at the same times."""
+    plan = overrides(
+        "grid.elements=[2, 2, 1]",
+        "grid.order=3",
+        "run.steps=40",
+        "output.every=0",
+        "output.series_every=0",
+        "output.statistics_window_time=0.03125",
+        "output.homogeneous=['x']",
+        "checkpoint.every=7",
+    )
+    running = ridgeline.start("run", case, *plan, "-n", before, start_new_session=True)
+    while windows_written(ridgeline) < 2:  # then a checkpoint lies in the middle of the second window
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.01)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+    resumed = succeeds(ridgeline("run", case, *plan, "-n", after, "--resume", "auto"))
+    assert "continuing from" in resumed.stderr
+    succeeds(
+        ridgeline(
+            "run",
+            case,
+            *plan,
+            "-n",
+            before,
+            *overrides("output.statistics=whole.bp", "checkpoint.path=other"),
+        )
+    )
+    with (
+        package.open(ridgeline.path / "statistics.bp") as found,
+        package.open(ridgeline.path / "whole.bp") as whole,
+    ):
+        assert found.sizes["step"] == 6
+        np.testing.assert_allclose(found.time[:5], 0.03125 * np.arange(1, 6), rtol=1e-14)
+        assert found.step.values.tolist() == whole.step.values.tolist()
+        for name in whole.data_vars:
+            if before == after:
+                np.testing.assert_array_equal(found[name], whole[name], err_msg=name)
+            else:
+                np.testing.assert_allclose(found[name], whole[name], atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize(

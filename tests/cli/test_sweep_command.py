@@ -27,7 +27,8 @@ def test_cases_share_processes_and_one_that_fails_stops_no_other(ridgeline, rank
             assert data.step.values.tolist() == [20, 40]
             assert float(row["V_mean"]) == pytest.approx(float(data.V.sel(step=40).mean()), rel=1e-12)
     assert (folder / "sweep.png").read_bytes().startswith(b"\x89PNG")
-    assert "sweep.md, swept/sweep.png, swept/sweep_figures.png" in "".join(done.stdout.split("\n"))
+    files = ", ".join(str(folder / name) for name in ("sweep.md", "sweep.png", "sweep_figures.png"))
+    assert files in "".join(done.stdout.split("\n"))
     assert "![contact sheet](sweep.png)" in (folder / "sweep.md").read_text()
     assert len(list((folder / "processes").glob("*.log"))) == 2
     whole = ridgeline("run", case, "--set", "model.noise=0", "--set", "model.F=0.03")

@@ -93,6 +93,7 @@ def test_every_key_is_mapped_or_named() -> None:
         "output.initial": False,
         "output.variables": ["U", "V"],
         "output.compression": "none",
+        "output.viewer": "none",
         "output.part": [],
         "output.series": "series.csv",
         "output.series_every": 0,

@@ -72,6 +72,7 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "output.initial": False,
         "output.variables": ["U", "V"],
         "output.compression": "none",
+        "output.viewer": "none",
         "output.part": [],
         "output.series": "series.csv",
         "output.series_every": 0,
@@ -206,15 +207,14 @@ WRONG_FILES = [
     ),
     (
         GOOD + "Du = 0.1\n",
-        "case.toml:6: unknown key 'Du' in [grid]. 'Du' belongs to [model]. Known keys: shape, boundary, "
-        "process_grid, "
-        "cell_size.",
+        "case.toml:6: unknown key 'Du' in [grid]. 'Du' belongs to [model]. Known keys: shape, process_grid, "
+        "boundary, cell_size.",
     ),
     (
         GOOD + "halfwidth = 2\n",
         "case.toml:6: unknown key 'halfwidth' in [grid]. Did you mean 'initial.half_width'? Known keys: shape, "
-        "boundary, "
-        "process_grid, cell_size.",
+        "process_grid, "
+        "boundary, cell_size.",
     ),
     (
         GOOD + "[checkpoint]\nevry = 5\n",  # output.every is as near, and comes first
@@ -223,16 +223,16 @@ WRONG_FILES = [
     ),
     (
         GOOD + "path = 'x'\n",  # a key of several tables
-        "case.toml:6: unknown key 'path' in [grid]. Known keys: shape, boundary, process_grid, cell_size.",
+        "case.toml:6: unknown key 'path' in [grid]. Known keys: shape, process_grid, boundary, cell_size.",
     ),
     (
         GOOD + "[output]\nscale = 2\n",  # like 'shape' of [grid], but not enough
         "case.toml:7: unknown key 'scale' in [output]. Known keys: path, format, every, every_time, every_wall, "
-        "align, initial, variables, compression, series, series_every, series_every_time, series_every_wall.",
+        "align, initial, variables, compression, viewer, series, series_every, series_every_time, series_every_wall.",
     ),
     (
         GOOD + "qqq = 'x'\n",
-        "case.toml:6: unknown key 'qqq' in [grid]. Known keys: shape, boundary, process_grid, cell_size.",
+        "case.toml:6: unknown key 'qqq' in [grid]. Known keys: shape, process_grid, boundary, cell_size.",
     ),
     (
         GOOD + "[modell]\nF = 0.1\n",
@@ -265,7 +265,7 @@ WRONG_FILES = [
     (
         GOOD.replace("gray_scott", "grayscott"),
         'case.toml:2: no model is called "grayscott". Did you mean "gray_scott"? The models are gray_scott, '
-        "molecular_dynamics, n_body, navier_stokes, turbulence.",
+        "molecular_dynamics, n_body, navier_stokes, reaction_diffusion, turbulence.",
     ),
     (
         GOOD.replace('model = "gray_scott"', 'model = "gray_scott"\ndevice = "cuda"')

@@ -67,15 +67,21 @@ ALWAYS = {
         model.projection.pressure model.projection.velocity model.forcing.kind
         scalar.N.diffusivity scalar.N.source scalar.N.mean_gradient scalar.N.initial
         output.uniform output.nek5000_every output.statistics_every""",
+    "reaction_diffusion": """
+        run.stop_when run.seed
+        grid.shape grid.process_grid grid.lengths grid.cell_size
+        model.dt model.scheme model.parameters model.steps_per_sweep
+        model.species.N.name model.species.N.diffusivity model.species.N.rate model.species.N.noise
+        model.species.N.initial""",
     "turbulence": """
         grid.shape grid.decomposition grid.process_grid grid.lengths model.viscosity model.inviscid
         model.scheme model.dealias model.dt model.courant model.rotation model.brunt_vaisala
         model.transpose_variables forcing.kind scalar.N.schmidt scalar.N.mean_gradient scalar.N.variance
         particles.count output.spectra_every""",
 }
-for _model in ("gray_scott", "navier_stokes", "turbulence"):
+for _model in ("gray_scott", "navier_stokes", "reaction_diffusion", "turbulence"):
     ALWAYS[_model] += f" {OF_PARTS}"
-ALWAYS["navier_stokes"] += " output.part.N.points"
+ALWAYS["navier_stokes"] += " output.part.N.points output.part.N.side"
 # An interval in another unit has an effect wherever that in steps has.
 ALWAYS = {
     model: " ".join(
@@ -90,7 +96,7 @@ SIDES = [f"{axis}_{end}" for axis in "xyz" for end in ("min", "max")]
 # Whether a value is possible is not asked here, only whether it would have an effect.
 VALUES: tuple[Any, ...] = (
     7, 3, 2, 1, 1.2, 0.5, 4.0, -0.5, True, False, "x", "wavy", ["scalars"], ["x"], [1.0, 2.0, 3.0], [2, 2, 2],
-    ["1", "2", "3"], ["sine", "sine", "sine"],
+    ["1", "2", "3"], ["sine", "sine", "sine"], {"X": 1.0},
 )  # fmt: skip
 Document = dict[str, Any]
 
@@ -202,7 +208,10 @@ def test_every_key_states_what_it_needs_or_always_has_an_effect(model: str) -> N
     expected = {*ALWAYS[""].split(), *ALWAYS[model].split()}
     if model == "navier_stokes":
         expected |= {f"{home}.{side}.kind" for home in ("boundary", "scalar.N.boundary") for side in SIDES}
-    assert keys == (expected - {"initial.kind"} if model == "molecular_dynamics" else expected)
+    if model == "reaction_diffusion":
+        expected |= {f"boundary.{side}.kind" for side in SIDES}
+    without_kinds = ("molecular_dynamics", "reaction_diffusion")
+    assert keys == (expected - {"initial.kind"} if model in without_kinds else expected)
 
 
 def all_needs() -> list[tuple[str, str]]:

@@ -94,7 +94,7 @@ def test_equals_the_cpu_on_one_rank(comm, grid, thick, tile, periodic) -> None:
     found = launch(engine, (2, 1, 2))
     for mine, expected in zip(found, on_one_cpu(shape, 5, periodic, dtype, noise)):
         np.testing.assert_array_equal(mine, expected[part(block)])
-    assert ("faces and edges through pinned" in engine.method) == (comm.size > 1)
+    assert ("faces and edges sent by pinned" in engine.method) == (comm.size > 1)
 
 
 def test_launches_of_one_and_two_steps_may_be_chosen_anew(comm) -> None:

@@ -28,11 +28,11 @@ def make(comm, order=4, mapping=None):
     return grid, geometry, Statistics(comm, grid, geometry, 0, 0.0, VISCOSITY)
 
 
-def test_there_are_twenty_five_more_numbers(comm):
+def test_there_are_twenty_five_more_numbers_and_nine_gradients(comm):
     grid, geometry, statistics = make(comm)
     plain = Statistics(comm, grid, geometry, 0, 0.0)
     assert len(term_names()) == 22
-    assert len(statistics.averages()) - len(plain.averages()) == 25
+    assert len(statistics.averages()) - len(plain.averages()) == 25 + 9
     assert statistics.state()["statistics"].shape_global[0] == 36
 
 
@@ -56,6 +56,10 @@ def test_terms_at_points_are_moments_of_deviations(comm, mapping):
     dp = [p - mean(pressures) for p in pressures]
     slopes = [velocity_gradient(geometry, u, slice(None)) for u in du]
     found = statistics.averages()
+    for i, row in enumerate(velocity_gradient(geometry, mean(velocities), slice(None))):
+        for j, values in enumerate(row):
+            name = f"mean_gradient_{'xyz'[i]}{'xyz'[j]}"
+            np.testing.assert_allclose(found[name].values, values, atol=1e-11)
     for i, j, k in TRIPLES:
         name = "".join("uvw"[axis] for axis in (i, j, k))
         np.testing.assert_allclose(found[name].values, mean([u[i] * u[j] * u[k] for u in du]), atol=1e-12)

@@ -22,7 +22,7 @@ from ridgeline.models.navier_stokes.recorders import (
     output_names,
     statistics_recorder,
 )
-from ridgeline.models.navier_stokes.streamfunction import Streamfunction
+from ridgeline.models.navier_stokes.streamfunction import AXES, Streamfunction
 
 RANKS = (1, 3)
 QUICK_RANKS = (3,)
@@ -59,7 +59,7 @@ def written(comm, path, fields, names, flows):
 def test_fields_on_elements(comm, folder):
     grid, geometry = make(comm, periodic=(True, False, False))
     gather, problem = GatherScatter(comm, grid.ids), FlowProblem(1.0, 1.0, all_sides("inflow"))
-    planes = Streamfunction(comm, geometry, gather, problem)
+    planes = {name: Streamfunction(comm, geometry, gather, problem, axis) for name, axis in AXES.items()}
     fields = OutputFields(comm, grid, geometry, gather, 1, None, planes)
     flows = [flow_at(grid, t) for t in (0.0, 0.5)]
     names = output_names(1)
@@ -128,6 +128,31 @@ def test_a_streamfunction_is_0_on_the_first_wall(comm):
     assert not found.of(np.zeros((3, *grid.shape))).any()
 
 
+def test_streamfunctions_in_planes_of_a_flow_in_space(comm):
+    """u = rot psi + grad phi in planes across each axis, with phi = 0 on the sides: psi has no part of phi.
+
+    psi = f(a) cos(pi s) sin(pi t) and phi = g(a) sin(pi s) sin(pi t) in a box of edges 1, with the level of planes.
+    """
+    mesh = BoxMesh.box((2, 2, 3), (1.0, 1.0, 1.0))
+    grid = ElementGrid(mesh, 8, comm.size, comm.rank)
+    geometry, gather = ElementGeometry(grid), GatherScatter(comm, grid.ids)
+    sin, cos, pi = np.sin, np.cos, np.pi
+    for axis in range(3):
+        second, third = (axis + 1) % 3, (axis + 2) % 3
+        a, s, t = (grid.coordinates[i] for i in (axis, second, third))
+        f, g = 1 + a, cos(3 * a)
+        u = np.zeros((3, *grid.shape))
+        u[second] = f * pi * cos(pi * s) * cos(pi * t) + g * pi * cos(pi * s) * sin(pi * t)
+        u[third] = f * pi * sin(pi * s) * sin(pi * t) + g * pi * sin(pi * s) * cos(pi * t)
+        u[axis] = s * t
+        kinds = {"xyz"[second] + "_min": VelocitySide("wall"), "xyz"[axis] + "_min": VelocitySide("wall")}
+        problem = FlowProblem(1.0, 1.0, all_sides("outflow") | kinds)
+        psi = Streamfunction(comm, geometry, gather, problem, axis).of(u)
+        expected = f * cos(pi * s) * sin(pi * t)
+        # On the wall s = 0 the mean is 0, so that the level is -2 f/pi.
+        np.testing.assert_allclose(psi, expected - 2 * f / pi, atol=2e-7, err_msg=f"{axis=}")
+
+
 def test_derivatives_are_made_continuous(comm):
     """v = 3 max(x - 1.5, 0) has a kink between elements: there the copies agree on the mean slope."""
     grid, geometry = make(comm, periodic=(False, False, False))
@@ -157,6 +182,7 @@ def settings(folder, **output):
     plain = {"format": "auto", "nek5000": "", "nek5000_every": 0, "nek5000_precision": "float32"}
     plain |= {"nek5000_geometry": "first"}
     plain |= {"statistics": f"{folder}/s.bp", "statistics_every": 0, "homogeneous": ()}
+    plain |= {"statistics_window": 0}
     section = SimpleNamespace(**{**plain, **output})
     section.interval = lambda key: Interval(getattr(section, key))
     return SimpleNamespace(output=section)

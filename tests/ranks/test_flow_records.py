@@ -5,12 +5,13 @@ import pytest
 from mpi4py import MPI
 
 from navier_stokes_flows import TIGHT, advance, begin
-from navier_stokes_tools import EVERYTHING
+from navier_stokes_tools import EVERYTHING, all_sides
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mappings import annulus, wavy
 from ridgeline.elements.mesh import SIDES, BoxMesh, ElementGrid
-from ridgeline.models.navier_stokes.problem import FlowState
+from ridgeline.models.navier_stokes.problem import FlowProblem, FlowState
 from ridgeline.models.navier_stokes.sampling import PlacedPoints
+from ridgeline.models.navier_stokes.side_fluxes import SideFluxes
 from ridgeline.models.navier_stokes.side_forces import SideForces
 
 RANKS = (1, 2, 3)
@@ -74,7 +75,8 @@ def test_places_outside_are_missing(comm):
 def forces(comm, grid, geometry, viscosity, sides, velocity, pressure, **more):
     scalars = np.empty((0, *grid.shape))
     flow = FlowState(0.0, np.ascontiguousarray(velocity), np.ascontiguousarray(pressure), scalars)
-    found = SideForces(comm, geometry, viscosity, sides, **more)
+    problem = FlowProblem(viscosity, np.nan, all_sides("wall"))
+    found = SideForces(comm, geometry, SideFluxes(comm, geometry, problem, sides), sides, **more)
     row = found.row(flow)
     assert tuple(row) == found.columns
     return row
@@ -161,8 +163,14 @@ def test_forces_of_a_step_are_those_of_one_rank(comm, name):
         engine = begin(group, whole, problem)
         advance(engine, 3)
         flow = FlowState(engine.time, engine.u, engine.p, engine.fields[3:])
-        found = SideForces.on_sides(group, engine.geometry, problem, sides)
-        rows.append(found.row(flow, engine.last_step()))
+        heated = [[n for n, side in s.sides.items() if side.kind != "periodic"] for s in problem.scalars]
+        fluxes = SideFluxes(group, engine.geometry, problem, sides, heated)
+        found = SideForces(group, engine.geometry, fluxes, sides)
+        row = found.row(flow, engine.last_step())
+        for number in range(len(problem.scalars)):
+            for side, heat in fluxes.heat(number, flow, engine.last_step()).items():
+                row[f"heat {number} {side}"] = group.allreduce(heat.value.sum())
+        rows.append(row)
         differences = {
             side: found.figures(flow, engine.last_step())[f"{side}_force_difference"] for side in sides
         }

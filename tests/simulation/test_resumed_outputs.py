@@ -16,7 +16,7 @@ import ridgeline
 from ridgeline.simulation import report
 
 STEPS, HALF = 8, 5
-SERIES = {"path": "fields.bp", "every": 3, "series": "series.csv", "series_every": 2}
+SERIES = {"path": "fields.bp", "every": 3, "series": "series.csv", "series_every": 2, "viewer": "pvd"}
 PARTS = {"part": [
     {"name": "plane", "plane": "z=mid", "every": 1, "initial": True, "precision": "float32"},
     {"name": "profile", "mean": ["x", "z"], "every": 3},
@@ -53,6 +53,8 @@ CASES = {
             **PARTS,
             "statistics": "statistics.bp",
             "statistics_every": 3,
+            "statistics_window": 4,
+            "statistics_of": "budgets",
             "homogeneous": ["x"],
             "nek5000": "duct",
             "nek5000_every": 3,
@@ -87,6 +89,8 @@ def written():
                 found |= {
                     (path.name, name): data[name].values.copy() for name in {**data.coords, **data.data_vars}
                 }
+        elif path.name == "fields_viewer":
+            found |= {each.name: each.read_bytes() for each in path.iterdir()}
         elif ".f0" in path.name:
             found[path.name] = path.read_bytes()
     return found
@@ -125,7 +129,7 @@ def test_outputs_of_a_resumed_run_are_those_of_one_that_never_stopped(model):
     assert_equal(in_two, written())
     assert resumed["summary"] == at_once["summary"]
     for row in resumed["written"]:
-        if row["kind"] != "checkpoints":
+        if row["kind"] not in ("checkpoints", "viewer files"):
             plot, path = row["show"].rsplit(" ", 1)
             assert (plot, Path(path).exists()) == ("ridgeline plot", True), row
 

@@ -64,6 +64,18 @@ def test_recorders_are_met_and_searched_for_nan_before_unless_that_costs_more():
     ]
 
 
+def test_a_recorder_writes_at_either_of_two_intervals():
+    """Once where both are due; the times of the second are met, and NaN is looked for before."""
+    both = Recorder("r", "path", Interval(4), lambda attributes, keep: None, also=Interval(6, 0.95))
+    schedule = Schedule(20, recorders=(both,), longest=0.1)
+    met = pairs(schedule, 0.1)
+    written = [now for before, now in met if both.due(before, now)]
+    steps = {4, 6, 8, 12, 16, 18, 20}
+    assert steps < {now.step for now in written}
+    assert [now.time for now in written if now.step not in steps] == [0.95]
+    assert all(schedule.check_due(*each) for each in met if both.due(*each))
+
+
 def test_the_state_is_searched_before_it_is_saved():
     schedule = Schedule(20, None, Interval(6), True, NEVER, (recorder(4),))
     met = [each for each in pairs(schedule) if schedule.check_due(*each)]

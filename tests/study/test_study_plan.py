@@ -10,7 +10,7 @@ from ridgeline.runtime.errors import ConfigError, DecompositionError
 from ridgeline.study import plan as plan_module
 from ridgeline.study.plan import make_plan, parse_values, show_plan
 from ridgeline.study.request import read_request
-from study_tools import TURBULENCE, planned
+from study_tools import CASE, TURBULENCE, planned
 
 
 def sizes(plan):
@@ -52,6 +52,25 @@ def test_runs_write_nothing_unless_asked(tmp_path):
     }
     assert "--set" not in loud.points[0].command
     assert silent.points[0].paths == {"output.path": "gray_scott.bp", "checkpoint.path": "checkpoints"}
+
+
+def test_parts_of_outputs_write_nothing_either(tmp_path):
+    """A part has an interval of its own, in any unit; the case without it still has the part."""
+    both = '[[output.part]]\nname = "a"\nplane = "z=mid"\nevery = 3\n'
+    both += '[[output.part]]\nname = "b"\nmean = ["x"]\nevery_time = 0.5\nevery_wall = 7\n'
+    silent, loud = (
+        planned(tmp_path, {"weak": True, "ranks": (1, 2), "outputs": outputs}, CASE + both)
+        for outputs in (False, True)
+    )
+    for point in silent.points:
+        found = {key: value for key, value in options_of(point).items() if "part" in key}
+        assert found == {
+            "output.part.0.every": "0",
+            "output.part.1.every": "0",
+            "output.part.1.every_time": "",
+            "output.part.1.every_wall": "",
+        }
+    assert not any(word.startswith("output.part") for point in loud.points for word in point.command)
 
 
 def test_paths_of_one_name_get_names_of_their_own(tmp_path):

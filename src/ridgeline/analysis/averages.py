@@ -1,4 +1,7 @@
-"""Pictures of a flow's statistics: profiles along one direction, or planes over two."""
+"""Pictures of a flow's statistics: profiles along one direction or planes over two, their convergence and budgets.
+
+The statistics of several windows are added up before they are drawn, with their standard errors (`windows.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import logging
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
@@ -15,15 +19,34 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.interpolate import KroghInterpolator
 
+from ridgeline.analysis.budgets import ENERGY, stress_budget
 from ridgeline.analysis.colour_scales import ROUNDING, ColourScale, colour_scales, finite_range, is_component
-from ridgeline.analysis.plot import axis_label, blank_figure, label_decades, names_on_page, panels, title
-from ridgeline.analysis.slices import select_step
+from ridgeline.analysis.plot import (
+    axis_label,
+    blank_figure,
+    label_decades,
+    names_on_page,
+    panels,
+    time_name,
+    title,
+)
+from ridgeline.analysis.slices import select_range, select_step
+from ridgeline.analysis.windows import (
+    ERROR,
+    PLACES,
+    TIME,
+    WINDOWS,
+    add_windows,
+    averages_of,
+    has_windows,
+    running_windows,
+    windows_between_outputs,
+)
 from ridgeline.config.check import did_you_mean
 from ridgeline.runtime.errors import ConfigError
 
 MEAN, MOMENT = "velocity_x", "uu"
 STRESSES = ("uu", "vv", "ww", "uv", "uw", "vw")
-PLACES = ("x", "y", "z")
 PER_ROW = 4
 KARMAN, OFFSET = 0.41, 5.2  # constants of the law of the wall
 STILL = 1e-6  # a mean velocity below this share of the largest one is that of a wall
@@ -38,10 +61,40 @@ def has_averages(dataset: xr.Dataset) -> bool:
     return MEAN in dataset and MOMENT in dataset and dataset[MEAN].ndim != 4
 
 
+@dataclass(frozen=True)
+class WindowChoice:
+    """The windows that are drawn: all, or those of some time steps.
+
+    step: the window that ends at this step, or None; average: a range of time steps, as for `take_mean`, or None;
+    merge: windows that form one batch of the standard errors.
+    """
+
+    step: int | None = None
+    average: str | None = None
+    merge: int = 1
+
+    def of(self, dataset: xr.Dataset) -> xr.Dataset:
+        """Return the windows of the range, or those between its outputs if they are not averages."""
+        part = dataset if self.average is None else select_range(dataset, self.average)
+        return part if has_windows(part) else windows_between_outputs(part)
+
+    def total(self, dataset: xr.Dataset) -> xr.Dataset:
+        """Return the averages over the windows, with standard errors if there are several."""
+        if self.step is not None or not has_windows(dataset):
+            return select_step(dataset, -1 if self.step is None else self.step).load()
+        return add_windows(self.of(dataset), merge=self.merge)
+
+
+ALL_WINDOWS = WindowChoice()
+
+
 def plot_averages(
-    dataset: xr.Dataset, variables: Sequence[str] = (), step: int = -1, page: int = 1
+    dataset: xr.Dataset, variables: Sequence[str] = (), windows: WindowChoice = ALL_WINDOWS, page: int = 1
 ) -> Figure:
     """Draw means and moments: lines along the one direction that is left, or planes over two.
+
+    Lines have a band of a standard error to both sides, if there are several windows. Titles of planes name the
+    largest standard error.
 
     Parameters
     ----------
@@ -49,8 +102,8 @@ def plot_averages(
         The data set of output.statistics, as `ridgeline.open` returns it.
     variables : sequence of str
         Names to draw. None draws all except those that are rounding, which are logged.
-    step : int
-        As for `select_step`.
+    windows : WindowChoice
+        The windows over which the averages are.
     page : int
         Page of many panels, from 1.
 
@@ -59,7 +112,7 @@ def plot_averages(
     ConfigError
         For a name or a page that does not exist, and for statistics over no direction.
     """
-    now, known = _statistics(dataset, step)
+    now, known = _statistics(dataset, windows)
     dims = now[MEAN].dims
     for name in variables:
         if name not in known:
@@ -73,31 +126,84 @@ def plot_averages(
     across = min(len(names), PER_ROW)
     figure = blank_figure(4.0 * across, 3.4 * -(-len(names) // across))
     for axes, name in zip(panels(figure, len(names), PER_ROW), names):
-        values = now[name]
+        values, error = now[name], _error(now, name)
         if len(dims) == 1:
             along = values[dims[0]]
             axes.plot(along.values, values.values)
+            if error is not None:
+                axes.fill_between(along.values, values - error, values + error, alpha=0.3, linewidth=0)
             axes.set_xlabel(axis_label(along))
         else:
             # Each has a separate scale: a secondary flow would be invisible on that of the mean flow.
             shade = colour_scales({name: finite_range(now[name].values)})[name]
             image = _draw_plane(axes, now, name, shade)
             figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03)
-        axes.set_title(axis_label(now[name]))
-    figure.suptitle(title(now))
+        most = "" if error is None or len(dims) == 1 else f", error at most {error.max():.2g}"
+        axes.set_title(axis_label(now[name]) + most)
+    figure.suptitle(_title(now))
     return figure
 
 
-def plot_wall_units(dataset: xr.Dataset, step: int = -1) -> Figure:
+def plot_convergence(
+    dataset: xr.Dataset, name: str, place: str = "", windows: WindowChoice = ALL_WINDOWS
+) -> Figure:
+    """Draw an average over the first 1, 2, ... windows at one point, with a band of a standard error to both sides.
+
+    dataset, windows: as for `plot_averages`, or outputs of spectra and the like, between which the windows lie; name,
+    place: as for `running_windows`. Raises ConfigError as they do.
+    """
+    running = running_windows(windows.of(dataset), name, place, windows.merge)
+    values, error = running[name].values, running[name + ERROR].values
+    figure = blank_figure(6.4, 4.2)
+    (axes,) = panels(figure, 1)
+    axes.plot(running["time"].values, values, marker="." if len(values) < 30 else None)
+    axes.fill_between(running["time"].values, values - error, values + error, alpha=0.3, linewidth=0)
+    axes.set(xlabel=time_name(running), ylabel=axis_label(running[name]))
+    axes.grid(alpha=0.3)
+    where = [f"{each} = {value.item():.4g}" for each, value in running.coords.items() if value.ndim == 0]
+    last = f"{values[-1]:.6g}" + ("" if np.isnan(error[-1]) else f" ± {error[-1]:.2g}")
+    axes.set_title(f"{name}{' at ' + ', '.join(where) if where else ''}: {last}")
+    return figure
+
+
+def plot_budget(dataset: xr.Dataset, stress: str = ENERGY, windows: WindowChoice = ALL_WINDOWS) -> Figure:
+    """Draw all terms of a budget and their sum: lines along one direction, or planes over two.
+
+    dataset, windows: as for `plot_averages`; stress: as for `stress_budget`. Raises ConfigError as they do.
+    """
+    now, _ = _statistics(dataset, windows)
+    budget = stress_budget(now, stress)
+    names = [str(name) for name in budget.data_vars if name not in PLACES]
+    dims = budget[names[0]].dims
+    if len(dims) == 1:
+        figure = blank_figure(8.0, 4.8)
+        (axes,) = panels(figure, 1)
+        for name in names:
+            line, colour = ("--", "black") if name == "residual" else ("-", None)
+            places, label = budget[dims[0]].values, name.replace("_", " ")
+            axes.plot(places, budget[name].values, line, color=colour, label=label)
+        axes.set(xlabel=axis_label(budget[dims[0]]), ylabel=f"budget of {stress}")
+        axes.legend(frameon=False, fontsize="small")
+    else:
+        figure = blank_figure(4.0 * PER_ROW, 3.4 * -(-len(names) // PER_ROW))
+        for axes, name in zip(panels(figure, len(names), PER_ROW), names):
+            shade = colour_scales({name: finite_range(budget[name].values)})[name]
+            figure.colorbar(_draw_plane(axes, budget, name, shade), ax=axes, fraction=0.046, pad=0.03)
+            axes.set_title(name.replace("_", " "))
+    figure.suptitle(f"budget of {stress}, {_title(now)}")
+    return figure
+
+
+def plot_wall_units(dataset: xr.Dataset, windows: WindowChoice = ALL_WINDOWS) -> Figure:
     """Draw the mean velocity over the distance from walls, both in wall units, and the Reynolds stresses.
 
     With the friction velocity u_tau = sqrt(nu |dU/dy|) of each wall, U+ = U / u_tau and y+ = y u_tau / nu, beside
     U+ = y+ and the law of the wall, U+ = ln(y+) / 0.41 + 5.2 (Pope, "Turbulent Flows", Sec. 7.1.4).
 
-    dataset, step: as for `plot_averages`, with profiles along one direction and the viscosity among the attributes.
+    dataset, windows: as for `plot_averages`, with profiles along one direction and the attribute model.viscosity.
     Raises ConfigError if there is no such profile, or no wall at its ends.
     """
-    now, known = _statistics(dataset, step)
+    now, known = _statistics(dataset, windows)
     if now[MEAN].ndim != 1:
         raise ConfigError(
             f"--wall-units requires profiles along one direction, but these statistics depend on "
@@ -136,7 +242,7 @@ def plot_wall_units(dataset: xr.Dataset, step: int = -1) -> Figure:
     mean.legend(frameon=False, fontsize="small")
     if stresses.lines:
         stresses.legend(frameon=False, fontsize="small")
-    figure.suptitle(title(now))
+    figure.suptitle(_title(now))
     label_decades(figure)
     return figure
 
@@ -163,11 +269,23 @@ def _walls(now: xr.Dataset, along: str) -> Iterator[tuple[str, float, slice, Rea
             yield end, friction, part, np.abs(y[part] - from_wall[0]) * friction / viscosity
 
 
-def _statistics(dataset: xr.Dataset, step: int) -> tuple[xr.Dataset, list[str]]:
-    """Return the statistics of a step, and the names that can be drawn: means, second moments, then all others."""
-    now = select_step(dataset, step).load()
+def _title(now: xr.Dataset) -> str:
+    """Return the title of averages, with the number of windows and their length if there are several."""
+    n = int(now[WINDOWS]) if WINDOWS in now else 1
+    return title(now) + (f", mean over {float(now[TIME]):g} in {n} windows" if n > 1 else "")
+
+
+def _error(now: xr.Dataset, name: str) -> Reals | None:
+    """Return the standard errors of an average, None if it has none."""
+    error = now[name + ERROR].values if name + ERROR in now else np.array([np.nan])
+    return None if np.isnan(error).any() else np.asarray(error)
+
+
+def _statistics(dataset: xr.Dataset, windows: WindowChoice) -> tuple[xr.Dataset, list[str]]:
+    """Return the statistics of windows, and the names that can be drawn: means, second moments, then all others."""
+    now = windows.total(dataset)
     dims = now[MEAN].dims
-    known = [str(name) for name, array in now.data_vars.items() if array.dims == dims and name not in PLACES]
+    known = [name for name in averages_of(now) if now[name].dims == dims]
     if len(dims) not in (1, 2) or dims == ("point",):
         raise ConfigError(
             f"these statistics have the axes {', '.join(map(str, dims))}, which cannot be drawn. Average over one or "

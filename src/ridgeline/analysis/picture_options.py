@@ -25,6 +25,23 @@ class PictureOptions(DeclaredOptions):
     wall_units: Annotated[bool, OptionSpec("Draw the profile of the mean flow at walls, as U+ over y+.")] = (
         False
     )
+    convergence: Annotated[
+        str | None,
+        OptionSpec(
+            "Average over the first 1, 2, ... windows to draw, with standard errors.",
+            metavar="NAME",
+        ),
+    ] = None
+    budget: Annotated[
+        str | None,
+        OptionSpec(
+            "Budget of stresses to draw: k (half their trace), uu, vv, ww, uv, uw or vw.", metavar="STRESS"
+        ),
+    ] = None
+    merge: Annotated[
+        int,
+        OptionSpec("Number of windows that form a batch of the standard errors.", minimum=1),
+    ] = 1
     slice: Annotated[
         str,
         OptionSpec(
@@ -47,7 +64,8 @@ class PictureOptions(DeclaredOptions):
     average: Annotated[
         str | None,
         OptionSpec(
-            "Draw the mean of spectra or g(r) over the outputs of these time steps.", metavar="FIRST:LAST"
+            "Draw the mean of spectra, g(r) or statistics over the outputs of these time steps.",
+            metavar="FIRST:LAST",
         ),
     ] = None
     compensated: Annotated[

@@ -18,7 +18,14 @@ from matplotlib.figure import Figure
 
 import ridgeline
 from ridgeline.analysis.atoms import has_atoms, has_radial, plot_atoms, plot_magnitudes, plot_radial
-from ridgeline.analysis.averages import has_averages, plot_averages, plot_wall_units
+from ridgeline.analysis.averages import (
+    WindowChoice,
+    has_averages,
+    plot_averages,
+    plot_budget,
+    plot_convergence,
+    plot_wall_units,
+)
 from ridgeline.analysis.bench_plots import draw_benchmark
 from ridgeline.analysis.colour_scales import check_colour_map
 from ridgeline.analysis.element_images import PLACES, on_grid
@@ -27,6 +34,7 @@ from ridgeline.analysis.paths import has_paths, has_places, plot_paths, plot_pla
 from ridgeline.analysis.picture_options import PictureOptions
 from ridgeline.analysis.plot import plot_lines, plot_pdf, plot_slices, save_figure
 from ridgeline.analysis.run_plots import plot_roofline, plot_run
+from ridgeline.analysis.side_plots import has_side, plot_side
 from ridgeline.analysis.slices import field_names, long_axes, spatial_dims
 from ridgeline.analysis.spectra import (
     has_spectra,
@@ -47,7 +55,9 @@ from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import read_regular
 
 # Options that are part of a picture's name.
-NAMED_OPTIONS = ("pdf", "roofline", "compensated", "wall_units", "isosurface", "volume")
+NAMED_OPTIONS = (
+    "pdf", "roofline", "compensated", "wall_units", "convergence", "budget", "isosurface", "volume",
+)  # fmt: skip
 # Folders, by a name in them, and JSON files, by a key, that have no picture: what they are, and what to do instead.
 IN_FOLDERS = {
     checkpoint_format.MANIFEST: "a checkpoint, which has no picture. Name the data set of output.path.",
@@ -78,7 +88,7 @@ BY_SUFFIX = {
     ".pdf": "already a picture.",
     ".gif": "already a movie.",
     ".mp4": "already a movie.",
-    ".vti": "a file for ParaView. Open it there.",
+    **dict.fromkeys((".pvd", ".vti", ".vtu", ".vtp", ".vtkhdf"), "a file for ParaView. Open it there."),
 }
 # (option, the option that it requires), and (option, the option with which it cannot be used).
 NEEDED = (("rate", "movie"), ("width", "movie"), ("colour", "isosurface"))
@@ -88,8 +98,12 @@ EXCLUDED = (
     ("pdf", "volume"),
     ("compensated", "pdf"),
     ("average", "pdf"),
-    ("variable", "wall_units"),
-    ("page", "wall_units"),
+    *((name, view) for name in ("variable", "page") for view in ("wall_units", "convergence", "budget")),
+    ("convergence", "wall_units"),
+    ("budget", "wall_units"),
+    ("convergence", "budget"),
+    *(("convergence", name) for name in ("step", "pdf", "compensated")),
+    ("merge", "step"),
 )
 # The same as EXCLUDED if no movie is drawn. A movie has a variable and a plane too.
 EXCLUDED_FROM_VIEWS = (
@@ -234,10 +248,36 @@ class DataSetKind:
     draw: Callable[[xr.Dataset, PictureOptions], Figure]
 
 
+def _windows(options: PictureOptions) -> WindowChoice:
+    return WindowChoice(options.step if "step" in options.given() else None, options.average, options.merge)
+
+
+def _convergence(dataset: xr.Dataset, name: str, options: PictureOptions) -> Figure:
+    return plot_convergence(
+        dataset, name, options.slice if "slice" in options.given() else "", _windows(options)
+    )
+
+
+def _refuse_without_convergence(options: PictureOptions, *names: str) -> None:
+    for name in names:
+        if name in options.given():
+            raise ConfigError(f"{_flag(name)} requires --convergence for files of this kind.")
+
+
 def _spectra(dataset: xr.Dataset, options: PictureOptions) -> Figure:
+    if options.convergence is not None:
+        return _convergence(dataset, options.convergence, options)
+    _refuse_without_convergence(options, "slice", "merge")
     if options.pdf:
         return plot_densities(dataset, options.step)
     return plot_spectra(dataset, options.step, options.average, options.compensated)
+
+
+def _radial(dataset: xr.Dataset, options: PictureOptions) -> Figure:
+    if options.convergence is not None:
+        return _convergence(dataset, options.convergence, options)
+    _refuse_without_convergence(options, "slice", "merge")
+    return plot_radial(dataset, options.step, options.average)
 
 
 def _atoms(dataset: xr.Dataset, options: PictureOptions) -> Figure:
@@ -259,9 +299,19 @@ def _fields(dataset: xr.Dataset, options: PictureOptions) -> Figure:
 
 
 def _averages(dataset: xr.Dataset, options: PictureOptions) -> Figure:
+    if {"step", "average"} <= set(options.given()):
+        raise ConfigError(
+            "--step of statistics cannot be used with --average, which adds up several windows."
+        )
+    if options.convergence is not None:
+        return _convergence(dataset, options.convergence, options)
+    _refuse_without_convergence(options, "slice")
+    windows = _windows(options)
+    if options.budget is not None:
+        return plot_budget(dataset, options.budget, windows)
     if options.wall_units:
-        return plot_wall_units(dataset, options.step)
-    return plot_averages(dataset, options.variable, options.step, options.page)
+        return plot_wall_units(dataset, windows)
+    return plot_averages(dataset, options.variable, windows, options.page)
 
 
 FIELDS = DataSetKind(
@@ -285,17 +335,25 @@ FIELDS = DataSetKind(
 # The first kind that matches a data set draws it.
 KINDS = (
     DataSetKind(
+        "a data set of a side of the domain",
+        has_side,
+        ("variable", "step", "page", "colour_map"),
+        lambda dataset, options: plot_side(
+            dataset, options.variable, options.step, options.page, options.colour_map
+        ),
+    ),
+    DataSetKind(
         "a data set of spectra, which are drawn together",
         has_spectra,
-        ("step", "average", "compensated", "pdf"),
+        ("step", "average", "compensated", "pdf", "convergence", "slice", "merge"),
         _spectra,
     ),
     DataSetKind("a data set of atoms", has_atoms, ("variable", "slice", "step", "pdf"), _atoms),
     DataSetKind(
         "a data set of radial distribution functions",
         has_radial,
-        ("step", "average"),
-        lambda dataset, options: plot_radial(dataset, options.step, options.average),
+        ("step", "average", "convergence", "slice", "merge"),
+        _radial,
     ),
     DataSetKind(
         "a data set of cosmic structure, which is drawn whole",
@@ -306,7 +364,7 @@ KINDS = (
     DataSetKind(
         "a data set of statistics, which have no probability density",
         has_averages,
-        ("variable", "step", "page", "wall_units"),
+        ("variable", "step", "average", "merge", "page", "wall_units", "convergence", "slice", "budget"),
         _averages,
     ),
     DataSetKind(

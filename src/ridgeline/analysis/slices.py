@@ -102,6 +102,12 @@ def take_mean(dataset: xr.Dataset, average: str) -> tuple[xr.Dataset, xr.Dataset
     average: "FIRST:LAST", the time steps of the first and the last output; one of them may be left out: "600:". All
     outputs have the same weight. Raises ConfigError if `average` is invalid, or no output is in its range.
     """
+    part = select_range(dataset, average)
+    return part.mean(STEP, keep_attrs=True).load(), part
+
+
+def select_range(dataset: xr.Dataset, average: str) -> xr.Dataset:
+    """Return the outputs in a range of time steps, lazily. average, errors: as for `take_mean`."""
     first, separator, last = average.partition(":")
     steps = step_numbers(dataset)
     try:
@@ -115,8 +121,7 @@ def take_mean(dataset: xr.Dataset, average: str) -> tuple[xr.Dataset, xr.Dataset
     inside = np.flatnonzero((steps >= low) & (steps <= high))
     if not len(inside):
         raise ConfigError(f"--average {average} contains no output. The data set has {_listed(steps)}.")
-    part = dataset.isel({STEP: inside})
-    return part.mean(STEP, keep_attrs=True).load(), part
+    return dataset.isel({STEP: inside})
 
 
 def step_numbers(data: xr.Dataset | xr.DataArray) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ import typer
 
 from ridgeline.cli.command_line_options import PanelGroup
 from ridgeline.cli.machine_commands import bench, bind, doctor, validate
-from ridgeline.cli.run_commands import check, compile_kernels, plot, report, run
+from ridgeline.cli.run_commands import check, compile_kernels, export, plot, report, run
 from ridgeline.cli.start_commands import examples, explain, init
 from ridgeline.cli.study_commands import predict, run_list_command, study, sweep
 from ridgeline.runtime.environment import prepare_process
@@ -43,6 +43,7 @@ for panel, name, command, short_help in (
     (SIMULATE, "sweep", sweep, "Run a case over values of its settings."),
     (SIMULATE, "compile", compile_kernels, "Compile the kernels of a case beforehand."),
     (LOOK, "plot", plot, "Draw anything that a run has written."),
+    (LOOK, "export", export, "Write data for other people's programs."),
     (LOOK, "report", report, "Print a stored report, or compare two."),
     (MEASURE, "predict", predict, "Predict the speed of a case on a machine."),
     (MACHINE, "doctor", doctor, "Look for what is installed and missing."),

@@ -1,4 +1,4 @@
-"""Commands about one run and what it wrote: `run`, `check`, `compile`, `report` and `plot`."""
+"""Commands about one run and what it wrote: `run`, `check`, `compile`, `report`, `plot` and `export`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ridgeline.cli.command_line_options import (
     load,
     with_options,
 )
+from ridgeline.io.export.export_options import ExportOptions
 from ridgeline.runtime.declared_options import options_of
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.signals import hold_stop_signals
@@ -187,4 +188,32 @@ def plot(
     from ridgeline.analysis.plot_command import draw_file
 
     for path in draw_file(data, options, output):
+        typer.echo(f"wrote {path}", err=True)
+
+
+@with_options(options_of(ExportOptions), ExportOptions)
+def export(
+    data: Annotated[
+        str,
+        typer.Argument(metavar="DATA", help="Data set, Nek5000 field files, or time series (CSV)."),
+    ],
+    out: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT",
+            help="New file: .nc, .zarr, .vtkhdf, .pvd, .vti, .vtu, .vtp, .lammpstrj, .dump, .extxyz, .xyz, "
+            ".nek5000 or 0.f00001.",
+        ),
+    ],
+    *,
+    options: ExportOptions,
+) -> None:
+    """Write a data set, or a part of it, in a format that other programs open.
+
+    The suffix of OUT chooses the format: NetCDF or Zarr for anything, VTK's formats for fields and particles, LAMMPS
+    dumps or extended XYZ for particles, and Nek5000 field files for flows on spectral elements.
+    """
+    from ridgeline.io.export.export import export as export_data
+
+    for path in export_data(data, out, options):
         typer.echo(f"wrote {path}", err=True)

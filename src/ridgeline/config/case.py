@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, model_validator
 from ridgeline.config.fields import Checked, Problem, toml
 from ridgeline.config.intervals import ROUNDING, Interval, Scheduled, multiples
 from ridgeline.config.part_selection import SelectionError, UniformGrid
-from ridgeline.config.parts import BYTES, PartSection, PartSize, fields_needed
+from ridgeline.config.parts import BYTES, PartExtent, PartSection, PartSize, fields_needed
 from ridgeline.config.sections import AnyGridSection, CheckpointSection, OutputSection, RunSection
 from ridgeline.config.size_law import GlobalGrid, SizeLaw
 from ridgeline.config.store_format import StoreFormat, store_format
@@ -190,19 +190,26 @@ class AnyCase(Checked):
             yield Problem("run.steps", "an integer >= 1, or run.end_time instead")
         elif self.run.end_time is not None and self.run.end_time <= self.begin_time():
             yield Problem("run.end_time", f"a time after that of step 0, which is {self.begin_time():g}")
-        yield from self.problems()
-        yield from self._part_problems()
+        problems = list(self.problems())
+        yield from problems or self._part_problems()
         yield from overlaps(self.written() | {REPORT: self.report_path()})
 
     def output_names(self) -> tuple[str, ...]:
         """Return the names of all fields that output.variables may list; by default those that it lists."""
         return tuple(self.output.variables)
 
+    def part_names(self, part: PartSection) -> tuple[str, ...]:
+        """Return the names of all fields that a part may have; by default those of `output_names`."""
+        return self.output_names()
+
+    def part_defaults(self, part: PartSection) -> tuple[str, ...]:
+        """Return the variables of a part that lists none; by default those of the output."""
+        return tuple(self.output.variables)
+
     def fields_of_parts(self) -> list[tuple[str, ...]]:
-        """Return the fields that each part needs, among `output_names`."""
-        default, names = self.output.variables, self.output_names()
+        """Return the fields that each part needs, among `part_names`."""
         return [
-            tuple(fields_needed(part.quantities(default), names))
+            tuple(fields_needed(part.quantities(self.part_defaults(part)), self.part_names(part)))
             for part in self.output.parts()
             if part.interval()
         ]
@@ -215,31 +222,32 @@ class AnyCase(Checked):
         """Return the points from which a part selects, as far as the settings determine them."""
         return UniformGrid(self.grid.points())
 
+    def part_extent(self, part: PartSection) -> PartExtent:
+        """Return how large a part is. Raises SelectionError."""
+        points = part.select(self.part_grid(part))
+        return PartExtent(points.shape, math.prod(points.count), bool(points.averaged))
+
     def part_sizes(self) -> list[PartSize]:
         """Return what each part takes in the planned run; seconds of the clock are not counted."""
         sizes = []
         for part in self.output.parts():
-            shape, interval = part.select(self.part_grid(part)).shape, part.interval()
+            extent, interval = self.part_extent(part), part.interval()
             itemsize = BYTES[part.dtype(str(self.run.precision))]
-            each = itemsize * math.prod(shape) * len(part.quantities(self.output.variables))
-            sizes.append(
-                PartSize(part.name, shape, self.writes(interval) + part.initial if interval else 0, each)
-            )
+            each = itemsize * math.prod(extent.shape) * len(part.quantities(self.part_defaults(part)))
+            outputs = self.writes(interval) + part.initial if interval else 0
+            sizes.append(PartSize(part.name, extent.shape, outputs, each, extent.axes))
         return sizes
 
     def memory_of_parts(self, n_ranks: int) -> float:
         """Return the bytes that a rank takes while the largest part is written, with equal shares of its points."""
         most = 0.0
         for part in (part for part in self.output.parts() if part.interval()):
-            points = part.select(self.part_grid(part))
-            here = math.prod(points.count) / n_ranks
-            kept = (
-                BYTES[part.dtype(str(self.run.precision))]
-                * len(part.quantities(self.output.variables))
-                * here
-            )
+            extent = self.part_extent(part)
+            here = extent.points / n_ranks
+            variables = len(part.quantities(self.part_defaults(part)))
+            kept = BYTES[part.dtype(str(self.run.precision))] * variables * here
             # A mean has one variable in float64 at a time, its mask, and integers of the size of the result.
-            most = max(most, 9 * here + 48 * math.prod(points.shape) if points.averaged else kept)
+            most = max(most, 9 * here + 48 * math.prod(extent.shape) if extent.averaged else kept)
         return most
 
     def _part_problems(self) -> Iterator[Problem]:
@@ -248,9 +256,9 @@ class AnyCase(Checked):
             key = f"output.part.{i}"
             if part.name in names[:i]:
                 yield Problem(f"{key}.name", "a name that no other part has")
-            yield from part.faults(key, self.output_names())
+            yield from part.faults(key, self.part_names(part))
             try:
-                part.select(self.part_grid(part))
+                self.part_extent(part)
             except SelectionError as error:
                 yield Problem(f"{key}.{error.key}", error.rule)
 

@@ -12,12 +12,12 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.config.check import nearest
 from ridgeline.config.fields import MOST, Problem, toml
@@ -69,6 +69,47 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.NotEq: np.not_equal,
 }
 _BOOLEAN: dict[type[ast.boolop], Callable[[Any, Any], Any]] = {ast.And: np.logical_and, ast.Or: np.logical_or}
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What a checked formula is evaluated with: the operations of some kind of numbers.
+
+    Attributes
+    ----------
+    number : from a constant to a number
+    truth : from what comparisons return to 1 or 0
+    binary, unary, compare, boolean : by the node of the syntax tree
+    where : of a number (not 0: true) and two others
+    functions : by the names of FUNCTIONS
+    product_powers : whether x**2, x**3, ... MOST_FACTORS are products instead of calls of pow
+    """
+
+    number: Callable[[float], Any] = float
+    truth: Callable[[Any], Any] = _number
+    binary: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = field(default_factory=lambda: _BINARY)
+    unary: Mapping[type[ast.unaryop], Callable[[Any], Any]] = field(default_factory=lambda: _UNARY)
+    compare: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = field(default_factory=lambda: _COMPARE)
+    boolean: Mapping[type[ast.boolop], Callable[[Any, Any], Any]] = field(default_factory=lambda: _BOOLEAN)
+    where: Callable[[Any, Any, Any], Any] = np.where
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: FUNCTIONS)
+    product_powers: bool = False
+
+
+IN_FLOAT64 = Arithmetic()
+MOST_FACTORS = 16  # of an integer power that is a product
+
+
+def arithmetic_in(dtype: DTypeLike) -> Arithmetic:
+    """Return NumPy's arithmetic in one precision, to which constants are rounded; small powers are products."""
+    number = np.dtype(dtype).type
+    one = number(1)
+
+    def truth(value: Any) -> Any:
+        return np.multiply(value, one)
+
+    unary = {**_UNARY, ast.Not: lambda a: truth(np.logical_not(a))}
+    return Arithmetic(number, truth, unary=unary, product_powers=True)
 
 
 class ExpressionError(ValueError):
@@ -147,33 +188,53 @@ def _check(tree: ast.expr, variables: Sequence[str]) -> frozenset[str]:
     return frozenset(names & set(variables))
 
 
-def _evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """Return the value of a checked node. Both branches of a condition are computed: they are arrays."""
+def evaluate(node: ast.expr, values: Mapping[str, Any], using: Arithmetic = IN_FLOAT64) -> Any:
+    """Return the value of a checked node. Both branches of a condition are computed: they are arrays.
+
+    values: of all names in it, constants included.
+    """
+
+    def inner(node: ast.expr) -> Any:
+        return evaluate(node, values, using)
+
     match node:
         case ast.Constant(value=value):
-            return float(value)  # type: ignore[arg-type]
+            return using.number(float(value))  # type: ignore[arg-type]
         case ast.Name(id=name):
             return values[name]
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(n))) if (
+            using.product_powers and 1 <= n <= MOST_FACTORS
+        ):
+            return _power(inner(left), n, using.binary[ast.Mult])
         case ast.BinOp(left=left, op=op, right=right):
-            return _BINARY[type(op)](_evaluate(left, values), _evaluate(right, values))
+            return using.binary[type(op)](inner(left), inner(right))
         case ast.UnaryOp(op=op, operand=operand):
-            return _UNARY[type(op)](_evaluate(operand, values))
+            return using.unary[type(op)](inner(operand))
         case ast.BoolOp(op=op, values=items):
-            first, *rest = (_evaluate(item, values) for item in items)
+            first, *rest = (inner(item) for item in items)
             for item in rest:
-                first = _BOOLEAN[type(op)](first, item)
-            return _number(first)
+                first = using.boolean[type(op)](first, item)
+            return using.truth(first)
         case ast.Compare(left=left, ops=ops, comparators=comparators):
-            sides = [_evaluate(item, values) for item in (left, *comparators)]
+            sides = [inner(item) for item in (left, *comparators)]
             result: Any = True
             for relation, a, b in zip(ops, sides, sides[1:]):
-                result = np.logical_and(result, _COMPARE[type(relation)](a, b))
-            return _number(result)
+                result = using.boolean[ast.And](result, using.compare[type(relation)](a, b))
+            return using.truth(result)
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            return np.where(_evaluate(test, values), _evaluate(body, values), _evaluate(orelse, values))
+            return using.where(inner(test), inner(body), inner(orelse))
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            return FUNCTIONS[name](*[_evaluate(item, values) for item in arguments])
+            return using.functions[name](*[inner(item) for item in arguments])
     raise AssertionError(ast.dump(node))
+
+
+def _power(base: Any, n: int, multiply: Callable[[Any, Any], Any]) -> Any:
+    """Return base^n as a product: (x x) x for 3, (x x) (x x) for 4."""
+    if n == 1:
+        return base
+    half = _power(base, n // 2, multiply)
+    square = multiply(half, half)
+    return multiply(square, base) if n % 2 else square
 
 
 @dataclass(frozen=True)
@@ -201,7 +262,7 @@ class Expression:
         The arrays broadcast; so does the result, which is a single number for a formula without arrays.
         """
         with np.errstate(all="ignore"):
-            return np.asarray(_evaluate(self.tree, {**CONSTANTS, **values}), np.float64)
+            return np.asarray(evaluate(self.tree, {**CONSTANTS, **values}), np.float64)
 
 
 def parse(text: str, variables: Sequence[str] = VARIABLES) -> Expression:

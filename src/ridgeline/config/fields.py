@@ -7,7 +7,17 @@ from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin
 
 import annotated_types
-from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -130,6 +140,17 @@ Truth = Annotated[bool, Strict()]
 Count = Annotated[int, Strict(), Field(ge=1), AfterValidator(_counted)]
 Triple = tuple[Count, Count, Count]
 PathText = Annotated[str, AfterValidator(_path)]
+
+
+def _as_text(value: Any) -> Any:
+    """Return the text of a number, and anything else as it is."""
+    return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+# A number or a formula, kept as text for config/expressions.py.
+FormulaText = Annotated[
+    str, BeforeValidator(_as_text), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})
+]
 
 
 # The values that other keys must have for a key to have an effect, by key; all must hold. See needs.py.
@@ -297,4 +318,6 @@ def type_of(annotation: Any) -> str:
         item = type_of(args[0])
         items = f"{item}s" if item in ("integer", "number") else item
         return f"list of {items}" if args[-1] is Ellipsis else f"list of {len(args)} {items}"
+    if origin is dict:
+        return f"table of {type_of(args[1])}s"
     return _TYPES[annotation]

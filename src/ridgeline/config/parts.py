@@ -46,12 +46,22 @@ class PartVariable(NamedTuple):
 
 
 class PartSize(NamedTuple):
-    """What a part takes in the planned run: its name, its shape, its outputs, and the bytes of each of them."""
+    """What a part takes in the planned run: its name, shape and axes, its outputs, and the bytes of each of them."""
 
     name: str
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     outputs: int
     bytes: int
+    axes: str
+
+
+class PartExtent(NamedTuple):
+    """How large a part is: its shape, the points from which it is computed, and whether it is a mean of them."""
+
+    shape: tuple[int, ...]
+    points: int
+    averaged: bool
+    axes: str = "z y x"
 
 
 class PartSection(Scheduled):

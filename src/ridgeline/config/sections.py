@@ -159,20 +159,25 @@ class GridSection(AnyGridSection):
         return self.shape
 
 
-class BlockGridSection(GridSection):
+class DividedGridSection(GridSection):
     """The grid and how ranks share it, in blocks."""
 
-    boundary: Literal["periodic", "fixed"] = setting(
-        "periodic",
-        'What lies beyond the faces of the grid: the opposite face ("periodic"), or a layer that stays at the '
-        'model\'s rest state ("fixed").',
-    )
     process_grid: Literal["auto"] | Triple = setting(
         "auto",
         "Number of ranks in each direction, [pz, py, px]; the product must be the number of ranks. "
         '"auto" chooses the process grid with the cheapest exchange.',
         unit="ranks",
         rule='"auto" or three integers >= 1 as [pz, py, px]',
+    )
+
+
+class BlockGridSection(DividedGridSection):
+    """The grid, how ranks share it, in blocks, and what lies beyond its faces."""
+
+    boundary: Literal["periodic", "fixed"] = setting(
+        "periodic",
+        'What lies beyond the faces of the grid: the opposite face ("periodic"), or a layer that stays at the '
+        'model\'s rest state ("fixed").',
     )
 
 
@@ -314,6 +319,12 @@ class OutputSection(Scheduled):
         "none",
         'Lossless compression of every field on its rank: "lz4" is faster, and "blosc" makes smaller files. BP5 '
         "needs an ADIOS2 with Blosc2; `ridgeline doctor` says whether the installed ADIOS2 has it.",
+        needs=recurring(),
+    )
+    viewer: Literal["none", "pvd"] = setting(
+        "none",
+        'Files for viewers without ADIOS2: "pvd" writes a VTK file for each output into a folder beside the data set '
+        "that ends in _viewer, and a .pvd file that lists them, which ParaView opens.",
         needs=recurring(),
     )
     series: PathText = setting(

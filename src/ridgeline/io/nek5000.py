@@ -168,7 +168,7 @@ class Nek5000Writer:
             path.rename(prefix.with_name(prefix.name + path.name.removeprefix(self.prefix.name)))
         self._index.unlink(missing_ok=True)
         if files:
-            _write_index(prefix, len(files))
+            write_index(prefix, len(files))
             log.warning(
                 "the Nek5000 files of an earlier run at %s were renamed to %s0.f*.", self.prefix, prefix
             )
@@ -178,7 +178,7 @@ class Nek5000Writer:
         return _index_of(self.prefix)
 
     def _write_index(self) -> None:
-        _write_index(self.prefix, self.files)
+        write_index(self.prefix, self.files)
 
     def write(
         self, step: int, time: float, velocity: Array, pressure: Array, scalars: Array | None = None
@@ -312,7 +312,7 @@ def _index_of(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + ".nek5000")
 
 
-def _write_index(prefix: Path, n_files: int) -> None:
+def write_index(prefix: Path, n_files: int) -> None:
     """Write the index of the field files. Readers see either the old one or the new one, complete."""
     index = _index_of(prefix)
     unfinished = index.with_name(index.name + PARTIAL)

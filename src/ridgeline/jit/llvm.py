@@ -148,7 +148,7 @@ class Vector:
         self.value = value
 
     def _emit(
-        self, float_name: str | None, integer_name: str | None, other: "Vector | int | None" = None
+        self, float_name: str | None, integer_name: str | None, other: "Vector | float | None" = None
     ) -> "Vector":
         name = float_name if self.lanes.is_float else integer_name
         if name is None:
@@ -164,8 +164,11 @@ class Vector:
     def __sub__(self, other: "Vector") -> "Vector":
         return self._emit("fsub", "sub", other)
 
-    def __mul__(self, other: "Vector") -> "Vector":
+    def __mul__(self, other: "Vector | float") -> "Vector":
         return self._emit("fmul", "mul", other)
+
+    def __truediv__(self, other: "Vector | float") -> "Vector":
+        return self._emit("fdiv", None, other)
 
     def __neg__(self) -> "Vector":
         return self._emit("fneg", "neg")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io.store import Variable
-from ridgeline.models.parts import BlockPart, PartSource, parts_recorders
+from ridgeline.models.parts import BlockPart, PartFields, PartSource, parts_recorders
 from ridgeline.models.recorders import Profile, Record, Recorder, fields_recorder, series_recorder
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.runtime.context import Context
@@ -184,7 +184,7 @@ class SimulatedModel(ABC):
     # are.
     later: ClassVar[tuple[str, ...]] = ()
     # What to try when the fields stop being finite: a sentence.
-    advice: ClassVar[str] = 'Try a smaller time step or run.precision = "float64".'
+    advice: str = 'Try a smaller time step or run.precision = "float64".'
 
     _case: Any
     _context: Context
@@ -571,6 +571,25 @@ class Model(ReportedModel):
         Collective.
         """
         return BlockPart(self, points, names)
+
+    def placed_part(self, part: PartSection) -> PartFields | None:
+        """Return what computes a part that is not selected from a grid, such as one on a side of the domain.
+
+        Parameters
+        ----------
+        part : PartSection
+            The settings of the part.
+
+        Returns
+        -------
+        PartFields or None
+            By default None: all parts are selected from `part_grid`.
+
+        Notes
+        -----
+        Collective.
+        """
+        return None
 
     def recorders(self, case: Any, comm: MPI.Comm) -> Sequence[Recorder]:
         """Return the recorders that write during the run: by default a data set of fields and the time series."""

@@ -2,8 +2,9 @@
 
 `parts_recorders` returns a recorder for each [[output.part]]. It works for each model whose outputs are fields on a
 grid in space: every rank converts and writes what of its own block lies in the part. A model whose fields are
-elsewhere, such as on elements, gives them at the points of a part by its own `part_source`. For a mean, every rank
-adds up its points, and rank 0 writes the mean; nothing that is as large as the grid is gathered.
+elsewhere, such as on elements, gives them at the points of a part by its own `part_source`, and a part that does not
+lie on a grid, such as one on a side of the domain, by `placed_part`. For a mean, every rank adds up its points, and
+rank 0 writes the mean; nothing that is as large as the grid is gathered.
 
 Means have the same bits on any number of ranks if the fields have: each value is cut into integers on a grid of
 powers of two that the largest magnitude sets, and integers add without rounding, as in `parallel.allreduce`.
@@ -13,13 +14,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.config.part_selection import PartBlock, SelectedPoints, SelectionError, UniformGrid
+from ridgeline.config.part_selection import PartBlock, SelectedPoints, UniformGrid
 from ridgeline.config.parts import PartVariable, compiled, fields_needed, short_names
 from ridgeline.io import bp_sums
 from ridgeline.io.bp_attributes import image_schemas
@@ -27,7 +28,6 @@ from ridgeline.io.open_store import open_writer
 from ridgeline.io.store import Variable
 from ridgeline.models.recorders import Record, Recorder, WrittenSteps
 from ridgeline.parallel.partition import DistributedArray
-from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -75,6 +75,25 @@ class PartModel(Protocol):
     def part_source(self, grid: UniformGrid, points: SelectedPoints, names: Sequence[str]) -> PartSource:
         """Fields at the points of a part."""
 
+    def placed_part(self, part: PartSection) -> PartFields | None:
+        """What computes a part that is not selected from a grid."""
+
+
+class PartFields(Protocol):
+    """The variables of a part, as they are written. Methods are collective."""
+
+    def attributes(self) -> Mapping[str, Any]:
+        """Return what readers need beside the settings."""
+
+    def layout(self) -> list[Variable]:
+        """Return the variables of the data set, with this rank's blocks."""
+
+    def time(self, step: int) -> float:
+        """Return the model time of the present state, which is that of `step`; `present` then belongs to both."""
+
+    def present(self) -> dict[str, NDArray[Any]]:
+        """Return the variables of the present state in the precision of the part."""
+
 
 class BlockPart:
     """The part of the blocks in which the ranks share a grid. names: fields of which one shows the layout."""
@@ -91,10 +110,7 @@ class BlockPart:
 
 
 def parts_recorders(model: PartModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
-    """Return the recorders of the parts that the settings ask for.
-
-    Raises ConfigError on all ranks for a part that is outside the domain.
-    """
+    """Return the recorders of the parts that the settings ask for."""
     return [
         _recorder(model, case, comm, part, f"output.part.{number}")
         for number, part in enumerate(case.output.parts())
@@ -104,25 +120,18 @@ def parts_recorders(model: PartModel, case: AnyCase, comm: MPI.Comm) -> list[Rec
 
 def _recorder(model: PartModel, case: AnyCase, comm: MPI.Comm, part: PartSection, key: str) -> Recorder:
     """Return the recorder of one part. key: of its settings."""
-    grid, path = model.part_grid(part), case.output.part_path(part)
-    try:
+    path, placed = case.output.part_path(part), model.placed_part(part)
+    if placed is None:
+        grid = model.part_grid(part)
         points = part.select(grid)
-    except SelectionError as error:
-        raise ConfigError(
-            f'{key}.{error.key} of the part "{part.name}" is "{getattr(part, error.key)}", but it must be '
-            f"{error.rule}."
-        ) from None
 
     def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
-        fields = _PartFields(model, case, comm, part, grid, points)
-        layout, places = fields.layout(), points.grid(grid)
-        assert places.origin is not None
-        schemas = image_schemas(points.shape, [v.name for v in layout], places.origin, places.spacing)
+        fields = _GridPart(model, case, comm, part, grid, points) if placed is None else placed
         writer = open_writer(
             path,
             comm,
-            layout,
-            {**attributes, **schemas, "part.name": part.name, "part.mean": list(part.mean)},
+            fields.layout(),
+            {**attributes, **fields.attributes(), "part.name": part.name, "part.mean": list(part.mean)},
             store=case.output.format,
             compression=case.output.compression,
             keep_steps=keep,
@@ -134,8 +143,77 @@ def _recorder(model: PartModel, case: AnyCase, comm: MPI.Comm, part: PartSection
     return Recorder(name, path, every, begin, initial=part.initial, fingerprint=bp_sums.fingerprint)
 
 
-class _PartFields:
-    """The variables of a part, computed from the fields of the model at its points."""
+class PartVariables:
+    """The variables of a part, and how they are computed and rounded. needed: the fields of the model for them."""
+
+    def __init__(self, case: AnyCase, part: PartSection) -> None:
+        names = case.part_names(part)
+        self.dtype = np.dtype(part.dtype(str(case.run.precision)))
+        self.variables = part.quantities(case.part_defaults(part))
+        self.needed = fields_needed(self.variables, names)
+        self._short = short_names(names)
+        self._formulas = {each.name: compiled(each, names) for each in self.variables}
+        self._part = part.name
+        self._warned = False
+
+    def described(self, fields: Sequence[Variable]) -> list[tuple[str, str, str]]:
+        """Return name, unit and description of each variable. fields: those that are needed."""
+        named = {v.name: v for v in fields}
+        return [
+            (name, named[name].unit, named[name].description)
+            if formula is None
+            else (name, "1", f"{name} = {formula}")
+            for name, formula in self.variables
+        ]
+
+    def with_short_names(self, fields: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return the fields, also by their short names in formulas."""
+        short = {short: fields[name] for short, name in self._short.items() if name in fields}
+        return {**fields, **short}
+
+    def fill(
+        self,
+        each: PartVariable,
+        fields: Mapping[str, NDArray[Any]],
+        places: Sequence[NDArray[np.float64]],
+        time: float,
+        out: NDArray[Any],
+    ) -> int:
+        """Compute a variable at this rank's points, plane by plane; return how many values `out` cannot hold.
+
+        fields: of the shape of out, three axes; places: z, y, x, of this shape or with one point along an axis.
+        """
+        too_large = 0
+        for k in range(len(out)):
+            if each.formula is None:
+                too_large += _convert(fields[each.name][k], out[k])
+                continue
+            here: dict[str, Any] = {name: np.asarray(field[k], np.float64) for name, field in fields.items()}
+            z, y, x = (place[k if len(place) > 1 else 0] for place in places)
+            here |= {"x": x, "y": y, "z": z, "t": np.float64(time)}
+            too_large += _convert(self._formulas[each.name].evaluate(here), out[k])
+        return too_large
+
+    def rounded(self, mean: NDArray[np.float64]) -> tuple[NDArray[Any], int]:
+        """Return a mean in the precision of the part, and how many of its values that cannot hold."""
+        out = np.empty(mean.shape, self.dtype)
+        return out, _convert(mean, out)
+
+    def warn(self, comm: MPI.Comm, too_large: int, step: int) -> None:
+        """Log once that float16 cannot hold values. too_large: how many of this rank. Collective with float16."""
+        if self.dtype == np.float16 and comm.allreduce(too_large) and not self._warned:
+            self._warned = True
+            if comm.rank == 0:
+                log.warning(
+                    "the part %s has values at step %d that float16 cannot hold, which are written as infinity. "
+                    'Set precision = "float32".',
+                    self._part,
+                    step,
+                )
+
+
+class _GridPart:
+    """A part of a grid, computed from the fields of the model at its points."""
 
     def __init__(
         self,
@@ -146,80 +224,58 @@ class _PartFields:
         grid: UniformGrid,
         points: SelectedPoints,
     ) -> None:
-        self._model, self._comm, self._points, self._part = model, comm, points, part.name
-        self._dtype = np.dtype(part.dtype(str(case.run.precision)))
-        names = case.output_names()
-        self._short = short_names(names)
-        self._variables = part.quantities(case.output.variables)
-        self._formulas = {each.name: compiled(each, names) for each in self._variables}
-        self._needed = fields_needed(self._variables, names)
-        source = self._source = model.part_source(grid, points, self._needed or names)
+        self._model, self._comm, self._grid, self._points = model, comm, grid, points
+        self._variables = PartVariables(case, part)
+        needed = self._variables.needed
+        source = self._source = model.part_source(grid, points, needed or case.output_names())
         assert grid.origin is not None
-        self._z, self._y, self._x = (
-            first + apart * (start + stride * (offset + np.arange(n)))
-            for first, apart, start, stride, offset, n in zip(
-                grid.origin, grid.spacing, points.start, points.stride, source.offset, source.shape
+        self._places = np.ix_(
+            *(
+                first + apart * (start + stride * (offset + np.arange(n)))
+                for first, apart, start, stride, offset, n in zip(
+                    grid.origin, grid.spacing, points.start, points.stride, source.offset, source.shape
+                )
             )
         )
         self._step, self._time = 0, 0.0
-        self._warned = False
+
+    def attributes(self) -> Mapping[str, Any]:
+        places = self._points.grid(self._grid)
+        assert places.origin is not None
+        names = [each.name for each in self._variables.variables]
+        return image_schemas(self._points.shape, names, places.origin, places.spacing)
 
     def time(self, step: int) -> float:
-        """Return the model time of the present state, which is that of `step`; `present` then belongs to both."""
         self._step, self._time = step, self._model.time(step)
         return self._time
 
     def layout(self) -> list[Variable]:
-        """Return the variables of the data set, with this rank's blocks."""
         whole, offset, shape = self._points.shape, self._source.offset, self._source.shape
         if self._points.averaged:
             offset, shape = (0, 0, 0), whole if self._comm.rank == 0 else (0, 0, 0)
-        described = {v.name: v for v in self._model.output_layout(self._needed)}
-        variables = []
-        for name, formula in self._variables:
-            unit, words = "1", f"{name} = {formula}"
-            if formula is None:
-                unit, words = described[name].unit, described[name].description
-            variables.append(Variable(name, self._dtype, whole, offset, shape, unit, words))
-        return variables
+        variables = self._variables
+        return [
+            Variable(name, variables.dtype, whole, offset, shape, unit, words)
+            for name, unit, words in variables.described(self._model.output_layout(variables.needed))
+        ]
 
     def present(self) -> dict[str, NDArray[Any]]:
-        """Return the variables of the present state in the precision of the part. Collective."""
-        fields = dict(self._source.values(self._needed)) if self._needed else {}
-        fields |= {short: fields[name] for short, name in self._short.items() if name in fields}
+        variables = self._variables
+        fields = self._source.values(variables.needed) if variables.needed else {}
+        fields = variables.with_short_names(fields)
         values, too_large = {}, 0
-        for each in self._variables:
+        for each in variables.variables:
             if self._points.averaged:
                 here = np.empty(self._source.shape)
-                self._fill(each, fields, here)
+                variables.fill(each, fields, self._places, self._time, here)
                 mean = mean_over(self._comm, here, self._source.offset, self._points)
-                values[each.name] = out = np.empty(mean.shape, self._dtype)
-                too_large += _convert(mean, out)
+                values[each.name], more = variables.rounded(mean)
             else:
-                values[each.name] = out = np.empty(self._source.shape, self._dtype)
-                too_large += self._fill(each, fields, out)
-        if self._dtype == np.float16 and self._comm.allreduce(too_large) and not self._warned:
-            self._warned = True
-            if self._comm.rank == 0:
-                log.warning(
-                    "the part %s has values at step %d that float16 cannot hold, which are written as infinity. "
-                    'Set precision = "float32".',
-                    self._part,
-                    self._step,
-                )
+                values[each.name] = out = np.empty(self._source.shape, variables.dtype)
+                more = variables.fill(each, fields, self._places, self._time, out)
+            too_large += more
+        variables.warn(self._comm, too_large, self._step)
         return values
-
-    def _fill(self, each: PartVariable, fields: Mapping[str, NDArray[Any]], out: NDArray[Any]) -> int:
-        """Compute a variable at this rank's points, plane by plane; return how many values out cannot hold."""
-        too_large = 0
-        for k in range(len(out)):
-            if each.formula is None:
-                too_large += _convert(fields[each.name][k], out[k])
-                continue
-            here: dict[str, Any] = {name: np.asarray(field[k], np.float64) for name, field in fields.items()}
-            here |= {"x": self._x, "y": self._y[:, None], "z": self._z[k], "t": np.float64(self._time)}
-            too_large += _convert(self._formulas[each.name].evaluate(here), out[k])
-        return too_large
 
 
 def _convert(values: NDArray[Any], out: NDArray[Any]) -> int:
@@ -248,12 +304,7 @@ def mean_over(
     shape, axes = points.shape, points.averaged
     finite = np.isfinite(values)
     values[~finite] = 0.0
-    from ridgeline.parallel.allreduce import allreduce_max  # imports MPI, which planning does without
-
-    largest = float(allreduce_max(comm, np.abs(values).max(initial=0.0)))
-    most = math.prod(points.count[axis] for axis in axes)
-    bits = BITS - most.bit_length()
-    shift = min(bits - math.frexp(largest)[1], 1000)
+    shift, bits = _cuts(comm, values, math.prod(points.count[axis] for axis in axes))
     sums = np.zeros((FOLDS + 1, *shape), np.int64)
     window = tuple(
         slice(0, 1) if axis in axes else slice(first, first + n)
@@ -263,16 +314,52 @@ def mean_over(
         rows = slice(0, 1) if 0 in axes else slice(window[0].start + k, window[0].start + k + 1)
         here = sums[:, rows, window[1], window[2]]
         inner = tuple(axis for axis in axes if axis)
-        rest = values[k : k + 1] * 2.0**shift
-        for fold in range(FOLDS):
-            cut = np.rint(rest)
-            here[fold] += cut.astype(np.int64).sum(axis=inner, keepdims=True)
-            rest = (rest - cut) * 2.0**bits
+        for fold, cut in enumerate(_folds(values[k : k + 1], shift, bits)):
+            here[fold] += cut.sum(axis=inner, keepdims=True)
         here[FOLDS] += finite[k : k + 1].sum(axis=inner, keepdims=True)
     total = np.empty_like(sums) if comm.rank == 0 else None
     comm.Reduce(sums, total, root=0)
     if total is None:
         return np.empty((0, 0, 0))
     count = np.where(total[FOLDS] > 0, total[FOLDS], np.nan)
+    return _of_folds(total, shift, bits) / count
+
+
+def sum_over_groups(
+    comm: MPI.Comm, values: NDArray[np.float64], groups: NDArray[np.int64], n_groups: int, most: int
+) -> NDArray[np.float64]:
+    """Return the sums of finite values of each group, [n_groups], on rank 0; an empty array elsewhere. Collective.
+
+    groups: of values, of the same shape; most: values of all ranks in a group. The same bits for any distribution.
+    """
+    shift, bits = _cuts(comm, values, most)
+    sums = np.zeros((FOLDS, n_groups), np.int64)
+    for fold, cut in enumerate(_folds(values, shift, bits)):
+        np.add.at(sums[fold], groups.reshape(-1), cut.reshape(-1))
+    total = np.empty_like(sums) if comm.rank == 0 else None
+    comm.Reduce(sums, total, root=0)
+    return np.empty(0) if total is None else _of_folds(total, shift, bits)
+
+
+def _cuts(comm: MPI.Comm, values: NDArray[np.float64], most: int) -> tuple[int, int]:
+    """Return by which powers of two values are cut into integers, of which `most` add up. Collective."""
+    from ridgeline.parallel.allreduce import allreduce_max  # imports MPI, which planning does without
+
+    largest = float(allreduce_max(comm, np.abs(values).max(initial=0.0)))
+    bits = BITS - most.bit_length()
+    return min(bits - math.frexp(largest)[1], 1000), bits
+
+
+def _folds(values: NDArray[np.float64], shift: int, bits: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the integers of each value, the largest first."""
+    rest = values * 2.0**shift
+    for _ in range(FOLDS):
+        cut = np.rint(rest)
+        yield cut.astype(np.int64)
+        rest = (rest - cut) * 2.0**bits
+
+
+def _of_folds(total: NDArray[np.int64], shift: int, bits: int) -> NDArray[np.float64]:
+    """Return the sums whose integers are `total`, [FOLDS or more, ...]."""
     whole = total[0] + np.ldexp(total[1].astype(np.float64), -bits)
-    return np.asarray(np.ldexp(whole, -shift) / count, np.float64)
+    return np.asarray(np.ldexp(whole, -shift), np.float64)

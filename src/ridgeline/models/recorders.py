@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
-from ridgeline.config.intervals import Interval
+from ridgeline.config.intervals import NEVER, Interval, Moment
 from ridgeline.io import bp_sums, series
 from ridgeline.io.bp_attributes import image_schemas
 from ridgeline.io.open_store import open_writer
@@ -114,6 +114,7 @@ class Recorder:
     name : of this kind of output, for people and in checkpoints ("data set"); unique in a run
     path : where it is written, from the settings
     every : the interval between writes, which must not be empty
+    also : a further interval, such as that of the ends of windows; what is due at either is written once
     open : takes the attributes of the data set and how many steps to keep (None starts a new one, see `BPWriter`),
         and returns the open output. Collective
     initial : whether it writes the state of step 0 when a run begins
@@ -133,6 +134,16 @@ class Recorder:
     search: bool = True
     fingerprint: Callable[[str, int], str] | None = None
     plot: str | None = None
+    also: Interval = NEVER
+
+    @property
+    def intervals(self) -> tuple[Interval, Interval]:
+        """The intervals at whose multiples it writes."""
+        return self.every, self.also
+
+    def due(self, before: Moment, now: Moment) -> bool:
+        """Return whether it writes now. before: the moment before the last step."""
+        return any(interval.due(before, now) for interval in self.intervals)
 
 
 @dataclass(frozen=True)
@@ -217,8 +228,34 @@ def fields_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
             begin,
             initial=output.initial,
             fingerprint=bp_sums.fingerprint,
-        )
+        ),
+        *viewer_recorder(model, case, comm),
     ]
+
+
+def viewer_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
+    """Return the recorder of files for viewers without ADIOS2 (output.viewer), if the settings ask for it."""
+    output = case.output
+    if output.viewer == "none":
+        return []
+    # Not at the top: it imports mpi4py, which planning does not need.
+    from ridgeline.io.viewer import ViewerWriter, viewer_folder, viewer_layout
+
+    names = tuple(output.variables)
+    folder = viewer_folder(output.path)
+
+    def begin(_: Mapping[str, Any], keep: int | None) -> Record:
+        variables = model.output_layout(names)
+        layout = viewer_layout(variables, *model.image_geometry(), model.point_places())
+        name = folder.name.removesuffix("_viewer")
+        writer = ViewerWriter(folder, name, comm, layout, variables[0], keep_steps=keep)
+
+        def present() -> dict[str, NDArray[Any]]:
+            return {name: array.local for name, array in model.outputs(names).items()}
+
+        return WrittenSteps(str(folder), writer, model.time, present)
+
+    return [Recorder("viewer files", str(folder), output.interval(), begin, initial=output.initial, plot="")]
 
 
 def series_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:

@@ -30,6 +30,9 @@ _PACKAGES = {
     "pyvista": ("pyvista", "pyvista"),
     "imageio_ffmpeg": ("imageio-ffmpeg", "imageio-ffmpeg"),
     "numba_mpi": ("numba-mpi", "numba-mpi"),
+    "h5py": ("h5py", "h5py"),
+    "h5netcdf": ("h5netcdf", "h5netcdf h5py"),
+    "zarr": ("zarr", "zarr"),
 }
 
 

@@ -179,7 +179,8 @@ def print_prediction(plan: dict[str, Any]) -> None:
     table.add_row("data set", f"{number(plan['output_bytes'], 'B')} in {plan['outputs']} outputs")
     for part in plan["parts"]:
         size = number(part["outputs"] * part["bytes"], "B")
-        words = f"{size} in {part['outputs']} outputs of {' x '.join(map(str, part['shape']))} points (z y x)"
+        shape = " x ".join(map(str, part["shape"]))
+        words = f"{size} in {part['outputs']} outputs of {shape} points ({part['axes']})"
         table.add_row(f"part {part['name']}", words)
     table.add_row("checkpoint", f"{number(plan['checkpoint_bytes'], 'B')} before compression")
     sent, messages = number(plan["bytes_exchanged_per_step"], "B"), plan["messages_per_step"]

@@ -119,7 +119,7 @@ class Schedule:
     def horizon(self, now: Moment, last: int | None = None, end: float | None = None) -> Horizon:
         """Return the moment before which nothing happens. last, end: a step and a model time to stop at."""
         step, time, wall = now
-        recorded = [recorder.every for recorder in self.recorders]
+        recorded = [interval for recorder in self.recorders for interval in recorder.intervals]
         intervals = [*recorded, self.checkpoint]
         steps: list[float] = [limit for limit in (last, self.steps) if limit is not None]
         steps += [every.next_step(step) for every in intervals if every.steps]
@@ -155,7 +155,7 @@ class Schedule:
             self.ends(now)
             or self.check.due(before, now)
             or self.checkpoint_due(before, now)
-            or any(recorder.search and recorder.every.due(before, now) for recorder in self.recorders)
+            or any(recorder.search and recorder.due(before, now) for recorder in self.recorders)
         )
 
 

@@ -82,7 +82,7 @@ class Outputs:
 
     def due(self, before: Moment, now: Moment) -> list[str]:
         """Return the names of the recorders that write now. before: the moment before the last step."""
-        return [name for name, recorder in self.recorders.items() if recorder.every.due(before, now)]
+        return [name for name, recorder in self.recorders.items() if recorder.due(before, now)]
 
     def write(self, step: int, names: Sequence[str]) -> None:
         """Write the current state, which is that of `step`, to some recorders."""

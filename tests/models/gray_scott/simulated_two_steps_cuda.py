@@ -123,6 +123,30 @@ def run_model(case):
     return model.describe(), [array.local.copy() for array in model.state().values()]
 
 
+@pytest.mark.parametrize("sweep", [1, 2])
+def test_steps_are_shortened_for_times_as_on_cpus(sweep) -> None:
+    """With noise, which depends on the length of a step; also the rate of change has the same bits."""
+    found = []
+    for device in ("cuda", "cpu"):
+        case = case_of(sweep)
+        model = create("gray_scott")
+        model.setup(case, Context(MPI.COMM_SELF, device, 1))
+        model.compile()
+        model.initialize()
+        step, lengths = 0, []
+        for until in (3.4, 9.0):
+            while (begin := model.time(step)) < until:
+                step += model.step(sweep, until)
+                lengths.append(model.time(step) - begin)
+            assert model.time(step) == until
+        assert max(lengths) - min(lengths) > 0.05 * sweep
+        found.append(
+            (step, lengths, model.rate_of_change(), [a.local.copy() for a in model.state().values()])
+        )
+    assert found[0][:3] == found[1][:3]
+    np.testing.assert_array_equal(found[0][3], found[1][3])
+
+
 def test_the_steps_of_a_launch_are_as_set_or_by_rule() -> None:
     facts, expected = run_model(case_of(1))
     assert (facts["steps_per_sweep"], facts["sweep_chosen"]) == (1, "as set")

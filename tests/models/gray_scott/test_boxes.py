@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ridgeline.blocks.block import Block
-from ridgeline.models.gray_scott.engine import split_for_overlap
+from ridgeline.blocks.overlap import split_for_overlap
 
 FACES = list(itertools.product(range(3), (-1, 1)))
 

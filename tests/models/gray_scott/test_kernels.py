@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from numba import get_num_threads, set_num_threads
 
+from ridgeline.blocks import sweep as kernels
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.jit.random import GENERATORS, PHILOX_7, PHILOX_10, round_keys
-from ridgeline.models.gray_scott import kernels
+from ridgeline.models.gray_scott.engine_cpu import held_sides
+from ridgeline.models.gray_scott.kernels import GRAY_SCOTT, numbers
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
 
@@ -76,8 +78,8 @@ def run(*given, **options):
     block = Block.of_rank(shape, (1, 1, 1), 0, ghost=fused)
     u, v, out_u, out_v = (BlockArray.allocate(block, dtype, fill=np.nan) for _ in range(4))
     u.owned[:], v.owned[:] = how.fields or start(shape, dtype)
-    sweep = kernels.make_sweep(how.generator, how.vector_bytes)
-    scratch = kernels.make_scratch(dtype, shape, fused, how.tile_rows, n_threads)
+    sweep = kernels.make_sweep(GRAY_SCOTT, how.generator, how.vector_bytes)
+    scratch = kernels.make_scratch(dtype, 2, shape, fused, how.tile_rows, n_threads)
     keys = round_keys(SEED, how.generator.rounds) if how.noise else None
     layout = (u.origin, u.row_pitch, u.plane_pitch)
     periodic = (how.boundary == "periodic",) * 3
@@ -87,8 +89,9 @@ def run(*given, **options):
         fill_ghosts(v, how.boundary, 0.0)
         for box in how.boxes or [(0, shape[0], 0, shape[1], 0, shape[2])]:
             sweep(
-                u.flat, v.flat, layout, box, (0, 0, 0), shape, periodic, step, fused, keys, c,
-                how.tile_rows, how.streaming, n_threads, *scratch, out_u.flat, out_v.flat,
+                (u.flat, v.flat), layout, box, (0, 0, 0), shape, periodic, step, fused, keys,
+                numbers(c, dtype, fused), held_sides(dtype),
+                how.tile_rows, how.streaming, n_threads, scratch, (out_u.flat, out_v.flat),
             )  # fmt: skip
         u, v, out_u, out_v = out_u, out_v, u, v
         if how.look:
@@ -164,10 +167,11 @@ def test_nothing_outside_the_box_is_written():
         block = Block.of_rank(shape, (1, 1, 1), 0, ghost=fused)
         u, v, out_u, out_v = (BlockArray.allocate(block, np.float64, fill=0.5) for _ in range(4))
         c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
-        kernels.make_sweep()(
-            u.flat, v.flat, (u.origin, u.row_pitch, u.plane_pitch), (1, 5, 2, 8, 3, 35), (0, 0, 0), shape,
-            (True,) * 3, 0, fused, KEYS, c, 8, True, 1, *kernels.make_scratch("f8", shape, fused, 8, 1),
-            out_u.flat, out_v.flat,
+        kernels.make_sweep(GRAY_SCOTT)(
+            (u.flat, v.flat), (u.origin, u.row_pitch, u.plane_pitch), (1, 5, 2, 8, 3, 35), (0, 0, 0), shape,
+            (True,) * 3, 0, fused, KEYS, numbers(c, "f8", fused), held_sides("f8"), 8, True, 1,
+            kernels.make_scratch("f8", 2, shape, fused, 8, 1),
+            (out_u.flat, out_v.flat),
         )  # fmt: skip
         for out in (out_u, out_v):
             assert np.all(out.owned[1:5, 2:8, 3:35] != 0.5), f"{fused=}"
@@ -186,10 +190,11 @@ def test_a_block_away_from_the_corner_draws_its_own_numbers():
     around = np.ix_(*(np.arange(o - 1, o + n + 1) % s for o, n, s in zip((oz, oy, ox), (nz, ny, nx), shape)))
     u.ghosted[:], v.ghosted[:] = u0[around], v0[around]
     c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
-    kernels.make_sweep()(
-        u.flat, v.flat, (u.origin, u.row_pitch, u.plane_pitch), (0, nz, 0, ny, 0, nx), (oz, oy, ox), shape,
-        (True,) * 3, 0, 1, KEYS, c, 8, False, 1, *kernels.make_scratch("f8", (nz, ny, nx), 1, 8, 1),
-        out_u.flat, out_v.flat,
+    kernels.make_sweep(GRAY_SCOTT)(
+        (u.flat, v.flat), (u.origin, u.row_pitch, u.plane_pitch), (0, nz, 0, ny, 0, nx), (oz, oy, ox), shape,
+        (True,) * 3, 0, 1, KEYS, numbers(c, "f8", 1), held_sides("f8"), 8, False, 1,
+        kernels.make_scratch("f8", 2, (nz, ny, nx), 1, 8, 1),
+        (out_u.flat, out_v.flat),
     )  # fmt: skip
     assert_same_bits((out_u.owned, out_v.owned), tuple(f[oz:, oy:, ox:] for f in expected))
 
@@ -202,13 +207,14 @@ def test_diffusion_and_reaction_conserve_the_total():
     total = fields[0].owned.sum() + fields[1].owned.sum()
     c = coefficients(0.2, 0.2, 0.0, 0.0, 0.0, 1.0)
     layout = (fields[0].origin, fields[0].row_pitch, fields[0].plane_pitch)
-    scratch = kernels.make_scratch("f8", shape, 2, 8, 1)
+    scratch = kernels.make_scratch("f8", 2, shape, 2, 8, 1)
     for step in range(0, 100, 2):
         fill_ghosts(fields[0], "periodic", 0)
         fill_ghosts(fields[1], "periodic", 0)
-        kernels.make_sweep()(
-            fields[0].flat, fields[1].flat, layout, (0, 12, 0, 13, 0, 14), (0, 0, 0), shape, (True,) * 3,
-            step, 2, None, c, 8, False, 1, *scratch, fields[2].flat, fields[3].flat,
+        kernels.make_sweep(GRAY_SCOTT)(
+            (fields[0].flat, fields[1].flat), layout, (0, 12, 0, 13, 0, 14), (0, 0, 0), shape, (True,) * 3,
+            step, 2, None, numbers(c, "f8", 2), held_sides("f8"), 8, False, 1, scratch,
+            (fields[2].flat, fields[3].flat),
         )  # fmt: skip
         fields = fields[2:] + fields[:2]
     assert fields[0].owned.sum() + fields[1].owned.sum() == pytest.approx(total, rel=1e-14)
@@ -259,12 +265,15 @@ def test_published_values(noise):
 CACHE_PROBE = """
 import sys
 import numpy as np
-from ridgeline.models.gray_scott import kernels
+from ridgeline.blocks.sweep import make_sweep
+from ridgeline.models.gray_scott.engine_cpu import held_sides
+from ridgeline.models.gray_scott.kernels import GRAY_SCOTT, numbers
 from ridgeline.models.gray_scott.physics import coefficients
-sweep = kernels.make_sweep()
+sweep = make_sweep(GRAY_SCOTT)
 flat = np.zeros(8)
-sweep(flat, flat, (0, 8, 8), (0,) * 6, (0,) * 3, (1,) * 3, (True,) * 3, 0, 1, None,
-      coefficients(0.2, 0.1, 0.02, 0.048, 0.0, 1.0), 8, False, 1, flat, flat, flat, flat)
+c = numbers(coefficients(0.2, 0.1, 0.02, 0.048, 0.0, 1.0), "f8", 1)
+sweep((flat, flat), (0, 8, 8), (0,) * 6, (0,) * 3, (1,) * 3, (True,) * 3, 0, 1, None,
+      c, held_sides("f8"), 8, False, 1, (flat, flat), (flat, flat))
 print(sum(sweep.stats.cache_hits.values()), sum(sweep.stats.cache_misses.values()))
 """
 
@@ -282,7 +291,7 @@ def test_a_second_process_compiles_nothing(tmp_path):
 
 
 def test_tiling_streams_only_what_exceeds_the_cache():
-    assert not kernels.tiling("f8", (64, 64, 64), 1).streaming
-    assert kernels.tiling("f8", (256, 256, 256), 1).streaming
-    assert kernels.tiling("f8", (512, 512, 512), 2).tile_rows % PHILOX_7.rows == 0
-    assert kernels.tiling("f8", (1, 1, 1), 1).tile_rows == PHILOX_7.rows
+    assert not kernels.tiling("f8", 2, (64, 64, 64), 1).streaming
+    assert kernels.tiling("f8", 2, (256, 256, 256), 1).streaming
+    assert kernels.tiling("f8", 2, (512, 512, 512), 2).tile_rows % PHILOX_7.rows == 0
+    assert kernels.tiling("f8", 2, (1, 1, 1), 1).tile_rows == PHILOX_7.rows

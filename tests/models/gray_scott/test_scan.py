@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeline.blocks.block import Block, BlockArray
-from ridgeline.models.gray_scott.diagnostics import scan
+from ridgeline.blocks.field_summary import scan
 
 
 def random_field(shape, dtype, ghost=2):

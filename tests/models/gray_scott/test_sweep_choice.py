@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from mpi4py import MPI
 
+from ridgeline.blocks.sweep import Tiling
 from ridgeline.jit.random import GENERATORS
 from ridgeline.models import create
 from ridgeline.models.gray_scott import estimate, sweep_choice
-from ridgeline.models.gray_scott.kernels import Tiling
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.models.gray_scott.sweep_choice import mean_steps

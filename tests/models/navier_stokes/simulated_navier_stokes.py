@@ -9,7 +9,7 @@ from mpi4py import MPI
 from numba import cuda
 
 import ridgeline
-from navier_stokes_devices import FLOWS, agree, begun, resumed
+from navier_stokes_devices import FLOWS, SOLVERS, agree, begun, resumed
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models import estimate
 from ridgeline.models.navier_stokes.device.engine_cuda import CudaEngine
@@ -70,10 +70,24 @@ def test_steps_of(name) -> None:
     assert crossed[0].step_index == 3
 
 
+def test_steps_are_repeated_and_shortened_as_on_cpus() -> None:
+    """A force that is far too strong for the first step, and a time that is met exactly."""
+    whole, problem = FLOWS["box"]()
+    problem = replace(problem, force=(300.0, 0.0, 0.0), pressure=SOLVERS["pressure"], filter_weight=0.0)
+    expected, found = (begun(kind, MPI.COMM_SELF, whole, problem) for kind in (CpuEngine, CudaEngine))
+    for engine in (expected, found):
+        engine.advance()
+        until = engine.time + 0.6 * engine.dt
+        engine.advance(until=until)
+        assert engine.time == until
+    assert found.repeated == expected.repeated > 0
+    agree(found, expected)
+
+
 def test_refusals() -> None:
     whole, problem = FLOWS["box"]()
     scalar = TransportedScalar(0.1, {}, lambda x, y, z, t: x)
-    with pytest.raises(DeviceError, match=r"scalar\.0 has a source that is no formula"):
+    with pytest.raises(DeviceError, match=r"scalar\.0 has a source that is not a formula"):
         CudaEngine(MPI.COMM_SELF, whole, replace(problem, scalars=(scalar,)))
 
 

@@ -310,17 +310,20 @@ def test_a_streamfunction_needs_flow_in_planes() -> None:
     for end, kind in (("min", "wall"), ("max", "outflow")):
         open_ends += f'[boundary.z_{end}]\nkind = "{kind}"\n'
     wanted.append("scalar.0.boundary.z_min.kind=adiabatic")
-    (fault,) = faults(*map(quoted, wanted), text=open_ends)
-    assert fault == (
-        '--set: output.variables is ["vorticity_z", "streamfunction"], but it must be without streamfunction, which '
-        "is that of a flow in planes z = const: side z_max is neither along z nor a plane across z without flow "
-        "through it."
-    )
+    assert load(*map(quoted, wanted), text=open_ends).grid.periodic == (False,) * 3  # planes are apart
     Path("tilt.py").write_text("def tilt(x, y, z):\n    return x, y + 0.1 * z * y, z\n")
     walls = ["boundary.y_max.kind=wall", "scalar.0.boundary.y_max.kind=adiabatic", "boundary.z_max.kind=wall"]
     walls += ["scalar.0.boundary.z_max.kind=adiabatic", "grid.mapping=tilt.py:tilt"]
     (fault,) = faults(*map(quoted, wanted + walls), text=open_ends)
-    assert "side y_max is neither along z" in fault
+    assert fault == (
+        '--set: output.variables is ["vorticity_z", "streamfunction"], but it must be without streamfunction, which '
+        "is that of the flow in planes z = const: side y_max is neither along z nor a plane across z."
+    )
+    Path("bend.py").write_text(
+        "import numpy as np\n\n\ndef bend(x, y, z):\n    return x, y, z + 0.02 * np.sin(np.pi * z) * x\n"
+    )
+    (fault,) = faults(*map(quoted, wanted), "grid.mapping=bend.py:bend", text=open_ends)
+    assert "the points of element (z=0, y=0, x=0) do not lie in such planes" in fault
 
 
 def test_a_mapping_of_ones_own(tmp_path: Path) -> None:

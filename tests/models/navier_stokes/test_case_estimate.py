@@ -127,6 +127,21 @@ def test_statistics_of_budgets_take_25_more_words_for_each_point(tmp_path: Path)
     assert counts[1] - counts[0] == 25
 
 
+@pytest.mark.parametrize(
+    ("settings", "size"),
+    [
+        (("output.homogeneous=['x','z']",), "10 windows of 0.001091 MiB (11 averages at 13 points)"),
+        (("output.homogeneous=['x']", "output.statistics_of=budgets"),
+         "10 windows of 0.04017 MiB (45 averages at 117 points)"),
+        ((), "10 windows of 0.2518 MiB (11 averages at 3000 points)"),
+    ],
+)  # fmt: skip
+def test_the_bytes_of_windows_are_told(tmp_path: Path, settings: tuple[str, ...], size: str) -> None:
+    windows = ("output.statistics_every=1", "output.statistics_window_time=0.1")
+    assert f"statistics: {size}" in estimate(load(tmp_path, *windows, *settings), 1).remarks
+    assert not any("statistics:" in remark for remark in estimate(load(tmp_path), 1).remarks)
+
+
 def test_places_of_probes_are_counted_and_those_outside_refused(tmp_path: Path) -> None:
     (tmp_path / "places.csv").write_text("0.1,0.1,0.1\n0.1,0.2,0.1\n")
     case = load(tmp_path, f"output.probes.file={tmp_path}/places.csv")

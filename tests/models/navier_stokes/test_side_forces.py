@@ -1,4 +1,4 @@
-"""Forces from the residual of the momentum equation: their order, their balances, and the engine's equal to them."""
+"""Fluxes at sides from residuals: their order, their balances, and the engine's equal to those of the reference."""
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from ridgeline.models.navier_stokes.problem import (
     VelocitySide,
 )
 from ridgeline.models.navier_stokes.reference import ReferenceSolver
+from ridgeline.models.navier_stokes.side_fluxes import SideFluxes
 from ridgeline.models.navier_stokes.side_forces import SideForces
 
 TIGHT = {
@@ -93,11 +94,18 @@ def test_forces_of_the_engine_are_those_of_the_reference(name):
     reference = ReferenceSolver(grid, problem, start[:3], start[3:])
     engine = CpuEngine(MPI.COMM_SELF, grid, problem)
     engine.start(start)
-    forces = SideForces.on_sides(MPI.COMM_SELF, engine.geometry, problem, sides)
+    heated = [[n for n, side in scalar.sides.items() if side.kind == "fixed"] for scalar in problem.scalars]
+    fluxes = SideFluxes(MPI.COMM_SELF, engine.geometry, problem, sides, heated)
+    forces = SideForces(MPI.COMM_SELF, engine.geometry, fluxes, sides)
     for step in range(4):
         flow = FlowState(engine.time, engine.u, engine.p, engine.fields[3:])
         row = forces.row(flow, engine.last_step())
         if step:
+            for number, names in enumerate(heated):
+                heat = fluxes.heat(number, flow, engine.last_step())
+                for side in names:
+                    expected = reference.side_heat(number, side)
+                    assert heat[side].value.sum() == pytest.approx(expected, abs=1e-9), f"{side} {step}"
             for side in sides:
                 found = [[row[f"{side}_{kind}_{axis}"] for axis in "xyz"] for kind in ("force", "torque")]
                 np.testing.assert_allclose(

@@ -15,7 +15,7 @@ from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, Linea
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import ConfigError, DeviceError
-from turbulence_tools import make_engine, make_reference, random_start
+from turbulence_tools import courant_numbers_after_steps, make_engine, make_reference, random_start
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
 
@@ -95,6 +95,28 @@ def test_the_time_step_is_that_of_the_courant_number() -> None:
         match=r"model\.courant = 0\.5 determines no time step after step 1, because the fluid is at",
     ):
         engine.advance()
+
+
+def test_slow_flows_that_are_forced_begin_with_small_steps() -> None:
+    numbers = courant_numbers_after_steps(
+        make_cuda_engine(FlowParameters(0.02, seed=3), "two-thirds", "eswaran-pope"), 0.5, 4
+    )
+    assert max(numbers) < 1.0
+
+
+@pytest.mark.parametrize(("scheme", "dt"), [("rk2", 0.02), ("rk2", None), ("rk4", 0.02)])
+def test_steps_are_shortened_for_times_as_on_cpus(scheme, dt) -> None:
+    flow = FlowParameters(0.02, scheme, seed=3)
+    here = make_cuda_engine(flow, forcing="eswaran-pope")
+    there = make_engine(SHAPE, flow, random_start, "phase-shift", LENGTHS, FORCINGS["eswaran-pope"])
+    for until in (0.021, 0.05):
+        while there.time < until:
+            lengths = [engine.advance(dt, until=until) for engine in (here, there)]
+            assert lengths[0] == pytest.approx(lengths[1], rel=1e-13)
+        assert here.time == there.time == until
+    assert here.step_index == there.step_index
+    difference = np.abs(here.fields - there.fields).max(1)
+    assert (difference <= 1e-12 * np.abs(there.fields).max(1)).all()
 
 
 def test_a_run_goes_on_with_the_other_engine_as_if_it_had_begun_there() -> None:
@@ -180,7 +202,7 @@ def test_fused_passes_equal_those_apart(shape, dealias, scalars, dtype) -> None:
     fused = make_cuda_engine(flow, dealias, dtype=dtype, shape=shape)
     fused.products.choose("fused", "a simulated device")
     assert all(fused.products.fused)
-    assert "one pass; in x with" in fused.describe()["transforms"]
+    assert "in x in one pass with the products" in fused.describe()["transforms"]
     fused.compile()
     before = fused.fields.copy()
     for engine in (apart, fused):

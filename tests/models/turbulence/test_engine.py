@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, LinearForcing
 from ridgeline.models.turbulence.problem import FlowParameters
-from turbulence_tools import injection, make_engine, make_reference, random_start
+from turbulence_tools import courant_numbers_after_steps, injection, make_engine, make_reference, random_start
 
 COMM = MPI.COMM_SELF
 SHAPE = (24, 32, 20)
@@ -55,6 +55,25 @@ def test_engine_is_the_reference_with_scalars(scheme, dealias):
 def test_engine_takes_the_time_step_of_the_courant_number(dealias):
     engine = follow(FlowParameters(0.02, "rk2", (1.0,), ((0.0, 1.0, 0.0),), 3), dealias, dt=None)
     assert engine.last_dt == pytest.approx(0.5 / engine.last_courant_rate)
+
+
+@pytest.mark.parametrize("scheme", ["rk2", "rk4"])
+@pytest.mark.parametrize("forcing", ["eswaran-pope", "linear"])
+def test_slow_flows_that_are_forced_begin_with_small_steps(scheme, forcing):
+    """A rate of 800 has the flow double in less than the first steps that the Courant number asks for."""
+    forcings = FORCINGS | {"linear": lambda modes: LinearForcing(modes, COMM, 800.0)}
+    flow = FlowParameters(0.02, scheme, seed=3)
+    engine = make_engine(SHAPE, flow, random_start, "two-thirds", LENGTHS, forcings[forcing])
+    numbers = courant_numbers_after_steps(engine, 0.5, 12)
+    assert max(numbers) < 1.0, numbers
+
+
+def test_a_developed_flow_takes_the_step_of_its_courant_number():
+    engine = make_engine(
+        SHAPE, FlowParameters(0.02, seed=3), random_start, "two-thirds", LENGTHS, FORCINGS["eswaran-pope"]
+    )
+    for _ in range(3):
+        assert engine.advance(courant=0.5) == 0.5 / engine.last_courant_rate
 
 
 @pytest.mark.parametrize("options", [{"threads": 2}, {"layout": "packed"}, {"layout": "strided"}], ids=str)

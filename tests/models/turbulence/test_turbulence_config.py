@@ -236,6 +236,7 @@ CHANGES: dict[str, Any] = {
     "output.initial": True,
     "output.variables": ["pressure"],
     "output.compression": "blosc",
+    "output.viewer": "pvd",
     "output.format": "zarr",
     "output.series": "x.csv",
     "output.series_every": 1,

@@ -37,7 +37,7 @@ from ridgeline.fourier.device.kernels_cuda import collect_lines, launch_shape, s
 from ridgeline.fourier.device.layout import BufferCounts, DeviceArray, DeviceLayout, VariableBatch, batches
 from ridgeline.fourier.device.z_stage_cuda import CufftZStage, DeviceZStage, FusedZStage, PlaneBuffers, Table
 from ridgeline.jit.cuda_clock import DeviceClock
-from ridgeline.jit.cuda_device import make_stream
+from ridgeline.jit.cuda_device import make_stream, part
 from ridgeline.parallel.autotuner import TuningResult
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class DevicePipeline:
         size = self.layout.line_numbers if self.column is None else self.layout.piece_numbers
         end = begin + 2 * batch.width * size
         later = 0 if variable is None else variable - batch.first
-        return self._pieces[begin + 2 * later * self.layout.n_lines : end]
+        return part(self._pieces, begin + 2 * later * self.layout.n_lines, end)
 
     def table(self, batch: VariableBatch) -> Table:
         """Return where kernels find the lines of a variable of a batch among `pieces` from that variable on."""
@@ -369,4 +369,4 @@ class DevicePipeline:
 
 
 def _cut(array: DeviceArray, variable: int, numbers: int) -> DeviceArray:
-    return array[2 * variable * numbers : 2 * (variable + 1) * numbers]
+    return part(array, 2 * variable * numbers, 2 * (variable + 1) * numbers)

@@ -31,7 +31,7 @@ from ridgeline.fourier.device.fft_cuda import DevicePlan
 from ridgeline.fourier.device.kernels_cuda import collect_lines, collect_sums, spread_lines
 from ridgeline.fourier.device.layout import DeviceArray
 from ridgeline.jit.cuda_clock import DeviceClock
-from ridgeline.jit.cuda_device import device_function, kernel, load, load_pair, store_pair
+from ridgeline.jit.cuda_device import device_function, kernel, load, load_pair, part, store_pair
 
 
 def _shape_of(n: int, dtype: Any, summed: bool = False) -> ColumnShape:
@@ -249,7 +249,7 @@ class PlaneBuffers:
 
     def of(self, variable: int) -> DeviceArray:
         """Return the planes of one variable."""
-        return self.all[variable * self.size : (variable + 1) * self.size]
+        return part(self.all, variable * self.size, (variable + 1) * self.size)
 
 
 class DeviceZStage(Protocol):

@@ -1,4 +1,4 @@
 """Gray-Scott reaction-diffusion in three dimensions.
 
-Read `model.py` first, then `engine_cpu.py` and `kernels.py`; `reference.py` is the same model in plain NumPy.
+Read `model.py` first, then `physics.py` and `blocks/sweep_engine.py`; `reference.py` is the model in plain NumPy.
 """

@@ -21,7 +21,7 @@ from ridgeline.runtime.errors import ConfigError, OutputError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-Fields = tuple[NDArray[Any], NDArray[Any]]  # u and v, (nz, ny, nx) owned cells of a block, float32 or float64
+Fields = tuple[NDArray[Any], ...]  # u and v, (nz, ny, nx) owned cells of a block, float32 or float64
 
 # The random numbers of the start are those of steps that no run reaches.
 _PLACES, _NOISE_U, _NOISE_V = 2**32 - 1, 2**32 - 2, 2**32 - 3
@@ -38,7 +38,7 @@ def set_start(case: GrayScottCase, block: Block, fields: Fields, comm: MPI.Comm)
         case "uniform":
             fields[0][...], fields[1][...] = inside
         case "box":
-            set_box(block, *fields, initial.half_width, inside, OUTSIDE)
+            set_box(block, fields[0], fields[1], initial.half_width, inside, OUTSIDE)
         case "patches":
             set_patches(case, block, fields)
         case "formula":

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.random import GENERATORS
 from ridgeline.models.contract import Context, Metric, Model, StepTimes, Variable, Work
-from ridgeline.models.gray_scott.diagnostics import first_nonfinite, summarise_field
+from ridgeline.models.gray_scott.diagnostics import Diagnostics
 from ridgeline.models.gray_scott.engine import Engine
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.estimate import (
@@ -40,7 +40,7 @@ class GrayScott(Model):
     """A Gray-Scott simulation on this rank."""
 
     name: ClassVar[str] = "gray_scott"
-    advice: ClassVar[str] = 'Try a smaller model.dt, a smaller model.noise or run.precision = "float64".'
+    advice: str = 'Try a smaller model.dt, a smaller model.noise or run.precision = "float64".'
     _case: GrayScottCase
 
     def __init__(self) -> None:
@@ -75,6 +75,7 @@ class GrayScott(Model):
             engine = CudaEngine(block, self._cartesian, c, noise, self._dtype, context)
             self._choice = choose_launch(case, grid, engine, context)
             self._engine = engine
+        self._diagnostics = Diagnostics(self._engine, context.comm, context.threads)
 
     def _coefficients(self, dt: float) -> Coefficients:
         settings = self._case.model
@@ -125,32 +126,18 @@ class GrayScott(Model):
         return self._time
 
     def rate_of_change(self) -> float:
-        changed, whole = self._context.comm.allreduce(np.array(self._engine.squares()))
+        changed, whole = self._context.comm.allreduce(np.sum(self._engine.squares(), axis=0))
         return float(np.sqrt(changed / whole)) / self._dt if whole else 0.0
 
     def diagnostics(self) -> dict[str, float]:
         """Return minimum, maximum and mean of U and V. Collective."""
-        values: dict[str, float] = {}
-        for name, field in zip(NAMES, self._engine.fields()):
-            extremes = summarise_field(self._context.comm, field, self._context.threads)
-            values |= {
-                f"{name}_min": extremes.min,
-                f"{name}_max": extremes.max,
-                f"{name}_mean": extremes.mean,
-            }
-        return values
+        return self._diagnostics.values()
 
     def summary(self) -> Mapping[str, Metric]:
         return {name: Metric(value, "concentration") for name, value in self.diagnostics().items()}
 
     def locate_nonfinite(self) -> str | None:
-        if not self._context.comm.allreduce(self._engine.nonfinite()):
-            return None
-        for name, field in zip(NAMES, self._engine.fields()):
-            place = first_nonfinite(self._context.comm, field, self._context.threads)
-            if place is not None:
-                return f"{name} at z={place[0]}, y={place[1]}, x={place[2]}"
-        return None
+        return self._diagnostics.nonfinite()
 
     def work(self) -> Work:
         comm = self._context.comm

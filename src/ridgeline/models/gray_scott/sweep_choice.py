@@ -26,10 +26,12 @@ import numpy as np
 
 from ridgeline.blocks.block import Block
 from ridgeline.blocks.cartesian import decompose
+from ridgeline.blocks.sweep import Tiling
+from ridgeline.blocks.sweep_engine import usual_tiling
 from ridgeline.config.intervals import Interval
 from ridgeline.jit.random import Generator
 from ridgeline.models.contract import Context
-from ridgeline.models.gray_scott.engine_cpu import CpuEngine, usual_tiling
+from ridgeline.models.gray_scott.engine_cpu import CpuEngine
 from ridgeline.models.gray_scott.estimate import (
     FIELDS,
     launch_is_timed,
@@ -38,7 +40,6 @@ from ridgeline.models.gray_scott.estimate import (
     steps_per_sweep,
     sweep_is_timed,
 )
-from ridgeline.models.gray_scott.kernels import Tiling
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.parallel.allreduce import broadcast_decision
@@ -153,7 +154,7 @@ class _SweepTrials:
         self._context = Context(context.comm, context.device, context.threads)  # regions of its own
         self._dtype = np.dtype(case.run.precision)
         block = Block.of_rank(case.grid.shape, grid, 0).shape_local
-        usual = usual_tiling(context.comm, self._dtype, block)
+        usual = usual_tiling(context.comm, self._dtype, FIELDS, block)
         all_steps = list(dict.fromkeys([steps_per_sweep(case, grid), *possible_steps(case, grid)]))
         ranks = place_on_node(context.comm).ranks
         variants, self._shape = broadcast_decision(

@@ -37,7 +37,7 @@ class MolecularDynamics(Model):
     name: ClassVar[str] = "molecular_dynamics"
     points_name: ClassVar[str] = "atoms"
     phases: ClassVar[tuple[str, ...]] = ("pair", "neighbour", "exchange", "integrate")
-    advice: ClassVar[str] = "Try a smaller model.dt, model.density or initial.temperature."
+    advice: str = "Try a smaller model.dt, model.density or initial.temperature."
     _case: MolecularDynamicsCase
 
     def setup(self, case: MolecularDynamicsCase, context: Context) -> None:

@@ -46,7 +46,7 @@ class NBody(Model):
     points_name: ClassVar[str] = "particles"
     phases: ClassVar[tuple[str, ...]] = PHASES
     exchanges: ClassVar[tuple[str, ...]] = ("migrate", "exchange")
-    advice: ClassVar[str] = "Try a larger model.steps_to_today, model.substeps or model.softening."
+    advice: str = "Try a larger model.steps_to_today, model.substeps or model.softening."
     _case: NBodyCase
 
     def setup(self, case: NBodyCase, context: Context) -> None:

@@ -1,7 +1,7 @@
 """The diagnostics of a Navier-Stokes run: the numbers in one row of the time series.
 
     diagnostics = Diagnostics(comm, grid, geometry, viscosity, walls, axis, scalars)     # once
-    diagnostics.series(velocity, scalars, dt, courant_rate, force, iterations) -> {column: number}
+    diagnostics.series(velocity, scalars, dt, courant_rate, force, iterations, fluxes) -> {column: number}
     diagnostics.bulk_quantities(velocity, scalars) -> {column: number}                     # without derivatives
     locate_nonfinite(comm, grid, geometry, {name: [E, n, n, n]}) -> str | None
 
@@ -10,8 +10,9 @@ the quadrature of the elements. With A the area of all walls and nu the viscosit
 
     kinetic_energy    <u.u>/2              dissipation   2 nu <S:S>, S the rate of strain
     enstrophy         <w.w>/2              divergence    sqrt(<(div u)^2>)
-    wall_shear        tau = -nu du_a/dn, n out of the fluid, mean over the walls; a: the axis of the flow. Without
-                      an axis, the mean of |nu du/dn|. wall_shear_y_min, ...: the same for each wall
+    wall_shear        tau_a, mean over the walls; a: the axis of the flow. tau = -nu (grad u + grad u^T) n, n out of
+                      the fluid, is the traction on the wall. Without an axis, the mean of its size along the wall.
+                      wall_shear_y_min, ...: the same for each wall
     hydraulic_diameter D = 4 V/A           re_tau        sqrt(|tau|) h/nu
     friction_factor   f = 8 tau/U^2        f_re          f U D/nu, with the bulk velocity U = <u_a>
     force_friction_factor, force_f_re      the same with the shear F V/A that balances the driving force F
@@ -30,6 +31,9 @@ distance H, fixed at T_0 and T_1, conduction alone gives the flux k (T_0 - T_1)/
     scalar_0_nusselt_y_min, ..._y_max   of the fluxes through both
     scalar_0_nusselt_y                  of the flux through the volume: 1 + <u_y T> H/(k (T_0 - T_1))
 
+Tractions and heat fluxes are those that a step leaves at the sides (side_fluxes.py), and those of gradients where no
+step has led to the flow. `differences` compares both.
+
 With an axis there are also bulk_velocity U and peak_velocity, the largest u_a. A number is 0 where it has no meaning.
 Sums have the same bits on any number of ranks. Re_tau and friction are those of a flow between walls, as in a channel
 or a duct (`between_walls`); the summary of a run leaves them out elsewhere, as in a cavity or behind a cylinder.
@@ -41,7 +45,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,12 +53,8 @@ from numpy.typing import NDArray
 from ridgeline.elements.geometry import MOST_FACES, ElementGeometry
 from ridgeline.elements.mesh import ElementGrid, side_axis
 from ridgeline.models.contract import Metric
-from ridgeline.models.navier_stokes.derivatives import (
-    element_chunks,
-    physical_gradient,
-    velocity_gradient,
-    vorticity,
-)
+from ridgeline.models.navier_stokes.derivatives import element_chunks, velocity_gradient, vorticity
+from ridgeline.models.navier_stokes.side_fluxes import SideFlux, heat_by_gradients, traction_by_gradients
 from ridgeline.parallel.allreduce import allreduce_max, allreduce_min, allreduce_sums
 
 if TYPE_CHECKING:
@@ -90,6 +90,13 @@ class DiagnosedScalar:
     heated: tuple[str, ...] = ()
     active: bool = False
     axes: tuple[int, ...] = ()
+
+
+class WallFluxes(NamedTuple):
+    """Fluxes of a flow at sides, by names: the traction on walls, and the heat flux of each scalar."""
+
+    traction: Mapping[str, SideFlux]
+    heat: Sequence[Mapping[str, SideFlux]]
 
 
 class Diagnostics:
@@ -178,23 +185,26 @@ class Diagnostics:
         courant_rate: float,
         force: Sequence[float] = (0.0, 0.0, 0.0),
         iterations: Mapping[str, float] | None = None,
+        fluxes: WallFluxes | None = None,
     ) -> dict[str, float]:
         """Return a row of the time series; always the same columns.
 
         dt: last time step, 0 before the first; courant_rate: Courant number of this flow over dt; force: the
-        driving force (x, y, z), with that of a flow rate; iterations: of the last step's solves, by name.
-        Cost: gradients of velocity in all elements and of scalars in those at walls, in NumPy.
+        driving force (x, y, z), with that of a flow rate; iterations: of the last step's solves, by name; fluxes: of
+        the flow at the walls and the heated sides, those of gradients by default.
+        Cost: gradients of velocity in all elements, in NumPy.
         """
+        fluxes = self.fluxes_by_gradients(velocity, scalars) if fluxes is None else fluxes
         row = self.bulk_quantities(velocity, scalars)
         row |= {"dt": dt, "courant": dt * courant_rate}
         row |= self._gradient_quantities(velocity)
         row |= {f"force_{a}": float(f) for a, f in zip(AXES, force)}
         if self.walls:
             bulk, speed = row.get("bulk_velocity", 0.0), math.sqrt(2.0 * max(row["kinetic_energy"], 0.0))
-            row |= self._wall_quantities(velocity, _unless_rounding(bulk, speed), force)
+            row |= self._wall_quantities(fluxes.traction, _unless_rounding(bulk, speed), force)
         for i, theta in enumerate(scalars):
             if self.scalars[i].heated:
-                row |= self._heat_quantities(f"scalar_{i}_", theta, self.scalars[i], velocity)
+                row |= self._heat_quantities(f"scalar_{i}_", theta, self.scalars[i], velocity, fluxes.heat[i])
         row |= {f"iterations_{name}": float(n) for name, n in (iterations or {}).items()}
         return row
 
@@ -213,8 +223,52 @@ class Diagnostics:
             "divergence": math.sqrt(d) if d >= 0 else d,
         }
 
-    def _wall_quantities(self, velocity: Array, bulk: float, force: Sequence[float]) -> dict[str, float]:
-        shears = dict(zip(self.walls, self._sums([self._shear(velocity, name) for name in self.walls])))
+    def fluxes_by_gradients(self, velocity: Array, scalars: Array) -> WallFluxes:
+        """Return the fluxes at the walls and the heated sides that gradients there give. No communication."""
+        geometry, sides = self.geometry, self.geometry.sides
+        traction = {
+            name: traction_by_gradients(geometry, self.viscosity, sides[name], velocity)
+            for name in self.walls
+        }
+        heat = [
+            {
+                name: heat_by_gradients(geometry, scalar.diffusivity, sides[name], theta)
+                for name in scalar.heated
+            }
+            for scalar, theta in zip(self.scalars, scalars)
+        ]
+        both = [{name: SideFlux(flux, flux) for name, flux in each.items()} for each in (traction, *heat)]
+        return WallFluxes(both[0], both[1:])
+
+    def differences(self, fluxes: WallFluxes) -> dict[str, Metric]:
+        """Return how much the fluxes differ from those of gradients, over their size.
+
+        Both are sums over the faces of elements, of the sizes of their fluxes.
+        """
+        named: dict[str, list[SideFlux]] = {}
+        if self.between_walls:
+            named["wall_shear_difference"] = [fluxes.traction[name] for name in self.walls]
+        for i, scalar in enumerate(self.scalars):
+            if scalar.heated:
+                named[f"scalar_{i}_flux_difference"] = [
+                    SideFlux(flux.value[None], flux.by_gradients[None])
+                    for flux in (fluxes.heat[i][name] for name in scalar.heated)
+                ]
+        figures = {}
+        for name, every in named.items():
+            sizes = [
+                np.sqrt((part.sum(axis=(2, 3)) ** 2).sum(axis=0))
+                for flux in every
+                for part in (flux.value - flux.by_gradients, flux.value)
+            ]
+            sums = self._sums(sizes)
+            figures[name] = Metric(_ratio(sum(sums[::2]), sum(sums[1::2])))
+        return figures
+
+    def _wall_quantities(
+        self, tractions: Mapping[str, SideFlux], bulk: float, force: Sequence[float]
+    ) -> dict[str, float]:
+        shears = dict(zip(self.walls, self._sums([self._shear(name, tractions) for name in self.walls])))
         areas = self._areas(self.walls)
         shear = _ratio(sum(shears.values()), self.wall_area)
         figures = {"wall_shear": shear}
@@ -227,30 +281,31 @@ class Diagnostics:
                 figures[f"{name}f_re"] = _ratio(8.0 * tau * self.hydraulic_diameter, bulk * self.viscosity)
         return figures
 
-    def _shear(self, velocity: Array, name: str) -> Array:
+    def _shear(self, name: str, tractions: Mapping[str, SideFlux]) -> Array:
         """Return the integral of the wall shear over each face of a side."""
-        components = range(3) if self.axis is None else (self.axis,)
-        stress = [self.viscosity * self._normal_derivative(velocity[c], name) for c in components]
-        # The normal component of the vector vanishes at a wall, by continuity.
-        local = -stress[0] if self.axis is not None else np.sqrt(sum(s**2 for s in stress))
-        return np.asarray(local.sum(axis=(1, 2)))
-
-    def _normal_derivative(self, u: Array, name: str) -> Array:
-        """Return du/dn times area at the points of a side's faces, [f, n, n]."""
+        traction = tractions[name].value
+        if self.axis is not None:
+            return np.asarray(-traction[self.axis].sum(axis=(1, 2)))
         side = self.geometry.sides[name]
-        gradient = physical_gradient(self.geometry, u, side.elements)
-        return np.asarray((side.of_elements(gradient) * side.normal_area.swapaxes(0, 1)).sum(axis=0))
+        normal = (side.normal_area / side.area[:, None]).swapaxes(0, 1)
+        along = traction - normal * (traction * normal).sum(axis=0)
+        return np.asarray(np.sqrt((along**2).sum(axis=0)).sum(axis=(1, 2)))
 
     def _heat_quantities(
-        self, name: str, theta: Array, scalar: DiagnosedScalar, velocity: Array
+        self,
+        name: str,
+        theta: Array,
+        scalar: DiagnosedScalar,
+        velocity: Array,
+        heat: Mapping[str, SideFlux],
     ) -> dict[str, float]:
         sides = [self.geometry.sides[side] for side in scalar.heated]
-        fluxes = [self._normal_derivative(theta, side).sum(axis=(1, 2)) for side in scalar.heated]
+        fluxes = [heat[side].value.sum(axis=(1, 2)) for side in scalar.heated]
         values = [(side.area * side.take(theta)).sum(axis=(1, 2)) for side in sides]
         areas = self._areas(scalar.heated)
         area = sum(areas.values())
         sums = self._sums([*fluxes, *values])
-        flux = _ratio(scalar.diffusivity * sum(sums[: len(sides)]), area)
+        flux = _ratio(sum(sums[: len(sides)]), area)
         wall = _ratio(sum(sums[len(sides) :]), area)
         along = np.ones_like(theta) if self.axis is None else velocity[self.axis]
         carried, flow, through, mean = self._sums(
@@ -267,7 +322,7 @@ class Diagnostics:
         if scalar.active:
             each = dict(zip(areas, zip(sums, sums[len(sides) :])))
             means = {side: (_ratio(f, areas[side]), _ratio(w, areas[side])) for side, (f, w) in each.items()}
-            figures |= {f"flux_{side}": scalar.diffusivity * slope for side, (slope, _) in means.items()}
+            figures |= {f"flux_{side}": mean for side, (mean, _) in means.items()}
             for axis in scalar.axes:
                 figures |= self._nusselt_numbers(axis, theta, velocity[axis], scalar.diffusivity, means)
         return {name + key: value for key, value in figures.items()}
@@ -280,15 +335,15 @@ class Diagnostics:
         diffusivity: float,
         means: Mapping[str, tuple[float, float]],
     ) -> dict[str, float]:
-        """Return the Nusselt numbers along an axis. means: of dT/dn and T at sides, by name."""
+        """Return the Nusselt numbers along an axis. means: of the flux and of T at sides, by name."""
         low, high = f"{AXES[axis]}_min", f"{AXES[axis]}_max"
-        (low_slope, low_wall), (high_slope, high_wall) = means[low], means[high]
-        slope = (low_wall - high_wall) * self._areas([low])[low] / self.volume
+        (low_flux, low_wall), (high_flux, high_wall) = means[low], means[high]
+        conducted = diffusivity * (low_wall - high_wall) * self._areas([low])[low] / self.volume
         (carried,) = self._sums([self._integral(velocity * (theta - 0.5 * (low_wall + high_wall)))])
         return {
-            f"nusselt_{low}": _ratio(low_slope, slope),
-            f"nusselt_{high}": _ratio(-high_slope, slope),
-            f"nusselt_{AXES[axis]}": 1.0 + carried / (self.volume * diffusivity * slope) if slope else 0.0,
+            f"nusselt_{low}": _ratio(low_flux, conducted),
+            f"nusselt_{high}": _ratio(-high_flux, conducted),
+            f"nusselt_{AXES[axis]}": 1.0 + carried / (self.volume * conducted) if conducted else 0.0,
         }
 
 

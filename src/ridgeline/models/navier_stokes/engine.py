@@ -34,8 +34,8 @@ from ridgeline.models.contract import SolveCount
 from ridgeline.models.navier_stokes.boundary_terms import Boundaries, require_balance
 from ridgeline.models.navier_stokes.engine_protocols import CopySums, FlowBoundaries, FlowKernels, Part
 from ridgeline.models.navier_stokes.flow_rate import FlowRateForce
-from ridgeline.models.navier_stokes.momentum_residual import KnownSide
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem
+from ridgeline.models.navier_stokes.side_fluxes import KnownSide
 from ridgeline.models.navier_stokes.solves import (
     Buffers,
     ConstrainedValues,
@@ -102,7 +102,8 @@ class SplittingEngine(ABC):
         self.repeated = 0  # steps that were too long; their work is counted too
         self.counted = StepWork(self.geometry, problem)
         self.flow_rate: FlowRateForce | None = None
-        self.stepped = False  # whether a step led to the present state, so that its known side is there
+        # Whether a step led to the present state, so that its known side is there: of the velocity, of the scalars.
+        self.stepped = self.scalars_stepped = False
         self._watch = CourantWatch(problem.control)
 
     def _host_parts(self) -> tuple[Array, InnerProduct, Boundaries]:
@@ -168,9 +169,9 @@ class SplittingEngine(ABC):
 
     @abstractmethod
     def host_known_side(self) -> Array:
-        """Return the assembled known side of the last step's velocity on the host, [3, E, n, n, n].
+        """Return the known sides of the last step on the host, [3 + S, E, n, n, n], like `host_levels`.
 
-        `resume` uses what was written into it.
+        Those of the velocity are assembled, those of scalars are not. They are those of `KnownSide`.
         """
 
     @abstractmethod
@@ -188,7 +189,9 @@ class SplittingEngine(ABC):
         force = [0.0, 0.0, 0.0]
         if self.flow_rate is not None:
             force[self.flow_rate.target.axis] = self.flow_rate.force
-        return KnownSide(self.host_known_side(), self.velocity.shift, (force[0], force[1], force[2]))
+        known = self.host_known_side()
+        scalars = known[3:] if self.scalars_stepped else None
+        return KnownSide(known[:3], scalars, self.velocity.shift, (force[0], force[1], force[2]))
 
     @abstractmethod
     def describe(self) -> str:
@@ -263,7 +266,7 @@ class SplittingEngine(ABC):
         Raises ConfigError for Dirichlet velocities whose net flux cannot leave the domain, and where `first_dt` does.
         """
         self.time, self.step_index = time, 0
-        self.stepped = False
+        self.stepped = self.scalars_stepped = False
         self.dt = self.first_dt(fields) if dt is None else dt
         known = [fields, *history][: self.time_levels.order]
         for level, values in zip(self.time_levels.fields, known):
@@ -299,14 +302,14 @@ class SplittingEngine(ABC):
             return self.problem.dt
         return control.first(self._first_courant_rate(velocity), self._starts_suddenly(velocity))
 
-    def resume(self, shift: float, order: int, force: float, stepped: bool) -> None:
+    def resume(self, shift: float, order: int, force: float, stepped: bool, scalars_stepped: bool) -> None:
         """Continue from a time, step, dt, levels of fields and pressure that the caller has set. Collective.
 
-        shift, order: b_0/dt and order of the last step; force: the force that holds the flow rate; stepped: whether
-        the caller has also set the known side of the last step.
+        shift, order: b_0/dt and order of the last step; force: the force that holds the flow rate; stepped,
+        scalars_stepped: whether the caller has also set the known sides of the last step, of velocity and scalars.
         """
         self._load_host()
-        self.stepped = stepped
+        self.stepped, self.scalars_stepped = bool(stepped), bool(scalars_stepped)
         self._refresh()
         self.boundaries.update(self.time)
         if shift:
@@ -366,7 +369,7 @@ class SplittingEngine(ABC):
         self._watch.see(self.step_index, rate * length, length)
         with self.regions("other"):
             self.boundaries.record(levels.fields[0][:3])
-        self.stepped = True
+        self.stepped = self.scalars_stepped = True
         if self.problem.control is not None:
             self.dt = self.problem.control.after(planned, rate)
 
@@ -456,6 +459,10 @@ class SplittingEngine(ABC):
         """Set the next level's scalars from the unassembled weak right-hand sides [3 + S, E, n, n, n]."""
         for i, solve in enumerate(self.scalars, start=3):
             weak = right[i : i + 1]
+            if len(solve.dirichlet.points[0]):  # `last_step` returns it as it is here
+                weak = self._vector[:1]
+                with self.regions("other", 0.0, 16.0 * weak.size):
+                    self.inner.copy(right[i : i + 1], weak)
             solve.prepare(at.shift, at.order)
             solve.subtract_dirichlet(weak)
             self.assemble(weak)

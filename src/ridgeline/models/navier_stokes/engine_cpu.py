@@ -221,7 +221,7 @@ class CpuEngine(SplittingEngine):
         return pressure
 
     def host_known_side(self) -> Array:
-        known: Array = self._right[:3]
+        known: Array = self._right
         return known
 
     def host_levels(self) -> Sequence[Array]:

@@ -182,8 +182,10 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
     krylov = (1.0 + half) * steps + 2 if model.pressure.solver == "gmres" else 4 + half
     sums = 15.0 + 5.0 * scalars + (25.0 if case.output.statistics_of == "budgets" else 0.0)
     curved = 19.0 + 9.0 * (counts.m / counts.n) ** 3
-    # Diagonal and three arrays of the inner product; psi, right-hand side and three vectors of the solve.
-    planes = {"streamfunction": 9.0} if "streamfunction" in case.fields_written() else {}
+    # Diagonal, three arrays of the inner product, and on curved elements six factors of each; numbers of planes; psi,
+    # right-hand side and three vectors of the solve.
+    number = sum(name.startswith("streamfunction") for name in case.fields_written())
+    planes = {"streamfunction": (11.0 if counts.curved else 5.0) * number + 5.0} if number else {}
     return {
         "fields": (2.0 * counts.order + (model.courant is not None)) * c + 2.0 * c + 10,
         "geometry": 8.0 + (curved if counts.curved else 0.0),
@@ -198,14 +200,20 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
 def checkpoint_words(case: NavierStokesCase) -> float:
     """Return the words per stored point of a checkpoint: levels of the fields, pressure, the last solutions.
 
-    With sides also the known side of the velocity's equation, for forces on them.
+    With sides also the known sides of the equations of the velocity and of scalars that sides fix, for forces and
+    heat fluxes there.
     """
     counts = Counts.of(case)
     has_sides = any(not case.is_periodic(name) for name in case.side_names())
+    fixed = sum(
+        any(case.scalar_kind(number, name) == "fixed" for name in case.side_names())
+        for number in range(len(case.scalar))
+    )
     return (
         counts.order * counts.fields
         + 1.0
         + 3.0 * has_sides
+        + fixed
         + 2.0 * counts.pressure_vectors
         + 2.0 * counts.velocity_vectors * counts.fields
     )
@@ -242,9 +250,27 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
         words.append(
             f"probes: {len(checked_places(case, mesh))}, in {case.writes(case.output.probes.interval()) + 1} rows"
         )
+    if window := case.output.interval("statistics_window"):
+        points, names = statistics_size(case, mesh)
+        words.append(
+            f"statistics: {case.writes(window)} windows of {DOUBLE * points * names / 2**20:.4g} MiB "
+            f"({names} averages at {points} points)"
+        )
     words += convection_remarks(case)
     words.append("work and predicted time count one iteration of each solve, so expect several times as much")
     return tuple(words)
+
+
+def statistics_size(case: NavierStokesCase, mesh: Mesh) -> tuple[int, int]:
+    """Return how many points and averages the statistics of one window have."""
+    # Means and second moments; of budgets 25 more, and nine gradients of the mean velocity.
+    names = 11 + 5 * len(case.scalar) + (34 if case.output.statistics_of == "budgets" else 0)
+    points = mesh.n_elements * (case.grid.order + 1) ** 3
+    if case.output.homogeneous:
+        assert isinstance(mesh, BoxMesh)  # settings.py allows homogeneous directions only in a box
+        kept = (n for n, axis in zip(mesh.elements, "zyx") if axis not in case.output.homogeneous)
+        points = math.prod(n * case.grid.order + 1 for n in kept)
+    return points, names
 
 
 def memory(case: NavierStokesCase, points: int) -> dict[str, float]:
@@ -252,7 +278,7 @@ def memory(case: NavierStokesCase, points: int) -> dict[str, float]:
     words = words_per_point(case)
     if case.run.device == "cuda":  # a copy of the levels, and arrays of inner products and of the set-up
         counts = Counts.of(case)
-        copies = counts.order * counts.fields + 1.0 + 3.0 + 5.0
+        copies = (counts.order + 1.0) * counts.fields + 1.0 + 5.0
         kept = ("geometry", "statistics", "streamfunction")
         words = {"fields": copies, **{name: words[name] for name in kept if name in words}}
     return {name: DOUBLE * size * points for name, size in words.items()}

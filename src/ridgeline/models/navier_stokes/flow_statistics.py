@@ -7,10 +7,14 @@
     statistics.state() -> {name: DistributedArray}                     # for Model.state: part of every checkpoint
     statistics.restored(step)                                          # after the arrays of `state` were filled
     statistics.averages(homogeneous) -> {name: Average}                # collective
+    statistics.begin_window()                                          # from zero again, from the last sample on
 
 A sample stands for the time since the previous sample, so that steps of any length count by their length. Averages
 over homogeneous directions are integrals along the lines of points in them, by the quadrature of the mesh. Second
 moments are central: <a'b'> = <ab> - <a><b>, with <.> over time and these directions.
+
+Means and central moments of a window, with its length, determine the sums over it, so that windows can be added
+afterwards (`ridgeline.analysis.windows`).
 """
 
 from __future__ import annotations
@@ -78,8 +82,8 @@ class Statistics:
     """Running sums over time at every point of this rank's elements.
 
     start: model time before which nothing is gathered; viscosity: that of the flow if the terms of budgets are
-    gathered too, otherwise None. seconds: model time gathered so far; samples: their number; step, time: of the last
-    call of `sample`, 0 before the first.
+    gathered too, otherwise None. seconds: model time gathered in the present window; samples: their number; step,
+    time: of the last call of `sample`, 0 before the first.
     """
 
     def __init__(
@@ -122,6 +126,11 @@ class Statistics:
     def time(self) -> float:
         """Model time of the last sample."""
         return float(np.nan_to_num(self._clock[1]))
+
+    def begin_window(self) -> None:
+        """Begin a new window, which extends from the last sample on."""
+        self._sums[...] = 0.0
+        self._clock[[0, 2]] = 0.0
 
     @staticmethod
     def kernels() -> list[Specialisation]:

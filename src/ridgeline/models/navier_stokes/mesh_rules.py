@@ -43,6 +43,7 @@ POINTS = 12  # Gauss points in each direction of a face
 TOLERANCE = 1e-4
 MOST_ELEMENTS = 20_000  # of a side that are integrated; larger sides are left to the engine
 FLAT = 1e-10  # largest relative difference between the normals of a symmetry side
+FLAT_PLANE = 1e-8  # of the extent of an element: the depth of a plane of its points
 TIMES = 5  # from the first to the last of a run, at which values that depend on time are evaluated
 MOST_POINTS = 300_000  # at which formulas are evaluated; of larger meshes, those of evenly spread elements
 ALONG = 1e-6  # smallest share of a translation's length that is along a direction
@@ -332,27 +333,42 @@ def _not_finite(
 
 
 def plane_problems(case: NavierStokesSettings) -> Iterator[Problem]:
-    """Yield why a flow has no streamfunction, if one is to be written: the first side that plane flow cannot have.
+    """Yield why a flow has no streamfunction, for each that is to be written.
 
-    Sides are along z, or planes across z without flow through them. Raises ConfigError for a mapping that cannot be
-    loaded.
+    Sides are along the axis of its planes, or planes across it, and the points of the elements lie in planes. Raises
+    ConfigError for a mapping that cannot be loaded.
     """
-    if "streamfunction" not in case.fields_written():
-        return
-    mesh = mesh_of(case)
-    for name, side in velocity_sides(case).items():
-        if side.kind == "periodic" or not countable(mesh, name):
-            continue
-        size = np.abs(Faces.of(mesh, name, gauss(POINTS)).normal).max(axis=(1, 2, 3))
-        along = size[2] <= FLAT * size.max()
-        across = size[:2].max() <= FLAT * size[2]
-        if not along and not (across and side.kind in ("wall", "moving-wall", "symmetry")):
+    written = case.fields_written()
+    for name, axis in (("streamfunction", 2), ("streamfunction_x", 0), ("streamfunction_y", 1)):
+        fault = _not_in_planes(case, axis) if name in written else ""
+        if fault:
             yield Problem(
                 "output.variables",
-                f"without streamfunction, which is that of a flow in planes z = const: side {name} is neither along "
-                "z nor a plane across z without flow through it",
+                f"without {name}, which is that of the flow in planes {'xyz'[axis]} = const: {fault}",
             )
-            return
+
+
+def _not_in_planes(case: NavierStokesSettings, axis: int) -> str:
+    """Say which side, or which element, does not let the points of the mesh lie in planes; "" if they do."""
+    mesh, name = mesh_of(case), "xyz"[axis]
+    for side in velocity_sides(case):
+        if not countable(mesh, side):
+            continue
+        size = np.abs(Faces.of(mesh, side, gauss(POINTS)).normal).max(axis=(1, 2, 3))
+        across = np.delete(size, axis).max() <= FLAT * size[axis]
+        if not (size[axis] <= FLAT * size.max() or across):
+            return f"side {side} is neither along {name} nor a plane across {name}"
+    if mesh.axis_aligned:
+        return ""
+    n = case.grid.order + 1
+    positions = mesh.spread(MOST_POINTS // n**3)
+    places = mesh.places(positions, gauss_lobatto(n)[0])[axis]
+    extent = np.ptp(places.reshape(len(places), -1), axis=1)
+    for direction in (1, 2, 3):  # of reference coordinates, in which the others may be along the planes
+        others = tuple(other for other in (1, 2, 3) if other != direction)
+        extent = np.where(np.ptp(places, axis=others).max(axis=1) <= FLAT_PLANE * extent, 0.0, extent)
+    bent = np.flatnonzero(extent)
+    return f"the points of {mesh.name_of(positions[bent[0]])} do not lie in such planes" if len(bent) else ""
 
 
 def places_of(case: NavierStokesSettings) -> Array:

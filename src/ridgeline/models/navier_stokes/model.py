@@ -29,9 +29,11 @@ from ridgeline.models.contract import (
     Variable,
     Work,
 )
+from ridgeline.models.navier_stokes.case_sections.output import InterpolatedPartSection
 from ridgeline.models.navier_stokes.diagnostics import (
     DiagnosedScalar,
     Diagnostics,
+    WallFluxes,
     locate_nonfinite,
     summarise,
 )
@@ -40,6 +42,7 @@ from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.estimate import least_work
 from ridgeline.models.navier_stokes.flow_statistics import SAMPLED_STEP, Statistics
 from ridgeline.models.navier_stokes.initial import history, initial_scalar, initial_velocity
+from ridgeline.models.navier_stokes.part_places import located_grid
 from ridgeline.models.navier_stokes.probes import Probes, probes_recorder
 from ridgeline.models.navier_stokes.problem import FlowProblem, FlowState, field_names
 from ridgeline.models.navier_stokes.problem_of_case import own_mesh, problem_of
@@ -49,12 +52,14 @@ from ridgeline.models.navier_stokes.recorders import (
     nek5000_recorder,
     statistics_recorder,
 )
-from ridgeline.models.navier_stokes.restart import LATER, EngineState
-from ridgeline.models.navier_stokes.sampling import Lattice, image_lattice
+from ridgeline.models.navier_stokes.restart import EngineState, later_names
+from ridgeline.models.navier_stokes.sampling import Lattice
 from ridgeline.models.navier_stokes.settings import UNMAPPED_KINDS, NavierStokesCase
+from ridgeline.models.navier_stokes.side_fluxes import SideFluxes
 from ridgeline.models.navier_stokes.side_forces import SideForces, forces_recorder
-from ridgeline.models.navier_stokes.streamfunction import Streamfunction
-from ridgeline.parallel.allreduce import kernels_of_sums
+from ridgeline.models.navier_stokes.side_parts import SidePart
+from ridgeline.models.navier_stokes.streamfunction import AXES, Streamfunction
+from ridgeline.parallel.allreduce import allreduce_max, allreduce_min, kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,9 +87,8 @@ class NavierStokes(Model):
     name: ClassVar[str] = "navier_stokes"
     phases: ClassVar[tuple[str, ...]] = REGIONS[:-1]
     exchanges: ClassVar[tuple[str, ...]] = ("gather-scatter",)
-    advice: ClassVar[str] = "Try a smaller model.dt or model.courant, more elements or a higher grid.order."
+    advice: str = "Try a smaller model.dt or model.courant, more elements or a higher grid.order."
     _case: NavierStokesCase
-    later: ClassVar[tuple[str, ...]] = (*LATER, SAMPLED_STEP)
 
     def setup(self, case: NavierStokesCase, context: Context) -> None:
         """Decompose the mesh, compile what the set-up runs, allocate the fields and make plans. Collective.
@@ -94,6 +98,7 @@ class NavierStokes(Model):
         something for which GPUs have no kernels.
         """
         super().setup(case, context)
+        self.later = (*later_names(len(case.scalar)), SAMPLED_STEP)  # type: ignore[misc]
         comm = context.comm
         self._problem: FlowProblem = problem_of(case, case.model.dt or math.nan)
         self._least = least_work(case, comm.size)  # needs the whole mesh, which `own_mesh` gives up
@@ -110,10 +115,13 @@ class NavierStokes(Model):
             self._engine = CpuEngine(*arguments)
         self._state = EngineState(self._engine)
         self._diagnostics = self._make_diagnostics()
+        self._fluxes = self._make_fluxes()
         gather = self._engine.host_gather
-        planes = None
-        if "streamfunction" in case.fields_written():
-            planes = Streamfunction(comm, self._geometry, gather, self._problem)
+        planes = {
+            name: Streamfunction(comm, self._geometry, gather, self._problem, axis)
+            for name, axis in AXES.items()
+            if name in case.fields_written()
+        }
         self._outputs = OutputFields(
             comm, self._grid, self._geometry, gather, len(case.scalar), case.output.uniform, planes
         )
@@ -129,7 +137,7 @@ class NavierStokes(Model):
             )
 
         self._probes = Probes(comm, self._grid, case) if case.has_probes else None
-        self._forces = SideForces.of(comm, self._geometry, self._problem, case)
+        self._forces = SideForces.of(comm, self._geometry, self._fluxes, case)
 
     def _make_diagnostics(self) -> Diagnostics:
         case, problem = self._case, self._problem
@@ -153,6 +161,18 @@ class NavierStokes(Model):
         return Diagnostics(
             self._context.comm, self._grid, self._geometry, problem.viscosity, walls, axis, scalars
         )
+
+    def _make_fluxes(self) -> SideFluxes:
+        """Return the fluxes at walls and heated sides, and at sides of forces and parts. Collective."""
+        output, diagnostics = self._case.output, self._diagnostics
+        of_parts = {part.side for part in output.part if part.side and part.interval()}
+        chosen = {*diagnostics.walls, *(output.forces.sides if output.forces.interval() else ()), *of_parts}
+
+        def in_order(names: set[str]) -> list[str]:
+            return [name for name in self._geometry.sides if name in names]
+
+        heated = [in_order({*scalar.heated, *of_parts}) for scalar in diagnostics.scalars]
+        return SideFluxes(self._context.comm, self._geometry, self._problem, in_order(chosen), heated)
 
     def compile(self) -> None:
         """Compile, or load from the cache, what `setup` did not need."""
@@ -240,13 +260,25 @@ class NavierStokes(Model):
 
     def summary(self) -> Mapping[str, Metric]:
         """Return energy, flow, friction between walls or forces on walls, and scalars. Collective."""
-        figures, forces = summarise(self.series(), self._diagnostics.between_walls), self._forces
-        if forces is None and self._diagnostics.walls and not self._diagnostics.between_walls:
-            comm, walls = self._context.comm, self._diagnostics.walls
-            forces = SideForces.on_sides(comm, self._geometry, self._problem, walls)
+        diagnostics, forces, fluxes = self._diagnostics, self._forces, self._wall_fluxes()
+        figures = summarise(self._row(fluxes), diagnostics.between_walls) | diagnostics.differences(fluxes)
+        if forces is None and diagnostics.walls and not diagnostics.between_walls:
+            forces = SideForces(self._context.comm, self._geometry, self._fluxes, diagnostics.walls)
         return figures if forces is None else figures | forces.figures(self._flow(), self._engine.last_step())
 
     def series(self) -> Mapping[str, float]:
+        return self._row(self._wall_fluxes())
+
+    def _wall_fluxes(self) -> WallFluxes:
+        """Return the fluxes of the present flow. Collective."""
+        fluxes, flow, step = self._fluxes, self._flow(), self._engine.last_step()
+        return WallFluxes(
+            fluxes.traction(flow, step),
+            [fluxes.heat(i, flow, step) for i in range(len(flow.scalars))],
+        )
+
+    def _row(self, fluxes: WallFluxes) -> Mapping[str, float]:
+        """Return the row of the present state in the time series. Collective."""
         engine, problem = self._engine, self._problem
         force = np.array(problem.force)
         if engine.flow_rate is not None:
@@ -260,6 +292,7 @@ class NavierStokes(Model):
             engine.courant_rate(),
             tuple(float(f) for f in force),
             iterations,
+            fluxes,
         )
 
     def locate_nonfinite(self) -> str | None:
@@ -277,25 +310,43 @@ class NavierStokes(Model):
         return self._outputs.compute(names, engine.u, engine.p, engine.fields[3:])
 
     def part_grid(self, part: PartSection) -> UniformGrid:
-        shape = super().part_grid(part).shape
-        lattice = image_lattice(self._context.comm, self._grid, shape)
-        return UniformGrid(shape, lattice.origin, lattice.spacing)
+        places = self._grid.coordinates.reshape(3, -1)
+        comm = self._context.comm
+        low, high = allreduce_min(comm, places.min(axis=1)), allreduce_max(comm, places.max(axis=1))
+        (x_low, y_low, z_low), (x_high, y_high, z_high) = low.tolist(), high.tolist()
+        box = (z_low, y_low, x_low), (z_high, y_high, x_high)
+        return located_grid(part, self._case.part_points(part), box)
 
     def part_source(self, grid: UniformGrid, points: SelectedPoints, names: Sequence[str]) -> SampledPart:
         """Return what interpolates the fields to the points of a part. Collective."""
-        lattice = image_lattice(self._context.comm, self._grid, grid.shape)
         z, y, x = (
-            places[start::stride][:count]
-            for places, start, count, stride in zip(
-                (lattice.z, lattice.y, lattice.x), points.start, points.count, points.stride
-            )
+            np.asarray(grid.places(axis))[start::stride][:count]
+            for axis, (start, count, stride) in enumerate(zip(points.start, points.count, points.stride))
         )
+        return SampledPart(self._context.comm, self._grid, Lattice(z, y, x), self._field)
+
+    def _field(self, name: str) -> NDArray[np.float64]:
+        """Return an output of the present flow at the points of the elements. Collective."""
         engine = self._engine
+        return self._outputs.field(name, engine.u, engine.p, engine.fields[3:])
 
-        def field(name: str) -> NDArray[np.float64]:
-            return self._outputs.field(name, engine.u, engine.p, engine.fields[3:])
-
-        return SampledPart(self._context.comm, self._grid, Lattice(z, y, x), field)
+    def placed_part(self, part: PartSection) -> SidePart | None:
+        """Return what computes a part on a side. Collective."""
+        assert isinstance(part, InterpolatedPartSection)
+        if not part.side:
+            return None
+        comm, last_step = self._context.comm, self._engine.last_step
+        return SidePart(
+            comm,
+            self._geometry,
+            self._case,
+            part,
+            part.side,
+            self._fluxes,
+            self._flow,
+            last_step,
+            self._field,
+        )
 
     def settable(self) -> tuple[str, ...]:
         """Name velocity and scalars at the points of the elements; pressure follows from them."""

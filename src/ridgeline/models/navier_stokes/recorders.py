@@ -8,10 +8,10 @@
 
 The names of output.variables are velocity_x, velocity_y, velocity_z, pressure, scalar_0, ..., vorticity_x,
 vorticity_y, vorticity_z of curl u, vorticity_magnitude |curl u|, q_criterion (W:W - S:S)/2, which is positive in
-vortices, and streamfunction (streamfunction.py). At the points of the elements an array is [E, n, n, n], elements in
-the order of the curve; x, y, z, the places of the points, are written with the first output step. With `uniform` =
-[nz, ny, nx] it is an image of that shape in the box around the domain (`sampling.image_lattice`), NaN outside the
-domain.
+vortices, and streamfunction, streamfunction_x, streamfunction_y (streamfunction.py). At the points of the elements an
+array is [E, n, n, n], elements in the order of the curve; x, y, z, the places of the points, are written with the
+first output step. With `uniform` = [nz, ny, nx] it is an image of that shape in the box around the domain
+(`sampling.image_lattice`), NaN outside the domain.
 
 A recorder is returned only if the settings ask for it. `flow` returns the present FlowState when a record is due. The
 time loop opens the files. Probes and forces on sides are in probes.py and side_forces.py.
@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.config.intervals import Moment
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
+from ridgeline.io import bp_sums
 from ridgeline.io.nek5000 import Nek5000Writer
 from ridgeline.io.open_store import open_writer
 from ridgeline.io.store import Variable
@@ -36,7 +38,7 @@ from ridgeline.models.navier_stokes.derivatives import element_chunks, velocity_
 from ridgeline.models.navier_stokes.flow_statistics import ELEMENT_DIMS, Statistics
 from ridgeline.models.navier_stokes.problem import VELOCITIES, FlowState, field_names
 from ridgeline.models.navier_stokes.sampling import Lattice, Sampler, image_lattice
-from ridgeline.models.navier_stokes.streamfunction import Streamfunction
+from ridgeline.models.navier_stokes.streamfunction import AXES, Streamfunction
 from ridgeline.parallel.partition import DistributedArray, Triple
 
 if TYPE_CHECKING:
@@ -48,8 +50,13 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 VORTICITY = ("vorticity_x", "vorticity_y", "vorticity_z")
-DERIVED = (*VORTICITY, "vorticity_magnitude", "q_criterion", "streamfunction")
+DERIVED = (*VORTICITY, "vorticity_magnitude", "q_criterion", *AXES)
 PLACES = ("x", "y", "z")
+# Numbers of a window, with descriptions, in the order of `_write_window`. It begins at its time less averaging_time.
+OF_WINDOWS = (
+    ("averaging_time", "model time over which the averages extend"),
+    ("samples", "samples in the averages"),
+)
 
 
 def output_names(n_scalars: int) -> tuple[str, ...]:
@@ -60,7 +67,7 @@ def output_names(n_scalars: int) -> tuple[str, ...]:
 class OutputFields:
     """Computes the fields of the data set. Made collectively.
 
-    uniform: None for the points of the elements; streamfunction: what computes it, where it is among the outputs.
+    uniform: None for the points of the elements; streamfunctions: what computes them, of those among the outputs.
     """
 
     def __init__(
@@ -71,10 +78,10 @@ class OutputFields:
         gather_scatter: GatherScatter,
         n_scalars: int = 0,
         uniform: Triple | None = None,
-        streamfunction: Streamfunction | None = None,
+        streamfunctions: Mapping[str, Streamfunction] | None = None,
     ) -> None:
         self._grid, self._geometry, self._gather_scatter = grid, geometry, gather_scatter
-        self._streamfunction = streamfunction
+        self._streamfunctions = streamfunctions or {}
         self._names = output_names(n_scalars)
         self._sampler: Sampler | None = None
         if uniform is not None:
@@ -132,9 +139,8 @@ class OutputFields:
             return pressure
         if name not in DERIVED:
             return np.asarray(scalars[int(name.removeprefix("scalar_"))])
-        if name == "streamfunction":
-            assert self._streamfunction is not None  # model.py makes it for outputs that have it
-            return self._streamfunction.of(velocity)
+        if name in AXES:
+            return self._streamfunctions[name].of(velocity)  # model.py makes those of the outputs
 
         field = np.empty(self._grid.shape)
         for chunk in element_chunks(self._grid.n_elements, self._grid.n**3):
@@ -224,7 +230,7 @@ def statistics_recorder(
     statistics: Statistics | None,
     flow: Callable[[], FlowState],
 ) -> list[Recorder]:
-    """Return the recorder that samples the statistics and writes them when the run ends, if the settings ask for it.
+    """Return the recorder that samples the statistics and writes their windows, if the settings ask for it.
 
     statistics: made by the model if the settings ask for them, and saved with its state.
     """
@@ -232,18 +238,20 @@ def statistics_recorder(
     every = output.interval("statistics_every")
     if not every or statistics is None:
         return []
-    running = statistics
+    running, window = statistics, output.interval("statistics_window")
 
-    def begin(attributes: Mapping[str, Any], _: int | None) -> Record:
-        return _Samples(comm, grid, running, output, attributes, flow)
+    def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
+        return _Windows(comm, grid, running, output, attributes, keep, flow)
 
-    return [Recorder("statistics", output.statistics, every, begin)]
+    fingerprint = bp_sums.fingerprint
+    return [Recorder("statistics", output.statistics, every, begin, fingerprint=fingerprint, also=window)]
 
 
-class _Samples:
-    """Samples the flow at each recorded step, and writes one output step of averages at the end.
+class _Windows:
+    """Samples the flow at each recorded step, and writes one output step of averages for each window.
 
-    Every run writes the data set from the start, also a resumed one, because the sums are in the checkpoints.
+    A window is written when it ends. The last one, which is whole only by chance, is written when the run ends; a
+    resumed run cuts it off and continues it, because its sums are in the checkpoints.
     """
 
     def __init__(
@@ -253,24 +261,28 @@ class _Samples:
         statistics: Statistics,
         output: OutputSection,
         attributes: Mapping[str, Any],
+        keep: int | None,
         flow: Callable[[], FlowState],
     ) -> None:
         self.path = output.statistics
-        homogeneous = output.homogeneous
-        self._statistics, self._homogeneous, self._flow = statistics, homogeneous, flow
+        self._statistics, self._homogeneous, self._flow = statistics, output.homogeneous, flow
+        self._interval = output.interval("statistics_window")
         self._rank = comm.rank
         variables = [
             self._variable(name, average.values, average.dims, average.description, grid)
-            for name, average in statistics.averages(homogeneous).items()
+            for name, average in statistics.averages(self._homogeneous).items()
         ]
         variables += [
-            self._variable(
-                "averaging_time", np.zeros(1), ("point",), "model time over which the averages extend", grid
-            ),
-            self._variable("samples", np.zeros(1), ("point",), "samples in the averages", grid),
+            self._variable(name, np.zeros(1), ("point",), words, grid) for name, words in OF_WINDOWS
         ]
         self._writer = open_writer(
-            self.path, comm, variables, attributes, store=output.format, setting="output.statistics"
+            self.path,
+            comm,
+            variables,
+            attributes,
+            store=output.format,
+            keep_steps=keep,
+            setting="output.statistics",
         )
 
     def _variable(
@@ -291,17 +303,36 @@ class _Samples:
     def count(self) -> int:
         return self._writer.steps
 
-    def write(self, step: int) -> int:
-        now = self._flow()
-        self._statistics.sample(step, now.time, now.velocity, now.pressure, now.scalars)
-        return 0  # written when the run ends
+    @property
+    def fingerprint(self) -> str:
+        """A short text that identifies the windows that are written."""
+        return self._writer.fingerprint
 
-    def close(self) -> None:
+    def write(self, step: int) -> int:
+        """Take a sample, and write the window if it ends here."""
+        statistics, now = self._statistics, self._flow()
+        before = Moment(statistics.step, statistics.time)
+        statistics.sample(step, now.time, now.velocity, now.pressure, now.scalars)
+        if not statistics.samples or not self._interval.due(before, Moment(step, now.time)):
+            return 0
+        written = self._write_window()
+        statistics.begin_window()
+        return written
+
+    def _write_window(self) -> int:
+        statistics = self._statistics
         arrays = {
             name: average.values if average.dims == ELEMENT_DIMS else self._here(average.values)
-            for name, average in self._statistics.averages(self._homogeneous).items()
+            for name, average in statistics.averages(self._homogeneous).items()
         }
-        amounts = {"averaging_time": self._statistics.seconds, "samples": self._statistics.samples}
-        arrays |= {name: self._here(np.array([float(amount)])) for name, amount in amounts.items()}
-        self._writer.write(self._statistics.step, self._statistics.time, arrays)
+        amounts = statistics.seconds, statistics.samples
+        arrays |= {
+            name: self._here(np.array([float(amount)])) for (name, _), amount in zip(OF_WINDOWS, amounts)
+        }
+        return self._writer.write(statistics.step, statistics.time, arrays)
+
+    def close(self) -> None:
+        """Write the window that is not over, if it has samples or there is none before it."""
+        if self._statistics.samples or not self.count:
+            self._write_window()
         self._writer.close()

@@ -111,6 +111,7 @@ class ReferenceSolver:
         self.known = right[:3].copy()  # without what a stable outflow adds, which is 0 at walls at rest
         right[:3] += self._backflow(ahead[:3])
         right[3:] += self._fluxes(self.time)
+        self.known = np.concatenate([self.known, right[3:]])
         new = np.stack([self._helmholtz(i, right[i], dirichlet[i], shift) for i in range(len(right))])
         self._hold_flow_rate(new, shift)
         if problem.filter_weight:
@@ -192,7 +193,7 @@ class ReferenceSolver:
         return np.asarray(solved[self.elements.ids])
 
     def side_force(self, name: str) -> Array:
-        """Return force and torque about the origin of the flow on a side after a step, as in momentum_residual.py."""
+        """Return force and torque about the origin of the flow on a side after a step, as in side_fluxes.py."""
         elements, viscosity = self.elements, self.problem.viscosity
         excess = np.stack([self._residual(i) for i in range(3)])
         areas = np.zeros_like(excess)
@@ -229,11 +230,29 @@ class ReferenceSolver:
             return np.asarray(np.arange(3) == 2 - side_axis(side)[0])
         return np.full(3, kind in DIRICHLET)
 
+    def side_heat(self, number: int, name: str) -> float:
+        """Return the heat flux of a scalar through a side that fixes it after a step, as in side_fluxes.py."""
+        scalar, theta = self.problem.scalars[number], self.scalars[number]
+        elements = self.elements
+        excess = self._residual(3 + number)
+        areas = np.zeros_like(excess)
+        normals = {side: elements.normal_area(side) for side in self.problem.sides}
+        slopes = {
+            side: scalar.diffusivity * (elements.face(side, elements.gradient(theta)) * normal).sum(0)
+            for side, normal in normals.items()
+        }
+        for side in (side for side, condition in scalar.sides.items() if condition.kind == "fixed"):
+            np.subtract.at(excess, elements.ids_at(side), slopes[side])
+            np.add.at(areas, elements.ids_at(side), np.sqrt((normals[side] ** 2).sum(0)))
+        ids, area = elements.ids_at(name), np.sqrt((normals[name] ** 2).sum(0))
+        return float((slopes[name] + excess[ids] * area / areas[ids]).sum())
+
     def _residual(self, i: int) -> Array:
-        """Return nu <q, du/dn> of component i for the basis function of each distinct point, [n_unique]."""
+        """Return k <q, df/dn> of field i for the basis function of each distinct point, [n_unique]."""
         u = np.zeros(self.elements.grid.n_unique)
-        u[self.elements.ids] = self.u[i]
-        matrix = self.problem.viscosity * self.stiffness + self.shift * self.mass
+        u[self.elements.ids] = self.fields[0][i]
+        diffusivity = self.problem.viscosity if i < 3 else self.problem.scalars[i - 3].diffusivity
+        matrix = diffusivity * self.stiffness + self.shift * self.mass
         return np.asarray(matrix @ u - self.gather(self.known[i]))
 
     def _hold_flow_rate(self, new: Array, shift: float) -> None:

@@ -2,7 +2,7 @@
 
     velocity_x ... scalar_S, and with _1, _2 those of earlier levels    the fields that the scheme needs
     pressure                                                            the present pressure
-    known_side_x, ...                                                   what forces on sides follow from
+    known_side_x, ..., known_side_scalar_0, ...                         what forces and heat fluxes follow from
     pressure_basis_0, ..., velocity_basis_0, ...                        the spaces of the last solutions
     clock, time_steps, pressure_numbers, ...                            small numbers, on rank 0
 
@@ -27,7 +27,13 @@ from ridgeline.parallel.partition import DistributedArray
 TIME_STEPS = "time_steps"
 KNOWN_SIDE = ("known_side_x", "known_side_y", "known_side_z")
 KNOWN_STEP = "known_side_step"  # the step to which the known side belongs, NaN without one
-LATER = (TIME_STEPS, *KNOWN_SIDE, KNOWN_STEP)  # what older checkpoints may lack
+KNOWN_SCALARS = "known_scalars_step"  # the same of the scalars
+
+
+def later_names(n_scalars: int) -> tuple[str, ...]:
+    """Return what older checkpoints may lack."""
+    scalars = (f"known_side_scalar_{i}" for i in range(n_scalars))
+    return TIME_STEPS, *KNOWN_SIDE, KNOWN_STEP, *scalars, KNOWN_SCALARS
 
 
 class EngineState:
@@ -59,6 +65,9 @@ class EngineState:
         if engine.geometry.sides.keys() - engine.problem.sides_of("periodic"):
             known = engine.host_known_side()
             arrays += [self._field(name, field) for name, field in zip(KNOWN_SIDE, known)]
+            for i, scalar in enumerate(engine.problem.scalars):
+                if any(side.kind == "fixed" for side in scalar.sides.values()):
+                    arrays.append(self._field(f"known_side_scalar_{i}", known[3 + i]))
         force = 0.0 if engine.flow_rate is None else engine.flow_rate.force
         clock = [engine.time, engine.step_index, engine.time_levels.known, engine.velocity.shift, force]
         levels = engine.time_levels
@@ -69,6 +78,9 @@ class EngineState:
             TIME_STEPS: np.array(steps),
             KNOWN_STEP: np.array(known_step),
         }
+        if engine.problem.scalars:
+            known_step = [float(engine.step_index) if engine.scalars_stepped else math.nan]
+            self._numbers[KNOWN_SCALARS] = np.array(known_step)
         for name, projection in self._projections().items():
             for kind, rows in engine.host_space(projection).items():
                 arrays += [self._field(f"{name}_{kind}_{i}", row) for i, row in enumerate(rows)]
@@ -99,7 +111,8 @@ class EngineState:
         if control is not None:
             engine.dt = control.bounded(dt) if dt else engine.first_dt(engine.fields)
 
-        engine.resume(shift, int(order), force, bool(numbers[KNOWN_STEP][0] == step))
+        known_steps = [numbers.get(name, np.array([math.nan]))[0] for name in (KNOWN_STEP, KNOWN_SCALARS)]
+        engine.resume(shift, int(order), force, known_steps[0] == step, known_steps[1] == step)
         for name, projection in self._projections().items():
             projection.restore(numbers[f"{name}_numbers"])
 

@@ -15,9 +15,12 @@ import numpy as np
 
 from ridgeline.config.case import Plain
 from ridgeline.config.fields import Problem
+from ridgeline.config.part_selection import SelectionError, UniformGrid
+from ridgeline.config.parts import PartExtent, PartSection
 from ridgeline.config.size_law import ALL, GlobalGrid, Settings
 from ridgeline.elements.mesh import SIDES
 from ridgeline.io.mesh_file import mesh_digest
+from ridgeline.models.navier_stokes.case_sections.output import InterpolatedPartSection
 from ridgeline.models.navier_stokes.case_sections.sections import EXACT_KINDS, NavierStokesSettings
 from ridgeline.models.navier_stokes.mesh_rules import (
     closed_inflows,
@@ -26,6 +29,14 @@ from ridgeline.models.navier_stokes.mesh_rules import (
     mesh_problems,
     plane_problems,
 )
+from ridgeline.models.navier_stokes.part_places import (
+    Box,
+    domain_box,
+    located_grid,
+    reaches_domain,
+    side_extent,
+)
+from ridgeline.models.navier_stokes.problem_of_case import mesh_of
 from ridgeline.runtime.errors import ConfigError
 
 # Initial flows that are defined in a box without a map.
@@ -189,7 +200,7 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
         have = f"the case has {most + 1} [[scalar]]" if most >= 0 else "the case has no [[scalar]]"
         yield Problem("output.variables", f"a list without scalars that do not exist ({have})")
     for i, part in enumerate(case.output.part):
-        if case.grid.mesh and part.points is None and case.output.uniform is None:
+        if case.grid.mesh and part.points is None and case.output.uniform is None and not part.side:
             yield Problem(
                 f"output.part.{i}.points", "three integers >= 1 as [nz, ny, nx] on a mesh from a file"
             )
@@ -254,7 +265,6 @@ class NavierStokesCase(NavierStokesSettings):
     @cached_property
     def _step_of_courant(self) -> float:
         from ridgeline.models.navier_stokes.check_remarks import first_courant_rate  # it reads this case
-        from ridgeline.models.navier_stokes.problem_of_case import mesh_of
 
         control = self.model.control()
         assert control is not None  # case_sections/sections.py: either dt or courant
@@ -263,6 +273,29 @@ class NavierStokesCase(NavierStokesSettings):
 
     def assumption(self) -> str:
         return "" if self.model.courant is None else ", that of step 0 by model.courant,"
+
+    @cached_property
+    def domain(self) -> Box:
+        """The box around the domain: its ends, each (z, y, x)."""
+        return domain_box(mesh_of(self), self.grid.order)
+
+    def part_grid(self, part: PartSection) -> UniformGrid:
+        return located_grid(part, self.part_points(part), self.domain)
+
+    def part_extent(self, part: PartSection) -> PartExtent:
+        """Return how large a part is. Raises SelectionError, also for points that all lie outside the domain."""
+        assert isinstance(part, InterpolatedPartSection)
+        mesh = mesh_of(self)
+        if part.side:
+            return side_extent(self, mesh, part)
+        extent = super().part_extent(part)
+        grid = self.part_grid(part)
+        if not reaches_domain(mesh, self.grid.order, grid, part.select(grid)):
+            key = next((key for key in ("line", "plane", "box") if getattr(part, key)), "points")
+            raise SelectionError(
+                key, "such that a point of the part lies inside the domain, where all are outside"
+            )
+        return extent
 
     def identity(self) -> dict[str, Plain]:
         """Return the settings that decide the numbers, with the contents of a mesh file instead of its path."""

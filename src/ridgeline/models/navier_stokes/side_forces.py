@@ -4,7 +4,7 @@ The fluid has density 1 and the stress sigma = -p I + nu (grad u + grad u^T). Wi
 
     force = int -sigma n dA = int p n - nu (grad u + grad u^T) n dA        torque = int (x - x_0) x (-sigma n) dA
 
-by the quadrature of the elements' faces, with the viscous traction of momentum_residual.py. For each side:
+by the quadrature of the elements' faces, with the viscous traction of side_fluxes.py. For each side:
 side_force_x ..., of which side_pressure_force_x ... is the pressure's part; side_torque_x ...; and with a reference
 side_coefficient_x = force_x/(U^2 A/2).
 
@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 from ridgeline.elements.geometry import MOST_FACES, ElementGeometry, Side
 from ridgeline.io.series import SeriesWriter, fingerprint
 from ridgeline.models.contract import Metric, Record, Recorder
-from ridgeline.models.navier_stokes.derivatives import physical_gradient
-from ridgeline.models.navier_stokes.momentum_residual import KnownSide, MomentumResidual
-from ridgeline.models.navier_stokes.problem import FlowProblem, FlowState
+from ridgeline.models.navier_stokes.problem import FlowState
+from ridgeline.models.navier_stokes.side_fluxes import KnownSide, SideFlux, SideFluxes
 from ridgeline.models.recorders import WrittenSteps
 from ridgeline.parallel.allreduce import allreduce_sums
 
@@ -43,44 +42,29 @@ Array = NDArray[np.float64]
 class SideForces:
     """Integrates the stress over sides.
 
-    residual: that of the momentum equation at these sides; about: (x, y, z) of torques; dynamic: U^2 A/2 of
-    coefficients, or None.
+    fluxes: those of these sides, among others; about: (x, y, z) of torques; dynamic: U^2 A/2 of coefficients, or
+    None.
     """
 
     comm: MPI.Comm
     geometry: ElementGeometry
-    viscosity: float
+    fluxes: SideFluxes
     sides: Sequence[str]
-    residual: MomentumResidual | None = None
     about: tuple[float, float, float] = (0.0, 0.0, 0.0)
     dynamic: float | None = None
 
     @classmethod
     def of(
-        cls, comm: MPI.Comm, geometry: ElementGeometry, problem: FlowProblem, case: NavierStokesSettings
+        cls, comm: MPI.Comm, geometry: ElementGeometry, fluxes: SideFluxes, case: NavierStokesSettings
     ) -> SideForces | None:
-        """Return the forces that the settings ask for, None without any. Collective."""
+        """Return the forces that the settings ask for, None without any."""
         section = case.output.forces
         if not (section.interval() and section.sides):
             return None
         dynamic = None
         if section.reference_velocity is not None and section.reference_area is not None:
             dynamic = 0.5 * section.reference_velocity**2 * section.reference_area
-        return cls.on_sides(comm, geometry, problem, section.sides, section.about, dynamic)
-
-    @classmethod
-    def on_sides(
-        cls,
-        comm: MPI.Comm,
-        geometry: ElementGeometry,
-        problem: FlowProblem,
-        sides: Sequence[str],
-        about: tuple[float, float, float] = (0.0, 0.0, 0.0),
-        dynamic: float | None = None,
-    ) -> SideForces:
-        """Return the forces on some sides of a problem. Collective."""
-        residual = MomentumResidual(comm, geometry, problem, sides)
-        return cls(comm, geometry, problem.viscosity, sides, residual, about, dynamic)
+        return cls(comm, geometry, fluxes, section.sides, section.about, dynamic)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -120,28 +104,19 @@ class SideForces:
 
         These are the size of the difference of the force from that by gradients, and the size of the force.
         """
-        corrections: Mapping[str, Array] = {}
-        if self.residual is not None and step is not None:
-            corrections = self.residual.corrections(flow, step)
+        tractions = self.fluxes.traction(flow, step)
         parts = [
             part
             for name in self.sides
-            for part in self._faces(self.geometry.sides[name], flow, corrections.get(name, 0.0))
+            for part in self._faces(self.geometry.sides[name], flow, tractions[name])
         ]
         n_faces = MOST_FACES * self.geometry.grid.n_elements_global
         return np.asarray(allreduce_sums(self.comm, parts, n_faces)).reshape(len(self.sides), 11)
 
-    def _faces(self, side: Side, flow: FlowState, correction: Array | float) -> Array:
-        """Return the summands of `_sums` on each face of a side, [11, f]. correction: see `MomentumResidual`."""
-        normal = side.normal_area.transpose(1, 0, 2, 3)
-        pressure = side.take(flow.pressure) * normal
-        strain = np.zeros_like(pressure)  # (grad u + grad u^T) n
-        for i, u in enumerate(flow.velocity):
-            gradient = side.of_elements(physical_gradient(self.geometry, u, side.elements))
-            strain[i] += (gradient * normal).sum(axis=0)
-            strain += gradient * normal[i]
-        by_gradients = pressure - self.viscosity * strain
-        force = by_gradients - correction
+    def _faces(self, side: Side, flow: FlowState, traction: SideFlux) -> Array:
+        """Return the summands of `_sums` on each face of a side, [11, f]."""
+        pressure = side.take(flow.pressure) * side.normal_area.transpose(1, 0, 2, 3)
+        force, by_gradients = pressure - traction.value, pressure - traction.by_gradients
         arm = side.take(self.geometry.coordinates) - np.reshape(self.about, (3, 1, 1, 1))
         vectors = np.concatenate([force, pressure, np.cross(arm, force, axis=0), force - by_gradients])
         of_faces = vectors.sum(axis=(2, 3))

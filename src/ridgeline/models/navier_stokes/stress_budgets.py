@@ -9,6 +9,8 @@ Production and viscous diffusion follow from means and second moments. The other
     pressure_strain_xx, ...     <p's_ij'> with s_ij = (du_i/dx_j + du_j/dx_i)/2, six
     dissipation_xx, ...         2 nu <du_i'/dx_k du_j'/dx_k>, six; half their trace is that of the turbulence energy
 
+With them go the nine gradients of the mean velocity, without which the last two could not be added up over windows.
+
 Derivatives are those of the elements' polynomials and jump between elements. Source: Mansour, Kim and Moin, J. Fluid
 Mech. 194 (1988) 15, Eq. 1. The square-duct paper counts 27 statistics, and does not say which.
 """
@@ -76,7 +78,7 @@ def gradients(geometry: ElementGeometry, velocity: Array) -> Iterator[tuple[str,
 
 
 def central_terms(fields: Mapping[str, Array], viscosity: float) -> Iterator[tuple[str, Array, str]]:
-    """Yield (name, values, description) of the terms, which are moments of the deviations from the means.
+    """Yield (name, values, description) of the terms, moments of deviations from the means, and of mean gradients.
 
     fields: means, and means of products, over the same times and directions, by the names of the sums and of
     `gradients`.
@@ -89,6 +91,12 @@ def central_terms(fields: Mapping[str, Array], viscosity: float) -> Iterator[tup
             values = values - mean[axis] * fields[letters(pair)]
         yield name, values, f"third moment of {', '.join(VELOCITIES[axis] for axis in (i, j, k))}"
     slope = {(i, j): fields[f"gradient_{i}{j}"] for i in range(3) for j in range(3)}
+    for (i, j), values in slope.items():
+        yield (
+            f"mean_gradient_{AXES[i]}{AXES[j]}",
+            values,
+            f"derivative of mean {VELOCITIES[i]} along {AXES[j]}",
+        )
     for i, j in PAIRS:
         name = f"pressure_strain_{letters((i, j), AXES)}"
         strain = 0.5 * (slope[i, j] + slope[j, i])

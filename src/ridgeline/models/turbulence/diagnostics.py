@@ -293,6 +293,7 @@ def kernels_of_diagnostics(dtype: DTypeLike) -> list[Specialisation]:
     of_modes = [
         kernels_diagnostics.sum_modes,
         kernels_diagnostics.combine_derivatives,
+        kernels_diagnostics.streamfunction_modes,
         kernels_diagnostics.shift_modes,
         kernels_diagnostics.add_stress,
         kernels_diagnostics.add_spectrum,

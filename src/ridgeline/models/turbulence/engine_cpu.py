@@ -12,6 +12,7 @@ Source: Yeung et al. (GESTS), Sec. 3; Rogallo, NASA TM-81315 (1981).
 from __future__ import annotations
 
 import math
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -183,8 +184,10 @@ class CpuEngine:
         self._rates[...] = 0
         self._form_products(rated=True, velocity=velocity)
         self.last_courant_rate = float(allreduce_max(self.comm, self._rates.max()))
-        wanted = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
-        self.last_dt, after = next_step(self.time, wanted, until)
+        if dt is None:
+            rate, step = self.last_courant_rate, self.step_index
+            dt = courant_dt(courant, rate, step, partial(self.forcing.bound_rate, rate, step))
+        self.last_dt, after = next_step(self.time, dt, until)
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._order_forced_modes()
 

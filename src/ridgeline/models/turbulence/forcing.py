@@ -5,6 +5,7 @@ All kinds of forcing have the same interface, so that an engine need not know wh
 - `factor_rate`: A of a force A u, which the integrating factor includes as exp((A - nu k^2) dt), or 0;
 - `indices`, `values`: the modes of this rank on which a force f_hat acts, and the force. `begin_step` sets it; it is
   constant over a step and is added to the nonlinear term in every substep;
+- `bound_rate`: how fast the force can make the flow in a step, so that a step from a slow flow is short enough;
 - `end_step`: changes the stored velocity after a step; `hold` does the same to a copy of the modes `touched`, for an
   engine that stores its fields elsewhere;
 - `injection`: the power, energy per time;
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 Fields = NDArray[Any]  # complex [3 + S, n_modes], velocity x, y, z first
 RADIUS_SLACK = 1 + 1e-12  # |k| = sqrt(6) is within a radius of sqrt(6), however either was rounded
+MOST_EXPONENT = 700.0  # of exp in float64
 _BEFORE_THE_FIRST_STEP = 0xFFFFFFFF  # step number of the draw that starts the processes, which no run reaches
 
 
@@ -85,6 +87,13 @@ class Forcing:
 
     def begin_step(self, step: int, dt: float) -> None:
         """Set `values` for the step number `step` (from 0) of length dt. No communication."""
+
+    def bound_rate(self, rate: float, step: int, dt: float) -> float:
+        """Return the most to which the force may raise the bracket of Eq. (8), 1/time, in a step of length dt.
+
+        rate: the bracket before the step, the largest of all points; step: its number. No communication.
+        """
+        return rate
 
     def end_step(self, fields: Fields) -> None:
         """Change the velocity after the step. Collective."""
@@ -140,6 +149,9 @@ class LinearForcing(Forcing):
         super().__init__(modes, comm)
         self.factor_rate = coefficient
 
+    def bound_rate(self, rate: float, step: int, dt: float) -> float:
+        return rate * math.exp(min(max(self.factor_rate, 0.0) * dt, MOST_EXPONENT))
+
     def injection(self, velocity: NDArray[Any], energy: float) -> float:
         return 2.0 * self.factor_rate * energy
 
@@ -178,10 +190,15 @@ class EswaranPope(Forcing):
         self._mirrored = mirrored(jz, jy, jx)
         self._drawn_by = np.where(self._mirrored[:, np.newaxis], -self.key, self.key)
         self.process = sigma * self._draw(_BEFORE_THE_FIRST_STEP)
+        self._drawn = _BEFORE_THE_FIRST_STEP, self.process  # the step of the latest draw, and the draw
 
         self.indices, self._forced_here = _places(modes, self.key)
         self.values = np.zeros((3, len(self.indices)), np.complex128)
-        self._project()
+        self.values[...] = self._force(self.process)[:, self._forced_here]
+        # |f| at a point is at most the sum of the amplitudes of all modes; [3, n], over the distance of points.
+        cells = [points * unit / (2 * math.pi) for points, unit in zip(modes.shape, modes.unit)]
+        of_sign = np.where(self.key[:, 2] > 0, 2.0, 1.0)
+        self._per_cell = np.array(cells[::-1])[:, np.newaxis] * of_sign
 
     @property
     def n_modes(self) -> int:
@@ -195,16 +212,28 @@ class EswaranPope(Forcing):
         numbers = normal(self.seed, Purpose.FORCING, step, jz, jy, jx, 3)
         return np.where(self._mirrored, numbers.conj(), numbers)
 
-    def _project(self) -> None:
-        along = (self._unit_vector * self.process).sum(0)
-        force = self.process - self._unit_vector * along
-        self.values[...] = force[:, self._forced_here]
+    def _force(self, process: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return the solenoidal part of the processes, [3, n]."""
+        along = (self._unit_vector * process).sum(0)
+        force: NDArray[np.complex128] = process - self._unit_vector * along
+        return force
 
-    def begin_step(self, step: int, dt: float) -> None:
+    def _process_after(self, step: int, dt: float) -> NDArray[np.complex128]:
+        """Return the processes at the end of a step, [3, n]."""
+        if self._drawn[0] != step:
+            self._drawn = step, self._draw(step)
         decay = math.exp(-dt / self.correlation_time)
         kick = self.sigma * math.sqrt(-math.expm1(-2 * dt / self.correlation_time))
-        self.process = decay * self.process + kick * self._draw(step)
-        self._project()
+        process: NDArray[np.complex128] = decay * self.process + kick * self._drawn[1]
+        return process
+
+    def begin_step(self, step: int, dt: float) -> None:
+        self.process = self._process_after(step, dt)
+        self.values[...] = self._force(self.process)[:, self._forced_here]
+
+    def bound_rate(self, rate: float, step: int, dt: float) -> float:
+        force = self._force(self._process_after(step, dt))
+        return rate + dt * float((self._per_cell * np.abs(force)).sum())
 
     def injection(self, velocity: NDArray[Any], energy: float) -> float:
         # sum_k Re(f_hat* . u_hat) with the force of the latest step
@@ -220,7 +249,7 @@ class EswaranPope(Forcing):
         parts = np.empty((2, *self.process.shape))
         _restore(parts, state, "forcing_process")
         self.process = parts[0] + 1j * parts[1]
-        self._project()
+        self.values[...] = self._force(self.process)[:, self._forced_here]
 
     def settings_of_state(self) -> dict[str, object]:
         """Return the settings of the processes, without their seed."""

@@ -149,6 +149,29 @@ def combine_derivatives(a, axis_a, scale_a, b, axis_b, scale_b, start, kz, kx, u
             out[m] = complex(-(p * a[m].imag + q * b[m].imag), p * a[m].real + q * b[m].real)
 
 
+@kernel(lambda T: (T[::1], T[::1], int64, int64[::1], *[float64[::1]] * 2, float64, T[::1]), nogil=True)
+def streamfunction_modes(second, third, axis, start, kz, kx, unit_y, out):
+    """Set out to the modes of the streamfunction in planes across an axis: i (k_s u_t - k_t u_s)/(k_s^2 + k_t^2).
+
+    second, third : (n_modes,) complex, u_s and u_t along the axes after `axis` in cyclic order; out is neither
+    """
+    along_s, along_t = (axis + 1) % 3, (axis + 2) % 3
+    for line in range(len(kz)):
+        first = start[line]
+        count = start[line + 1] - first
+        most = (count - 1) // 2
+        for place in range(count):
+            m = first + place
+            ky = unit_y * (place if place <= most else place - count)
+            s = kx[line] if along_s == 0 else (ky if along_s == 1 else kz[line])
+            t = kx[line] if along_t == 0 else (ky if along_t == 1 else kz[line])
+            square = s * s + t * t
+            inverse = 1.0 / square if square > 0.0 else 0.0
+            p, q = inverse * s, inverse * t
+            a, b = third[m], second[m]
+            out[m] = complex(q * b.imag - p * a.imag, p * a.real - q * b.real)
+
+
 @kernel(lambda T: (T[::1], complex128[::1], complex128[::1], int64[::1], T[::1]), nogil=True)
 def shift_modes(field, phase_y, phase_flat, start, out):
     """Set out = field exp(i k . d): the same field on a grid displaced by d. out may be field.

@@ -66,9 +66,7 @@ class Turbulence(Model):
     name: ClassVar[str] = "turbulence"
     phases: ClassVar[tuple[str, ...]] = COLUMNS[:-1]
     exchanges: ClassVar[tuple[str, ...]] = ("row all-to-all", "column all-to-all")
-    advice: ClassVar[str] = (
-        'Try a smaller model.dt or model.courant, a finer grid or run.precision = "float64".'
-    )
+    advice: str = 'Try a smaller model.dt or model.courant, a finer grid or run.precision = "float64".'
     _case: TurbulenceCase
 
     def setup(self, case: TurbulenceCase, context: Context) -> None:

@@ -29,6 +29,7 @@ from ridgeline.models.turbulence.kernels_diagnostics import (
     count_octaves,
     multiply,
     shift_modes,
+    streamfunction_modes,
     sum_modes,
     sum_powers,
 )
@@ -88,6 +89,9 @@ class FlowPasses(Protocol):
 
     def derivative_points(self, velocity: Fields, first: Derivative, second: Derivative) -> Points:
         """Return the values of a sum of two derivatives, as `to_points` does."""
+
+    def streamfunction_points(self, velocity: Fields, axis: int) -> Points:
+        """Return the streamfunction in planes across an axis, as `to_points` does."""
 
     def add_squares(self, points: Points, scale: float, total: Points | None) -> Points:
         """Return total + scale points^2, computed in the memory of total; None stands for zero."""
@@ -184,6 +188,13 @@ class HostPasses:
             unit_y,
             out,
         )
+        return self.to_points(out)
+
+    def streamfunction_points(self, velocity: NDArray[Any], axis: int) -> NDArray[Any]:
+        out = np.empty_like(velocity[0])
+        start, kz, kx, _, unit_y, _ = self._waves
+        second, third = velocity[(axis + 1) % 3], velocity[(axis + 2) % 3]
+        streamfunction_modes(second, third, axis, start, kz, kx, unit_y, out)
         return self.to_points(out)
 
     def add_squares(self, points: NDArray[Any], scale: float, total: NDArray[Any] | None) -> NDArray[Any]:

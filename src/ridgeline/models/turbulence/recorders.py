@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 VELOCITY = ("velocity_x", "velocity_y", "velocity_z")
 VORTICITY = ("vorticity_x", "vorticity_y", "vorticity_z")
-DERIVED = (*VORTICITY, "vorticity_magnitude", "dissipation", "pressure")
+PLANES = {"streamfunction": 2, "streamfunction_x": 0, "streamfunction_y": 1}  # the axes across which they are
+DERIVED = (*VORTICITY, "vorticity_magnitude", "dissipation", "pressure", *PLANES)
 
 
 def output_names(n_scalars: int) -> tuple[str, ...]:
@@ -54,8 +55,9 @@ def output_field(
     Parameters
     ----------
     name : velocity_x, velocity_y, velocity_z; vorticity_x, vorticity_y, vorticity_z of curl u; vorticity_magnitude
-        |curl u|; dissipation 2 nu s_ij s_ij (paper, Eq. 10); pressure p/rho (Eq. 11), whose mean is zero; scalar_0,
-        scalar_1, ...
+        |curl u|; dissipation 2 nu s_ij s_ij (paper, Eq. 10); pressure p/rho (Eq. 11), whose mean is zero;
+        streamfunction, streamfunction_x, streamfunction_y of the flow in planes z, x, y = const, where lap psi in the
+        plane is -w_z, -w_x, -w_y, periodic with the mean 0; scalar_0, scalar_1, ...
     fields : modes of the 3 + S fields, as `passes` takes them
 
     Raises
@@ -69,6 +71,8 @@ def output_field(
     velocity = fields[:3]
     if name in VORTICITY:
         return passes.to_host(vorticity(velocity, VORTICITY.index(name), passes))
+    if name in PLANES:
+        return passes.to_host(passes.streamfunction_points(velocity, PLANES[name]))
     if name == "vorticity_magnitude":
         squares = passes.to_host(enstrophy_field(velocity, passes))
         np.sqrt(squares, out=squares)

@@ -7,7 +7,7 @@ Computed in float64, stored in the precision of the run.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,6 +27,8 @@ from ridgeline.models.turbulence.kernels_lines import (
     UNDO_ALONG,
 )
 from ridgeline.runtime.errors import ConfigError
+
+MOST_GROWTH = 2.0  # of the Courant number over a step
 
 
 @dataclass(frozen=True)
@@ -168,8 +170,13 @@ def displaced_grids(shift: NDArray[np.float64], modes: Modes) -> list[NDArray[np
     return [shift, shift + half_cell]
 
 
-def courant_dt(courant: float, rate: float, step_index: int) -> float:
+def courant_dt(
+    courant: float, rate: float, step_index: int, rate_after: Callable[[float], float] | None = None
+) -> float:
     """Return the length of a step with a Courant number. rate: the bracket of Eq. (8), the largest of all points.
+
+    rate_after: a bound of that bracket after a step of some length, as `Forcing.bound_rate` returns it. Where a force
+    is strong and the flow still slow, the step is shorter, so that the Courant number at most doubles over it.
 
     Raises ConfigError where the fluid is at rest.
     """
@@ -178,4 +185,7 @@ def courant_dt(courant: float, rate: float, step_index: int) -> float:
             f"model.courant = {courant:g} determines no time step after step {step_index}, because the fluid is at "
             "rest. Set model.dt instead."
         )
-    return courant / rate
+    dt = courant / rate
+    while rate_after is not None and (number := dt * rate_after(dt)) > MOST_GROWTH * courant:
+        dt *= max(min(courant / number, 0.5), 0.1)
+    return dt

@@ -33,6 +33,7 @@ MOST_SHELLS = (
 FIELDS = (
     *(f"{vector}_{axis}" for vector in ("velocity", "vorticity") for axis in "xyz"),
     *("vorticity_magnitude", "dissipation", "pressure"),
+    *("streamfunction", "streamfunction_x", "streamfunction_y"),
 )
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
 

@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.blocks.halo_cuda import CudaPacker
+from ridgeline.blocks.overlap import CellRange, split_for_overlap
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.jit.cuda_random import device_key
 from ridgeline.jit.random import Generator
@@ -40,7 +41,7 @@ from ridgeline.models.gray_scott.device.kernels_two_cuda import (
     make_two_step_sweep,
     two_step_launch,
 )
-from ridgeline.models.gray_scott.engine import OUTSIDE, Box, split_for_overlap
+from ridgeline.models.gray_scott.engine import OUTSIDE
 from ridgeline.models.gray_scott.estimate import PAD_ROWS, SETS, device_bytes, exchange_plan
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.devices import mpi_takes_device_buffers, require_device_memory, select_device
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 ADVICE = 'Use more GPUs (-n), a smaller grid.shape or run.precision = "float32".'
 WAVES = 4  # of the sweep's thread blocks, while faces wait for their turn on the device
-NO_CELLS: Box = (0, 0, 0, 0, 0, 0)
+NO_CELLS: CellRange = (0, 0, 0, 0, 0, 0)
 
 
 class _Exchange(NamedTuple):
@@ -61,15 +62,15 @@ class _Exchange(NamedTuple):
 
     packer: CudaPacker
     halo: HaloExchange
-    face_boxes: list[Box]
-    rest_boxes: list[Box]
+    face_boxes: list[CellRange]
+    rest_boxes: list[CellRange]
 
     @property
     def layers(self) -> int:
         """Layers of ghosts that it fills."""
         return self.packer.plan.layers or 1
 
-    def boxes_and_waves(self) -> list[tuple[Box, int]]:
+    def boxes_and_waves(self) -> list[tuple[CellRange, int]]:
         """Return each box, and in how many waves of thread blocks it is swept at least."""
         rest_waves = WAVES if self.face_boxes else 1
         return [(box, 1) for box in self.face_boxes] + [(box, rest_waves) for box in self.rest_boxes]
@@ -135,8 +136,8 @@ class CudaEngine:
         }
         self._filled = 0  # layers of ghosts that the present fields have from other ranks
         self._trace: StreamTrace | None = None  # where the run writes a timeline
-        self._launches: dict[Box, BoxLaunch] = {}
-        self._two_launches: dict[Box, tuple[DeviceKernel, BoxLaunch]] = {}  # with the sweep of each
+        self._launches: dict[CellRange, BoxLaunch] = {}
+        self._two_launches: dict[CellRange, tuple[DeviceKernel, BoxLaunch]] = {}  # with the sweep of each
         self._plan_launches(default_shape(self._dtype))
         self.set_steps_per_sweep(1)
 
@@ -232,15 +233,17 @@ class CudaEngine:
     def use_coefficients(self, coefficients: Coefficients) -> None:
         self._c = device_coefficients(coefficients)
 
-    def squares(self) -> tuple[float, float]:
+    def squares(self) -> list[tuple[float, float]]:
         new = [np.array(field, np.float64) for field in self.host()]
         # The host's copy holds the old fields for a moment.
         for host, field in zip(self._host, self._sets[1 - self._now]):
             _window(field, host).copy_to_host(host.flat)
         self._host_is_present = False
         old = [np.array(field.owned, np.float64) for field in self._host]
-        changed = sum(float(np.square(after - before).sum()) for after, before in zip(new, old))
-        return changed, sum(float(np.square(after).sum()) for after in new)
+        return [
+            (float(np.square(after - before).sum()), float(np.square(after).sum()))
+            for after, before in zip(new, old)
+        ]
 
     def advance(self, step: int, most: int) -> int:
         steps = min(most, self.steps_per_sweep)
@@ -315,7 +318,7 @@ class CudaEngine:
         self._launch_one(NO_CELLS, 0, self._rest_stream, BoxLaunch((1, 1, 1), (1, 1, 1), 1))
         self._rest_stream.synchronize()
 
-    def _run(self, box: Box, step: int, steps: int, stream: Stream) -> None:
+    def _run(self, box: CellRange, step: int, steps: int, stream: Stream) -> None:
         """Put a sweep of one box of local cells from the present fields into the others on a stream."""
         if steps > 1:
             sweep, launch = self._two_launches[box]
@@ -324,7 +327,7 @@ class CudaEngine:
             self._launch_one(box, step, stream, self._launches[box])
 
     def _launch_two(
-        self, sweep: DeviceKernel, box: Box, step: int, stream: Stream, launch: BoxLaunch
+        self, sweep: DeviceKernel, box: CellRange, step: int, stream: Stream, launch: BoxLaunch
     ) -> None:
         block = self._block
         place = (*box, *block.offset_global) if block.n_ranks > 1 else ()
@@ -344,7 +347,7 @@ class CudaEngine:
             out_v.flat,
         )
 
-    def _launch_one(self, box: Box, step: int, stream: Stream, launch: BoxLaunch) -> None:
+    def _launch_one(self, box: CellRange, step: int, stream: Stream, launch: BoxLaunch) -> None:
         (u, v), (out_u, out_v) = self._sets[self._now], self._sets[1 - self._now]
         self._sweep[launch.grid, launch.block, stream](
             u.flat,

@@ -33,6 +33,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
+from ridgeline.blocks.overlap import CellRange
 from ridgeline.jit.cuda_device import barrier, device_function, kernel, load, store
 from ridgeline.jit.random import PHILOX_7, WORDS, Generator
 from ridgeline.models.gray_scott.device.kernels_cuda import (
@@ -46,7 +47,6 @@ from ridgeline.models.gray_scott.device.kernels_cuda import (
     put,
     store_column,
 )
-from ridgeline.models.gray_scott.engine import Box
 from ridgeline.models.gray_scott.physics import Coefficients
 from ridgeline.parallel.partition import Triple
 
@@ -84,7 +84,7 @@ def default_tile(dtype: DTypeLike, shape: Triple) -> TwoStepTile:
 
 
 def two_step_launch(
-    box: Box, y_offset: int, tile: TwoStepTile, multiprocessors: int, waves: int = 1
+    box: CellRange, y_offset: int, tile: TwoStepTile, multiprocessors: int, waves: int = 1
 ) -> BoxLaunch:
     """Return how to launch the sweep over a box that is not empty; y_offset is the global y of local row 0.
 

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Field
 
 from ridgeline.config.expressions import faults
-from ridgeline.config.fields import ON, Checked, Number, Problem, setting
+from ridgeline.config.fields import ON, Checked, FormulaText, Number, Problem, setting
 
-
-def _as_text(value: Any) -> Any:
-    """Return the text of a number, and anything else as it is."""
-    return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-# A number or a formula of x, y, z and t, kept as text for config/expressions.py.
-Formula = Annotated[
-    str, BeforeValidator(_as_text), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})
-]
 Name = Annotated[str, Field(max_length=100)]
 NAME_RULE = "the name of a side of the mesh"
-Formulas = tuple[Formula, Formula, Formula]
+Formulas = tuple[FormulaText, FormulaText, FormulaText]
 ZERO: tuple[str, str, str] = ("0", "0", "0")
 
 SideKind = Literal["wall", "moving-wall", "inflow", "outflow", "symmetry", "periodic"]
@@ -113,7 +103,7 @@ class ScalarSideSection(Checked):
         "adiabatic at outflows and symmetries.",
         rule='"fixed", "flux", "adiabatic" or, with grid.periodic, "periodic"',
     )
-    value: Formula = setting(
+    value: FormulaText = setting(
         "0",
         "Scalar or flux at the side: a number or a formula of x, y, z and t.",
         unit="scalar; scalar length/time",
@@ -154,7 +144,7 @@ class ScalarSection(Checked):
     """
 
     diffusivity: Number = setting(..., "Diffusivity of the scalar, nu/Pr.", unit="length^2/time", gt=0)
-    source: Formula = setting(
+    source: FormulaText = setting(
         "0",
         "Source of the scalar: a number or a formula of x, y, z and t.",
         unit="scalar/time",
@@ -180,7 +170,7 @@ class ScalarSection(Checked):
         unit="scalar",
         needs={"expansion": ON},
     )
-    initial: Formula = setting(
+    initial: FormulaText = setting(
         "0",
         "Scalar at step 0: a number or a formula of x, y and z.",
         unit="scalar",

@@ -25,7 +25,11 @@ FIELDS = (
     "vorticity_magnitude",
     "q_criterion",
     "streamfunction",
+    "streamfunction_x",
+    "streamfunction_y",
 )
+SHEAR = ("wall_shear_x", "wall_shear_y", "wall_shear_z")  # of parts on a side, like the following
+NORMAL = ("normal_x", "normal_y", "normal_z")
 VARIABLES_RULE = f"a list of {', '.join(FIELDS)} and scalar_0, scalar_1, ..., each at most once"
 PLACE_RULE = "three numbers as [x, y, z]"
 PLACES = ({"probe.N": ON}, {"file": ON})  # of probes, one of which is needed
@@ -149,9 +153,26 @@ class ForcesSection(Scheduled):
             )
 
 
-class InterpolatedPartSection(PartSection):
-    """A part of the fields, interpolated to points of a uniform grid in the box around the domain."""
+def side_names(n_scalars: int) -> tuple[str, ...]:
+    """Return the names of fields that only parts on sides have."""
+    return (*SHEAR, *NORMAL, *(f"scalar_{i}_flux" for i in range(n_scalars)))
 
+
+def side_defaults(n_scalars: int) -> tuple[str, ...]:
+    """Return the variables of a part on a side that lists none."""
+    return (*SHEAR, "pressure", *(f"scalar_{i}_flux" for i in range(n_scalars)))
+
+
+class InterpolatedPartSection(PartSection):
+    """A part of the fields, interpolated to points of a uniform grid in the box around the domain, or on a side."""
+
+    side: str = setting(
+        "",
+        "Side of the domain on which the part lies, at the points of the elements there. Its variables may also be "
+        'wall_shear_x, ..., normal_x, ... and scalar_0_flux, ...; "mean" may be one axis, along which the points of '
+        "the side lie on lines, or all three.",
+        rule="a side that is not periodic",
+    )
     points: Triple | None = setting(
         None,
         "Number of points [nz, ny, nx] of the uniform grid from which the part selects. If it is not set, they are "
@@ -159,6 +180,19 @@ class InterpolatedPartSection(PartSection):
         unit="points",
         rule="three integers >= 1 as [nz, ny, nx]",
     )
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        if not self.side:
+            return
+        for key in ("plane", "line", "box"):
+            if getattr(self, key):
+                yield Problem(key, "left out, because the part has a side")
+        for key, given in (("stride", self.stride != (1, 1, 1)), ("points", self.points is not None)):
+            if given:
+                yield Problem(key, "left out, because the part has a side")
+        if len(self.mean) == 2:
+            yield Problem("mean", 'one axis, or all of "x", "y" and "z", on a side')
 
 
 class OutputSection(sections.FieldsOutputSection):
@@ -221,13 +255,23 @@ class OutputSection(sections.FieldsOutputSection):
     )
     statistics_every: Integer = setting(
         0,
-        "Number of steps between samples of the statistics, beginning with step 0; 0 takes none. The statistics are "
-        "written at the end.",
+        "Number of steps between samples of the statistics, beginning with step 0; 0 takes none.",
         unit="steps",
         ge=0,
     )
     statistics_every_time: Number | None = time_interval("samples of the statistics")
     statistics_every_wall: Number | None = wall_interval("samples of the statistics")
+    statistics_window: Integer = setting(
+        0,
+        "Number of steps between the ends of windows, each of which is written as it ends, with averages over it "
+        "alone. With 0 there is one window unless statistics_window_time is set, which is written when the run ends.",
+        unit="steps",
+        ge=0,
+        needs=recurring("statistics_every"),
+    )
+    statistics_window_time: Number | None = time_interval(
+        "the ends of windows of the statistics", recurring("statistics_every")
+    )
     statistics_start: Number = setting(
         0.0,
         "Model time of the first sample.",

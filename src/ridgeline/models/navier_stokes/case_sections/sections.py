@@ -24,7 +24,6 @@ from ridgeline.config.fields import (
     Truth,
     setting,
 )
-from ridgeline.config.part_selection import UniformGrid
 from ridgeline.config.parts import PartSection
 from ridgeline.elements.mesh import SIDES, side_axis
 from ridgeline.models.navier_stokes.case_sections.boundary import (
@@ -41,6 +40,8 @@ from ridgeline.models.navier_stokes.case_sections.output import (
     InterpolatedPartSection,
     OutputSection,
     ProbeSection,
+    side_defaults,
+    side_names,
 )
 from ridgeline.models.navier_stokes.time_stepping import BAND, MOST_CHANGE, StepControl
 
@@ -428,11 +429,18 @@ class NavierStokesSettings(AnyCase):
     def output_names(self) -> tuple[str, ...]:
         return (*FIELDS, *(f"scalar_{i}" for i in range(len(self.scalar))))
 
-    def part_grid(self, part: PartSection) -> UniformGrid:
-        """Return the numbers of points of a part; their places follow from the mesh, when the run begins."""
+    def part_names(self, part: PartSection) -> tuple[str, ...]:
         assert isinstance(part, InterpolatedPartSection)
-        points = part.points or self.output.uniform or self.grid.points()
-        return UniformGrid(points, None)
+        return (*self.output_names(), *(side_names(len(self.scalar)) if part.side else ()))
+
+    def part_defaults(self, part: PartSection) -> tuple[str, ...]:
+        assert isinstance(part, InterpolatedPartSection)
+        return side_defaults(len(self.scalar)) if part.side else tuple(self.output.variables)
+
+    def part_points(self, part: PartSection) -> tuple[int, int, int]:
+        """Return the numbers of points of the uniform grid from which a part selects."""
+        assert isinstance(part, InterpolatedPartSection)
+        return part.points or self.output.uniform or self.grid.points()
 
     LATER: ClassVar[Mapping[str, Plain]] = {
         "model.gravity": [0.0, 0.0, 0.0],

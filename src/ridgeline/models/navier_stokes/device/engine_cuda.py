@@ -259,7 +259,7 @@ class CudaEngine(SplittingEngine):
         self._make_fields()
         self._host = [np.zeros((self.n_fields, *grid.shape)) for _ in range(problem.time_order)]
         self._host_p = np.zeros(grid.shape)
-        self._host_known = np.zeros((3, *grid.shape))
+        self._host_known = np.zeros((self.n_fields, *grid.shape))
         self._copied = 0  # levels that the host has up to date, with the pressure
         self._spaces: dict[int, tuple[Projection, dict[str, Array]]] = {}  # copies for a checkpoint
         self._workspace = CudaWorkspace()
@@ -316,7 +316,7 @@ class CudaEngine(SplittingEngine):
         return self._host_p
 
     def host_known_side(self) -> Array:
-        self._right[:3].copy_to_host(self._host_known)
+        self._right.copy_to_host(self._host_known)
         return self._host_known
 
     def host_levels(self) -> Sequence[Array]:
@@ -339,7 +339,7 @@ class CudaEngine(SplittingEngine):
 
     def _load_host(self) -> None:
         self._p.copy_to_device(self._host_p)
-        self._right[:3].copy_to_device(self._host_known)
+        self._right.copy_to_device(self._host_known)
         for level, host in zip(self.time_levels.fields, self._host):
             level.copy_to_device(host)
         self._copied = len(self._host)
@@ -356,8 +356,8 @@ class CudaEngine(SplittingEngine):
         super().start(fields, time, history, dt)
         self.regions.collect()
 
-    def resume(self, shift: float, order: int, force: float, stepped: bool) -> None:
-        super().resume(shift, order, force, stepped)
+    def resume(self, shift: float, order: int, force: float, stepped: bool, scalars_stepped: bool) -> None:
+        super().resume(shift, order, force, stepped, scalars_stepped)
         self.regions.collect()
 
     def advance(self, dt: float | None = None, until: float = math.inf) -> None:

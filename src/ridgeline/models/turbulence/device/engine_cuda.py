@@ -11,6 +11,7 @@ Source: Yeung et al. (GESTS), Secs. 2 and 3; Rogallo, NASA TM-81315 (1981).
 from __future__ import annotations
 
 import math
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -206,8 +207,10 @@ class CudaEngine:
             self._tables.displace(displaced_grids(self.next_shift, self.modes))
         self._load()
         self.last_courant_rate = self.products.form(rated=True)
-        wanted = courant_dt(courant, self.last_courant_rate, self.step_index) if dt is None else dt
-        self.last_dt, after = next_step(self.time, wanted, until)
+        if dt is None:
+            rate, step = self.last_courant_rate, self.step_index
+            dt = courant_dt(courant, rate, step, partial(self.forcing.bound_rate, rate, step))
+        self.last_dt, after = next_step(self.time, dt, until)
         self.forcing.begin_step(self.step_index, self.last_dt)
         self._forced.begin_step(self.forcing)
         time = self._scheme.fraction * self.last_dt

@@ -216,6 +216,37 @@ def combine_derivatives(a, b, of_a, of_b, sizes, of_line, x, y, z, out_lines):
         store_pair(out_lines, iy * n_lines + line, re, im)
 
 
+@kernel(LINE_THREADS, 8)
+def streamfunction_modes(b, c, of_b, of_c, sizes, of_line, x, y, z, out_lines):
+    """Set lines to i ((of_b . k) c - (of_c . k) b)/((of_b . k)^2 + (of_c . k)^2), and to zero where that is 0/0.
+
+    b, c : u along the axes of a plane in cyclic order; of_b, of_c : these axes, three reals along x, y, z
+
+    Launch: `line_launch`. Cost: reads each field once, writes lines once.
+    """
+    n_lines, ny, rows, _, _ = sizes
+    line = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if line >= n_lines:
+        return
+    zero, one = out_lines.dtype.type(0), out_lines.dtype.type(1)
+    column, place, most = line_of(of_line, n_lines, line)
+    kx, kz = load(x, column), load(z, place)
+    for iy in range(cuda.blockIdx.y, ny, cuda.gridDim.y):
+        jy = iy if 2 * iy < ny else iy - ny
+        re, im = zero, zero
+        if abs(jy) <= most:
+            at, ky = (jy if jy >= 0 else rows + jy) * n_lines + line, load(y, iy)
+            s = of_b[0] * kx + of_b[1] * ky + of_b[2] * kz
+            t = of_c[0] * kx + of_c[1] * ky + of_c[2] * kz
+            square = s * s + t * t
+            inverse = one / square if square > zero else zero
+            p, q = inverse * s, inverse * t
+            b_re, b_im = load_pair(b, at)
+            c_re, c_im = load_pair(c, at)
+            re, im = q * b_im - p * c_im, p * c_re - q * b_re
+        store_pair(out_lines, iy * n_lines + line, re, im)
+
+
 @cache
 def make_add_stress(dtype: DTypeLike, shifted: bool) -> Any:
     """Return the kernel that adds the contributions of u_i u_j and u_j u_i to the pressure and to the transfer:

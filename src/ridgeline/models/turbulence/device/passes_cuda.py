@@ -37,6 +37,7 @@ from ridgeline.models.turbulence.device.kernels_diagnostics_cuda import (
     largest_rate,
     make_add_stress,
     multiply_points,
+    streamfunction_modes,
     sum_flow_lines,
     sum_increments,
     sum_powers,
@@ -97,6 +98,7 @@ class CudaPasses:
         for add in self._add_stress.values():
             add[of_lines](field, *lines, PHASES[0], axis, axis, real(0), real(0), 0, *three, field)
         combine_derivatives[of_lines](field, field, axis, axis, *lines, field)
+        streamfunction_modes[of_lines](field, field, axis, axis, *lines, field)
         sum_flow_lines[of_lines](*waves, *three, self._sums)
         sum_scalar_lines[of_lines](*waves, *three, field, self._sums)
         sum_shells[1, SHELL_THREADS, stream](*waves, 1.0, SQUARE, *three, self._of_shells)
@@ -171,6 +173,18 @@ class CudaPasses:
         factors = self._along(axis_i, scale_i), self._along(axis_j, scale_j)
         combine_derivatives[self._along_lines](
             velocity[i], velocity[j], *factors, *self._of_lines, self._slabs.lines(0)
+        )
+        return self._transform.lines_to_points()
+
+    def streamfunction_points(self, velocity: Sequence[DeviceArray], axis: int) -> DeviceArray:
+        second, third = (axis + 1) % 3, (axis + 2) % 3
+        streamfunction_modes[self._along_lines](
+            velocity[second],
+            velocity[third],
+            self._along(second),
+            self._along(third),
+            *self._of_lines,
+            self._slabs.lines(0),
         )
         return self._transform.lines_to_points()
 

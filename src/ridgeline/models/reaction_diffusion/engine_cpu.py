@@ -1,0 +1,110 @@
+"""Reaction-diffusion on CPU cores: the sweep of blocks, with the formulas, noise and sides of a case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.blocks.block import Block
+from ridgeline.blocks.sweep_engine import SweepEngine
+from ridgeline.jit.random import PHILOX_7, round_keys
+from ridgeline.models.contract import Context
+from ridgeline.models.reaction_diffusion.initial import seed_of
+from ridgeline.models.reaction_diffusion.kernels import Program, make_rule, numbers, program_of
+from ridgeline.models.reaction_diffusion.schemes import SchemeStage, stages_of
+from ridgeline.models.reaction_diffusion.settings import SIDES, ReactionDiffusionCase
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+class CpuEngine(SweepEngine):
+    """Fields and sweeps on CPU cores."""
+
+    def __init__(
+        self, block: Block, cartesian: MPI.Cartcomm, case: ReactionDiffusionCase, context: Context
+    ) -> None:
+        """Allocate both sets of fields and plan the exchange. Collective over cartesian.
+
+        Parameters
+        ----------
+        block, cartesian : this rank's block, with ghosts as wide as a sweep has steps; the ranks in their grid
+        case : the settings
+        context : threads, regions of time
+        """
+        self._case = case
+        self._periodic = case.boundary.periodic()
+        axes = tuple(n > 1 or not wraps for n, wraps in zip(case.grid.shape, self._periodic))
+        self._program: Program = program_of(
+            case.species, case.model.parameters, case.grid.spacing(), (axes[0], axes[1], axes[2])
+        )
+        self._stages = case.stages()
+        rules = [make_rule(self._program._replace(combines=n > 0)) for n in range(len(self._stages))]
+        noisy = sum(self._program.noisy)
+        keys = [round_keys(seed_of(case.run.seed, n), PHILOX_7.rounds) for n in range(noisy)]
+        super().__init__(
+            block,
+            cartesian,
+            rules,
+            self._numbers([0.0] * block.ghost, case.model.dt),
+            (PHILOX_7, np.concatenate(keys) if keys else None),
+            sides_of(case),
+            context,
+        )
+
+    def use_times(self, times: list[float], dt: float) -> None:
+        """Let the next sweep make steps that begin at these times, each of length dt."""
+        self.coefficients = self._numbers(times, dt)
+
+    def squares(self) -> list[tuple[float, float]]:
+        """Return the sums over this rank's cells of (change in a step)^2 and u^2 of each species.
+
+        The other set of fields holds the state before the last step only after forward Euler. Otherwise a step of
+        forward Euler is made there.
+        """
+        if len(self._sweeps) > 1:
+            self.coefficients = [self._rows([self._time], SchemeStage(0.0, self._dt))]
+            self.overwrite_other(0)
+        return super().squares()
+
+    def _numbers(self, times: list[float], dt: float) -> list[NDArray[Any]]:
+        self._time, self._dt = times[-1], dt
+        stages = stages_of(self._case.model.scheme, len(self._stages), dt)
+        return [self._rows([time + stage.at * dt for time in times], stage) for stage in stages]
+
+    def _rows(self, times: list[float], stage: SchemeStage) -> NDArray[Any]:
+        case = self._case
+        cells = tuple(n if wraps else -1 for n, wraps in zip(case.grid.shape, self._periodic))
+        return numbers(
+            case.species,
+            case.model.parameters,
+            self._program,
+            case.grid.spacing(),
+            (cells[0], cells[1], cells[2]),
+            times,
+            stage,
+            case.run.precision,
+        )
+
+
+def sides_of(case: ReactionDiffusionCase) -> NDArray[Any]:
+    """Return the ghosts beyond each side of each species as the sweep takes them: a + b * (the cell inside).
+
+    A value v at the side is the mean of the ghost and the cell inside, so that the ghost is 2 v - u. A flux q is
+    D (ghost - u)/h, so that the ghost is u + q h/D.
+    """
+    sides = np.zeros((len(case.species), 6, 2))
+    for n, species in enumerate(case.species):
+        for side, name in enumerate(SIDES):
+            kind, value = getattr(case.boundary, name).kind, case.value_at(name, species.name)
+            if kind == "fixed":
+                sides[n, side] = 2 * value, -1.0
+            else:
+                sides[n, side, 1] = 1.0
+            if kind == "flux" and value:
+                axis = side // 2
+                d = species.constant_diffusivity(case.model.parameters)[axis]
+                sides[n, side, 0] = value * case.grid.spacing()[axis] / d
+    return sides.astype(case.run.precision)

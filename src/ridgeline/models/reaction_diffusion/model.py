@@ -1,0 +1,134 @@
+"""The reaction-diffusion model: decomposes the grid, owns the engine with the species, answers the time loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.blocks.cartesian import decompose
+from ridgeline.models.contract import Context, Metric, Model, Variable, Work
+from ridgeline.models.reaction_diffusion.diagnostics import Diagnostics
+from ridgeline.models.reaction_diffusion.engine_cpu import CpuEngine
+from ridgeline.models.reaction_diffusion.estimate import least_work, process_grid, steps_per_sweep
+from ridgeline.models.reaction_diffusion.initial import set_start
+from ridgeline.models.reaction_diffusion.recorders import distributed
+from ridgeline.models.reaction_diffusion.settings import ReactionDiffusionCase
+from ridgeline.models.time_steps import FixedSteps
+from ridgeline.parallel.partition import DistributedArray
+
+
+class ReactionDiffusion(Model):
+    """A reaction-diffusion simulation on this rank."""
+
+    name: ClassVar[str] = "reaction_diffusion"
+    _case: ReactionDiffusionCase
+
+    def __init__(self) -> None:
+        self._step, self._time = 0, 0.0
+
+    def setup(self, case: ReactionDiffusionCase, context: Context) -> None:
+        super().setup(case, context)
+        grid = process_grid(case, context.comm.size)
+        self._steps, self._dt = FixedSteps(case.model.dt), case.model.dt
+        ghost = steps_per_sweep(case, grid)
+        cartesian, self._block = decompose(
+            context.comm, case.grid.shape, grid, case.boundary.periodic(), ghost
+        )
+        self._engine = CpuEngine(self._block, cartesian, case, context)
+        self.advice = case.stable.advice(case.model.dt)
+        self._diagnostics = Diagnostics(case.names(), self._engine, context.comm, context.threads)
+
+    def compile(self) -> None:
+        self._engine.compile()
+
+    def initialize(self) -> None:
+        set_start(self._case, self._block, self._engine.host(), self._context.comm)
+        self._engine.commit()
+        self._step, self._time = 0, 0.0
+
+    def state(self) -> Mapping[str, DistributedArray]:
+        return distributed(self._case.names(), self._block, self._engine.host())
+
+    def output_layout(self, names: Sequence[str]) -> list[Variable]:
+        return [
+            replace(variable, description=f"concentration of {variable.name}")
+            for variable in super().output_layout(names)
+        ]
+
+    def restored(self, step: int, time: float) -> None:
+        self._engine.commit()
+        self._step, self._time = step, time
+
+    def settable(self) -> tuple[str, ...]:
+        return self._case.names()
+
+    def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
+        for name, field in zip(self._case.names(), self._engine.host(), strict=True):
+            if name in fields:
+                field[...] = fields[name]
+        self._engine.commit()
+
+    def step(self, most: int, until: float = math.inf) -> int:
+        """Advance by one sweep, of as many steps of one length as fit into `most`. Collective, with neighbours."""
+        engine = self._engine
+        dt, steps, time = self._steps.series(self._step, self._time, until, min(most, engine.steps_per_sweep))
+        self._dt = dt
+        times = [self._time]  # at which the steps begin, as single steps would have them
+        for n in range(1, steps):
+            times.append(self._steps.next(self._step + n - 1, times[-1], until)[1])
+        engine.use_times(times, dt)
+        engine.advance(self._step, steps)
+        self._step, self._time = self._step + steps, time
+        return steps
+
+    def time(self, step: int) -> float:
+        return self._time
+
+    def rate_of_change(self) -> float:
+        rates = []
+        for squares in self._engine.squares():
+            changed, whole = self._context.comm.allreduce(np.array(squares))
+            rates.append(float(np.sqrt(changed / whole)) / self._dt if whole else 0.0)
+        return max(rates)
+
+    def diagnostics(self) -> dict[str, float]:
+        """Return minimum, maximum and mean of each species. Collective."""
+        return self._diagnostics.values()
+
+    def summary(self) -> Mapping[str, Metric]:
+        return {name: Metric(value, "concentration") for name, value in self.diagnostics().items()}
+
+    def locate_nonfinite(self) -> str | None:
+        return self._diagnostics.nonfinite()
+
+    def work(self) -> Work:
+        sent, messages = self._context.comm.allreduce(
+            np.array([self._engine.bytes_exchanged, self._engine.messages])
+        )
+        return least_work(self._case, float(sent), float(messages))
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "process_grid": list(self._block.process_grid),
+            "block": list(self._block.shape_local),
+            "steps_per_sweep": self._engine.steps_per_sweep,
+            "field_bytes_per_rank": self._engine.allocated(),
+            "method": self._engine.method,
+        }
+
+    def image_fields(self) -> tuple[str, ...]:
+        return self._case.names()
+
+    def image_geometry(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        h = self._case.grid.spacing()
+        return tuple(width / 2 for width in h), h
+
+
+def create_model() -> ReactionDiffusion:
+    """Return a model to set up and run."""
+    return ReactionDiffusion()

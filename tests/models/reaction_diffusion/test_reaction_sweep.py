@@ -1,0 +1,158 @@
+"""The compiled sweep of formulas: equal to NumPy bit for bit, however the work is cut."""
+
+import numpy as np
+import pytest
+
+from reaction_diffusion_cases import (
+    BRUSSELATOR,
+    EVERYTHING,
+    advance,
+    compare_with_reference,
+    make_case,
+    owned,
+    start,
+)
+from ridgeline.config.expressions import FUNCTIONS
+from ridgeline.models.reaction_diffusion.kernels import make_rule
+from ridgeline.models.reaction_diffusion.reference import ReferenceSolver
+
+SIDES = {
+    "x_min": {"kind": "no-flux"},
+    "x_max": {"kind": "fixed", "values": {"A": 0.5, "B": "a/2", "C": 0.1, "W": 0}},
+    "z_min": {"kind": "fixed", "values": {"A": 1.5, "B": 1, "C": 0.2, "W": 0}},
+    "z_max": {"kind": "no-flux"},
+    "y_min": {"kind": "flux", "values": {"A": 0.3, "B": -0.1}},
+    "y_max": {"kind": "no-flux"},
+}
+
+
+@pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.full)])
+@pytest.mark.parametrize("boundary", [{}, SIDES], ids=["periodic", "sides"])
+def test_everything_that_formulas_can_say_is_what_numpy_finds(precision, boundary):
+    for steps_per_sweep in (1, 3):
+        sections = {"run": {"precision": precision}, "model": {"steps_per_sweep": steps_per_sweep}}
+        found, expected = compare_with_reference(make_case(EVERYTHING, boundary=boundary, **sections), 10)
+        for name, a, b in zip("ABCW", found, expected):
+            assert a.dtype == precision
+            # Only the sine of A may differ, by its last bit.
+            tolerance = 0 if precision == "float64" else 2e-7
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+def test_formulas_of_arithmetic_have_the_bits_of_numpy_in_float32():
+    for a, b in zip(*compare_with_reference(make_case(run={"precision": "float32"}, model={"dt": 0.1}), 40)):
+        assert a.tobytes() == b.tobytes()
+
+
+def test_the_cut_of_the_work_changes_no_bit():
+    base = make_case(EVERYTHING, (5, 12, 37), boundary=SIDES)
+    model = start(base)
+    advance(model, 9)
+    for steps in (2, 3):
+        other = start(
+            make_case(EVERYTHING, (5, 12, 37), boundary=SIDES, model={"steps_per_sweep": steps}), threads=2
+        )
+        advance(other, 9)
+        for a, b in zip(owned(model), owned(other)):
+            assert a.tobytes() == b.tobytes(), steps
+
+
+@pytest.mark.full
+def test_every_function_is_that_of_numpy_at_random_points():
+    """A species for each function, whose initial state is random, and whose rate is the function of it."""
+    arguments = {
+        "where": "S > 0, S, -2*S",
+        "arctan2": "S, 0.3",
+        "minimum": "S, 0.2",
+        "maximum": "S, -0.2",
+        "hypot": "S, 0.5",
+        "heaviside": "S, 0.5",
+        "log": "abs(S)",
+        "log10": "abs(S)",
+        "sqrt": "abs(S)",
+    }
+    calls = [f"{name}({arguments.get(name, 'S')})" for name in FUNCTIONS]
+    operators = [
+        "S**5",
+        "S % 0.3",
+        "-0.5 % S",
+        "abs(S)**0.5",
+        "S**-1",
+        "(S > 0) + (S <= 0.5 and not S < -0.5)",
+    ]
+    operators += ["1 if -0.1 < S < 0.1 else (2 if S or 0 else 3)", "1/3 + pi*S - e"]
+    names = [f"f{n}" for n in range(len(calls + operators))]
+    for first in range(0, len(names), 15):
+        part = list(zip(names, calls + operators))[first : first + 15]
+        species = [{"name": "S", "initial": "random"}, *({"name": n, "rate": rate} for n, rate in part)]
+        case = make_case(species, (2, 3, 29), model={"dt": 1.0})
+        found, expected = compare_with_reference(case, 1)
+        for (_, rate), a, b in zip(part, found[1:], expected[1:]):
+            np.testing.assert_allclose(a, b, rtol=1e-14, atol=1e-300, err_msg=rate)
+            assert np.ptp(a) > 0 or "minimum" in rate, rate
+
+
+@pytest.mark.full
+def test_without_rates_the_total_is_conserved():
+    for diffusivity in (0.3, "0.2 + 0.1*sin(2*pi*(x + y)/8)"):
+        species = [{"name": "u", "diffusivity": diffusivity, "initial": "1 + random"}]
+        case = make_case(species, (4, 8, 16), model={"dt": 0.4})
+        model = start(case)
+        (before,) = owned(model)
+        advance(model, 50)
+        (after,) = owned(model)
+        assert after.sum() == pytest.approx(before.sum(), rel=1e-13)
+        assert np.ptp(after) < np.ptp(before) / 2
+
+
+@pytest.mark.full
+def test_a_flux_adds_what_it_says_and_values_at_sides_are_met():
+    sides = {"x_min": {"kind": "flux", "values": {"u": 0.25}}, "x_max": {"kind": "no-flux"}}
+    species = [{"name": "u", "diffusivity": 1.5, "initial": "x"}]
+    case = make_case(species, (1, 2, 12), grid={"cell_size": 0.5}, model={"dt": 0.02}, boundary=sides)
+    model = start(case)
+    (before,) = owned(model)
+    advance(model, 100)
+    (after,) = owned(model)
+    area, volume = 2 * 0.5 * 0.5, 0.5**3
+    assert (after.sum() - before.sum()) * volume == pytest.approx(0.25 * area * 100 * 0.02, rel=1e-12)
+    # Between fixed values the steady state is a straight line through them.
+    ends = {"x_min": {"kind": "fixed", "values": {"u": 1}}, "x_max": {"kind": "fixed", "values": {"u": 4}}}
+    model = start(make_case(species, (1, 2, 12), grid={"cell_size": 0.5}, model={"dt": 0.02}, boundary=ends))
+    advance(model, 6000)
+    x = (np.arange(12) + 0.5) * 0.5
+    np.testing.assert_allclose(owned(model)[0][0, 0], 1 + 3 * x / 6, rtol=1e-10)
+
+
+@pytest.mark.full
+def test_a_cell_of_other_widths_and_diffusivities_spreads_as_its_eigenvalue():
+    """A product of waves is multiplied by 1 - dt sum of 4 D/h^2 sin^2(angle/2)."""
+    shape, h, d = (6, 8, 10), (0.5, 0.25, 1.0), (0.1, 0.02, 0.7)
+    lengths = [n * width for n, width in zip(shape, h)]
+    wave = "*".join(f"cos(2*pi*{axis}/{length})" for axis, length in zip("zyx", lengths))
+    species = [{"name": "u", "diffusivity": [d[2], d[1], d[0]], "initial": wave}]
+    model = start(make_case(species, shape, grid={"lengths": lengths}, model={"dt": 0.05}))
+    (before,) = owned(model)
+    advance(model, 20)
+    rate = sum(4 * c / w**2 * np.sin(np.pi / n) ** 2 for c, w, n in zip(d, h, shape))
+    np.testing.assert_allclose(owned(model)[0], before * (1 - 0.05 * rate) ** 20, atol=1e-13)
+
+
+@pytest.mark.full
+def test_parameters_are_not_in_the_code():
+    """A sweep over parameters compiles once."""
+    first, second = (start(make_case(model={"parameters": {"a": a, "b": 3.0}})) for a in (1.0, 1.5))
+    assert first._engine._sweeps == second._engine._sweeps
+    assert make_rule.cache_info().hits > 0
+    other = make_case([{**BRUSSELATOR[0], "rate": "a - (b + 1)*X + X**2*Y + 0"}, BRUSSELATOR[1]])
+    assert start(other)._engine._sweeps != first._engine._sweeps
+
+
+def test_the_reference_sees_a_wrong_neighbour():
+    case = make_case(run={"precision": "float32"})
+    model = start(case)
+    reference = ReferenceSolver(case, owned(model))
+    reference.fields[0][2, 3, 4] *= 1.001
+    advance(model, 1)
+    reference.advance(1)
+    assert np.count_nonzero(owned(model)[0] != reference.fields[0]) == 7
