@@ -33,6 +33,12 @@ def test_collective_calls_copy(mpi):
     assert taken.tolist() == [0, 1, 0, 1, 2, 0]
     comm.Allgatherv([given, 6], [taken, [6]])
     assert taken.tolist() == given.tolist()
+    for neighbours in ([], [0], [0, 0]):
+        graph, taken = comm.Create_dist_graph_adjacent(neighbours, neighbours), np.zeros(6)
+        counts = [2] * len(neighbours)
+        graph.Neighbor_alltoallv([given, counts], [taken, counts])
+        assert taken.tolist() == [*given[: sum(counts)], *[0] * (6 - sum(counts))]
+        graph.Free()
     comm.Ibarrier().Wait()
     comm.Free()
 

@@ -101,15 +101,11 @@ def _bytes(message: Any) -> NDArray[np.uint8]:
         item = kind.size if isinstance(kind, Datatype) else item
     if len(rest) == 1 and isinstance(rest[0], tuple):
         rest = list(rest[0])
-    count, start = (_first(number) for number in (*rest, None, None)[:2])
-    if count is None:
-        return flat[(start or 0) * item :]
-    return flat[(start or 0) * item : ((start or 0) + count) * item]
-
-
-def _first(number: Any) -> int | None:
-    """Return a count or a place, which may be a list for one rank."""
-    return None if number is None else int(np.asarray(number).reshape(-1)[0])
+    counts, places = (*rest, None, None)[:2]
+    # With neighbours, this rank may be several of them, or there may be none.
+    start = int(np.asarray(places).reshape(-1)[:1].sum()) if places is not None else 0
+    count = int(np.asarray(counts).sum()) if counts is not None else len(flat) // max(item, 1) - start
+    return flat[start * item : (start + count) * item]
 
 
 def _copy(source: Any, target: Any) -> None:
