@@ -77,7 +77,7 @@ $(VENV)/pyvenv.cfg:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: $(VENV)/pyvenv.cfg pyproject.toml
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[all]'
 	@touch $@
 
 # The lock file pins what the tests run with; the package itself states ranges.

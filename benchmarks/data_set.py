@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""What the checksums of a data set cost: whole data sets written with them, over the same without.
+"""What the checksums of a data set cost, and how fast its stores are beside a plain write.
 
     python benchmarks/data_set.py            # some minute; prints a section for RESULTS.md
     python benchmarks/data_set.py --quick    # does it run?
+    mpiexec -n 2 python benchmarks/data_set.py --stores    # bytes per second of each store on these ranks
 
-Written into memory (/dev/shm) where there is such a file system, so that no disk hides the cost; one rank.
+Written into memory (/dev/shm) where there is such a file system, so that no disk hides the cost. The checksums are
+measured on one rank. A plain write puts each rank's block into a file of its own and forces it to the disk.
 """
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -24,7 +27,9 @@ from harness.machine import describe
 from harness.table import Row, markdown, show
 from harness.timing import interleave
 from ridgeline.io import bp_sums
-from ridgeline.io.bp import BPWriter, Variable
+from ridgeline.io.bp import BPWriter
+from ridgeline.io.open_store import open_writer
+from ridgeline.io.store import Variable
 
 STEPS = 4
 MEMORY = Path("/dev/shm")
@@ -78,13 +83,52 @@ def checksums(sizes: tuple[int, ...], seconds: float) -> Iterator[Row]:
         )
 
 
+def stores(folder: Path, n: int, rounds: int) -> Iterator[str]:
+    """Yield a line for each store: ranks, bytes of a step, and the best rate of some rounds. Collective."""
+    comm = MPI.COMM_WORLD
+    first, end = (n * (comm.rank + k) // comm.size for k in (0, 1))
+    block = np.random.default_rng(comm.rank).random((end - first, n, n))
+    variable = Variable("U", block.dtype, (n, n, n), (first, 0, 0), block.shape)
+
+    def plain(step: int) -> None:
+        with (folder / f"plain.{comm.rank}.{step}").open("wb") as file:
+            file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+
+    for store in ("bp", "zarr", "plain"):
+        path = folder / f"fields.{store}"
+        writer = None if store == "plain" else open_writer(path, comm, [variable], {})
+        times = []
+        for step in range(rounds):
+            comm.Barrier()
+            begin = MPI.Wtime()
+            if writer:
+                writer.write(step, 0.0, {"U": block})
+            else:
+                plain(step)
+            times.append(comm.allreduce(MPI.Wtime() - begin, MPI.MAX))
+        if writer:
+            writer.close()
+        size = 8 * n**3
+        yield f"| {store} | {comm.size} | {size / 2**20:.0f} | {size / min(times) / 1e9:.2f} |"
+
+
 def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="measure one size for a short time")
+    parser.add_argument("--stores", action="store_true", help="compare the stores, on all ranks")
     arguments = parser.parse_args()
+    if arguments.stores:
+        with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as here:
+            for line in stores(Path(MPI.COMM_WORLD.bcast(here)), 32 if arguments.quick else 256, 5):
+                if MPI.COMM_WORLD.rank == 0:
+                    print(line, flush=True)
+            MPI.COMM_WORLD.Barrier()
+        return
     rows = []
     for row in checksums((32,), 0.5) if arguments.quick else checksums((32, 128, 256), 12.0):
         rows.append(row)

@@ -1,4 +1,4 @@
-"""A virtual environment of links, with what `pip install .` brings and no extra: made quickly, without a network."""
+"""A virtual environment of links, with what `pip install .[EXTRAS]` brings: made quickly, without a network."""
 
 import re
 import sysconfig
@@ -11,10 +11,10 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def required() -> dict[str, metadata.Distribution]:
-    """Return the distributions that ours needs without its extras, and what they need, by name."""
+def required(*extras: str) -> dict[str, metadata.Distribution]:
+    """Return the distributions that ours needs with some of its extras, and what they need, by name."""
     found: dict[str, metadata.Distribution] = {}
-    waiting = [("ridgeline", "")]
+    waiting = [("ridgeline", extra) for extra in ("", *extras)]
     while waiting:
         name, extra = waiting.pop()
         key = re.sub(r"[-_.]+", "-", name).lower()
@@ -28,11 +28,11 @@ def required() -> dict[str, metadata.Distribution]:
     return {name: distribution for (name, extra), distribution in found.items() if name != "ridgeline"}
 
 
-def make_bare_environment(path: Path) -> Path:
+def make_bare_environment(path: Path, *extras: str) -> Path:
     """Make the environment; return the folder of its programs, `python` and `ridgeline` among them."""
     venv.create(path, with_pip=False, symlinks=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(path), "platbase": str(path)}))
-    for distribution in required().values():
+    for distribution in required(*extras).values():
         for file in distribution.files or []:
             parts = file.parts
             # A package as a whole; what lies outside, such as mpiexec, file by file.

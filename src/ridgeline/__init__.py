@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.runtime import mpi_import
 from ridgeline.version import VERSION
 
 __version__ = VERSION
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ridgeline.simulation.case import Case
     from ridgeline.simulation.simulation import RunInterrupted, Simulation
 
+mpi_import.install()
 _PLACES = {
     "Case": "simulation.case",
     "RidgelineError": "runtime.errors",

@@ -1,4 +1,4 @@
-"""A plain installation, without any extra: what needs one says so in one sentence, and nothing else is missed."""
+"""An installation as `make` makes it: what needs another extra says so in one sentence, and nothing else fails."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    return make_bare_environment(tmp_path_factory.mktemp("bare") / "venv")
+    return make_bare_environment(tmp_path_factory.mktemp("bare") / "venv", "all")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from ridgeline.validate import doctor
 def finding(monkeypatch):
     """Examine the BLAS alone."""
     monkeypatch.setattr(doctor, "check_limits", lambda: None)
-    for name in ("_python", "_cores", "_mpi", "_mpiexec", "_adios2", "_fftw", "_numba", "_gpu"):
+    for name in ("_python", "_cores", "_mpi", "_mpiexec", "_store", "_adios2", "_fftw", "_numba", "_gpu"):
         monkeypatch.setattr(doctor, name, lambda name=name: doctor.Finding(name, "ok", ""))
 
     def examine():

@@ -22,9 +22,7 @@ class RunSection(sections.RunSection):
 class OutputSection(sections.OutputSection):
     """The data set."""
 
-    path: str = setting(
-        "heat.bp", "ADIOS2 BP5 data set to which the fields are written.", rule="a path", min_length=1
-    )
+    path: str = setting("heat.bp", "Data set to which the fields are written.", rule="a path", min_length=1)
     variables: tuple[Literal["T"], ...] = setting(("T",), "Fields to write.", rule='["T"]', min_length=1)
 
 

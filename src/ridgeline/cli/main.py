@@ -16,6 +16,7 @@ from ridgeline.cli.start_commands import examples, explain, init
 from ridgeline.cli.study_commands import predict, run_list_command, study, sweep
 from ridgeline.runtime.environment import prepare_process
 from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError, full_stop
+from ridgeline.runtime.extras import of_missing_module
 from ridgeline.runtime.launcher import end_with_launcher, may_print
 from ridgeline.runtime.machine import limit_pools
 
@@ -71,6 +72,11 @@ def version(
         typer.echo(context.get_help())
 
 
+def _print_error(error: RidgelineError) -> None:
+    if may_print():
+        sys.stderr.write(f"error: {error}\n")
+
+
 def _print_usage_error(error: typer.BadParameter) -> None:
     """Print what is wrong with the command line in one line, or the help of a group without a command."""
     text = error.format_message()
@@ -113,7 +119,13 @@ def main() -> None:
                 f"error: standard output cannot be written: {error.strerror}. Redirect it to another place.\n"
             )
         raise SystemExit(OutputError.exit_code) from None
+    except ModuleNotFoundError as missing:
+        # Pictures need Matplotlib, which many modules import at their top.
+        absence = of_missing_module(missing)
+        if absence is None:
+            raise
+        _print_error(absence)
+        raise SystemExit(absence.exit_code) from None
     except RidgelineError as error:
-        if may_print():
-            sys.stderr.write(f"error: {error}\n")
+        _print_error(error)
         raise SystemExit(error.exit_code) from None

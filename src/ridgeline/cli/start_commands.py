@@ -33,9 +33,12 @@ def init(model: RequiredModel) -> None:
     TOML complete and check keys with it.
     """
     from ridgeline.config.explain import json_schema
+    from ridgeline.config.store_format import preferred_format
     from ridgeline.models import case_class, starter
 
     text = starter(model)
+    if preferred_format() == "zarr":
+        text = text.replace(".bp", ".zarr")
     case, schema = Path(f"{model}.toml"), Path(f"{model}.schema.json")
     if case.exists() or case.is_symlink():
         raise OutputError(

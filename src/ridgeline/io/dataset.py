@@ -23,9 +23,14 @@ from ridgeline.io.open_store import is_zarr, open_reader
 from ridgeline.io.series import FIRST, read_series
 from ridgeline.io.store import AXES, DataSetReader, Selection, StoredArray, dimension_names
 from ridgeline.io.zarr_files import is_own_zarr
+from ridgeline.runtime.extras import require_extra
 
 
-def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
+def open(
+    path: str | os.PathLike[str],
+    steps: int | None = None,
+    chunks: Mapping[str, int] | None = None,
+) -> xr.Dataset:
     """Open the data set of a run lazily, or a time series (a .csv file), or Nek5000 files (.f00001, .nek5000).
 
     Parameters
@@ -34,6 +39,9 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
         The data set. One that a run is still writing shows the output steps that were complete when it was opened.
     steps : int, optional
         Open only the first so many output steps, for example those before a damage.
+    chunks : mapping of str to int, optional
+        Make Dask arrays, which compute piece by piece, with this many values of a dimension in a piece: {"step": 1}.
+        Dimensions that are left out are cut so that a piece has at most 64 MiB. It needs the package dask.
 
     Returns
     -------
@@ -50,6 +58,8 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
     OutputError
         If `path` is none of these, has no complete step, or is damaged. Values that are missing in the files raise it
         when they are read.
+    ConfigError
+        If chunks are given and dask is not installed.
 
     Notes
     -----
@@ -72,7 +82,20 @@ def open(path: str | os.PathLike[str], steps: int | None = None) -> xr.Dataset:
     >>> data.U.sel(step=2).isel(z=3).values.shape  # reads one plane
     (6, 8)
     """
-    path = Path(path)
+    dataset = _open_whole(Path(path), steps)
+    if chunks is None:
+        return dataset
+    require_extra("dask", "ridgeline.open with chunks", "leave out chunks")
+    sizes = {
+        dim: size
+        for variable in dataset.variables.values()
+        for dim, size in variable.encoding.get("preferred_chunks", {}).items()
+    }
+    return dataset.chunk({**sizes, **chunks})
+
+
+def _open_whole(path: Path, steps: int | None) -> xr.Dataset:
+    """Open what `open` opens, without Dask."""
     if path.suffix == ".csv":
         return _series(path).isel(step=slice(steps))
     if is_nek5000(path):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.extras import import_extra
 from ridgeline.runtime.files import require_regular
 
 
@@ -16,6 +16,7 @@ def read_darkness(path: str, shape: tuple[int, int], setting: str) -> NDArray[np
     path: the picture; shape: (n_y, n_x) to which it is resampled; setting: the key of the path, for messages. The
     lowest row of the picture comes first, so that y points upwards. Raises ConfigError if the picture cannot be read.
     """
+    Image = import_extra("PIL.Image", f'{setting} = "{path}", a picture,')
     try:
         require_regular(path)
         with Image.open(path) as image:

@@ -23,6 +23,10 @@ _PACKAGES = {
     "adios2": ("adios2", "adios2"),
     "adios2.bindings": ("adios2", "adios2"),
     "pyfftw": ("pyfftw", "pyfftw"),
+    "dask": ("dask", "dask"),
+    "matplotlib": ("matplotlib", "matplotlib"),
+    "PIL": ("pillow", "pillow"),
+    "PIL.Image": ("pillow", "pillow"),
     "pyvista": ("pyvista", "pyvista"),
     "imageio_ffmpeg": ("imageio-ffmpeg", "imageio-ffmpeg"),
     "numba_mpi": ("numba-mpi", "numba-mpi"),
@@ -97,4 +101,14 @@ def _absence(module: str, user: str, how: str, instead: str) -> str:
     package, others = _PACKAGES[module][0], f", or {full_stop(instead)}" if instead else ""
     return (
         f"{user} needs the package {package}, which {how}. Install it with: {how_to_install(module)}{others}"
+    )
+
+
+def of_missing_module(error: ModuleNotFoundError) -> ConfigError | None:
+    """Return the error for a module that was imported without asking, if its package is an optional one."""
+    package = (error.name or "").partition(".")[0]
+    return (
+        ConfigError(_absence(package, "this command", "is not installed", ""))
+        if package in _PACKAGES
+        else None
     )

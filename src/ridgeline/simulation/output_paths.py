@@ -49,10 +49,7 @@ def check_paths(case: AnyCase) -> None:
 
     Nothing is left behind. Locks are not looked at: a run that holds one may have ended before this one begins.
     """
-    for key, (name, store) in case.data_sets().items():
-        if store == "bp5":
-            instead = f"choose the store Zarr by a path {Path(name).with_suffix('.zarr')}"
-            require_extra("adios2", f"{key} = {name}, a BP5 data set,", instead, OutputError)
+    _require_stores(case.data_sets())
     for key, name in single_outputs(case):
         check_not_special(Path(name), key)
         check_replaceable(Path(os.path.realpath(name)), key)
@@ -61,6 +58,14 @@ def check_paths(case: AnyCase) -> None:
         folder = Path(os.path.realpath(name))
         with output_errors(f"write {name}", f"Set {key} to a place where you may write."):
             try_folder(nearest_existing(folder if key == "checkpoint.path" else folder.parent))
+
+
+def _require_stores(data_sets: Mapping[str, tuple[str, str]]) -> None:
+    """Raise OutputError if the package of a store is not installed. data_sets: paths and stores by their keys."""
+    for key, (name, store) in data_sets.items():
+        if store == "bp5":
+            user = f"{key} = {name}, a BP5 data set,"
+            require_extra("adios2", user, 'set output.format = "zarr"', OutputError)
 
 
 def nearest_existing(path: Path) -> Path:
@@ -82,6 +87,7 @@ class OutputLocks:
 
     def __init__(self, case: AnyCase, comm: MPI.Comm, files: Mapping[str, str | None] | None = None) -> None:
         self._paths, self._outputs = case.written(), single_outputs(case)
+        self._data_sets = case.data_sets()
         self._report = Path(case.report_path())
         self._files = {option: path for option, path in (files or {}).items() if path and path != "-"}
         self._comm = comm
@@ -116,6 +122,7 @@ class OutputLocks:
 
     def _acquire(self) -> None:
         """Check and lock every path, on rank 0."""
+        _require_stores(self._data_sets)
         for option, file in self._files.items():
             for key, name in self._paths.items():
                 real = os.path.realpath(name)

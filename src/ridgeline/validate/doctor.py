@@ -13,11 +13,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
 
 from rich.table import Table
 
+from ridgeline.config.store_format import preferred_format
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
 from ridgeline.runtime.environment import check_limits
@@ -25,6 +28,7 @@ from ridgeline.runtime.errors import LauncherError, RidgelineError
 from ridgeline.runtime.extras import how_to_install_ridgeline_extra
 from ridgeline.runtime.launcher import detect_launch
 from ridgeline.runtime.machine import cache_sizes, describe_machine
+from ridgeline.runtime.mpi_import import why_no_library
 from ridgeline.runtime.mpiexec import find_mpiexec, mpiexec_environment
 from ridgeline.version import VERSION
 
@@ -54,7 +58,7 @@ def examine() -> list[Finding]:
 
     Returns
     -------
-    one finding for each of Python, cores, MPI, mpiexec, ADIOS2, FFTW, BLAS, Numba and GPU, in this order
+    one finding for each of Python, cores, MPI, mpiexec, store, ADIOS2, FFTW, BLAS, Numba and GPU, in this order
 
     Raises
     ------
@@ -67,6 +71,7 @@ def examine() -> list[Finding]:
         ("cores", _cores),
         ("MPI", _mpi),
         ("mpiexec", _mpiexec),
+        ("store", _store),
         ("ADIOS2", _adios2),
         ("FFTW", _fftw),
         ("BLAS", _blas),
@@ -99,17 +104,38 @@ def _cores() -> Finding:
 
 
 def _mpi() -> Finding:
-    try:
-        from ridgeline.parallel.communicator import mpi_versions
-    except (ImportError, RuntimeError) as error:
+    from ridgeline.parallel.communicator import mpi_versions
+
+    versions = mpi_versions()
+    if reason := why_no_library():
         return Finding(
             "MPI",
-            "missing",
-            f"mpi4py does not load: {error}",
+            "optional",
+            f"mpi4py {versions['mpi4py']} finds no MPI library ({reason}), so runs have one rank",
             "Load your site's MPI module, or install an MPI library with: pip install mpich",
         )
-    versions = mpi_versions()
-    return Finding("MPI", "ok", f"{versions['mpi_library']} through mpi4py {versions['mpi4py']}")
+    library = f"{versions['mpi_library']} through mpi4py {versions['mpi4py']}"
+    return Finding("MPI", "ok", f"{library}{_where_mpi_is()}")
+
+
+def _where_mpi_is() -> str:
+    """Return which file the MPI library of this process is, and why mpi4py took it; "" if nothing tells."""
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return ""
+    files = [
+        line.split(maxsplit=5)[-1] for line in maps.splitlines() if re.search(r"/lib\w*mpi\w*\.so", line)
+    ]
+    if not files:
+        return ""
+    if os.environ.get("MPI4PY_LIBMPI"):
+        why = "named by MPI4PY_LIBMPI"
+    elif Path(files[0]).is_relative_to(sys.prefix):
+        why = "a wheel in this environment"
+    else:
+        why = "found by the system's loader"
+    return f", {files[0]} ({why})"
 
 
 def _mpiexec() -> Finding:
@@ -124,7 +150,10 @@ def _mpiexec() -> Finding:
             )
         command = find_mpiexec()
     except LauncherError as error:
-        return Finding("mpiexec", "missing", *_problem_and_advice(str(error)))
+        status: Literal["optional", "missing"] = "optional" if why_no_library() else "missing"
+        return Finding("mpiexec", status, *_problem_and_advice(str(error)))
+    if why_no_library():
+        return Finding("mpiexec", "optional", "without an MPI library no ranks can be started")
     program = "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"
     done = subprocess.run(
         [*command, "-n", "2", sys.executable, "-c", program],
@@ -167,9 +196,21 @@ def _problem_and_advice(message: str) -> tuple[str, str]:
     return " ".join(problem).rstrip(";"), advice[0].upper() + advice[1:]
 
 
+def _store() -> Finding:
+    """Name the store of data sets whose path does not choose one."""
+    zarr = f"Zarr {version('zarr')}"
+    if preferred_format() == "bp5":
+        text = f"BP5, because adios2 is installed; paths that end in .zarr take {zarr}"
+        return Finding("store", "ok", f"data sets are stored as {text}")
+    return Finding("store", "ok", f"data sets are stored as {zarr}, because adios2 is not installed")
+
+
 def _adios2() -> Finding:
     from ridgeline.io.adios2_bindings import adios2_facts
 
+    if find_spec("adios2") is None:
+        wrong = "adios2, which data sets in BP5 need, is not installed"
+        return Finding("ADIOS2", "optional", wrong, how_to_install_ridgeline_extra("bp5"))
     facts = adios2_facts()
     kind = (
         "all ranks write in parallel"
@@ -185,8 +226,6 @@ def _adios2() -> Finding:
 
 
 def _fftw() -> Finding:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return Finding("FFTW", "ok", f"pyfftw {version('pyfftw')}")
     except PackageNotFoundError:
@@ -194,7 +233,7 @@ def _fftw() -> Finding:
             "FFTW",
             "optional",
             "pyfftw is not installed, so scipy.fft computes the transforms, more slowly",
-            "Install it with: pip install pyfftw",
+            how_to_install_ridgeline_extra("fftw"),
         )
 
 
@@ -265,7 +304,8 @@ def findings_to_dict(findings: list[Finding]) -> dict[str, Any]:
         python     version of Python, such as "3.11.7"
         platform   operating system, kernel and processor family, such as "Linux-6.1.0-x86_64-with-glibc2.36"
         findings   a list with a dictionary for each finding, in the order of `examine`:
-            name     the thing: "Python", "cores", "MPI", "mpiexec", "ADIOS2", "FFTW", "BLAS", "Numba" or "GPU"
+            name     the thing: "Python", "cores", "MPI", "mpiexec", "store", "ADIOS2", "FFTW", "BLAS",
+                     "Numba" or "GPU"
             status   "ok"; "optional" if it is absent and may be; "missing" if runs fail without it
             text     what was found, or what is wrong
             advice   what to do about it, "" if there is nothing to do

@@ -207,7 +207,7 @@ class OutputSection(sections.FieldsOutputSection):
 
     path: PathText = setting(
         "reaction_diffusion.bp",
-        "ADIOS2 BP5 data set to which the fields are written.",
+        "Data set to which the fields are written.",
         rule="a path",
         min_length=1,
     )

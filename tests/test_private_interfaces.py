@@ -1,0 +1,65 @@
+"""Interfaces that may change with a release of their package: each is named here, and its package has an upper bound.
+
+The bound in pyproject.toml keeps a release away until the tests ran with it. llvmlite documents its binding, but
+changes it with LLVM.
+"""
+
+import ast
+import tomllib
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+# The modules concerned, by package, with all below them.
+PRIVATE = {
+    "numba": "numba.core",
+    "xarray": "xarray.core",
+    "typer": "typer._click",
+    "llvmlite": "llvmlite.binding",
+}
+USED = {
+    "numba": {
+        "numba.core.cgutils": "get_or_insert_function",
+        "numba.core.caching.FunctionCache": "load_overload",
+        "numba.core.compiler_lock.global_compiler_lock": "__call__",
+        "numba.core.errors.TypingError": "__init__",
+        "numba.core.registry.cpu_target": "target_context",
+        "numba.core.serialize.dumps": "__call__",
+    },
+    "xarray": {"xarray.core.indexing": "explicit_indexing_adapter"},
+    "typer": {"typer._click.Context": "meta", "typer._click.HelpFormatter": "write_dl"},
+    "llvmlite": {"llvmlite.binding": "get_host_cpu_features"},
+}
+
+
+def found_in(package: str) -> set[str]:
+    """Return what our sources import of a package's private modules."""
+    found = set()
+    for path in (ROOT / "src" / "ridgeline").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{PRIVATE[package]}."):
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            if isinstance(node, ast.Import):
+                found |= {a.name for a in node.names if f"{a.name}.".startswith(f"{PRIVATE[package]}.")}
+    return found
+
+
+@pytest.mark.parametrize("package", USED)
+def test_each_private_interface_is_named_and_there(package: str) -> None:
+    assert found_in(package) == set(USED[package])
+    for name, attribute in USED[package].items():
+        module, _, last = name.rpartition(".")
+        owner = getattr(import_module(module), last, None) or import_module(name)
+        assert hasattr(owner, attribute), (name, attribute)
+
+
+@pytest.mark.parametrize("package", USED)
+def test_its_package_has_an_upper_bound(package: str) -> None:
+    needs = map(Requirement, tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
+    (need,) = (need for need in needs if need.name == package)
+    assert any(bound.operator == "<" for bound in need.specifier), need
+    assert need.specifier.contains(version(package)), need
