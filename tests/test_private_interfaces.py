@@ -20,6 +20,7 @@ PRIVATE = {
     "xarray": "xarray.core",
     "typer": "typer._click",
     "llvmlite": "llvmlite.binding",
+    "numba-cuda": "numba.cuda.dispatcher",
 }
 USED = {
     "numba": {
@@ -33,6 +34,13 @@ USED = {
     "xarray": {"xarray.core.indexing": "explicit_indexing_adapter"},
     "typer": {"typer._click.Context": "meta", "typer._click.HelpFormatter": "write_dl"},
     "llvmlite": {"llvmlite.binding": "get_host_cpu_features"},
+    "numba-cuda": {"numba.cuda.dispatcher.CUDACache": "load_overload"},
+}
+# What `jit/cuda_launch.py` asks of objects that it is given, by their classes.
+OF_LAUNCHES = {
+    "CUDADispatcher": {"call", "typeof_pyval"},
+    "_Kernel": {"_prepare_args"},
+    "_LaunchConfiguration": {"_is_kernel_launch_config_sensitive"},
 }
 
 
@@ -59,7 +67,16 @@ def test_each_private_interface_is_named_and_there(package: str) -> None:
 
 @pytest.mark.parametrize("package", USED)
 def test_its_package_has_an_upper_bound(package: str) -> None:
-    needs = map(Requirement, tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
-    (need,) = (need for need in needs if need.name == package)
-    assert any(bound.operator == "<" for bound in need.specifier), need
-    assert need.specifier.contains(version(package)), need
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    needs = [need for group in groups for need in map(Requirement, group) if need.name == package]
+    assert needs
+    for need in needs:
+        assert any(bound.operator == "<" for bound in need.specifier), need
+        assert need.specifier.contains(version(package)), need
+
+
+def test_launches_of_gpu_kernels_find_what_they_ask_for() -> None:
+    dispatcher = import_module("numba.cuda.dispatcher")
+    for name, attributes in OF_LAUNCHES.items():
+        assert attributes <= set(dir(getattr(dispatcher, name))), name
