@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 AXES = ("z", "y", "x")
+ROUNDING = 1e-12  # of a model time, which no time between samples is below
 ELEMENT_DIMS = ("element", "t", "s", "r")
 SAMPLED_STEP = "statistics_step"  # missing in old checkpoints, see Model.later
 
@@ -151,7 +152,8 @@ class Statistics:
         last = self._clock[1]
         self._clock[1], self._step[0] = time, step
         weight = time - max(last, self._start)  # NaN at the first call
-        if not weight > 0:
+        # A time that a run meets may be above `start` by rounding: that is no window of its own.
+        if not weight > ROUNDING * abs(time):
             return
         self._fields[:3] = velocity.reshape(3, -1)
         self._fields[3] = pressure.reshape(-1)
