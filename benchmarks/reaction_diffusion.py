@@ -22,7 +22,7 @@ from harness.timing import interleave
 from ridgeline.parallel.job import prepare_rank
 
 F, K, DU, DV = 0.02, 0.048, 0.2, 0.1
-PDE_STEPS = 20
+PDE_STEPS = 1000  # enough that compiling, which py-pde does in every call, is a small part
 PDE = """
 import json, sys, time
 import numpy as np

@@ -128,6 +128,17 @@ def test_the_stable_step_is_that_of_the_eigenvalues():
     assert math.isinf(make_case([{"name": "X", "rate": "X"}], (1, 1, 4)).stable.both)
 
 
+def test_a_run_that_blew_up_is_told_which_step_is_stable():
+    """What follows where and when the fields stopped being finite."""
+    decay = make_case([{"name": "X", "rate": "-10*X", "initial": 1}], (1, 1, 4), model={"dt": 0.3})
+    assert (
+        decay.stable.advice(0.3) == "Try model.dt = 0.2, up to which a step is stable at the initial state."
+    )
+    assert "stable up to model.dt = 0.2, so the rates" in decay.stable.advice(0.1)
+    growth = make_case([{"name": "X", "rate": "X**2", "initial": 1}], (1, 1, 4))
+    assert "stable whatever its length, so the rates" in growth.stable.advice(0.1)
+
+
 def test_a_step_above_the_limit_of_rates_warns():
     species = [{"name": "X", "rate": "-10*X", "initial": 1}]
     ((key, sentence),) = make_case(species, (1, 1, 4), model={"dt": 0.3}).doubts()

@@ -45,9 +45,10 @@ class StableSteps:
         """Return a sentence that says what to try when a run with steps of dt has blown up."""
         if dt > self.both:
             return f"Try model.dt = {self.both:.2g}, up to which a step is stable at the initial state."
+        bound = "whatever its length" if math.isinf(self.both) else f"up to model.dt = {self.both:.3g}"
         return (
-            f"model.dt = {dt:g} is stable at the initial state, up to {self.both:.3g}, so the rates have become "
-            "stiffer or grow without bound; try a smaller model.dt, or correct the rates."
+            f"At the initial state a step is stable {bound}, so the rates have become stiffer or grow without bound. "
+            "Try a smaller model.dt, or correct the rates."
         )
 
 
