@@ -10,8 +10,8 @@ from ridgeline.jit.kernel_cache import kernel_folder
 SOURCES = Path(package.__file__).parent
 # Each with what the name of a kernel that it calls begins with.
 COMMANDS = {
-    ("run", "case.toml"): "kernels.make_sweep",
-    ("compile", "case.toml"): "kernels.make_sweep",
+    ("run", "case.toml"): "sweep.make_sweep",
+    ("compile", "case.toml"): "sweep.make_sweep",
     ("check", "case.toml"): "stream_kernels.",
     ("bench", "transpose", "--shape", 8, 8, 8, "--cycles", 1, "-q", 1): "",
     ("bench", "nekbone", "--nx1", 5, "--elements", 8, "--iterations", 2, "--no-stream"): "one_pass.",

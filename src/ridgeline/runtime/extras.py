@@ -32,7 +32,6 @@ _PACKAGES = {
     "numba_mpi": ("numba-mpi", "numba-mpi"),
     "h5py": ("h5py", "h5py"),
     "h5netcdf": ("h5netcdf", "h5netcdf h5py"),
-    "zarr": ("zarr", "zarr"),
 }
 
 

@@ -75,7 +75,8 @@ def write_netcdf(source: ExportSource, path: Path) -> None:
 
 def write_zarr(source: ExportSource, path: Path) -> None:
     """Write a Zarr 3 group with consolidated metadata."""
-    zarr = import_extra("zarr", "An export as Zarr")
+    import zarr
+
     group = zarr.create_group(path, zarr_format=3)
 
     def create(

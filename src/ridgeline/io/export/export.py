@@ -38,7 +38,7 @@ class ExportFormat:
 
 FORMATS = {
     ".nc": ExportFormat("NetCDF", ANYTHING, write_netcdf, needs=("h5py", "h5netcdf")),
-    ".zarr": ExportFormat("Zarr", ANYTHING, write_zarr, needs=("zarr",)),
+    ".zarr": ExportFormat("Zarr", ANYTHING, write_zarr),
     ".vtkhdf": ExportFormat("VTKHDF", (GRID, ELEMENTS, POINTS), write_vtkhdf, needs=("h5py",)),
     ".pvd": ExportFormat("a ParaView collection", (GRID, ELEMENTS, POINTS), write_collection),
     ".vti": ExportFormat("a VTK image", (GRID,), write_vtk_file, single=True),
