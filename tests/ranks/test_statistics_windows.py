@@ -31,7 +31,9 @@ class Run:
         self.comm, self.grid = comm, ElementGrid(mesh, 3, comm.size, comm.rank)
         self.statistics = Statistics(comm, self.grid, ElementGeometry(self.grid), 1, 0.0, VISCOSITY)
         intervals = {"statistics_every": Interval(2), "statistics_window": Interval(**window)}
-        output = SimpleNamespace(statistics=str(path), homogeneous=homogeneous, interval=intervals.get)
+        output = SimpleNamespace(
+            statistics=str(path), format="auto", homogeneous=homogeneous, interval=intervals.get
+        )
         self.now = None
         (self.recorder,) = statistics_recorder(
             SimpleNamespace(output=output), comm, self.grid, self.statistics, lambda: self.now
