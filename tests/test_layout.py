@@ -50,7 +50,10 @@ ALLOWED_IMPORTERS = {
         "bench/",
     ),
     "adios2": ("io/adios2_bindings.py",),
-    "zarr": ("io/zarr_files.py",),
+    "zarr": (
+        "io/zarr_files.py",
+        "io/export/arrays.py",
+    ),
     # Extras are imported by `runtime.extras.import_extra`; by name only in files that are imported after that.
     "nccl": (),
     "nvmath": (),
