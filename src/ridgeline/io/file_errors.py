@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mpi4py import MPI as mpi
 
+from ridgeline.parallel.allreduce import broadcast_decision
 from ridgeline.runtime.errors import CheckpointError, RidgelineError, full_stop
 
 if TYPE_CHECKING:
@@ -43,3 +44,15 @@ def explain_errors(what: str, comm: MPI.Comm, advice: str = "") -> Iterator[None
     except Exception as error:
         problem = explain(what, comm, error, advice)
         raise problem from problem.__cause__
+
+
+def on_rank_0(comm: MPI.Comm, work: Callable[[], None], failed: Callable[[str], RidgelineError]) -> None:
+    """Call `work` on rank 0, and raise its error on all ranks. failed: makes the error from an OSError's reason."""
+
+    def work_with_errors() -> None:
+        try:
+            work()
+        except OSError as error:
+            raise failed(error_reason(error)) from error
+
+    broadcast_decision(comm, work_with_errors)

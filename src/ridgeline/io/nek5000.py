@@ -21,9 +21,9 @@ from mpi4py import MPI as mpi
 from numpy.typing import NDArray
 
 from ridgeline.elements.mesh import ElementGrid
-from ridgeline.io.file_errors import error_reason
+from ridgeline.io.file_errors import error_reason, on_rank_0
 from ridgeline.io.nek5000_format import ENDIAN_TAG, MOST_SCALARS, FileSection, Header
-from ridgeline.parallel.allreduce import broadcast_decision, raise_on_all_ranks
+from ridgeline.parallel.allreduce import raise_on_all_ranks
 from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError, full_stop
 
 if TYPE_CHECKING:
@@ -99,15 +99,7 @@ class Nek5000Writer:
         return self.prefix.with_name(f"{self.prefix.name}0.f{number:05d}")
 
     def _on_rank_0(self, work: Callable[[], None]) -> None:
-        """Call `work` on rank 0, and raise its error on all ranks."""
-
-        def work_with_errors() -> None:
-            try:
-                work()
-            except OSError as error:
-                raise self._failed(error_reason(error)) from error
-
-        broadcast_decision(self._comm, work_with_errors)
+        on_rank_0(self._comm, work, self._failed)
 
     def _failed(self, why: str) -> OutputError:
         return OutputError(

@@ -23,7 +23,7 @@ import numpy as np
 from mpi4py import MPI as mpi
 from numpy.typing import NDArray
 
-from ridgeline.io.file_errors import error_reason
+from ridgeline.io.file_errors import error_reason, on_rank_0
 from ridgeline.io.output_files import MARK, free_previous_name
 from ridgeline.io.store import Variable
 from ridgeline.io.vtk_format import (
@@ -35,7 +35,7 @@ from ridgeline.io.vtk_format import (
     step_name,
     vtk_fields,
 )
-from ridgeline.parallel.allreduce import allreduce_max, broadcast_decision, raise_on_all_ranks
+from ridgeline.parallel.allreduce import allreduce_max, raise_on_all_ranks
 from ridgeline.runtime.errors import ConfigError, OutputError, RidgelineError, full_stop
 
 if TYPE_CHECKING:
@@ -142,15 +142,7 @@ class ViewerWriter:
         return self._folder / f"{self._name}.pvd"
 
     def _on_rank_0(self, work: Callable[[], None]) -> None:
-        """Call `work` on rank 0, and raise its error on all ranks."""
-
-        def work_with_errors() -> None:
-            try:
-                work()
-            except OSError as error:
-                raise self._failed(error_reason(error)) from error
-
-        broadcast_decision(self._comm, work_with_errors)
+        on_rank_0(self._comm, work, self._failed)
 
     def _failed(self, why: str) -> OutputError:
         return OutputError(
