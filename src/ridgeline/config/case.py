@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from ridgeline.config.callbacks import CallbackSection
+from ridgeline.config.check import did_you_mean
 from ridgeline.config.fields import Checked, Problem, toml
 from ridgeline.config.intervals import ROUNDING, Interval, Scheduled, multiples
 from ridgeline.config.part_selection import SelectionError, UniformGrid
@@ -36,6 +38,8 @@ class AnyCase(Checked):
         The data set and the time series.
     checkpoint : CheckpointSection
         Where and when checkpoints are written.
+    callback : tuple of CallbackSection
+        Functions that the run calls.
 
     Examples
     --------
@@ -71,6 +75,7 @@ class AnyCase(Checked):
     grid: AnyGridSection
     output: OutputSection = Field(default_factory=OutputSection)
     checkpoint: CheckpointSection = Field(default_factory=CheckpointSection)
+    callback: tuple[CallbackSection, ...] = Field(default=())
 
     @model_validator(mode="after")
     def _suffix_of_the_store(self) -> Self:
@@ -193,6 +198,7 @@ class AnyCase(Checked):
             yield Problem("run.end_time", f"a time after that of step 0, which is {self.begin_time():g}")
         problems = list(self.problems())
         yield from problems or self._part_problems()
+        yield from self._callback_problems()
         yield from overlaps(self.written() | {REPORT: self.report_path()})
 
     def output_names(self) -> tuple[str, ...]:
@@ -262,6 +268,29 @@ class AnyCase(Checked):
                 self.part_extent(part)
             except SelectionError as error:
                 yield Problem(f"{key}.{error.key}", error.rule)
+
+    def _callback_problems(self) -> Iterator[Problem]:
+        names = self.output_names()
+        taken: set[str] = set()
+        for i, callback in enumerate(self.callback):
+            for name in callback.variables:
+                if name not in names:
+                    yield Problem(
+                        f"callback.{i}.variables",
+                        f"a list of fields. {toml(name)} is not a field{did_you_mean(name, names)} The fields are "
+                        f"{', '.join(names)}",
+                    )
+            if again := taken & {*callback.columns}:
+                yield Problem(
+                    f"callback.{i}.columns",
+                    f"a list without {toml(min(again))}, a column of another callback",
+                )
+            taken |= {*callback.columns}
+            if callback.columns and not callback.interval() and not self.output.interval("series_every"):
+                yield Problem(
+                    f"callback.{i}.every",
+                    "an integer >= 1, or output.series_every instead, whose rows the columns need",
+                )
 
     def remarks(self) -> Iterator[str]:
         """Yield what people should know about these values; `ridgeline check` and the header of a run print it."""
