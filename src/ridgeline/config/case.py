@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -18,6 +19,7 @@ from ridgeline.config.parts import BYTES, PartExtent, PartSection, PartSize, fie
 from ridgeline.config.sections import AnyGridSection, CheckpointSection, OutputSection, RunSection
 from ridgeline.config.size_law import GlobalGrid, SizeLaw
 from ridgeline.config.store_format import StoreFormat, store_format
+from ridgeline.runtime.user_code import digest_of, names_function
 
 REPORT = "the run report"  # beside the keys of settings that name paths
 Plain = str | int | float | bool | list[Any]
@@ -196,6 +198,7 @@ class AnyCase(Checked):
             yield Problem("run.steps", "an integer >= 1, or run.end_time instead")
         elif self.run.end_time is not None and self.run.end_time <= self.begin_time():
             yield Problem("run.end_time", f"a time after that of step 0, which is {self.begin_time():g}")
+        _ = self.sources
         problems = list(self.problems())
         yield from problems or self._part_problems()
         yield from self._callback_problems()
@@ -314,9 +317,23 @@ class AnyCase(Checked):
     def flatten(self) -> dict[str, Plain]:
         """Return every setting by its key "section.key": number, text, truth value or list; "none" where unset.
 
-        Tables inside a section and repeated sections lengthen the key: "model.fft.effort", "scalar.0.schmidt".
+        Tables inside a section and repeated sections lengthen the key: "model.fft.effort", "scalar.0.schmidt". Beside
+        a setting that names functions in Python files, KEY.source is a digest of these files.
         """
-        return dict(_flat("", self.model_dump(mode="json")))
+        return dict(_flat("", self.model_dump(mode="json"))) | self.sources
+
+    @cached_property
+    def sources(self) -> dict[str, Plain]:
+        """Digests of the Python files that settings name, by the keys KEY.source; they are read once."""
+        digests: dict[str, Plain] = {}
+        for key, value in _flat("", self.model_dump(mode="json")):
+            texts = [
+                each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)
+            ]
+            files = [text.strip().rpartition(":")[0] for text in texts if names_function(text)]
+            if files:
+                digests[f"{key}.source"] = " ".join(map(digest_of, files))
+        return digests
 
     @classmethod
     def is_of_start(cls, key: str) -> bool:

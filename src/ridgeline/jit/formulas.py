@@ -22,7 +22,7 @@ import numpy as np
 from numba import float64, prange, types
 from numpy.typing import NDArray
 
-from ridgeline.config.expressions import CONSTANTS, FUNCTIONS, MOST_FACTORS, Formula
+from ridgeline.config.expressions import CONSTANTS, FUNCTIONS, MOST_FACTORS, Formula, UserCall
 from ridgeline.jit.kernel import kernel, subroutine
 
 
@@ -195,6 +195,12 @@ def point_function(formula: Formula, arguments: Sequence[str], target: FormulaTa
         raise ValueError(
             f"the formula {formula.text} holds {', '.join(sorted(missing))}, which is no argument"
         )
+    tree = getattr(formula, "tree", None)
+    if isinstance(tree, UserCall):
+        tree.function.compiled("float64")  # which says what is wrong with it
+        call = f"lambda {', '.join(arguments)}: float(user({', '.join(tree.function.parameters)}))"
+        user = target.declare(tree.function.function)
+        return target.declare(eval(call, {"__builtins__": {}, "user": user, "float": float}))
     body = _OnePoint(arguments).visit(ast.parse(formula.text, mode="eval").body)
     names = ast.arguments([], [ast.arg(name) for name in arguments], None, [], [], None, [])
     tree = ast.fix_missing_locations(ast.Expression(ast.Lambda(names, body)))

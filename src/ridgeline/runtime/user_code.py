@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 import re
@@ -24,6 +25,15 @@ _MOST_LETTERS = 300  # of what an exception says
 def names_function(text: str) -> bool:
     """Say whether a text has the form "file.py:function"."""
     return FUNCTION.fullmatch(text) is not None
+
+
+def digest_of(file: str) -> str:
+    """Return a digest of the content of a file, that of nothing if it cannot be read."""
+    try:
+        content = Path(file).read_bytes()
+    except OSError:
+        content = b""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def place_in(file: str, problem: BaseException) -> str:
@@ -70,7 +80,7 @@ def user_errors(what: str, file: str) -> Iterator[None]:
 
 
 def load_function(
-    key: str, text: str, arguments: int | None = None, loaded: dict[Path, ModuleType] | None = None
+    key: str | None, text: str, arguments: int | None = None, loaded: dict[Path, ModuleType] | None = None
 ) -> Callable[..., Any]:
     """Run the file that a setting names as "file.py:function", and return the function.
 
@@ -78,15 +88,16 @@ def load_function(
 
     Parameters
     ----------
-    key, text : the setting and its value
+    key, text : the setting, None if it is not known here, and its value
     arguments : with how many arguments it will be called; None if that is not checked
     loaded : the modules that were run before, by path, so that the functions of one file share its variables
 
     Raises ConfigError if there is no such function, if its file fails, or if RIDGELINE_NO_PYTHON forbids running it.
     """
+    what = f'"{text}"' if key is None else f'{key} = "{text}"'
     if os.environ.get(NO_PYTHON):
         raise ConfigError(
-            f'{key} = "{text}" runs that Python file, which --no-python or {NO_PYTHON} forbids. '
+            f"{what} runs that Python file, which --no-python or {NO_PYTHON} forbids. "
             f"Read the file, and omit the option if you trust it."
         )
     name, _, function = text.strip().rpartition(":")
@@ -94,22 +105,22 @@ def load_function(
     if path not in loaded:
         if not path.is_file():
             raise ConfigError(
-                f'{key} = "{text}": there is no file {name} here. Give a Python file and a function in it.'
+                f"{what}: there is no file {name} here. Give a Python file and a function in it."
             )
         # It is compiled here, because Python's own loader leaves a folder with machine code beside the file.
         module = ModuleType(str(path))
         module.__file__ = str(path)
         sys.modules[module.__name__] = module
-        with user_errors(f'{key} = "{text}": running {name}', name):
+        with user_errors(f"{what}: running {name}", name):
             exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
         loaded[path] = module
     found = getattr(loaded[path], function, None)
     if not callable(found):
-        raise ConfigError(f'{key} = "{text}": {name} has no function {function}. Define it.')
+        raise ConfigError(f"{what}: {name} has no function {function}. Define it.")
     if arguments is not None and (wrong := _wrong_signature(found, arguments)):
         count = f"{arguments} argument{'s' * (arguments != 1)}"
         raise ConfigError(
-            f'{defined_at(name, found)}{key} = "{text}": {function} is called with {count}, but its parameters are '
+            f"{defined_at(name, found)}{what}: {function} is called with {count}, but its parameters are "
             f"{wrong}. Correct that file."
         )
     return found  # type: ignore[no-any-return]
