@@ -43,6 +43,7 @@ ALWAYS = {
         run.check_every output.path output.format output.every output.align output.variables output.series_every
         checkpoint.path checkpoint.every checkpoint.at_end checkpoint.keep checkpoint.ranks_per_file
         checkpoint.writers_at_once
+        callback.N.function callback.N.variables callback.N.every callback.N.every_time callback.N.every_wall
         initial.kind""",
     "gray_scott": """
         run.stop_when

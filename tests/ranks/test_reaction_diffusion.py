@@ -13,8 +13,8 @@ QUICK_RANKS = (3,)
 SHAPE = (13, 11, 17)
 SIDES = {
     "x_min": {"kind": "no-flux"},
-    "x_max": {"kind": "fixed", "values": {"A": 0.5, "B": "a/2", "C": 0.1, "W": 0}},
-    "z_min": {"kind": "flux", "values": {"A": 0.3, "B": -0.1}},
+    "x_max": {"kind": "fixed", "values": {"A": "0.5 + sin(y*z + t)", "B": "a/2", "C": "0.1*y", "W": 0}},
+    "z_min": {"kind": "flux", "values": {"A": "cos(x)*t", "B": "-0.1*t", "C": "0.01*x*y"}},
     "z_max": {"kind": "no-flux"},
 }
 

@@ -11,16 +11,19 @@ from ridgeline.runtime.user_code import NO_PYTHON, load_function, user_errors
     [
         ("raise SystemExit(0)", "running .*theirs.py failed .SystemExit: 0.*Correct that file"),
         ("import sys; sys.exit('bye')", "SystemExit: bye"),
-        ("1 / 0", "ZeroDivisionError: division by zero"),
-        ("def (", "SyntaxError"),
+        ("bend = 1\n1 / 0", "ZeroDivisionError: division by zero"),
+        ("bend = 1\ndef (", "SyntaxError"),
         ("bend = 3", "has no function bend"),
     ],
 )
 def test_a_file_that_fails_is_an_error_with_its_key(tmp_path, text, words):
     path = tmp_path / "theirs.py"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=rf'grid.mapping = ".*theirs.py:bend": .*{words}'):
+    with pytest.raises(ConfigError, match=rf'grid.mapping = ".*theirs.py:bend": .*{words}') as caught:
         load_function("grid.mapping", f"{path}:bend")
+    lines = text.count("\n") + 1
+    assert str(caught.value).startswith("grid.mapping" if "no function" in words else f"{path}:{lines}: ")
+    assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_may_not_run_does_not(tmp_path, monkeypatch):
@@ -34,5 +37,5 @@ def test_a_file_that_may_not_run_does_not(tmp_path, monkeypatch):
 
 def test_errors_of_ours_and_interrupts_pass():
     for error in (DivergedError("step 3"), KeyboardInterrupt()):
-        with pytest.raises(type(error)), user_errors("their code"):
+        with pytest.raises(type(error)), user_errors("their code", "theirs.py"):
             raise error

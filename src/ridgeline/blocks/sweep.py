@@ -20,8 +20,7 @@ is the `CellRule`, which reads the cell and its six neighbours.
 - generator: of the noise; keys: `random.round_keys(seed, generator.rounds)` of each noisy field, one after the other,
   or None for no noise (these are two compilations).
 - coefficients: (steps, rule.coefficients), those of each step, in the precision of the fields.
-- sides: (n_fields, 6, 2), the numbers a and b of each side z-, z+, y-, y+, x-, x+: its ghosts are a + b * (the cell
-  inside), or a if b is 0.
+- sides: `Sides`, the ghosts beyond sides that are not periodic.
 - tile_rows, a multiple of 4 (best of 8), and streaming (stores bypass the caches): see `tiling`; they change nothing
   but the speed.
 - n_threads: threads that share the box, at most `numba.get_num_threads()`.
@@ -58,6 +57,23 @@ RING = 3  # planes of an intermediate step that the next one reads
 Flat = NDArray[np.generic]  # `BlockArray.flat`
 
 
+class Sides(NamedTuple):
+    """Ghosts beyond sides z-, z+, y-, y+, x-, x+ that are not periodic: a + b * (the cell inside), or a if b is 0.
+
+    Attributes
+    ----------
+    values : flat array of all a, in the precision of the fields
+    places : (n_fields, 6, 4) int64, where a is in `values`: that of local cell 0 in the first step of a sweep, and
+        distances between steps, between rows of the side and between the cells of a row. A row is along the last of
+        the two directions of the side, in the order z, y, x. Distances of 0 stand for what does not vary
+    weights : (n_fields, 6), all b
+    """
+
+    values: NDArray[Any]
+    places: NDArray[np.int64]
+    weights: NDArray[Any]
+
+
 class Sweep(Protocol):
     """A compiled sweep. The docstring of this file says what its arguments are."""
 
@@ -73,7 +89,7 @@ class Sweep(Protocol):
         steps: int,
         keys: NDArray[np.uint64] | None,
         coefficients: NDArray[Any],
-        sides: NDArray[Any],
+        sides: Sides,
         tile_rows: int,
         streaming: bool,
         n_threads: int,
@@ -90,10 +106,14 @@ def _inside(i, n):
 
 
 @subroutine
-def _set_side(flat, ghost, inside, count, side):
-    """Set `count` ghosts beyond a side that is not periodic, from the cells inside; side = (a, b)."""
+def _set_side(flat, ghost, inside, count, sides, field, side, step, row, first):
+    """Set `count` ghosts beyond a side from the cells inside; row, first: of the first one, as in `Sides.places`."""
+    values, places, weights = sides
+    where, weight = places[field, side], weights[field, side]
+    at, pitch = where[0] + step * where[1] + row * where[2] + first * where[3], where[3]
     for i in range(count):
-        flat[ghost + i] = side[0] if side[1] == 0 else side[0] + side[1] * flat[inside + i]
+        value = values[at + i * pitch]
+        flat[ghost + i] = value if weight == 0 else value + weight * flat[inside + i]
 
 
 @subroutine
@@ -123,7 +143,8 @@ def _signature(T: Any, n_fields: int, noisy: bool) -> tuple[Any, ...]:
     keys = uint64[:, ::1] if noisy else types.none
     fields = types.UniTuple(T[::1], n_fields)
     where = (triple, types.UniTuple(int64, 6), triple, triple, flags, int64, int64)
-    return (fields, *where, keys, T[:, ::1], T[:, :, ::1], int64, boolean, int64, fields, fields)
+    sides = types.Tuple((T[::1], int64[:, :, ::1], T[:, ::1]))
+    return (fields, *where, keys, T[:, ::1], sides, int64, boolean, int64, fields, fields)
 
 
 @cache
@@ -222,16 +243,21 @@ def make_sweep(rule: CellRule, generator: Generator = PHILOX_7, vector_bytes: in
                         for f in range(n_fields):
                             first, count = centre + ja * pitch + ia, ib - ia
                             if not py and ja + oy == 0:
-                                _set_side(source[f], first - pitch, first, count, sides[f, 2])
+                                _set_side(source[f], first - pitch, first, count, sides, f, 2, stage, k, ia)
                             if not py and jb + oy == ny:
                                 last = centre + jb * pitch + ia
-                                _set_side(source[f], last, last - pitch, count, sides[f, 3])
+                                _set_side(source[f], last, last - pitch, count, sides, f, 3, stage, k, ia)
                             if not pz and (k + oz == 0 or k + oz == nz - 1):
-                                for i in range(ja * pitch + ia, jb * pitch + ia, pitch):
+                                for j in range(ja, jb):
+                                    i = j * pitch + ia
                                     if k + oz == 0:
-                                        _set_side(source[f], below + i, centre + i, count, sides[f, 0])
+                                        _set_side(
+                                            source[f], below + i, centre + i, count, sides, f, 0, stage, j, ia
+                                        )
                                     if k + oz == nz - 1:
-                                        _set_side(source[f], above + i, centre + i, count, sides[f, 1])
+                                        _set_side(
+                                            source[f], above + i, centre + i, count, sides, f, 1, stage, j, ia
+                                        )
                         z_global = _inside(k + oz, nz)
                         j = ja
                         while j < jb:
@@ -250,9 +276,11 @@ def make_sweep(rule: CellRule, generator: Generator = PHILOX_7, vector_bytes: in
                                     for i in range(j, j + rows):
                                         row = centre + i * pitch
                                         if ia + ox == 0:
-                                            _set_side(source[f], row + ia - 1, row + ia, 1, sides[f, 4])
+                                            at = row + ia
+                                            _set_side(source[f], at - 1, at, 1, sides, f, 4, stage, k, i)
                                         if ib + ox == nx:
-                                            _set_side(source[f], row + ib, row + ib - 1, 1, sides[f, 5])
+                                            at = row + ib
+                                            _set_side(source[f], at, at - 1, 1, sides, f, 5, stage, k, i)
                             if groups > 0:
                                 ahead = above + (j + PREFETCH_ROWS) * pitch
                                 indices = (

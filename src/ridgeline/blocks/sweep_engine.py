@@ -12,7 +12,7 @@ from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.field_summary import scan, scan_extrema
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.blocks.overlap import CellRange, split_for_overlap
-from ridgeline.blocks.sweep import Sweep, Tiling, make_scratch, make_sweep, tiling
+from ridgeline.blocks.sweep import Sides, Sweep, Tiling, make_scratch, make_sweep, tiling
 from ridgeline.blocks.sweep_rows import CellRule
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.jit.random import Generator
@@ -52,7 +52,7 @@ class SweepEngine:
         rules: Sequence[CellRule],
         coefficients: Sequence[NDArray[Any]],
         noise: tuple[Generator, NDArray[np.uint64] | None],
-        sides: NDArray[Any],
+        sides: Sides,
         context: Context,
         cut: Tiling | None = None,
     ) -> None:
@@ -64,16 +64,18 @@ class SweepEngine:
         rules : of a cell, for each stage of a step; several only with sweeps of one step
         coefficients : for each stage (steps of a sweep, rule.coefficients), in the precision of the fields
         noise : how random numbers are made, and the keys of the noisy fields one after the other, None for no noise
-        sides : (fields, 6, 2), what lies beyond sides that are not periodic; see `sweep`
+        sides : what lies beyond sides that are not periodic
         context : threads, regions of time
         cut : how sweeps are cut; None for the tiling of the rule
         """
         self._block, self._context, self._sides = block, context, sides
-        self._dtype, n_fields = coefficients[0].dtype, len(rules[0].stencil)
+        self._dtype, self._n_fields = coefficients[0].dtype, len(rules[0].stencil)
         self.coefficients = coefficients
         self.steps_per_sweep = block.ghost
         generator, self._keys = noise
-        self._sets = [[BlockArray.allocate(block, self._dtype) for _ in range(n_fields)] for _ in range(2)]
+        self._sets = [
+            [BlockArray.allocate(block, self._dtype) for _ in range(self._n_fields)] for _ in range(2)
+        ]
         self._flat = [tuple(field.flat for field in fields) for fields in self._sets]
         self._now = 0
         self._sweeps: list[Sweep] = [make_sweep(rule, generator) for rule in rules]
@@ -89,7 +91,7 @@ class SweepEngine:
         faces = {(axis, side) for d in across_faces for axis, side in enumerate(d) if side}
         self._first_boxes, self._rest_boxes = split_for_overlap(block, faces)
         self._scratch_rows = 0
-        usual = usual_tiling(cartesian, self._dtype, n_fields, block.shape_local)
+        usual = usual_tiling(cartesian, self._dtype, self._n_fields, block.shape_local)
         self.cut(cut or usual(self.steps_per_sweep))
         sweeps = len(rules) / self.steps_per_sweep  # of a step
         self.bytes_exchanged = self._halo.bytes_sent * sweeps
@@ -107,7 +109,7 @@ class SweepEngine:
             block, self._scratch_rows = self._block, how.tile_rows
             self._scratch = make_scratch(
                 self._dtype,
-                len(self._sides),
+                self._n_fields,
                 block.shape_local,
                 block.ghost,
                 how.tile_rows,
@@ -121,9 +123,7 @@ class SweepEngine:
     def compile(self) -> None:
         compile_kernels(
             [
-                *specialise(
-                    dict.fromkeys(self._sweeps), self._dtype, len(self._sides), self._keys is not None
-                ),
+                *specialise(dict.fromkeys(self._sweeps), self._dtype, self._n_fields, self._keys is not None),
                 *specialise([scan_extrema], self._dtype),
                 *kernels_of_sums(self._dtype),
             ]
@@ -158,6 +158,7 @@ class SweepEngine:
         for stage in range(len(self._sweeps)):
             new = 1 - self._now
             with compute:
+                self.update_sides(stage)
                 for box in self._first_boxes:
                     self._run(stage, box, step, steps)
             with exchange:
@@ -172,8 +173,12 @@ class SweepEngine:
 
     def overwrite_other(self, step: int) -> None:
         """Sweep the first stage from the present fields into the others, which is no step. No communication."""
+        self.update_sides(0)
         for box in self._first_boxes + self._rest_boxes:
             self._run(0, box, step, 1)
+
+    def update_sides(self, stage: int) -> None:
+        """Set what lies beyond sides for a stage of the next sweep, where it changes with time."""
 
     def fields(self) -> tuple[BlockArray, ...]:
         """Return the present fields, ghosts not guaranteed."""

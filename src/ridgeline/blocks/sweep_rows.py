@@ -89,7 +89,7 @@ class RowCells:
         self, build: "RowBuilder", i: ir.Value, carried: dict[int, list[Vector]], noise: list[Vector] | None
     ) -> None:
         self._build, self._i, self._carried = build, i, carried
-        self.lanes, self.coefficients = build.lanes, build.coefficients
+        self.lanes, self.coefficients, self.context = build.lanes, build.coefficients, build.context
         self.noise = noise  # unscaled: times UNIFORM_SCALE they are in [-1, 1); None if the sweep has none
         self.following: list[Vector] = []  # what the next vector takes over, as in `carried`
 
@@ -131,7 +131,7 @@ class RowCells:
 class RowBuilder:
     """Builds the body of one row function, whose arguments are in `index` by the names of INDICES.
 
-    generator: of the noise, None if there is none.
+    generator: of the noise, None if there is none. context: Numba's, by which rules call compiled functions.
     """
 
     def __init__(
@@ -141,9 +141,10 @@ class RowBuilder:
         vector_bytes: int,
         generator: Generator | None,
         rule: CellRule,
+        context: Any,
     ):
         self.builder = ir.IRBuilder(function.append_basic_block())
-        self.rule = rule
+        self.rule, self.context = rule, context
         itemsize = 8 if element == ir.DoubleType() else 4
         self.lanes = Lanes(self.builder, element, vector_bytes // itemsize)
         self.integers = Lanes(self.builder, I64, self.lanes.count)
@@ -441,7 +442,8 @@ def _call(
         for argument in function.args[len(pointers) // 2 : len(pointers)]:
             argument.add_attribute("noalias")
         _, vector_bytes, generator = how.split()
-        emit(RowBuilder(function, element, int(vector_bytes), GENERATORS[generator] if noisy else None, rule))
+        noise = GENERATORS[generator] if noisy else None
+        emit(RowBuilder(function, element, int(vector_bytes), noise, rule, context))
     builder.call(function, pointers + values)
 
 

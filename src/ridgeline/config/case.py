@@ -3,12 +3,15 @@
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from ridgeline.config.callbacks import CallbackSection
+from ridgeline.config.check import did_you_mean
 from ridgeline.config.fields import Checked, Problem, toml
 from ridgeline.config.intervals import ROUNDING, Interval, Scheduled, multiples
 from ridgeline.config.part_selection import SelectionError, UniformGrid
@@ -16,6 +19,7 @@ from ridgeline.config.parts import BYTES, PartExtent, PartSection, PartSize, fie
 from ridgeline.config.sections import AnyGridSection, CheckpointSection, OutputSection, RunSection
 from ridgeline.config.size_law import GlobalGrid, SizeLaw
 from ridgeline.config.store_format import StoreFormat, store_format
+from ridgeline.runtime.user_code import digest_of, names_function
 
 REPORT = "the run report"  # beside the keys of settings that name paths
 Plain = str | int | float | bool | list[Any]
@@ -36,6 +40,8 @@ class AnyCase(Checked):
         The data set and the time series.
     checkpoint : CheckpointSection
         Where and when checkpoints are written.
+    callback : tuple of CallbackSection
+        Functions that the run calls.
 
     Examples
     --------
@@ -71,6 +77,7 @@ class AnyCase(Checked):
     grid: AnyGridSection
     output: OutputSection = Field(default_factory=OutputSection)
     checkpoint: CheckpointSection = Field(default_factory=CheckpointSection)
+    callback: tuple[CallbackSection, ...] = Field(default=())
 
     @model_validator(mode="after")
     def _suffix_of_the_store(self) -> Self:
@@ -191,8 +198,10 @@ class AnyCase(Checked):
             yield Problem("run.steps", "an integer >= 1, or run.end_time instead")
         elif self.run.end_time is not None and self.run.end_time <= self.begin_time():
             yield Problem("run.end_time", f"a time after that of step 0, which is {self.begin_time():g}")
+        _ = self.sources
         problems = list(self.problems())
         yield from problems or self._part_problems()
+        yield from self._callback_problems()
         yield from overlaps(self.written() | {REPORT: self.report_path()})
 
     def output_names(self) -> tuple[str, ...]:
@@ -263,6 +272,29 @@ class AnyCase(Checked):
             except SelectionError as error:
                 yield Problem(f"{key}.{error.key}", error.rule)
 
+    def _callback_problems(self) -> Iterator[Problem]:
+        names = self.output_names()
+        taken: set[str] = set()
+        for i, callback in enumerate(self.callback):
+            for name in callback.variables:
+                if name not in names:
+                    yield Problem(
+                        f"callback.{i}.variables",
+                        f"a list of fields. {toml(name)} is not a field{did_you_mean(name, names)} The fields are "
+                        f"{', '.join(names)}",
+                    )
+            if again := taken & {*callback.columns}:
+                yield Problem(
+                    f"callback.{i}.columns",
+                    f"a list without {toml(min(again))}, a column of another callback",
+                )
+            taken |= {*callback.columns}
+            if callback.columns and not callback.interval() and not self.output.interval("series_every"):
+                yield Problem(
+                    f"callback.{i}.every",
+                    "an integer >= 1, or output.series_every instead, whose rows the columns need",
+                )
+
     def remarks(self) -> Iterator[str]:
         """Yield what people should know about these values; `ridgeline check` and the header of a run print it."""
         yield from ()
@@ -285,9 +317,23 @@ class AnyCase(Checked):
     def flatten(self) -> dict[str, Plain]:
         """Return every setting by its key "section.key": number, text, truth value or list; "none" where unset.
 
-        Tables inside a section and repeated sections lengthen the key: "model.fft.effort", "scalar.0.schmidt".
+        Tables inside a section and repeated sections lengthen the key: "model.fft.effort", "scalar.0.schmidt". Beside
+        a setting that names functions in Python files, KEY.source is a digest of these files.
         """
-        return dict(_flat("", self.model_dump(mode="json")))
+        return dict(_flat("", self.model_dump(mode="json"))) | self.sources
+
+    @cached_property
+    def sources(self) -> dict[str, Plain]:
+        """Digests of the Python files that settings name, by the keys KEY.source; they are read once."""
+        digests: dict[str, Plain] = {}
+        for key, value in _flat("", self.model_dump(mode="json")):
+            texts = [
+                each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)
+            ]
+            files = [text.strip().rpartition(":")[0] for text in texts if names_function(text)]
+            if files:
+                digests[f"{key}.source"] = " ".join(map(digest_of, files))
+        return digests
 
     @classmethod
     def is_of_start(cls, key: str) -> bool:

@@ -3,6 +3,8 @@
 A formula is Python's arithmetic (+ - * / ** %, comparisons, `a if c else b`, and / or / not) of numbers, the
 coordinates x, y, z, the time t, the constants pi and e, and the functions in FUNCTIONS. It is parsed once, and every
 node of its syntax tree is checked against these lists, so that a formula cannot reach anything else of Python.
+
+A text "file.py:function" stands for a call of that function (`config.user_functions`): its tree is one `UserCall`.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from keyword import iskeyword
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.config.check import nearest
 from ridgeline.config.fields import MOST, Problem, toml
+from ridgeline.config.user_functions import UserFunction, load_user_function
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.user_code import names_function
 
 Array = NDArray[np.float64]
 
@@ -82,6 +87,7 @@ class Arithmetic:
     binary, unary, compare, boolean : by the node of the syntax tree
     where : of a number (not 0: true) and two others
     functions : by the names of FUNCTIONS
+    user : of a function of the user and of the values of its parameters
     product_powers : whether x**2, x**3, ... MOST_FACTORS are products instead of calls of pow
     """
 
@@ -93,6 +99,7 @@ class Arithmetic:
     boolean: Mapping[type[ast.boolop], Callable[[Any, Any], Any]] = field(default_factory=lambda: _BOOLEAN)
     where: Callable[[Any, Any, Any], Any] = np.where
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: FUNCTIONS)
+    user: Callable[[UserFunction, Sequence[Any]], Any] = lambda function, values: function(*values)
     product_powers: bool = False
 
 
@@ -109,7 +116,21 @@ def arithmetic_in(dtype: DTypeLike) -> Arithmetic:
         return np.multiply(value, one)
 
     unary = {**_UNARY, ast.Not: lambda a: truth(np.logical_not(a))}
-    return Arithmetic(number, truth, unary=unary, product_powers=True)
+    return Arithmetic(
+        number,
+        truth,
+        unary=unary,
+        user=lambda function, values: function.at_points(dtype, *values),
+        product_powers=True,
+    )
+
+
+class UserCall(ast.expr):
+    """The tree of a text "file.py:function": the function, of the variables that its parameters name."""
+
+    def __init__(self, function: UserFunction) -> None:
+        super().__init__()
+        self.function = function
 
 
 class ExpressionError(ValueError):
@@ -198,6 +219,8 @@ def evaluate(node: ast.expr, values: Mapping[str, Any], using: Arithmetic = IN_F
         return evaluate(node, values, using)
 
     match node:
+        case UserCall():
+            return using.user(node.function, [values[name] for name in node.function.parameters])
         case ast.Constant(value=value):
             return using.number(float(value))  # type: ignore[arg-type]
         case ast.Name(id=name):
@@ -237,6 +260,21 @@ def _power(base: Any, n: int, multiply: Callable[[Any, Any], Any]) -> Any:
     return multiply(square, base) if n % 2 else square
 
 
+class Formula(Protocol):
+    """What may stand where a formula may: an `Expression`, which says what each part is."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def variables(self) -> frozenset[str]: ...
+
+    @property
+    def steady(self) -> bool: ...
+
+    def evaluate(self, values: Mapping[str, Any]) -> Array: ...
+
+
 @dataclass(frozen=True)
 class Expression:
     """A checked formula. variables: those that it holds, of x, y, z, t or of the other names that it may hold."""
@@ -249,6 +287,11 @@ class Expression:
     def steady(self) -> bool:
         """Whether it does not depend on time."""
         return "t" not in self.variables
+
+    @property
+    def source(self) -> str:
+        """The digest of the file of a function, "" for a formula."""
+        return self.tree.function.digest if isinstance(self.tree, UserCall) else ""
 
     def __call__(self, x: Array, y: Array, z: Array, t: float) -> Array:
         """Return the values at points of any shape, float64, at time t; not finite where the formula is undefined."""
@@ -266,10 +309,16 @@ class Expression:
 
 
 def parse(text: str, variables: Sequence[str] = VARIABLES) -> Expression:
-    """Return the formula of a text. Raises ExpressionError, which names the fault and the character.
+    """Return the formula of a text, or the function that it names. Raises ExpressionError, which names the fault.
 
     variables: the names that it may hold beside constants, those of x, y, z, t by default.
     """
+    if names_function(text):
+        try:
+            function = load_user_function(text, variables)
+        except ConfigError as error:
+            raise ExpressionError(str(error).rstrip(".")) from error
+        return Expression(function.text, UserCall(function), frozenset(function.parameters))
     if len(text) > MOST_CHARACTERS:
         raise ExpressionError(f"there are more than {MOST_CHARACTERS} characters")
     stripped = text.strip()
@@ -299,6 +348,8 @@ def constant(text: str) -> float:
     """Return the value of a formula without variables; nan if the text is not one."""
     zero = np.zeros(1)
     try:
+        if names_function(text):
+            return math.nan
         return float(parse(text, ())(zero, zero, zero, 0.0)[0])
     except ExpressionError:
         return math.nan

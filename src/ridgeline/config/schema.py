@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 SIDE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")  # of tables whose names a document chooses
+LAST = ("output", "checkpoint", "callback")  # tables that are shown after those of models
 ANY = "N"  # stands for the number of a repeated table in the keys of a schema
 
 
@@ -59,9 +60,9 @@ def _inside(table: type[BaseModel], prefix: str) -> Iterator[Section]:
 
 
 def sections_of(case_class: type[BaseModel]) -> list[Section]:
-    """Return a case's tables in the order in which they are shown: [output] and [checkpoint] come last."""
+    """Return a case's tables in the order in which they are shown: those of LAST come last."""
     sections = _inside(case_class, "")
-    return sorted(sections, key=lambda section: section.key.split(".")[0] in ("output", "checkpoint"))
+    return sorted(sections, key=lambda section: section.key.split(".")[0] in LAST)
 
 
 def named_sections(case_class: type[BaseModel], document: Mapping[str, Any]) -> list[Section]:

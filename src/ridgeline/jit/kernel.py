@@ -12,7 +12,6 @@ dispatcher, so a call costs nothing more. `numba_threads` sets how many threads 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -26,14 +25,11 @@ from numba.core.serialize import dumps
 
 from ridgeline.jit.kernel_cache import keep_kernels
 from ridgeline.runtime.errors import ConfigError, KernelError
+from ridgeline.runtime.numba_errors import is_refusal, refusal
 
 # Declares a function that only kernels call, and that is compiled into each of them. It takes the options of
 # numba.njit.
 subroutine = njit
-
-# Where Numba's messages say the place of an error: the innermost place comes first. Its own files do not count.
-_PLACE = re.compile(r"During: typing of .*? at (?P<file>.+) \((?P<line>\d+)\)")
-_PASS = "Failed in "  # begins the lines that name the pass of Numba
 
 
 class Specialisation(NamedTuple):
@@ -177,31 +173,14 @@ def compile_or_explain(function: Callable[..., Any], compile: Callable[[Any], An
     """
     try:
         return compile(signature)
-    except (TypeError, NameError) as error:
-        raise _explained(function, error) from error
     except Exception as error:  # some of Numba's have no other base
-        if not any(kind.__module__.endswith("core.errors") for kind in type(error).__mro__):
+        if not is_refusal(error):
             raise
-        raise _explained(function, error) from error
-
-
-def _explained(function: Callable[..., Any], error: Exception) -> KernelError:
-    text, place = str(error), getattr(error, "loc", None)
-    file, line = function.__code__.co_filename, function.__code__.co_firstlineno
-    if place is not None:
-        file, line = place.filename, place.line
-    for match in _PLACE.finditer(text):
-        if "site-packages" not in match["file"]:
-            file, line = match["file"], int(match["line"])
-            break
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_PASS)]
-    reason = lines[0].partition(".. Raised from")[0] if lines else type(error).__name__
-    if reason.endswith(":") and len(lines) > 1:
-        reason += f" {lines[1].removeprefix('>>> ')}"
-    return KernelError(
-        f"{file}:{line}: the kernel {function.__name__} cannot be compiled: {reason.rstrip('.')}. Correct it there. "
-        f"--debug shows the whole message of Numba."
-    )
+        file, line, reason = refusal(function, error)
+        raise KernelError(
+            f"{file}:{line}: the kernel {function.__name__} cannot be compiled: {reason}. Correct it there. "
+            f"--debug shows the whole message of Numba."
+        ) from error
 
 
 def check_threads(n_threads: int, what: str) -> None:

@@ -185,6 +185,8 @@ class SimulatedModel(ABC):
     later: ClassVar[tuple[str, ...]] = ()
     # What to try when the fields stop being finite: a sentence.
     advice: str = 'Try a smaller time step or run.precision = "float64".'
+    # Columns of the time series beside `series`, with the numbers of the next row: those of callbacks.
+    added_columns: Mapping[str, float] = {}
 
     _case: Any
     _context: Context
@@ -279,9 +281,7 @@ class SimulatedModel(ABC):
         raise NotImplementedError
 
     def locate_nonfinite(self) -> str | None:
-        """Say where the state is not finite.
-
-        The default looks at every number of the state.
+        """Say where the state is not finite; the default looks at every number of it.
 
         Returns
         -------

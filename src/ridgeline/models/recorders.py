@@ -165,6 +165,7 @@ class RecordedModel(Protocol):
     """What the recorders of this file need of a model; `models.contract.Model` says what each method returns."""
 
     name: ClassVar[str]
+    added_columns: Mapping[str, float]  # of the time series
 
     def time(self, step: int) -> float:
         """Model time of the present state, which is that of `step`."""
@@ -264,9 +265,13 @@ def series_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
     if not every:
         return []
 
+    def present() -> dict[str, float]:
+        return {**model.series(), **model.added_columns}
+
     def begin(_: Mapping[str, Any], keep: int | None) -> Record:
-        columns = tuple(model.series())
-        return WrittenSteps(path, SeriesWriter(path, comm, columns, keep_rows=keep), model.time, model.series)
+        return WrittenSteps(
+            path, SeriesWriter(path, comm, tuple(present()), keep_rows=keep), model.time, present
+        )
 
     return [
         Recorder(

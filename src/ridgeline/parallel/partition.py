@@ -6,7 +6,7 @@ Nothing here communicates, and NumPy is imported for its types alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,12 @@ class DistributedArray:
     shape_global: tuple[int, ...]
     offset_global: tuple[int, ...]
     local: NDArray[Any]
+
+    def read_only(self) -> DistributedArray:
+        """Return the same part, through a view that cannot be written to."""
+        view = self.local.view()
+        view.flags.writeable = False
+        return replace(self, local=view)
 
     @property
     def shape_local(self) -> tuple[int, ...]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
+import hashlib
+import inspect
 import os
+import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ridgeline.runtime.errors import ConfigError, RidgelineError
@@ -14,44 +18,122 @@ from ridgeline.runtime.errors import ConfigError, RidgelineError
 # If it is set in the environment, settings that would run a Python file are errors, on all ranks that are started
 # too.
 NO_PYTHON = "RIDGELINE_NO_PYTHON"
+FUNCTION = re.compile(r"\s*(?P<file>[^\n]+\.py):(?P<name>[A-Za-z_]\w*)\s*")
+_MOST_LETTERS = 300  # of what an exception says
+
+
+def names_function(text: str) -> bool:
+    """Say whether a text has the form "file.py:function"."""
+    return FUNCTION.fullmatch(text) is not None
+
+
+def digest_of(file: str) -> str:
+    """Return a digest of the content of a file, that of nothing if it cannot be read."""
+    try:
+        content = Path(file).read_bytes()
+    except OSError:
+        content = b""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def place_in(file: str, problem: BaseException) -> str:
+    """Return "FILE:LINE: " of the innermost line of a file that raised an exception; "" if none of its lines did."""
+    path = os.path.realpath(file)
+    if isinstance(problem, SyntaxError) and os.path.realpath(problem.filename or "") == path:
+        return f"{file}:{problem.lineno}: "
+    line, trace = None, problem.__traceback__
+    while trace is not None:
+        if os.path.realpath(trace.tb_frame.f_code.co_filename) == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return "" if line is None else f"{file}:{line}: "
+
+
+def defined_at(file: str, function: Callable[..., Any]) -> str:
+    """Return "FILE:LINE: " of the definition of a function of a file; "" if it is not known."""
+    code = getattr(function, "__code__", None)
+    return f"{file}:{code.co_firstlineno}: " if code is not None else ""
+
+
+def described(problem: BaseException) -> str:
+    """Return the class of an exception and what it says, in one line."""
+    said = problem.msg if isinstance(problem, SyntaxError) else str(problem)
+    words = " ".join(said.split())
+    words = words if len(words) <= _MOST_LETTERS else f"{words[: _MOST_LETTERS - 3]}..."
+    return f"{type(problem).__name__}: {words}".removesuffix(": ")
 
 
 @contextmanager
-def user_errors(what: str) -> Iterator[None]:
-    """Turn any exception of a user's code, SystemExit too, into a ConfigError: "WHAT failed (ValueError: why)"."""
+def user_errors(what: str, file: str) -> Iterator[None]:
+    """Turn any exception of a user's file into a ConfigError: "FILE:LINE: WHAT failed (ValueError: why)".
+
+    SystemExit is one of them.
+    """
     try:
         yield
     except RidgelineError:
         raise
     except (Exception, SystemExit) as problem:
         raise ConfigError(
-            f"{what} failed ({type(problem).__name__}: {problem}). Correct that file."
+            f"{place_in(file, problem)}{what} failed ({described(problem)}). Correct that file."
         ) from problem
 
 
-def load_function(key: str, text: str) -> Callable[..., Any]:
+def load_function(
+    key: str | None, text: str, arguments: int | None = None, loaded: dict[Path, ModuleType] | None = None
+) -> Callable[..., Any]:
     """Run the file that a setting names as "file.py:function", and return the function.
 
-    No other setting of any model runs Python. Call the function in a block of `user_errors`.
+    No setting of any model runs Python otherwise. Call the function in a block of `user_errors`.
+
+    Parameters
+    ----------
+    key, text : the setting, None if it is not known here, and its value
+    arguments : with how many arguments it will be called; None if that is not checked
+    loaded : the modules that were run before, by path, so that the functions of one file share its variables
 
     Raises ConfigError if there is no such function, if its file fails, or if RIDGELINE_NO_PYTHON forbids running it.
     """
+    what = f'"{text}"' if key is None else f'{key} = "{text}"'
     if os.environ.get(NO_PYTHON):
         raise ConfigError(
-            f'{key} = "{text}" runs that Python file, which --no-python or {NO_PYTHON} forbids. '
+            f"{what} runs that Python file, which --no-python or {NO_PYTHON} forbids. "
             f"Read the file, and omit the option if you trust it."
         )
-    name, _, function = text.rpartition(":")
-    path = Path(name)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if not path.is_file() or spec is None or spec.loader is None:
+    name, _, function = text.strip().rpartition(":")
+    path, loaded = Path(os.path.realpath(name)), {} if loaded is None else loaded
+    if path not in loaded:
+        if not path.is_file():
+            raise ConfigError(
+                f"{what}: there is no file {name} here. Give a Python file and a function in it."
+            )
+        # It is compiled here, because Python's own loader leaves a folder with machine code beside the file.
+        module = ModuleType(str(path))
+        module.__file__ = str(path)
+        sys.modules[module.__name__] = module
+        with user_errors(f"{what}: running {name}", name):
+            exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
+        loaded[path] = module
+    found = getattr(loaded[path], function, None)
+    if not callable(found):
+        raise ConfigError(f"{what}: {name} has no function {function}. Define it.")
+    if arguments is not None and (wrong := _wrong_signature(found, arguments)):
+        count = f"{arguments} argument{'s' * (arguments != 1)}"
         raise ConfigError(
-            f'{key} = "{text}": there is no file {name} here. Give a Python file and a function in it.'
+            f"{defined_at(name, found)}{what}: {function} is called with {count}, but its parameters are "
+            f"{wrong}. Correct that file."
         )
-    module = importlib.util.module_from_spec(spec)
-    with user_errors(f'{key} = "{text}": running {name}'):
-        spec.loader.exec_module(module)
-    loaded = getattr(module, function, None)
-    if not callable(loaded):
-        raise ConfigError(f'{key} = "{text}": {name} has no function {function}. Define it.')
-    return loaded  # type: ignore[no-any-return]
+    return found  # type: ignore[no-any-return]
+
+
+def _wrong_signature(function: Callable[..., Any], arguments: int) -> str:
+    """Return the parameters of a function that cannot be called with so many arguments, "" if it can."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of what is not written in Python
+        return ""
+    try:
+        signature.bind(*range(arguments))
+    except TypeError:
+        return str(signature)
+    return ""

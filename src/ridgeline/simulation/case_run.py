@@ -31,6 +31,7 @@ from ridgeline.runtime.machine import oversubscription, peak_memory
 from ridgeline.runtime.provenance import start_time
 from ridgeline.runtime.regions import Regions
 from ridgeline.runtime.signals import SignalCatcher, StopRequest
+from ridgeline.simulation.callbacks import Callbacks
 from ridgeline.simulation.loop import Schedule, TimeLoop
 from ridgeline.simulation.meters import Meters, StepTrace
 from ridgeline.simulation.output_paths import OutputLocks
@@ -144,6 +145,7 @@ class CaseRun:
             self._restart = Restart(case, model, comm)
             self._restart.check(resume)
             case = self.case = self._restart.settle(resume)
+            self._callbacks = Callbacks(case, comm)
         facts = make_facts(case, model, context)
         if comm.rank == 0:
             if caller.show is not None:
@@ -165,7 +167,7 @@ class CaseRun:
             self._provenance = make_provenance(case, model, context, self._started_at)
             if options.overwrite and resume == "never":
                 locks.discard()
-            outputs = Outputs(case, model, comm, self._provenance, first, position)
+            outputs = Outputs(case, model, comm, self._provenance, first, position, self._callbacks)
             self._restart.set_aside()
 
         schedule = Schedule.of(case, outputs.recorders.values())
@@ -261,7 +263,9 @@ class CaseRun:
             previous = self._loop.outputs
             position = previous.position()
             previous.close()
-            outputs = Outputs(case, model, self.context.comm, self._provenance, self.step, position)
+            outputs = Outputs(
+                case, model, self.context.comm, self._provenance, self.step, position, self._callbacks
+            )
             outputs.writes = previous.writes
             self._loop.follow(model, Schedule.of(case, outputs.recorders.values()), outputs)
             previous_model.close()
@@ -340,6 +344,7 @@ class CaseRun:
         if comm.rank == 0:
             remember_run(case, report)
         model.close()
+        self._callbacks.close()
         return report
 
     def raise_failures(self) -> None:

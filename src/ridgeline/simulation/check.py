@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from ridgeline.config.callbacks import load_callbacks
 from ridgeline.models import estimate
 from ridgeline.models.earlier_runs import earlier_ratios
 from ridgeline.models.memory_check import MemoryCapacity, shortage
@@ -165,6 +166,7 @@ def raise_if_refused(case: AnyCase, plan: dict[str, Any]) -> None:
     """Raise the errors that end a run early because of its settings and paths, whatever the machine."""
     check_paths(case)
     case.check_files()
+    load_callbacks(case.callback)
     if plan["refusals"]:
         raise ConfigError(" ".join(plan["refusals"]))
 

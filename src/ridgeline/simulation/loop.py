@@ -223,11 +223,11 @@ class TimeLoop:
     def _advance(
         self, stop: StopRequest, progress: Progress, last: int | None, end: float | None
     ) -> str | None:
-        now = self.now
+        now, callbacks = self.now, self.outputs.callbacks
         while not self.reaches(last, end):
             horizon, something_happens = self.schedule.horizon(now, last, end), False
             while not something_happens:
-                reason = stop.poll()
+                reason = callbacks.take_reason() or stop.poll()
                 if reason is not None:
                     return reason
                 before, now = now, self._step(now, horizon, stop)
@@ -236,7 +236,7 @@ class TimeLoop:
                     self._record(before, now)
                 progress.update(now.step, now.time)
                 self.sample()
-        return None
+        return callbacks.take_reason()
 
     def _step(self, now: Moment, horizon: Horizon, stop: StopRequest) -> Moment:
         """Let the model make a step or a few, and return the moment after them."""

@@ -12,6 +12,7 @@ from ridgeline.models.contract import Model
 from ridgeline.models.recorders import Record, Recorder
 from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks
 from ridgeline.runtime.errors import OutputError
+from ridgeline.simulation.callbacks import Callbacks
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -32,7 +33,7 @@ class Outputs:
     Attributes
     ----------
     recorders
-        The model's recorders by name.
+        The callbacks and the model's recorders, by name.
     writes
         What the writes of each recorder have cost so far, the same on all ranks.
     """
@@ -45,6 +46,7 @@ class Outputs:
         provenance: dict[str, Any],
         step: int,
         position: Mapping[str, Any] | None,
+        callbacks: Callbacks,
     ) -> None:
         """Open what the settings ask for.
 
@@ -55,13 +57,18 @@ class Outputs:
         position
             What `position` returned when the checkpoint was taken: everything that was written later is cut off, and
             an output whose path has changed since starts anew. None starts every output anew.
+        callbacks
+            Functions of the user, which are called before anything is written at the same step: the time series has
+            numbers of theirs.
 
         Raises
         ------
         OutputError
             If a path does not hold what the run had written when the checkpoint was taken.
         """
-        self.recorders = {recorder.name: recorder for recorder in model.recorders(case, comm)}
+        self.callbacks = callbacks
+        recorders = [*callbacks.recorders(model, case), *model.recorders(case, comm)]
+        self.recorders = {recorder.name: recorder for recorder in recorders}
         self.writes = {name: WriteLog() for name in self.recorders}
         self._comm = comm
         self._records: dict[str, Record] = {}
@@ -98,11 +105,12 @@ class Outputs:
         return {
             name: [record.path, record.count, getattr(record, "fingerprint", "")]
             for name, record in self._records.items()
+            if record.path
         }
 
     def files(self) -> dict[str, str]:
         """Return the paths of what is written, by the recorders' names."""
-        return {name: record.path for name, record in self._records.items()}
+        return {name: record.path for name, record in self._records.items() if record.path}
 
     def close(self) -> None:
         """Close all outputs."""

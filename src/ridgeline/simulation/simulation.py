@@ -11,7 +11,6 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -194,7 +193,7 @@ class Simulation:
             Read-only views by name, valid until the next step.
         """
         self._begin_call("state()")
-        return {name: _read_only(array.local) for name, array in self._run.model.state().items()}
+        return {name: array.read_only().local for name, array in self._run.model.state().items()}
 
     def parts(self, *names: str) -> dict[str, DistributedArray]:
         """Return fields as the data set holds them: this rank's part, and its place in the whole.
@@ -224,7 +223,7 @@ class Simulation:
         # The check of the settings refuses a name that the model does not have.
         checked = self.case.replace({"output.variables": wanted}, "the requested fields")
         parts = self._run.model.outputs(tuple(checked.settings.output.variables))
-        return {name: replace(part, local=_read_only(part.local)) for name, part in parts.items()}
+        return {name: part.read_only() for name, part in parts.items()}
 
     def fields(self, *names: str) -> dict[str, NDArray[Any]]:
         """Return this rank's part of fields as the data set holds them: the `local` of each of `parts`.
@@ -589,10 +588,3 @@ def _release_dropped(resources: contextlib.ExitStack, process: int) -> None:
         error = ResourceWarning("a Simulation was deleted before it was closed, so it has no report.")
         resources.__exit__(ResourceWarning, error, None)
         warnings.warn(error, stacklevel=2)
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a view of an array that cannot be written to."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -69,6 +69,13 @@ FAULTS = [
      'a table with a value for Y, with kind = "fixed"'),
     ("[grid]", "[boundary.x_min]\nkind = 'flux'\nvalues = {Z = 1}\n[boundary.x_max]\nkind = 'no-flux'\n[grid]",
      "a table of species, which are X, Y."),
+    ("[grid]", "[boundary.x_min]\nkind = 'flux'\nvalues = {X = 'y/t'}\n[boundary.x_max]\nkind = 'no-flux'\n[grid]",
+     "a table in which X is finite on the whole side at t = 0; it is inf at x = 0, y = 0.25, z = 0.5."),
+    ("[grid]", "[boundary.x_min]\nkind = 'flux'\nvalues = {X = 'a + X'}\n[boundary.x_max]\nkind = 'no-flux'\n[grid]",
+     "a table in which X is a formula of x, y, z, t, a, b. In \"a + X\", X is unknown (did you mean x?)"),
+    ("diffusivity = 1.0", "diffusivity = 'x'\n[boundary.x_min]\nkind = 'flux'\nvalues = {X = 'y'}\n"
+     "[boundary.x_max]\nkind = 'no-flux'\n[[model.species]]\nname = 'Q'",
+     "without a flux of X where its diffusivity is 0, as at x = 0, y = 0.25, z = 0.5"),
     ("[grid]", "[output]\nvariables = ['X', 'Z']\n[grid]", 'a list of "X" or "Y", each at most once'),
 ]  # fmt: skip
 

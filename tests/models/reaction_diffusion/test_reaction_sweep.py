@@ -24,10 +24,19 @@ SIDES = {
     "y_min": {"kind": "flux", "values": {"A": 0.3, "B": -0.1}},
     "y_max": {"kind": "no-flux"},
 }
+# Values and fluxes that depend on both places on the side, on one of them, on time, and on several.
+VARYING = {
+    "x_min": {"kind": "flux", "values": {"A": "0.1*y*z - t", "B": "t*a", "C": "0.01*x*z + 0.02*t*y"}},
+    "x_max": {"kind": "fixed", "values": {"A": "0.5 + 0.1*y*t - 0.01*z", "B": "a/2", "C": "0.1*z", "W": "t"}},
+    "z_min": {"kind": "fixed", "values": {"A": "x*y*0.01*t", "B": "1 + 0.1*y", "C": "0.1*x", "W": "z"}},
+    "z_max": {"kind": "flux", "values": {"A": "0.01*x*z*t"}},
+    "y_min": {"kind": "fixed", "values": {"A": "z*x*0.02*t", "B": "0.1*z", "C": "0.1*x", "W": "x + y"}},
+    "y_max": {"kind": "no-flux"},
+}
 
 
 @pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.full)])
-@pytest.mark.parametrize("boundary", [{}, SIDES], ids=["periodic", "sides"])
+@pytest.mark.parametrize("boundary", [{}, SIDES, VARYING], ids=["periodic", "sides", "varying"])
 def test_everything_that_formulas_can_say_is_what_numpy_finds(precision, boundary):
     for steps_per_sweep in (1, 3):
         sections = {"run": {"precision": precision}, "model": {"steps_per_sweep": steps_per_sweep}}
@@ -45,13 +54,12 @@ def test_formulas_of_arithmetic_have_the_bits_of_numpy_in_float32():
 
 
 def test_the_cut_of_the_work_changes_no_bit():
-    base = make_case(EVERYTHING, (5, 12, 37), boundary=SIDES)
+    base = make_case(EVERYTHING, (5, 12, 37), boundary=VARYING)
     model = start(base)
     advance(model, 9)
     for steps in (2, 3):
-        other = start(
-            make_case(EVERYTHING, (5, 12, 37), boundary=SIDES, model={"steps_per_sweep": steps}), threads=2
-        )
+        case = make_case(EVERYTHING, (5, 12, 37), boundary=VARYING, model={"steps_per_sweep": steps})
+        other = start(case, threads=2)
         advance(other, 9)
         for a, b in zip(owned(model), owned(other)):
             assert a.tobytes() == b.tobytes(), steps
@@ -122,6 +130,41 @@ def test_a_flux_adds_what_it_says_and_values_at_sides_are_met():
     advance(model, 6000)
     x = (np.arange(12) + 0.5) * 0.5
     np.testing.assert_allclose(owned(model)[0][0, 0], 1 + 3 * x / 6, rtol=1e-10)
+
+
+def error_of_a_manufactured_solution(n):
+    """Return the largest error at t = 0.5 for u = cos(x + t) sin(2 y) + 2, with values or fluxes at all sides."""
+    u, d = "cos(x + t)*sin(2*y) + 2", "(0.2 + 0.1*x)"
+    slope_x, slope_y = "-sin(x + t)*sin(2*y)", "2*cos(x + t)*cos(2*y)"
+    # u' - d/dx (D du/dx) - D d2u/dy2, with D = 0.2 + 0.1 x.
+    rate = f"{slope_x} - 0.1*({slope_x}) + 5*{d}*(u - 2) + (u - ({u}))"
+    boundary = {
+        "x_min": {"kind": "fixed", "values": {"u": u}},
+        "x_max": {"kind": "flux", "values": {"u": f"{d}*({slope_x})"}},
+        "y_min": {"kind": "flux", "values": {"u": f"-{d}*{slope_y}"}},
+        "y_max": {"kind": "fixed", "values": {"u": u}},
+    }
+    species = [{"name": "u", "diffusivity": d, "rate": rate, "initial": u.replace(" + t", "")}]
+    dt = 0.25 / n**2
+    case = make_case(
+        species,
+        (1, n, n),
+        grid={"lengths": [1.0, 1.0, 1.5]},
+        model={"dt": dt, "scheme": "rk2"},
+        boundary=boundary,
+    )
+    model = start(case)
+    advance(model, round(0.5 / dt))
+    x, y = (np.arange(n) + 0.5) * 1.5 / n, (np.arange(n)[:, np.newaxis] + 0.5) / n
+    return np.abs(owned(model)[0][0] - (np.cos(x + model.time(0)) * np.sin(2 * y) + 2)).max()
+
+
+@pytest.mark.full
+def test_values_and_fluxes_of_place_and_time_are_of_second_order():
+    """u' = div(D grad u) + f with a solution that is known, and with what it has at the sides."""
+    coarse, fine = (error_of_a_manufactured_solution(n) for n in (16, 32))
+    assert fine < 2e-3
+    assert np.log2(coarse / fine) > 1.8
 
 
 @pytest.mark.full

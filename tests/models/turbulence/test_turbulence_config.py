@@ -267,6 +267,7 @@ UNTESTED = {
     "model.brunt_vaisala",
     "output.average_from",
     "output.part",
+    "callback",
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ridgeline.blocks.block import Block
-from ridgeline.blocks.sweep import Tiling
+from ridgeline.blocks.sweep import Sides, Tiling
 from ridgeline.blocks.sweep_engine import SweepEngine
 from ridgeline.jit.random import Generator, round_keys
 from ridgeline.models.contract import Context
@@ -53,8 +53,9 @@ class CpuEngine(SweepEngine):
         self.coefficients = [numbers(coefficients, self._dtype, self.steps_per_sweep)]
 
 
-def held_sides(dtype: DTypeLike) -> np.ndarray:
-    """Return what lies beyond a fixed boundary, as the sweep takes it: values that do not change."""
-    sides = np.zeros((len(OUTSIDE), 6, 2), dtype)
-    sides[..., 0] = np.array(OUTSIDE)[:, np.newaxis]
-    return sides
+def held_sides(dtype: DTypeLike) -> Sides:
+    """Return what lies beyond a fixed boundary: values that do not change."""
+    n = len(OUTSIDE)
+    places = np.zeros((n, 6, 4), np.int64)
+    places[..., 0] = np.arange(n)[:, np.newaxis]
+    return Sides(np.array(OUTSIDE, dtype), places, np.zeros((n, 6), dtype))

@@ -87,7 +87,9 @@ def box_mapping(case: NavierStokesSettings) -> BoxMapping | None:
     function = load_function("grid.mapping", grid.mapping)
 
     def mapped(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
-        with user_errors(f'grid.mapping = "{grid.mapping}": mapping {x.size} points'):
+        with user_errors(
+            f'grid.mapping = "{grid.mapping}": mapping {x.size} points', grid.mapping.rpartition(":")[0]
+        ):
             x_new, y_new, z_new = (np.broadcast_to(np.asarray(c, float), x.shape) for c in function(x, y, z))
         return x_new, y_new, z_new
 

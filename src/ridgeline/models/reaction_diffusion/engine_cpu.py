@@ -14,7 +14,8 @@ from ridgeline.models.contract import Context
 from ridgeline.models.reaction_diffusion.initial import seed_of
 from ridgeline.models.reaction_diffusion.kernels import Program, make_rule, numbers, program_of
 from ridgeline.models.reaction_diffusion.schemes import SchemeStage, stages_of
-from ridgeline.models.reaction_diffusion.settings import SIDES, ReactionDiffusionCase
+from ridgeline.models.reaction_diffusion.settings import ReactionDiffusionCase
+from ridgeline.models.reaction_diffusion.sides import SideTables
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -41,16 +42,25 @@ class CpuEngine(SweepEngine):
             case.species, case.model.parameters, case.grid.spacing(), (axes[0], axes[1], axes[2])
         )
         self._stages = case.stages()
+        self._times, self._dt = [case.begin_time()], case.model.dt
         rules = [make_rule(self._program._replace(combines=n > 0)) for n in range(len(self._stages))]
         noisy = sum(self._program.noisy)
         keys = [round_keys(seed_of(case.run.seed, n), PHILOX_7.rounds) for n in range(noisy)]
+        self._tables = SideTables(
+            case.sides,
+            case.model.parameters,
+            block,
+            case.grid.spacing(),
+            case.run.precision,
+            case.begin_time(),
+        )
         super().__init__(
             block,
             cartesian,
             rules,
             self._numbers([0.0] * block.ghost, case.model.dt),
             (PHILOX_7, np.concatenate(keys) if keys else None),
-            sides_of(case),
+            self._tables.sides,
             context,
         )
 
@@ -65,14 +75,19 @@ class CpuEngine(SweepEngine):
         forward Euler is made there.
         """
         if len(self._sweeps) > 1:
-            self.coefficients = [self._rows([self._time], SchemeStage(0.0, self._dt))]
+            self._times = self._times[-1:]
+            self.coefficients = [self._rows(self._times, SchemeStage(0.0, self._dt))]
             self.overwrite_other(0)
         return super().squares()
 
     def _numbers(self, times: list[float], dt: float) -> list[NDArray[Any]]:
-        self._time, self._dt = times[-1], dt
-        stages = stages_of(self._case.model.scheme, len(self._stages), dt)
-        return [self._rows([time + stage.at * dt for time in times], stage) for stage in stages]
+        self._times, self._dt = times, dt
+        self._stages = stages_of(self._case.model.scheme, len(self._stages), dt)
+        return [self._rows([time + stage.at * dt for time in times], stage) for stage in self._stages]
+
+    def update_sides(self, stage: int) -> None:
+        at = self._stages[stage].at * self._dt
+        self._tables.update([time + at for time in self._times])
 
     def _rows(self, times: list[float], stage: SchemeStage) -> NDArray[Any]:
         case = self._case
@@ -87,24 +102,3 @@ class CpuEngine(SweepEngine):
             stage,
             case.run.precision,
         )
-
-
-def sides_of(case: ReactionDiffusionCase) -> NDArray[Any]:
-    """Return the ghosts beyond each side of each species as the sweep takes them: a + b * (the cell inside).
-
-    A value v at the side is the mean of the ghost and the cell inside, so that the ghost is 2 v - u. A flux q is
-    D (ghost - u)/h, so that the ghost is u + q h/D.
-    """
-    sides = np.zeros((len(case.species), 6, 2))
-    for n, species in enumerate(case.species):
-        for side, name in enumerate(SIDES):
-            kind, value = getattr(case.boundary, name).kind, case.value_at(name, species.name)
-            if kind == "fixed":
-                sides[n, side] = 2 * value, -1.0
-            else:
-                sides[n, side, 1] = 1.0
-            if kind == "flux" and value:
-                axis = side // 2
-                d = species.constant_diffusivity(case.model.parameters)[axis]
-                sides[n, side, 0] = value * case.grid.spacing()[axis] / d
-    return sides.astype(case.run.precision)

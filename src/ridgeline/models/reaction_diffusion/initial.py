@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ridgeline.blocks.block import Block
 from ridgeline.jit.random import uniform_reference
 from ridgeline.models.reaction_diffusion.formulas import RANDOM
+from ridgeline.models.reaction_diffusion.sides import fault_on_side, places_on, touches
 from ridgeline.parallel.allreduce import raise_on_all_ranks
 from ridgeline.runtime.errors import ConfigError
 
@@ -34,9 +35,20 @@ def set_start(
     """Set the owned cells of this rank's block to the state of step 0. Collective.
 
     Formulas are evaluated in float64, and rounded to the precision of the fields. Raises ConfigError where one of
-    them, or a rate at the time of step 0, is not finite.
+    them, or a rate or a value at a side at the time of step 0, is not finite.
     """
-    raise_on_all_ranks(comm, _set_fields(case, block, fields))
+    raise_on_all_ranks(comm, _set_fields(case, block, fields) or _fault_of_sides(case, block))
+
+
+def _fault_of_sides(case: ReactionDiffusionCase, block: Block) -> ConfigError | None:
+    names = {**case.model.parameters, "t": case.begin_time()}
+    for species, formulas in zip(case.names(), case.sides, strict=True):
+        for formula in formulas:
+            if touches(block, formula.side):
+                places = places_on(formula, block, case.grid.spacing(), 0)
+                if rule := fault_on_side(formula, species, places, names):
+                    return ConfigError(f"boundary.{formula.side}.values must be {rule}.")
+    return None
 
 
 def _set_fields(

@@ -48,6 +48,7 @@ class Program(NamedTuple):
     diffusivities: tuple[Names, ...]  # formulas in x, y and z of each species that spreads by place
     noisy: tuple[bool, ...]
     axes: Axes  # directions z, y, x that have more than one cell or are not periodic
+    sources: Names = ()  # digests of the files whose functions stand for formulas
     combines: bool = False  # whether this is a stage that reads what the results held before
 
 
@@ -68,6 +69,7 @@ def program_of(species: tuple[Species, ...], parameters: dict[str, float], h: An
             spread = STILL if not any(rates) else EQUAL if equal else ALONG_AXES
         spreads.append(spread)
         diffusivities.append(of_place)
+    formulas = [formula for each in species for formula in (each.rate, *each.diffusivity)]
     return Program(
         tuple(each.name for each in species),
         tuple(parameters),
@@ -76,6 +78,7 @@ def program_of(species: tuple[Species, ...], parameters: dict[str, float], h: An
         tuple(diffusivities),
         tuple(each.noise > 0 for each in species),
         axes,
+        tuple(formula.source for formula in formulas if formula.source),
     )
 
 
@@ -166,7 +169,7 @@ def make_rule(program: Program) -> CellRule:
 
     def update(cells):
         program = Program(*kept)
-        arithmetic = VectorArithmetic(cells.lanes)
+        arithmetic = VectorArithmetic(cells.lanes, cells.context)
         numbers = cells.coefficients
         centres = {"zyx"[axis]: (cells.index(axis) + 0.5) * numbers[WIDTHS + axis] for axis in range(3)}
         parameters = dict(zip(program.parameters, numbers[BEFORE:]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.config.expressions import CONSTANTS, arithmetic_in, evaluate
+from ridgeline.config.expressions import CONSTANTS, arithmetic_in, evaluate, parse
 from ridgeline.jit.random import PHILOX_7, uniform_reference
 from ridgeline.models.reaction_diffusion.initial import seed_of
 
@@ -74,7 +74,7 @@ class ReferenceSolver:
             if species.noise:
                 change = change + number(dt * species.noise) * self._random(noisy)
                 noisy += 1
-            spreading = self._diffusion(species, u, dt)
+            spreading = self._diffusion(species, u, time, dt)
             changes.append(change if spreading is None else spreading + change)
         return changes
 
@@ -84,12 +84,12 @@ class ReferenceSolver:
         seed = seed_of(self.case.run.seed, n)
         return uniform_reference(seed, self.step, z, y, x, self.dtype, PHILOX_7)
 
-    def _diffusion(self, species: Any, u: Field, dt: float) -> Field | None:
+    def _diffusion(self, species: Any, u: Field, time: float, dt: float) -> Field | None:
         """Return the change by diffusion, None where a species does not spread."""
         case, number = self.case, self.dtype.type
         periodic, h = case.boundary.periodic(), case.grid.spacing()
         present = [axis for axis in (2, 1, 0) if u.shape[axis] > 1 or not periodic[axis]]
-        around = {axis: self._neighbours(u, axis, species) for axis in present}
+        around = {axis: self._neighbours(u, axis, species, time) for axis in present}
         if species.of_place:
             terms = []
             for axis in present:
@@ -112,27 +112,36 @@ class ReferenceSolver:
             ]
         )
 
-    def _neighbours(self, u: Field, axis: int, species: Any) -> tuple[Field, Field]:
+    def _neighbours(self, u: Field, axis: int, species: Any, time: float) -> tuple[Field, Field]:
         """Return the values on both sides along an axis, beyond the sides of the domain as the boundaries say."""
         low, high = np.roll(u, 1, axis), np.roll(u, -1, axis)
         for values, side, cell in ((low, "min", 0), (high, "max", -1)):
             name = f"{'zyx'[axis]}_{side}"
-            kind = getattr(self.case.boundary, name).kind
-            if kind == "periodic":
+            section = getattr(self.case.boundary, name)
+            if section.kind == "periodic":
                 continue
             place = [slice(None)] * 3
             place[axis] = slice(cell, cell + 1 or None)
             inside = u[tuple(place)]
-            value = self.case.value_at(name, species.name)
-            if kind == "fixed":
-                values[tuple(place)] = self.dtype.type(2 * value) - inside
+            value = self._at_side(section.values.get(species.name, "0"), axis, cell, time)
+            if section.kind == "fixed":
+                values[tuple(place)] = (2 * value).astype(self.dtype) - inside
             else:
-                rise = 0.0
-                if kind == "flux" and value:
-                    d = species.constant_diffusivity(self.case.model.parameters)[axis]
-                    rise = value * self.case.grid.spacing()[axis] / d
-                values[tuple(place)] = self.dtype.type(rise) + inside
+                rise: NDArray[np.float64] = np.zeros(())
+                if np.any(value):
+                    d = self._at_side(species.diffusivity[2 - axis].text, axis, cell, time)
+                    rise = np.asarray(value * self.case.grid.spacing()[axis] / d)
+                values[tuple(place)] = rise.astype(self.dtype) + inside
         return low, high
+
+    def _at_side(self, text: str, axis: int, cell: int, time: float) -> NDArray[np.float64]:
+        """Return the values of a formula on a side in float64, with one cell along the axis."""
+        case = self.case
+        z, y, x = ((np.arange(n) + 0.5) * h for n, h in zip(case.grid.shape, case.grid.spacing()))
+        places: dict[str, Any] = {"x": x, "y": y[:, np.newaxis], "z": z[:, np.newaxis, np.newaxis]}
+        places["zyx"[axis]] = case.grid.shape[axis] * case.grid.spacing()[axis] if cell else 0.0
+        names = {**case.model.parameters, **places, "t": time}
+        return parse(text, tuple(names)).evaluate(names)
 
     def _diffusivity_at_faces(self, species: Any, axis: int, side: int) -> Any:
         """Return the diffusivity at the lower (side 0) or the upper faces of all cells along an axis."""

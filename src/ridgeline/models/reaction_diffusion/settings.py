@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -12,7 +11,7 @@ from pydantic import Field, model_validator
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase
 from ridgeline.config.check import did_you_mean
-from ridgeline.config.expressions import parse
+from ridgeline.config.expressions import VARIABLES, parse
 from ridgeline.config.fields import (
     MOST,
     Checked,
@@ -36,11 +35,16 @@ from ridgeline.models.reaction_diffusion.formulas import (
     parse_species,
 )
 from ridgeline.models.reaction_diffusion.schemes import MOST_STAGES, SchemeStage, stages_needed, stages_of
-from ridgeline.models.reaction_diffusion.stability import StableSteps, nonfinite_at_start, stable_steps
+from ridgeline.models.reaction_diffusion.sides import SIDES, SideFormula, fault_on_side
+from ridgeline.models.reaction_diffusion.stability import (
+    StableSteps,
+    nonfinite_at_start,
+    sampled_axes,
+    stable_steps,
+)
 
 Formula = Annotated[FormulaText, Field(min_length=1, max_length=2000)]
 Positive = Annotated[Number, Field(gt=0)]
-SIDES = ("z_min", "z_max", "y_min", "y_max", "x_min", "x_max")
 MOST_SPECIES = 16
 
 
@@ -178,8 +182,9 @@ class SideSection(Checked):
     )
     values: dict[str, FormulaText] = setting(
         {},
-        'Value of each species at the side, or its flux into the domain, such as { X = 1.0, Y = "b/a" }: numbers or '
-        "formulas of the parameters. A flux that is left out is 0.",
+        "Value of each species at the side, or its flux into the domain, such as "
+        '{ X = 1.0, Y = "b/a + 0.1*sin(y - t)" }: numbers or formulas of x, y, z, t and the parameters. A flux that '
+        "is left out is 0.",
         unit="concentration; concentration length/time",
         rule="a table of species and numbers or formulas",
         needs={"kind": ("fixed", "flux")},
@@ -292,10 +297,32 @@ class ReactionDiffusionCase(AnyCase):
         first = h[0] / 2, h[1] / 2, h[2] / 2
         return UniformGrid(self.grid.shape, first, h)
 
-    def value_at(self, side: str, name: str) -> float:
-        """Return the value or the flux of a species at a side."""
-        formula = parse(getattr(self.boundary, side).values.get(name, "0"), tuple(self.model.parameters))
-        return float(formula.evaluate(self.model.parameters))
+    @cached_property
+    def sides(self) -> tuple[tuple[SideFormula, ...], ...]:
+        """What each species has at the sides that are not periodic."""
+        known = (*VARIABLES, *self.model.parameters)
+        zero = parse("0", ())
+        result = []
+        for species in self.species:
+            of_species = []
+            for side in SIDES:
+                section, axis = getattr(self.boundary, side), "zyx".index(side[0])
+                if section.kind == "periodic":
+                    continue
+                text = section.values.get(species.name)
+                width = self.grid.spacing()[axis]
+                of_species.append(
+                    SideFormula(
+                        side,
+                        section.kind == "fixed",
+                        zero if text is None else parse(text, known),
+                        species.diffusivity[2 - axis],
+                        width,
+                        self.grid.shape[axis] * width if side.endswith("max") else 0.0,
+                    )
+                )
+            result.append(tuple(of_species))
+        return tuple(result)
 
     def remarks(self) -> Iterator[str]:
         """Yield the time steps up to which the scheme is stable."""
@@ -352,7 +379,7 @@ class ReactionDiffusionCase(AnyCase):
                     yield Problem(
                         key, f"a table of species, which are {known}{did_you_mean(name, names)[:-1]}"
                     )
-                elif rule := fault_of(text, parameters or ("no names",)):
+                elif rule := fault_of(text, (*VARIABLES, *parameters)):
                     yield Problem(key, f"a table in which {name} is {rule}")
             lacking = [name for name in names if name not in section.values]
             if section.kind == "fixed" and lacking:
@@ -368,19 +395,15 @@ class ReactionDiffusionCase(AnyCase):
                 if not all(0 <= value <= MOST for value in diffusivity):
                     yield Problem(f"model.species.{i}.diffusivity", f"a number from 0 to {MOST:g}")
                     return
-        for side in SIDES:
-            for i, each in enumerate(self.species):
-                value = self.value_at(side, each.name)
-                if not math.isfinite(value):
-                    yield Problem(f"boundary.{side}.values", f"finite, but {each.name} is {value}")
-                elif value and getattr(self.boundary, side).kind == "flux":
-                    axis = "zyx".index(side[0])
-                    if each.of_place or not each.constant_diffusivity(parameters)[axis]:
-                        yield Problem(
-                            f"boundary.{side}.values",
-                            f"without a flux of {each.name}, whose model.species.{i}.diffusivity is "
-                            f"{'a formula of the place' if each.of_place else '0'}",
-                        )
+        for each, formulas in zip(self.species, self.sides, strict=True):
+            for formula in formulas:
+                z, y, x = sampled_axes(self.system())
+                axes = {"z": z, "y": y, "x": x}
+                del axes[formula.side[0]]
+                (first, rows), (second, cells) = axes.items()
+                names = {**parameters, "t": self.begin_time()}
+                if rule := fault_on_side(formula, each.name, {first: rows[:, None], second: cells}, names):
+                    yield Problem(f"boundary.{formula.side}.values", rule)
         m = self.model
         if m.scheme == "rkl" and stages_needed(m.scheme, m.dt, self.stable.both) > MOST_STAGES:
             limit = self.stable.both * MOST_STAGES * (MOST_STAGES + 1) / 2

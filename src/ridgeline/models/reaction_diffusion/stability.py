@@ -52,13 +52,18 @@ class StableSteps:
         )
 
 
-def sampled_places(system: System) -> dict[str, NDArray[np.float64]]:
-    """Return x, y and z of some cells, the first and the last of each direction among them, each 1-D."""
+def sampled_axes(system: System) -> list[NDArray[np.float64]]:
+    """Return the centres of some cells in z, y and x, of the first and the last of each direction among them."""
     axes = []
     for n, h in zip(system.shape, system.spacing, strict=True):
         cells = np.unique(np.linspace(0, n - 1, min(n, MOST_PLACES)).round())
         axes.append((cells + 0.5) * h)
-    z, y, x = (each.ravel() for each in np.meshgrid(*axes, indexing="ij"))
+    return axes
+
+
+def sampled_places(system: System) -> dict[str, NDArray[np.float64]]:
+    """Return x, y and z of some cells, the first and the last of each direction among them, each 1-D."""
+    z, y, x = (each.ravel() for each in np.meshgrid(*sampled_axes(system), indexing="ij"))
     return {"x": x, "y": y, "z": z}
 
 
@@ -88,7 +93,7 @@ def nonfinite_at_start(system: System) -> Iterator[tuple[str, str]]:
             if wrong.any():
                 first = int(np.argmax(wrong))
                 where = ", ".join(f"{axis} = {places[axis][first]:g}" for axis in "xyz")
-                when = " at t = 0" if key == "rate" else ""
+                when = f" at t = {system.begin:g}" if key == "rate" else ""
                 what = "finite and not negative" if key == "diffusivity" else "finite"
                 yield (
                     f"model.species.{i}.{key}",

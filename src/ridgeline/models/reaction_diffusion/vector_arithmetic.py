@@ -2,14 +2,16 @@
 
 Constants stay NumPy numbers of the precision of the run until they meet a vector. + - * / and sqrt are those of
 IEEE 754, as in NumPy, so that the bits are the same. Other functions are those of the C library, called for each
-lane, so that results do not depend on the width of vectors.
+lane, so that results do not depend on the width of vectors; so are functions of the user.
 """
 
 import ast
+import math
 from functools import partial
 
 import numpy as np
 from llvmlite import ir
+from numba import types
 from numba.core import cgutils
 
 from ridgeline.config.expressions import FUNCTIONS, Arithmetic, arithmetic_in
@@ -33,8 +35,8 @@ _RELATIONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=
 class VectorArithmetic:
     """Operations on vectors of one kind of lanes, and on constants of the same precision."""
 
-    def __init__(self, lanes):
-        self.lanes, self.builder = lanes, lanes.builder
+    def __init__(self, lanes, context):
+        self.lanes, self.builder, self.context = lanes, lanes.builder, context
         self.constants = arithmetic_in(np.float64 if lanes.element == F64 else np.float32)
         self.mask_type = ir.VectorType(I1, lanes.count)
 
@@ -60,6 +62,7 @@ class VectorArithmetic:
             boolean,
             self.where,
             functions,
+            self.user,
             product_powers=True,
         )
 
@@ -143,6 +146,25 @@ class VectorArithmetic:
         for lane in range(self.lanes.count):
             place = ir.Constant(ir.IntType(32), lane)
             value = builder.call(function, [builder.extract_element(each.value, place) for each in operands])
+            result = builder.insert_element(result, value, place)
+        return Vector(self.lanes, result)
+
+    def user(self, function, values):
+        """Call a compiled function of the user for each lane; where it raises, the result is not a number."""
+        builder, element, operands = self.builder, self.lanes.element, [self.lift(each) for each in values]
+        dtype = types.float64 if element == F64 else types.float32
+        dispatcher = function.compiled("float64" if element == F64 else "float32")
+        made = dispatcher.overloads[(dtype,) * len(operands)]
+        self.context.add_linking_libs([made.library])
+        result = ir.Constant(self.lanes.type, ir.Undefined)
+        for lane in range(self.lanes.count):
+            place = ir.Constant(ir.IntType(32), lane)
+            arguments = [builder.extract_element(each.value, place) for each in operands]
+            status, value = self.context.call_internal_no_propagate(
+                builder, made.fndesc, made.signature, arguments
+            )
+            value = self.context.cast(builder, value, made.signature.return_type, dtype)
+            value = builder.select(status.is_error, ir.Constant(element, math.nan), value)
             result = builder.insert_element(result, value, place)
         return Vector(self.lanes, result)
 

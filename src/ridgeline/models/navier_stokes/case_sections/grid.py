@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
@@ -22,6 +21,7 @@ from ridgeline.config.fields import (
     Truth,
     setting,
 )
+from ridgeline.runtime.user_code import names_function
 
 Positive = Annotated[Number, Field(gt=0)]
 Distribution = Literal["uniform", "geometric", "geometric-walls", "sine", "offset-sine"]
@@ -171,7 +171,7 @@ class GridSection(sections.AnyGridSection):
             if kind == "offset-sine" and parameter >= math.pi / 2:
                 yield Problem("distribution_parameter", "> 0 and < pi/2 for an offset-sine distribution")
         yield from self._edges_problems(self.elements)
-        if self.mapping not in NAMED_MAPPINGS and not re.fullmatch(r".+\.py:[A-Za-z_]\w*", self.mapping):
+        if self.mapping not in NAMED_MAPPINGS and not names_function(self.mapping):
             yield Problem("mapping", '"none", "wavy", "annulus", "periodic-hill" or "file.py:function"')
 
     def _edges_problems(self, elements: Triple) -> Iterator[Problem]:
