@@ -76,6 +76,7 @@ ALWAYS = {
     "turbulence": """
         grid.shape grid.decomposition grid.process_grid grid.lengths model.viscosity model.inviscid
         model.scheme model.dealias model.dt model.courant model.rotation model.brunt_vaisala
+        model.hyperviscosity model.drag
         model.transpose_variables forcing.kind scalar.N.schmidt scalar.N.mean_gradient scalar.N.variance
         particles.count output.spectra_every""",
 }
