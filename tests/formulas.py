@@ -30,3 +30,6 @@ FORMULAS = [
     "where(x, y, z) + where(y > 0 or x > 0, 1, -1)",
     "5 % 3 + 2**0.5 - 7/2 + (1 < 2)",
 ]
+
+# Numbers at which functions jump, end, or have no value.
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 1e300, -1e300, float("nan"), float("inf"), float("-inf")]

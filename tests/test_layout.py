@@ -89,7 +89,7 @@ ANATOMY = (
 # Rooms whose modules serve two other rooms or more, or their own.
 SHARED_ROOMS = ("jit", "parallel")
 # Modules beside one that is shared: the same for another backend.
-TWINS = {"jit.cuda_random": "jit.random"}
+TWINS = {"jit.cuda_random": "jit.random", "jit.formulas_cuda": "jit.formulas"}
 # Reading and writing arrays on disk is the business of io/ alone.
 FILE_CALLS = {
     "fromfile",

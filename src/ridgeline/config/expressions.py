@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from keyword import iskeyword
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -235,6 +235,21 @@ def _power(base: Any, n: int, multiply: Callable[[Any, Any], Any]) -> Any:
     half = _power(base, n // 2, multiply)
     square = multiply(half, half)
     return multiply(square, base) if n % 2 else square
+
+
+class Formula(Protocol):
+    """What may stand where a formula may: an `Expression`, which says what each part is."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def variables(self) -> frozenset[str]: ...
+
+    @property
+    def steady(self) -> bool: ...
+
+    def evaluate(self, values: Mapping[str, Any]) -> Array: ...
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,13 @@ from mpi4py import MPI
 from numba import cuda
 
 from element_problems import Problem
-from formulas import FORMULAS
 from navier_stokes_tools import all_sides
 from ridgeline.config.expressions import parse
 from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter
 from ridgeline.elements.device.geometry_cuda import CudaGeometry
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models.navier_stokes.device.engine_cuda import CudaElementKernels
-from ridgeline.models.navier_stokes.device.sources_cuda import CudaSources, make_formula
+from ridgeline.models.navier_stokes.device.sources_cuda import CudaSources
 from ridgeline.models.navier_stokes.engine_cpu import ElementKernels
 from ridgeline.models.navier_stokes.problem import FlowProblem, TransportedScalar
 from ridgeline.models.navier_stokes.time_stepping import StepCoefficients, TimeLevels
@@ -128,18 +127,6 @@ def test_filter(both) -> None:
     both.device.filter(out)
     both.host.filter(fields)
     both.agree(out, fields)
-
-
-@pytest.mark.parametrize("text", FORMULAS)
-def test_formulas_at_a_point(text) -> None:
-    """They are what NumPy makes of them, also where they have no value."""
-    x, y, z = np.random.default_rng(1).uniform(-2, 2, (3, 60))
-    x[:6], y[:6] = (0.0, -0.0, 1.0, -1.0, np.nan, np.inf), (0.0, 1.0, -2.0, 0.5, 1.0, np.nan)
-    formula = parse(text)
-    expected, at_point = formula(x, y, z, 0.7), make_formula(formula)
-    with np.errstate(all="ignore"):
-        found = [at_point(*point, 0.7) for point in zip(x, y, z)]
-    np.testing.assert_allclose(found, expected, rtol=1e-14, atol=0)
 
 
 def test_sources_of_scalars(both) -> None:

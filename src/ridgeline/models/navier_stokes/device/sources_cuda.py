@@ -1,168 +1,30 @@
 """Sources of scalars in GPU memory: each formula becomes a kernel, which is evaluated at every point in every step.
 
-`make_formula` writes a formula, which `config.expressions` evaluates with NumPy on the host, as a device function of
-one point. Every value is float64; truths are 1.0 and 0.0. Functions that Numba has for GPUs under NumPy's names are
-taken from there, and the others are defined here. Results are those of NumPy but for rounding.
+`jit.formulas` writes a formula, which `config.expressions` evaluates with NumPy on the host, as a device function of
+one point.
 """
 
 from __future__ import annotations
 
-import ast
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numba import cuda
-from numba.cuda import libdevice
 
-from ridgeline.config.expressions import CONSTANTS, FUNCTIONS, VARIABLES, Expression
+from ridgeline.config.expressions import VARIABLES, Expression
 from ridgeline.elements.device.geometry_cuda import CudaGeometry
 from ridgeline.elements.device.helmholtz_cuda import element_of_block
 from ridgeline.elements.device.tensor_cuda import launch_bounds, layout_of
-from ridgeline.jit.cuda_device import SIMULATED, device_function, flat, fma, kernel, load, store
+from ridgeline.jit.cuda_device import flat, fma, kernel, load, store
+from ridgeline.jit.formulas import point_function
+from ridgeline.jit.formulas_cuda import CUDA
 from ridgeline.models.navier_stokes.device.kernels_cuda import make_mass
 from ridgeline.models.navier_stokes.device_memory import axes_of_sources
 from ridgeline.models.navier_stokes.problem import TransportedScalar
 from ridgeline.runtime.errors import DeviceError
 
 _REGISTERS = 128  # of a thread: a sine of float64 takes some 40, and formulas keep several values
-
-# Those of Python raise where numbers leave their range, so that the simulator has NumPy's.
-_BARE: dict[str, Any] = (
-    {
-        "exp": np.exp,
-        "sqrt": np.sqrt,
-        "cbrt": np.cbrt,
-        "floor": np.floor,
-        "ceil": np.ceil,
-        "power": np.power,
-    }
-    if SIMULATED
-    else {
-        "exp": math.exp,
-        "sqrt": math.sqrt,
-        "cbrt": libdevice.cbrt,
-        "floor": math.floor,
-        "ceil": math.ceil,
-        "power": math.pow,
-    }
-)
-_remainder: Any = np.fmod if SIMULATED else math.fmod
-
-
-@device_function
-def _sign(a):
-    if a > 0.0:
-        return 1.0
-    return -1.0 if a < 0.0 else a
-
-
-@device_function
-def _heaviside(a, middle):
-    if a == 0.0:
-        return middle
-    return _truth(a > 0.0) if a == a else a
-
-
-@device_function
-def _mod(a, b):
-    """Return the remainder with the sign of b."""
-    rest = _remainder(a, b)
-    return rest + b if rest != 0.0 and (rest < 0.0) != (b < 0.0) else rest
-
-
-@device_function
-def _truth(a):
-    return 1.0 if a else 0.0
-
-
-@device_function
-def _both(a, b):
-    return 1.0 if a != 0.0 and b != 0.0 else 0.0
-
-
-@device_function
-def _either(a, b):
-    return 1.0 if a != 0.0 or b != 0.0 else 0.0
-
-
-@device_function
-def _where(a, b, c):
-    return b if a != 0.0 else c
-
-
-_NAMES = {
-    **FUNCTIONS,
-    **_BARE,
-    "abs": abs,
-    "sign": _sign,
-    "heaviside": _heaviside,
-    "where": _where,
-    "mod": _mod,
-    "divide": np.divide,
-    "truth": _truth,
-    "both": _both,
-    "either": _either,
-}
-_OPERATORS = {ast.Div: "divide", ast.Pow: "power", ast.Mod: "mod"}
-
-
-def _call(name: str, *arguments: ast.expr) -> ast.expr:
-    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
-
-
-class _OnePoint(ast.NodeTransformer):
-    """Writes a checked formula in terms of `_NAMES`."""
-
-    def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        return ast.Constant(float(node.value))  # type: ignore[arg-type]
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Constant(CONSTANTS[node.id]) if node.id in CONSTANTS else node
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        left, right = self.visit(node.left), self.visit(node.right)
-        name = _OPERATORS.get(type(node.op))
-        return _call(name, left, right) if name else ast.BinOp(left, node.op, right)
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
-        operand = self.visit(node.operand)
-        if isinstance(node.op, ast.Not):
-            return _call("truth", ast.Compare(operand, [ast.Eq()], [ast.Constant(0.0)]))
-        return ast.UnaryOp(node.op, operand)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        name = "both" if isinstance(node.op, ast.And) else "either"
-        result, *rest = (self.visit(value) for value in node.values)
-        for value in rest:
-            result = _call(name, result, value)
-        return result
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        sides = [self.visit(side) for side in (node.left, *node.comparators)]
-        result, *rest = (
-            _call("truth", ast.Compare(a, [relation], [b]))
-            for relation, a, b in zip(node.ops, sides, sides[1:])
-        )
-        for value in rest:
-            result = _call("both", result, value)
-        return result
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        return _call("where", *(self.visit(part) for part in (node.test, node.body, node.orelse)))
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        return ast.Call(node.func, [self.visit(argument) for argument in node.args], [])
-
-
-def make_formula(formula: Expression) -> Any:
-    """Return the device function f(x, y, z, t) of a formula. Its syntax tree has been checked by `parse`."""
-    body = ast.fix_missing_locations(
-        ast.Expression(_OnePoint().visit(ast.parse(formula.text, mode="eval").body))
-    )
-    text = f"lambda {', '.join(VARIABLES)}: {ast.unparse(body)}"
-    return device_function(eval(text, {"__builtins__": {}, **_NAMES}))
 
 
 def make_source(n: int, axis_aligned: bool, formula: Expression) -> Any:
@@ -174,7 +36,7 @@ def make_source(n: int, axis_aligned: bool, formula: Expression) -> Any:
     """
     layout = layout_of(n)
     square, cube, elements = n * n, n**3, layout.elements
-    mass_at, source_at = make_mass(n, axis_aligned), make_formula(formula)
+    mass_at, source_at = make_mass(n, axis_aligned), point_function(formula, VARIABLES, CUDA)
 
     @kernel(*launch_bounds(n, np.float64, _REGISTERS))
     def source(order, first, end, x, y, z, time, mass, weights, out):

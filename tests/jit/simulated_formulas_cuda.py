@@ -1,0 +1,24 @@
+"""Formulas as device functions in numba-cuda's simulator; test_formulas.py runs this file."""
+
+import numpy as np
+import pytest
+
+from formulas import FORMULAS, SPECIAL
+from ridgeline.config.expressions import VARIABLES, parse
+from ridgeline.jit.cuda_device import SIMULATED
+from ridgeline.jit.formulas import point_function
+from ridgeline.jit.formulas_cuda import CUDA
+
+assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_formulas_at_a_point(text) -> None:
+    """They are what NumPy makes of them, also where they have no value."""
+    x, y, z = np.random.default_rng(1).uniform(-2, 2, (3, 60))
+    x[: len(SPECIAL)], y[: len(SPECIAL)] = SPECIAL, np.roll(SPECIAL, 1)
+    formula = parse(text)
+    expected, at_point = formula(x, y, z, 0.7), point_function(formula, VARIABLES, CUDA)
+    with np.errstate(all="ignore"):
+        found = [at_point(*point, 0.7) for point in zip(x, y, z)]
+    np.testing.assert_allclose(found, expected, rtol=1e-14, atol=0)
