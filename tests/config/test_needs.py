@@ -50,6 +50,7 @@ ALWAYS = {
         model.Du model.Dv model.F model.k model.noise model.dt model.steps_per_sweep""",
     "molecular_dynamics": """
         grid.cells grid.process_grid model.density model.cutoff model.dt
+        model.external_potential
         neighbour.skin neighbour.every neighbour.check neighbour.newton neighbour.overlap
         thermostat.kind initial.temperature output.spectra_every""",
     "n_body": """

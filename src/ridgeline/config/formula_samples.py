@@ -30,12 +30,12 @@ def places_in_box(
     return {"x": x, "y": y, "z": z}
 
 
-def undefined_at(expression: Expression, places: Places, time: float = 0.0) -> str:
+def undefined_at(expression: Expression, places: Places, time: float = 0.0, **names: float) -> str:
     """Say where a formula is not finite: "it is inf at x = 0, y = 1, z = 2 and t = 0"; "" where it is defined.
 
-    places: x, y and z, 1-D. The place is the first of them.
+    places: x, y and z, 1-D. The place is the first of them. names: values of the other names that it may hold.
     """
-    values = expression(places["x"], places["y"], places["z"], time)
+    values = np.broadcast_to(expression.evaluate({**places, "t": time, **names}), places["x"].shape)
     wrong = ~np.isfinite(values)
     if not wrong.any():
         return ""
