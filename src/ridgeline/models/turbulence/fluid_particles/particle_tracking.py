@@ -103,7 +103,7 @@ class ParticleTracking(NoParticles):
             context.regions,
         )
         self.tracers = Tracers(case.particles, case.run.seed, transform, comm)
-        self._samples = ParticleSamples(self.tracers, transform, comm, case.model.viscosity)
+        self._samples = ParticleSamples(self.tracers, transform, comm, case.model.viscosity, case.damping)
         self._start_samples = StartSamples(self.tracers)
         if case.model.scheme != "rk2":
             engine.keep_stages()
