@@ -243,7 +243,10 @@ class ViewerWriter:
             for array in file.arrays:
                 for shape, offset, numbers in self._rounds(array, values):
                     try:
-                        _write_block(out, array.start, shape, offset, numbers)
+                        if self._comm.size == 1:  # rows of whole arrays, which need no MPI library
+                            out.Write_at(array.start + offset[0] * prod(shape[1:]), _raw(numbers))
+                        else:
+                            _write_block(out, array.start, shape, offset, numbers)
                     except mpi.Exception as error:
                         problem = problem or self._failed(error_reason(error))
         finally:
@@ -284,7 +287,7 @@ def _write_block(
     file: mpi.File, start: int, shape: tuple[int, ...], offset: tuple[int, ...], numbers: NDArray[Any]
 ) -> None:
     """Write a block of an array that begins at `start`. shape: of the array, its last axis in bytes. Collective."""
-    raw = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8)
+    raw = _raw(numbers)
     if not raw.size:
         file.Set_view(start, mpi.BYTE, mpi.BYTE)
         file.Write_all(raw)
@@ -301,3 +304,7 @@ def _write_block(
             point.Free()
     finally:
         kind.Free()
+
+
+def _raw(numbers: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(numbers).reshape(-1).view(np.uint8)
