@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io.open_store import open_writer
-from ridgeline.io.store import Variable
+from ridgeline.io.store import IDENTITY, PARTICLE, Variable
 from ridgeline.particles.identity_ranges import IdentityRanges
 from ridgeline.particles.particles import POSITION, ParticleField
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-PARTICLE = "particle"  # the axis, and the identities along it
 # Names of the axes of components: x, y, z; and du_x/dx, du_x/dy, ..., du_z/dz.
 AXES = {3: "axis", 9: "derivative"}
 
@@ -48,7 +47,7 @@ class ParticleWriter:
         shape, first, local = (ranges.n_global,), (ranges.first,), (ranges.n,)
         variables = [
             Variable(
-                PARTICLE, np.int64, shape, first, local, description="identity", dims=(PARTICLE,), once=True
+                PARTICLE, np.int64, shape, first, local, description=IDENTITY, dims=(PARTICLE,), once=True
             )
         ]
         for name, field in fields.items():
