@@ -50,6 +50,12 @@ def elements(n=4, bent=0.0, dtype="float64") -> xr.Dataset:
     return xr.Dataset(fields, COORDS | places)
 
 
+def faces(n=4, bent=0.0) -> xr.Dataset:
+    """The faces of the elements where s = 1, as a part on a side of the domain holds them."""
+    data = elements(n, bent).isel(s=-1).rename(element="face", t="s")
+    return data.rename({f"velocity_{axis}": f"wall_shear_{axis}" for axis in "xyz"})
+
+
 def particles(n=11, axis="atom", dtype="float64") -> xr.Dataset:
     """Moving particles in a periodic box of 4 x 5 x 6."""
     random = np.random.default_rng(5)
