@@ -22,12 +22,10 @@ from ridgeline.runtime.errors import LauncherError
 
 UNDEFINED, PROC_NULL, ANY_SOURCE, ANY_TAG, ROOT = -32766, -1, -2, -1, -3
 THREAD_SINGLE, THREAD_FUNNELED, THREAD_SERIALIZED, THREAD_MULTIPLE = range(4)
-COMM_TYPE_SHARED = 1
-MODE_RDONLY, MODE_WRONLY, MODE_RDWR, MODE_CREATE = 2, 4, 8, 1
+COMM_TYPE_SHARED, MODE_RDONLY, MODE_WRONLY, MODE_RDWR, MODE_CREATE = 1, 2, 4, 8, 1
 LOCK_EXCLUSIVE, LOCK_SHARED, MODE_NOCHECK, MODE_NOSUCCEED = 1, 2, 4, 8
-IN_PLACE, BOTTOM = "IN_PLACE", "BOTTOM"
+IN_PLACE, BOTTOM, INFO_NULL = "IN_PLACE", "BOTTOM", None
 SUM, MAX, MIN, PROD, LAND, LOR, BAND, BOR = "SUM", "MAX", "MIN", "PROD", "LAND", "LOR", "BAND", "BOR"
-INFO_NULL = None
 LIBRARY = "no MPI library (one rank)"
 
 
@@ -225,7 +223,7 @@ class Prequest(Request):
 REQUEST_NULL = Request()
 
 
-class _RankGroup:
+class _RankGroup(_OneRank):
     """The ranks of a communicator: rank 0, or none."""
 
     size, rank = 1, 0
@@ -240,6 +238,9 @@ class _RankGroup:
 
     def Free(self) -> None:
         """Release it."""
+
+
+Group = _RankGroup
 
 
 class Comm(_OneRank):
@@ -561,10 +562,6 @@ class Op:
 
 class Win(_OneRank):
     """Memory that ranks share. Only the name is there."""
-
-
-class Group(_OneRank):
-    """Ranks of a communicator, for one-sided messages. Only the name is there."""
 
 
 def Get_library_version() -> str:
