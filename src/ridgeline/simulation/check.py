@@ -57,7 +57,7 @@ def plan_case(case: AnyCase, warnings: Sequence[str], n_ranks: int) -> tuple[Est
         free = shutil.disk_usage(nearest_existing(Path(case.output.path))).free
         size = plan.output_bytes + sum(part.outputs * part.bytes for part in case.part_sizes())
         viewer = "" if case.output.viewer == "none" else " and the files of output.viewer"
-        size += plan.output_bytes if viewer else 0
+        size *= 2 if viewer else 1
         if size > free:
             warnings.append(
                 f"the data set{viewer} will take {number(size, 'B')}, but {number(free, 'B')} are free on its disk."

@@ -345,6 +345,9 @@ class OutputSection(sections.FieldsOutputSection):
     variables: tuple[str, ...] = setting(
         FIELDS[:3], "Fields to write.", rule=VARIABLES_RULE, min_length=1, max_length=200
     )
+    viewer: Literal["none", "pvd"] = sections.viewer_setting(
+        {"output.part.N": ON}, *recurring("particles.every")
+    )
     series_every: Integer = setting(
         10,
         "Number of steps between rows of the time series, beginning with step 0; 0 writes none.",
