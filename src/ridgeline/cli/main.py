@@ -11,6 +11,7 @@ import typer
 
 from ridgeline.cli.command_line_options import PanelGroup
 from ridgeline.cli.machine_commands import bench, bind, doctor, validate
+from ridgeline.cli.new_model import new_model
 from ridgeline.cli.run_commands import check, compile_kernels, export, plot, report, run
 from ridgeline.cli.start_commands import examples, explain, init
 from ridgeline.cli.study_commands import predict, run_list_command, study, sweep
@@ -42,6 +43,7 @@ for panel, name, command, short_help in (
     (SIMULATE, "run", run, "Run a simulation."),
     (SIMULATE, "sweep", sweep, "Run a case over values of its settings."),
     (SIMULATE, "compile", compile_kernels, "Compile the kernels of a case beforehand."),
+    (SIMULATE, "new-model", new_model, "Write a package with a model to change."),
     (LOOK, "plot", plot, "Draw anything that a run has written."),
     (LOOK, "export", export, "Write data for other people's programs."),
     (LOOK, "report", report, "Print a stored report, or compare two."),
