@@ -14,7 +14,7 @@ from ridgeline.models import available
 
 pytestmark = pytest.mark.full
 SMALL = {
-    "gray_scott": ("grid.shape=[16, 16, 16]", "run.precision=float64"),
+    "gray_scott": ("grid.shape=[16, 16, 16]", "run.precision=float64", "output.viewer=pvd"),
     "turbulence": ("grid.shape=[16, 16, 16]",),
     "navier_stokes": ("grid.order=4",),
     "molecular_dynamics": ("grid.cells=[6, 6, 6]",),
@@ -74,6 +74,7 @@ def test_each_model_runs_on_one_rank_with_zarr(model, core, tmp_path) -> None:
         assert opened.step.values[-1] == 6
     done = core("check", data)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(tmp_path.glob("*_viewer/*.vti"))) == 3 * (model == "gray_scott")
 
 
 def test_what_needs_an_extra_says_so_before_anything_is_written(core, tmp_path) -> None:
