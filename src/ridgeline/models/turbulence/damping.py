@@ -53,10 +53,10 @@ mode_damping = subroutine(nogil=True)(damping_rates)
 
 
 @subroutine(nogil=True)
-def _scale(numbers, m, factor):
-    """Multiply a complex number, two reals, by a factor. numbers : (n,) real"""
-    numbers[2 * m] = np.float64(numbers[2 * m]) * factor
-    numbers[2 * m + 1] = np.float64(numbers[2 * m + 1]) * factor
+def _scale(numbers, begin, factors, first, end):
+    """Multiply numbers[begin ...] by factors[first:end]. numbers : (n,) real; factors : (m,) float64"""
+    for i in range(first, end):
+        numbers[begin + i - first] = np.float64(numbers[begin + i - first]) * factors[i]
 
 
 @kernel(
@@ -70,16 +70,20 @@ def _scale(numbers, m, factor):
         float64[::1],
         float64[::1],
         float64,
+        float64[::1],
         *[T[:, ::1]] * 2,
     ),
     nogil=True,
 )
-def damp_lines(tile, first_line, n_lines, n_y, start, kz, kx, unit_y, terms, of_fields, time, first, second):
+def damp_lines(
+    tile, first_line, n_lines, n_y, start, kz, kx, unit_y, terms, of_fields, time, scratch, first, second
+):
     """Multiply the stage in a tile and up to two stored states by the factor of damping over `time`, in place.
 
     Parameters
     ----------
     terms : (N_TERMS,) float64, of `rate_terms`; of_fields : (3 + S,) float64, of `shares`
+    scratch : (2 n_y,) float64, overwritten
     The others are those of `waves.turn_lines`.
 
     Cost: an exponential a mode, and one for each scalar; a product for each number.
@@ -91,20 +95,22 @@ def damp_lines(tile, first_line, n_lines, n_y, start, kz, kx, unit_y, terms, of_
         count = start[line + 1] - begin
         most = (count - 1) // 2
         flat = kx[line] * kx[line] + kz[line] * kz[line]
-        for place in range(count):
-            j = place if place <= most else place - count
-            y = unit_y * j
-            hyper, drag = mode_damping(flat + y * y, terms[0], terms[1], terms[2], terms[3])
-            factor = 1.0
-            for v in range(n_fields):
-                if of_fields[v] == 0.0:
-                    continue
-                if v == 0 or v > 2:
+        for v in range(n_fields):
+            if of_fields[v] == 0.0:
+                continue
+            if v == 0 or v > 2:
+                for place in range(count):
+                    y = unit_y * (place if place <= most else place - count)
+                    hyper, drag = mode_damping(flat + y * y, terms[0], terms[1], terms[2], terms[3])
                     factor = math.exp(-(of_fields[v] * hyper + (drag if v == 0 else 0.0)) * time)
-                _scale(tile[v, l], j if j >= 0 else j + n_y, factor)
-                for stored in (first, second):
-                    if stored.shape[0] > 0:
-                        _scale(stored[v], begin + place, factor)
+                    scratch[2 * place] = scratch[2 * place + 1] = factor
+            row = tile[v, l]
+            _scale(row, 0, scratch, 0, 2 * most + 2)
+            _scale(row, 2 * (n_y - most), scratch, 2 * most + 2, 2 * count)
+            if first.shape[0] > 0:
+                _scale(first[v], 2 * begin, scratch, 0, 2 * count)
+            if second.shape[0] > 0:
+                _scale(second[v], 2 * begin, scratch, 0, 2 * count)
 
 
 @kernel(

@@ -141,6 +141,7 @@ class CpuEngine:
         self._per_cell = np.array([1 / d for d in spacing], real)
         self._damps = damps_apart(self.flow)
         self._damping = rate_terms(self.flow.damping), shares(self.flow)
+        self._factors = [np.empty(2 * ny) for _ in range(n_workers if self._damps else 0)]
         self._forced = (np.zeros(modes.lines.n_lines + 1, np.int64), np.zeros(0, np.int64))
         self._forced_order = np.zeros(0, np.int64)
         self._forced_values = np.zeros((3, 0), real)
@@ -330,6 +331,7 @@ class CpuEngine:
                     modes.unit[1],
                     *self._damping,
                     time,
+                    self._factors[tile.index],
                     first,
                     second,
                 )
