@@ -1,6 +1,8 @@
 """What GPU engines of blocks share beside the exchange: the search for cells that are not finite."""
 
 import math
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from numba import cuda
 
@@ -9,6 +11,12 @@ from ridgeline.parallel.partition import Triple
 
 # Threads of a block that looks for cells that are not finite, and rows that it looks at.
 SCAN_THREADS, SCAN_ROWS = 8 if SIMULATED else 128, 16
+
+
+class DeviceKernel(Protocol):
+    """A kernel that is compiled when it is first launched, by kernel[grid, block, stream](*arguments)."""
+
+    def __getitem__(self, launch: tuple[Any, ...], /) -> Callable[..., None]: ...
 
 
 @kernel(SCAN_THREADS)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ridgeline.blocks.block import BlockArray
 
 
-class Engine(Protocol):
+class ReactionEngine(Protocol):
     """Holds the species of one block on a device, advances them and keeps their ghosts up to date."""
 
     steps_per_sweep: int

@@ -129,7 +129,7 @@ class SideTables:
         formulas: of each species, at the sides that are not periodic.
         """
         tables = []
-        places = np.zeros((len(formulas), len(SIDES), 4), np.int64)
+        places = np.full((len(formulas), len(SIDES), 4), -1, np.int64)
         weights = np.zeros(places.shape[:2], dtype)
         size, ghost = 0, block.ghost
         for n, of_species in enumerate(formulas):

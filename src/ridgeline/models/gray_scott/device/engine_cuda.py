@@ -15,7 +15,7 @@ from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
-from ridgeline.blocks.fields_cuda import SCAN_THREADS, count_nonfinite, scan_grid
+from ridgeline.blocks.fields_cuda import SCAN_THREADS, DeviceKernel, count_nonfinite, scan_grid
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.blocks.halo_cuda import CudaPacker
 from ridgeline.blocks.overlap import CellRange, split_for_overlap
@@ -25,7 +25,6 @@ from ridgeline.jit.random import Generator
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.device.kernels_cuda import (
     BoxLaunch,
-    DeviceKernel,
     Shape,
     Stream,
     default_shape,

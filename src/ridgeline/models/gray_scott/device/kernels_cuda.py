@@ -31,7 +31,6 @@ pointer plus an immediate.
 """
 
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
@@ -39,6 +38,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
+from ridgeline.blocks.fields_cuda import DeviceKernel
 from ridgeline.blocks.overlap import CellRange
 from ridgeline.jit.cuda_device import (
     WARP,
@@ -54,12 +54,6 @@ from ridgeline.jit.random import PHILOX_7, WORDS, Generator
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
 
 _update = device_function(point_update(fma))
-
-
-class DeviceKernel(Protocol):
-    """A kernel that is compiled when it is first launched, by kernel[grid, block, stream](*arguments)."""
-
-    def __getitem__(self, launch: tuple[Any, ...], /) -> Callable[..., None]: ...
 
 
 class Stream(Protocol):

@@ -68,7 +68,7 @@ class Code:
         return self.lines.add(f"-{self.text}")
 
 
-class Lines:
+class CodeLines:
     """The lines of a device function, one operation each."""
 
     def __init__(self, dtype):

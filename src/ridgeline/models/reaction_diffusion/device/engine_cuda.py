@@ -37,7 +37,7 @@ ADVICE = 'Use more GPUs (-n), a smaller grid.shape or run.precision = "float32".
 
 
 class CudaEngine:
-    """Species and sweeps on a GPU (see `engine.Engine`).
+    """Species and sweeps on a GPU (see `engine.ReactionEngine`).
 
     A stage sets the ghosts beyond sides, sweeps the block, and exchanges faces; all on one stream. The host holds one
     copy of the present fields in pinned memory, for input, output and diagnostics.

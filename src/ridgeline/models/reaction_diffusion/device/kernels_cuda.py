@@ -13,14 +13,14 @@ A thread takes the four rows of an aligned group at one x, which share the rando
 z. Loads of neighbours are left to the first-level cache. For formulas of + - * / the bits are those of CPUs.
 """
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numba import cuda
 from numpy.typing import DTypeLike
 
+from ridgeline.blocks.fields_cuda import DeviceKernel
 from ridgeline.jit.cuda_device import SIMULATED, kernel, load, store
 from ridgeline.jit.cuda_random import SCALE, how_drawn
 from ridgeline.jit.cuda_random import numbers as random_rows
@@ -28,7 +28,7 @@ from ridgeline.jit.random import PHILOX_7, WORDS
 from ridgeline.models.reaction_diffusion.device.code_arithmetic import (
     Code,
     CodeArithmetic,
-    Lines,
+    CodeLines,
     function_of_code,
 )
 from ridgeline.models.reaction_diffusion.kernels import TIME, Program, cell_update, count_numbers
@@ -40,16 +40,10 @@ MARCH = 8  # planes through which a thread marches
 SIDE_THREADS = 8 if SIMULATED else 128
 
 
-class DeviceKernel(Protocol):
-    """A kernel that is compiled when it is first launched, by kernel[grid, block, stream](*arguments)."""
-
-    def __getitem__(self, launch: tuple[Any, ...], /) -> Callable[..., None]: ...
-
-
 class _CodeCells:
     """What the rule of a cell reads, as code: `values` at the index `at`."""
 
-    def __init__(self, lines: Lines, program: Program, pitch: int) -> None:
+    def __init__(self, lines: CodeLines, program: Program, pitch: int) -> None:
         self._lines, self._pitch = lines, pitch
         self.coefficients = [
             Code(lines, "time") if n == TIME else lines.add(f"load(numbers, {n})")
@@ -78,7 +72,7 @@ class _CodeCells:
 
 def _make_cell(program: Program, dtype: DTypeLike, pitch: int) -> Any:
     """Return the device function that updates one cell."""
-    lines = Lines(dtype)
+    lines = CodeLines(dtype)
     cells = _CodeCells(lines, program, pitch)
     new = cell_update(program, cells, CodeArithmetic(lines), SCALE)
     for field, value in enumerate(new):
