@@ -54,6 +54,18 @@ def test_every_process_grid_gives_the_bits_of_one_rank(comm, boundary, sweep):
         assert model.diagnostics() == alone.diagnostics()
 
 
+def test_a_plane_has_the_bits_of_one_rank_in_sweeps_of_several_steps(comm):
+    alone = start(make_case(EVERYTHING, (1, 26, 33)))
+    advance(alone, 7)
+    expected = whole(MPI.COMM_SELF, alone)
+    for grid in factorizations(comm.size):
+        if grid[0] == 1:
+            sections = {"grid": {"process_grid": grid}, "model": {"steps_per_sweep": 3}}
+            model = start(make_case(EVERYTHING, (1, 26, 33), **sections), comm)
+            advance(model, 7)
+            assert same(whole(comm, model), expected), grid
+
+
 def test_a_resume_on_other_ranks_has_the_bits_of_a_straight_run(comm):
     case = make_case(EVERYTHING, SHAPE, boundary=SIDES, run={"precision": "float32"})
     straight = start(case)

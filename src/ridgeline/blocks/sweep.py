@@ -65,7 +65,8 @@ class Sides(NamedTuple):
     values : flat array of all a, in the precision of the fields
     places : (n_fields, 6, 4) int64, where a is in `values`: that of local cell 0 in the first step of a sweep, and
         distances between steps, between rows of the side and between the cells of a row. A row is along the last of
-        the two directions of the side, in the order z, y, x. Distances of 0 stand for what does not vary
+        the two directions of the side, in the order z, y, x. Distances of 0 stand for what does not vary. -1 is for
+        sides whose ghosts are not read
     weights : (n_fields, 6), all b
     """
 
@@ -110,6 +111,8 @@ def _set_side(flat, ghost, inside, count, sides, field, side, step, row, first):
     """Set `count` ghosts beyond a side from the cells inside; row, first: of the first one, as in `Sides.places`."""
     values, places, weights = sides
     where, weight = places[field, side], weights[field, side]
+    if where[0] < 0:
+        return
     at, pitch = where[0] + step * where[1] + row * where[2] + first * where[3], where[3]
     for i in range(count):
         value = values[at + i * pitch]

@@ -8,6 +8,7 @@ import pytest
 from reaction_diffusion_cases import BRUSSELATOR, GRAY_SCOTT, make_case, start
 from ridgeline.config.load import load_case
 from ridgeline.models import case_class, estimate
+from ridgeline.models.reaction_diffusion.estimate import steps_per_sweep
 from ridgeline.models.reaction_diffusion.initial import set_start
 from ridgeline.runtime.errors import ConfigError
 
@@ -177,6 +178,19 @@ def test_the_estimate_counts_species_and_stages():
     assert (work.messages, work.bytes_exchanged) == (4.0, 2 * 8 * 4 * 64.0)
     two = make_case(BRUSSELATOR, (8, 8, 8), model={"scheme": "rk2"})
     assert estimate(two, 2).work.bytes_memory == 5 * 2 * 8 * 512
+
+
+def test_the_rule_for_steps_of_a_sweep():
+    """Small planes take more steps, since a sweep costs as much as their cells; thin blocks take fewer."""
+
+    def steps(shape, ranks=(1, 1, 1), **sections):
+        return steps_per_sweep(make_case(BRUSSELATOR, shape, **sections), ranks)
+
+    assert [steps((1, n, n)) for n in (16, 64, 128, 256, 500, 1024)] == [1, 4, 8, 8, 4, 2]
+    assert steps((1, 128, 128), (1, 4, 1)) == 1
+    assert steps((1, 1, 400)) == 8
+    assert steps((64, 64, 64)) == 1
+    assert steps((1, 128, 128), model={"scheme": "rk2"}) == steps((1, 128, 128), run={"device": "cuda"}) == 1
 
 
 def test_random_starts_do_not_repeat_between_species():

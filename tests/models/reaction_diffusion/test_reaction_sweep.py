@@ -65,6 +65,16 @@ def test_the_cut_of_the_work_changes_no_bit():
             assert a.tobytes() == b.tobytes(), steps
 
 
+def test_planes_and_lines_make_several_steps_in_a_sweep():
+    """Their one cell in z or y has no neighbours, so that ghosts bound no steps there."""
+    wide = {"y_min": {"kind": "flux", "values": {"A": "0.1*x - t"}}, "y_max": {"kind": "no-flux"}}
+    for shape, boundary in (((1, 12, 37), {}), ((1, 12, 37), wide), ((1, 1, 40), {})):
+        case = make_case(EVERYTHING, shape, boundary=boundary, model={"steps_per_sweep": 4})
+        found, expected = compare_with_reference(case, 10)
+        for name, a, b in zip("ABCW", found, expected):
+            np.testing.assert_array_equal(a, b, err_msg=f"{name} {shape} {boundary}")
+
+
 @pytest.mark.full
 def test_every_function_is_that_of_numpy_at_random_points():
     """A species for each function, whose initial state is random, and whose rate is the function of it."""

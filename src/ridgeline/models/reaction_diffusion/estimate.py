@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
+from ridgeline.blocks.halo import HaloPlan
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.reaction_diffusion.formulas import Species
 from ridgeline.models.reaction_diffusion.settings import ReactionDiffusionCase
@@ -15,6 +16,11 @@ from ridgeline.runtime.errors import ConfigError
 
 # Bytes of a row from which on the rule takes two steps per sweep, as in Gray-Scott (docs/theory-sweep.md).
 LONG_ROW = 4096
+# Cells of a plane up to which the rule takes so many steps per sweep: what a sweep costs beside its cells, some 90
+# us, is then shared by them. Ghosts are as wide as the steps, also beside the plane, which would be too much memory
+# for larger planes.
+PLANES = ((2**16, 8), (2**18, 4))
+ROWS_PER_STEP = 16  # of a block, at least: each step of a sweep computes a row more at both ends
 
 
 def process_grid(case: ReactionDiffusionCase, n_ranks: int) -> tuple[int, int, int]:
@@ -32,10 +38,14 @@ def steps_per_sweep(case: ReactionDiffusionCase, grid: tuple[int, int, int]) -> 
     from direct neighbours only.
     """
     periodic = case.boundary.periodic()
-    thinnest = [n // p for n, p, wraps in zip(case.grid.shape, grid, periodic, strict=True) if p > 1 or wraps]
+    thinnest = [
+        n // p
+        for n, p, wraps in zip(case.grid.shape, grid, periodic, strict=True)
+        if p > 1 or (wraps and n > 1)
+    ]
     most = min(thinnest, default=math.inf)
     chosen = case.model.steps_per_sweep
-    if case.model.scheme != "euler":
+    if case.model.scheme != "euler" or case.run.device == "cuda":
         return 1
     if isinstance(chosen, int):
         if chosen > most:
@@ -44,8 +54,21 @@ def steps_per_sweep(case: ReactionDiffusionCase, grid: tuple[int, int, int]) -> 
                 f"fewest cells of a block in a direction that is periodic or cut (grid.process_grid = {list(grid)})."
             )
         return chosen
-    row = case.grid.shape[2] // grid[2] * np.dtype(case.run.precision).itemsize
-    return 2 if row >= LONG_ROW and most >= 2 else 1
+    ny, nx = (n // p for n, p in zip(case.grid.shape[1:], grid[1:], strict=True))
+    if case.grid.shape[0] == 1 and periodic[0]:
+        for cells, steps in PLANES:
+            if ny * nx <= cells and steps <= min(most, ny // ROWS_PER_STEP if ny > 1 else steps):
+                return steps
+    return 2 if nx * np.dtype(case.run.precision).itemsize >= LONG_ROW and most >= 2 else 1
+
+
+def device_bytes(case: ReactionDiffusionCase, block: Block) -> dict[str, float]:
+    """Return the bytes of one block on its GPU by what they are for, without the context and the kernels' code."""
+    dtype, n_fields = np.dtype(case.run.precision), len(case.species)
+    parts = {"fields": 2.0 * n_fields * BlockArray.bytes_of(block, dtype)}
+    if items := HaloPlan(block, n_fields, dtype.itemsize).buffer_items:
+        parts["halo buffers"] = 2.0 * items * dtype.itemsize
+    return parts
 
 
 def flops_per_cell(species: tuple[Species, ...], directions: int) -> int:
@@ -87,7 +110,11 @@ def estimate(case: ReactionDiffusionCase, n_ranks: int) -> Estimate:
     itemsize = np.dtype(case.run.precision).itemsize
     largest = Block.of_rank(shape, grid, 0, ghost=steps)
     n_fields, cells = len(case.species), math.prod(shape)
-    memory = 2 * n_fields * BlockArray.bytes_of(largest, case.run.precision)
+    on_device = device_bytes(case, largest) if case.run.device == "cuda" else {}
+    # Beside a GPU the host holds one copy of each species, and what is sent and received.
+    sets = 1 if on_device else 2
+    memory = sets * n_fields * BlockArray.bytes_of(largest, case.run.precision)
+    memory += int(on_device.get("halo buffers", 0))
     outputs = case.outputs()
     periodic = case.boundary.periodic()
     stages = len(case.stages())
@@ -105,4 +132,5 @@ def estimate(case: ReactionDiffusionCase, n_ranks: int) -> Estimate:
         outputs=outputs,
         checkpoint_bytes=float(n_fields * cells * itemsize),
         work=least_work(case, n_fields * itemsize * faces * stages, messages * stages),
+        device_memory=on_device,
     )
