@@ -17,6 +17,7 @@ from ridgeline.models.navier_stokes.problem import (
     VelocitySide,
 )
 from ridgeline.models.navier_stokes.restart import EngineState
+from ridgeline.models.navier_stokes.sources import Sponge, source_names
 from ridgeline.models.navier_stokes.time_stepping import StepControl
 
 SOLVERS = {
@@ -40,15 +41,21 @@ def box(n_elements=(1, 1, 2)):
 
 
 def cavity(n_elements=(1, 1, 2)):
-    """Curved, with a lid that moves; a scalar, fixed here and heated there and within, acts on it; multigrid."""
+    """Curved, with a moving lid, sources and sponges; a scalar, fixed here, heated there, acts on it; multigrid."""
     mesh = BoxMesh.box(n_elements, (1.0,) * 3, mapping=lambda x, y, z: (x + 0.05 * np.sin(2 * y), y, z))
     hot = {name: ScalarSide("adiabatic") for name in SIDES}
     hot["x_min"] = ScalarSide("fixed", lambda x, y, z, t: 2.0 + y)
     hot["y_min"] = ScalarSide("flux", lambda x, y, z, t: 1.0 + x)
-    source = parse("20*t*sin(3*z) + (0.3 < x < 0.8)")
+    names = source_names(1)
+    source = parse("20*t*sin(3*z) + (0.3 < x < 0.8) - v*scalar_0", names)
+    pull = parse("x*y", names), parse("cos(t) - u", names), None
+    sponges = (
+        Sponge(parse("5*z"), tuple(map(parse, ("t", "0", "x")))),
+        Sponge(parse("1 + t"), (), (parse("y"),)),
+    )
     scalar = TransportedScalar(0.05, hot, source, expansion=0.7, reference=1.5)
     lid = sides(y_max=VelocitySide("moving-wall", lambda x, y, z, t: (0.5, 0.0, 0.0)))
-    more = {"scalars": (scalar,), "gravity": (0.0, -1.0, 0.0)}
+    more = {"scalars": (scalar,), "gravity": (0.0, -1.0, 0.0), "source": pull, "sponges": sponges}
     schwarz = PressureSolver(tolerance=1e-2, precision="float64", projection=2, restart=10)
     return ElementGrid(mesh, 2), FlowProblem(0.1, 0.02, lid, **more, **SOLVERS | {"pressure": schwarz})
 

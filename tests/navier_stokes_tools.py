@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from ridgeline.config.expressions import parse
 from ridgeline.elements.mesh import SIDES, BoxMesh, ElementGrid
 from ridgeline.models.navier_stokes.problem import (
     FlowProblem,
@@ -12,6 +15,7 @@ from ridgeline.models.navier_stokes.problem import (
     TransportedScalar,
     VelocitySide,
 )
+from ridgeline.models.navier_stokes.sources import Sponge, source_names
 
 PI = np.pi
 
@@ -182,4 +186,30 @@ def convection(mapping=None, **more):
     return ElementGrid(mesh, 4), problem
 
 
-EVERYTHING = {"channel": channel, "duct": duct, "forced": forced, "convection": convection}
+def sources(mapping=None, **more):
+    """Formulas of everything that they may hold, steady and not, in sources and in two sponges."""
+    grid, problem = convection(mapping)
+    names = source_names(3)
+    pull = tuple(
+        parse(text, names) for text in ("0.3*sin(3*y)", "scalar_0 - u*abs(v) + t", "x*cos(t) - scalar_2**2")
+    )
+    hot, cold, passive = problem.scalars
+    scalars = (
+        hot,
+        replace(cold, source=parse("x*z - 0.1*scalar_1", names)),
+        replace(passive, source=parse("2")),
+    )
+    sponges = (
+        Sponge(parse("20*(x > 1)*(x - 1)**2"), tuple(map(parse, ("0.4*y", "0", "t*x"))), (parse("1 + y"),)),
+        Sponge(parse("3*exp(-t)"), (), (parse("0"), parse("z"))),
+    )
+    return grid, replace(problem, source=pull, sponges=sponges, scalars=scalars, **more)
+
+
+EVERYTHING = {
+    "channel": channel,
+    "duct": duct,
+    "forced": forced,
+    "convection": convection,
+    "sources": sources,
+}

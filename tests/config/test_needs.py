@@ -66,6 +66,7 @@ ALWAYS = {
         model.pressure.tolerance model.pressure.max_iterations model.pressure.restart
         model.pressure.preconditioner model.velocity.tolerance model.velocity.max_iterations
         model.projection.pressure model.projection.velocity model.forcing.kind
+        model.source sponge.N.strength sponge.N.velocity sponge.N.scalars
         scalar.N.diffusivity scalar.N.source scalar.N.mean_gradient scalar.N.initial
         output.uniform output.nek5000_every output.statistics_every""",
     "reaction_diffusion": """

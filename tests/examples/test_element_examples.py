@@ -149,6 +149,12 @@ def test_walsh_eddies_decay_as_they_should(tmp_path: Path) -> None:
     assert np.abs(series["kinetic_energy"] - exact).max() < 1e-5
 
 
+def test_kolmogorov_flow_with_drag_is_exact(tmp_path: Path) -> None:
+    _, series = run(tmp_path, "kolmogorov_flow", 2, "run.steps=60", "output.every=60")
+    exact = (1 - np.exp(-series["time"] / 2)) ** 2
+    assert np.abs(series["kinetic_energy"] - exact).max() < 1e-3
+
+
 def test_kovasznay_flow_stays(tmp_path: Path) -> None:
     _, series = run(
         tmp_path, "kovasznay", 2, "run.steps=40", "grid.elements=[1,2,3]", "grid.order=11", "output.every=40"

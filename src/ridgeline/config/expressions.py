@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from keyword import iskeyword
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -260,6 +260,7 @@ def _power(base: Any, n: int, multiply: Callable[[Any, Any], Any]) -> Any:
     return multiply(square, base) if n % 2 else square
 
 
+@runtime_checkable
 class Formula(Protocol):
     """What may stand where a formula may: an `Expression`, which says what each part is."""
 
@@ -344,6 +345,11 @@ def is_number(text: str) -> bool:
         return False
 
 
+def is_zero(text: str) -> bool:
+    """Say whether a formula is the number 0."""
+    return is_number(text) and float(text) == 0.0
+
+
 def constant(text: str) -> float:
     """Return the value of a formula without variables; nan if the text is not one."""
     zero = np.zeros(1)
@@ -355,9 +361,14 @@ def constant(text: str) -> float:
         return math.nan
 
 
-def faults(key: str, texts: Sequence[str], steady: bool = False) -> Iterator[Problem]:
-    """Yield the faults of the formulas of a setting. steady: whether they must not depend on time."""
-    variables = VARIABLES[:3] if steady else VARIABLES
+def faults(
+    key: str, texts: Sequence[str], steady: bool = False, variables: Sequence[str] = VARIABLES
+) -> Iterator[Problem]:
+    """Yield the faults of the formulas of a setting.
+
+    steady: whether they must not depend on time. variables: the names that they may hold, if it is not x, y, z, t.
+    """
+    variables = [name for name in variables if not (steady and name == "t")]
     for text in texts:
         try:
             parse(text, variables)

@@ -17,6 +17,7 @@ from ridgeline.models.navier_stokes.device.engine_cuda import CudaElementKernels
 from ridgeline.models.navier_stokes.device.sources_cuda import CudaSources
 from ridgeline.models.navier_stokes.engine_cpu import ElementKernels
 from ridgeline.models.navier_stokes.problem import FlowProblem, TransportedScalar
+from ridgeline.models.navier_stokes.sources import Sponge, source_names, values_of
 from ridgeline.models.navier_stokes.time_stepping import StepCoefficients, TimeLevels
 
 assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
@@ -129,16 +130,25 @@ def test_filter(both) -> None:
     both.agree(out, fields)
 
 
-def test_sources_of_scalars(both) -> None:
-    """Of the first and the third of three scalars; the other's rates and those of the velocity stay."""
-    texts = {3: "sin(x) + t*z", 5: "2"}
-    scalars = [replace(SCALAR, source=parse(texts[i]) if i in texts else None) for i in (3, 4, 5)]
-    sources = CudaSources(both.device.geometry, scalars)
-    rates = both.fields(6)
+def test_sources(both) -> None:
+    """Of momentum, of the first and the third of three scalars, and a sponge; the other rates stay."""
+    names = source_names(3)
+    texts = ("u*scalar_2 + x*y", "sin(x) + t*z", "2", "exp(-y)")
+    pull, hot, cold, strength = (parse(text, names) for text in texts)
+    problem = replace(
+        PROBLEM,
+        scalars=(replace(SCALAR, source=hot), SCALAR, replace(SCALAR, source=cold)),
+        source=(None, pull, None),
+        sponges=(Sponge(strength, (), (parse("t*x"),)), Sponge(parse("z"), (), (parse("y**2"),))),
+    )
+    fields, rates = both.fields(6), both.fields(6)
     on_device = cuda.to_device(rates)
-    sources.subtract(0.7, on_device)
-    for i, text in texts.items():
-        rates[i] -= both.geometry.mass * parse(text)(*both.geometry.coordinates, 0.7)
+    CudaSources(both.device.geometry, problem).subtract(cuda.to_device(fields), 0.7, on_device)
+    before = rates.copy()
+    values = values_of(both.geometry.coordinates, 0.7, fields)
+    for term in problem.source_terms:
+        rates[term.field] -= both.geometry.mass * term.evaluate(values, fields)
     both.agree(on_device, rates)
-    np.testing.assert_array_equal(on_device.copy_to_host()[[0, 1, 2, 4]], rates[[0, 1, 2, 4]])
-    assert not CudaSources(both.device.geometry, [SCALAR])
+    np.testing.assert_array_equal(on_device.copy_to_host()[[0, 2, 4]], before[[0, 2, 4]])
+    assert (before[[1, 3, 5]] != rates[[1, 3, 5]]).all()
+    assert not CudaSources(both.device.geometry, PROBLEM)

@@ -46,8 +46,10 @@ def load(folder: Path, *overrides: str) -> Any:
     return load_case(folder / "case.toml", case_class, overrides).case
 
 
-@pytest.mark.parametrize(("source", "axes"), [("0", 0), ("t", 0), ("x*z + t", 2), ("y if z > x else 1", 3)])
-def test_sources_take_the_coordinates_that_they_have(tmp_path: Path, source: str, axes: int) -> None:
+@pytest.mark.parametrize(("source", "axes"), [("0", 0), ("t", 0), ("x*z + t", 2), ("y if z > x else 1", 1)])
+def test_sources_take_the_coordinates_that_they_have_or_their_values(
+    tmp_path: Path, source: str, axes: int
+) -> None:
     case = load(tmp_path, f"scalar.0.source={source}")
     assert estimate(case, 1).device_memory["sources"] == 8 * axes * 60 * 5**3
 
@@ -65,13 +67,16 @@ def test_fields_are_on_the_gpu_and_copies_of_them_on_the_host(tmp_path: Path) ->
     assert halves["gather-scatter"] > plan.device_memory["gather-scatter"] / 2
 
 
-@pytest.mark.parametrize("source", ["2*t", "x*sin(3*z)"])
+@pytest.mark.parametrize("source", ["2*t", "x*sin(3*z) + u*t"])
 def test_the_kernel_of_a_source_is_made_without_a_gpu(source: str) -> None:
     """It gets its key in the kernel cache, which the simulator has not. Nothing is compiled."""
     pytest.importorskip("numba_cuda")
     from ridgeline.models.navier_stokes.device.sources_cuda import make_source
+    from ridgeline.models.navier_stokes.sources import SourceTerm, source_names
 
-    assert make_source(5, True, parse(source)).targetoptions["launch_bounds"]
+    assert make_source(5, True, SourceTerm("", 3, parse(source, source_names(0)))).targetoptions[
+        "launch_bounds"
+    ]
 
 
 def test_elements_at_sides_are_those_of_the_part_that_has_most(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
     mesh_remarks(case, mesh)              order of the mesh, worst element, flow through the sides
     first_courant_rate(case, mesh)        Courant number of the flow of step 0, over the time step
     first_step_remark(rate, dt, ...)      what it says of the first step; `ends_at_once`: whether a run refuses that
+    sponge_remarks(case, mesh)            the longest step for which sponges are stable
     convection_remarks(case)              Rayleigh and Prandtl numbers between two sides of a box
 
 Those on wall units are in wall_resolution.py. No function communicates. Meshes that are too large for one machine are
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.config.expressions import is_number
+from ridgeline.config.expressions import is_number, parse
 from ridgeline.elements.courant import inverse_spacing
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
@@ -29,9 +30,10 @@ from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array
 from ridgeline.models.navier_stokes.initial import initial_velocity
-from ridgeline.models.navier_stokes.mesh_rules import TOLERANCE, fluxes_at, times_of
+from ridgeline.models.navier_stokes.mesh_rules import TOLERANCE, fluxes_at, some_points, times_of
 from ridgeline.models.navier_stokes.problem import DIRICHLET, VelocitySide, sides_of
 from ridgeline.models.navier_stokes.problem_of_case import velocity_sides
+from ridgeline.models.navier_stokes.sources import relaxation_limit
 from ridgeline.models.navier_stokes.time_stepping import (
     DIGITS,
     JUMP,
@@ -238,6 +240,23 @@ def ends_at_once(rate: float, dt: float | None, control: StepControl | None, sud
     if rate == 0.0 and control.longest == math.inf:
         return True
     return rate * control.first(rate, sudden) > STABLE_COURANT
+
+
+def sponge_remarks(case: NavierStokesSettings, mesh: Mesh) -> Iterator[str]:
+    """Yield a sentence on the stability of each sponge, from its strength at points of the mesh and at some times."""
+    limit = relaxation_limit(case.model.time_order)
+    for n, section in enumerate(case.sponge):
+        strength, (x, y, z) = parse(section.strength), some_points(mesh, case.grid.order)
+        most = max(float(strength(x, y, z, t).max()) for t in times_of(case, strength.steady))
+        if most <= 0:
+            continue
+        longest = limit / most
+        words = f"sponge {n}: the largest strength is {most:.4g}, stable for time steps up to {longest:.3g}"
+        if case.model.dt is not None and case.model.dt > longest:
+            words += f", which model.dt = {case.model.dt:g} exceeds. Set model.dt <= {longest:.3g}"
+        elif case.model.dt is None and (case.model.dt_max or math.inf) > longest:
+            words += f". Set model.dt_max <= {longest:.3g}, because model.courant does not see the sponge"
+        yield words
 
 
 def convection_remarks(case: NavierStokesSettings) -> Iterator[str]:

@@ -7,18 +7,17 @@ device_memory(case, mesh, ...)    the same for the rank that needs most, before 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.config.expressions import Expression
 from ridgeline.elements.device.device_bytes import advection_bytes, geometry_bytes, multigrid_bytes
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.multigrid.level import level_orders
-from ridgeline.models.navier_stokes.problem import DIRICHLET, FlowProblem, TransportedScalar
+from ridgeline.models.navier_stokes.problem import DIRICHLET, FlowProblem
 from ridgeline.models.navier_stokes.problem_of_case import problem_of
+from ridgeline.models.navier_stokes.sources import kept_formulas, used_places
 from ridgeline.parallel.partition import split
 
 if TYPE_CHECKING:
@@ -56,17 +55,6 @@ class DeviceParts:
         return self.elements * self.n**3
 
 
-def axes_of_sources(scalars: Sequence[TransportedScalar]) -> list[int]:
-    """Return the axes whose coordinates occur in the sources of scalars, ascending; 0 = x."""
-    names = {
-        name
-        for scalar in scalars
-        if isinstance(scalar.source, Expression)
-        for name in scalar.source.variables
-    }
-    return [axis for axis, name in enumerate("xyz") if name in names]
-
-
 def _krylov_vectors(problem: FlowProblem) -> float:
     """Return how many fields the workspace of the solves takes, which velocity and scalars share."""
     pressure, velocity = problem.pressure, problem.velocity
@@ -91,12 +79,13 @@ def device_bytes(parts: DeviceParts, problem: FlowProblem) -> dict[str, float]:
     boxes = 4 * WORD * parts.elements if parts.axis_aligned else 0
     depths = problem.pressure.projection + 2, problem.velocity.projection + 2
     packed = c * parts.at_sides + parts.lifted
+    terms = problem.source_terms
     sizes = {
         "fields": field * (2 * order * c + spare + c + 6 + flow_rate),
         "inner products": 4 * field,
         "geometry": geometry_bytes(parts.points, parts.axis_aligned) + boxes,
         "advection": advection_bytes(parts.n, problem.dealias_points, parts.elements, parts.axis_aligned),
-        "sources": len(axes_of_sources(problem.scalars)) * field,
+        "sources": (len(used_places(terms)) + len(kept_formulas(terms))) * field,
         "diagonals": diagonals * field,
         "projection": field * (depths[0] + c * depths[1]),
         "Krylov vectors": field * _krylov_vectors(problem),

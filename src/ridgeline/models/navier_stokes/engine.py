@@ -45,6 +45,7 @@ from ridgeline.models.navier_stokes.solves import (
     ShiftedOperator,
     require_converged,
 )
+from ridgeline.models.navier_stokes.sources import blame
 from ridgeline.models.navier_stokes.step_work import StepWork
 from ridgeline.models.navier_stokes.time_stepping import (
     JUMP,
@@ -57,6 +58,7 @@ from ridgeline.models.navier_stokes.time_stepping import (
 )
 from ridgeline.models.time_steps import next_step
 from ridgeline.parallel.allreduce import allreduce_max
+from ridgeline.runtime.errors import DivergedError
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
@@ -235,7 +237,7 @@ class SplittingEngine(ABC):
 
     @abstractmethod
     def _subtract_sources(self, fields: Any, time: float, rates: Any) -> None:
-        """Subtract (v, s - u.G) of the scalars from the weak rates of fields at a time."""
+        """Subtract the source terms, and (v, -u.G) of the scalars, from the weak rates of fields at a time."""
 
     @abstractmethod
     def _gather_computed(self, weak: Any, compute: Callable[[Part], None]) -> None:
@@ -357,7 +359,11 @@ class SplittingEngine(ABC):
         self._compute_rates(0)
         before = self.time, self.step_index, levels.clock()
         for _ in range(MOST_REPEATED):
-            rate = self._try_step(length, after)
+            try:
+                rate = self._try_step(length, after)
+            except DivergedError:
+                self._blame_sources()
+                raise
             shorter = None if control is None else control.instead(length, rate)
             if shorter is None:
                 break
@@ -366,12 +372,23 @@ class SplittingEngine(ABC):
             levels.go_back(clock)
             planned = shorter
             length, after = next_step(self.time, shorter, until)
+        if not math.isfinite(rate):
+            self._blame_sources()
         self._watch.see(self.step_index, rate * length, length)
         with self.regions("other"):
             self.boundaries.record(levels.fields[0][:3])
         self.stepped = self.scalars_stepped = True
         if self.problem.control is not None:
             self.dt = self.problem.control.after(planned, rate)
+
+    def _blame_sources(self) -> None:
+        """Raise DivergedError if a source is not finite in a flow that is, and say where. Collective."""
+        levels, found = self.time_levels, ""
+        known = list(zip(self.host_levels(), levels.times))[: levels.known]
+        for fields, time in reversed(known):  # the first fault is the reason
+            found = found or blame(self.problem.source_terms, self.geometry.coordinates, time, fields)
+        for message in filter(None, self.comm.allgather(found)):
+            raise DivergedError(f"step {self.step_index} failed, because {message} Correct the formula.")
 
     def _try_step(self, dt: float, after: float) -> float:
         """Add the level of the next step, of length dt to the time `after`; return its Courant number over dt."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.config.expressions import Formula
 from ridgeline.elements.advection import fine_metrics, make_advection, make_advection_collocated
 from ridgeline.elements.courant import inverse_spacing, make_courant
 from ridgeline.elements.gather_scatter import GatherScatter
@@ -30,6 +31,7 @@ from ridgeline.models.navier_stokes.kernels import (
     make_face_derivatives,
     make_force_divergence,
     make_momentum,
+    make_source,
     make_weak_right_hand_side,
 )
 from ridgeline.models.navier_stokes.problem import (
@@ -44,6 +46,7 @@ from ridgeline.models.navier_stokes.solves import (
     kernels_of_pressure,
     schwarz_multigrid,
 )
+from ridgeline.models.navier_stokes.sources import PLACES, field_symbols, kept_formulas
 from ridgeline.models.navier_stokes.time_stepping import levels_of_kernel
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.runtime.regions import Regions
@@ -78,6 +81,11 @@ class ElementKernels:
         )
         self._buoyancy: Any = make_buoyancy() if problem.buoyant else None
         self._factors = problem.buoyancy_factors()
+        self._terms = [(term.field, *make_source(term)) for term in problem.source_terms]
+        self.kept = {
+            formula.text: formula.evaluate(dict(zip(PLACES, g.coordinates))).reshape(-1)
+            for formula in kept_formulas(problem.source_terms)
+        }
         points = gauss_lobatto(n)[0]
         self._courant = make_courant(n, aligned)
         self._inverse_spacing = inverse_spacing(points)
@@ -128,6 +136,15 @@ class ElementKernels:
         """
         scalars, out = self._of_points(fields)[3:], self._of_points(rates)[:3]
         self._buoyancy(*self._factors, scalars, *self._mass, out)
+
+    def subtract_sources(self, fields: Array, time: float, rates: Array) -> None:
+        """Subtract the weak source terms of a problem from the rates [3 + S, E, n, n, n] of fields of that shape."""
+        values = dict(zip(PLACES, self.geometry.coordinates.reshape(3, -1)))
+        values |= zip(field_symbols(len(fields) - 3), fields.reshape(len(fields), -1))
+        values |= self.kept
+        out = self._of_points(rates)
+        for i, source, names in self._terms:
+            source(tuple(values[name] for name in names), time, *self._mass, out[i])
 
     def force_divergence(self, force: Array, inverse_mass: Array, out: Array) -> None:
         """Set out to (grad q, inverse_mass force); force: an assembled weak vector [3, E, n, n, n]."""
@@ -244,6 +261,7 @@ class CpuEngine(SplittingEngine):
         return {
             "fields": held + sum(array.nbytes for array in others),
             "geometry": sum(array.nbytes for array in shape),
+            "sources": sum(array.nbytes for array in self.kernels.kept.values()),
             "projection": sum(p.basis.nbytes + p.applied.nbytes for p in spaces),
             "Krylov vectors": self._workspace.n_bytes,
             "gather-scatter": self.gather.memory(),
@@ -271,9 +289,11 @@ class CpuEngine(SplittingEngine):
     def _subtract_sources(self, fields: Array, time: float, rates: Array) -> None:
         mass = self.geometry.mass
         x, y, z = self.geometry.coordinates
+        with self.regions("other", *self.counted.sources()):
+            self.kernels.subtract_sources(fields, time, rates)
         for i, scalar in enumerate(self.problem.scalars, start=3):
             with self.regions("other"):
-                if scalar.source is not None:
+                if scalar.source is not None and not isinstance(scalar.source, Formula):
                     rates[i] -= mass * scalar.source(x, y, z, time)
                 for component, gradient in zip(fields[:3], scalar.mean_gradient):
                     if gradient:

@@ -29,11 +29,13 @@ from ridgeline.models.navier_stokes.check_remarks import (
     first_courant_rate,
     first_step_remark,
     mesh_remarks,
+    sponge_remarks,
 )
 from ridgeline.models.navier_stokes.device_memory import device_memory
 from ridgeline.models.navier_stokes.mesh_rules import checked_places
-from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of
+from ridgeline.models.navier_stokes.problem_of_case import dealias_points, mesh_of, problem_of
 from ridgeline.models.navier_stokes.settings import NavierStokesCase
+from ridgeline.models.navier_stokes.sources import kept_formulas
 from ridgeline.models.navier_stokes.step_work import buoyancy_counts
 from ridgeline.models.navier_stokes.wall_resolution import wall_units
 from ridgeline.parallel.partition import split
@@ -193,6 +195,7 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
         "Krylov vectors": krylov + 3.0 + 15.0,  # of the pressure; of three components at once
         "projection": counts.pressure_vectors + 2.0 + (counts.velocity_vectors + 2.0) * c,
         "preconditioner": half * (5.0 + 16.0 / counts.n),
+        "sources": float(len(kept_formulas(problem_of(case, 1.0).source_terms))),
         "statistics": sums if case.output.interval("statistics_every") else 0.0,
         **planes,
     }
@@ -257,6 +260,7 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
             f"statistics: {windows_written(case)} windows of {DOUBLE * points * names / 2**20:.4g} MiB "
             f"({names} averages at {points} points)"
         )
+    words += sponge_remarks(case, mesh)
     words += convection_remarks(case)
     words.append("work and predicted time count one iteration of each solve, so expect several times as much")
     return tuple(words)

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ridgeline.config.expressions import parse
+from ridgeline.config.expressions import is_zero, parse
 from ridgeline.models.navier_stokes import exact
 from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow, Values
@@ -78,13 +78,20 @@ def initial_scalar(case: NavierStokesSettings, number: int, x: Array, y: Array, 
     return parse(case.scalar[number].initial)(x, y, z, 0.0)
 
 
+def initial_fields(case: NavierStokesSettings, places: Array) -> Array:
+    """Return velocity and scalars of step 0 at points [3, *shape], float64 [3 + S, *shape]."""
+    scalars = [initial_scalar(case, i, *places) for i in range(len(case.scalar))]
+    return np.stack([*initial_velocity(case, *places), *scalars])
+
+
 def history(case: NavierStokesSettings, x: Array, y: Array, z: Array, dt: float, levels: int) -> list[Array]:
     """Return the velocities [3, *shape] at times -dt, -2 dt, ... of `levels` steps before step 0.
 
     The list is empty if they are not known, or if initial.exact_history is false; the first steps then have a lower
     order.
     """
-    if not case.initial.exact_history or exact_flow(case) is None or case.scalar:
+    alone = not case.scalar and not case.sponge and all(map(is_zero, case.model.source))
+    if not case.initial.exact_history or exact_flow(case) is None or not alone:
         return []
     return [initial_velocity(case, x, y, z, -back * dt) for back in range(1, levels + 1)]
 

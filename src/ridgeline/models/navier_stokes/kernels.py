@@ -5,17 +5,21 @@ volume[e] cube[N], of which both are passed; that of a curved element is mass [E
 empty. products: GENERATED or PLAIN, the code of the small matrix products (`elements.tensor`).
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import float64, int64
+from numba import float64, int64, types
 
+from ridgeline.config.expressions import Formula
 from ridgeline.elements.even_odd import ODD, even_odd_parts, even_odd_product, parts_size
 from ridgeline.elements.helmholtz import fill_cube
 from ridgeline.elements.point_loops import compiled, multiply_three, scratch, to_physical, to_reference
 from ridgeline.elements.tensor import along_x
+from ridgeline.jit.formulas import CPU, FormulaTarget, point_function
 from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.models.navier_stokes.sources import SourceTerm, field_symbols, is_kept
 
 
 @cache
@@ -77,6 +81,67 @@ def make_buoyancy() -> Any:
                             target[p] += factor * weights[p] * (theta[p] - reference)
 
     return buoyancy
+
+
+def make_source_function(
+    term: SourceTerm, target: FormulaTarget, arguments: str, read: Callable[[str], str], **names: Any
+) -> Any:
+    """Return the function f(arguments) of a source term at a point, compiled with the kernel that calls it.
+
+    read: code that yields the value of a variable, or of a kept formula by its text; names: what this code calls.
+    """
+    pieces = dict(names)
+
+    def value(formula: Formula) -> str:
+        if is_kept(formula):
+            return read(formula.text)
+        name, variables = f"piece_{len(pieces)}", sorted(formula.variables)
+        pieces[name] = point_function(formula, variables, target)
+        return f"{name}({', '.join(map(read, variables))})"
+
+    code = value(term.formula)
+    if term.strength is not None:
+        field = read(field_symbols(term.field)[term.field])
+        code = f"-{value(term.strength)}*({field} - {code})"
+    return target.declare(eval(f"lambda {arguments}: {code}", {"__builtins__": {}, **pieces}))
+
+
+def make_source(term: SourceTerm) -> tuple[Any, tuple[str, ...]]:
+    """Return kernel(arrays, time, volume, cube, mass, out) of a source term, and the names of its arrays.
+
+    out [E, N] -= mass term. arrays: a tuple, each [E N]: of a variable, or of a kept formula by its text. One pass:
+    reads the arrays (and the mass of curved elements), reads and writes out.
+    """
+    arrays: list[str] = []
+
+    def read(name: str) -> str:
+        if name == "t":
+            return "time"
+        if name not in arrays:
+            arrays.append(name)
+        return f"arrays[{arrays.index(name)}][p]"
+
+    at_point = make_source_function(term, CPU, "arrays, time, p", read)
+    vector, matrix = (types.Array(float64, d, "C", readonly=True) for d in (1, 2))
+    signature = (
+        types.Tuple([vector] * len(arrays)), float64, vector, vector, matrix, float64[:, ::1]
+    )  # fmt: skip
+
+    @kernel(signature, nogil=True, error_model="numpy")
+    def source(arrays, time, volume, cube, mass, out):
+        n_elements, n_points = out.shape
+        aligned = volume.size > 0
+        weights = np.empty(n_points)
+        for e in range(n_elements):
+            if aligned:
+                weights[:] = volume[e] * cube
+            else:
+                weights[:] = mass[e]
+            target = out[e]
+            for p in range(n_points):
+                target[p] -= weights[p] * at_point(arrays, time, e * n_points + p)
+
+    return source, tuple(arrays)
 
 
 @cache

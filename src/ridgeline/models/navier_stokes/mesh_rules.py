@@ -33,8 +33,10 @@ from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_lobatt
 from ridgeline.io.place_lists import read_places
 from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array
+from ridgeline.models.navier_stokes.initial import initial_fields
 from ridgeline.models.navier_stokes.problem import DIRICHLET, LEAK, VelocitySide, sides_of
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of, scalar_sides, velocity_sides
+from ridgeline.models.navier_stokes.sources import PLACES, field_symbols, source_names, values_of
 from ridgeline.runtime.errors import ConfigError
 
 POINTS = 12  # Gauss points in each direction of a face
@@ -282,10 +284,17 @@ def formula_problems(case: NavierStokesSettings) -> Iterator[Problem]:
     formulas: list[tuple[str, Sequence[str], bool]] = []  # key, texts, whether they are steady
     if case.initial.kind in ("uniform", "expression"):
         formulas.append(("initial.velocity", case.initial.velocity, True))
+    formulas.append(("model.source", case.model.source, False))
     for i, scalar in enumerate(case.scalar):
         formulas += [
             (f"scalar.{i}.initial", (scalar.initial,), True),
             (f"scalar.{i}.source", (scalar.source,), False),
+        ]
+    for i, sponge in enumerate(case.sponge):
+        formulas += [
+            (f"sponge.{i}.strength", (sponge.strength,), False),
+            (f"sponge.{i}.velocity", sponge.velocity or (), False),
+            (f"sponge.{i}.scalars", sponge.scalars, False),
         ]
     formulas = [(key, texts, steady) for key, texts, steady in formulas if not all(map(is_number, texts))]
     mesh = mesh_of(case)
@@ -319,16 +328,26 @@ def some_points(mesh: Mesh, order: int) -> Array:
 def _not_finite(
     case: NavierStokesSettings, key: str, texts: Sequence[str], places: Array, steady: bool
 ) -> Iterator[Problem]:
-    """Yield the first formula that is not finite at one of the points [3, m], and where."""
+    """Yield the first formula that is not finite at one of the points [3, m], and where.
+
+    A formula that holds the flow is evaluated with that of step 0.
+    """
+    n_scalars = len(case.scalar)
     for text in texts:
-        formula = parse(text)
-        for t in times_of(case, steady or formula.steady):
-            values = formula(places[0], places[1], places[2], t)
-            bad = np.flatnonzero(~np.isfinite(values))
+        formula = parse(text, source_names(n_scalars))
+        of_flow = formula.variables.intersection(field_symbols(n_scalars))
+        fields = initial_fields(case, places) if of_flow else np.empty((3 + n_scalars, 0))
+        for t in [0.0] if of_flow else times_of(case, steady or formula.steady):
+            values = values_of(places, t, fields)
+            results = np.broadcast_to(formula.evaluate(values), places.shape[1:])
+            bad = np.flatnonzero(~np.isfinite(results))
             if len(bad):
-                value, (x, y, z) = values[bad[0]], places[:, bad[0]]
-                at = f"x = {x:.6g}, y = {y:.6g}, z = {z:.6g}" + ("" if formula.steady else f", t = {t:.6g}")
-                yield Problem(key, f"finite everywhere on the mesh. {toml(text)} is {value:g} at {at}")
+                names = [*PLACES, *sorted(of_flow)]
+                at = ", ".join(f"{name} = {values[name][bad[0]]:.6g}" for name in names)
+                at += "" if formula.steady else f", t = {t:.6g}"
+                yield Problem(
+                    key, f"finite everywhere on the mesh. {toml(text)} is {results[bad[0]]:g} at {at}"
+                )
                 return
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.config.expressions import Formula
 from ridgeline.elements.quadrature import legendre_matrix
+from ridgeline.models.navier_stokes.sources import SourceTerm, Sponge
 from ridgeline.models.navier_stokes.time_stepping import StepControl
 
 Array = NDArray[np.float64]
@@ -76,13 +79,14 @@ class ScalarSide:
 class TransportedScalar:
     """A scalar of the flow: dT/dt + u.grad T = k lap T + source - mean_gradient.u.
 
-    sides: by name, such as "x_min". mean_gradient: (x, y, z), a uniform gradient; T is the deviation from it.
+    sides: by name, such as "x_min". source: a formula, which may hold velocity and scalars (`source_names`), or a
+    function of space and time. mean_gradient: (x, y, z), a uniform gradient; T is the deviation from it.
     expansion, reference: of the force -expansion (T - reference) gravity on the flow; a passive scalar has 0.
     """
 
     diffusivity: float
     sides: Mapping[str, ScalarSide]
-    source: ScalarFunction | None = None
+    source: Formula | ScalarFunction | None = None
     mean_gradient: tuple[float, float, float] = (0.0, 0.0, 0.0)
     expansion: float = 0.0
     reference: float = 0.0
@@ -125,6 +129,7 @@ class FlowProblem:
 
     dt: length of every step, NaN where `control` chooses it.
     dealias_points: Gauss points per direction of the advection term; 0 evaluates it at the Gauss-Lobatto points.
+    source: (x, y, z), formulas that are added to the force, as for scalars; None is 0.
     gravity: (x, y, z), of the buoyancy of scalars with an expansion.
     filter_weight: share of the highest mode that each step removes, see `bubble_filter`; 0 filters nothing.
     filter_modes: number of modes that are damped.
@@ -140,6 +145,8 @@ class FlowProblem:
     dealias_points: int = 0
     scalars: tuple[TransportedScalar, ...] = ()
     force: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    source: tuple[Formula | None, Formula | None, Formula | None] = (None, None, None)
+    sponges: tuple[Sponge, ...] = ()
     gravity: tuple[float, float, float] = (0.0, 0.0, 0.0)
     flow_rate: FlowRate | None = None
     filter_weight: float = 0.0
@@ -152,6 +159,20 @@ class FlowProblem:
     def sides_of(self, *kinds: VelocityKind) -> list[str]:
         """Return the names of the sides of some kinds, in the order of the kinds."""
         return sides_of(self.sides, *kinds)
+
+    @cached_property
+    def source_terms(self) -> list[SourceTerm]:
+        """What formulas add to the fields: sources and sponges."""
+        sources = [("model.source", i, source) for i, source in enumerate(self.source)]
+        sources += [
+            (f"scalar.{i}.source", 3 + i, scalar.source if isinstance(scalar.source, Formula) else None)
+            for i, scalar in enumerate(self.scalars)
+        ]
+        terms = [SourceTerm(key, i, source) for key, i, source in sources if source is not None]
+        for n, sponge in enumerate(self.sponges):
+            targets = [*enumerate(sponge.velocity), *enumerate(sponge.scalars, start=3)]
+            terms += [SourceTerm(f"sponge.{n}", i, target, sponge.strength) for i, target in targets]
+        return terms
 
     @property
     def buoyant(self) -> bool:

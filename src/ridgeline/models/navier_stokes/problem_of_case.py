@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline.config.expressions import Expression, parse
+from ridgeline.config.expressions import Expression, Formula, is_zero, parse
 from ridgeline.elements.mappings import MAPPINGS
 from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.mesh import Mapping as BoxMapping
@@ -35,6 +35,7 @@ from ridgeline.models.navier_stokes.problem import (
     TransportedScalar,
     VelocitySide,
 )
+from ridgeline.models.navier_stokes.sources import Sponge, source_names
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.user_code import load_function, user_errors
 
@@ -189,13 +190,30 @@ def scalar_sides(case: NavierStokesSettings, number: int) -> dict[str, ScalarSid
     return sides
 
 
+def source_formula(case: NavierStokesSettings, text: str) -> Formula | None:
+    """Return the formula of a source, None for 0."""
+    return None if is_zero(text) else parse(text, source_names(len(case.scalar)))
+
+
+def sponges_of(case: NavierStokesSettings) -> tuple[Sponge, ...]:
+    """Return the sponges of a case."""
+    return tuple(
+        Sponge(
+            parse(section.strength),
+            tuple(map(parse, section.velocity or ())),
+            tuple(map(parse, section.scalars)),
+        )
+        for section in case.sponge
+    )
+
+
 def scalar_of(case: NavierStokesSettings, number: int) -> TransportedScalar:
     """Return scalar `number` of a case."""
     section = case.scalar[number]
     return TransportedScalar(
         section.diffusivity,
         scalar_sides(case, number),
-        parse(section.source) if section.has_source else None,
+        source_formula(case, section.source),
         section.mean_gradient,
         section.expansion,
         section.reference,
@@ -214,6 +232,7 @@ def problem_of(case: NavierStokesSettings, dt: float) -> FlowProblem:
     """Return the problem that a case describes, with time step dt; NaN where model.courant sets it."""
     model = case.model
     forcing, pressure, velocity = model.forcing, model.pressure, model.velocity
+    source_x, source_y, source_z = (source_formula(case, text) for text in model.source)
     rate = None
     if forcing.kind == "flow-rate":
         assert forcing.bulk_velocity is not None
@@ -227,6 +246,8 @@ def problem_of(case: NavierStokesSettings, dt: float) -> FlowProblem:
         dealias_points=dealias_points(case),
         scalars=tuple(scalar_of(case, number) for number in range(len(case.scalar))),
         force=forcing.value if forcing.kind == "force" else (0.0, 0.0, 0.0),
+        source=(source_x, source_y, source_z),
+        sponges=sponges_of(case),
         gravity=model.gravity,
         flow_rate=rate,
         filter_weight=model.filter.weight,

@@ -5,7 +5,7 @@ sparse matrices and direct solves (`DirectSolver`). Fields are float64 [E, n, n,
 elements share a point, and vectors [3, E, n, n, n]; "unassembled" is the contribution of each element to a weak form.
 
     du/dt + u.grad u = -grad p + nu lap u + f,   div u = 0,   dT/dt + u.grad T = k lap T + s
-    f: the constant force, and -beta (T - T_0) g of each scalar with an expansion beta, at the gravity g
+    f: the constant force, source terms, and -beta (T - T_0) g of each scalar with an expansion beta, at the gravity g
 
 BDF k / EXT k splitting, velocity and pressure in the same space. With (., .) the quadrature on the points, b and a
 the coefficients, N = f - u.grad u (dealiased), and F = sum_j a_j N^{n+1-j} - sum_{j>0} b_j u^{n+1-j} / dt:
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
+from ridgeline.config.expressions import Formula
 from ridgeline.elements.mesh import ElementGrid, side_axis, side_index
 from ridgeline.elements.quadrature import gauss, gauss_interpolation, gauss_lobatto, gll_derivative
 from ridgeline.models.navier_stokes.problem import (
@@ -39,6 +40,7 @@ from ridgeline.models.navier_stokes.problem import (
     smallest_spacing,
     vorticity_order,
 )
+from ridgeline.models.navier_stokes.sources import values_of
 from ridgeline.models.navier_stokes.time_stepping import backward, extrapolation
 
 Flags = NDArray[np.bool_]
@@ -126,8 +128,11 @@ class ReferenceSolver:
         result = np.stack([-elements.advection(fields[:3], f, problem.dealias_points) for f in fields])
         for i, force in enumerate(problem.force):
             result[i] += elements.mass * force
+        for term in problem.source_terms:
+            values = values_of(elements.coordinates, time, fields)
+            result[term.field] += elements.mass * term.evaluate(values, fields)
         for i, scalar in enumerate(problem.scalars, start=3):
-            if scalar.source is not None:
+            if scalar.source is not None and not isinstance(scalar.source, Formula):
                 result[i] += elements.mass * scalar.source(*self.elements.at(), time)
             for component, gradient in enumerate(scalar.mean_gradient):
                 result[i] -= gradient * elements.mass * fields[component]

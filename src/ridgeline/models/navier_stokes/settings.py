@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ridgeline.config.case import Plain
+from ridgeline.config.expressions import faults
 from ridgeline.config.fields import Problem
 from ridgeline.config.part_selection import SelectionError, UniformGrid
 from ridgeline.config.parts import PartExtent, PartSection
@@ -37,6 +38,7 @@ from ridgeline.models.navier_stokes.part_places import (
     side_extent,
 )
 from ridgeline.models.navier_stokes.problem_of_case import mesh_of
+from ridgeline.models.navier_stokes.sources import source_names
 from ridgeline.runtime.errors import ConfigError
 
 # Initial flows that are defined in a box without a map.
@@ -172,6 +174,16 @@ def _buoyancy(case: NavierStokesSettings) -> Iterator[Problem]:
                 "parallel to model.gravity if the scalar has an expansion, because no pressure can balance the "
                 "buoyancy of any other gradient",
             )
+
+
+def _sources(case: NavierStokesCase) -> Iterator[Problem]:
+    names = source_names(len(case.scalar))
+    yield from faults("model.source", case.model.source, variables=names)
+    for i, scalar in enumerate(case.scalar):
+        yield from faults(f"scalar.{i}.source", (scalar.source,), variables=names)
+    for i, sponge in enumerate(case.sponge):
+        if len(sponge.scalars) > len(case.scalar):
+            yield Problem(f"sponge.{i}.scalars", f"at most as many targets as [[scalar]], {len(case.scalar)}")
 
 
 def _others(case: NavierStokesSettings) -> Iterator[Problem]:
@@ -322,7 +334,7 @@ class NavierStokesCase(NavierStokesSettings):
             problems += mesh_problems(self)
             assert self.mesh_contents  # read now, with the mesh
         if not self.grid.mesh or not problems:  # one fault is enough for sides that the mesh does not have
-            problems += [*_scalars(self), *_initial(self), *_buoyancy(self), *_others(self)]
+            problems += [*_scalars(self), *_initial(self), *_buoyancy(self), *_sources(self), *_others(self)]
         yield from problems
         if not problems:
             # These need the mesh, and functions that the rules above have checked.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.models.navier_stokes.problem import FlowProblem
+from ridgeline.models.navier_stokes.sources import is_kept
 
 WORD = 8.0  # bytes
 
@@ -53,6 +54,19 @@ class StepWork:
         """Return the work of the right-hand side of the velocity."""
         flops = (6.0 * self._n + 12 + self._curved(15)) * self._points
         return flops, WORD * (8 + self._curved(10)) * self._points
+
+    def sources(self) -> tuple[float, float]:
+        """Return the work of the source terms: fields, places and kept formulas in, rates in and out."""
+        words = sum(
+            2.0
+            + self._curved(1)
+            + (term.strength is not None)
+            + sum(
+                1.0 if is_kept(formula) else len(formula.variables - {"t"}) for _, formula in term.formulas()
+            )
+            for term in self._problem.source_terms
+        )
+        return 2.0 * len(self._problem.source_terms) * self._points, WORD * words * self._points
 
     def buoyancy(self) -> tuple[float, float]:
         """Return the work of the force of the scalars on the flow."""

@@ -17,6 +17,7 @@ ZERO: tuple[str, str, str] = ("0", "0", "0")
 
 SideKind = Literal["wall", "moving-wall", "inflow", "outflow", "symmetry", "periodic"]
 ScalarKind = Literal["fixed", "flux", "adiabatic", "periodic"]
+SOURCE_VARIABLES = "x, y, z, t, u, v, w, scalar_0, ..."
 VECTOR_RULE = "three numbers or formulas of x, y, z, t as [x, y, z]"
 
 
@@ -146,9 +147,10 @@ class ScalarSection(Checked):
     diffusivity: Number = setting(..., "Diffusivity of the scalar, nu/Pr.", unit="length^2/time", gt=0)
     source: FormulaText = setting(
         "0",
-        "Source of the scalar: a number or a formula of x, y, z and t.",
+        "Source of the scalar: a number or a formula of x, y, z and t, of the velocity u, v, w and of the scalars "
+        "scalar_0, scalar_1, ...",
         unit="scalar/time",
-        rule="a number or a formula of x, y, z, t",
+        rule=f"a number or a formula of {SOURCE_VARIABLES}",
     )
     mean_gradient: tuple[Number, Number, Number] = setting(
         (0.0, 0.0, 0.0),
@@ -178,11 +180,41 @@ class ScalarSection(Checked):
     )
     boundary: ScalarBoundarySection = Field(default_factory=ScalarBoundarySection)
 
-    @property
-    def has_source(self) -> bool:
-        """Whether there is a source beside the mean gradient's."""
-        return self.source.strip() not in ("0", "0.0")
+    def problems(self) -> Iterator[Problem]:
+        yield from faults("initial", (self.initial,), steady=True)
+
+
+class SpongeSection(Checked):
+    """A sponge, one section each: it adds strength (target - value) to the velocity, to scalars or to both.
+
+    Where the strength is 0 the flow is free. A layer of a large strength before a side absorbs what it would reflect.
+    """
+
+    strength: FormulaText = setting(
+        ...,
+        "Rate at which the flow relaxes towards the targets: a number or a formula of x, y, z and t. "
+        "`ridgeline check` states the largest time step for which it is stable.",
+        unit="1/time",
+        rule="a number or a formula of x, y, z, t",
+    )
+    velocity: Formulas | None = setting(
+        None,
+        "Target [u, v, w] of the velocity: numbers or formulas of x, y, z and t. If it is not set, the sponge leaves "
+        "the velocity alone.",
+        unit="length/time",
+        rule=VECTOR_RULE,
+    )
+    scalars: tuple[FormulaText, ...] = setting(
+        (),
+        "Targets of the scalars, in their order: numbers or formulas of x, y, z and t. Scalars beyond the list are "
+        "left alone.",
+        unit="scalar",
+        rule="a list of numbers or formulas of x, y, z, t, of which there are at most as many as [[scalar]]",
+    )
 
     def problems(self) -> Iterator[Problem]:
-        yield from faults("source", (self.source,))
-        yield from faults("initial", (self.initial,), steady=True)
+        yield from faults("strength", (self.strength,))
+        yield from faults("velocity", self.velocity or ())
+        yield from faults("scalars", self.scalars)
+        if not self.velocity and not self.scalars:
+            yield Problem("velocity", f"{VECTOR_RULE}, or sponge.N.scalars instead")

@@ -27,11 +27,13 @@ from ridgeline.config.fields import (
 from ridgeline.config.parts import PartSection
 from ridgeline.elements.mesh import SIDES, side_axis
 from ridgeline.models.navier_stokes.case_sections.boundary import (
+    SOURCE_VARIABLES,
     ZERO,
     BoundarySection,
     Formulas,
     ScalarKind,
     ScalarSection,
+    SpongeSection,
 )
 from ridgeline.models.navier_stokes.case_sections.grid import GridSection
 from ridgeline.models.navier_stokes.case_sections.output import (
@@ -269,7 +271,7 @@ class TimeSettings(Checked):
 class ModelSection(TimeSettings):
     """u_t + (u . grad) u = - grad p + nu lap(u) + f, div u = 0, by spectral elements P_N-P_N.
 
-    f: the forcing, and the buoyancy of scalars with an expansion.
+    f: the forcing, the source, sponges, and the buoyancy of scalars with an expansion.
 
     Backward differences for Stokes terms, extrapolation for the others (NekBox paper, Eqs. 1-4).
     """
@@ -305,6 +307,13 @@ class ModelSection(TimeSettings):
         unit="length/time^2",
         rule="three numbers as [g_x, g_y, g_z]",
         needs={"scalar.N.expansion": ON},
+    )
+    source: Formulas = setting(
+        ZERO,
+        "Source of momentum, which is added to model.forcing: [s_x, s_y, s_z] as numbers or formulas of x, y, z and "
+        "t, of the velocity u, v, w and of the scalars scalar_0, scalar_1, ...",
+        unit="length/time^2",
+        rule=f"three numbers or formulas of {SOURCE_VARIABLES} as [x, y, z]",
     )
     filter: FilterSection = Field(default_factory=FilterSection)
     pressure: PressureSection = Field(default_factory=PressureSection)
@@ -404,8 +413,10 @@ class NavierStokesSettings(AnyCase):
         "model.filter",
         "model.forcing",
         "model.gravity",
+        "model.source",
         "boundary",
         "scalar",
+        "sponge",
         "initial",
     )
     START: ClassVar[tuple[str, ...]] = ("initial", "scalar.*.initial")
@@ -415,6 +426,7 @@ class NavierStokesSettings(AnyCase):
     model: ModelSection
     boundary: BoundarySection = Field(default_factory=BoundarySection)
     scalar: tuple[ScalarSection, ...] = Field(default=())
+    sponge: tuple[SpongeSection, ...] = Field(default=())
     initial: InitialSection = Field(default_factory=InitialSection)
     probe: tuple[ProbeSection, ...] = Field(default=())
     output: OutputSection = Field(default_factory=OutputSection)
@@ -447,6 +459,7 @@ class NavierStokesSettings(AnyCase):
 
     LATER: ClassVar[Mapping[str, Plain]] = {
         "model.gravity": [0.0, 0.0, 0.0],
+        "model.source": list(ZERO),
         "scalar.*.expansion": 0.0,
         "scalar.*.reference": 0.0,
         "grid.mesh": "",

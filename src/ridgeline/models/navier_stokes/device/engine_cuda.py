@@ -254,7 +254,7 @@ class CudaEngine(SplittingEngine):
         self.inner = CudaInnerProduct(host_inner)
         self.inverse_mass = cuda.to_device((1.0 / assembled).reshape(-1))
         self.kernels = CudaElementKernels(self._device_geometry, problem)
-        self._sources = CudaSources(self._device_geometry, problem.scalars)
+        self._sources = CudaSources(self._device_geometry, problem)
         self.boundaries = CudaBoundaries(host_boundaries, self.geometry, problem)
         self._make_fields()
         self._host = [np.zeros((self.n_fields, *grid.shape)) for _ in range(problem.time_order)]
@@ -388,7 +388,7 @@ class CudaEngine(SplittingEngine):
                 self.kernels.subtract_mean_gradients(fields, rates)
         if self._sources:
             with self.regions("other"):
-                self._sources.subtract(time, rates)
+                self._sources.subtract(fields, time, rates)
 
     def courant_rate(self) -> float:
         rate = super().courant_rate()
