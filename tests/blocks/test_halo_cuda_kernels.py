@@ -9,8 +9,8 @@ pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip insta
 from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated
+from ridgeline.blocks.fields_cuda import count_nonfinite
 from ridgeline.blocks.halo_cuda import copy_boxes
-from ridgeline.models.gray_scott.device.kernels_cuda import count_nonfinite
 
 pytestmark = pytest.mark.gpu
 

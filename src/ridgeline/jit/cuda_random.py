@@ -7,7 +7,7 @@ all threads; the compiler computes them once, into uniform registers.
 Where eight rows share a block, a thread uses the halves of four rows, and another thread computes the block again.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -70,3 +70,27 @@ def significant_bits(dtype: DTypeLike, generator: Generator) -> Bits:
 def unscaled_uniform(word, shift, mask, least):
     """Return the int32 that, times SCALE, is the uniform number; the other arguments are those of `Bits`."""
     return np.int32(np.uint32(word << shift) & mask | least)
+
+
+def how_drawn(dtype: DTypeLike, generator: Generator) -> tuple[Any, ...]:
+    """Return `drawn` of `numbers`: plain numbers, because kernels that are cached close over nothing else."""
+    return (generator.rounds, generator.parts, *significant_bits(dtype, generator))
+
+
+@device_function
+def numbers(x, group, z, step, key, drawn, real):
+    """Return the random numbers of a group's four rows, None without noise; times SCALE they are uniform.
+
+    x, group and z are global indices, real is the precision.
+    """
+    if len(key) == 0:
+        return None, None, None, None
+    rounds, parts, low_shift, mask, least = drawn
+    shift = low_shift if group % parts == 0 else np.uint32(0)
+    w0, w1, w2, w3 = philox_words(x, group // parts, z, step, key, rounds)
+    return (
+        real(unscaled_uniform(w0, shift, mask, least)),
+        real(unscaled_uniform(w1, shift, mask, least)),
+        real(unscaled_uniform(w2, shift, mask, least)),
+        real(unscaled_uniform(w3, shift, mask, least)),
+    )

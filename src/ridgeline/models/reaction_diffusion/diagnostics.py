@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ridgeline.blocks.field_summary import locate_first_nonfinite, summarise_fields
-from ridgeline.models.reaction_diffusion.engine_cpu import CpuEngine
+from ridgeline.models.reaction_diffusion.engine import Engine
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Diagnostics:
     """Global values of the species, equal on all ranks."""
 
-    def __init__(self, names: tuple[str, ...], engine: CpuEngine, comm: MPI.Comm, threads: int) -> None:
+    def __init__(self, names: tuple[str, ...], engine: Engine, comm: MPI.Comm, threads: int) -> None:
         self._names, self._engine, self._comm, self._threads = names, engine, comm, threads
 
     def values(self) -> dict[str, float]:

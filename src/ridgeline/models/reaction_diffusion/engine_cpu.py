@@ -12,7 +12,7 @@ from ridgeline.blocks.sweep_engine import SweepEngine
 from ridgeline.jit.random import PHILOX_7, round_keys
 from ridgeline.models.contract import Context
 from ridgeline.models.reaction_diffusion.initial import seed_of
-from ridgeline.models.reaction_diffusion.kernels import Program, make_rule, numbers, program_of
+from ridgeline.models.reaction_diffusion.kernels import TIME, Program, make_rule, numbers, program_of
 from ridgeline.models.reaction_diffusion.schemes import SchemeStage, stages_of
 from ridgeline.models.reaction_diffusion.settings import ReactionDiffusionCase
 from ridgeline.models.reaction_diffusion.sides import SideTables
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CpuEngine(SweepEngine):
-    """Fields and sweeps on CPU cores."""
+    """Fields and sweeps on CPU cores (see `engine.Engine`)."""
 
     def __init__(
         self, block: Block, cartesian: MPI.Cartcomm, case: ReactionDiffusionCase, context: Context
@@ -36,13 +36,12 @@ class CpuEngine(SweepEngine):
         context : threads, regions of time
         """
         self._case = case
-        self._periodic = case.boundary.periodic()
-        axes = tuple(n > 1 or not wraps for n, wraps in zip(case.grid.shape, self._periodic))
         self._program: Program = program_of(
-            case.species, case.model.parameters, case.grid.spacing(), (axes[0], axes[1], axes[2])
+            case.species, case.model.parameters, case.grid.spacing(), axes_of(case)
         )
+        self._reads_time = any("t" in each.rate.variables for each in case.species)
         self._stages = case.stages()
-        self._times, self._dt = [case.begin_time()], case.model.dt
+        self._times, self._dt, self._steps = [case.begin_time()], case.model.dt, block.ghost
         rules = [make_rule(self._program._replace(combines=n > 0)) for n in range(len(self._stages))]
         noisy = sum(self._program.noisy)
         keys = [round_keys(seed_of(case.run.seed, n), PHILOX_7.rounds) for n in range(noisy)]
@@ -58,7 +57,7 @@ class CpuEngine(SweepEngine):
             block,
             cartesian,
             rules,
-            self._numbers([0.0] * block.ghost, case.model.dt),
+            self._numbers(),
             (PHILOX_7, np.concatenate(keys) if keys else None),
             self._tables.sides,
             context,
@@ -66,7 +65,13 @@ class CpuEngine(SweepEngine):
 
     def use_times(self, times: list[float], dt: float) -> None:
         """Let the next sweep make steps that begin at these times, each of length dt."""
-        self.coefficients = self._numbers(times, dt)
+        if dt != self._dt:
+            self._dt, self._stages = dt, stages_of(self._case.model.scheme, len(self._stages), dt)
+            self.coefficients = self._numbers()
+        self._times = times
+        if self._reads_time:
+            for rows, stage in zip(self.coefficients, self._stages, strict=True):
+                rows[: len(times), TIME] = [time + stage.at * dt for time in times]
 
     def squares(self) -> list[tuple[float, float]]:
         """Return the sums over this rank's cells of (change in a step)^2 and u^2 of each species.
@@ -75,30 +80,42 @@ class CpuEngine(SweepEngine):
         forward Euler is made there.
         """
         if len(self._sweeps) > 1:
-            self._times = self._times[-1:]
-            self.coefficients = [self._rows(self._times, SchemeStage(0.0, self._dt))]
+            kept, self._times = self.coefficients, self._times[-1:]
+            self.coefficients = [
+                numbers_of(self._case, self._program, self._times, SchemeStage(0.0, self._dt))
+            ]
             self.overwrite_other(0)
+            self.coefficients = kept
         return super().squares()
 
-    def _numbers(self, times: list[float], dt: float) -> list[NDArray[Any]]:
-        self._times, self._dt = times, dt
-        self._stages = stages_of(self._case.model.scheme, len(self._stages), dt)
-        return [self._rows([time + stage.at * dt for time in times], stage) for stage in self._stages]
+    def _numbers(self) -> list[NDArray[Any]]:
+        """Return the rows of each stage for steps of the present length, whose times are set before each sweep."""
+        times = [0.0] * self._steps
+        return [numbers_of(self._case, self._program, times, stage) for stage in self._stages]
 
     def update_sides(self, stage: int) -> None:
         at = self._stages[stage].at * self._dt
         self._tables.update([time + at for time in self._times])
 
-    def _rows(self, times: list[float], stage: SchemeStage) -> NDArray[Any]:
-        case = self._case
-        cells = tuple(n if wraps else -1 for n, wraps in zip(case.grid.shape, self._periodic))
-        return numbers(
-            case.species,
-            case.model.parameters,
-            self._program,
-            case.grid.spacing(),
-            (cells[0], cells[1], cells[2]),
-            times,
-            stage,
-            case.run.precision,
-        )
+
+def axes_of(case: ReactionDiffusionCase) -> tuple[bool, bool, bool]:
+    """Return whether species spread in z, y and x: in directions of more than one cell, or between sides."""
+    z, y, x = (n > 1 or not wraps for n, wraps in zip(case.grid.shape, case.boundary.periodic()))
+    return z, y, x
+
+
+def numbers_of(
+    case: ReactionDiffusionCase, program: Program, times: list[float], stage: SchemeStage
+) -> NDArray[Any]:
+    """Return what the code of a stage reads in steps that are at these times (`kernels.numbers`)."""
+    z, y, x = (n if wraps else -1 for n, wraps in zip(case.grid.shape, case.boundary.periodic()))
+    return numbers(
+        case.species,
+        case.model.parameters,
+        program,
+        case.grid.spacing(),
+        (z, y, x),
+        times,
+        stage,
+        case.run.precision,
+    )

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
+from ridgeline.blocks.halo import HaloPlan
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.reaction_diffusion.formulas import Species
 from ridgeline.models.reaction_diffusion.settings import ReactionDiffusionCase
@@ -35,7 +36,7 @@ def steps_per_sweep(case: ReactionDiffusionCase, grid: tuple[int, int, int]) -> 
     thinnest = [n // p for n, p, wraps in zip(case.grid.shape, grid, periodic, strict=True) if p > 1 or wraps]
     most = min(thinnest, default=math.inf)
     chosen = case.model.steps_per_sweep
-    if case.model.scheme != "euler":
+    if case.model.scheme != "euler" or case.run.device == "cuda":
         return 1
     if isinstance(chosen, int):
         if chosen > most:
@@ -46,6 +47,15 @@ def steps_per_sweep(case: ReactionDiffusionCase, grid: tuple[int, int, int]) -> 
         return chosen
     row = case.grid.shape[2] // grid[2] * np.dtype(case.run.precision).itemsize
     return 2 if row >= LONG_ROW and most >= 2 else 1
+
+
+def device_bytes(case: ReactionDiffusionCase, block: Block) -> dict[str, float]:
+    """Return the bytes of one block on its GPU by what they are for, without the context and the kernels' code."""
+    dtype, n_fields = np.dtype(case.run.precision), len(case.species)
+    parts = {"fields": 2.0 * n_fields * BlockArray.bytes_of(block, dtype)}
+    if items := HaloPlan(block, n_fields, dtype.itemsize).buffer_items:
+        parts["halo buffers"] = 2.0 * items * dtype.itemsize
+    return parts
 
 
 def flops_per_cell(species: tuple[Species, ...], directions: int) -> int:
@@ -87,7 +97,11 @@ def estimate(case: ReactionDiffusionCase, n_ranks: int) -> Estimate:
     itemsize = np.dtype(case.run.precision).itemsize
     largest = Block.of_rank(shape, grid, 0, ghost=steps)
     n_fields, cells = len(case.species), math.prod(shape)
-    memory = 2 * n_fields * BlockArray.bytes_of(largest, case.run.precision)
+    on_device = device_bytes(case, largest) if case.run.device == "cuda" else {}
+    # Beside a GPU the host holds one copy of each species, and what is sent and received.
+    sets = 1 if on_device else 2
+    memory = sets * n_fields * BlockArray.bytes_of(largest, case.run.precision)
+    memory += int(on_device.get("halo buffers", 0))
     outputs = case.outputs()
     periodic = case.boundary.periodic()
     stages = len(case.stages())
@@ -105,4 +119,5 @@ def estimate(case: ReactionDiffusionCase, n_ranks: int) -> Estimate:
         outputs=outputs,
         checkpoint_bytes=float(n_fields * cells * itemsize),
         work=least_work(case, n_fields * itemsize * faces * stages, messages * stages),
+        device_memory=on_device,
     )

@@ -15,6 +15,7 @@ The formulas are part of the code, and thus of the key in the kernel cache. Para
 cells are numbers that the code reads, so that a sweep over parameters compiles once.
 """
 
+import ast
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -151,8 +152,8 @@ def _faces(program, n, cells, names, arithmetic, centres):
         low = cells.index(axis)
         high = low + 1.0
         # The last face of a periodic direction is the first one.
-        wraps = arithmetic.builder.fcmp_ordered("==", high.value, numbers[CELLS + axis].value)
-        high = arithmetic.where(wraps, arithmetic.lanes.constant(0.0), high)
+        wraps = table.compare[ast.Eq](high, numbers[CELLS + axis])
+        high = table.where(wraps, table.number(0.0), high)
         for index in (low, high):
             places = {**centres, "zyx"[axis]: index * numbers[WIDTHS + axis]}
             at_face = (
@@ -162,37 +163,48 @@ def _faces(program, n, cells, names, arithmetic, centres):
     return faces
 
 
+def cell_update(program, cells, arithmetic, noise_scale):
+    """Return the new values of the species in some cells, read from `cells` as a `CellRule` does.
+
+    arithmetic: of formulas on what `cells` holds, `VectorArithmetic` on CPUs and `CodeArithmetic` on GPUs.
+    noise_scale: what brings the random numbers of `cells` to [-1, 1).
+    """
+    numbers = cells.coefficients
+    centres = {"zyx"[axis]: (cells.index(axis) + 0.5) * numbers[WIDTHS + axis] for axis in range(3)}
+    parameters = dict(zip(program.parameters, numbers[BEFORE:]))
+    fields = {name: cells.here(n) for n, name in enumerate(program.species)}
+    names = {**parameters, **fields, **centres, "t": numbers[TIME]}
+    changes = rates(program, names, arithmetic.table())
+    noise = iter(cells.noise or ())
+    new = []
+    for n, (u, rate, spread) in enumerate(zip(fields.values(), changes, program.spreads, strict=True)):
+        first = BEFORE + len(parameters) + OF_SPECIES * n
+        change = numbers[DT] * arithmetic.lift(rate)
+        if program.noisy[n]:
+            change = change + numbers[first + 3] * (next(noise) * noise_scale)
+        if spread != STILL:
+            faces = _faces(program, n, cells, names, arithmetic, centres) if spread == OF_PLACE else None
+            c = numbers[first : first + 3]
+            spreading = diffusion(u, cells.neighbours(n), c, spread, program.axes, faces)
+            change = spreading + change
+        if program.combines:
+            u = numbers[OF_HERE] * u + numbers[OF_BEFORE] * cells.before(n)
+        new.append(u + change)
+    return new
+
+
+def count_numbers(program: Program) -> int:
+    """Return how many numbers the code reads."""
+    return BEFORE + len(program.parameters) + OF_SPECIES * len(program.species)
+
+
 @cache
 def make_rule(program: Program) -> CellRule:
     """Return the rule of a program."""
     kept = tuple(program)  # what the rule closes over is part of the key of its kernels
 
     def update(cells):
-        program = Program(*kept)
-        arithmetic = VectorArithmetic(cells.lanes, cells.context)
-        numbers = cells.coefficients
-        centres = {"zyx"[axis]: (cells.index(axis) + 0.5) * numbers[WIDTHS + axis] for axis in range(3)}
-        parameters = dict(zip(program.parameters, numbers[BEFORE:]))
-        fields = {name: cells.here(n) for n, name in enumerate(program.species)}
-        names = {**parameters, **fields, **centres, "t": numbers[TIME]}
-        changes = rates(program, names, arithmetic.table())
-        noise = iter(cells.noise or ())
-        new = []
-        for n, (u, rate, spread) in enumerate(zip(fields.values(), changes, program.spreads, strict=True)):
-            first = BEFORE + len(parameters) + OF_SPECIES * n
-            change = numbers[DT] * arithmetic.lift(rate)
-            if program.noisy[n]:
-                change = change + numbers[first + 3] * (next(noise) * UNIFORM_SCALE)
-            if spread != STILL:
-                faces = _faces(program, n, cells, names, arithmetic, centres) if spread == OF_PLACE else None
-                c = numbers[first : first + 3]
-                spreading = diffusion(u, cells.neighbours(n), c, spread, program.axes, faces)
-                change = spreading + change
-            if program.combines:
-                u = numbers[OF_HERE] * u + numbers[OF_BEFORE] * cells.before(n)
-            new.append(u + change)
-        return new
+        return cell_update(Program(*kept), cells, VectorArithmetic(cells.lanes, cells.context), UNIFORM_SCALE)
 
-    n = BEFORE + len(program.parameters) + OF_SPECIES * len(program.species)
     stencil = tuple(spread != STILL for spread in program.spreads)
-    return CellRule(update, stencil, n, sum(program.noisy))
+    return CellRule(update, stencil, count_numbers(program), sum(program.noisy))

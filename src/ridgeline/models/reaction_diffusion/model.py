@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ridgeline.blocks.cartesian import decompose
 from ridgeline.models.contract import Context, Metric, Model, Variable, Work
 from ridgeline.models.reaction_diffusion.diagnostics import Diagnostics
+from ridgeline.models.reaction_diffusion.engine import Engine
 from ridgeline.models.reaction_diffusion.engine_cpu import CpuEngine
 from ridgeline.models.reaction_diffusion.estimate import least_work, process_grid, steps_per_sweep
 from ridgeline.models.reaction_diffusion.initial import set_start
@@ -39,7 +40,13 @@ class ReactionDiffusion(Model):
         cartesian, self._block = decompose(
             context.comm, case.grid.shape, grid, case.boundary.periodic(), ghost
         )
-        self._engine = CpuEngine(self._block, cartesian, case, context)
+        self._engine: Engine
+        if context.device == "cpu":
+            self._engine = CpuEngine(self._block, cartesian, case, context)
+        else:
+            from ridgeline.models.reaction_diffusion.device.engine_cuda import CudaEngine
+
+            self._engine = CudaEngine(self._block, cartesian, case, context)
         self.advice = case.stable.advice(case.model.dt)
         self._diagnostics = Diagnostics(case.names(), self._engine, context.comm, context.threads)
 

@@ -52,9 +52,6 @@ class RunSection(sections.SteadyRunSection):
     """What runs, how long, in which precision and on what."""
 
     model: Literal["reaction_diffusion"] = setting(..., "Model to run. `ridgeline explain` lists the models.")
-    device: Literal["cpu"] = setting(
-        "cpu", "Device on which the kernels run. This model has no kernels for GPUs."
-    )
     seed: sections.Seed = sections.seed_setting(
         "Seed of the random numbers, those of the noise and of `random` in initial formulas. The same seed gives the "
         "same numbers on any number of ranks and threads and with any process grid."
@@ -414,8 +411,9 @@ class ReactionDiffusionCase(AnyCase):
                 f"at most {limit:.4g}, the largest stable step with these diffusivities and cells, or larger with "
                 'model.scheme = "rkl"',
             )
-        if m.scheme != "euler" and m.steps_per_sweep not in ("auto", 1):
-            yield Problem("model.steps_per_sweep", f'"auto" or 1 with model.scheme = "{m.scheme}"')
+        for key, word, only in (("model.scheme", m.scheme, "euler"), ("run.device", self.run.device, "cpu")):
+            if word != only and m.steps_per_sweep not in ("auto", 1):
+                yield Problem("model.steps_per_sweep", f'"auto" or 1 with {key} = "{word}"')
         for key, rule in nonfinite_at_start(self.system()):
             yield Problem(key, rule)
 

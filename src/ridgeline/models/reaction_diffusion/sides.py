@@ -112,6 +112,7 @@ class SideTables:
     Attributes
     ----------
     sides : as sweeps take them
+    varies : whether `update` changes anything
     """
 
     def __init__(
@@ -153,6 +154,7 @@ class SideTables:
         for table in tables:
             table.fill(self.sides.values, [time] * table.shape[0])
         self._varying = [table for table in tables if "t" in table.formula.variables]
+        self.varies = bool(self._varying)
 
     def update(self, times: Sequence[float]) -> None:
         """Refill what varies in time, for the steps of a sweep that begin at these times."""

@@ -15,6 +15,7 @@ from numba import cuda
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
+from ridgeline.blocks.fields_cuda import SCAN_THREADS, count_nonfinite, scan_grid
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.blocks.halo_cuda import CudaPacker
 from ridgeline.blocks.overlap import CellRange, split_for_overlap
@@ -23,17 +24,14 @@ from ridgeline.jit.cuda_random import device_key
 from ridgeline.jit.random import Generator
 from ridgeline.models.contract import Context
 from ridgeline.models.gray_scott.device.kernels_cuda import (
-    SCAN_THREADS,
     BoxLaunch,
     DeviceKernel,
     Shape,
     Stream,
-    count_nonfinite,
     default_shape,
     device_coefficients,
     launch_shape,
     make_sweep,
-    scan_grid,
 )
 from ridgeline.models.gray_scott.device.kernels_two_cuda import (
     TwoStepTile,

@@ -1,5 +1,4 @@
-"""The Gray-Scott sweep on NVIDIA GPUs: one fused pass over u and v, the GPU twin of `kernels`; and the search for
-NaN.
+"""The Gray-Scott sweep on NVIDIA GPUs: one fused pass over u and v, the GPU twin of `kernels`.
 
     sweep = make_sweep(dtype, row_pitch, shape, generator)
     launch = launch_shape(box, ...)
@@ -42,7 +41,6 @@ from numpy.typing import DTypeLike
 
 from ridgeline.blocks.overlap import CellRange
 from ridgeline.jit.cuda_device import (
-    SIMULATED,
     WARP,
     device_function,
     fma,
@@ -51,13 +49,9 @@ from ridgeline.jit.cuda_device import (
     store,
     store_streaming,
 )
-from ridgeline.jit.cuda_random import SCALE, philox_words, significant_bits, unscaled_uniform
+from ridgeline.jit.cuda_random import SCALE, how_drawn, numbers
 from ridgeline.jit.random import PHILOX_7, WORDS, Generator
 from ridgeline.models.gray_scott.physics import Coefficients, point_update
-from ridgeline.parallel.partition import Triple
-
-# Threads of a block that looks for cells that are not finite, and rows that it looks at.
-SCAN_THREADS, SCAN_ROWS = 8 if SIMULATED else 128, 16
 
 _update = device_function(point_update(fma))
 
@@ -195,30 +189,6 @@ def points(u, v, at, pitch, u_c, v_c, u_s, v_s, u_n, v_n, u_b, v_b, u_a, v_a, r,
     return (p0, p1, p2, p3), (q0, q1, q2, q3)
 
 
-def how_drawn(dtype: DTypeLike, generator: Generator) -> tuple[Any, ...]:
-    """Return `drawn` of `numbers`: plain numbers, because kernels that are cached close over nothing else."""
-    return (generator.rounds, generator.parts, *significant_bits(dtype, generator))
-
-
-@device_function
-def numbers(x, group, z, step, key, drawn, real):
-    """Return the random numbers of a group's four rows, None without noise; times SCALE they are uniform.
-
-    x, group and z are global indices, real is the precision.
-    """
-    if len(key) == 0:
-        return None, None, None, None
-    rounds, parts, low_shift, mask, least = drawn
-    shift = low_shift if group % parts == 0 else np.uint32(0)
-    w0, w1, w2, w3 = philox_words(x, group // parts, z, step, key, rounds)
-    return (
-        real(unscaled_uniform(w0, shift, mask, least)),
-        real(unscaled_uniform(w1, shift, mask, least)),
-        real(unscaled_uniform(w2, shift, mask, least)),
-        real(unscaled_uniform(w3, shift, mask, least)),
-    )
-
-
 @device_function
 def _put(out_u, out_v, at, new_u, new_v, k, j, i, y0, y1, wrap, pitch, plane):
     """Store one cell if its row is in the box, and its copies in ghosts across periodic boundaries."""
@@ -335,32 +305,3 @@ def make_sweep(
 
     compiled: DeviceKernel = sweep
     return compiled
-
-
-@kernel(SCAN_THREADS)
-def count_nonfinite(values, layout, shape, out_found):
-    """Add the number of cells that are NaN or infinite to out_found[0]; launch `scan_grid(shape)` x SCAN_THREADS.
-
-    Parameters
-    ----------
-    values : (n,) float32 or float64 device array, `BlockArray.flat`
-    layout : (origin, row_pitch, plane_pitch); shape : owned (nz, ny, nx)
-    out_found : (1,) int64 device array
-
-    Cost: reads each cell once.
-    """
-    origin, row_pitch, plane_pitch = layout
-    nz, ny, nx = shape
-    found = 0
-    for row in range(cuda.blockIdx.x, nz * ny, cuda.gridDim.x):
-        start = origin + row // ny * plane_pitch + row % ny * row_pitch
-        for i in range(cuda.threadIdx.x, nx, cuda.blockDim.x):
-            if not math.isfinite(load(values, start + i)):
-                found += 1
-    if found > 0:
-        cuda.atomic.add(out_found, 0, found)
-
-
-def scan_grid(shape: Triple) -> int:
-    """Return the number of thread blocks of `count_nonfinite` for a block of `shape` owned cells."""
-    return -(-shape[0] * shape[1] // SCAN_ROWS)

@@ -35,13 +35,12 @@ from numpy.typing import DTypeLike
 
 from ridgeline.blocks.overlap import CellRange
 from ridgeline.jit.cuda_device import barrier, device_function, kernel, load, store
+from ridgeline.jit.cuda_random import how_drawn, numbers
 from ridgeline.jit.random import PHILOX_7, WORDS, Generator
 from ridgeline.models.gray_scott.device.kernels_cuda import (
     BoxLaunch,
     DeviceKernel,
     column,
-    how_drawn,
-    numbers,
     planes_of_chunks,
     points,
     put,
