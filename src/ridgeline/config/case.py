@@ -70,6 +70,8 @@ class AnyCase(Checked):
     LATER: ClassVar[Mapping[str, Plain]] = {}
     # Keys and tables that only decide the initial state, "scalar.*.key" as above: a run cannot change them.
     START: ClassVar[tuple[str, ...]] = ("initial",)
+    # Keys whose functions are not compiled, because they do not stand for formulas.
+    NOT_FORMULAS: ClassVar[tuple[str, ...]] = ("callback.*.function",)
     # How the grid follows from the number of ranks in a scaling study.
     SIZE_LAW: ClassVar[SizeLaw] = GlobalGrid("grid.shape")
 
@@ -334,6 +336,18 @@ class AnyCase(Checked):
             if files:
                 digests[f"{key}.source"] = " ".join(map(digest_of, files))
         return digests
+
+    def user_formulas(self) -> list[str]:
+        """Return the functions "file.py:function" that stand for formulas, each once."""
+        keys = [key.removesuffix(".source") for key in self.sources]
+        values = self.flatten()
+        texts: dict[str, None] = {}
+        for key in (key for key in keys if not _within(_of_every(key), self.NOT_FORMULAS)):
+            value = values[key]
+            for text in value if isinstance(value, list) else [value]:
+                if isinstance(text, str) and names_function(text):
+                    texts[text.strip()] = None
+        return list(texts)
 
     @classmethod
     def is_of_start(cls, key: str) -> bool:

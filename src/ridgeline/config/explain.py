@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from ridgeline.config.fields import extra_of, rule_of, toml, type_of
+from ridgeline.config.fields import extra_of, rule_of, takes_formula, toml, type_of
 from ridgeline.config.needs import needs_words
 from ridgeline.config.schema import fields_of, in_schema, sections_of, settings_of
 from ridgeline.runtime.errors import ConfigError
+
+FUNCTION_TOO = ' A Python function, "FILE.py:FUNCTION", may stand for a formula.'
 
 
 class Row(NamedTuple):
@@ -32,6 +34,7 @@ def explain_rows(case_class: type[BaseModel]) -> list[Row]:
         for name, field in settings_of(section.table).items():
             default = "not set" if field.default is None else toml(field.default, most=80)
             needed = needs_words(fields, f"{section.key}.", field)
+            formula = takes_formula(field.annotation, field.metadata)
             rows.append(
                 Row(
                     section.header,
@@ -40,7 +43,8 @@ def explain_rows(case_class: type[BaseModel]) -> list[Row]:
                     extra_of(field, "unit"),
                     "required" if field.is_required() else default,
                     rule_of(field),
-                    f"{field.description or ''}{f' Used only with {needed}.' if needed else ''}",
+                    f"{field.description or ''}{FUNCTION_TOO if formula else ''}"
+                    f"{f' Used only with {needed}.' if needed else ''}",
                 )
             )
     return rows

@@ -1,7 +1,7 @@
 """The fields of settings: type, unit, range and description, stated once for checks, help and documents."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin
@@ -147,10 +147,24 @@ def _as_text(value: Any) -> Any:
     return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-# A number or a formula, kept as text for config/expressions.py.
+class FormulaMark:
+    """Mark the types of settings that are formulas, for which functions of the user may stand."""
+
+
+# A number, a formula or a function, kept as text for config/expressions.py.
 FormulaText = Annotated[
-    str, BeforeValidator(_as_text), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})
+    str,
+    BeforeValidator(_as_text),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]}),
+    FormulaMark(),
 ]
+
+
+def takes_formula(annotation: Any, metadata: Sequence[Any] = ()) -> bool:
+    """Say whether values of a field's type are formulas, or hold them."""
+    return any(isinstance(each, FormulaMark) for each in metadata) or any(
+        isinstance(part, FormulaMark) or takes_formula(part) for part in get_args(annotation)
+    )
 
 
 # The values that other keys must have for a key to have an effect, by key; all must hold. See needs.py.

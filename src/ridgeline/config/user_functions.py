@@ -22,7 +22,7 @@ from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.numba_errors import is_refusal, refusal
 from ridgeline.runtime.user_code import NO_PYTHON, defined_at, digest_of, load_function, user_errors
 
-_ALLOCATES = ("NRT_MemInfo_", "NRT_Allocate", "PyList_New", "PyUnicode_")
+_ALLOCATES = "@NRT_MemInfo_"  # in the code of a function that makes arrays or lists
 
 
 class UserFunction:
@@ -86,8 +86,7 @@ class UserFunction:
                 "nothing in some case" if isinstance(returned, types.NoneType | types.Optional) else returned
             )
             raise ConfigError(f'{place}"{self.text}" returns {what}, but it must return a number.')
-        code = made.library.get_llvm_str()
-        if any(name in code for name in _ALLOCATES):
+        if _ALLOCATES in made.library.get_llvm_str():
             raise ConfigError(
                 f'{place}"{self.text}" allocates memory, for an array or a list, at every point. Use numbers alone.'
             )
@@ -106,7 +105,7 @@ class UserFunction:
         inner = self.compiled("float64")
         names = ", ".join(f"p{i}" for i in range(len(self.parameters)))
         # A number of any kind becomes a float here.
-        call = eval(f"lambda {names}: float(inner({names}))", {"inner": inner, "float": float})
+        call = eval(f"lambda {names}: 1.0 * inner({names})", {"inner": inner})
         return vectorize([float64(*[float64] * len(self.parameters))])(call)  # type: ignore[no-any-return]
 
     def _one_by_one(self, values: Sequence[Any]) -> NDArray[np.float64]:
@@ -143,8 +142,10 @@ def _parameters(function: UserFunction) -> tuple[str, ...]:
     return tuple(each.name for each in parameters)
 
 
-def load_user_function(text: str, variables: Sequence[str]) -> UserFunction:
-    """Return the function of a text "file.py:function". variables: the names that its parameters may have.
+def load_user_function(text: str, variables: Sequence[str] | None = None) -> UserFunction:
+    """Return the function of a text "file.py:function".
+
+    variables: the names that its parameters may have, None if they have been checked.
 
     Raises ConfigError for a file or function that is missing, fails or has other parameters, and if user code may
     not run.
@@ -153,7 +154,7 @@ def load_user_function(text: str, variables: Sequence[str]) -> UserFunction:
     name = text.rpartition(":")[0]
     function = _loaded(text, os.path.realpath(name), digest_of(name), bool(os.environ.get(NO_PYTHON)))
     for parameter in function.parameters:
-        if parameter not in variables:
+        if variables is not None and parameter not in variables:
             near = nearest(parameter, variables)
             hint = f" (did you mean {near}?)" if near else ""
             raise ConfigError(

@@ -198,9 +198,9 @@ def point_function(formula: Formula, arguments: Sequence[str], target: FormulaTa
     tree = getattr(formula, "tree", None)
     if isinstance(tree, UserCall):
         tree.function.compiled("float64")  # which says what is wrong with it
-        call = f"lambda {', '.join(arguments)}: float(user({', '.join(tree.function.parameters)}))"
+        call = f"lambda {', '.join(arguments)}: 1.0 * user({', '.join(tree.function.parameters)})"
         user = target.declare(tree.function.function)
-        return target.declare(eval(call, {"__builtins__": {}, "user": user, "float": float}))
+        return target.declare(eval(call, {"__builtins__": {}, "user": user}))
     body = _OnePoint(arguments).visit(ast.parse(formula.text, mode="eval").body)
     names = ast.arguments([], [ast.arg(name) for name in arguments], None, [], [], None, [])
     tree = ast.fix_missing_locations(ast.Expression(ast.Lambda(names, body)))

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +18,7 @@ from ridgeline.runtime.errors import ConfigError, RidgelineError
 # If it is set in the environment, settings that would run a Python file are errors, on all ranks that are started
 # too.
 NO_PYTHON = "RIDGELINE_NO_PYTHON"
-FUNCTION = re.compile(r"\s*(?P<file>[^\n]+\.py):(?P<name>[A-Za-z_]\w*)\s*")
+FUNCTION = re.compile(r"\s*(?P<file>[^\n\0=]+\.py):(?P<name>[A-Za-z_]\w*)\s*")
 _MOST_LETTERS = 300  # of what an exception says
 
 
@@ -29,10 +29,10 @@ def names_function(text: str) -> bool:
 
 def digest_of(file: str) -> str:
     """Return a digest of the content of a file, that of nothing if it cannot be read."""
-    try:
-        content = Path(file).read_bytes()
-    except OSError:
-        content = b""
+    content = b""
+    with suppress(OSError):
+        if os.path.isfile(file):
+            content = Path(file).read_bytes()
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
@@ -103,7 +103,7 @@ def load_function(
     name, _, function = text.strip().rpartition(":")
     path, loaded = Path(os.path.realpath(name)), {} if loaded is None else loaded
     if path not in loaded:
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise ConfigError(
                 f"{what}: there is no file {name} here. Give a Python file and a function in it."
             )

@@ -85,3 +85,11 @@ def test_every_function_is_that_of_numpy_at_random_points(precision):
         for rate, a, b in zip(part, found[1:], expected[1:]):
             tolerance = 1e-14 if precision == "float64" else 1e-6
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=1e-300, err_msg=rate)
+
+
+def test_a_function_of_the_user_is_called_in_every_cell(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("def rate(A, x, t):\n    return A * (1.0 - A) + t if x > 2.0 else -A\n")
+    species = [{"name": "A", "diffusivity": 0.1, "rate": f"{path}:rate", "initial": "1 + 0.3*random"}]
+    found, expected, _ = compare(make_case(species, SHAPE, run={"device": "cuda"}), 3)
+    np.testing.assert_array_equal(found[0], expected[0])

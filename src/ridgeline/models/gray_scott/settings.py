@@ -8,11 +8,22 @@ from pydantic import Field
 
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase, Plain
-from ridgeline.config.fields import MOST, ON, Checked, Count, Integer, Number, PathText, Problem, setting
+from ridgeline.config.fields import (
+    MOST,
+    ON,
+    Checked,
+    Count,
+    FormulaMark,
+    Integer,
+    Number,
+    PathText,
+    Problem,
+    setting,
+)
 from ridgeline.config.part_selection import UniformGrid
 from ridgeline.config.parts import PartSection
 
-Formula = Annotated[str, Field(min_length=1, max_length=2000)]
+Formula = Annotated[str, FormulaMark(), Field(min_length=1, max_length=2000)]
 
 
 class RunSection(sections.SteadyRunSection):

@@ -399,6 +399,9 @@ class NavierStokesSettings(AnyCase):
     """All sections of one run, without the rules between them, which read this class."""
 
     # A run may continue with another time step, tolerance or solver, but not as another flow or on other elements.
+    # Checkpoints of earlier versions have no digest of the file of a mapping.
+    NOT_PHYSICS: ClassVar[tuple[str, ...]] = ("grid.mapping.source",)
+    NOT_FORMULAS: ClassVar[tuple[str, ...]] = (*AnyCase.NOT_FORMULAS, "grid.mapping")
     PHYSICS: ClassVar[tuple[str, ...]] = (
         "run.model",
         "run.precision",

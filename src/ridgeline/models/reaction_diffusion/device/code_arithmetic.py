@@ -3,7 +3,8 @@
 `kernels.cell_update` computes with whatever has + - * and negation. Here each operation adds a line to the code, such
 as `v7 = multiply(v3, v5)`, so that formulas of GPU kernels are those of CPUs, in the same order. A product is rounded
 by itself (mul.rn), because the compiler would fuse it with a sum; the other operations are those of IEEE 754. Every
-name in the code is one of `NAMES` or is made here: no text of a formula becomes code.
+name in the code is one of `NAMES` or is made here: no text of a formula becomes code. A function of the user is called
+under a name that is made here, too; the compiler may fuse products and sums inside it.
 """
 
 import ast
@@ -73,6 +74,7 @@ class CodeLines:
 
     def __init__(self, dtype):
         self.dtype, self._lines, self._known = np.dtype(dtype), [], {}
+        self._users = {}  # functions of the user, with their names in the code
 
     def add(self, operation, truth=False):
         """Return the result of an operation, which is written once."""
@@ -80,6 +82,10 @@ class CodeLines:
             self._known[operation] = name = f"v{len(self._known)}"
             self._lines.append(f"{name} = {operation}")
         return Code(self, self._known[operation], truth)
+
+    def name_of(self, function):
+        """Return the name of a function of the user in the code."""
+        return self._users.setdefault(function, f"user{len(self._users)}")
 
     def do(self, statement):
         """Add a statement without a result."""
@@ -98,6 +104,7 @@ class CodeLines:
         """Return the device function of the lines."""
         names = (_simulated_names if SIMULATED else _device_names)(self.dtype)
         names |= {"load": load, "store": store, "real": self.dtype.type}
+        names |= {name: device_function(each.function) for each, name in self._users.items()}
         return function_of_code(arguments, self._lines, names)
 
 
@@ -138,6 +145,7 @@ class CodeArithmetic:
             boolean,
             self.where,
             functions,
+            self.user,
             product_powers=True,
         )
 
@@ -195,6 +203,11 @@ class CodeArithmetic:
 
     def _call(self, name, *operands):
         return self.lines.add(f"real({name}({', '.join(each.text for each in operands)}))")
+
+    def user(self, function, values):
+        """Call a function of the user."""
+        function.compiled(self.lines.dtype.name)  # which says what is wrong with it
+        return self._call(self.lines.name_of(function), *map(self.lift, values))
 
     def _remainder(self, a, b):
         """Return a % b with the sign of b, as NumPy does."""
