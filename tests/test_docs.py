@@ -90,7 +90,7 @@ def test_commands_and_targets_in_the_pages_exist() -> None:
         code = "\n".join(re.findall(r"`[^`\n]+`", page.read_text()) + FENCE.findall(page.read_text()))
         wrong += [
             f"{name(page)}: ridgeline {command}"
-            for command in re.findall(r"(?:^|[/`\s])ridgeline ([a-z]\w*)", code)
+            for command in re.findall(r"(?:^|[/`\s])ridgeline ([a-z][\w-]*)", code)
             if command not in commands
         ]
         wrong += [

@@ -47,12 +47,13 @@ _PLACES = {
     "run_study": "interface.studies",
     "run_sweep": "interface.studies",
 }
+_MODULES = {"plot": "interface.plot"}
 
 
 def __getattr__(name: str) -> Any:
     # xarray, adios2 and MPI take a second to import: only those who use them pay for it.
-    if name == "plot":
-        return import_module("ridgeline.interface.plot")
+    if name in _MODULES:
+        return import_module(f"ridgeline.{_MODULES[name]}")
     if name in _PLACES:
         return getattr(import_module(f"ridgeline.{_PLACES[name]}"), name)
     raise AttributeError(f"module 'ridgeline' has no attribute {name!r}")

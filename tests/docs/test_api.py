@@ -27,7 +27,7 @@ def test_what_people_import_is_found() -> None:
     assert {
         "ridgeline.open",
         "ridgeline.analysis.plot.plot_slices",
-        "ridgeline.blocks.halo.HaloExchange",
+        "ridgeline.api.HaloExchange",
     } <= set(found)
     assert "ridgeline.bench.ring.ring_options.RingOptions" not in found, "it is of a page's own example"
     assert len(THINGS) > 50

@@ -6,10 +6,7 @@ import numpy as np
 from mpi4py import MPI
 from ridgeline.bench.ring.ring_options import RingOptions
 
-from ridgeline.bench.result import MICROSECONDS, SIZE, Plot, Result
-from ridgeline.parallel.payload import check, content
-from ridgeline.runtime.console import Phases
-from ridgeline.runtime.errors import ConfigError
+from ridgeline.api import MICROSECONDS, SIZE, ConfigError, Phases, Plot, Result, check, content
 
 
 def measure_ring(comm: MPI.Comm, options: RingOptions, progress: Phases) -> Result:

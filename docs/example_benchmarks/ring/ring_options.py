@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.runtime.declared_options import OptionSpec
+from ridgeline.api import Benchmark, BenchmarkOptions, OptionSpec
 
 
 @dataclass(frozen=True)

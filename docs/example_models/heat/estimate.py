@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 
-from ridgeline.blocks.block import Block, check_process_grid, choose_process_grid
-from ridgeline.models.contract import Estimate, Work
+from ridgeline.api import Block, Estimate, Work, check_process_grid, choose_process_grid
 
 FLOPS_PER_CELL = 9
 

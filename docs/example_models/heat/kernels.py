@@ -2,7 +2,7 @@
 
 import numba
 
-from ridgeline.jit.kernel import kernel
+from ridgeline.api import kernel
 
 
 @kernel(lambda field: (field, field.dtype, field), parallel=True)

@@ -3,12 +3,16 @@
 import numba
 import numpy as np
 
-from ridgeline.blocks.block import BlockArray
-from ridgeline.blocks.cartesian import decompose
-from ridgeline.blocks.halo import HaloExchange
-from ridgeline.jit.kernel import compile_kernels, specialise
-from ridgeline.models.contract import DistributedArray, Model
-from ridgeline.models.time_steps import FixedSteps
+from ridgeline.api import (
+    BlockArray,
+    DistributedArray,
+    FixedSteps,
+    HaloExchange,
+    Model,
+    compile_kernels,
+    decompose,
+    specialise,
+)
 
 from .estimate import estimate
 from .kernels import advance_heat

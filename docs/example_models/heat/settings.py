@@ -5,9 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ridgeline.config import sections
-from ridgeline.config.case import AnyCase
-from ridgeline.config.fields import Checked, Integer, Number, Problem, setting
+from ridgeline.api import AnyCase, Checked, Integer, Number, Problem, sections, setting
 
 
 class RunSection(sections.RunSection):

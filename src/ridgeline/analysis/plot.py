@@ -350,6 +350,14 @@ def blank_figure(width: float, height: float) -> Figure:
     return figure
 
 
+def figure_of(axes: Axes) -> Figure:
+    """Return the whole figure in which axes are, if they are in a part of it."""
+    figure = axes.figure
+    while not isinstance(figure, Figure):
+        figure = figure.figure
+    return figure
+
+
 def panels(figure: Figure, n: int, per_row: int = 0) -> list[Axes]:
     """Return n panels of a figure, side by side, or with at most per_row in a row."""
     across = min(n, per_row or n)

@@ -14,7 +14,7 @@ import numpy as np
 from ridgeline.analysis.colour_scales import colour_scales, finite_range
 from ridgeline.analysis.element_images import PLACES, on_grid
 from ridgeline.analysis.movie import save_movie
-from ridgeline.analysis.plot import draw_plane, load_plane, plot_slices, title
+from ridgeline.analysis.plot import draw_plane, figure_of, load_plane, plot_slices, title
 from ridgeline.analysis.slices import field_names, unit_of
 from ridgeline.analysis.spectra import draw_spectrum, plot_spectra
 from ridgeline.analysis.time_series import draw_series, plot_time_series
@@ -88,7 +88,7 @@ def slice(
     image = draw_plane(ax, values, shade)
     ax.figure.colorbar(image, ax=ax, label=unit_of(values))
     ax.set_title(f"{shade.title(names[0])}, {title(values)}")
-    return _root_figure(ax)
+    return figure_of(ax)
 
 
 def spectrum(
@@ -138,7 +138,7 @@ def spectrum(
     if ax is None:
         return plot_spectra(data, step, average, compensated)
     draw_spectrum(ax, data, step, average, compensated)
-    return _root_figure(ax)
+    return figure_of(ax)
 
 
 def series(
@@ -181,7 +181,7 @@ def series(
     if len(names) != 1:
         raise ConfigError(f"plot.series: {len(names)} columns do not fit into one ax. Name one column.")
     draw_series(ax, values, names[0])
-    return _root_figure(ax)
+    return figure_of(ax)
 
 
 def movie(
@@ -234,12 +234,3 @@ def movie(
     3
     """
     return save_movie(on_grid(data), variables, plane, path, rate, width, colour_map)
-
-
-def _root_figure(ax: Axes) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = ax.figure
-    while not isinstance(figure, Figure):  # a part of a figure
-        figure = figure.figure
-    return figure

@@ -1,0 +1,79 @@
+"""What packages with models and benchmarks of their own import: names that stay.
+
+A name of this module keeps its meaning. One that has to change warns with `DeprecationWarning` for at least two minor
+versions before it goes, and the changelog names its successor. Every other name of the package may move at any time.
+Nothing is imported before it is used, so that settings need neither Numba nor MPI.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, Scaling, ScalingFigures
+    from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
+    from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
+    from ridgeline.blocks.cartesian import decompose
+    from ridgeline.blocks.halo import HaloExchange
+    from ridgeline.config import sections
+    from ridgeline.config.case import AnyCase
+    from ridgeline.config.fields import Checked, Integer, Number, Problem, setting
+    from ridgeline.jit.kernel import compile_kernels, kernel, specialise
+    from ridgeline.models.contract import DistributedArray, Estimate, Model, Variable, Work
+    from ridgeline.models.time_steps import FixedSteps
+    from ridgeline.parallel.payload import check, content
+    from ridgeline.runtime.console import Phases
+    from ridgeline.runtime.declared_options import OptionSpec
+    from ridgeline.runtime.errors import ConfigError
+
+# The module in which each name is defined.
+_PLACES = {
+    "AnyCase": "config.case",
+    "Benchmark": "bench.benchmark",
+    "BenchmarkOptions": "bench.benchmark",
+    "Block": "blocks.block",
+    "BlockArray": "blocks.block",
+    "Checked": "config.fields",
+    "Column": "bench.result",
+    "ConfigError": "runtime.errors",
+    "DistributedArray": "models.contract",
+    "Estimate": "models.contract",
+    "FixedSteps": "models.time_steps",
+    "HaloExchange": "blocks.halo",
+    "Integer": "config.fields",
+    "MICROSECONDS": "bench.result",
+    "Model": "models.contract",
+    "Number": "config.fields",
+    "OptionSpec": "runtime.declared_options",
+    "Phases": "runtime.console",
+    "Plot": "bench.result",
+    "Problem": "config.fields",
+    "Result": "bench.result",
+    "SIZE": "bench.result",
+    "Scaling": "bench.benchmark",
+    "ScalingFigures": "bench.benchmark",
+    "Variable": "models.contract",
+    "Work": "models.contract",
+    "check": "parallel.payload",
+    "check_process_grid": "blocks.block",
+    "choose_process_grid": "blocks.block",
+    "compile_kernels": "jit.kernel",
+    "content": "parallel.payload",
+    "decompose": "blocks.cartesian",
+    "kernel": "jit.kernel",
+    "sections": "config",
+    "setting": "config.fields",
+    "specialise": "jit.kernel",
+}
+__all__ = sorted(_PLACES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'ridgeline.api' has no attribute {name!r}")
+    place = import_module(f"ridgeline.{_PLACES[name]}")
+    # `sections` is a module itself.
+    return getattr(place, name, None) or import_module(f"{place.__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
