@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.config.expressions import VARIABLES, Formula
 
-if TYPE_CHECKING:
-    from ridgeline.models.navier_stokes.problem import Array
-
+Array = NDArray[np.float64]
 PLACES = VARIABLES[:3]
 COMPONENTS = ("u", "v", "w")
 
