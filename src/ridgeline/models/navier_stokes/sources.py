@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from ridgeline.config.expressions import VARIABLES, Formula
 
 Array = NDArray[np.float64]
-
 PLACES = VARIABLES[:3]
 COMPONENTS = ("u", "v", "w")
 
