@@ -13,13 +13,15 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from multiprocessing import forkserver, reduction
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
+
+from ridgeline.runtime import machine
 
 # None of these starts threads. NumPy's BLAS has one thread by the environment of the server.
 PRELOADED = (
@@ -64,6 +66,18 @@ def run_command(
         return subprocess.CompletedProcess(words, process.exitcode, *printed)
 
 
+def _small_caches(read: Callable[[set[int]], dict[int, dict[str, int]]]) -> Callable:
+    """Let STREAM see caches of at most 8 MiB: on a large server its arrays take gigabytes."""
+
+    def caches(cpus: set[int]) -> dict[int, dict[str, int]]:
+        return {
+            level: {shared: min(size, 8 * 2**20) for shared, size in of_level.items()}
+            for level, of_level in read(cpus).items()
+        }
+
+    return caches
+
+
 def _command(words: list[str], folder: str, environment: dict[str, str], streams: list) -> None:
     """Become the process of a command: its streams, folder, variables and arguments, and run it to its end."""
     for number, stream in enumerate([os.open(os.devnull, os.O_RDONLY), *(s.detach() for s in streams)]):
@@ -74,6 +88,7 @@ def _command(words: list[str], folder: str, environment: dict[str, str], streams
     os.environ.update(environment)
     from ridgeline.cli.main import main
 
+    machine.caches_by_level = _small_caches(machine.caches_by_level)
     sys.argv = ["ridgeline", *words]
     code = 1
     try:

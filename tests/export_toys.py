@@ -1,9 +1,15 @@
 """Small data sets of each kind, as `ridgeline.open` returns them, which the tests of exports share."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import xarray as xr
 
 from ridgeline.elements.quadrature import gauss_lobatto
+from ridgeline.io.export.export import export
+from ridgeline.io.export.export_options import ExportOptions
+from ridgeline.io.viewer import viewer_folder
 
 STEPS, TIMES = (0, 10, 25), (0.0, 0.5, 1.25)
 ELEMENT_DIMS = ("element", "t", "s", "r")
@@ -50,6 +56,12 @@ def elements(n=4, bent=0.0, dtype="float64") -> xr.Dataset:
     return xr.Dataset(fields, COORDS | places)
 
 
+def faces(n=4, bent=0.0) -> xr.Dataset:
+    """The faces of the elements where s = 1, as a part on a side of the domain holds them."""
+    data = elements(n, bent).isel(s=-1).rename(element="face", t="s")
+    return data.rename({f"velocity_{axis}": f"wall_shear_{axis}" for axis in "xyz"})
+
+
 def particles(n=11, axis="atom", dtype="float64") -> xr.Dataset:
     """Moving particles in a periodic box of 4 x 5 x 6."""
     random = np.random.default_rng(5)
@@ -70,3 +82,29 @@ def particles(n=11, axis="atom", dtype="float64") -> xr.Dataset:
     )
     coords = COORDS | {"axis": ("axis", np.array(["x", "y", "z"], object), {"long_name": "component"})}
     return xr.Dataset(fields, coords, ends | {"boundarystr": "pp pp ff"})
+
+
+def assert_viewer_files_equal_an_export(data_set: Path) -> None:
+    """Compare what output.viewer has written beside a data set with what `ridgeline export` makes of it.
+
+    Their texts may differ in the last digit of a spacing, which one computes from places, and in the order of arrays.
+    """
+    folder = viewer_folder(str(data_set))
+    lists = [folder / f"{data_set.stem}.pvd", data_set.with_name(f"{data_set.stem}_exported.pvd")]
+    export(str(data_set), str(lists[1]), ExportOptions())
+    ours, theirs = (
+        re.findall(r'timestep="([^"]+)" part="0" file="([^"]+)"', path.read_text()) for path in lists
+    )
+    assert len(ours) == len(theirs) > 0
+    for (time, name), (other_time, other) in zip(ours, theirs):
+        assert (time, Path(name).suffix) == (other_time, Path(other).suffix)
+        arrays = [_appended((path.parent / file).read_bytes()) for path, file in zip(lists, (name, other))]
+        assert arrays[0] == arrays[1], name
+
+
+def _appended(content: bytes) -> dict[bytes, bytes]:
+    """Return the bytes of each array of a VTK file, by the description of the array."""
+    text, _, numbers = content.partition(b"\n_")
+    described = re.findall(rb'(<DataArray .*) format="appended" offset="(\d+)"/>', text)
+    lengths = {offset: int.from_bytes(numbers[int(offset) :][:8], "little") for _, offset in described}
+    return {about: numbers[int(offset) + 8 :][: lengths[offset]] for about, offset in described}

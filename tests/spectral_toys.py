@@ -92,4 +92,4 @@ class NumpyTransform:
 
 def recorders_of_particles(model, comm):
     """Return what a model writes of particles."""
-    return [one for one in model.recorders(model._case, comm) if one.name == "particles"]
+    return [one for one in model.recorders(model._case, comm) if one.name.endswith("particles")]

@@ -17,7 +17,7 @@ MAX_LINES = 600
 
 # Arrows point from a tier to those below it. Packages of one tier do not import each other.
 TIERS = (
-    {"cli"},
+    {"cli", "interface"},
     {"simulation", "study", "validate"},
     {"bench"},
     {"analysis"},

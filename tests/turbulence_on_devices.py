@@ -15,7 +15,9 @@ ROUNDING = {np.float64: 1e-12, np.float32: 1e-5}
 def diagnostics_of(engine, comm):
     """The figures of an engine, and what takes longer: a function that returns profiles and output fields."""
     flow = engine.flow
-    diagnostics = Diagnostics(comm, engine.passes, flow.viscosity, scalar_parameters(flow), flow.waves)
+    diagnostics = Diagnostics(
+        comm, engine.passes, flow.viscosity, scalar_parameters(flow), flow.waves, flow.damping
+    )
     figures = diagnostics.series(engine.stored, 0.01) | diagnostics.mode_figures(engine.stored)
 
     def further():

@@ -26,7 +26,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, path: Path, document: Any, ranks: i
     monkeypatch.setattr("ridgeline.config.load.parse_toml", lambda path, text: document)
     try:
         with within(SECONDS):
-            plan_case(load_case(path, case_class), ranks)
+            plan_case(load_case(path, case_class).case, (), ranks)
     except RidgelineError:
         return False
     except BaseException as error:
@@ -73,7 +73,7 @@ def test_what_check_takes_runs_or_ends_by_one_of_our_errors(model, monkeypatch, 
         (tmp_path / f"{done}" / "case.toml").write_text("")
         try:
             loaded = load_case("case.toml", case_class)
-            if memory_needed(plan_case(loaded, 1)[0]) > MOST_BYTES:
+            if memory_needed(plan_case(loaded.case, (), 1)[0]) > MOST_BYTES:
                 continue
         except RidgelineError:
             continue

@@ -51,6 +51,7 @@ ALWAYS = {
         model.Du model.Dv model.F model.k model.noise model.dt model.steps_per_sweep""",
     "molecular_dynamics": """
         grid.cells grid.process_grid model.density model.cutoff model.dt
+        model.external_potential
         neighbour.skin neighbour.every neighbour.check neighbour.newton neighbour.overlap
         thermostat.kind initial.temperature output.spectra_every""",
     "n_body": """
@@ -78,6 +79,7 @@ ALWAYS = {
     "turbulence": """
         grid.shape grid.decomposition grid.process_grid grid.lengths model.viscosity model.inviscid
         model.scheme model.dealias model.dt model.courant model.rotation model.brunt_vaisala
+        model.hyperviscosity model.drag
         model.transpose_variables forcing.kind scalar.N.schmidt scalar.N.mean_gradient scalar.N.variance
         particles.count output.spectra_every""",
 }

@@ -124,7 +124,7 @@ def test_overrides_reach_into_tables() -> None:
         ("model.fft=measure", '--set: model.fft is "measure", but it must be a table, headed [model.fft].'),
         ("forcing.effort=measure", "--set: unknown key 'forcing.effort' in [forcing]. 'effort' belongs to "
                                    "[model.fft]. "
-         "Known keys: kind, amplitude, correlation_time, shell_radius, coefficient."),
+         "Known keys: kind, amplitude, correlation_time, shell_radius, inner_radius, formula, coefficient."),
     ],
 )  # fmt: skip
 def test_wrong_overrides(override: str, expected: str) -> None:
@@ -156,8 +156,8 @@ def test_wrong_overrides(override: str, expected: str) -> None:
             'transpose.method = "node"',
             'transpose_method = "node"',
             "case.toml:9: unknown key 'transpose_method' in [model]. Did you mean 'transpose.method'? Known keys: "
-            "viscosity, inviscid, scheme, dealias, dt, courant, rotation, brunt_vaisala, transpose_variables, "
-            "transpose.method, "
+            "viscosity, inviscid, hyperviscosity, hyperviscosity_order, drag, drag_radius, scheme, dealias, dt, "
+            "courant, rotation, brunt_vaisala, transpose_variables, transpose.method, "
             "transpose.between_gpus, fft.effort, fft.on_gpus.",
         ),
         (

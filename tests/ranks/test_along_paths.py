@@ -42,7 +42,7 @@ def test_the_series_has_the_correlations_of_the_data_set(comm, folder):
     model, _ = model_of(comm, folder)
     model.initialize()
     assert all(steps(model, 0)[f"particle_{name}_correlation"] == pytest.approx(1.0) for name in NAMES)
-    (output,) = recorders_of_particles(model, comm)
+    output = recorders_of_particles(model, comm)[0]
     recorder = output.open({}, None)
     recorder.write(0)
     found = steps(model, 6)

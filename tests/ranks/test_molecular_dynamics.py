@@ -73,6 +73,31 @@ def test_any_ranks_give_the_same_bits(comm, rule, thermostat, precision):
     assert mine["image"].any(), "no atom has crossed a side of the box"
 
 
+@pytest.mark.parametrize("rule", [{}, {"newton": True, "every": 10}])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_an_external_potential_gives_the_same_bits_on_any_ranks_and_after_a_restart(comm, rule, precision):
+    if precision == "float32" and rule:
+        pytest.skip("pairs of half lists are computed in float64")
+    model = {"external_potential": "2*cos(2*pi*x/Lx + t) + 0.3*z"}  # jumps between the sides in z
+    case = case_of(neighbour=rule, model=model, precision=precision)
+    alone, together = started(case, MPI.COMM_SELF), started(case, comm, threads=2)
+    assert alone.series() == together.series()
+    run(alone, 45), run(together, 30)
+    again = create("molecular_dynamics")
+    again.setup(case, Context(comm))
+    again.compile()
+    read = again.state()
+    for name, array in together.state().items():
+        read[name].local[...] = array.local
+    again.restored(30, together.time(30))
+    run(again, 15)
+    assert again.series() == alone.series()
+    assert alone.series()["E_external"] != 0
+    mine = whole(alone, MPI.COMM_SELF)
+    for name, values in whole(again, comm).items():
+        np.testing.assert_array_equal(values, mine[name], err_msg=name)
+
+
 @pytest.mark.parametrize(
     ("rule", "precision"), [({}, "float64"), ({"newton": True}, "float64"), ({}, "float32")]
 )

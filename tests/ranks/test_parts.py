@@ -8,6 +8,7 @@ import xarray as xr
 from mpi4py import MPI
 
 import ridgeline
+from export_toys import assert_viewer_files_equal_an_export
 from ridgeline.config.case import AnyCase
 from ridgeline.config.part_selection import UniformGrid, select
 from ridgeline.models import case_class, create
@@ -53,7 +54,7 @@ def no_limits(monkeypatch):
 def case_of(name, folder, steps, precision="float64"):
     output = {
         "path": f"{folder}/d.bp", "every": 2, "initial": True, "variables": list(FIELDS[name]),
-        "series_every": 0,
+        "series_every": 0, "viewer": "pvd",
         "part": [
             {"name": part, "variables": [*FIELDS[name], OF_FORMULA[name][0]], "every": 2, "initial": True, **how}
             for part, (how, _) in PARTS.items()
@@ -107,6 +108,7 @@ def test_parts_are_slices_of_the_data_set(comm, folder, name):
                 np.testing.assert_allclose(mine[axis].values, there, rtol=1e-13)
             sizes = {size.name: size for size in case_of(name, folder, 4).part_sizes()}
             assert result["writes"][f"part {part}"]["bytes"] == sizes[part].bytes * sizes[part].outputs
+            assert_viewer_files_equal_an_export(folder / f"d_{part}.bp")
     comm.Barrier()
 
 

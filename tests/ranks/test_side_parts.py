@@ -6,6 +6,7 @@ import xarray as xr
 from mpi4py import MPI
 
 import ridgeline
+from export_toys import assert_viewer_files_equal_an_export
 from ridgeline.models import create
 from ridgeline.models.navier_stokes.settings import NavierStokesCase
 from ridgeline.runtime.context import Context
@@ -36,7 +37,13 @@ def written(folder, part):
 def settings(folder, steps, parts, **more):
     tables = {
         "run": {"model": "navier_stokes", "steps": steps},
-        "output": {"path": f"{folder}/d.bp", "every": 0, "series": f"{folder}/s.csv", "part": parts},
+        "output": {
+            "path": f"{folder}/d.bp",
+            "every": 0,
+            "series": f"{folder}/s.csv",
+            "part": parts,
+            "viewer": "pvd",
+        },
         "checkpoint": {"path": f"{folder}/c", "every": 3, "at_end": False},
     }
     return NavierStokesCase.model_validate(tables | more)
@@ -78,6 +85,8 @@ def test_a_channel_at_its_walls(comm, folder):
         for name, exact in (("wall_shear_x", 0.6), ("wall_shear_y", 0), ("wall_shear_z", 0), ("pressure", 0),
                             ("scalar_0_flux", -0.1)):  # fmt: skip
             np.testing.assert_allclose(floor[name], exact, atol=1e-8, err_msg=name)
+        assert_viewer_files_equal_an_export(folder / "d_floor.bp")
+        assert not (folder / "d_line_viewer").exists()
         line = written(folder, "line")
         assert line.sizes == {"step": 2, "arc_length": 13}
         np.testing.assert_allclose(line.x, line.arc_length, atol=1e-14)

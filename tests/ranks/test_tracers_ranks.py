@@ -5,6 +5,7 @@ import pytest
 from mpi4py import MPI
 
 import ridgeline
+from export_toys import assert_viewer_files_equal_an_export
 from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.ghost_planes import BELOW, PADDING, GhostPlanes, padded_shape
 from ridgeline.io.checkpoint import CheckpointStore
@@ -37,7 +38,7 @@ def case_of(
             "initial": {"kind": "spectrum", "energy": 3.0},
             "forcing": {"kind": "linear", "coefficient": 0.1},
             "scalar": scalars * [{"schmidt": 0.7, "variance": 1.0}],
-            "output": {"path": f"{folder}/u.bp"},
+            "output": {"path": f"{folder}/u.bp", "viewer": "pvd"},
             "particles": {"count": N, "path": f"{folder}/p.bp", **particles},
         }
     )
@@ -159,12 +160,13 @@ def test_the_data_set_holds_all_particles_and_what_they_met(comm, folder):
         (1, comm.size), folder=folder, every=4, sample=list(SAMPLED), placement="pairs", separation=0.1
     )
     model = run(comm, case, 0)
-    (output,) = recorders_of_particles(model, comm)
-    recorder = output.open({}, None)
-    recorder.write(0)
-    for _ in range(4):
-        model.step(1)
-    recorder.write(4)
+    output, for_viewers = recorders_of_particles(model, comm)
+    recorder, viewer = output.open({}, None), for_viewers.open({}, None)
+    for step in (0, 4):
+        for _ in range(step):
+            model.step(1)
+        recorder.write(step)
+        viewer.write(step)
     recorder.close()
     assert (output.name, output.path, output.every.steps, recorder.count) == (
         "particles",
@@ -175,6 +177,8 @@ def test_the_data_set_holds_all_particles_and_what_they_met(comm, folder):
     now = everything(comm, model)
     series = model.series()
     comm.Barrier()
+    if comm.rank == 0:
+        assert_viewer_files_equal_an_export(folder / "p.bp")
     with ridgeline.open(folder / "p.bp") as ds:
         assert ds.particle.values.tolist() == list(range(N))
         np.testing.assert_array_equal(ds.position.isel(step=1).values, now[:3].T)
@@ -323,7 +327,7 @@ def test_the_estimate_states_the_memory_that_is_held(comm, interpolation):
 def test_fewer_particles_than_ranks_are_written_and_saved(comm, folder):
     case = case_of((1, comm.size), folder=folder, count=1, every=1)
     model = run(comm, case, 1)
-    (output,) = recorders_of_particles(model, comm)
+    output, _ = recorders_of_particles(model, comm)
     recorder = output.open({}, None)
     recorder.write(1)
     recorder.close()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ridgeline.config.expressions import parse
 from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.fourier.modes import Modes, Shells
 from ridgeline.fourier.transform import FourierTransform
@@ -10,7 +11,8 @@ from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.models.turbulence import initial
 from ridgeline.models.turbulence.engine_cpu import CpuEngine
 from ridgeline.models.turbulence.forcing import EswaranPope, Forcing, FrozenShells, LinearForcing
-from ridgeline.models.turbulence.problem import FlowParameters, Waves
+from ridgeline.models.turbulence.formula_force import FormulaForce
+from ridgeline.models.turbulence.problem import Damping, FlowParameters, Waves
 from ridgeline.models.turbulence.reference import ReferenceSolver
 from ridgeline.runtime.errors import ConfigError
 
@@ -110,6 +112,29 @@ def test_waves_are_the_same_on_every_process_grid(comm, scheme, dtype):
         advance(engine)
         difference = np.abs(engine.fields - alone.fields[:, places(engine.modes)]).max(1)
         assert (difference <= tolerance * np.abs(alone.fields).max(1)).all()
+
+
+@pytest.mark.parametrize("scheme", ["rk2", "rk4"])
+@pytest.mark.parametrize("texts", [("exp(sin(x))", "0", "y/7"), ("cos(2*t)*sin(y)", "t*exp(cos(z))", "0")])
+def test_damping_and_formulas_are_the_same_on_every_process_grid(comm, scheme, texts):
+    """One rank is held to the reference in tests/models/turbulence/test_formula_force.py."""
+    from mpi4py import MPI
+
+    flow = FlowParameters(0.02, scheme, seed=3, damping=Damping(1e-4, 3, 0.4, 3.0), **SCALARS)
+
+    def run(comm, process_grid):
+        engine = make_engine(comm, process_grid, flow, "phase-shift")
+        grid = PencilGrid(SHAPE, "phase-shift", process_grid, comm.rank)
+        engine.forcing = FormulaForce(engine, grid, comm, tuple(map(parse, texts)))
+        advance(engine)
+        return engine, engine.forcing.injection(engine.forced_velocity(), 0.0)
+
+    alone, power = run(MPI.COMM_SELF, (1, 1))
+    for process_grid in process_grids(comm.size):
+        engine, found = run(comm, process_grid)
+        difference = np.abs(engine.fields - alone.fields[:, places(engine.modes)]).max(1)
+        assert (difference <= 1e-14 * np.abs(alone.fields).max(1)).all()
+        assert found == pytest.approx(power, rel=1e-13)
 
 
 @pytest.mark.parametrize("scheme", ["rk2", "rk4"])

@@ -10,6 +10,7 @@ from ridgeline.io import viewer
 from ridgeline.io.bp_blocks import Variable
 from ridgeline.io.viewer import ViewerWriter, viewer_layout
 from ridgeline.parallel.partition import split
+from ridgeline.runtime import serial_mpi
 from ridgeline.runtime.errors import ConfigError, OutputError
 
 RANKS = (1, 2, 3, 4)
@@ -73,6 +74,9 @@ def test_files_do_not_depend_on_ranks(comm, folder, monkeypatch, kind, round_byt
     if comm.rank == 0:
         write(make(MPI.COMM_SELF, folder / "alone", kind), MPI.COMM_SELF, kind, 3, 4)
         assert contents(folder / "all") == contents(folder / "alone")
+        monkeypatch.setattr(viewer, "mpi", serial_mpi)
+        write(make(serial_mpi.COMM_SELF, folder / "serial", kind), serial_mpi.COMM_SELF, kind, 3, 4)
+        assert contents(folder / "all") == contents(folder / "serial")
         listed = re.findall(r'timestep="([^"]+)".*file="([^"]+)"', (folder / "all" / "a.pvd").read_text())
         assert [(float(time), name[:10]) for time, name in listed] == [
             (0.1 * 3, "a_00000003"),

@@ -99,11 +99,28 @@ def test_files_are_written_where_they_are_told(mpi, tmp_path):
     assert path.read_bytes() == b"abcdefg"
 
 
-def test_what_one_rank_cannot_do_says_so():
-    with pytest.raises(
-        LauncherError, match=r"Datatype\.Create_contiguous needs an MPI library, but none loads"
-    ):
-        serial_mpi.DOUBLE.Create_contiguous(3)
+def test_what_one_rank_cannot_do_says_so(tmp_path):
+    file = serial_mpi.File.Open(
+        serial_mpi.COMM_SELF, str(tmp_path / "data"), serial_mpi.MODE_CREATE | serial_mpi.MODE_WRONLY
+    )
+    for name, call in {
+        "Datatype.Create_contiguous": lambda: serial_mpi.DOUBLE.Create_contiguous(3),
+        "Datatype.Create_struct": lambda: serial_mpi.Datatype.Create_struct([1], [0], [serial_mpi.DOUBLE]),
+        "File.Set_view": lambda: file.Set_view(0, serial_mpi.BYTE, serial_mpi.BYTE),
+        "Win.Allocate_shared": lambda: serial_mpi.Win.Allocate_shared(8, 1, comm=serial_mpi.COMM_SELF),
+        "Win.Create": lambda: serial_mpi.Win.Create(
+            np.zeros(3), 1, serial_mpi.INFO_NULL, serial_mpi.COMM_SELF
+        ),
+    }.items():
+        with pytest.raises(LauncherError) as raised:
+            call()
+        assert str(raised.value) == (
+            f"{name} needs an MPI library, but none loads. Load your site's MPI module, or install one with: pip "
+            "install mpich"
+        )
+    file.Close()
+    with pytest.raises(AttributeError, match="'Win' has no attribute 'other'"):
+        _ = serial_mpi.Win.other
     with pytest.raises(serial_mpi.Exception, match="waits for a message that it has not sent"):
         serial_mpi.COMM_SELF.Dup().Recv(np.zeros(1))
     with pytest.raises(serial_mpi.Exception, match="truncated"):

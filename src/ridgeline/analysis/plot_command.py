@@ -7,16 +7,16 @@ have no picture, and options that have no effect, are errors of one sentence.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 from matplotlib.figure import Figure
 
-import ridgeline
+import ridgeline.io.dataset
 from ridgeline.analysis.atoms import has_atoms, has_radial, plot_atoms, plot_magnitudes, plot_radial
 from ridgeline.analysis.averages import (
     WindowChoice,
@@ -46,6 +46,7 @@ from ridgeline.analysis.spectra import (
 from ridgeline.analysis.study_plots import is_sweep, plot_sweep
 from ridgeline.analysis.time_series import labels_beside, plot_time_series, series_with
 from ridgeline.analysis.views import plot_isosurface, plot_volume
+from ridgeline.config.check import did_you_mean
 from ridgeline.io import bp_files, checkpoint_format
 from ridgeline.io.nek5000_read import is_nek5000
 from ridgeline.io.open_store import is_zarr
@@ -158,18 +159,9 @@ def draw_file(data: str, options: PictureOptions, output: str | None = None) -> 
         return [picture]
     written = []
     with _opened(data, options) as dataset:
-        kind = kind_of(dataset)
-        check_options(data, kind.description, options, kind.options)
-        check_combinations(options, options.movie is not None and output is None)
-        if options.colour_map is not None:
-            check_colour_map(options.colour_map)
-        for name in options.variable:
-            if name not in dataset.variables and (beside := series_with(base, name)) is not None:
-                raise ConfigError(
-                    f"'{name}' is a column of the time series {beside}, and not a variable of '{data}'. Draw it "
-                    f"with: ridgeline plot {beside} --variable {name}"
-                )
-        options = _across_a_plane(dataset, options)
+        kind, options = _kind_and_options(
+            dataset, base, options, options.movie is not None and output is None
+        )
         if options.movie is not None:
             names = options.variable or field_names(dataset)[:1]
             if not names:
@@ -184,6 +176,46 @@ def draw_file(data: str, options: PictureOptions, output: str | None = None) -> 
     return written
 
 
+def figure_of_data_set(data: str, variables: Sequence[str], given: Mapping[str, Any]) -> Figure:
+    """Return the figure that `draw_file` would write of a data set.
+
+    variables: names of fields, all if there are none; given: other fields of `PictureOptions` by name. Raises
+    ConfigError for an impossible option.
+    """
+    known = [
+        field.name
+        for field in fields(PictureOptions)
+        if field.name not in ("variable", "movie", "rate", "width")
+    ]
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"plot: unknown option {name!r}{did_you_mean(name, known)} Options: {', '.join(known)}."
+            )
+    options = PictureOptions(variable=tuple(variables), **given)
+    with _opened(data, options) as dataset:
+        kind, options = _kind_and_options(dataset, Path(data), options, False)
+        return kind.draw(dataset, options)
+
+
+def _kind_and_options(
+    dataset: xr.Dataset, base: Path, options: PictureOptions, only_movie: bool
+) -> tuple[DataSetKind, PictureOptions]:
+    """Return the kind of a data set, and the options for its picture. Raises ConfigError for impossible ones."""
+    kind = kind_of(dataset)
+    check_options(str(base), kind.description, options, kind.options)
+    check_combinations(options, only_movie)
+    if options.colour_map is not None:
+        check_colour_map(options.colour_map)
+    for name in options.variable:
+        if name not in dataset.variables and (beside := series_with(base, name)) is not None:
+            raise ConfigError(
+                f"'{name}' is a column of the time series {beside}, and not a variable of '{base}'. Draw it "
+                f"with: ridgeline plot {beside} --variable {name}"
+            )
+    return kind, _across_a_plane(dataset, options)
+
+
 def _name(base: Path, options: PictureOptions) -> str:
     """Return the name of a picture. A series and its data set may share a name, but not their pictures."""
     if base.suffix == ".csv" or is_nek5000(base):
@@ -196,7 +228,7 @@ def _opened(data: str, options: PictureOptions) -> AbstractContextManager[xr.Dat
     """Open a data set. Fields on elements become images, with a higher resolution if only a plane is drawn."""
     not_a_plane = (options.movie, options.pdf, options.isosurface, options.volume)
     sharp = () if any(not_a_plane) else set(PLACES) - {options.slice.partition("=")[0].strip()}
-    return on_grid(ridgeline.open(data), sharp=sharp)
+    return on_grid(ridgeline.io.dataset.open(data), sharp=sharp)
 
 
 def _across_a_plane(dataset: xr.Dataset, options: PictureOptions) -> PictureOptions:

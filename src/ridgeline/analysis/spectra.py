@@ -92,6 +92,14 @@ def plot_spectra(
     return figure
 
 
+def draw_spectrum(axes: Axes, dataset: xr.Dataset, step: int, average: str | None, compensated: bool) -> None:
+    """Draw one panel of `plot_spectra` into given axes, with the same parameters and errors."""
+    _check_spectra(dataset)
+    now, others, words = step_or_mean(dataset, step, average)
+    (_draw_compensated if compensated else _draw_plain)(axes, now, others, name_of_others(average))
+    axes.set_title(words)
+
+
 def _draw_plain(plain: Axes, now: xr.Dataset, others: Sequence[xr.Dataset], grey: str) -> None:
     k, energy = curve(now, ENERGY)
     for number, other in enumerate(others):

@@ -133,16 +133,30 @@ def plot_time_series(
     down = -(-len(drawn) // across)
     figure = blank_figure(7.0 if across == 1 else 4.0 * across, (2.1 if across == 1 else 2.6) * down + 0.8)
     for place, (axes, name) in enumerate(zip(panels(figure, len(drawn), across), drawn)):
-        values = np.asarray(series[name], np.float64)
-        axes.plot(series["time"], values, marker="." if len(values) < 30 else None)
-        axes.set_title(name)
-        axes.set_ylabel(labels.units.get(name, ""))
+        _draw_column(axes, series, name, labels)
         if place + across >= len(drawn):  # there is no panel below
             axes.set_xlabel(labels.time)
-        _set_range(axes, values)
-        axes.grid(alpha=0.3)
     label_decades(figure)
     return figure
+
+
+def draw_series(axes: Axes, series: Mapping[str, NDArray[Any]], name: str) -> None:
+    """Draw one column of a time series into given axes, or the forces of one kind on all bodies in one panel.
+
+    Raises ConfigError if there is no column of this name.
+    """
+    for column in chosen_columns(series, [name], False, "the time series"):
+        _draw_column(axes, series, column, NO_LABELS)
+    axes.set_xlabel(NO_LABELS.time)
+
+
+def _draw_column(axes: Axes, series: Mapping[str, NDArray[Any]], name: str, labels: SeriesLabels) -> None:
+    values = np.asarray(series[name], np.float64)
+    axes.plot(series["time"], values, marker="." if len(values) < 30 else None)
+    axes.set_title(name)
+    axes.set_ylabel(labels.units.get(name, ""))
+    _set_range(axes, values)
+    axes.grid(alpha=0.3)
 
 
 def chosen_columns(

@@ -8,7 +8,8 @@ declarations of a family are in its `<family>_options.py`. They import neither N
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -21,6 +22,7 @@ import ridgeline.bench
 from ridgeline.config.size_law import SizeLaw
 from ridgeline.runtime.declared_options import DeclaredOptions, Option, options_of
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.plugins import package_of, plugin_errors
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -231,11 +233,38 @@ def families() -> list[str]:
     return sorted({path.parent.name for path in paths if path.stem == f"{path.parent.name}_options"})
 
 
+def failures() -> list[str]:
+    """Return a sentence for each family of benchmarks of another package that fails on import."""
+    sentences = []
+    for family in families():
+        try:
+            _declarations(family)
+        except ConfigError as problem:
+            sentences.append(str(problem))
+    return sentences
+
+
+def _declarations(family: str) -> Sequence[Benchmark]:
+    """Return the benchmarks of a family. ConfigError if that of another package fails on import."""
+    folder = next(Path(folder) for folder in ridgeline.bench.__path__ if (Path(folder) / family).is_dir())
+    what = f"the benchmarks {family} of {package_of(folder, ridgeline.bench.PLUGINS)}"
+    with nullcontext() if folder == ridgeline.bench.OWN else plugin_errors(what):
+        declared: Sequence[Benchmark] = import_module(f"ridgeline.bench.{family}.{family}_options").BENCHMARKS
+        return declared
+
+
 def available() -> dict[str, Benchmark]:
-    """Return all benchmarks by name, family by family. Raises ConfigError if two have the same name."""
+    """Return all benchmarks by name, family by family, without those of packages that fail on import.
+
+    Raises ConfigError if two have the same name.
+    """
     benchmarks: dict[str, Benchmark] = {}
     for family in families():
-        for declared in import_module(f"ridgeline.bench.{family}.{family}_options").BENCHMARKS:
+        try:
+            declarations = _declarations(family)
+        except ConfigError:  # `failures` tells it
+            continue
+        for declared in declarations:
             if declared.name in benchmarks:
                 raise ConfigError(
                     f'two benchmarks are called "{declared.name}", one in the family '
@@ -251,5 +280,8 @@ def find_benchmark(name: str) -> Benchmark:
     if name not in benchmarks:
         near = get_close_matches(name, benchmarks, n=1)
         hint = f' Did you mean "{near[0]}"?' if near else ""
-        raise ConfigError(f'no benchmark is called "{name[:60]}".{hint} Benchmarks: {", ".join(benchmarks)}.')
+        broken = " ".join(["", *failures()])
+        raise ConfigError(
+            f'no benchmark is called "{name[:60]}".{hint} Benchmarks: {", ".join(benchmarks)}.{broken}'
+        )
     return benchmarks[name]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 import typer
+
+from ridgeline.runtime.errors import ConfigError
 
 
 def example_folders() -> dict[str, Path]:
@@ -58,8 +61,11 @@ def _keys(context: typer.Context) -> list[str]:
     names = available()
     case = context.params.get("case") or context.params.get("subject")
     chosen = context.params.get("model") or _model_of(str(case))
-    keys = (key for name in names if chosen in (name, "") for key in fields_of(case_class(name)))
-    return list(dict.fromkeys(keys))
+    keys: dict[str, None] = {}
+    for name in names:
+        with suppress(ConfigError):  # a package of somebody else that fails
+            keys |= dict.fromkeys(fields_of(case_class(name)) if chosen in (name, "") else ())
+    return list(keys)
 
 
 def _model_of(path: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, available
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, available, failures
 from ridgeline.cli.command_line_options import Debug, Oversubscribe, PanelGroup, Ranks, with_options
 from ridgeline.runtime.declared_options import options_of
 from ridgeline.validate.validation_options import ValidationOptions
@@ -34,6 +34,8 @@ bench = typer.Typer(cls=PanelGroup, no_args_is_help=True, rich_markup_mode=None)
 @bench.callback()
 def group() -> None:
     """Measure this machine: its parts alone, and the communication patterns of the models."""
+    for sentence in failures():
+        typer.echo(f"warning: {sentence}", err=True)
 
 
 def make_command(benchmark: Benchmark) -> Callable[..., None]:

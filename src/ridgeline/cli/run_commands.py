@@ -98,14 +98,17 @@ def check(
             typer.echo(f"{case}: {line}")
         verdict.raise_if_damaged()
         return
-    from ridgeline.simulation.check import predict, print_prediction, raise_if_refused
+    from ridgeline.runtime.console import plain_console
+    from ridgeline.simulation.check import predict, raise_if_refused
 
     loaded = load(case, settings, threads, device, warn=False)
-    planned = predict(loaded, ranks)  # sets the threads, which must come before Numba is imported
+    planned = predict(
+        loaded.case, loaded.warnings, ranks
+    )  # sets the threads, which must come before Numba is imported
     from ridgeline.study.prediction import line_for_check
 
     predicted = line_for_check(loaded.case, ranks, machine)
-    print_prediction(planned)
+    planned.print_on(plain_console())
     if predicted is not None:
         typer.echo(predicted)
     raise_if_refused(loaded.case, planned)

@@ -156,7 +156,14 @@ def explain(
         return
     found: dict[Row, list[str]] = {}
     for name in names if model is None else [model]:
-        for row in matching_rows(explain_rows(case_class(name)), key, search, name):
+        try:
+            settings = case_class(name)
+        except ConfigError as problem:
+            if model is not None:
+                raise
+            typer.echo(f"warning: {problem}", err=True)  # a package of somebody else that fails
+            continue
+        for row in matching_rows(explain_rows(settings), key, search, name):
             found.setdefault(row, []).append(name)
     if not found:
         where = "any model" if model is None else f"the settings of {model}"

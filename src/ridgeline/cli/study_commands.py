@@ -66,7 +66,7 @@ def run_study_command(
     """
     from ridgeline.study.command import run_study
 
-    code = run_study(subject, options, output, typer.echo)
+    code, _ = run_study(subject, options, output, typer.echo)
     if code:
         raise typer.Exit(code)
 
@@ -130,7 +130,7 @@ def sweep(
     """
     from ridgeline.study.sweep import run_sweep
 
-    code = run_sweep(case, options, output, typer.echo)
+    code, _ = run_sweep(case, options, output, typer.echo)
     if code:
         raise typer.Exit(code)
 

@@ -253,6 +253,21 @@ def load_case(path: str | Path, case_class_of: CaseClassOf, overrides: Sequence[
     return LoadedCase(case, path, (*warnings, *warnings_of(case, locate)), resume)
 
 
+def case_of_text(text: str, place: str, case_class_of: CaseClassOf) -> AnyCase:
+    """Return the checked case that a text in TOML describes. place: what the messages call the text.
+
+    Raises ConfigError, whose message has one line for each fault, with its line in the text.
+    """
+    document, lines = parse_toml(Path(place), text), key_lines(text)
+    refuse_form(Path(place), document)
+
+    def locate(key: str) -> Origin:
+        line = line_of(lines, key)
+        return Origin(key, f"{place}:{line}" if line else place)
+
+    return check_document(document, case_class_of, locate)
+
+
 def warnings_of(case: AnyCase, locate: Locate) -> Iterator[str]:
     """Yield a sentence for each value of a checked case that has no effect or is hardly intended."""
     yield from idle_settings(case, locate)

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 
 from ridgeline.config.fields import (
     MOST_POINTS,
+    ON,
     Checked,
     Count,
     Integer,
@@ -279,6 +280,17 @@ class SteadyRunSection(RunSection):
             yield Problem("check_every", 'an integer >= 1 with run.stop_when = "steady"')
 
 
+def viewer_setting(*others: Needs) -> Any:
+    """Return the setting output.viewer. others: what is written for viewers beside output.variables."""
+    return setting(
+        "none",
+        'Files for viewers without ADIOS2: "pvd" writes a VTK file for each output into a folder beside the data set '
+        "that ends in _viewer, and a .pvd file that lists them, which ParaView opens. Parts of the fields and fluid "
+        "particles have folders of their own.",
+        needs=(*recurring(), *others),
+    )
+
+
 class OutputSection(Scheduled):
     """The data set and the time series. Paths are relative to the directory in which the run is started."""
 
@@ -321,12 +333,7 @@ class OutputSection(Scheduled):
         "needs an ADIOS2 with Blosc2; `ridgeline doctor` says whether the installed ADIOS2 has it.",
         needs=recurring(),
     )
-    viewer: Literal["none", "pvd"] = setting(
-        "none",
-        'Files for viewers without ADIOS2: "pvd" writes a VTK file for each output into a folder beside the data set '
-        "that ends in _viewer, and a .pvd file that lists them, which ParaView opens.",
-        needs=recurring(),
-    )
+    viewer: Literal["none", "pvd"] = viewer_setting()
     series: PathText = setting(
         "series.csv",
         "CSV file to which the time series of the model's quantities is written.",
@@ -361,6 +368,7 @@ class FieldsOutputSection(OutputSection):
     """The data set, parts of the fields, and the time series, of a model whose outputs are fields in space."""
 
     part: tuple[PartSection, ...] = Field(default=())
+    viewer: Literal["none", "pvd"] = viewer_setting({"output.part.N": ON})
 
     def parts(self) -> tuple[PartSection, ...]:
         return self.part

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 from xarray.backends import BackendArray, BackendEntrypoint
@@ -21,7 +22,15 @@ from ridgeline.io.bp_blocks import slabs
 from ridgeline.io.nek5000_read import is_nek5000, open_nek5000
 from ridgeline.io.open_store import is_zarr, open_reader
 from ridgeline.io.series import FIRST, read_series
-from ridgeline.io.store import AXES, DataSetReader, Selection, StoredArray, dimension_names
+from ridgeline.io.store import (
+    AXES,
+    IDENTITY,
+    PARTICLE,
+    DataSetReader,
+    Selection,
+    StoredArray,
+    dimension_names,
+)
 from ridgeline.io.zarr_files import is_own_zarr
 from ridgeline.runtime.extras import require_extra
 
@@ -139,7 +148,10 @@ def _open_whole(path: Path, steps: int | None) -> xr.Dataset:
     variables: dict[str, Any] = {}
     for name, (_, data) in arrays.items():
         variable = xr.Variable(("step", *dims[name]), data, own[name])
-        if dims[name] == (name,) and (name in named or _is_constant(variable)):
+        if name == PARTICLE and dims[name] == (name,) and own[name].get("long_name") == IDENTITY:
+            # All identities, in their order: 0, 1, ... need not be read, nor memory to count them.
+            coords[name] = (name, pd.RangeIndex(variable.sizes[name]), own[name])
+        elif dims[name] == (name,) and (name in named or _is_constant(variable)):
             coords[name] = variable.isel(step=0).load()  # positions along an axis, the same at every step
         elif name in once:
             coords[name] = variable.isel(step=0)
@@ -211,6 +223,9 @@ def _series(path: Path) -> xr.Dataset:
     return xr.Dataset(columns, coords)
 
 
+Range = tuple[int, int]  # the first place, and the one after the last
+
+
 class _Array(BackendArray):
     """One array over all steps, (step, ...), as xarray indexes it."""
 
@@ -227,28 +242,73 @@ class _Array(BackendArray):
         """Read an outer selection: an int, a slice or a 1-D array of indices for each axis.
 
         Steps are read one by one, as are planes of the first axis unless they are neighbours. Along the other axes
-        the range from the first to the last index is read.
+        the range from the first to the last index is read. Memory is that of what is read: an axis may have 10^9
+        particles.
         """
-        indices = [np.arange(n)[k] for n, k in zip(self.shape, key)]
-        steps, *axes = (np.atleast_1d(index) for index in indices)
-        ranges = [(int(a.min()), int(a.max()) + 1) if a.size else (0, 0) for a in axes]
-        planes = np.unique(axes[0])
-        box = np.empty((len(steps), len(planes), *(end - start for start, end in ranges[1:])), self.dtype)
+        n_steps, n_planes, *sizes = self.shape
+        steps = np.atleast_1d(np.arange(n_steps)[key[0]])
+        runs, pick = _runs(key[1], n_planes)
+        ranges, picks = zip(*map(_range, key[2:], sizes)) if sizes else ((), ())
+        planes = sum(end - first for first, end in runs)
+        box = np.empty((len(steps), planes, *(end - first for first, end in ranges)), self.dtype)
         if box.size:
-            self._reader.read(self._name, self._pieces(steps, planes, ranges, box))
-        inside = [np.searchsorted(planes, axes[0])]
-        inside += [a - start for a, (start, _) in zip(axes[1:], ranges[1:])]
-        picked = box[np.ix_(np.arange(len(steps)), *inside)]
-        return picked.reshape([index.size for index in indices if index.ndim])
+            self._reader.read(self._name, self._pieces(steps, runs, ranges, box))
+        return _picked(
+            box, (0 if np.ndim(key[0]) == 0 and not isinstance(key[0], slice) else slice(None), pick, *picks)
+        )
 
     def _pieces(
-        self, steps: NDArray[Any], planes: NDArray[Any], ranges: list[tuple[int, int]], box: NDArray[Any]
+        self, steps: NDArray[Any], runs: Sequence[Range], ranges: Sequence[Range], box: NDArray[Any]
     ) -> Iterable[Selection]:
-        runs = np.split(np.arange(len(planes)), np.flatnonzero(np.diff(planes) > 1) + 1)
-        rest = tuple(start for start, _ in ranges[1:])
+        rest = tuple(first for first, _ in ranges)
         for i, step in enumerate(steps):
-            for run in runs:
-                yield Selection(int(step), (int(planes[run[0]]), *rest), box[i, run[0] : run[-1] + 1])
+            place = 0
+            for first, end in runs:
+                yield Selection(int(step), (first, *rest), box[i, place : place + end - first])
+                place += end - first
+
+
+def _range(key: Any, n: int) -> tuple[Range, Any]:
+    """Return the range of n places that an index along an axis reaches, and the index of the same places in it."""
+    if isinstance(key, slice):
+        chosen = range(n)[key]
+        if not chosen:
+            return (0, 0), slice(None)
+        first, last = sorted((chosen[0], chosen[-1]))
+        return (first, last + 1), slice(None, None, chosen.step)
+    if np.ndim(key) == 0:
+        place = range(n)[int(key)]
+        return (place, place + 1), 0
+    places = np.where(key < 0, key + n, key)
+    if not places.size:
+        return (0, 0), places
+    first = int(places.min())
+    return (first, int(places.max()) + 1), places - first
+
+
+def _runs(key: Any, n: int) -> tuple[list[Range], Any]:
+    """Return the ranges of neighbours among the places of an index, and the index of the same places in them."""
+    (first, end), pick = _range(key, n)
+    if isinstance(pick, slice):
+        stride = abs(pick.step or 1)
+        if stride == 1:
+            return [(first, end)], pick
+        return [(place, place + 1) for place in range(first, end, stride)], slice(
+            None, None, pick.step // stride
+        )
+    if np.ndim(pick) == 0:
+        return [(first, end)], pick
+    planes, inverse = np.unique(pick, return_inverse=True)
+    neighbours = np.split(planes + first, np.flatnonzero(np.diff(planes) > 1) + 1) if planes.size else []
+    return [(int(run[0]), int(run[-1]) + 1) for run in neighbours], inverse
+
+
+def _picked(box: NDArray[Any], picks: Sequence[Any]) -> NDArray[Any]:
+    """Return what one index for each axis selects, each on its own."""
+    for axis, pick in enumerate(picks):
+        if isinstance(pick, np.ndarray):
+            box = box.take(pick, axis=axis)
+    return box[tuple(slice(None) if isinstance(pick, np.ndarray) else pick for pick in picks)]
 
 
 class RidgelineBackend(BackendEntrypoint):

@@ -5,7 +5,7 @@ BP5 stores arrays block by block, as ParaView requires for points; `ridgeline.op
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +13,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.io.open_store import open_writer
-from ridgeline.io.store import Variable
+from ridgeline.io.store import IDENTITY, PARTICLE, Variable
 from ridgeline.particles.identity_ranges import IdentityRanges
 from ridgeline.particles.particles import POSITION, ParticleField
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-PARTICLE = "particle"  # the axis, and the identities along it
 # Names of the axes of components: x, y, z; and du_x/dx, du_x/dy, ..., du_z/dz.
 AXES = {3: "axis", 9: "derivative"}
+
+
+def particle_variables(ranges: IdentityRanges, fields: Mapping[str, ParticleField]) -> list[Variable]:
+    """Return the arrays of fields, [N] or [N, components], of which each rank writes those of its identities."""
+    variables = []
+    for name, field in fields.items():
+        more = (field.components,) if field.components else ()
+        dims = (PARTICLE, *(AXES.get(n, f"{name}_component") for n in more))
+        blocks = (ranges.n_global, *more), (ranges.first, *(0 for _ in more)), (ranges.n, *more)
+        variables.append(Variable(name, field.dtype, *blocks, dims=dims))
+    return variables
+
+
+def rows_of(values: Mapping[str, NDArray[Any]], names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Return fields of particles, [n] or [components, n], as they are written: a row for each particle."""
+    return {name: np.ascontiguousarray(values[name].T) for name in names}
 
 
 class ParticleWriter:
@@ -45,18 +60,9 @@ class ParticleWriter:
         store: str = "auto",
     ) -> None:
         self._ranges, self._fields = ranges, dict(fields)
-        shape, first, local = (ranges.n_global,), (ranges.first,), (ranges.n,)
-        variables = [
-            Variable(
-                PARTICLE, np.int64, shape, first, local, description="identity", dims=(PARTICLE,), once=True
-            )
-        ]
-        for name, field in fields.items():
-            more = (field.components,) if field.components else ()
-            dims = (PARTICLE, *(AXES.get(n, f"{name}_component") for n in more))
-            none = (0,) * len(more)
-            blocks = (*shape, *more), (*first, *none), (*local, *more)
-            variables.append(Variable(name, field.dtype, *blocks, dims=dims))
+        place = (ranges.n_global,), (ranges.first,), (ranges.n,)
+        identity = Variable(PARTICLE, np.int64, *place, description=IDENTITY, dims=(PARTICLE,), once=True)
+        variables = [identity, *particle_variables(ranges, fields)]
         self._writer = open_writer(
             path,
             comm,
@@ -80,7 +86,7 @@ class ParticleWriter:
 
     def write(self, step: int, time: float, values: Mapping[str, NDArray[Any]]) -> int:
         """Append a step, and return its bytes. values: by name, [n] or [components, n] for this rank's identities."""
-        arrays = {name: np.ascontiguousarray(values[name].T) for name in self._fields}
+        arrays = rows_of(values, self._fields)
         return self._writer.write(step, time, {PARTICLE: self._ranges.identities, **arrays})
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """What a run writes for viewers without ADIOS2 (output.viewer): a .pvd file that lists a VTK file for each output.
 
     gray_scott_viewer/gray_scott.pvd                # what people open in ParaView
-    gray_scott_viewer/gray_scott_00000100.vti       # .vtu for spectral elements, .vtp for particles and atoms
+    gray_scott_viewer/gray_scott_00000100.vti       # .vtu for elements and sides, .vtp for particles and atoms
 
 All ranks write into one file for each step, by MPI-IO. There are no pieces whose seams could show, and the files have
 the same bytes on any number of ranks. A file gets its name when it is complete, and only then does the .pvd list it.
@@ -28,6 +28,7 @@ from ridgeline.io.output_files import MARK, free_previous_name
 from ridgeline.io.store import Variable
 from ridgeline.io.vtk_format import (
     ELEMENT_AXES,
+    FACE_AXES,
     VtkArray,
     VtkFile,
     VtkLayout,
@@ -74,7 +75,7 @@ def viewer_layout(
         others = {name: variable for name, variable in by_name.items() if name != position}
         return VtkLayout.points(n, position, vtk_fields(_arrays(others, 1)))
     fields = vtk_fields(_arrays(by_name, len(first.shape_global)))
-    if first.dims == ELEMENT_AXES:
+    if first.dims in (ELEMENT_AXES, FACE_AXES):
         return VtkLayout.elements(first.shape_global, fields)
     if len(first.shape_global) == 3 and not first.dims:
         return VtkLayout.image(first.shape_global, origin, spacing, fields)
@@ -243,7 +244,10 @@ class ViewerWriter:
             for array in file.arrays:
                 for shape, offset, numbers in self._rounds(array, values):
                     try:
-                        _write_block(out, array.start, shape, offset, numbers)
+                        if self._comm.size == 1:  # rows of whole arrays, which need no MPI library
+                            out.Write_at(array.start + offset[0] * prod(shape[1:]), _raw(numbers))
+                        else:
+                            _write_block(out, array.start, shape, offset, numbers)
                     except mpi.Exception as error:
                         problem = problem or self._failed(error_reason(error))
         finally:
@@ -284,7 +288,7 @@ def _write_block(
     file: mpi.File, start: int, shape: tuple[int, ...], offset: tuple[int, ...], numbers: NDArray[Any]
 ) -> None:
     """Write a block of an array that begins at `start`. shape: of the array, its last axis in bytes. Collective."""
-    raw = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8)
+    raw = _raw(numbers)
     if not raw.size:
         file.Set_view(start, mpi.BYTE, mpi.BYTE)
         file.Write_all(raw)
@@ -301,3 +305,7 @@ def _write_block(
             point.Free()
     finally:
         kind.Free()
+
+
+def _raw(numbers: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(numbers).reshape(-1).view(np.uint8)

@@ -1,4 +1,4 @@
-"""VTK's XML files of one step, for ParaView and VisIt: images (.vti), spectral elements (.vtu) and points (.vtp).
+"""VTK's XML files of one step, for ParaView and VisIt: images (.vti), elements and faces (.vtu), points (.vtp).
 
     layout = VtkLayout.image(shape, origin, spacing, fields)    # or .elements, .points
     file = layout.file(step, time)      # the text of the file, and the position of each array in it
@@ -9,10 +9,12 @@ numbers, x fastest. All positions are known before any number is, so several ran
 file can be written part by part. Fields are values at points: ParaView then shows no gap between the blocks of ranks,
 and draws isosurfaces without a conversion. Scalars called NAME_x, NAME_y, NAME_z become the vector NAME.
 
-Elements are VTK's Lagrange hexahedra of the full order. Their nodes are evenly spaced, and not Gauss-Lobatto points.
+Spectral elements are VTK's Lagrange hexahedra of the full order, and their faces on a side of the domain Lagrange
+quadrilaterals. The nodes of both are evenly spaced, and not Gauss-Lobatto points.
 Places and fields are therefore evaluated at the nodes, which changes no polynomial. A point that elements share is
 stored once for each of them. Sources: VTK file formats (docs.vtk.org), section "XML file formats"; the order of the
-nodes is that of vtkLagrangeHexahedron::PointIndexFromIJK in VTK 9, which files since version 2.1 have.
+nodes is that of PointIndexFromIJK of vtkLagrangeHexahedron and vtkLagrangeQuadrilateral in VTK 9, which files since
+version 2.1 have.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ from ridgeline.elements.quadrature import gauss_lobatto, interpolation_matrix
 from ridgeline.io.output_files import GENERATOR
 from ridgeline.runtime.errors import OutputError
 
-VERTEX, LAGRANGE_HEXAHEDRON = 1, 72
+VERTEX, LAGRANGE_QUADRILATERAL, LAGRANGE_HEXAHEDRON = 1, 70, 72
 ELEMENT_AXES = ("element", "t", "s", "r")
+FACE_AXES = ("face", "s", "r")
 AXES = ("z", "y", "x")
 VECTOR = 3
 _TYPES = {"f": "Float", "i": "Int", "u": "UInt"}
@@ -113,9 +116,9 @@ class VtkFile:
 class VtkLayout:
     """What the files of all steps have in common.
 
-    suffix: ".vti", ".vtu" or ".vtp"; shape: of the fields, [z, y, x], [element, t, s, r] or [point]; fields: see
-    `vtk_fields`; places: the field with the positions of the points, None for an image; origin, spacing: of an image,
-    (z, y, x).
+    suffix: ".vti", ".vtu" or ".vtp"; shape: of the fields, [z, y, x], [element, t, s, r], [face, s, r] or [point];
+    fields: see `vtk_fields`; places: the field with the positions of the points, None for an image; origin, spacing:
+    of an image, (z, y, x).
     """
 
     suffix: str
@@ -134,7 +137,7 @@ class VtkLayout:
 
     @classmethod
     def elements(cls, shape: Shape, fields: tuple[VtkField, ...]) -> VtkLayout:
-        """Return the layout of elements whose points have the places x, y, z."""
+        """Return the layout of elements or faces whose points have the places x, y, z."""
         return cls(".vtu", shape, fields, VtkField("Points", ("x", "y", "z"), np.dtype("<f8"), VECTOR))
 
     @classmethod
@@ -230,25 +233,35 @@ class VtkLayout:
         return np.ascontiguousarray(np.stack(parts, axis=-1) if several else parts[0], field.dtype)
 
     def _at_nodes(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Evaluate values at Gauss-Lobatto points [E, n, n, n] at the evenly spaced nodes of Lagrange cells."""
+        """Evaluate values at Gauss-Lobatto points of cells at the evenly spaced nodes of Lagrange cells."""
         if self.suffix != ".vtu":
             return values
         to_nodes = _to_nodes(self.shape[-1])
         along_r = values.astype(np.float64) @ to_nodes.T
         along_s = to_nodes @ along_r
+        if len(self.shape) == len(FACE_AXES):
+            return np.asarray(along_s)
         return np.asarray(np.einsum("kt,etsr->eksr", to_nodes, along_s))
+
+    @property
+    def cell_type(self) -> int:
+        """VTK's number of the kind of the cells; images have none."""
+        return {len(ELEMENT_AXES): LAGRANGE_HEXAHEDRON, len(FACE_AXES): LAGRANGE_QUADRILATERAL}.get(
+            len(self.shape), VERTEX
+        )
 
     def cells(self, name: str, first: int, count: int) -> NDArray[Any]:
         """Return a part of "connectivity", "offsets" or "types": that of `count` cells from `first` on."""
         number = np.arange(first, first + count, dtype="<i8")
         inner = prod(self.shape[1:])
         if name == "types":
-            return np.full(count, LAGRANGE_HEXAHEDRON, np.uint8)
+            return np.full(count, self.cell_type, np.uint8)
         if name == "offsets":
             return (number + 1) * inner
         if self.suffix == ".vtp":
             return number
-        return np.asarray(number[:, None] * inner + lagrange_nodes(self.shape[-1]))
+        nodes = lagrange_nodes if self.cell_type == LAGRANGE_HEXAHEDRON else face_nodes
+        return np.asarray(number[:, None] * inner + nodes(self.shape[-1]))
 
 
 def _extent(shape: Shape) -> str:
@@ -283,6 +296,18 @@ def lagrange_nodes(n: int) -> NDArray[np.int64]:
     flat: NDArray[np.int64] = (t * n + s) * n + r
     flat.setflags(write=False)
     return flat
+
+
+@cache
+def face_nodes(n: int) -> NDArray[np.int64]:
+    """Return the flat number in [s, r] of each node of a Lagrange quadrilateral with n nodes along an edge, [n^2].
+
+    Its nodes are those of the face t = 0 of a hexahedron, in the order of the hexahedron's.
+    """
+    hexahedron = lagrange_nodes(n)
+    face: NDArray[np.int64] = hexahedron[hexahedron < n * n]
+    face.setflags(write=False)
+    return face
 
 
 def collection(files: Sequence[tuple[float, str]]) -> str:

@@ -2,24 +2,31 @@
 
 A folder with a `settings.py` is a model. Its `settings.CASE` is the class of its settings, and
 `model.create_model()` returns the object that the time loop runs. Folders of models outside the package are
-named by the environment variable RIDGELINE_MODEL_PATH, separated like those of PYTHONPATH.
+named by the environment variable RIDGELINE_MODEL_PATH, separated like those of PYTHONPATH, and by the entry points
+"ridgeline.models" of installed packages (runtime/plugins.py).
 """
 
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.plugins import package_of, plugin_errors, plugins
 
 if TYPE_CHECKING:
     from ridgeline.config.case import AnyCase
     from ridgeline.models.contract import Estimate, Model
 
 # Python finds a package's modules in all folders of its __path__; the package's own models come first.
+_OWN = Path(__path__[0])
+_PLUGINS = plugins("ridgeline.models")
 __path__ += filter(None, os.environ.get("RIDGELINE_MODEL_PATH", "").split(os.pathsep))
+__path__ += [str(plugin.folder) for plugin in _PLUGINS]
 
 
 def available() -> list[str]:
@@ -38,10 +45,21 @@ def _check(name: str) -> None:
         raise ConfigError(f'no model is called "{name[:60]}".{hint} The models are {", ".join(known)}.')
 
 
+def _part(name: str, part: str) -> ModuleType:
+    """Return a module of a model. ConfigError if there is no such model, or if that of another package fails."""
+    _check(name)
+    folder = next(Path(folder) for folder in __path__ if (Path(folder) / name / "settings.py").exists())
+    with (
+        nullcontext()
+        if folder == _OWN
+        else plugin_errors(f"the model {name} of {package_of(folder, _PLUGINS)}")
+    ):
+        return import_module(f"ridgeline.models.{name}.{part}")
+
+
 def case_class(name: str) -> "type[AnyCase]":
     """Return the class of a model's settings; ConfigError if there is no such model."""
-    _check(name)
-    settings: type[AnyCase] = import_module(f"ridgeline.models.{name}.settings").CASE
+    settings: type[AnyCase] = _part(name, "settings").CASE
     return settings
 
 
@@ -62,14 +80,13 @@ def starter(name: str) -> str:
 
 def create(name: str) -> "Model":
     """Return a new model to set up and run; ConfigError if there is no such model."""
-    _check(name)
-    model: Model = import_module(f"ridgeline.models.{name}.model").create_model()
+    model: Model = _part(name, "model").create_model()
     return model
 
 
 def estimate(case: "AnyCase", n_ranks: int) -> "Estimate":
     """Return what `case` would need on n_ranks ranks; DecompositionError if it cannot be cut so."""
-    needs: Estimate = import_module(f"ridgeline.models.{case.run.model}.estimate").estimate(case, n_ranks)
+    needs: Estimate = _part(case.run.model, "estimate").estimate(case, n_ranks)
     if not (parts := case.memory_of_parts(n_ranks)):
         return needs
     return replace(needs, memory_between_steps=needs.memory_between_steps + parts)

@@ -26,7 +26,7 @@ from ridgeline.io import bp_sums
 from ridgeline.io.bp_attributes import image_schemas
 from ridgeline.io.open_store import open_writer
 from ridgeline.io.store import Variable
-from ridgeline.models.recorders import Record, Recorder, WrittenSteps
+from ridgeline.models.recorders import Record, Recorder, View, WrittenSteps, viewer_recorder
 from ridgeline.parallel.partition import DistributedArray
 
 if TYPE_CHECKING:
@@ -112,21 +112,35 @@ class BlockPart:
 def parts_recorders(model: PartModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
     """Return the recorders of the parts that the settings ask for."""
     return [
-        _recorder(model, case, comm, part, f"output.part.{number}")
+        recorder
         for number, part in enumerate(case.output.parts())
         if part.interval()
+        for recorder in _recorders(model, case, comm, part, f"output.part.{number}")
     ]
 
 
-def _recorder(model: PartModel, case: AnyCase, comm: MPI.Comm, part: PartSection, key: str) -> Recorder:
-    """Return the recorder of one part. key: of its settings."""
+def _recorders(
+    model: PartModel, case: AnyCase, comm: MPI.Comm, part: PartSection, key: str
+) -> list[Recorder]:
+    """Return the recorders of one part: its data set, and files for viewers if asked for. key: of its settings."""
     path, placed = case.output.part_path(part), model.placed_part(part)
+    origin, spacing = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     if placed is None:
         grid = model.part_grid(part)
         points = part.select(grid)
+        places = points.grid(grid)
+        assert places.origin is not None
+        origin, spacing = places.origin, places.spacing
+
+    def fields_of() -> PartFields:
+        return _GridPart(model, case, comm, part, grid, points) if placed is None else placed
+
+    def view() -> View:
+        fields = fields_of()
+        return View(fields.layout(), origin, spacing, "", fields.time, fields.present)
 
     def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
-        fields = _GridPart(model, case, comm, part, grid, points) if placed is None else placed
+        fields = fields_of()
         writer = open_writer(
             path,
             comm,
@@ -140,7 +154,11 @@ def _recorder(model: PartModel, case: AnyCase, comm: MPI.Comm, part: PartSection
         return WrittenSteps(path, writer, fields.time, fields.present)
 
     every, name = part.interval(), f"part {part.name}"
-    return Recorder(name, path, every, begin, initial=part.initial, fingerprint=bp_sums.fingerprint)
+    recorders = [Recorder(name, path, every, begin, initial=part.initial, fingerprint=bp_sums.fingerprint)]
+    # Means on a side are curves or numbers, which are no surface.
+    if case.output.viewer != "none" and not (placed is not None and part.mean):
+        recorders.append(viewer_recorder(f"viewer files of {name}", path, comm, every, part.initial, view))
+    return recorders
 
 
 class PartVariables:

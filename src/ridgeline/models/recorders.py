@@ -230,33 +230,55 @@ def fields_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list
             initial=output.initial,
             fingerprint=bp_sums.fingerprint,
         ),
-        *viewer_recorder(model, case, comm),
+        *viewer_recorders(model, case, comm),
     ]
 
 
-def viewer_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
-    """Return the recorder of files for viewers without ADIOS2 (output.viewer), if the settings ask for it."""
-    output = case.output
+def viewer_recorders(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:
+    """Return the recorder of files for viewers that hold `output.variables`, if the settings ask for it."""
+    output, names = case.output, tuple(case.output.variables)
     if output.viewer == "none":
         return []
-    # Not at the top: it imports mpi4py, which planning does not need.
-    from ridgeline.io.viewer import ViewerWriter, viewer_folder, viewer_layout
 
-    names = tuple(output.variables)
-    folder = viewer_folder(output.path)
-
-    def begin(_: Mapping[str, Any], keep: int | None) -> Record:
-        variables = model.output_layout(names)
-        layout = viewer_layout(variables, *model.image_geometry(), model.point_places())
-        name = folder.name.removesuffix("_viewer")
-        writer = ViewerWriter(folder, name, comm, layout, variables[0], keep_steps=keep)
-
+    def view() -> View:
         def present() -> dict[str, NDArray[Any]]:
             return {name: array.local for name, array in model.outputs(names).items()}
 
-        return WrittenSteps(str(folder), writer, model.time, present)
+        variables = model.output_layout(names)
+        return View(variables, *model.image_geometry(), model.point_places(), model.time, present)
 
-    return [Recorder("viewer files", str(folder), output.interval(), begin, initial=output.initial, plot="")]
+    return [viewer_recorder("viewer files", output.path, comm, output.interval(), output.initial, view)]
+
+
+@dataclass(frozen=True)
+class View:
+    """What files for viewers hold: arguments of `io.viewer.viewer_layout` and of `WrittenSteps`."""
+
+    variables: Sequence[Variable]
+    origin: Sequence[float]
+    spacing: Sequence[float]
+    position: str
+    time: Callable[[int], float]
+    present: Callable[[], Mapping[str, Any]]
+
+
+def viewer_recorder(
+    name: str, path: str, comm: MPI.Comm, every: Interval, initial: bool, view: Callable[[], View]
+) -> Recorder:
+    """Return the recorder of files for viewers without ADIOS2, beside the data set `path`. view: collective."""
+    # Not at the top: it imports mpi4py, which planning does not need.
+    from ridgeline.io.viewer import ViewerWriter, viewer_folder, viewer_layout
+
+    folder = viewer_folder(path)
+
+    def begin(_: Mapping[str, Any], keep: int | None) -> Record:
+        shown = view()
+        layout = viewer_layout(shown.variables, shown.origin, shown.spacing, shown.position)
+        called = folder.name.removesuffix("_viewer")
+        writer = ViewerWriter(folder, called, comm, layout, shown.variables[0], keep_steps=keep)
+        return WrittenSteps(str(folder), writer, shown.time, shown.present)
+
+    return Recorder(name, str(folder), every, begin, initial=initial, plot="")
 
 
 def series_recorder(model: RecordedModel, case: AnyCase, comm: MPI.Comm) -> list[Recorder]:

@@ -5,11 +5,17 @@ Everything but data goes to stderr. Rich is imported on demand, so that a batch 
 
 from __future__ import annotations
 
+import html
+import json
 import logging
+import os
 import sys
 import time
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,6 +52,27 @@ def plain_console(
         emoji=False,
         highlight=False,
     )
+
+
+class PrintedDict(dict[str, Any]):
+    """A dictionary that Python and notebooks show as the text that the command line prints of it."""
+
+    def print_on(self, console: Console) -> None:
+        """Print the text."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        text = StringIO()
+        self.print_on(plain_console(text, soft_wrap=True))
+        return "\n".join(map(str.rstrip, text.getvalue().strip().splitlines()))
+
+    def _repr_html_(self) -> str:
+        return as_html(repr(self))
+
+
+def as_html(text: str) -> str:
+    """Return a text as a notebook shows it: in a box that scrolls, with its columns aligned."""
+    return f'<pre style="overflow-x: auto">{html.escape(text)}</pre>'
 
 
 def configure_logging(rank: int, size: int, verbose: bool = False, quiet: bool = False) -> None:
@@ -97,14 +124,99 @@ class _PlainFormatter(logging.Formatter):
         return "\n".join(f"{time}{self._prefix}{line}".rstrip() for line in text.split("\n"))
 
 
-class Progress:
-    """Shows the step, steps/s and the remaining time on stderr: a bar on a terminal, elsewhere a line now and then.
+# A run that another process has started and watches writes how far it is into the file of this name.
+PROGRESS_FILE = "RIDGELINE_PROGRESS_FILE"
 
-    The log file of the run gets the lines too, even where `shown` is false. For rank 0 only; use it as a context
-    manager.
+
+def in_notebook() -> bool:
+    """Say whether this process is the kernel of a notebook, which shows rich output but has no terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return hasattr(shell, "kernel")
+
+
+class _Bar(Protocol):
+    def draw(self, place: str, share: float, rate: str, eta: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class _TerminalBar:
+    """A bar in one line of a terminal."""
+
+    def __init__(self, place: str) -> None:
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[eta]}"),
+            console=plain_console(sys.stderr),
+            auto_refresh=False,  # no thread beside the compute threads
+        )
+        self._bar.start()
+        self._task = self._bar.add_task(place, total=1.0, rate="", eta="")
+
+    def draw(self, place: str, share: float, rate: str, eta: str) -> None:
+        self._bar.update(self._task, description=place, completed=share, rate=rate, eta=eta, refresh=True)
+
+    def close(self) -> None:
+        self._bar.refresh()
+        self._bar.stop()
+
+
+class _NotebookBar:
+    """A bar below the cell of a notebook, which needs no widgets and stays when the notebook is saved."""
+
+    def __init__(self, place: str) -> None:
+        show = import_module("IPython.display").display
+        self._handle = show(self._content(place, 0.0), raw=True, display_id=True)
+
+    @staticmethod
+    def _content(words: str, share: float) -> dict[str, str]:
+        bar = f'<progress value="{share:.4f}" max="1" style="width: 20em"></progress>'
+        return {"text/plain": words, "text/html": f"{bar} <code>{html.escape(words)}</code>"}
+
+    def draw(self, place: str, share: float, rate: str, eta: str) -> None:
+        self._handle.update(self._content(f"{place}  {rate}  {eta}", share), raw=True)
+
+    def close(self) -> None:
+        pass
+
+
+class _Lines:
+    """A line on stderr for each tenth of the run."""
+
+    def __init__(self) -> None:
+        self._tenths = 0
+
+    def draw(self, place: str, share: float, rate: str, eta: str) -> None:
+        if (tenths := int(share * Progress.LINES)) > self._tenths:
+            self._tenths = tenths
+            sys.stderr.write(f"{place}  {rate}  {eta}\n")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        pass
+
+
+def _bar_here(place: str) -> _Bar | None:
+    """Return the bar of a notebook or a terminal, or None where there is neither."""
+    if in_notebook():
+        return _NotebookBar(place)
+    return _TerminalBar(place) if sys.stderr.isatty() else None
+
+
+class Progress:
+    """Shows the step, steps/s and the remaining time of a run.
+
+    A terminal and a notebook show a bar, and elsewhere a line is printed on stderr now and then. The log file of the
+    run gets the lines too, even where `shown` is false. For rank 0 only; use it as a context manager.
     """
 
-    LINES = 10  # lines that a whole run writes where stderr is not a terminal
+    LINES = 10  # lines that a whole run writes where there is no bar
     REFRESH_SECONDS = 0.1  # between two updates of the bar
 
     def __init__(
@@ -118,7 +230,7 @@ class Progress:
         """Begin at step `first` and time `begin`. last, end: of the run, None where there is no such limit."""
         self._first, self._last, self._begin, self._end = first, last, begin, end
         self._shown = shown and self._share(first, begin) < 1.0
-        self._terminal = sys.stderr.isatty()
+        self._bar: _Bar | None = None
         self._started = self._drawn = time.monotonic()
         # Shares of the run at which lines are written: a tenth, and a step at least.
         self._apart = 1 / self.LINES
@@ -142,30 +254,19 @@ class Progress:
         return steps if self._end is None else f"{steps}  time {at:.4g}/{self._end:.4g}"
 
     def __enter__(self) -> Progress:
-        if self._shown and self._terminal:
-            from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-            from rich.progress import Progress as Bar
-
-            self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[rate]}"),
-                TimeElapsedColumn(),
-                TextColumn("{task.fields[eta]}"),
-                console=plain_console(sys.stderr),
-                auto_refresh=False,  # no thread beside the compute threads
-            )
-            self._bar.start()
+        if self._shown:
             place = self._place(self._first, self._begin)
-            self._task = self._bar.add_task(place, total=1.0, rate="", eta="")
+            if (file := os.environ.get(PROGRESS_FILE)) is not None:
+                self._bar = _FileForAnotherProcess(Path(file))
+            else:
+                self._bar = _bar_here(place)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._shown and self._terminal:
-            self._bar.refresh()
-            self._bar.stop()
+        if self._bar is not None:
+            self._bar.close()
 
     def update(self, step: int, at: float) -> None:
         """Show that the run has reached `step` at model time `at`. It draws ten times a second at most."""
@@ -175,26 +276,63 @@ class Progress:
             return
         now = time.monotonic()
         elapsed = max(now - self._started, 1e-9)
-        rate = (step - self._first) / elapsed
+        rate = f"{(step - self._first) / elapsed:.4g} steps/s"
         eta = "done" if share >= 1.0 else f"ETA {_duration(elapsed * (1 - share) / share)}" if share else ""
         drawn_long_ago = now - self._drawn >= self.REFRESH_SECONDS or share >= 1.0
-        if self._shown and self._terminal and drawn_long_ago:
+        if self._bar is not None and drawn_long_ago:
             self._drawn = now
-            self._bar.update(
-                self._task,
-                description=self._place(step, at),
-                completed=share,
-                rate=f"{rate:.4g} steps/s",
-                eta=eta,
-                refresh=True,
-            )
+            self._bar.draw(self._place(step, at), share, rate, eta)
         if line_is_due:
             self._next_line += 1
-            line = f"{self._place(step, at)}  {rate:.4g} steps/s  {eta}"
+            line = f"{self._place(step, at)}  {rate}  {eta}"
             log_file.info(line)
-            if self._shown and not self._terminal:
+            if self._shown and self._bar is None:
                 sys.stderr.write(f"{line}\n")
                 sys.stderr.flush()
+
+
+class _FileForAnotherProcess:
+    """A file with the latest state of the bar, for `WatchedProgress` of the process that has started this one."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def draw(self, place: str, share: float, rate: str, eta: str) -> None:
+        new = self._file.with_suffix(".new")
+        new.write_text(json.dumps([place, share, rate, eta]))
+        new.replace(self._file)
+
+    def close(self) -> None:
+        pass
+
+
+class WatchedProgress:
+    """The progress of a run in another process, which writes how far it is into a file (`PROGRESS_FILE`)."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._bar: _Bar | None = None
+        self._last = ""
+
+    def update(self) -> None:
+        """Draw what the other process has written since the last call."""
+        try:
+            text = self._file.read_text()
+        except FileNotFoundError:
+            return
+        if text == self._last:
+            return
+        self._last = text
+        place, share, rate, eta = json.loads(text)
+        if self._bar is None:
+            self._bar = _bar_here(place) or _Lines()
+        self._bar.draw(place, share, rate, eta)
+
+    def close(self) -> None:
+        """End the bar."""
+        self.update()
+        if self._bar is not None:
+            self._bar.close()
 
 
 def _duration(seconds: float) -> str:

@@ -1,8 +1,9 @@
 """MPI for one rank, in Python: what `mpi4py.MPI` offers to the code of this package, where no MPI library loads.
 
 `mpi_import.py` puts these names into `mpi4py.MPI`. Functions behave as MPI's do in a communicator of one rank: a
-collective call copies from the send buffer to the receive buffer, and messages go from the rank to itself. What one
-rank never needs, such as derived datatypes and windows, is left out and raises an error. Names are MPI's.
+collective call copies from the send buffer to the receive buffer, and messages go from the rank to itself. Derived
+datatypes, views of files and windows, which no model needs on one rank, are left out: they raise LauncherError, which
+names the function. Names are MPI's.
 """
 
 from __future__ import annotations
@@ -21,12 +22,10 @@ from ridgeline.runtime.errors import LauncherError
 
 UNDEFINED, PROC_NULL, ANY_SOURCE, ANY_TAG, ROOT = -32766, -1, -2, -1, -3
 THREAD_SINGLE, THREAD_FUNNELED, THREAD_SERIALIZED, THREAD_MULTIPLE = range(4)
-COMM_TYPE_SHARED = 1
-MODE_RDONLY, MODE_WRONLY, MODE_RDWR, MODE_CREATE = 2, 4, 8, 1
+COMM_TYPE_SHARED, MODE_RDONLY, MODE_WRONLY, MODE_RDWR, MODE_CREATE = 1, 2, 4, 8, 1
 LOCK_EXCLUSIVE, LOCK_SHARED, MODE_NOCHECK, MODE_NOSUCCEED = 1, 2, 4, 8
-IN_PLACE, BOTTOM = "IN_PLACE", "BOTTOM"
+IN_PLACE, BOTTOM, INFO_NULL = "IN_PLACE", "BOTTOM", None
 SUM, MAX, MIN, PROD, LAND, LOR, BAND, BOR = "SUM", "MAX", "MIN", "PROD", "LAND", "LOR", "BAND", "BOR"
-INFO_NULL = None
 LIBRARY = "no MPI library (one rank)"
 
 
@@ -38,16 +37,27 @@ class Exception(RuntimeError):
         return str(self)
 
 
-class _OneRank:
-    """What raises an error, in words, for a function of MPI that is left out."""
+def _left_out(kind: type, name: str) -> NoReturn:
+    if name[:1].isupper():
+        raise LauncherError(
+            f"{kind.__name__}.{name} needs an MPI library, but none loads. Load your site's MPI module, or install "
+            f"one with: pip install mpich"
+        )
+    raise AttributeError(f"{kind.__name__!r} has no attribute {name!r}")
+
+
+class _OneRankType(type):
+    """Raises an error, in words, for a function of a class of MPI that is left out, such as `Win.Allocate`."""
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        _left_out(cls, name)
+
+
+class _OneRank(metaclass=_OneRankType):
+    """Raises the same for a function of an object."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name[:1].isupper():
-            raise LauncherError(
-                f"{type(self).__name__}.{name} needs an MPI library, but none loads. Load your site's MPI module, or "
-                f"install one with: pip install mpich"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        _left_out(type(self), name)
 
 
 class Datatype(_OneRank):
@@ -81,7 +91,7 @@ class Datatype(_OneRank):
 
 
 BYTE, CHAR, INT, UINT = Datatype("u1"), Datatype("i1"), Datatype("i4"), Datatype("u4")
-INT64_T, UINT64_T = Datatype("i8"), Datatype("u8")
+UINT8_T, INT64_T, UINT64_T = Datatype("u1"), Datatype("i8"), Datatype("u8")
 FLOAT, DOUBLE = Datatype("f4"), Datatype("f8")
 C_FLOAT_COMPLEX, C_DOUBLE_COMPLEX = Datatype("c8"), Datatype("c16")
 
@@ -213,7 +223,7 @@ class Prequest(Request):
 REQUEST_NULL = Request()
 
 
-class _RankGroup:
+class _RankGroup(_OneRank):
     """The ranks of a communicator: rank 0, or none."""
 
     size, rank = 1, 0
@@ -228,6 +238,9 @@ class _RankGroup:
 
     def Free(self) -> None:
         """Release it."""
+
+
+Group = _RankGroup
 
 
 class Comm(_OneRank):
@@ -493,7 +506,7 @@ class Cartcomm(Intracomm):
 COMM_WORLD, COMM_SELF, COMM_NULL = Intracomm(), Intracomm(), Intracomm()
 
 
-class File:
+class File(_OneRank):
     """A file that one rank writes or reads. Errors of the system are OSError."""
 
     def __init__(self, descriptor: int) -> None:
@@ -547,8 +560,8 @@ class Op:
         """Release it."""
 
 
-class Win:
-    """Memory that ranks share. Only the name is there: one rank never makes one."""
+class Win(_OneRank):
+    """Memory that ranks share. Only the name is there."""
 
 
 def Get_library_version() -> str:

@@ -36,6 +36,29 @@ class StoppedError(RidgelineError):
         self.exit_code = 128 + number
 
 
+class RunInterrupted(KeyboardInterrupt):
+    """Report that a signal such as Ctrl-C stopped a run between two steps, after a checkpoint was saved.
+
+    `Simulation.run` or `Simulation.advance` continues the run. It is a `KeyboardInterrupt`, so that `except
+    Exception` does not catch it.
+
+    Examples
+    --------
+    >>> import os, signal
+    >>> import ridgeline
+    >>> case = ridgeline.Case("gray_scott", 8, grid={"shape": (8, 8, 8)}, checkpoint={"path": "kept"})
+    >>> with ridgeline.Simulation(case, progress=False) as simulation:
+    ...     simulation.every(2, lambda now: now.step == 2 and os.kill(os.getpid(), signal.SIGINT))
+    ...     try:
+    ...         report = simulation.run()
+    ...     except ridgeline.RunInterrupted:
+    ...         stopped = simulation.step
+    ...         report = simulation.run()
+    >>> stopped < report["run"]["last_step"] == 8
+    True
+    """
+
+
 def hold_stop_signals() -> None:
     """Block stop signals until a `SignalCatcher` or a launcher of ranks is ready for them. Call before anything else.
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from pydantic import BaseModel
 
 from ridgeline.config.check import Origin, refuse_form
-from ridgeline.config.load import check_document, load_case, put_all
+from ridgeline.config.load import case_of_text, check_document, load_case, put_all, warnings_of
+from ridgeline.config.toml_writer import write_toml
 from ridgeline.models import case_class, estimate
 from ridgeline.models.contract import Estimate
+from ridgeline.runtime.console import as_html
 from ridgeline.runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ridgeline.simulation.check import CaseCheck
 
 
 class Case:
@@ -71,14 +77,14 @@ class Case:
                 "ridgeline.Case: model must be the name of a model. Pass the settings of the section [model] as "
                 "parameters."
             )
-        document = {name: _plain(table) for name, table in sections.items()}
+        document = {name: plain_value(table) for name, table in sections.items()}
         run = document.setdefault("run", {})
         if isinstance(run, dict):
             run["model"] = model
             if steps is not None:
-                run["steps"] = _plain(steps)
+                run["steps"] = plain_value(steps)
         if parameters is not None:
-            document["model"] = _plain(parameters)
+            document["model"] = plain_value(parameters)
         self.settings = _checked(document, "ridgeline.Case")
 
     @classmethod
@@ -115,6 +121,143 @@ class Case:
         case.settings = load_case(Path(fspath(path)), case_class).case
         return case.replace(changes) if changes else case
 
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+        """Build a case from a dictionary with the tables of a settings file.
+
+        Parameters
+        ----------
+        document : mapping
+            The tables by name, as in {"run": {"model": "gray_scott", "steps": 10}, "grid": {"shape": [8, 8, 8]}}.
+
+        Returns
+        -------
+        Case
+            The checked case.
+
+        Raises
+        ------
+        ConfigError
+            If settings are wrong. The message has a sentence for each fault.
+
+        Examples
+        --------
+        >>> import ridgeline
+        >>> run = {"model": "gray_scott", "steps": 10}
+        >>> ridgeline.Case.from_dict({"run": run, "grid": {"shape": (8, 8, 8)}})
+        <ridgeline.Case: gray_scott, grid 8 x 8 x 8 (z y x), float64, 10 steps>
+        """
+        if not isinstance(document, Mapping):
+            raise ConfigError(
+                f"ridgeline.Case.from_dict: {type(document).__name__} is not a dictionary of tables. Text is read by "
+                "Case.from_toml, and a file by Case.read."
+            )
+        case = cls.__new__(cls)
+        case.settings = _checked(plain_value(document), "ridgeline.Case.from_dict")
+        return case
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """Build a case from the text of a settings file.
+
+        Parameters
+        ----------
+        text : str
+            The settings in TOML.
+
+        Returns
+        -------
+        Case
+            The checked case.
+
+        Raises
+        ------
+        ConfigError
+            If settings are wrong. The message names the line of each fault.
+
+        Examples
+        --------
+        >>> import ridgeline
+        >>> case = ridgeline.Case.from_toml(
+        ...     '''
+        ...     run = {model = "gray_scott", steps = 10}
+        ...     grid = {shape = [8, 8, 8]}
+        ...     '''
+        ... )
+        >>> case == ridgeline.Case.from_toml(case.to_toml())
+        True
+        """
+        case = cls.__new__(cls)
+        case.settings = case_of_text(text, "line", case_class)
+        return case
+
+    def to_toml(self) -> str:
+        """Return the settings that were given, as the text of a settings file.
+
+        Returns
+        -------
+        str
+            Text that `ridgeline run` and `Case.read` accept in a file, and `from_toml` as it is.
+
+        Examples
+        --------
+        >>> import ridgeline
+        >>> print(ridgeline.Case("gray_scott", 10, grid={"shape": (8, 8, 8)}).to_toml(), end="")
+        [grid]
+        shape = [8, 8, 8]
+        <BLANKLINE>
+        [run]
+        model = "gray_scott"
+        steps = 10
+        """
+        document = self._given()
+        # The check of a document adds an empty list for each kind of [[table]] that it lacks.
+        for place, table in [
+            (document, self.settings),
+            *((document.get(key), part) for key, part in self.settings),
+        ]:
+            if isinstance(place, dict) and isinstance(table, BaseModel):
+                for key, field in type(table).model_fields.items():
+                    if place.get(key) == [] and not field.get_default(call_default_factory=True):
+                        del place[key]
+        return write_toml(document)
+
+    def check(self, ranks: int = 1) -> CaseCheck:
+        """Check what a run would need and take here: memory, output and time, and the paths that it would write.
+
+        Parameters
+        ----------
+        ranks : int
+            Number of ranks of the run.
+
+        Returns
+        -------
+        CaseCheck
+            A dictionary that is shown as `ridgeline check` prints it.
+
+        Raises
+        ------
+        ConfigError, OutputError, DecompositionError
+            If a run would be refused.
+
+        Notes
+        -----
+        Local: nothing is communicated. The memory bandwidth is measured, which takes about a second.
+
+        Examples
+        --------
+        >>> import ridgeline
+        >>> case = ridgeline.Case("gray_scott", 10, grid={"shape": (64, 64, 64)})
+        >>> case.check(ranks=2)["process_grid"]
+        [2, 1, 1]
+        """
+        from ridgeline.simulation.check import predict, raise_if_refused
+
+        warnings = tuple(warnings_of(self.settings, lambda key: Origin(key, "the case")))
+        planned = predict(self.settings, warnings, ranks)
+        raise_if_refused(self.settings, planned)
+        return planned
+
     def replace(self, changes: Mapping[str, Any], place: str = "the changes") -> Self:
         """Return this case with other values of some settings.
 
@@ -135,8 +278,8 @@ class Case:
         ConfigError
             If settings are wrong. The message has a sentence for each fault.
         """
-        document = self.settings.model_dump(mode="json", exclude_none=True, exclude_unset=True)
-        put_all(document, {key: _plain(value) for key, value in changes.items()})
+        document = self._given()
+        put_all(document, {key: plain_value(value) for key, value in changes.items()})
         case = type(self).__new__(type(self))
         case.settings = _checked(document, place)
         return case
@@ -172,6 +315,14 @@ class Case:
         """
         return estimate(self.settings, ranks)
 
+    def _given(self) -> dict[str, Any]:
+        """Return the settings that were given, as a document of sections."""
+        given: dict[str, Any] = self.settings.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+        return given
+
+    def _repr_html_(self) -> str:
+        return as_html(f"{self!r}\n\n{self.to_toml()}")
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Case) and self.settings == other.settings
 
@@ -190,12 +341,12 @@ def _checked(document: dict[str, Any], place: str) -> Any:
     return check_document(document, case_class, lambda key: Origin(key, place))
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return a value as a settings file would hold it."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain_value(item) for item in value]
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, PathLike):

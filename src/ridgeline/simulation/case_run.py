@@ -36,6 +36,7 @@ from ridgeline.simulation.loop import Schedule, TimeLoop
 from ridgeline.simulation.meters import Meters, StepTrace
 from ridgeline.simulation.output_paths import OutputLocks
 from ridgeline.simulation.outputs import Outputs
+from ridgeline.simulation.print_report import RunReport
 from ridgeline.simulation.report import (
     Measured,
     describe_files,
@@ -294,7 +295,7 @@ class CaseRun:
             self._loop.forget_saved()
             self.changes.append((self.step, "fields", list(names)))
 
-    def finish(self, reason: str | None = None) -> dict[str, Any]:
+    def finish(self, reason: str | None = None) -> RunReport:
         """End the run where it is, write its report and return it.
 
         `reason` says why the run ends before its last step. `raise_failures` tells whether the trace or the report
@@ -357,7 +358,7 @@ def run_case(
     context: Context,
     options: RunOptions | None = None,
     caller: RunCaller | None = None,
-) -> dict[str, Any]:
+) -> RunReport:
     """Run `case` to its last step, its wall-clock limit or a signal, and return the run report. Collective.
 
     Raises what `CaseRun` raises, on all ranks.

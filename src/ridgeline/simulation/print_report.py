@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ridgeline.io.report_file import run_title
+from ridgeline.runtime.console import PrintedDict
 from ridgeline.runtime.node_load import MOST_OTHERS
 from ridgeline.runtime.units import number
 
@@ -21,6 +22,14 @@ NO_SPEED = "no step was computed, so there is no speed to report"
 MOST_COLUMNS = 8  # phases of a step, the total included, that are columns of a table
 MOST_RANKS = 16  # rows of the table of the ranks
 WORTH_TELLING = 0.01  # share of the bytes of a run, below which a kind of output is not mentioned
+
+
+class RunReport(PrintedDict):
+    """The report of a run: a dictionary, which Python shows as `ridgeline report` prints it."""
+
+    def print_on(self, console: Console) -> None:
+        """Print the state, the files and the speed of the run."""
+        print_report(self, console)
 
 
 def print_report(report: Mapping[str, Any], console: Console, verbose: bool = False) -> None:

@@ -29,6 +29,7 @@ from ridgeline.runtime.provenance import git_commit, package_versions
 from ridgeline.runtime.regions import Regions
 from ridgeline.simulation.limits import measure_limits
 from ridgeline.simulation.outputs import Outputs
+from ridgeline.simulation.print_report import RunReport
 from ridgeline.simulation.roofline import (
     Ceilings,
     RegionContext,
@@ -170,7 +171,7 @@ def make_report(
     facts: dict[str, Any],
     provenance: dict[str, Any],
     measured: Measured,
-) -> dict[str, Any]:
+) -> RunReport:
     """Measure the limits, and return the report of a run that has ended, the same on all ranks. Collective."""
     comm = context.comm
     work = model.work()
@@ -183,46 +184,48 @@ def make_report(
     )
     figures = model.figures(timing.mean_step) if timing.mean_step else {}
     solves = model.solves()
-    return {
-        "model": model.name,
-        **compute_performance(work, timing, limits),
-        **compare_with_limit(
-            timing.seconds_per_step, ceilings.least_seconds(region_context.work_of_step(work))
-        ),
-        "run": dict(facts),
-        "seconds": {
-            "setup": timing.setup,
-            "compile": timing.compile,
-            "first_step": timing.first_step,
-            "steady": timing.steady,
-            "total": timing.total,
-        },
-        "phases": {name: vars(phase) for name, phase in timing.phases.items()},
-        "step": {
-            kind: {**step.phases, "total": step.total}
-            for kind, step in (("mean", timing.mean_step), ("best", timing.best_step))
-            if step is not None
-        },
-        "step_times": measured.clock.distribution.merge_ranks(comm).to_dict(),
-        "ranks": gather_ranks(comm, measured.clock, _time_outside_steps(measured, context.regions)),
-        "work": work.to_dict(),
-        "limits": limits,
-        "figures": {name: asdict(figure) for name, figure in figures.items()},
-        "exchange": exchange_share(work, timing.mean_step, model.exchanges, limits),
-        **gather_and_broadcast(
-            comm,
-            dict(measured.regions),
-            lambda ranks: report_regions(ranks, solves, ceilings, region_context),
-        ),
-        "diagnostics": model.diagnostics(),
-        "summary": {name: asdict(figure) for name, figure in model.summary().items()},
-        "peak_memory_per_rank": int(allreduce_max(comm, measured.memory_peak)),
-        "memory_before_setup_per_rank": int(allreduce_max(comm, measured.memory_before)),
-        "settings": case.flatten(),
-        "machine": describe_machine().to_dict(),
-        "versions": provenance["versions"],
-        "provenance": {key: value for key, value in provenance.items() if key != "versions"},
-    }
+    return RunReport(
+        {
+            "model": model.name,
+            **compute_performance(work, timing, limits),
+            **compare_with_limit(
+                timing.seconds_per_step, ceilings.least_seconds(region_context.work_of_step(work))
+            ),
+            "run": dict(facts),
+            "seconds": {
+                "setup": timing.setup,
+                "compile": timing.compile,
+                "first_step": timing.first_step,
+                "steady": timing.steady,
+                "total": timing.total,
+            },
+            "phases": {name: vars(phase) for name, phase in timing.phases.items()},
+            "step": {
+                kind: {**step.phases, "total": step.total}
+                for kind, step in (("mean", timing.mean_step), ("best", timing.best_step))
+                if step is not None
+            },
+            "step_times": measured.clock.distribution.merge_ranks(comm).to_dict(),
+            "ranks": gather_ranks(comm, measured.clock, _time_outside_steps(measured, context.regions)),
+            "work": work.to_dict(),
+            "limits": limits,
+            "figures": {name: asdict(figure) for name, figure in figures.items()},
+            "exchange": exchange_share(work, timing.mean_step, model.exchanges, limits),
+            **gather_and_broadcast(
+                comm,
+                dict(measured.regions),
+                lambda ranks: report_regions(ranks, solves, ceilings, region_context),
+            ),
+            "diagnostics": model.diagnostics(),
+            "summary": {name: asdict(figure) for name, figure in model.summary().items()},
+            "peak_memory_per_rank": int(allreduce_max(comm, measured.memory_peak)),
+            "memory_before_setup_per_rank": int(allreduce_max(comm, measured.memory_before)),
+            "settings": case.flatten(),
+            "machine": describe_machine().to_dict(),
+            "versions": provenance["versions"],
+            "provenance": {key: value for key, value in provenance.items() if key != "versions"},
+        }
+    )
 
 
 def _time_outside_steps(measured: Measured, regions: Regions) -> dict[str, float]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from dataclasses import replace
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.config.load import load_case
 from ridgeline.models import case_class, create
 from ridgeline.parallel.job import job
-from ridgeline.runtime.console import configure_logging, log_file
+from ridgeline.runtime.console import PROGRESS_FILE, configure_logging, log_file
 from ridgeline.runtime.errors import RidgelineError
 from ridgeline.runtime.files import replace_file
 from ridgeline.runtime.signals import SignalCatcher
@@ -71,7 +72,7 @@ def run_on_this_rank(
         configure_logging(comm.rank, comm.size, options.verbose, options.quiet)
         context = Context(comm, case.run.device, case.run.threads)
         options = replace(options, resume=options.resume or str(loaded.resume or "never"))
-        caller = RunCaller(not options.quiet, started, signals, show, show_end)
+        caller = RunCaller(not options.quiet or PROGRESS_FILE in os.environ, started, signals, show, show_end)
         return run_case(case, create(case.run.model), context, options, caller)
 
 

@@ -20,7 +20,7 @@ from ridgeline.config.load import warnings_of
 from ridgeline.models import create
 from ridgeline.parallel.job import join_from_python
 from ridgeline.runtime.errors import ConfigError, RidgelineError
-from ridgeline.runtime.signals import SignalCatcher
+from ridgeline.runtime.signals import RunInterrupted, SignalCatcher
 from ridgeline.simulation.call_arguments import (
     check_steps,
     check_time,
@@ -35,33 +35,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ridgeline.parallel.partition import DistributedArray
+    from ridgeline.simulation.print_report import RunReport
 
 log = logging.getLogger(__name__)
 
 Callback = Callable[["Simulation"], None]
-
-
-class RunInterrupted(KeyboardInterrupt):
-    """Report that a signal such as Ctrl-C stopped a run between two steps, after a checkpoint was saved.
-
-    `Simulation.run` or `Simulation.advance` continues the run. It is a `KeyboardInterrupt`, so that `except
-    Exception` does not catch it.
-
-    Examples
-    --------
-    >>> import os, signal
-    >>> import ridgeline
-    >>> case = ridgeline.Case("gray_scott", 8, grid={"shape": (8, 8, 8)}, checkpoint={"path": "kept"})
-    >>> with ridgeline.Simulation(case, progress=False) as simulation:
-    ...     simulation.every(2, lambda now: now.step == 2 and os.kill(os.getpid(), signal.SIGINT))
-    ...     try:
-    ...         report = simulation.run()
-    ...     except ridgeline.RunInterrupted:
-    ...         stopped = simulation.step
-    ...         report = simulation.run()
-    >>> stopped < report["run"]["last_step"] == 8
-    True
-    """
 
 
 class Simulation:
@@ -136,7 +114,7 @@ class Simulation:
         self._stop_requested = False
         # Why the run ended, if it ended before its last step.
         self._end_reason: str | None = None
-        self._report: dict[str, Any] | None = None
+        self._report: RunReport | None = None
         self._process = os.getpid()
         context = Context(self._communicator, run.device, run.threads)
         self._run = CaseRun(
@@ -153,9 +131,20 @@ class Simulation:
             resources.enter_context(numba_threads(run.threads))
             # NumPy may have been imported before this package could limit its threads: see `limit_pools`.
             resources.enter_context(blas_threads(1))
-            resources.enter_context(self._run)
+            try:
+                resources.enter_context(self._run)
+            except KeyboardInterrupt:
+                raise RunInterrupted(
+                    "the run was interrupted before its first step. Nothing was computed, and nothing is locked."
+                ) from None
             self._resources = resources.pop_all()
         self._finalizer = weakref.finalize(self, _release_dropped, self._resources, self._process)
+
+    def __repr__(self) -> str:
+        case = self.case.settings
+        end = f"step {self.step}" if self.steps is None else f"step {self.step} of {self.steps}"
+        state = "" if self._finalizer.alive else ", closed"
+        return f"<ridgeline.Simulation: {case.run.model}, grid {case.grid.words()}, {end}, time {self.time:g}{state}>"
 
     def __enter__(self) -> Self:
         return self
@@ -373,7 +362,7 @@ class Simulation:
         Raises
         ------
         ConfigError
-            If both are given, or for a time that has already passed.
+            If both are given, for a time that has already passed, or if the run has reached its end.
         DivergedError, OutputError, CheckpointError
             On all ranks.
         RunInterrupted
@@ -381,23 +370,29 @@ class Simulation:
         """
         time = "" if until is None else f", until={until!r}"
         self._begin_call(f"advance({steps!r}{time})")
+        if until is not None and steps is not None:
+            raise ConfigError(
+                "advance: both a number of steps and a time are given, but only one of them can be."
+            )
         if until is None:
-            self._advance(self.step + check_steps("advance", 1 if steps is None else steps, 0), None)
+            last, end = self.step + check_steps("advance", 1 if steps is None else steps, 0), None
         else:
-            if steps is not None:
-                raise ConfigError(
-                    "advance: both a number of steps and a time are given, but only one of them can be."
-                )
-            self._advance(None, check_time("advance", until, self.time))
+            last, end = None, check_time("advance", until, self.time)
+        if self._run.complete and ((last or 0) > self.step or (end or 0.0) > self.time):
+            raise ConfigError(
+                f"advance: the run has ended at step {self.step}, time {self.time:g}. To continue it, first call "
+                f'change({{"run.steps": ...}}) with a later last step, or change run.end_time.'
+            )
+        self._advance(last, end)
         return self.step
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> RunReport:
         """Advance to the last step, close the simulation, and return the run report.
 
         Returns
         -------
-        dict
-            The run report, the same on all ranks.
+        RunReport
+            The run report, the same on all ranks: a dictionary, which is shown as `ridgeline report` prints it.
 
         Raises
         ------
@@ -472,15 +467,15 @@ class Simulation:
         self._run.change(case.settings, create(case.settings.run.model))
         self.case = case
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> RunReport:
         """End the run where it is, and return its report. Later calls return the same report.
 
         A checkpoint is saved if the last step is not reached.
 
         Returns
         -------
-        dict
-            The run report, the same on all ranks.
+        RunReport
+            The run report, the same on all ranks: a dictionary, which is shown as `ridgeline report` prints it.
 
         Raises
         ------
@@ -490,15 +485,22 @@ class Simulation:
         if self._report is None:
             self._begin_call("close()")
             self._refuse_in_callback("close")
-            early = not self._run.complete
+            early, comm_size = not self._run.complete, self._communicator.size
             try:
-                self._report = self._run.finish((self._end_reason or "closed") if early else None)
+                with self._catch_signals():
+                    self._report = self._run.finish((self._end_reason or "closed") if early else None)
             except BaseException:
                 self._release(*sys.exc_info())
                 raise
             self._release(None, None, None)
             self._communicator.Free()
             self._run.raise_failures()
+            if self._stop_signals.received and comm_size == 1:
+                name = signal.Signals(self._stop_signals.received).name
+                self._stop_signals.forget()
+                raise RunInterrupted(
+                    f"{name} came after the last step. The run ended in order, and close() returns its report."
+                )
         return self._report
 
     def _release(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:

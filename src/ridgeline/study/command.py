@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,25 @@ PREFIX = "study_"  # of folders without a given name
 STEM = "compare"
 
 
+Show = Callable[[RenderableType], None]
+
+
+def print_on_stdout(what: RenderableType) -> None:
+    """Print on standard output; no table is cut where there is no terminal."""
+    plain_console(soft_wrap=True).print(what)
+
+
 def run_study(
     subject: str | None,
     given: Mapping[str, Any],
     output: str | None,
     tell: Tell,
-) -> int:
-    """Plan a study and run its missing jobs, or write scripts for them; return the exit code.
+    show: Show = print_on_stdout,
+) -> tuple[int, Path]:
+    """Plan a study and run its missing jobs, or write scripts for them; return the exit code and the study's folder.
 
-    given: flags by the names of `StudyOptions` and `SubmitOptions`. output: the study's folder.
+    given: flags by the names of `StudyOptions` and `SubmitOptions`. output: the study's folder. show: called with the
+    plan and the table of results.
 
     Raises RidgelineError before anything starts.
     """
@@ -51,11 +61,11 @@ def run_study(
         show(show_plan(plan))
         if here:
             run_jobs(plan, jobs, folder.path, tell)
-            return collect_study(str(folder.path), tell)
+            return collect_study(str(folder.path), tell, show=show), folder.path
         scripts = write_scripts(plan, jobs, submission, folder.path)
         if not scripts:
             tell("all jobs are done already")
-            return 0
+            return 0, folder.path
         if submission.now:
             lines = submit(scripts, submission.submit)
         else:
@@ -65,7 +75,7 @@ def run_study(
         for line in lines:
             tell(line)
         tell(f"collect the results at any time with: ridgeline study collect {shlex.quote(str(folder.path))}")
-    return 0
+    return 0, folder.path
 
 
 def refuse_ranks() -> None:
@@ -78,10 +88,10 @@ def refuse_ranks() -> None:
         )
 
 
-def collect_study(path: str, tell: Tell, machine: str | None = None) -> int:
+def collect_study(path: str, tell: Tell, machine: str | None = None, show: Show = print_on_stdout) -> int:
     """Write tables and figures of what has finished; return the exit code: FAILED if a job failed.
 
-    machine: for which points are predicted (`collect`).
+    machine: for which points are predicted (`collect`). show: called with the table.
     """
     # Matplotlib takes long to load, and a plan that is refused does not need it.
     from ridgeline.study.page import make_page, save_figures, write_files
@@ -115,10 +125,5 @@ def compare_studies(first: str, second: str, output: str | None, tell: Tell) -> 
     page = [f"# {result.benchmark}", "", *(f"- {note}" for note in result.notes), ""]
     page += [*figure_lines(figures), "## Points", "", *table(result), "", f"{result.formula}.", ""]
     written = write_files(path, result, "\n".join(page), STEM)
-    show(make_table(result))
+    print_on_stdout(make_table(result))
     tell(f"wrote {', '.join(map(str, written))} and {len(figures)} figures beside them")
-
-
-def show(what: RenderableType) -> None:
-    """Print on standard output; no table is cut where there is no terminal."""
-    plain_console(soft_wrap=True).print(what)

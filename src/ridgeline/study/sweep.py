@@ -30,7 +30,7 @@ from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.launcher import check_ranks
 from ridgeline.runtime.machine import cores_available, node_memory_available
 from ridgeline.runtime.units import counted, in_words
-from ridgeline.study.command import FAILED, refuse_ranks, show
+from ridgeline.study.command import FAILED, Show, print_on_stdout, refuse_ranks
 from ridgeline.study.folder import JobStatus, StudyJob, open_study
 from ridgeline.study.jobs import Tell, run_jobs
 from ridgeline.study.page import table, write_files
@@ -78,10 +78,12 @@ def _one_axis(text: str) -> str:
     return f"{key}={','.join(texts)}"
 
 
-def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) -> int:
-    """Run the missing cases of a sweep; return the exit code, FAILED if a case failed.
+def run_sweep(
+    case: str, options: SweepOptions, output: str | None, tell: Tell, show: Show = print_on_stdout
+) -> tuple[int, Path]:
+    """Run the missing cases of a sweep; return the exit code, FAILED if a case failed, and the sweep's folder.
 
-    output: its folder. Raises RidgelineError before anything starts.
+    output: its folder. show: called with the table of results. Raises RidgelineError before anything starts.
     """
     refuse_ranks()
     given = {
@@ -110,8 +112,8 @@ def run_sweep(case: str, options: SweepOptions, output: str | None, tell: Tell) 
             f"{counted(options.ranks, 'rank')} x {counted(plan.points[0].threads, 'thread')}"
         )
         found = run_jobs(plan, jobs, folder.path, tell, at_once)
-        _collect(plan, jobs, found, folder.path, options, tell)
-    return FAILED if any(one.state != "done" for one in found) else 0
+        show(make_table(_collect(plan, jobs, found, folder.path, options, tell)))
+    return (FAILED if any(one.state != "done" for one in found) else 0), folder.path
 
 
 def _check_picture(plan: Plan, options: SweepOptions) -> None:
@@ -157,10 +159,9 @@ def _collect(
     path: Path,
     options: SweepOptions,
     tell: Tell,
-) -> None:
-    """Write the table, its figures and the contact sheet of the cases that are done."""
+) -> Result:
+    """Write the table, its figures and the contact sheet of the cases that are done; return the table."""
     result = to_result(plan, found)
-    show(make_table(result))
     done = [job for job, one in zip(jobs, found, strict=True) if one.state == "done"]
     pictures: list[Path] = []
     page = [f"# {result.benchmark}, {result.pattern}", "", *(f"- {note}" for note in result.notes), ""]
@@ -176,6 +177,7 @@ def _collect(
         page += [f"![final values]({FIGURES})", ""]
     written = write_files(path, result, "\n".join([*page, *table(result), ""]), STEM)
     tell(f"wrote {', '.join(map(str, [*written, *pictures]))}")
+    return result
 
 
 def to_result(plan: Plan, found: Sequence[JobStatus]) -> Result:

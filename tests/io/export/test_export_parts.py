@@ -158,6 +158,16 @@ def test_errors_come_before_anything_is_written(data, tmp_path, out, options, wo
     assert (tmp_path / "there.nc").read_text() == "mine"
 
 
+def test_tables_are_for_netcdf_and_zarr(data, tmp_path, monkeypatch):
+    table = toys.grid()[["spectrum"]]
+    monkeypatch.setattr("ridgeline.io.export.export.open_data_set", lambda path: table)
+    words = (
+        r"holds spectra, statistics, curves or other tables, which a ParaView collection \(.pvd\) cannot hold"
+    )
+    with pytest.raises(ConfigError, match=words + r". Suffixes that fit: .nc, .zarr.$"):
+        run(data, tmp_path / "a.pvd")
+
+
 def test_a_folder_in_the_way_of_a_collection(data, tmp_path):
     (tmp_path / "a").mkdir()
     with pytest.raises(OutputError, match="exists already and is kept"):

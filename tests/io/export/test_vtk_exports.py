@@ -100,6 +100,30 @@ def test_elements_have_the_places_and_values_of_their_polynomials_everywhere(tmp
             assert weights @ array(mesh, "velocity")[nodes] == pytest.approx(vector, abs=1e-10)
 
 
+@pytest.mark.usefixtures("pieces")
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_faces_of_a_side_have_the_places_and_values_of_their_polynomials_everywhere(tmp_path, n):
+    data = toys.faces(n, bent=0.3)
+    write_collection(ExportSource(data), tmp_path / "a.pvd")
+    _, file = collected(tmp_path / "a.pvd")[-1]
+    mesh = read(file)
+    assert mesh.GetNumberOfCells() == 3
+    points = (toys.gauss_lobatto(n)[0] + 1.0) / 2.0
+    weights = np.empty(n**2)
+    for number in range(3):
+        cell = mesh.GetCell(number)
+        assert cell.GetCellType() == 70
+        nodes = [cell.GetPointId(i) for i in range(cell.GetNumberOfPoints())]
+        for j, i in np.ndindex(n, n):
+            cell.InterpolateFunctions([points[i], points[j], 0.0], weights)
+            at = [data[name].values[number, j, i] for name in "xyz"]
+            assert weights @ places(mesh)[nodes] == pytest.approx(at, abs=1e-12)
+            value = data["pressure"].values[-1, number, j, i]
+            assert weights @ array(mesh, "pressure")[nodes] == pytest.approx(value, abs=1e-10)
+            vector = [data[f"wall_shear_{axis}"].values[-1, number, j, i] for axis in "xyz"]
+            assert weights @ array(mesh, "wall_shear")[nodes] == pytest.approx(vector, abs=1e-10)
+
+
 def test_vtk_finds_the_value_at_any_place_of_an_element(tmp_path):
     """VTK's probe inverts the map of the cells, and so depends on the order of the nodes."""
     data = toys.elements(4).isel(step=[0])
@@ -132,7 +156,7 @@ def test_particles(tmp_path):
 
 @pytest.mark.usefixtures("pieces")
 @pytest.mark.parametrize("steps", [[1], [0, 1, 2]])
-@pytest.mark.parametrize("kind", ["grid", "elements", "particles"])
+@pytest.mark.parametrize("kind", ["grid", "elements", "faces", "particles"])
 def test_vtkhdf_holds_what_the_xml_files_hold(tmp_path, kind, steps):
     pytest.importorskip("h5py")
     data = getattr(toys, kind)().isel(step=steps)

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.config.expressions import parse
 from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models.turbulence.device import waves_cuda
 from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, LinearForcing
-from ridgeline.models.turbulence.problem import FlowParameters, Waves
+from ridgeline.models.turbulence.formula_force import FormulaForce
+from ridgeline.models.turbulence.problem import Damping, FlowParameters, Waves
 from turbulence_on_devices import compare_diagnostics
 from turbulence_tools import FREQUENCY, NO_GRADIENT, WAVE_FLOWS, make_engine, random_start
 
@@ -104,6 +106,40 @@ def test_all_diagnostics_equal_the_host_s(case, dealias, dtype) -> None:
     for each in (host, engine):
         each.advance(0.01)
     compare_diagnostics(engine, host, COMM)
+
+
+DAMPED = {"plain": {"schmidt": (0.3,), "mean_gradients": ((1.0, 0.2, 0.3),)}, **WAVE_FLOWS}
+
+
+@pytest.mark.parametrize("scheme", ["rk2", "rk4"])
+@pytest.mark.parametrize("case", DAMPED)
+def test_damping_equals_the_cpu(case, scheme) -> None:
+    """Without waves and with them, whose factor damps what they couple; drag needs equal rates in "both"."""
+    damping = Damping(1e-3, 3, 0.0 if case == "both" else 0.5, 2.5)
+    flow = FlowParameters(0.02, scheme, seed=3, damping=damping, **DAMPED[case])
+    follow(flow, forcing="eswaran-pope")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_figures_of_damping_equal_the_host_s(dtype) -> None:
+    flow = FlowParameters(0.02, "rk2", seed=3, damping=Damping(1e-3, 3, 0.5, 2.5), **DAMPED["plain"])
+    host, engine = pair(flow, dtype=dtype)
+    engine.compile()
+    for each in (host, engine):
+        each.advance(0.01)
+    compare_diagnostics(engine, host, COMM)
+
+
+@pytest.mark.parametrize("texts", [("exp(sin(x))", "0", "0.3"), ("exp(sin(x))*cos(3*t)", "0", "t*sin(y)")])
+def test_forces_of_formulas_equal_the_cpu(texts) -> None:
+    host, engine = pair(FlowParameters(0.02, "rk2", seed=3))
+    grid = PencilGrid(SHAPE, "phase-shift", (1, 1), 0)
+    for each in (host, engine):
+        each.forcing = FormulaForce(each, grid, COMM, tuple(map(parse, texts)))
+    for dt in (0.02, None):
+        assert engine.advance(dt) == pytest.approx(host.advance(dt), rel=1e-13)
+        difference = np.abs(engine.fields - host.fields).max(1)
+        assert (difference <= 1e-13 * np.abs(host.fields).max(1)).all()
 
 
 def test_runs_go_on_with_the_other_engine() -> None:

@@ -109,9 +109,44 @@ def test_waves_are_counted_where_there_are_some(scheme: str, factors: int, turns
     assert waves.flops - plain.flops == pytest.approx(n_modes * (factors * 50 + turns * 100))
     assert waves.bytes_memory - plain.bytes_memory == pytest.approx(written * 4 * n_modes * 16)
     substeps = SCHEMES[scheme].substeps
-    assert sum(bool(substep.with_waves) for substep in substeps) == factors
-    assert sum(bool(substep.with_waves) + len(substep.with_waves) for substep in substeps) == turns
+    assert sum(bool(substep.with_factor_of_modes) for substep in substeps) == factors
+    assert (
+        sum(bool(substep.with_factor_of_modes) + len(substep.with_factor_of_modes) for substep in substeps)
+        == turns
+    )
     assert wave_flops(Truncation((16, 16, 16), "none"), scheme, 0) == 0
+
+
+@pytest.mark.parametrize(("scheme", "factors", "turns", "written"), [("rk2", 1, 2, 0), ("rk4", 2, 5, 1)])
+def test_damping_by_mode_is_counted(scheme: str, factors: int, turns: int, written: int) -> None:
+    """Of the fields that no factor of waves damps; drag on all modes costs nothing."""
+    model = {"scheme": scheme, "hyperviscosity": 1e-4}
+    plain, damped = (case(scalars=1, model=m) for m in ({"scheme": scheme, "drag": 0.1}, model))
+    assert estimate(plain, 2).work == estimate(case(scalars=1, model={"scheme": scheme}), 2).work
+    more, work, n_modes = (
+        estimate(damped, 2),
+        estimate(plain, 2).work,
+        Truncation((16,) * 3, "phase-shift").n_modes,
+    )
+    assert more.work.flops - work.flops == pytest.approx(n_modes * (factors * 16 + turns * 2 * 4))
+    assert more.work.bytes_memory - work.bytes_memory == pytest.approx(written * 4 * n_modes * 16)
+    k = math.sqrt(2) / 3 * 16
+    words = f"hyperviscosity damps at the rate {1e-4 * k**4:.3g} and viscosity at {0.01 * k**2:.3g}"
+    assert any(words in remark for remark in more.remarks)
+    rotating = case(model=model | {"rotation": (0, 0, 1)})
+    assert (
+        estimate(rotating, 1).work == estimate(case(model={"scheme": scheme, "rotation": (0, 0, 1)}), 1).work
+    )
+
+
+def test_a_force_that_depends_on_time_is_counted() -> None:
+    def forced(x: str) -> TurbulenceCase:
+        return case(forcing={"kind": "formula", "formula": [x, "0", "0"]})
+
+    assert forced("cos(y)").force()
+    steady, unsteady = estimate(forced("cos(y)"), 1), estimate(forced("cos(y + t)"), 1)
+    assert unsteady.memory_per_rank > steady.memory_per_rank
+    assert any("products of its first substep twice" in remark for remark in unsteady.remarks)
 
 
 def test_memory_traffic_of_two_stages_a_substep() -> None:

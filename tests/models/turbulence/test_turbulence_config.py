@@ -75,8 +75,14 @@ WRONG = [
         "grid.process_grid=[2,2]",
         'is [2, 2], but it must be [1, P_c] with grid.decomposition = "slabs" ("pencils" allows any [P_r, P_c]).',
     ),
-    ("model.viscosity=0", "is 0, but it must be a number > 0, or 0 with model.inviscid = true."),
-    ("model.viscosity=-1", "is -1, but it must be a number > 0, or 0 with model.inviscid = true."),
+    (
+        "model.viscosity=0",
+        "is 0, but it must be a number > 0, or 0 with model.inviscid = true or model.hyperviscosity > 0.",
+    ),
+    (
+        "model.viscosity=-1",
+        "is -1, but it must be a number > 0, or 0 with model.inviscid = true or model.hyperviscosity > 0.",
+    ),
     ("model.scheme=euler", 'is "euler", but it must be "rk2" or "rk4".'),
     ("model.dealias=half", 'is "half", but it must be "phase-shift", "two-thirds" or "none".'),
     ("model.courant=1", "is 1, but it must be a number > 0 and < 1, or model.dt instead."),
@@ -92,7 +98,10 @@ WRONG = [
     ("initial.energy=0", "is 0, but it must be a number > 0."),
     ("initial.slope=0", "is 0, but it must be a number < 0."),
     ("initial.station=50", "is 50, but it must be 42, 98 or 171."),
-    ("forcing.kind=white", 'is "white", but it must be "none", "eswaran-pope", "frozen" or "linear".'),
+    (
+        "forcing.kind=white",
+        'is "white", but it must be "none", "eswaran-pope", "frozen", "linear" or "formula".',
+    ),
     ("forcing.amplitude=0", "is 0, but it must be a number > 0."),
     ("scalar.0.schmidt=0", "is 0, but it must be a number > 0."),
     ("scalar.0.variance=-1", "is -1, but it must be a number >= 0."),
@@ -195,6 +204,10 @@ CHANGES: dict[str, Any] = {
     "grid.decomposition": "pencils",
     "grid.process_grid": [1, 2],
     "model.viscosity": 0.02,
+    "model.hyperviscosity": 1e-6,
+    "model.hyperviscosity_order": 3,
+    "model.drag": 0.1,
+    "model.drag_radius": 2.0,
     "model.scheme": "rk4",
     "model.dealias": "none",
     "model.rotation": [0.0, 0.0, 1.0],
@@ -223,6 +236,8 @@ CHANGES: dict[str, Any] = {
     "forcing.correlation_time": 1.0,
     "forcing.shell_radius": 2.0,
     "forcing.coefficient": 1.0,
+    "forcing.inner_radius": 1.0,
+    "forcing.formula": ["sin(y)", 0, 0],
     "particles.count": 4,
     "particles.placement": "lattice",
     "particles.separation": 0.1,
@@ -256,6 +271,10 @@ OTHER_FLOW = {
     "model.dealias",
     "model.viscosity",
     "model.rotation",
+    "model.hyperviscosity",
+    "model.hyperviscosity_order",
+    "model.drag",
+    "model.drag_radius",
     "particles.count",
 }
 # Of one value, or with others.
@@ -327,6 +346,11 @@ ROTATING = ["model.rotation=[0,0,1]"]
 
 
 IMPOSSIBLE_WAVES = [
+    (
+        [*STRATIFIED, *ROTATING, "scalar.0.schmidt=1", "model.drag=0.1"],
+        "--set: model.drag is 0.1, but it must be 0 with both model.rotation and model.brunt_vaisala, because the "
+        "integrating factor requires velocity and scalar to decay equally.",
+    ),
     (
         [*STRATIFIED, "scalar.0.mean_gradient=[0,0,1]"],
         "--set: scalar.0.mean_gradient is [0, 0, 1], but it must be [0, 0, 0] with model.brunt_vaisala, which is the "

@@ -13,7 +13,7 @@ from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated, skip_without_device
 from ridgeline.fourier.decomposition import PencilGrid
-from ridgeline.models.turbulence.device import waves_cuda
+from ridgeline.models.turbulence.device import damping_cuda, waves_cuda
 from ridgeline.models.turbulence.problem import FlowParameters
 from turbulence_tools import WAVE_FLOWS, make_engine, random_start
 
@@ -30,7 +30,7 @@ SIZES = types.UniTuple(INTEGER, 5)
 def test_the_factor_spills_nothing(dtype, stratified, n_stored) -> None:
     """The one kernel of steps that holds float64 in float32 flows: waves have turned by many radians, as on CPUs."""
     field = numba.from_dtype(np.dtype(dtype))[::1]
-    units, terms = types.UniTuple(NUMBER, 3), types.UniTuple(NUMBER, 8)
+    units, terms = types.UniTuple(NUMBER, 3), types.UniTuple(NUMBER, 13)
     kernel = waves_cuda.make_turn(stratified, n_stored)
     signature = SIZES, units, SMALL[::1], terms, field, field, field
     assert ".f64" in compile_without_spills(kernel, signature, sines=True)
@@ -43,6 +43,15 @@ def test_the_pressure_of_waves_stays_in_the_precision_of_fields(dtype) -> None:
     arguments = *[field] * 4, SIZES, SMALL[::1], *[field] * 3, terms, field
     ptx = compile_without_spills(waves_cuda.add_wave_pressure, arguments)
     assert (".f64" in ptx) == (dtype == np.float64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_factor_of_damping_spills_nothing(dtype) -> None:
+    field, terms = numba.from_dtype(np.dtype(dtype))[::1], types.UniTuple(NUMBER, 4)
+    common = SIZES, types.UniTuple(NUMBER, 3), SMALL[::1], terms
+    of_fields = *common, *[NUMBER] * 3, *[INTEGER] * 3, field
+    assert ".f64" in compile_without_spills(damping_cuda.damp_modes, of_fields)
+    compile_without_spills(damping_cuda.sum_damping_lines, (*common, field, NUMBER[::1]))
 
 
 def test_in_the_simulator() -> None:

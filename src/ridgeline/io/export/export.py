@@ -14,7 +14,7 @@ from ridgeline.io.dataset import open as open_data_set
 from ridgeline.io.export.arrays import write_netcdf, write_zarr
 from ridgeline.io.export.export_options import ExportOptions
 from ridgeline.io.export.nek5000_fields import write_field_files
-from ridgeline.io.export.source import ELEMENTS, GRID, POINTS, TABLE, ExportSource
+from ridgeline.io.export.source import ELEMENTS, FACES, GRID, POINTS, TABLE, ExportSource
 from ridgeline.io.export.trajectories import write_extxyz, write_lammps_dump
 from ridgeline.io.export.vtk_files import write_collection, write_vtk_file
 from ridgeline.io.export.vtkhdf import write_vtkhdf
@@ -22,7 +22,8 @@ from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.extras import require_extra
 from ridgeline.runtime.files import output_errors, try_folder
 
-ANYTHING = (GRID, ELEMENTS, POINTS, TABLE)
+PLACED = (GRID, ELEMENTS, FACES, POINTS)
+ANYTHING = (*PLACED, TABLE)
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,10 @@ class ExportFormat:
 FORMATS = {
     ".nc": ExportFormat("NetCDF", ANYTHING, write_netcdf, needs=("h5py", "h5netcdf")),
     ".zarr": ExportFormat("Zarr", ANYTHING, write_zarr),
-    ".vtkhdf": ExportFormat("VTKHDF", (GRID, ELEMENTS, POINTS), write_vtkhdf, needs=("h5py",)),
-    ".pvd": ExportFormat("a ParaView collection", (GRID, ELEMENTS, POINTS), write_collection),
+    ".vtkhdf": ExportFormat("VTKHDF", PLACED, write_vtkhdf, needs=("h5py",)),
+    ".pvd": ExportFormat("a ParaView collection", PLACED, write_collection),
     ".vti": ExportFormat("a VTK image", (GRID,), write_vtk_file, single=True),
-    ".vtu": ExportFormat("a VTK file of elements", (ELEMENTS,), write_vtk_file, single=True),
+    ".vtu": ExportFormat("a VTK file of elements", (ELEMENTS, FACES), write_vtk_file, single=True),
     ".vtp": ExportFormat("a VTK file of points", (POINTS,), write_vtk_file, single=True),
     ".lammpstrj": ExportFormat("a LAMMPS dump", (POINTS,), write_lammps_dump),
     ".dump": ExportFormat("a LAMMPS dump", (POINTS,), write_lammps_dump),

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from ridgeline.config.check import did_you_mean
 from ridgeline.config.part_selection import BOX_RULE, SelectionError, UniformGrid, select
-from ridgeline.io.vtk_format import AXES, ELEMENT_AXES
+from ridgeline.io.vtk_format import AXES, ELEMENT_AXES, FACE_AXES
 from ridgeline.runtime.errors import ConfigError
 
 STEP, POSITION = "step", "position"
 PIECE_BYTES = 16 * 2**20  # of one variable, that are read at a time
-GRID, ELEMENTS, POINTS, TABLE = "fields on a grid", "fields on spectral elements", "particles", "tables"
-KINDS = {GRID: "grid", ELEMENTS: "element", POINTS: "particle", TABLE: "table"}
+GRID, ELEMENTS, FACES = "fields on a grid", "fields on spectral elements", "fields on a side of the domain"
+POINTS, TABLE = "particles", "spectra, statistics, curves or other tables"
+KINDS = {GRID: "grid", ELEMENTS: "element", FACES: "face", POINTS: "particle", TABLE: "table"}
 # Attributes that describe the files of a data set to its own readers, and that are wrong in other files.
 OF_THE_FILES = ("vtk.xml", "Fides_")
 
@@ -31,9 +32,9 @@ class ExportSource:
     Attributes
     ----------
     dataset : the chosen steps, variables and, on a grid, points
-    kind : GRID, ELEMENTS, POINTS, or TABLE for everything else, such as spectra
-    row_axis : the axis of the elements or particles; "" on a grid and in tables
-    rows : numbers of the elements or particles in the region, None for all of them
+    kind : GRID, ELEMENTS, FACES, POINTS, or TABLE for everything else, such as spectra
+    row_axis : the axis of the elements, faces or particles; "" on a grid and in tables
+    rows : numbers of the elements, faces or particles in the region, None for all of them
     """
 
     def __init__(
@@ -45,9 +46,10 @@ class ExportSource:
     ) -> None:
         """Choose a part. The arguments are those of `ExportOptions`. Raises ConfigError."""
         self.kind = _kind_of(dataset)
-        first = {ELEMENTS: ELEMENT_AXES[0], POINTS: dataset[POSITION].dims[1] if self.kind == POINTS else ""}
-        self.row_axis = str(first.get(self.kind, ""))
-        axes = {GRID: AXES, ELEMENTS: ELEMENT_AXES, POINTS: (self.row_axis,)}
+        axes: dict[str, tuple[str, ...]] = {GRID: AXES, ELEMENTS: ELEMENT_AXES, FACES: FACE_AXES}
+        if self.kind == POINTS:
+            axes[POINTS] = (str(dataset[POSITION].dims[1]),)
+        self.row_axis = "" if self.kind in (GRID, TABLE) else axes[self.kind][0]
         self._dims = (STEP, *axes.get(self.kind, ()))
         if step is not None:
             dataset = dataset.isel({STEP: _chosen_steps(dataset[STEP].values, step)})
@@ -101,7 +103,7 @@ class ExportSource:
         return prod(self.shape(name)[len(self._dims) - 1 :])
 
     def variable(self, name: str) -> xr.DataArray:
-        """Return a variable; the positions of particles and places of elements are there whatever was chosen."""
+        """Return a variable; the positions of particles and places of cells are there whatever was chosen."""
         return self.dataset[name] if name in self.dataset.variables else self._whole[name]
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -145,7 +147,7 @@ class ExportSource:
         return np.concatenate(parts, axis=axis)
 
     def _rows_inside(self, region: str) -> NDArray[np.int64]:
-        """Return the elements that reach into a box, or the particles that are in it at the first chosen step."""
+        """Return the cells that reach into a box, or the particles that are in it at the first chosen step."""
         bounds = _bounds(region)
         found = []
         if self.kind == POINTS:
@@ -192,8 +194,9 @@ def boxes(shape: Sequence[int], itemsize: int, whole_rows: bool = False) -> Iter
 
 def _kind_of(dataset: xr.Dataset) -> str:
     dims = {name: tuple(map(str, variable.dims)) for name, variable in dataset.variables.items()}
-    if all(dims.get(name) == ELEMENT_AXES for name in AXES):
-        return ELEMENTS
+    for kind, axes in ((ELEMENTS, ELEMENT_AXES), (FACES, FACE_AXES)):
+        if all(dims.get(name) == axes for name in AXES):
+            return kind
     if len(dims.get(POSITION, ())) == 3 and dims[POSITION][2] == "axis":
         return POINTS
     return GRID if (STEP, *AXES) in dims.values() else TABLE

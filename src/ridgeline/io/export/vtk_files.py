@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import BinaryIO
 
-from ridgeline.io.export.source import ELEMENTS, GRID, POSITION, ExportSource, rows_at_once, uniform_grid
+from ridgeline.io.export.source import GRID, POINTS, POSITION, ExportSource, rows_at_once, uniform_grid
 from ridgeline.io.vtk_format import VtkField, VtkLayout, collection, step_name, vtk_fields
 
 
@@ -17,9 +17,9 @@ def vtk_layout(source: ExportSource) -> VtkLayout:
     if source.kind == GRID:
         grid = uniform_grid(source.dataset)
         return VtkLayout.image(grid.shape, grid.origin or (), grid.spacing, fields)
-    if source.kind == ELEMENTS:
-        return VtkLayout.elements(source.shape("x"), fields)
-    return VtkLayout.points(source.shape(POSITION)[0], POSITION, fields)
+    if source.kind == POINTS:
+        return VtkLayout.points(source.shape(POSITION)[0], POSITION, fields)
+    return VtkLayout.elements(source.shape("x"), fields)
 
 
 def write_vtk_file(source: ExportSource, path: Path) -> None:

@@ -1,9 +1,9 @@
 """Exports as VTKHDF, VTK's format of one HDF5 file for all steps.
 
-An image is one array [step, z, y, x] for each field. Elements and particles are an unstructured grid: the arrays of
-all steps follow each other, and offsets say where each step begins. The mesh of elements, and the cells of particles,
-are stored once. A file of one step has no steps, so that older versions of VTK read it. Source: VTK file formats
-(docs.vtk.org), section "VTKHDF".
+An image is one array [step, z, y, x] for each field. Elements, faces and particles are an unstructured grid: the
+arrays of all steps follow each other, and offsets say where each step begins. The mesh of elements, and the cells of
+particles, are stored once. A file of one step has no steps, so that older versions of VTK read it. Source: VTK file
+formats (docs.vtk.org), section "VTKHDF".
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.io.export.source import ELEMENTS, GRID, ExportSource, rows_at_once
+from ridgeline.io.export.source import GRID, POINTS, ExportSource, rows_at_once
 from ridgeline.io.export.vtk_files import vtk_layout
-from ridgeline.io.vtk_format import LAGRANGE_HEXAHEDRON, VERTEX, VtkField, VtkLayout
+from ridgeline.io.vtk_format import VtkField, VtkLayout
 from ridgeline.runtime.extras import import_extra
 
 OF_ONE_STEP, OF_STEPS = (1, 0), (2, 0)  # versions of the format
@@ -58,7 +58,7 @@ def _write_image(source: ExportSource, layout: VtkLayout, root: Any) -> None:
 
 def _write_mesh(source: ExportSource, layout: VtkLayout, root: Any) -> None:
     n_cells, n_points, n_steps = layout.shape[0], prod(layout.shape), source.n_steps
-    moving = source.kind != ELEMENTS
+    moving = source.kind == POINTS
     assert layout.places is not None
     meshes = n_steps if moving else 1
     _write_rows(
@@ -82,7 +82,7 @@ def _write_mesh(source: ExportSource, layout: VtkLayout, root: Any) -> None:
             "connectivity", first, count
         ).reshape(-1)
         offsets[first + 1 : first + count + 1] = layout.cells("offsets", first, count)
-        types[first : first + count] = LAGRANGE_HEXAHEDRON if source.kind == ELEMENTS else VERTEX
+        types[first : first + count] = layout.cell_type
     for field in layout.fields:
         shape = (n_steps * n_points, *((field.components,) if field.components > 1 else ()))
         array = root.create_dataset(f"PointData/{field.name}", shape, field.dtype)

@@ -32,8 +32,9 @@ class Diagnostics:
         melt = self._engine.melt
         energy, virial = self._engine.pair_sums()
         squares = square_speeds(self._engine.particles["velocity"])
-        sums = allreduce_sums(self._comm, [squares, energy, virial], melt.atoms)
-        return thermo_of(melt.atoms, melt.volume, float(sums[0]), float(sums[1]), float(sums[2]))
+        terms = [squares, energy, virial, self._engine.external_energies()]
+        sums = allreduce_sums(self._comm, terms, melt.atoms)
+        return thermo_of(melt.atoms, melt.volume, *map(float, sums))
 
     def square_displacement(self) -> float:
         """Return the mean square displacement of the atoms from their places on the lattice."""
@@ -57,11 +58,16 @@ class Diagnostics:
         return 0.5 * (edges[1:] + edges[:-1]), counts / (melt.atoms * density * shells)
 
     def row(self) -> dict[str, float]:
-        """Return the columns of LAMMPS' thermo output by name, in its order, then the mean square displacement."""
+        """Return the columns of LAMMPS' thermo output by name, in its order, then the mean square displacement.
+
+        With an external potential its energy per atom, E_external, follows that of pairs; the total includes it.
+        """
         thermo = self.thermo()
+        external = {} if self._engine.external is None else {"E_external": thermo.external_energy}
         return {
             "Temp": thermo.temperature,
             "E_pair": thermo.pair_energy,
+            **external,
             "KinEng": thermo.kinetic_energy,
             "TotEng": thermo.total_energy,
             "Press": thermo.pressure,

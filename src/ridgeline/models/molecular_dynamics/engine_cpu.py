@@ -18,7 +18,13 @@ from ridgeline.jit.random import round_keys
 from ridgeline.models.contract import Context
 from ridgeline.models.molecular_dynamics import kernels
 from ridgeline.models.molecular_dynamics.estimate import boxes_of
+from ridgeline.models.molecular_dynamics.external_potential import ExternalPotential
 from ridgeline.models.molecular_dynamics.initial import lattice_places
+from ridgeline.models.molecular_dynamics.kernels_external import (
+    MOST_FORCE,
+    make_external_energies,
+    make_external_forces,
+)
 from ridgeline.models.molecular_dynamics.kernels_pairs import (
     CLOSEST,
     COLUMNS,
@@ -50,7 +56,8 @@ class CpuEngine:
     """The atoms of this rank. Lists are built at steps that are multiples of `every`, see NeighbourSection.
 
     points: float64 [m, 4], x, y, z of the owned atoms, then of ghosts, then of a point far away; forces: int64 [m, 4]
-    in units of FORCE_UNIT. langevin: the thermostat, None at constant energy. Built collectively.
+    in units of FORCE_UNIT. langevin: the thermostat, None at constant energy; external: a potential of each atom,
+    None without one. Built collectively.
     """
 
     def __init__(
@@ -60,8 +67,10 @@ class CpuEngine:
         method: Method,
         context: Context,
         langevin: Langevin | None = None,
+        external: ExternalPotential | None = None,
     ) -> None:
-        self.melt, self._langevin = melt, langevin
+        self.melt, self._langevin, self.external = melt, langevin, external
+        self._time = 0.0
         self._keys = round_keys(langevin.seed if langevin else 0)
         self._method = method
         self._comm, self._regions = context.comm, context.regions
@@ -81,9 +90,12 @@ class CpuEngine:
         self._identities = np.zeros((1, 1), np.int64)
         self._scratch = np.zeros((0, 0, COLUMNS), np.int64)  # forces of each thread, zero between steps
         self._migration: Migration | None = None
+        self._faults = np.zeros(context.threads, np.int64)
+        if external is not None:
+            self._external_forces = make_external_forces(external)
+            self._external_energies = make_external_energies(external)
 
-    @staticmethod
-    def kernels() -> list[Specialisation]:
+    def kernels(self) -> list[Specialisation]:
         """Return the kernels that an engine calls."""
         own = (
             kernels.forces_of_full_lists,
@@ -99,6 +111,7 @@ class CpuEngine:
         )
         return [
             *specialise(own),
+            *specialise([self._external_forces, self._external_energies] if self.external else []),
             *kernels_of_neighbours(),
             *kernels_of_ghosts((np.float64, np.int64, np.int32)),
             *kernels_of_boxes(),
@@ -131,8 +144,8 @@ class CpuEngine:
         """Return lengths as the nearest multiples of the quantum of positions."""
         return np.asarray(np.rint(lengths / self._quantum) * self._quantum)
 
-    def start(self, fields: dict[str, NDArray[Any]], step: int) -> None:
-        """Start from the atoms of this rank's range of identities. Collective.
+    def start(self, fields: dict[str, NDArray[Any]], step: int, time: float) -> None:
+        """Start at a step and its time from the atoms of this rank's range of identities. Collective.
 
         fields: position, velocity, image and `held`, the list positions. The lists are built from these and not from
         the present positions, so that they are the lists of the run that wrote these atoms, on any number of ranks.
@@ -149,7 +162,7 @@ class CpuEngine:
         self.particles["held"][...] = self.particles.position
         self.particles.position[...] = now
         self.points[: self.particles.n, :3] = now.T
-        self._compute_forces(step)
+        self._compute_forces(step, time)
 
     def _sort(self) -> None:
         """Sort the atoms by cells, so that neighbours are close in memory."""
@@ -188,8 +201,8 @@ class CpuEngine:
         with self._regions("neighbour"):
             self.lists.build(self.points, particles.n, ghosts.n_local, ghosts.n_all)
 
-    def advance(self, step: int, dt: float) -> None:
-        """Advance from `step` by one step of velocity Verlet, of length dt.
+    def advance(self, step: int, dt: float, time: float) -> None:
+        """Advance from `step` by one step of velocity Verlet, of length dt, to `time`.
 
         Communicates with neighbours; collective where lists are rebuilt. Raises ParticleError if atoms overlap, are
         not finite, or have moved farther than the lists reach.
@@ -209,7 +222,7 @@ class CpuEngine:
         step += 1
         if step % self._method.every == 0 and self._lists_are_due(step):
             self._rebuild(step)
-        self._compute_forces(step)
+        self._compute_forces(step, time)
         with regions("integrate"):
             kernels.kick_velocity(self.forces, particles.n, kick, particles.storage("velocity"))
             if self._langevin is not None:
@@ -252,8 +265,8 @@ class CpuEngine:
             self.particles["held"][...] = self.particles.position
         self._find_neighbours()
 
-    def _compute_forces(self, step: int) -> None:
-        """Set the forces at the present points. Communicates with neighbours.
+    def _compute_forces(self, step: int, time: float) -> None:
+        """Set the forces at the present points and at a time. Communicates with neighbours.
 
         With `overlap`, the forces on atoms without neighbours on other ranks are computed while the positions of
         ghosts travel. No force depends on when it is computed.
@@ -284,6 +297,12 @@ class CpuEngine:
                 ghosts.reverse(self.forces)
         if self._closest.min() < CLOSEST**2:
             self._refuse_overlap(step)
+        self._time = time
+        if self.external is not None:
+            with self._regions("integrate"):
+                self._external_forces(self.points, n, self.lengths, time, self.forces, self._faults)
+            if self._faults.max() >= 0:
+                self._refuse_force(int(self._faults[self._faults >= 0][0]), step)
 
     def _compute_forces_on(self, atoms: NDArray[np.int64]) -> None:
         """Set the forces on some atoms or, by Newton's third law, add those of their pairs. No communication."""
@@ -311,6 +330,27 @@ class CpuEngine:
                 kernels.forces_of_full_lists(
                     self.points, atoms, rows, capacity, counts, square, units, closest, self.forces
                 )
+
+    def external_energies(self) -> NDArray[np.float64]:
+        """Return the external potential of the owned atoms, (n,): zeros without one."""
+        n = self.particles.n
+        energies = np.zeros(n)
+        if self.external is not None:
+            self._external_energies(self.points, n, self.lengths, self._time, energies)
+        return energies
+
+    def _refuse_force(self, i: int, step: int) -> None:
+        """Raise ParticleError for an atom whose external force is not finite or too large."""
+        assert self.external is not None
+        place = self.points[i, :3]
+        fx, fy, fz = self.external.at(place[np.newaxis], self.lengths, self._time)[1][0]
+        x, y, z = place - self.lengths * np.floor(place / self.lengths)
+        raise ParticleError(
+            f"the external potential {self.external.energy.text!r} gives the force [{fx:.3g}, {fy:.3g}, {fz:.3g}] on "
+            f"atom {self.particles.identity[i]} in step {step}, at x = {x:g}, y = {y:g}, z = {z:g} and t = "
+            f"{self._time:g}, but forces must be finite and below {MOST_FORCE:.3g} epsilon/sigma. Correct "
+            f"model.external_potential, or try a smaller model.dt."
+        )
 
     def _refuse_overlap(self, step: int) -> None:
         """Raise ParticleError for the two atoms that are nearest to each other."""

@@ -17,6 +17,7 @@ from ridgeline.io.bp_attributes import BYTES_OF_VERTEX
 from ridgeline.limits.exchange_costs import neighbours, sum_over_ranks, without_latency
 from ridgeline.limits.prediction import Allocation, Part, Prediction, exchange_kind
 from ridgeline.models.contract import Estimate, Work
+from ridgeline.models.molecular_dynamics.external_potential import ExternalPotential
 from ridgeline.models.molecular_dynamics.problem import Melt
 from ridgeline.models.molecular_dynamics.settings import MolecularDynamicsCase
 from ridgeline.parallel.partition import Triple, factorizations
@@ -89,12 +90,13 @@ def pairs_within(melt: Melt, distance: float) -> float:
     return 4 / 3 * math.pi * distance**3 * melt.density
 
 
-def least_work(melt: Melt, grid: Triple) -> Work:
+def least_work(melt: Melt, grid: Triple, external: ExternalPotential | None = None) -> Work:
     """Return the least work of a step: each pair within the cut-off once, the state read and written once."""
     ranks = math.prod(grid)
     edges = _edges(melt, grid)
     ghosts = _ghosts(melt, edges, [n > 1 for n in grid])
-    flops = melt.atoms * (FLOPS_PER_PAIR * pairs_within(melt, melt.cutoff) / 2 + FLOPS_PER_ATOM)
+    of_atom = FLOPS_PER_ATOM + (external.operations + 3 if external else 0)
+    flops = melt.atoms * (FLOPS_PER_PAIR * pairs_within(melt, melt.cutoff) / 2 + of_atom)
     cut = sum(n > 1 for n in grid)
     return Work(melt.atoms, flops, melt.atoms * 2 * 6 * WORD, ranks * ghosts * 3 * WORD, 2.0 * ranks * cut)
 
@@ -139,16 +141,23 @@ def traffic_of(case: MolecularDynamicsCase, grid: Triple) -> GhostTraffic:
 
 
 def remarks(case: MolecularDynamicsCase, grid: Triple) -> tuple[str, ...]:
-    """Return the sentences of `ridgeline check` on messages."""
+    """Return the sentences of `ridgeline check` on the external potential and on messages."""
+    words = []
+    if case.external is not None:
+        kept = (
+            "momentum is not conserved" if case.external.steady else "energy and momentum are not conserved"
+        )
+        words.append(f"the external potential takes {case.external.operations} operations an atom; {kept}")
     if math.prod(grid) == 1:
-        return ()
+        return tuple(words)
     sent, lists = traffic_of(case, grid), case.neighbour
     when = f"{'at most ' if lists.check else ''}every {lists.every} steps"
-    return (
+    words.append(
         f"each rank sends {number(sent.ghosts, 'B')} of ghosts in {sent.messages:g} messages per step, and "
         f"{number(sent.rebuild, 'B')} more when the lists are rebuilt ({when}), when about {sent.migrants:.3g} of "
-        f"its atoms migrate",
+        f"its atoms migrate"
     )
+    return tuple(words)
 
 
 def _ghosts(melt: Melt, edges: list[float], wanted: list[bool]) -> float:
@@ -180,7 +189,7 @@ def estimate(case: MolecularDynamicsCase, n_ranks: int) -> Estimate:
         output_bytes=float(outputs * written * melt.atoms),
         outputs=outputs,
         checkpoint_bytes=float((3 * 3 * WORD + 12) * melt.atoms),
-        work=least_work(melt, grid),
+        work=least_work(melt, grid, case.external),
         memory_between_steps=float(WORD * 3 * STATE * owned),
         remarks=remarks(case, grid),
     )

@@ -44,7 +44,7 @@ class MolecularDynamics(Model):
         """Decompose the box, and make an engine without atoms. Collective."""
         super().setup(case, context)
         self._grid = process_grid(case, context.comm.size)
-        self._engine = CpuEngine(case.melt, self._grid, case.method, context, case.langevin)
+        self._engine = CpuEngine(case.melt, self._grid, case.method, context, case.langevin, case.external)
         self._diagnostics = Diagnostics(context.comm, self._engine)
         self._steps = FixedSteps(case.model.dt)
         self._step, self._time = 0, 0.0
@@ -65,7 +65,7 @@ class MolecularDynamics(Model):
             "velocity": velocities.T,
             "image": np.zeros((3, ranges.n), np.int32),
         }
-        engine.start(fields, 0)
+        engine.start(fields, 0, 0.0)
         self._step, self._time, self._read = 0, 0.0, None
 
     def state(self) -> Mapping[str, DistributedArray]:
@@ -81,13 +81,13 @@ class MolecularDynamics(Model):
 
     def restored(self, step: int, time: float) -> None:
         assert self._read is not None
-        self._engine.start({name: array.local for name, array in self._read.items()}, step)
+        self._engine.start({name: array.local for name, array in self._read.items()}, step, time)
         self._step, self._time, self._read = step, time, None
 
     def step(self, most: int, until: float = math.inf) -> int:
         """Advance by one step. Collective where lists are rebuilt, otherwise between neighbours."""
         dt, time = self._steps.next(self._step, self._time, until)
-        self._engine.advance(self._step, dt)
+        self._engine.advance(self._step, dt, time)
         self._step, self._time = self._step + 1, time
         return 1
 
@@ -130,7 +130,7 @@ class MolecularDynamics(Model):
         return self._diagnostics.locate_nonfinite()
 
     def work(self) -> Work:
-        return least_work(self._engine.melt, self._grid)
+        return least_work(self._engine.melt, self._grid, self._engine.external)
 
     def describe(self) -> dict[str, Any]:
         """Return decomposition, memory and method."""
@@ -166,7 +166,7 @@ class MolecularDynamics(Model):
             arrays[POSITION] = engine.rounded(arrays["position"])
             engine.boxes.wrap(arrays[POSITION], self._context.comm.rank, arrays["image"])
             arrays["held"] = arrays[POSITION]
-        engine.start(arrays, self._step)
+        engine.start(arrays, self._step, self._time)
 
     def output_attributes(self) -> Mapping[str, Any]:
         """Return the edges of the periodic box, as coordinates are ordered, and the unit of time."""

@@ -87,14 +87,18 @@ class Thermo:
     kinetic_energy: float
     total_energy: float
     pressure: float
+    external_energy: float = 0.0
 
 
-def thermo_of(atoms: int, volume: float, square_speeds: float, energy: float, virial: float) -> Thermo:
+def thermo_of(
+    atoms: int, volume: float, square_speeds: float, energy: float, virial: float, external: float = 0.0
+) -> Thermo:
     """Return the thermodynamic quantities of a state.
 
     square_speeds: sum of v^2 over all atoms; energy: sum of u(r) over all pairs; virial: sum of r.f over all pairs.
     The temperature counts 3 atoms - 3 degrees of freedom, as the momentum is fixed (LAMMPS, compute temp):
-    T = sum v^2 / (3N - 3), P = ((3N - 3) T + sum r.f) / (3V).
+    T = sum v^2 / (3N - 3), P = ((3N - 3) T + sum r.f) / (3V). external: sum of an external potential over all atoms,
+    which the total energy includes. It fixes no momentum, but the degrees of freedom stay the same, as in LAMMPS.
     """
     freedom = 3 * atoms - 3
     temperature = square_speeds / freedom if freedom else 0.0
@@ -103,6 +107,7 @@ def thermo_of(atoms: int, volume: float, square_speeds: float, energy: float, vi
         temperature,
         energy / atoms,
         kinetic,
-        energy / atoms + kinetic,
+        (energy + external) / atoms + kinetic,
         (square_speeds + virial) / (3 * volume),
+        external / atoms,
     )

@@ -3,6 +3,8 @@
 Written to be read: pairs from a tree of SciPy, minimum image, no ghosts, no cells, sums in any order.
 
     u(r) = 4 (r^-12 - r^-6) where r < r_c, 0 elsewhere;  f_i = sum_j (48 r^-14 - 24 r^-8) (x_i - x_j)
+    with an external potential V, f_i has - grad V(x_i, t) as well, at the image of x_i in the box
+
     v' = v + dt/2 f(x);  x' = x + dt v';  v'' = v' + dt/2 f(x')                            (velocity Verlet)
 
 Sources: Lennard-Jones 1924; Swope et al., J. Chem. Phys. 76 (1982) 637; LAMMPS bench/in.lj for published results.
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from ridgeline.models.molecular_dynamics.external_potential import ExternalPotential
 from ridgeline.models.molecular_dynamics.initial import lattice_places, uniform_by_place
 from ridgeline.models.molecular_dynamics.problem import Melt, Thermo, thermo_of
 
@@ -48,8 +51,10 @@ def pair_forces(places: Reals, lengths: Reals, pairs: Pairs, cutoff: float) -> t
 class ReferenceSolver:
     """A melt whose list of pairs is rebuilt every `rebuild_every` steps, however far atoms have moved."""
 
-    def __init__(self, melt: Melt, rebuild_every: int = 20) -> None:
-        self.melt, self._rebuild_every = melt, rebuild_every
+    def __init__(
+        self, melt: Melt, rebuild_every: int = 20, external: ExternalPotential | None = None
+    ) -> None:
+        self.melt, self._rebuild_every, self._external = melt, rebuild_every, external
         self.lengths = np.array(melt.lengths)
         self.places = lattice_places(melt, np.arange(melt.atoms))
         self.velocities = uniform_by_place(melt.seed, self.places) - 0.5
@@ -68,10 +73,16 @@ class ReferenceSolver:
         self.evaluate()
 
     def evaluate(self) -> None:
-        """Compute forces, energy and virial of the present places."""
+        """Compute forces, energies and virial of the present places."""
         self.forces, self.energy, self.virial = pair_forces(
             self.places, self.lengths, self.pairs, self.melt.cutoff
         )
+        self.external_energy = 0.0
+        if self._external is not None:
+            time = self.step_number * self.melt.dt
+            energies, forces = self._external.at(self.places, self.lengths, time)
+            self.forces += forces
+            self.external_energy = float(energies.sum())
 
     def step(self) -> None:
         """Advance by one step of velocity Verlet."""
@@ -88,4 +99,6 @@ class ReferenceSolver:
     def thermo(self) -> Thermo:
         """Return the thermodynamic quantities of the present state."""
         squares = float((self.velocities**2).sum())
-        return thermo_of(self.melt.atoms, self.melt.volume, squares, self.energy, self.virial)
+        return thermo_of(
+            self.melt.atoms, self.melt.volume, squares, self.energy, self.virial, self.external_energy
+        )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from ridgeline.config import sections
-from ridgeline.config.case import AnyCase
+from ridgeline.config.case import AnyCase, Plain
+from ridgeline.config.expressions import ExpressionError
 from ridgeline.config.fields import (
     MOST_POINTS,
     ON,
     Checked,
     Count,
+    FormulaText,
     Integer,
     Number,
     PathText,
@@ -21,9 +24,12 @@ from ridgeline.config.fields import (
     Triple,
     Truth,
     setting,
+    toml,
 )
+from ridgeline.config.formula_samples import places_in_box, undefined_at
 from ridgeline.config.intervals import recurring, time_interval, wall_interval
 from ridgeline.config.size_law import GlobalGrid
+from ridgeline.models.molecular_dynamics.external_potential import EDGES, NAMES, ExternalPotential
 from ridgeline.models.molecular_dynamics.problem import ATOMS_PER_CELL, Langevin, Melt, Method
 
 Variable = Literal["position", "velocity", "force", "image"]
@@ -89,6 +95,23 @@ class ModelSection(Checked):
         2.5, "Cut-off of the potential (LAMMPS: pair_style lj/cut).", unit="sigma", gt=0, le=100
     )
     dt: Number = setting(0.005, "Time step (LAMMPS: timestep).", unit="sigma sqrt(m/epsilon)", gt=0)
+    external_potential: FormulaText | None = setting(
+        None,
+        "Potential of each atom beside those of pairs, a formula of x, y, z, t and of the lengths of the box Lx, Ly, "
+        "Lz. The force is its negative gradient, by symbolic derivatives.",
+        unit="epsilon",
+        rule="a formula of x, y, z, t, Lx, Ly, Lz",
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        if self.external_potential is None:
+            return
+        text = self.external_potential
+        try:
+            ExternalPotential.of(text)
+        except ExpressionError as error:
+            names = ", ".join(NAMES)
+            yield Problem("external_potential", f"a formula of {names}. In {toml(text.strip())}, {error}")
 
 
 class NeighbourSection(Checked):
@@ -218,6 +241,7 @@ class MolecularDynamicsCase(AnyCase):
         "initial",
     )
     NOT_PHYSICS: ClassVar[tuple[str, ...]] = ("neighbour.overlap", "neighbour.newton")
+    LATER: ClassVar[Mapping[str, Plain]] = {"model.external_potential": "none"}
     SIZE_LAW = GlobalGrid("grid.cells")
 
     run: RunSection
@@ -259,7 +283,35 @@ class MolecularDynamicsCase(AnyCase):
             return None
         return Langevin(chosen.temperature, chosen.damping, self.run.seed)
 
+    @property
+    def external(self) -> ExternalPotential | None:
+        """The external potential, None if there is none."""
+        text = self.model.external_potential
+        return None if text is None else ExternalPotential.of(text)
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        if self.external is not None:
+            for words in self.external.jumps(np.array(self.melt.lengths)):
+                yield "model.external_potential", words
+
+    def _problems_of_potential(self) -> Iterator[Problem]:
+        """Yield a problem if the external potential or its slope is not finite somewhere in the box at time 0."""
+        if self.external is None:
+            return
+        lengths = self.melt.lengths
+        places, edges = places_in_box(lengths[::-1]), dict(zip(EDGES, lengths))
+        named = {"the formula": self.external.energy} | {
+            f"its derivative by {axis}": slope for axis, slope in zip("xyz", self.external.slopes)
+        }
+        for what, formula in named.items():
+            if found := undefined_at(formula, places, **edges):
+                text = toml(self.external.energy.text)
+                rule = f"finite in the whole box, with finite slopes. Of {text}, {what} is not: {found}"
+                yield Problem("model.external_potential", rule)
+                return
+
     def problems(self) -> Iterator[Problem]:
+        yield from self._problems_of_potential()
         melt, fewest = self.melt, min(self.grid.cells)
         if self.method.mixed and self.neighbour.newton:
             yield Problem("neighbour.newton", 'false with run.precision = "float32"')

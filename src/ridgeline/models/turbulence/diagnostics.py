@@ -40,10 +40,10 @@ from ridgeline.models.turbulence.pressure import (
     pressure_statistics,
     products,
 )
-from ridgeline.models.turbulence.problem import NO_WAVES, FlowParameters, Waves
+from ridgeline.models.turbulence.problem import NO_DAMPING, NO_WAVES, Damping, FlowParameters, Waves
 from ridgeline.models.turbulence.recorders import state_names
 from ridgeline.models.turbulence.spectra import Sums, largest_sphere, structure_functions, sum_over_modes
-from ridgeline.parallel.allreduce import kernels_of_sums
+from ridgeline.parallel.allreduce import allreduce_sums, kernels_of_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -64,11 +64,13 @@ SUMMARY_UNITS = {
 class ScalarParameters:
     """The parameters of a scalar that its figures need.
 
-    diffusivity: nu / Schmidt number; mean_gradient: (G_x, G_y, G_z) of the mean scalar.
+    diffusivity: nu / Schmidt number; mean_gradient: (G_x, G_y, G_z) of the mean scalar; schmidt: the number, by which
+    hyperviscosity is divided too.
     """
 
     diffusivity: float
     mean_gradient: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    schmidt: float = 1.0
 
 
 def scalar_parameters(flow: FlowParameters) -> list[ScalarParameters]:
@@ -76,7 +78,10 @@ def scalar_parameters(flow: FlowParameters) -> list[ScalarParameters]:
     gradients = list(flow.mean_gradients)
     if flow.waves.stratified:
         gradients[0] = 0.0, 0.0, flow.waves.brunt_vaisala
-    return [ScalarParameters(kappa, gradient) for kappa, gradient in zip(flow.diffusivities[1:], gradients)]
+    return [
+        ScalarParameters(kappa, gradient, schmidt)
+        for kappa, gradient, schmidt in zip(flow.diffusivities[1:], gradients, flow.schmidt)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +89,7 @@ class Diagnostics:
     """Computes the figures of spectral fields. All methods are collective over comm unless they say otherwise.
 
     passes: over the fields where the engine holds them; scalars: in the order of the fields; waves: of rotation and
-    stratification, for the pressure.
+    stratification, for the pressure; damping: beside viscosity, whose figures exist only if it does.
     """
 
     comm: MPI.Comm
@@ -92,13 +97,14 @@ class Diagnostics:
     viscosity: float
     scalars: Sequence[ScalarParameters] = ()
     waves: Waves = NO_WAVES
+    damping: Damping = NO_DAMPING
 
     def series(self, fields: Fields, dt: float) -> dict[str, float]:
         """Return one row of the time series, equal on all ranks; its columns are the same in every row.
 
         fields: 3 + S; dt: length of the last time step, 0 before the first. The columns are those of `flow_figures`,
-        dt, courant, and those of `gradient_figures`, `pressure_figures` and `scalar_figures`. Cost: 9 transforms for
-        the gradients; for the pressure 9, or 18 with phase shifts, and another one.
+        dt, courant, and those of `gradient_figures`, `pressure_figures`, `scalar_figures` and damping. Cost: 9
+        transforms for the gradients; for the pressure 9, or 18 with phase shifts, and another one.
         """
         sums = sum_over_modes(self.comm, fields, self.passes)
         gradients = gradient_statistics(self.comm, fields[:3], self.passes)
@@ -111,12 +117,36 @@ class Diagnostics:
             **gradient_figures(gradients),
             **pressure_figures(pressure),
             **self._scalar_figures(sums),
+            **self._damping_figures(fields, sums),
         }
 
     def mode_figures(self, fields: Fields) -> dict[str, float]:
         """Return the columns of `series` that need no transform: one pass over the modes."""
         sums = sum_over_modes(self.comm, fields, self.passes)
-        return flow_figures(sums, self.viscosity, self.passes.modes) | self._scalar_figures(sums)
+        of_flow = flow_figures(sums, self.viscosity, self.passes.modes)
+        return of_flow | self._scalar_figures(sums) | self._damping_figures(fields, sums)
+
+    def _damping_figures(self, fields: Fields, sums: Sums) -> dict[str, float]:
+        """Return what hyperviscosity and drag dissipate, per time: of the energy, and of scalars' variances.
+
+        They are hyperdissipation = <nu_h k^(2p) |u|^2>, scalar_0_hyperdissipation, ..., and drag_dissipation =
+        <alpha |u|^2>; the columns are those of what the flow has.
+        """
+        if not self.damping:
+            return {}
+        figures: dict[str, float] = {}
+        hyper, drag, *of_scalars = allreduce_sums(
+            self.comm,
+            list(self.passes.sum_damping(fields, self.damping)),
+            self.passes.modes.truncation.n_lines,
+        )
+        if self.damping.hyperviscosity:
+            figures["hyperdissipation"] = float(hyper)
+            for s, (scalar, total) in enumerate(zip(self.scalars, of_scalars)):
+                figures[f"scalar_{s}_hyperdissipation"] = 2 * float(total) / scalar.schmidt
+        if self.damping.drag:
+            figures["drag_dissipation"] = float(drag) + 2 * self.damping.uniform_rate * sums.energy
+        return figures
 
     def _scalar_figures(self, sums: Sums) -> dict[str, float]:
         figures: dict[str, float] = {}
@@ -267,7 +297,8 @@ def scalar_figures(sums: Mapping[str, float], scalar: ScalarParameters, prefix: 
     """Return variance <theta^2>, its dissipation 2 D <|grad theta|^2> and its production -2 G.<u theta>.
 
     They are those of the fluctuations; the mean of theta, which never changes, is left out.
-    d variance / dt = production - dissipation. Units: theta^2, and theta^2/time for the last two.
+    d variance / dt = production - dissipation, and minus that of hyperviscosity. Units: theta^2, and theta^2/time for
+    the last two.
     """
     flux = sum(g * sums[f"flux_{axis}"] for g, axis in zip(scalar.mean_gradient, AXES))
     return {

@@ -28,6 +28,13 @@ from ridgeline.fourier.transform import FourierTransform, kernels_of_transforms
 from ridgeline.fourier.tuning import TransformTuning
 from ridgeline.jit.kernel import Specialisation, compile_kernels, specialise
 from ridgeline.models.time_steps import next_step
+from ridgeline.models.turbulence.damping import (
+    damp_lines,
+    damps_apart,
+    kernels_of_damping,
+    rate_terms,
+    shares,
+)
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.kernels import (
     N_COMBINED,
@@ -132,6 +139,8 @@ class CpuEngine:
         self._rates = np.zeros((n_workers, RATES), real)
         spacing = (length / n for length, n in zip(reversed(modes.lengths), (nx, ny, nz)))
         self._per_cell = np.array([1 / d for d in spacing], real)
+        self._damps = damps_apart(self.flow)
+        self._damping = rate_terms(self.flow.damping), shares(self.flow)
         self._forced = (np.zeros(modes.lines.n_lines + 1, np.int64), np.zeros(0, np.int64))
         self._forced_order = np.zeros(0, np.int64)
         self._forced_values = np.zeros((3, 0), real)
@@ -142,13 +151,14 @@ class CpuEngine:
         return self.transform.column.workspace
 
     def compile(self) -> None:
-        """Compile or load the kernels of steps, and of the pressure of waves. No communication."""
+        """Compile or load the kernels of steps, of the pressure of waves and of damping. No communication."""
         of_waves = kernels_of_waves(self._real) if self.flow.waves else []
-        compile_kernels([*self.kernels(self._real), *of_waves])
+        of_damping = kernels_of_damping(self._real) if self.flow.damping else []
+        compile_kernels([*self.kernels(self._real), *of_waves, *of_damping])
 
     @staticmethod
     def kernels(dtype: DTypeLike) -> list[Specialisation]:
-        """Return the kernels of engines without waves, which must be compiled before an engine is created."""
+        """Return the kernels of engines without waves and damping, to compile before an engine is created."""
         of_steps = [load_lines, multiply, pack_combined, advance_lines]
         return [*kernels_of_transforms(dtype), *specialise(of_steps, dtype)]
 
@@ -186,16 +196,23 @@ class CpuEngine:
         self.last_courant_rate = float(allreduce_max(self.comm, self._rates.max()))
         if dt is None:
             rate, step = self.last_courant_rate, self.step_index
-            dt = courant_dt(courant, rate, step, partial(self.forcing.bound_rate, rate, step))
+            bound = partial(self.forcing.bound_rate, rate, step, time=self.time)
+            dt = courant_dt(courant, rate, step, bound)
         self.last_dt, after = next_step(self.time, dt, until)
-        self.forcing.begin_step(self.step_index, self.last_dt)
+        self.forcing.begin_step(self.step_index, self.last_dt, self.time)
         self._order_forced_modes()
+        if self.forcing.transforms:
+            # Its transforms have overwritten the products, which are on their way to lines.
+            if velocity is None:
+                self._load()
+            self._form_products(rated=False, velocity=velocity)
 
         # With waves their factor includes the decay of what they couple, and the force A u.
         waves, time = self.flow.waves, self._scheme.fraction * self.last_dt
-        self._tables.decay(0.0 if waves else self.forcing.factor_rate, time)
+        rate = self.forcing.factor_rate - self.flow.damping.uniform_rate
+        self._tables.decay(0.0 if waves else rate, time)
         if waves:
-            self._terms = wave_terms(self.flow, self.forcing.factor_rate, time)
+            self._terms = wave_terms(self.flow, rate, time)
 
         for number in range(n_substeps):
             self._advance(number)
@@ -278,8 +295,10 @@ class CpuEngine:
         scale, start = self._real.type(self.transform.scale), self.modes.lines.start
         stage = self._stages[number] if number < len(self._stages) else self._stages[:0]
         one, ny, modes = self._real.type(1), self.modes.shape[1], self.modes
-        of_waves = [arrays[name] for name in substep.with_waves] if self.flow.waves else []
-        first, second = (*of_waves, now[:0], now[:0])[:2]
+        of_modes = [arrays[name] for name in substep.with_factor_of_modes]
+        first, second = (*of_modes, now[:0], now[:0])[:2]
+        turns, damps = bool(of_modes) and bool(self.flow.waves), bool(of_modes) and self._damps
+        time = self._scheme.fraction * self.last_dt
 
         def advance(tile: Tile, line: int, n: int) -> None:
             advance_lines(
@@ -299,7 +318,22 @@ class CpuEngine:
                 base,
                 kept,
             )
-            if of_waves:
+            if damps:
+                damp_lines(
+                    tile.real,
+                    line,
+                    n,
+                    ny,
+                    start,
+                    modes.kz,
+                    modes.kx,
+                    modes.unit[1],
+                    *self._damping,
+                    time,
+                    first,
+                    second,
+                )
+            if turns:
                 turn_lines(
                     tile.real,
                     line,

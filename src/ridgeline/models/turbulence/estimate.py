@@ -8,7 +8,7 @@ behind `ridgeline predict`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,12 +43,15 @@ from ridgeline.models.turbulence.device.device_estimate import (
     passes_remark,
     possible_fusion,
 )
+from ridgeline.models.turbulence.problem import DEALIAS_RADIUS
 from ridgeline.models.turbulence.settings import TurbulenceCase
 from ridgeline.models.turbulence.step_work import (
     SUBSTEPS,
     Variables,
     checkpoint_bytes_of_particles,
+    damping_flops,
     field_traffic,
+    fields_damped,
     fields_loaded,
     flops,
     least_memory_traffic,
@@ -96,13 +99,15 @@ def least_work(case: TurbulenceCase, grid: ProcessGrid) -> Work:
     row, column = exchanged(share, case.grid.shape[0], sum(rows), sum(columns))
     moved = itemsize * least_memory_traffic(truncation, grid[0] > 1, variables, case.model.scheme)
     n_coupled = case.waves.n_coupled
-    moved += itemsize * wave_traffic(truncation, case.model.scheme, n_coupled)
+    n_damped = fields_damped(case)
+    moved += itemsize * wave_traffic(truncation, case.model.scheme, n_coupled + n_damped)
     calls = messages(grid, rows, columns, case.batch)
     of_particles = particle_work(case, truncation, grid, share)
     return Work(
         points=math.prod(case.grid.shape),
         flops=substeps * flops(truncation, variables)
         + wave_flops(truncation, case.model.scheme, n_coupled)
+        + damping_flops(truncation, case.model.scheme, n_damped)
         + of_particles.flops,
         bytes_memory=moved + of_particles.bytes_memory,
         bytes_exchanged=substeps * itemsize * float(row + column) + of_particles.bytes_exchanged,
@@ -232,11 +237,30 @@ def remarks(case: TurbulenceCase, grid: ProcessGrid, needed: dict[str, float]) -
         f"{100 * (1 - lines):.3g} % of the lines have no retained mode, so they are neither exchanged nor "
         "transformed in y"
     )
+    words += damping_remarks(case)
     if of_particles := particle_remark(case, grid):
         words.append(of_particles)
     if case.particles.interval() and case.particles.count:
         words.append(f"the particles' data set takes {output_bytes_of_particles(case) / 2**20:.4g} MiB")
     return tuple(words)
+
+
+def damping_remarks(case: TurbulenceCase) -> Iterator[str]:
+    """Yield what hyperviscosity and a force that depends on time mean for the steps."""
+    damping, modes = case.damping, case.grid
+    if damping.hyperviscosity:
+        radius = DEALIAS_RADIUS[case.model.dealias]
+        k = radius * min(2 * math.pi * n / length for n, length in zip(modes.shape, modes.lengths))
+        hyper, viscous = damping.hyperviscosity * k ** (2 * damping.order), case.model.viscosity * k**2
+        yield (
+            f"at the largest wavenumber k = {k:.4g}, hyperviscosity damps at the rate {hyper:.3g} and viscosity at "
+            f"{viscous:.3g}; both are integrated exactly and limit no step"
+        )
+    if is_repeated(case):
+        yield (
+            "forcing.formula depends on time, so each step evaluates it, transforms it, and forms the products of "
+            "its first substep twice"
+        )
 
 
 def estimate(case: TurbulenceCase, n_ranks: int) -> Estimate:
@@ -249,6 +273,8 @@ def estimate(case: TurbulenceCase, n_ranks: int) -> Estimate:
     n_scalars = len(case.scalar)
     needed = memory(case, grid)
     most = int(Share.of(truncation, grid).modes.max())
+    if is_repeated(case):
+        needed["force"] = 48.0 * most
     for name, size in particle_memory(case, grid, most).items():
         needed[name] = needed.get(name, 0.0) + size
     outputs = case.outputs()
@@ -420,17 +446,34 @@ def large_process_grid(case: TurbulenceCase, place: Allocation) -> ProcessGrid:
 def wave_parts(
     case: TurbulenceCase, place: Allocation, truncation: Truncation, share: float
 ) -> tuple[Part, ...]:
-    """Return the part of a step that rotation and stratification add, or none without them.
+    """Return the parts of a step that rotation and stratification, and damping by mode, add; none without them.
 
     share: modes of a rank over those of the truncation, which may be of a smaller grid.
     """
-    if not case.waves:
-        return ()
-    scheme, n_coupled = case.model.scheme, case.waves.n_coupled
-    itemsize = 2 * np.dtype(case.run.precision).itemsize
-    moved = share * itemsize * wave_traffic(truncation, scheme, n_coupled)
-    flops = share * wave_flops(truncation, scheme, n_coupled)
-    return (Part.of("waves", "node", lambda: traffic(place, moved, "codes.turbulence", flops)),)
+    scheme, itemsize = case.model.scheme, 2 * np.dtype(case.run.precision).itemsize
+
+    def part(name: str, n_fields: int, flops: float) -> Part:
+        moved = share * itemsize * wave_traffic(truncation, scheme, n_fields)
+        return Part.of(name, "node", lambda: traffic(place, moved, "codes.turbulence", share * flops))
+
+    n_coupled, n_damped = case.waves.n_coupled, fields_damped(case)
+    parts = []
+    if n_coupled:
+        parts.append(part("waves", n_coupled, wave_flops(truncation, scheme, n_coupled)))
+    if n_damped:
+        parts.append(part("damping", n_damped, damping_flops(truncation, scheme, n_damped)))
+    return tuple(parts)
+
+
+def is_repeated(case: TurbulenceCase) -> bool:
+    """Return whether a force that depends on time lets a step form the products of its first substep twice."""
+    return not all(formula.steady for formula in case.force())
+
+
+def fields_of_force(case: TurbulenceCase) -> int:
+    """Return how many fields such a force transforms in a step: its components, and those that are repeated."""
+    variables = Variables(len(case.scalar))
+    return 3 + variables.fields + variables.combined if is_repeated(case) else 0
 
 
 def particle_parts(
@@ -492,13 +535,15 @@ def predict(case: TurbulenceCase, place: Allocation, iterations: Mapping[str, fl
         batch,
         columns=truncation.n_columns / (nx // 2),
         lines=truncation.n_lines / (nz * (nx // 2)),
-        further=fields_loaded(case),
+        further=fields_loaded(case) + fields_of_force(case),
     )
     share = math.prod(shape) / (nz * ny * nx) / place.ranks
     moved = least_memory_traffic(truncation, grid[0] > 1, variables, case.model.scheme)
     moved += field_traffic(case, truncation, grid[0] > 1)
     waves = wave_parts(case, place, truncation, share)
     bounds = list(() if place.machine.transform else optimistic(place, "codes.turbulence"))
+    if is_repeated(case):
+        bounds.append("the evaluation of forcing.formula is not predicted")
     if case.particles.count:
         bounds += optimistic(place, INTERPOLATION)
         if case.particles.interpolation == "fourier" and place.ranks > 1:

@@ -4,7 +4,8 @@ All kinds of forcing have the same interface, so that an engine need not know wh
 
 - `factor_rate`: A of a force A u, which the integrating factor includes as exp((A - nu k^2) dt), or 0;
 - `indices`, `values`: the modes of this rank on which a force f_hat acts, and the force. `begin_step` sets it; it is
-  constant over a step and is added to the nonlinear term in every substep;
+  constant over a step and is added to the nonlinear term in every substep. A force that `transforms` uses the
+  transform of the engine for that, so that the engine must form the products of the step once more;
 - `bound_rate`: how fast the force can make the flow in a step, so that a step from a slow flow is short enough;
 - `end_step`: changes the stored velocity after a step; `hold` does the same to a copy of the modes `touched`, for an
   engine that stores its fields elsewhere;
@@ -41,21 +42,27 @@ _BEFORE_THE_FIRST_STEP = 0xFFFFFFFF  # step number of the draw that starts the p
 
 
 def make_forcing(case: TurbulenceCase, modes: Modes, comm: MPI.Comm) -> Forcing:
-    """Return the forcing of the settings.
+    """Return the forcing of the settings, but not one of formulas, which needs a transform (`formula_force`).
 
-    Raises ConfigError if no retained mode lies within forcing.shell_radius.
+    Raises ConfigError if no retained mode lies between forcing.inner_radius and forcing.shell_radius.
     """
     forcing = case.forcing
     if forcing.kind == "linear":
         assert forcing.coefficient is not None  # the settings' own check
         return LinearForcing(modes, comm, forcing.coefficient)
     if forcing.kind == "frozen":
-        return FrozenShells(modes, comm, forcing.shell_radius)
+        return FrozenShells(modes, comm, forcing.shell_radius, forcing.inner_radius)
     if forcing.kind == "eswaran-pope":
         assert forcing.amplitude is not None
         assert forcing.correlation_time is not None
         return EswaranPope(
-            modes, comm, forcing.shell_radius, forcing.amplitude, forcing.correlation_time, case.run.seed
+            modes,
+            comm,
+            forcing.shell_radius,
+            forcing.amplitude,
+            forcing.correlation_time,
+            case.run.seed,
+            forcing.inner_radius,
         )
     return Forcing(modes, comm)
 
@@ -74,6 +81,7 @@ class Forcing:
     """
 
     factor_rate = 0.0
+    transforms = False
     seed: int | None = None
 
     def __init__(self, modes: Modes, comm: MPI.Comm) -> None:
@@ -85,13 +93,17 @@ class Forcing:
     def start(self, fields: Fields) -> None:
         """Note the initial state of a new run; not called for a resumed run. Collective."""
 
-    def begin_step(self, step: int, dt: float) -> None:
-        """Set `values` for the step number `step` (from 0) of length dt. No communication."""
+    def begin_step(self, step: int, dt: float, time: float = 0.0) -> None:
+        """Set `values` for the step number `step` (from 0) of length dt, which begins at `time`.
 
-    def bound_rate(self, rate: float, step: int, dt: float) -> float:
+        Collective if the force `transforms`, otherwise without communication.
+        """
+
+    def bound_rate(self, rate: float, step: int, dt: float, time: float = 0.0) -> float:
         """Return the most to which the force may raise the bracket of Eq. (8), 1/time, in a step of length dt.
 
-        rate: the bracket before the step, the largest of all points; step: its number. No communication.
+        rate: the bracket before the step, the largest of all points; step: its number; time: at its beginning.
+        Collective if the force `transforms`, otherwise without communication.
         """
         return rate
 
@@ -130,6 +142,17 @@ class Forcing:
         return True
 
 
+def _empty_band(inner_radius: float, radius: float, what: str, smallest: float) -> ConfigError:
+    """Return the error of a band of wavenumbers in which nothing lies."""
+    inner = f"forcing.inner_radius = {inner_radius:g} and " if inner_radius else ""
+    advice = "Use a wider band." if inner else "Use a larger radius."
+    verb = "contain" if inner else "contains"
+    return ConfigError(
+        f"{inner}forcing.shell_radius = {radius:g} {verb} no {what}, because the smallest wavenumber is "
+        f"{smallest:.4g}. {advice}"
+    )
+
+
 def _restore(target: NDArray[np.float64], state: dict[str, NDArray[np.float64]], name: str) -> None:
     """Set target to an array of a checkpoint. Raises CheckpointError if it is missing or has another shape."""
     stored = state.get(name)
@@ -149,7 +172,7 @@ class LinearForcing(Forcing):
         super().__init__(modes, comm)
         self.factor_rate = coefficient
 
-    def bound_rate(self, rate: float, step: int, dt: float) -> float:
+    def bound_rate(self, rate: float, step: int, dt: float, time: float = 0.0) -> float:
         return rate * math.exp(min(max(self.factor_rate, 0.0) * dt, MOST_EXPONENT))
 
     def injection(self, velocity: NDArray[Any], energy: float) -> float:
@@ -157,7 +180,9 @@ class LinearForcing(Forcing):
 
 
 class EswaranPope(Forcing):
-    """Each mode 0 < |k| <= radius has its own Ornstein-Uhlenbeck process b(k), and f_hat = (1 - k k/k^2) b.
+    """Each mode of a band has its own Ornstein-Uhlenbeck process b(k), and f_hat = (1 - k k/k^2) b.
+
+    The band is inner_radius <= |k| <= radius without the mean, and
 
         db = -b dt/T + sqrt(2 sigma^2/T) dW   in the real and in the imaginary part of each component,
 
@@ -172,17 +197,21 @@ class EswaranPope(Forcing):
     """
 
     def __init__(
-        self, modes: Modes, comm: MPI.Comm, radius: float, sigma: float, correlation_time: float, seed: int
+        self,
+        modes: Modes,
+        comm: MPI.Comm,
+        radius: float,
+        sigma: float,
+        correlation_time: float,
+        seed: int,
+        inner_radius: float = 0.0,
     ) -> None:
         super().__init__(modes, comm)
         self.sigma, self.correlation_time, self.seed = sigma, correlation_time, seed
-        self._radius = radius
-        self.key = forced_modes(modes.truncation, modes.unit, radius)
+        self._radius, self._inner_radius = radius, inner_radius
+        self.key = forced_modes(modes.truncation, modes.unit, radius, inner_radius)
         if not len(self.key):
-            raise ConfigError(
-                f"forcing.shell_radius = {radius:g} contains no mode to force, because the smallest wavenumber is "
-                f"{min(modes.unit):.4g}. Use a larger radius."
-            )
+            raise _empty_band(inner_radius, radius, "mode to force", min(modes.unit))
         k = self.key[:, ::-1].T * np.array(modes.unit[::-1])[:, np.newaxis]  # x, y, z
         self._unit_vector = k / np.sqrt((k * k).sum(0))
         # The second of two modes k and -k with j_x = 0 is the conjugate of the first.
@@ -227,11 +256,11 @@ class EswaranPope(Forcing):
         process: NDArray[np.complex128] = decay * self.process + kick * self._drawn[1]
         return process
 
-    def begin_step(self, step: int, dt: float) -> None:
+    def begin_step(self, step: int, dt: float, time: float = 0.0) -> None:
         self.process = self._process_after(step, dt)
         self.values[...] = self._force(self.process)[:, self._forced_here]
 
-    def bound_rate(self, rate: float, step: int, dt: float) -> float:
+    def bound_rate(self, rate: float, step: int, dt: float, time: float = 0.0) -> float:
         force = self._force(self._process_after(step, dt))
         return rate + dt * float((self._per_cell * np.abs(force)).sum())
 
@@ -258,45 +287,45 @@ class EswaranPope(Forcing):
             "forcing.amplitude": self.sigma,
             "forcing.correlation_time": self.correlation_time,
             "forcing.shell_radius": self._radius,
+            "forcing.inner_radius": self._inner_radius,
         }
 
     def fits(self, truncation: Truncation) -> bool:
-        theirs = forced_modes(truncation, self.modes.unit, self._radius)
+        theirs = forced_modes(truncation, self.modes.unit, self._radius, self._inner_radius)
         return np.array_equal(self.key, theirs)
 
 
 class FrozenShells(Forcing):
-    """The energy of each shell up to a radius is kept, by multiplying its modes by a real factor after each step.
+    """The energy of each shell of a band is kept, by multiplying its modes by a real factor after each step.
 
-    The shells are those n of the energy spectrum (spectra.py) with 0 < n dk <= radius; their energies are those at
-    `start`. Source: the idea of holding the energy of the largest scales, as in Lamorgese, Caughey and Pope, Phys.
-    Fluids 17 (2005) 015106.
+    The shells are those n > 0 of the energy spectrum (spectra.py) with inner_radius <= n dk <= radius; their energies
+    are those at `start`. Source: the idea of holding the energy of the largest scales, as in Lamorgese, Caughey and
+    Pope, Phys. Fluids 17 (2005) 015106.
     """
 
-    def __init__(self, modes: Modes, comm: MPI.Comm, radius: float) -> None:
+    def __init__(self, modes: Modes, comm: MPI.Comm, radius: float, inner_radius: float = 0.0) -> None:
         super().__init__(modes, comm)
         shells = Shells(modes)
         n_shells = min(shells.n_shells, 1 + int(radius * RADIUS_SLACK / shells.width))
-        if n_shells < 2:
-            raise ConfigError(
-                f"forcing.shell_radius = {radius:g} contains no shell of modes, because the smallest wavenumber is "
-                f"{shells.width:.4g}. Use a larger radius."
-            )
+        first_shell = max(1, math.ceil(inner_radius / (shells.width * RADIUS_SLACK)))
+        if n_shells <= first_shell:
+            raise _empty_band(inner_radius, radius, "shell of modes", shells.width)
         key = forced_modes(modes.truncation, modes.unit, n_shells * shells.width)
         kz, ky, kx = key.T * np.array(modes.unit)[:, np.newaxis]
         shell = shells.of(np.sqrt(kx * kx + kz * kz + ky * ky))
         places, here = _places(modes, key)
-        of_shells = [np.flatnonzero(shell[here] == n) for n in range(1, n_shells)]
+        forced = range(first_shell, n_shells)
+        of_shells = [np.flatnonzero(shell[here] == n) for n in forced]
         self.touched = places[np.concatenate(of_shells)]
         cuts = np.cumsum([0, *map(len, of_shells)])
         self._shells = [slice(first, end) for first, end in itertools.pairwise(cuts.tolist())]
-        self._weights = [np.where(key[here[shell[here] == n], 2] > 0, 2.0, 1.0) for n in range(1, n_shells)]
-        self._n_global = int((shell < n_shells).sum())
-        self.kept = np.zeros(n_shells - 1)
+        self._weights = [np.where(key[here[shell[here] == n], 2] > 0, 2.0, 1.0) for n in forced]
+        self._n_global = int(((first_shell <= shell) & (shell < n_shells)).sum())
+        self.kept = np.zeros(len(forced))
         self._dt, self._gained = 0.0, 0.0
 
     def energies(self, fields: Fields) -> NDArray[np.float64]:
-        """Return sum |u_hat|^2 / 2 of each shell from 1 on, equal on all ranks. Collective."""
+        """Return sum |u_hat|^2 / 2 of each shell that is forced, equal on all ranks. Collective."""
         return self._energies_of(fields[:3, self.touched])
 
     def _energies_of(self, velocity: NDArray[Any]) -> NDArray[np.float64]:
@@ -309,7 +338,7 @@ class FrozenShells(Forcing):
     def start(self, fields: Fields) -> None:
         self.kept = self.energies(fields)
 
-    def begin_step(self, step: int, dt: float) -> None:
+    def begin_step(self, step: int, dt: float, time: float = 0.0) -> None:
         self._dt = dt
 
     def hold(self, velocity: NDArray[Any]) -> None:
@@ -333,9 +362,11 @@ class FrozenShells(Forcing):
 
 
 def forced_modes(
-    truncation: Truncation, units: tuple[float, float, float], radius: float
+    truncation: Truncation, units: tuple[float, float, float], radius: float, inner_radius: float = 0.0
 ) -> NDArray[np.int64]:
-    """Return (j_z, j_y, j_x) of all retained modes with 0 < |k| <= radius and j_x >= 0, [n, 3], sorted.
+    """Return (j_z, j_y, j_x) of all retained modes of a band but the mean, with j_x >= 0, [n, 3], sorted.
+
+    The band is inner_radius <= |k| <= radius.
 
     units: smallest wavenumbers along z, y, x.
     """
@@ -352,7 +383,8 @@ def forced_modes(
         )
     )
     k2 = sum((unit * j) ** 2 for unit, j in zip(units, (jz, jy, jx)))
-    inside = (k2 > 0) & (k2 <= (radius * RADIUS_SLACK) ** 2) & (np.abs(jy) <= truncation.most_y(jz, jx))
+    of_band = (k2 > 0) & (k2 <= (radius * RADIUS_SLACK) ** 2) & (k2 >= (inner_radius / RADIUS_SLACK) ** 2)
+    inside = of_band & (np.abs(jy) <= truncation.most_y(jz, jx))
     return np.stack([jz, jy, jx], axis=1)[inside]
 
 

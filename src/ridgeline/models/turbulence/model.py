@@ -40,6 +40,7 @@ from ridgeline.models.turbulence.engine import make_engine
 from ridgeline.models.turbulence.estimate import least_work, process_grid
 from ridgeline.models.turbulence.fluid_particles.particle_tracking import track_particles
 from ridgeline.models.turbulence.forcing import make_forcing
+from ridgeline.models.turbulence.formula_force import FormulaForce
 from ridgeline.models.turbulence.initial import set_initial_modes
 from ridgeline.models.turbulence.problem import COLUMNS, FlowParameters
 from ridgeline.models.turbulence.recorders import (
@@ -82,11 +83,17 @@ class Turbulence(Model):
             tuple(scalar.mean_gradient for scalar in case.scalar),
             case.run.seed,
             case.waves,
+            case.damping,
         )
         engine = self._engine = make_engine(case, context, self._grid, flow)
-        engine.forcing = make_forcing(case, engine.modes, comm)
+        formulas = case.force()
+        engine.forcing = (
+            FormulaForce(engine, self._grid, comm, formulas)
+            if formulas
+            else make_forcing(case, engine.modes, comm)
+        )
         self._diagnostics = Diagnostics(
-            comm, engine.passes, flow.viscosity, scalar_parameters(flow), flow.waves
+            comm, engine.passes, flow.viscosity, scalar_parameters(flow), flow.waves, flow.damping
         )
         self._state = SpectralState(
             self._grid,

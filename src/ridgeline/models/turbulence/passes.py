@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.fourier.modes import Modes, Shells
+from ridgeline.models.turbulence.damping import rate_terms, sum_damping
 from ridgeline.models.turbulence.kernels_diagnostics import (
     FLOW_SUMS,
     POWERS,
@@ -33,7 +34,7 @@ from ridgeline.models.turbulence.kernels_diagnostics import (
     sum_modes,
     sum_powers,
 )
-from ridgeline.models.turbulence.problem import Waves
+from ridgeline.models.turbulence.problem import Damping, Waves
 from ridgeline.models.turbulence.waves import add_wave_pressure, pressure_terms
 
 # NumPy arrays on CPUs, device arrays on GPUs: Python has no common type of both.
@@ -80,6 +81,9 @@ class FlowPasses(Protocol):
 
         They are [9 + 5 S, n_lines] over lines, and [2 + S, n_shells] over shells.
         """
+
+    def sum_damping(self, fields: Fields, damping: Damping) -> Sums:
+        """Return the sums over lines that `damping.sum_damping` makes, [2 + S, n_lines]."""
 
     def spectrum(self, field: Field) -> Sums:
         """Return the sums of |field|^2 over shells, [n_shells]."""
@@ -159,6 +163,12 @@ class HostPasses:
         of_shells = np.zeros((2 + n_scalars, self._shells.n_shells))
         sum_modes(fields, *self._waves, of_lines, of_shells)
         return of_lines, of_shells
+
+    def sum_damping(self, fields: NDArray[Any], damping: Damping) -> Sums:
+        of_lines = np.empty((len(fields) - 1, self.modes.lines.n_lines))
+        *waves, _ = self._waves
+        sum_damping(fields, *waves, rate_terms(damping), of_lines)
+        return of_lines
 
     def spectrum(self, field: NDArray[Any]) -> Sums:
         of_shells = np.zeros(self._shells.n_shells)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ridgeline.config.check import did_you_mean
 from ridgeline.io.bp_sums import fingerprint
-from ridgeline.io.particle_output import ParticleWriter
+from ridgeline.io.particle_output import ParticleWriter, particle_variables, rows_of
 from ridgeline.models.contract import Record, Recorder
-from ridgeline.models.recorders import WrittenSteps
+from ridgeline.models.recorders import View, WrittenSteps, viewer_recorder
 from ridgeline.models.turbulence.engine import FlowEngine
 from ridgeline.models.turbulence.fluid_particles.fields import VECTOR, sampled_fields
 from ridgeline.models.turbulence.fluid_particles.samples import ParticleSamples
@@ -25,6 +25,7 @@ from ridgeline.models.turbulence.gradients import enstrophy_field, strain_square
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
 from ridgeline.models.turbulence.pressure import products
 from ridgeline.models.turbulence.problem import FlowParameters
+from ridgeline.particles.particles import POSITION
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -91,31 +92,41 @@ def output_field(
     )
 
 
-def particle_recorder(
-    comm: MPI.Comm, tracers: Tracers, samples: ParticleSamples, engine: FlowEngine
-) -> Recorder:
-    """Return the recorder that writes particles at their interval, which must not be empty.
+def particle_recorders(
+    comm: MPI.Comm, tracers: Tracers, samples: ParticleSamples, engine: FlowEngine, viewer: str
+) -> list[Recorder]:
+    """Return the recorders that write particles at their interval, which must not be empty.
 
     Each output has the positions, the velocities and what the setting particles.sample lists. engine: of the flow,
-    whose present state is sampled when an output is due.
+    whose present state is sampled when an output is due. viewer: the setting output.viewer.
     """
     settings = tracers.settings
+    sampled = sampled_fields(settings.sample, engine.n_scalars)
+    fields = {POSITION: VECTOR, "velocity": VECTOR, **sampled}
+
+    def time(_: int) -> float:
+        return engine.time
+
+    def present() -> dict[str, NDArray[Any]]:
+        values = samples.sample(settings.sample, engine.fields, engine.forcing)
+        return {
+            POSITION: tracers.paths(),
+            "velocity": tracers.ranges.gather(tracers.particles, "velocity"),
+            **{name: tracers.in_order(value, sampled[name]) for name, value in values.items()},
+        }
 
     def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
-        sampled = sampled_fields(settings.sample, engine.n_scalars)
-        fields = {"position": VECTOR, "velocity": VECTOR, **sampled}
         writer = ParticleWriter(
             settings.path, comm, tracers.ranges, fields, attributes, keep_steps=keep, setting="particles.path"
         )
+        return WrittenSteps(settings.path, writer, time, present)
 
-        def present() -> dict[str, NDArray[Any]]:
-            values = samples.sample(settings.sample, engine.fields, engine.forcing)
-            return {
-                "position": tracers.paths(),
-                "velocity": tracers.ranges.gather(tracers.particles, "velocity"),
-                **{name: tracers.in_order(value, sampled[name]) for name, value in values.items()},
-            }
+    def view() -> View:
+        variables, nowhere = particle_variables(tracers.ranges, fields), (0.0, 0.0, 0.0)
+        return View(variables, nowhere, nowhere, POSITION, time, lambda: rows_of(present(), fields))
 
-        return WrittenSteps(settings.path, writer, lambda _: engine.time, present)
-
-    return Recorder("particles", settings.path, settings.interval(), begin, fingerprint=fingerprint)
+    path, every = settings.path, settings.interval()
+    recorders = [Recorder("particles", path, every, begin, fingerprint=fingerprint)]
+    if viewer != "none":
+        recorders.append(viewer_recorder("viewer files of particles", path, comm, every, True, view))
+    return recorders

@@ -4,14 +4,17 @@ It is written to be read: complex transforms of every field, all six products u_
 pruned, fused or distributed. Fields are complex128 [3 + S, N_z, N_y, N_x] in the order of np.fft: u_x, u_y, u_z,
 then S scalars; f(x) = sum_k f_hat(k) exp(i k.x). Wavenumbers and all other vectors have the order x, y, z.
 
-    d u_j / dt     = -i k_m P_jl (u_l u_m)^ - nu k^2 u_j + f_j        (Yeung et al., Eqs. 6 and 7)
-    d theta / dt   = -i k_m (u_m theta)^ - G_m u_m - (nu / Sc) k^2 theta
+    d u_j / dt     = -i k_m P_jl (u_l u_m)^ - (nu k^2 + nu_h k^2p + alpha) u_j + f_j    (Yeung et al., Eqs. 6 and 7)
+    d theta / dt   = -i k_m (u_m theta)^ - G_m u_m - (nu k^2 + nu_h k^2p) / Sc theta
+
+The drag alpha acts on all modes or on those up to a wavenumber.
 
 In a rotating frame d u_j / dt also has - P_jl (2 Omega x u)_l. With stratification it has P_jz N theta, and the
 rate of the first scalar has - N u_z.
 
-Terms that are linear with constant factors (viscosity, linear forcing, waves) are integrated exactly by E = exp(L
-dt); RK2 and RK4 with this integrating factor integrate the rate N of all others (Rogallo, NASA TM-81315, 1981).
+Terms that are linear with constant factors (viscosity, damping, linear forcing, waves) are integrated exactly by
+E = exp(L dt); RK2 and RK4 with this integrating factor integrate the rate N of all others (Rogallo, NASA TM-81315,
+1981).
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from ridgeline.models.turbulence.problem import FlowParameters, Waves
 from ridgeline.models.turbulence.random_numbers import phase_shift
 
 if TYPE_CHECKING:
+    from ridgeline.config.expressions import Expression
     from ridgeline.models.turbulence.forcing import Forcing
 
 Complex = NDArray[np.complex128]
@@ -99,9 +103,18 @@ def courant_rate(fields: Complex, box: Wavenumbers, shift: Real) -> float:
 
 
 def decay_rates(box: Wavenumbers, flow: FlowParameters, linear_rate: float) -> Real:
-    """Return r(k) of each field: linear_rate - nu k^2 of the velocity, -(nu / Sc) k^2 of the scalars."""
-    velocity = linear_rate - flow.viscosity * box.k2
-    return np.stack([velocity] * 3 + [-flow.viscosity / schmidt * box.k2 for schmidt in flow.schmidt])
+    """Return r(k) of each field: linear_rate - nu k^2 and the damping of the velocity, and those of the scalars."""
+    velocity = linear_rate - flow.viscosity * box.k2 - flow.damping.rates(box.k2)
+    scalars = [-flow.viscosity / each * box.k2 - flow.damping.rates(box.k2, each) for each in flow.schmidt]
+    return np.stack([velocity] * 3 + scalars)
+
+
+def formula_force(box: Wavenumbers, formulas: Sequence[Expression], time: float) -> Complex:
+    """Return the solenoidal part of a force [3, N_z, N_y, N_x] that formulas of x, y, z and t give at the points."""
+    z, y, x = (np.arange(n) * length / n for n, length in zip(box.shape, box.modes.lengths, strict=True))
+    z, y, x = np.meshgrid(z, y, x, indexing="ij")
+    values = np.stack([formula(x, y, z, time) for formula in formulas])
+    return box.project(box.to_modes(values, np.zeros(3)))
 
 
 def wave_operator(box: Wavenumbers, waves: Waves) -> Real:
@@ -215,6 +228,7 @@ class ReferenceSolver:
     modes : all modes of the grid, on one rank
     fields : spectral fields [3 + S, n_modes] to start from; the attribute `whole` has them as whole arrays
     forcing : one of those in forcing.py
+    formulas : of a force in x, y and z, which is taken at the middle of each step
     """
 
     def __init__(
@@ -223,8 +237,9 @@ class ReferenceSolver:
         flow: FlowParameters,
         fields: NDArray[np.complexfloating],
         forcing: Forcing | None = None,
+        formulas: Sequence[Expression] = (),
     ) -> None:
-        self.modes, self.flow, self.forcing = modes, flow, forcing
+        self.modes, self.flow, self.forcing, self.formulas = modes, flow, forcing, formulas
         self.box = Wavenumbers(modes)
         self.whole = from_ragged(fields, modes.lines, modes.shape)
         self.time, self.step_index, self.last_courant_rate = 0.0, 0, math.nan
@@ -250,6 +265,8 @@ class ReferenceSolver:
             ragged = np.zeros((3, self.modes.n_modes), np.complex128)
             ragged[:, self.forcing.indices] = self.forcing.values
             force = from_ragged(ragged, self.modes.lines, self.modes.shape)
+        if self.formulas:
+            force = force + formula_force(self.box, self.formulas, self.time + dt / 2)
         shifted = shift if self.modes.dealias == "phase-shift" else None
         self.whole = step(self.whole, self.box, self.flow, dt, shifted, force, linear_rate)
         if self.forcing is not None:

@@ -39,17 +39,17 @@ class Substep:
         kept = e^powers[2] base + dt weights[1] e^powers[3] N
 
     e is the integrating factor over `fraction` dt, N the rate of the substep, and now the state at the beginning of
-    the step. base and kept are each the state, or the sum that RK4 accumulates beside it. with_waves: which of the
-    stored fields are then multiplied, with the stage, by the integrating factor of waves over `fraction` dt. That
-    factor need not commute with e, because it multiplies whole results, and the stored fields are at the time of the
-    stage.
+    the step. base and kept are each the state, or the sum that RK4 accumulates beside it. with_factor_of_modes: which
+    of the stored fields are then multiplied, with the stage, by the integrating factors over `fraction` dt that are
+    computed mode by mode, of waves and of damping. They need not commute with e, because they multiply whole results,
+    and the stored fields are at the time of the stage.
     """
 
     powers: tuple[int, int, int, int]
     weights: tuple[float, float]
     base: Literal["state", "sum"]
     kept: Literal["state", "sum"]
-    with_waves: tuple[Literal["state", "sum"], ...] = ()
+    with_factor_of_modes: tuple[Literal["state", "sum"], ...] = ()
 
     def coefficients(self, dt: float, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return the coefficients [12] of `kernels_lines.advance_lines`."""

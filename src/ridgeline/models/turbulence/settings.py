@@ -13,13 +13,16 @@ from pydantic import Field
 
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase, Plain
-from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Truth, setting
+from ridgeline.config.expressions import Expression, parse
+from ridgeline.config.fields import ON, Checked, Integer, Number, PathText, Problem, Truth, setting, toml
+from ridgeline.config.formula_samples import places_in_box, undefined_at
 from ridgeline.config.intervals import recurring, time_interval, wall_interval
 from ridgeline.config.part_selection import UniformGrid
 from ridgeline.config.parts import PartSection
 from ridgeline.config.size_law import GlobalGrid
+from ridgeline.models.turbulence.forcing_settings import ForcingSection
 from ridgeline.models.turbulence.particle_settings import ParticlesSection
-from ridgeline.models.turbulence.problem import Waves
+from ridgeline.models.turbulence.problem import Damping, Waves
 
 Positive = Annotated[Number, Field(gt=0)]
 Vector = tuple[Number, Number, Number]
@@ -88,19 +91,48 @@ class GridSection(sections.PencilGridSection):
 class ModelSection(Checked):
     """u_t + (u . grad) u = - grad p + nu lap(u) - 2 Omega x u + N theta e_z + f, div u = 0, by Rogallo's method.
 
-    Exact integrating factor for viscosity, rotation and stratification; five nonlinear terms; modified pressure
-    (GESTS paper, Sec. 3.1).
+    Exact integrating factor for viscosity, hyperviscosity, drag, rotation and stratification; five nonlinear terms;
+    modified pressure (GESTS paper, Sec. 3.1).
     """
 
     viscosity: Number = setting(
         ...,
         "Kinematic viscosity nu.",
         unit="length^2/time",
-        rule="a number > 0, or 0 with model.inviscid = true",
+        rule="a number > 0, or 0 with model.inviscid = true or model.hyperviscosity > 0",
         ge=0,
     )
     inviscid: Truth = setting(
         False, "Whether model.viscosity is 0 on purpose, which solves the Euler equations, for tests."
+    )
+    hyperviscosity: Number = setting(
+        0.0,
+        "Hyperviscosity nu_h, with which a mode of the velocity also decays at the rate nu_h k^(2p), and one of a "
+        "scalar at nu_h k^(2p)/Sc. It is integrated exactly and limits no time step.",
+        unit="length^(2p)/time",
+        ge=0,
+    )
+    hyperviscosity_order: Integer = setting(
+        2,
+        "Order p of the hyperviscosity, whose rate is nu_h k^(2p).",
+        ge=2,
+        le=16,
+        needs={"hyperviscosity": ON},
+    )
+    drag: Number = setting(
+        0.0,
+        "Coefficient alpha of a linear drag -alpha u, integrated exactly. It takes energy from the largest scales, "
+        "where an inverse cascade piles it up.",
+        unit="1/time",
+        ge=0,
+    )
+    drag_radius: Number | None = setting(
+        None,
+        "Largest wavenumber on which the drag acts, the mean flow included. If it is not set, the drag acts on all.",
+        unit="1/length",
+        rule="a number > 0",
+        gt=0,
+        needs={"drag": ON},
     )
     scheme: Literal["rk2", "rk4"] = setting(
         "rk2", "Runge-Kutta scheme of order 2 (as in the GESTS paper) or 4."
@@ -150,10 +182,14 @@ class ModelSection(Checked):
     fft: sections.DeviceFftSection = Field(default_factory=sections.DeviceFftSection)
 
     def problems(self) -> Iterator[Problem]:
-        if self.viscosity == 0 and not self.inviscid:
-            yield Problem("viscosity", "a number > 0, or 0 with model.inviscid = true")
+        if self.viscosity == 0 and not self.inviscid and not self.hyperviscosity:
+            yield Problem(
+                "viscosity", "a number > 0, or 0 with model.inviscid = true or model.hyperviscosity > 0"
+            )
         if self.viscosity > 0 and self.inviscid:
             yield Problem("viscosity", "0 with model.inviscid = true")
+        if self.hyperviscosity > 0 and self.inviscid:
+            yield Problem("hyperviscosity", "0 with model.inviscid = true")
         if (self.dt is None) == (self.courant is None):
             yield Problem("courant", "set if model.dt is left out, and left out if model.dt is set")
 
@@ -275,55 +311,6 @@ class InitialSection(Checked):
             yield Problem("path", 'a path with initial.kind = "file"')
 
 
-class ForcingSection(Checked):
-    """The force f that sustains turbulence."""
-
-    kind: Literal["none", "eswaran-pope", "frozen", "linear"] = setting(
-        "none",
-        'Forcing: "none", "eswaran-pope" (each mode with 0 < |k| <= shell_radius is forced by a separate '
-        'Ornstein-Uhlenbeck process), "frozen" (the energy of each shell up to shell_radius stays constant) or '
-        '"linear" (f = coefficient u, after Lundgren).',
-    )
-    amplitude: Number | None = setting(
-        None,
-        "Amplitude sigma of the processes of Eswaran and Pope. A component of f in a mode has the variance 2 sigma^2 "
-        "before projection.",
-        unit="length/time^2",
-        rule="a number > 0",
-        gt=0,
-        needs={"kind": "eswaran-pope"},
-    )
-    correlation_time: Number | None = setting(
-        None,
-        "Correlation time T_L of the processes of Eswaran and Pope.",
-        unit="time",
-        rule="a number > 0",
-        gt=0,
-        needs={"kind": "eswaran-pope"},
-    )
-    shell_radius: Number = setting(
-        2.5,
-        "Largest wavenumber that is forced.",
-        unit="1/length",
-        gt=0,
-        needs={"kind": ("eswaran-pope", "frozen")},
-    )
-    coefficient: Number | None = setting(
-        None,
-        "Coefficient of the linear forcing.",
-        unit="1/time",
-        rule="a number > 0",
-        gt=0,
-        needs={"kind": "linear"},
-    )
-
-    def problems(self) -> Iterator[Problem]:
-        needed = {"eswaran-pope": ("amplitude", "correlation_time"), "linear": ("coefficient",)}
-        for key in needed.get(self.kind, ()):
-            if getattr(self, key) is None:
-                yield Problem(key, f'a number > 0 with forcing.kind = "{self.kind}"')
-
-
 PEAK = 6.0  # max(|u| + |v| + |w|) of random modes, over the root mean square of a component
 
 
@@ -357,6 +344,9 @@ class OutputSection(sections.FieldsOutputSection):
     )
     variables: tuple[str, ...] = setting(
         FIELDS[:3], "Fields to write.", rule=VARIABLES_RULE, min_length=1, max_length=200
+    )
+    viewer: Literal["none", "pvd"] = sections.viewer_setting(
+        {"output.part.N": ON}, *recurring("particles.every")
     )
     series_every: Integer = setting(
         10,
@@ -416,6 +406,10 @@ class TurbulenceCase(AnyCase):
         "model.inviscid",
         "model.rotation",
         "model.brunt_vaisala",
+        "model.hyperviscosity",
+        "model.hyperviscosity_order",
+        "model.drag",
+        "model.drag_radius",
         "initial",
         "forcing",
         "scalar",
@@ -437,7 +431,16 @@ class TurbulenceCase(AnyCase):
         "particles.path",
         "particles.sample",
     )
-    LATER: ClassVar[Mapping[str, Plain]] = {"model.rotation": [0.0, 0.0, 0.0], "model.brunt_vaisala": 0.0}
+    LATER: ClassVar[Mapping[str, Plain]] = {
+        "model.rotation": [0.0, 0.0, 0.0],
+        "model.brunt_vaisala": 0.0,
+        "model.hyperviscosity": 0.0,
+        "model.hyperviscosity_order": 2,
+        "model.drag": 0.0,
+        "model.drag_radius": "none",
+        "forcing.inner_radius": 0.0,
+        "forcing.formula": "none",
+    }
     SIZE_LAW = GlobalGrid(
         "grid.shape", "grid.lengths", GridSection.MULTIPLE, logarithmic=True, count="particles.count"
     )
@@ -497,6 +500,7 @@ class TurbulenceCase(AnyCase):
 
     def problems(self) -> Iterator[Problem]:
         yield from self._problems_of_waves()
+        yield from self._problems_of_formula()
         if self.run.device != "cpu" and self.particles.count:
             rule = '"cpu" with particles.count > 0, because there are no GPU kernels for particles yet'
             yield Problem("run.device", rule)
@@ -538,6 +542,27 @@ class TurbulenceCase(AnyCase):
         """Rotation and stratification."""
         return Waves(self.model.rotation, self.model.brunt_vaisala)
 
+    @property
+    def damping(self) -> Damping:
+        """Hyperviscosity and drag."""
+        model = self.model
+        radius = math.inf if model.drag_radius is None else model.drag_radius
+        return Damping(model.hyperviscosity, model.hyperviscosity_order, model.drag, radius)
+
+    def force(self) -> tuple[Expression, ...]:
+        """Return the formulas of the force, none unless forcing.kind is "formula"."""
+        forcing = self.forcing
+        return tuple(map(parse, forcing.formula)) if forcing.kind == "formula" and forcing.formula else ()
+
+    def _problems_of_formula(self) -> Iterator[Problem]:
+        """Yield a problem for the first component of the force that is not finite at some point at time 0."""
+        places = places_in_box(self.grid.lengths, self.grid.shape)
+        for formula in self.force():
+            if found := undefined_at(formula, places):
+                rule = f"formulas that are finite at every point. In {toml(formula.text)}, {found}"
+                yield Problem("forcing.formula", rule)
+                return
+
     def _problems_of_waves(self) -> Iterator[Problem]:
         """Yield the rules of rotation and stratification that these values break."""
         stratified, rotating = self.waves.stratified, any(self.model.rotation)
@@ -557,6 +582,12 @@ class TurbulenceCase(AnyCase):
             if rotating and self.forcing.kind == "linear":
                 rule = 'a kind other than "linear" with both model.rotation and model.brunt_vaisala'
                 yield Problem("forcing.kind", rule)
+            if rotating and self.model.drag:
+                rule = (
+                    "0 with both model.rotation and model.brunt_vaisala, because the integrating factor requires "
+                    "velocity and scalar to decay equally"
+                )
+                yield Problem("model.drag", rule)
         if (stratified or rotating) and "acceleration" in self.particles.sample:
             rule = (
                 "a list without acceleration with model.rotation or model.brunt_vaisala, because their terms would "

@@ -27,13 +27,11 @@ from numpy.typing import NDArray
 from ridgeline.fourier.modes import Modes, Shells
 from ridgeline.models.turbulence.kernels_diagnostics import FLOW_SUMS, SCALAR_SUMS, offsets_along
 from ridgeline.models.turbulence.passes import Fields, FlowPasses
+from ridgeline.models.turbulence.problem import DEALIAS_RADIUS
 from ridgeline.parallel.allreduce import allreduce_sums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-
-DEALIAS_RADIUS = {"phase-shift": math.sqrt(2) / 3, "two-thirds": 1 / 3, "none": 1 / 2}  # of N
 
 
 @dataclass(frozen=True)

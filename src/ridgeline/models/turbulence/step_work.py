@@ -44,6 +44,8 @@ PER_MODE_VELOCITY, PER_MODE_SCALAR = 104, 30
 # many of these are written for that alone. A sine, a cosine and an exponential count as one operation each.
 WAVE_TIMES = {"rk2": (1, 2, 0), "rk4": (2, 5, 1)}
 PER_WAVE_FACTOR, PER_WAVE_TURN, PER_WAVE_BUOYANCY = 50, 80, 20
+# Damping: k^2, its power and an exponential; a complex number times a real one. It multiplies what waves do.
+PER_DAMPING_FACTOR, PER_DAMPED_FIELD = 16, 2
 
 # Fluid particles, in a step.
 LOADS = {"rk2": 1, "rk4": 4}  # flows that are brought to the points
@@ -107,8 +109,21 @@ def wave_flops(truncation: Truncation, scheme: str, n_coupled: int) -> float:
 
 
 def wave_traffic(truncation: Truncation, scheme: str, n_coupled: int) -> float:
-    """Return the complex numbers that a step writes to memory for the wave factor alone."""
+    """Return the complex numbers that a step writes to memory for the factor of waves, or that of damping, alone."""
     return float(WAVE_TIMES[scheme][2] * n_coupled * truncation.n_modes)
+
+
+def fields_damped(case: TurbulenceCase) -> int:
+    """Return how many fields are multiplied by a factor of damping of their own, not that of waves."""
+    return Variables(len(case.scalar)).fields - case.waves.n_coupled if case.damping.differs_by_mode else 0
+
+
+def damping_flops(truncation: Truncation, scheme: str, n_damped: int) -> float:
+    """Return the floating-point operations of the factor of damping in a step. n_damped: fields."""
+    if not n_damped:
+        return 0.0
+    factors, turns, _ = WAVE_TIMES[scheme]
+    return truncation.n_modes * float(factors * PER_DAMPING_FACTOR + turns * PER_DAMPED_FIELD * n_damped)
 
 
 def between_stages(truncation: Truncation, pencils: bool, rows: int, columns: int) -> float:

@@ -5,6 +5,7 @@ e = k / |k|, h = e_z - e e_z.e and c = 2 Omega.e, the linear terms of a mode k w
 
     u' = a u - c e x u + N theta h,        theta' = b theta - N h.u,        a = A - nu k^2,  b = -kappa k^2.
 
+Hyperviscosity and drag, which have terms in a and b as well, are in `damping`.
 Where a = b they are a damped rotation of (u, theta) with frequency sqrt(c^2 + N^2 |h|^2) about the axis (N t, c),
 t = e_z x e, which is the mode in geostrophic balance and does not turn (Rodrigues' formula). Without rotation u along
 t only decays, and (u along h, theta) is an oscillator with damping of both parts. Both factors have closed forms. The
@@ -23,16 +24,20 @@ from numba import float64, int64
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
+from ridgeline.models.turbulence.damping import mode_damping, rate_terms
 from ridgeline.models.turbulence.problem import FlowParameters, Waves
 
-# The numbers in `terms`: 2 Omega_x, 2 Omega_y, 2 Omega_z, N, A, nu, kappa of the first scalar, time of the factor.
-N_TERMS = 8
+# The numbers in `terms`: 2 Omega_x, 2 Omega_y, 2 Omega_z, N, A, nu, kappa of the first scalar, time of the factor,
+# the four of `damping.rate_terms`, and 1 / Sc of the first scalar.
+N_TERMS = 13
 
 
 def wave_terms(flow: FlowParameters, linear_rate: float, time: float) -> NDArray[np.float64]:
     """Return the terms of a flow, float64 [N_TERMS]. linear_rate: A of a force A u; time: of the factor."""
     kappa = flow.diffusivities[1] if flow.waves.stratified else 0.0
-    return np.array([*pressure_terms(flow.waves), linear_rate, flow.viscosity, kappa, time])
+    of_scalar = 1 / flow.schmidt[0] if flow.waves.stratified else 0.0
+    decay = linear_rate, flow.viscosity, kappa, time
+    return np.array([*pressure_terms(flow.waves), *decay, *rate_terms(flow.damping), of_scalar])
 
 
 def pressure_terms(waves: Waves) -> NDArray[np.float64]:
@@ -40,7 +45,7 @@ def pressure_terms(waves: Waves) -> NDArray[np.float64]:
     return np.array([*(2.0 * part for part in waves.rotation), waves.brunt_vaisala])
 
 
-def wave_factors(x, y, z, terms):
+def wave_factors(x, y, z, a, b, terms):
     """Return e = k / |k| and the nine factors of a mode k = (x, y, z), for `apply_factors`.
 
     The factors multiply u, e x u, t t.u, t theta, h h.u, h theta, theta, h.u and t.u. terms : see N_TERMS. This
@@ -48,15 +53,13 @@ def wave_factors(x, y, z, terms):
     """
     square = x * x + y * y + z * z
     frequency, time = terms[3], terms[7]
-    a = terms[4] - terms[5] * square
     if square == 0.0:
-        return (x, y, z), (math.exp(terms[4] * time), 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+        return (x, y, z), (math.exp(a * time), 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0)
     over_k = 1.0 / math.sqrt(square)
     e = x * over_k, y * over_k, z * over_k
     tall = math.sqrt(e[0] * e[0] + e[1] * e[1])  # |h|
     c = terms[0] * e[0] + terms[1] * e[1] + terms[2] * e[2]
     if c == 0.0 and frequency > 0.0:
-        b = -terms[6] * square
         middle, half = 0.5 * (a + b), 0.5 * (a - b)
         wave = frequency * tall
         size = wave * wave - half * half
@@ -126,6 +129,13 @@ _wave_factors, _apply_factors, _wave_push = map(
 
 
 @subroutine(nogil=True)
+def _mode_rates(square, terms):
+    """Return the rates a and b of a mode with k^2 = square. terms : see N_TERMS"""
+    hyper, drag = mode_damping(square, terms[8], terms[9], terms[10], terms[11])
+    return terms[4] - terms[5] * square - hyper - drag, -terms[6] * square - terms[12] * hyper
+
+
+@subroutine(nogil=True)
 def _turn(fields, m, e, factors):
     """Multiply numbers m of u and theta, real or imaginary parts, by the factors. fields : (3 or 4, n)."""
     theta = np.float64(fields[3, m]) if fields.shape[0] > 3 else 0.0
@@ -171,7 +181,9 @@ def turn_lines(tile, first_line, n_lines, n_y, start, kz, kx, unit_y, terms, fir
         stage = tile[:n, l]
         for place in range(count):
             j = place if place <= most else place - count
-            e, factors = _wave_factors(kx[line], unit_y * j, kz[line], terms)
+            y = unit_y * j
+            a, b = _mode_rates(kx[line] * kx[line] + y * y + kz[line] * kz[line], terms)
+            e, factors = _wave_factors(kx[line], y, kz[line], a, b, terms)
             for part in range(2):
                 _turn(stage, 2 * (j if j >= 0 else j + n_y) + part, e, factors)
                 for stored in (first, second):

@@ -28,6 +28,7 @@ from ridgeline.fourier.device.transform_cuda import DeviceTransform
 from ridgeline.fourier.modes import Lengths, Modes
 from ridgeline.fourier.stages import RowOperation
 from ridgeline.models.time_steps import next_step
+from ridgeline.models.turbulence.device.damping_cuda import DeviceDamping
 from ridgeline.models.turbulence.device.device_estimate import buffer_counts, device_bytes, exchange_groups
 from ridgeline.models.turbulence.device.kernels_cuda import (
     PHASES,
@@ -133,6 +134,7 @@ class CudaEngine:
         )
         self._sizes = layout.n_lines, ny, layout.rows, self._tables.n_columns, nz
         self._waves = DeviceWaves(self.flow, self.modes, self._sizes, self._of_line, slabs.stream)
+        self._damping = DeviceDamping(self.flow, self.modes, self._sizes, self._of_line, slabs.stream)
         self._forced = ForcedModes(self.modes, layout, real, slabs.stream)
         self.passes = CudaPasses(
             slabs, self.transform, self.modes, self._tables, self._of_line, self.n_scalars
@@ -152,6 +154,7 @@ class CudaEngine:
             kernel[one](self._of_line, self._state, 0, *common, slabs.all_lines, self._state)
         self._forced.compile(self._state)
         self._waves.compile(self._state, self._tables.device)
+        self._damping.compile(self._state)
         self.transform.compile()
         self.passes.compile(self._state)
         slabs.stream.synchronize()
@@ -209,12 +212,17 @@ class CudaEngine:
         self.last_courant_rate = self.products.form(rated=True)
         if dt is None:
             rate, step = self.last_courant_rate, self.step_index
-            dt = courant_dt(courant, rate, step, partial(self.forcing.bound_rate, rate, step))
+            bound = partial(self.forcing.bound_rate, rate, step, time=self.time)
+            dt = courant_dt(courant, rate, step, bound)
         self.last_dt, after = next_step(self.time, dt, until)
-        self.forcing.begin_step(self.step_index, self.last_dt)
+        self.forcing.begin_step(self.step_index, self.last_dt, self.time)
         self._forced.begin_step(self.forcing)
+        if self.forcing.transforms:  # which has overwritten the products
+            self._load()
+            self.products.form(rated=False)
         time = self._scheme.fraction * self.last_dt
-        self._tables.decay(self._waves.begin_step(self.forcing.factor_rate, time), time)
+        rate = self.forcing.factor_rate - self.flow.damping.uniform_rate
+        self._tables.decay(self._waves.begin_step(rate, time), time)
         for number in range(n_substeps):
             self.products.combine()
             self._advance(number)
@@ -260,7 +268,10 @@ class CudaEngine:
             self._add_force[last][*line_launch(forced.n, 1), slabs.stream](
                 forced.places, forced.values, forced.n, *common, slabs.all_lines, kept
             )
-        self._waves.turn(self._line_launch(), slabs.all_lines, [arrays[name] for name in substep.with_waves])
+        stored = [arrays[name] for name in substep.with_factor_of_modes]
+        time = self._scheme.fraction * self.last_dt
+        self._damping.damp(self._line_launch(), time, slabs.all_lines, stored)
+        self._waves.turn(self._line_launch(), slabs.all_lines, stored)
 
     def keep_stages(self) -> None:
         """Raise DeviceError: only fluid particles ask for stages."""

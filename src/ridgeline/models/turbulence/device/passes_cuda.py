@@ -20,6 +20,8 @@ from ridgeline.fourier.device.pipeline_cuda import DevicePipeline
 from ridgeline.fourier.device.transform_cuda import DeviceTransform
 from ridgeline.fourier.modes import Modes, Shells
 from ridgeline.jit.cuda_device import DeviceArray
+from ridgeline.models.turbulence.damping import rate_terms
+from ridgeline.models.turbulence.device.damping_cuda import sum_damping_lines
 from ridgeline.models.turbulence.device.device_estimate import INCREMENT_PARTS, sum_numbers
 from ridgeline.models.turbulence.device.kernels_cuda import PHASES, AxisTables, make_load
 from ridgeline.models.turbulence.device.kernels_diagnostics_cuda import (
@@ -47,7 +49,7 @@ from ridgeline.models.turbulence.device.kernels_diagnostics_cuda import (
 from ridgeline.models.turbulence.device.waves_cuda import add_wave_pressure, pressure_arguments
 from ridgeline.models.turbulence.kernels_diagnostics import FLOW_SUMS, POWERS, SCALAR_SUMS, offsets_along
 from ridgeline.models.turbulence.passes import Counts, Derivative, StressSums, Sums
-from ridgeline.models.turbulence.problem import Waves
+from ridgeline.models.turbulence.problem import Damping, Waves
 
 _VELOCITY_PLANES = 1, 2, 3  # variables whose planes hold u, v, w
 _PRESSURE, _TRANSFER = 1, 2  # variables whose lines hold these
@@ -146,6 +148,17 @@ class CudaPasses:
         energy, gradient = self._sum_shells(THREE_SQUARES, velocity)
         of_shells = [0.5 * energy, gradient, *map(self.spectrum, scalars)]
         return of_lines[:, : self.modes.lines.n_lines], np.stack(of_shells)
+
+    def sum_damping(self, fields: Sequence[DeviceArray], damping: Damping) -> Sums:
+        n_lines = self._slabs.layout.n_lines
+        arguments = self._sizes, self.modes.unit, self._of_line, tuple(rate_terms(damping).tolist())
+        launch = -(-n_lines // LINE_THREADS), LINE_THREADS, self._slabs.stream
+        sums = []
+        for field in fields:
+            sum_damping_lines[launch](*arguments, field, self._sums)
+            sums.append(self._read(self._sums, 2 * n_lines).reshape(2, n_lines))
+        of_lines = [*np.sum(sums[:3], axis=0), *(hyper for hyper, _ in sums[3:])]
+        return np.stack(of_lines)[:, : self.modes.lines.n_lines]
 
     def _sum_shells(self, kind: int, fields: Sequence[DeviceArray]) -> Sums:
         """Return sums over shells of a value and of k^2 times it, [2, n_shells]. kind, fields: of the kernel."""

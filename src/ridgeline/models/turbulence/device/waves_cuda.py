@@ -20,6 +20,7 @@ from ridgeline.fourier.device.kernels_cuda import LINE_THREADS
 from ridgeline.fourier.modes import Modes
 from ridgeline.jit.cuda_device import DeviceArray, device_function, kernel, load, load_pair, store_pair
 from ridgeline.models.turbulence import waves as physics
+from ridgeline.models.turbulence.device.damping_cuda import mode_damping
 from ridgeline.models.turbulence.device.kernels_cuda import line_of
 from ridgeline.models.turbulence.device.kernels_diagnostics_cuda import flat_waves, mode_of
 from ridgeline.models.turbulence.problem import FlowParameters, Waves
@@ -59,7 +60,7 @@ def make_turn(stratified: bool, n_stored: int) -> Any:
         turn_lines(sizes, units, of_line, terms, lines, first, second)
 
     sizes, of_line, lines : those of `make_advance`, after it and the force; units : smallest k_z, k_y, k_x, float64
-    terms : 8 float64, see `waves.N_TERMS`; the fourth, N, counts as 0 unless `stratified`
+    terms : 13 float64, see `waves.N_TERMS`; the fourth, N, counts as 0 unless `stratified`
     first, second : fields, of which `n_stored`, 1 or 2, are multiplied
 
     Launch: `line_launch`. Cost: reads and writes each retained mode of 3 or 4 fields once, in lines and in stored
@@ -79,7 +80,11 @@ def make_turn(stratified: bool, n_stored: int) -> Any:
             jy = iy if 2 * iy < ny else iy - ny
             if abs(jy) > most:
                 continue
-            e, factors = _wave_factors(kx, units[1] * jy, kz, of_mode)
+            y = units[1] * jy
+            square = kx * kx + y * y + kz * kz
+            hyper, drag = mode_damping(square, terms[8], terms[9], terms[10], terms[11])
+            a = terms[4] - terms[5] * square - hyper - drag
+            e, factors = _wave_factors(kx, y, kz, a, -terms[6] * square - terms[12] * hyper, of_mode)
             mode = (jy if jy >= 0 else rows + jy) * n_lines + line
             _turn(lines, iy * n_lines + line, ny * n_lines, stratified, e, factors)
             _turn(first, mode, rows * n_lines, stratified, e, factors)
@@ -140,7 +145,9 @@ class DeviceWaves:
         self._flow, self._units, self._stream = flow, modes.unit, stream
         self._sizes, self._of_line = sizes, of_line
         self._terms = (0.0,) * physics.N_TERMS
-        counts = {len(substep.with_waves) for substep in SCHEMES[flow.scheme].substeps if flow.waves}
+        counts = {
+            len(substep.with_factor_of_modes) for substep in SCHEMES[flow.scheme].substeps if flow.waves
+        }
         self._turn = {n: make_turn(flow.waves.stratified, n) for n in counts if n}
 
     def compile(self, field: DeviceArray, tables: Sequence[DeviceArray]) -> None:

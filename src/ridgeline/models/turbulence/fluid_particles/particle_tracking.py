@@ -26,7 +26,7 @@ from ridgeline.models.turbulence.fluid_particles.lagrangian import (
 )
 from ridgeline.models.turbulence.fluid_particles.samples import ParticleSamples
 from ridgeline.models.turbulence.fluid_particles.tracers import PARTS, Tracers
-from ridgeline.models.turbulence.recorders import particle_recorder
+from ridgeline.models.turbulence.recorders import particle_recorders
 from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.communicator import in_turn_per_node
 
@@ -71,7 +71,7 @@ class NoParticles:
         return {}
 
     def recorders(self) -> list[Recorder]:
-        """Return the recorder of the particles' data set, if one is to be written."""
+        """Return the recorders of the particles, if they are to be written."""
         return []
 
     def memory(self) -> dict[str, int]:
@@ -102,8 +102,9 @@ class ParticleTracking(NoParticles):
             comm,
             context.regions,
         )
+        self._viewer = case.output.viewer
         self.tracers = Tracers(case.particles, case.run.seed, transform, comm)
-        self._samples = ParticleSamples(self.tracers, transform, comm, case.model.viscosity)
+        self._samples = ParticleSamples(self.tracers, transform, comm, case.model.viscosity, case.damping)
         self._start_samples = StartSamples(self.tracers)
         if case.model.scheme != "rk2":
             engine.keep_stages()
@@ -163,7 +164,7 @@ class ParticleTracking(NoParticles):
     def recorders(self) -> list[Recorder]:
         if not self._settings.interval():
             return []
-        return [particle_recorder(self._comm, self.tracers, self._samples, self._engine)]
+        return particle_recorders(self._comm, self.tracers, self._samples, self._engine, self._viewer)
 
     def memory(self) -> dict[str, int]:
         by_purpose = self.tracers.memory()

@@ -4,8 +4,8 @@ Every field is computed in Fourier space and interpolated as the velocity is:
 
     a = Du/Dt = -grad p/rho + nu lap u + f,   eps = 2 nu s_ij s_ij,   Omega = w_i w_i      (paper, Eqs. 10 and 11),
 
-where eps and Omega follow from the interpolated gradient. Forcing of kind "frozen" changes energies after a step, and
-is not part of a.
+where hyperviscosity and drag belong to a as viscosity does. eps and Omega follow from the interpolated gradient.
+Forcing of kind "frozen" changes energies after a step, and is not part of a.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.gradients import STRAIN
 from ridgeline.models.turbulence.passes import HostPasses
 from ridgeline.models.turbulence.pressure import products
+from ridgeline.models.turbulence.problem import Damping
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -34,10 +35,15 @@ class ParticleSamples:
     """Samples the flow at the particles of this rank. Every method is collective."""
 
     def __init__(
-        self, tracers: Tracers, transform: FourierTransform, comm: MPI.Comm, viscosity: float
+        self,
+        tracers: Tracers,
+        transform: FourierTransform,
+        comm: MPI.Comm,
+        viscosity: float,
+        damping: Damping,
     ) -> None:
         self._tracers, self._transform, self._comm = tracers, transform, comm
-        self._modes, self._viscosity = transform.modes, viscosity
+        self._modes, self._viscosity, self._damping = transform.modes, viscosity, damping
         self._same = unchanged(self._modes)
         self._samples: dict[str, NDArray[np.float64]] = {}
 
@@ -71,7 +77,7 @@ class ParticleSamples:
             )
         if "acceleration" in missing:
             modes = acceleration_modes(
-                self._comm, fields[:3], self._modes, self._transform, self._viscosity, forcing
+                self._comm, fields[:3], self._modes, self._transform, self._viscosity, self._damping, forcing
             )
             self._samples["acceleration"] = self._tracers.values([(field, self._same) for field in modes])
         if "scalars" in missing:
@@ -86,6 +92,7 @@ def acceleration_modes(
     modes: Modes,
     transform: FourierTransform,
     viscosity: float,
+    damping: Damping,
     forcing: Forcing,
 ) -> NDArray[Any]:
     """Return the modes of Du/Dt, complex [3, n_modes]. velocity: of the same shape. Collective.
@@ -94,7 +101,8 @@ def acceleration_modes(
     """
     pressure = products(comm, velocity, HostPasses(modes, transform)).pressure
     wave = np.stack(modes.expand()[::-1])
-    rate = forcing.factor_rate - viscosity * (wave * wave).sum(axis=0)
+    k2 = (wave * wave).sum(axis=0)
+    rate = forcing.factor_rate - viscosity * k2 - damping.rates(k2)
     acceleration = np.asarray(rate * velocity - 1j * wave * pressure)
     acceleration[:, forcing.indices] += forcing.values
     return acceleration.astype(velocity.dtype)
