@@ -59,7 +59,7 @@ def imported() -> dict[str, str]:
     found = {
         f"ridgeline.{name}": "ridgeline/__init__.py" for name in ridgeline.__all__ if not name.startswith("_")
     }
-    found |= {f"ridgeline.plot.{name}": "ridgeline/interface/plot.py" for name in ridgeline.plot.__all__}
+    found |= {f"ridgeline.plot.{name}": "ridgeline/plot.py" for name in ridgeline.plot.__all__}
     for path, text in texts():
         for module, name in names_in(text):
             if exists(module):
@@ -77,8 +77,7 @@ def exists(module: str) -> bool:
 def thing_of(name: str) -> Any:
     """Return the function, class, constant or module of a dotted name."""
     module, _, last = name.rpartition(".")
-    # Attributes of the package, such as ridgeline.plot, may be modules of other names.
-    member = getattr(import_module(module) if exists(module) else thing_of(module), last, None)
+    member = getattr(import_module(module), last, None)
     return import_module(name) if member is None else member
 
 

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from ridgeline.interface import plot
+    from ridgeline import plot
     from ridgeline.interface.runs import Run, load_run, run
     from ridgeline.interface.studies import run_bench, run_study, run_sweep
     from ridgeline.io.dataset import open
@@ -47,13 +47,12 @@ _PLACES = {
     "run_study": "interface.studies",
     "run_sweep": "interface.studies",
 }
-_MODULES = {"plot": "interface.plot"}
 
 
 def __getattr__(name: str) -> Any:
     # xarray, adios2 and MPI take a second to import: only those who use them pay for it.
-    if name in _MODULES:
-        return import_module(f"ridgeline.{_MODULES[name]}")
+    if name == "plot":
+        return import_module(".plot", __name__)
     if name in _PLACES:
         return getattr(import_module(f"ridgeline.{_PLACES[name]}"), name)
     raise AttributeError(f"module 'ridgeline' has no attribute {name!r}")

@@ -3,8 +3,8 @@
 `kernels.cell_update` computes with whatever has + - * and negation. Here each operation adds a line to the code, such
 as `v7 = multiply(v3, v5)`, so that formulas of GPU kernels are those of CPUs, in the same order. A product is rounded
 by itself (mul.rn), because the compiler would fuse it with a sum; the other operations are those of IEEE 754. Every
-name in the code is one of `NAMES` or is made here: no text of a formula becomes code. A function of the user is
-called under a name that is made here, too; the compiler may fuse products and sums inside it.
+name in the code is one of `NAMES` or is made here: no text of a formula becomes code. A user's function is called
+under a name that is made here, too; the compiler may fuse products and sums inside it.
 """
 
 import ast
@@ -69,7 +69,7 @@ class Code:
         return self.lines.add(f"-{self.text}")
 
 
-class Lines:
+class CodeLines:
     """The lines of a device function, one operation each."""
 
     def __init__(self, dtype):
