@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.blocks.block import Block
-from ridgeline.blocks.sweep import Tiling
 from ridgeline.blocks.sweep_engine import SweepEngine
 from ridgeline.jit.random import PHILOX_7, round_keys
 from ridgeline.models.contract import Context
@@ -20,9 +19,6 @@ from ridgeline.models.reaction_diffusion.sides import SideTables
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-
-ROWS_OF_PLANE = 64  # of a tile
 
 
 class CpuEngine(SweepEngine):
@@ -65,7 +61,6 @@ class CpuEngine(SweepEngine):
             (PHILOX_7, np.concatenate(keys) if keys else None),
             self._tables.sides,
             context,
-            _tiles_of_plane(block),
         )
 
     def use_times(self, times: list[float], dt: float) -> None:
@@ -101,16 +96,6 @@ class CpuEngine(SweepEngine):
     def update_sides(self, stage: int) -> None:
         at = self._stages[stage].at * self._dt
         self._tables.update([time + at for time in self._times])
-
-
-def _tiles_of_plane(block: Block) -> Tiling | None:
-    """Return the tiling for several steps of one plane; None where the usual one will do.
-
-    The usual tiles leave space for the planes beside them. In a plane they would be too low, and compute many rows
-    around them twice.
-    """
-    nz, ny, _ = block.shape_local
-    return Tiling(min(ROWS_OF_PLANE, (ny + 7) // 8 * 8), False) if nz == 1 and block.ghost > 1 else None
 
 
 def axes_of(case: ReactionDiffusionCase) -> tuple[bool, bool, bool]:

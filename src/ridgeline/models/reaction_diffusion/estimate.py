@@ -16,11 +16,6 @@ from ridgeline.runtime.errors import ConfigError
 
 # Bytes of a row from which on the rule takes two steps per sweep, as in Gray-Scott (docs/theory-sweep.md).
 LONG_ROW = 4096
-# Cells of a plane up to which the rule takes so many steps per sweep: what a sweep costs beside its cells, some 90
-# us, is then shared by them. Ghosts are as wide as the steps, also beside the plane, which would be too much memory
-# for larger planes.
-PLANES = ((2**16, 8), (2**18, 4))
-ROWS_PER_STEP = 16  # of a block, at least: each step of a sweep computes a row more at both ends
 
 
 def process_grid(case: ReactionDiffusionCase, n_ranks: int) -> tuple[int, int, int]:
@@ -54,12 +49,8 @@ def steps_per_sweep(case: ReactionDiffusionCase, grid: tuple[int, int, int]) -> 
                 f"fewest cells of a block in a direction that is periodic or cut (grid.process_grid = {list(grid)})."
             )
         return chosen
-    ny, nx = (n // p for n, p in zip(case.grid.shape[1:], grid[1:], strict=True))
-    if case.grid.shape[0] == 1 and periodic[0]:
-        for cells, steps in PLANES:
-            if ny * nx <= cells and steps <= min(most, ny // ROWS_PER_STEP if ny > 1 else steps):
-                return steps
-    return 2 if nx * np.dtype(case.run.precision).itemsize >= LONG_ROW and most >= 2 else 1
+    row = case.grid.shape[2] // grid[2] * np.dtype(case.run.precision).itemsize
+    return 2 if row >= LONG_ROW and most >= 2 and case.grid.shape[0] > 1 else 1
 
 
 def device_bytes(case: ReactionDiffusionCase, block: Block) -> dict[str, float]:
