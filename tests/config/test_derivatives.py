@@ -60,3 +60,10 @@ def test_derivatives_are_short(text, expected):
 def test_hostile_formulas_stay_harmless(text):
     with pytest.raises(ExpressionError, match=r"derivative by x has more than 4000 terms"):
         derivative(parse(text), "x")
+
+
+def test_a_python_function_has_no_derivative(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def trap(x):\n    return x * x\n")
+    with pytest.raises(ExpressionError, match="a Python function has no derivative by x"):
+        derivative(parse("mine.py:trap"), "x")

@@ -12,7 +12,7 @@ import ast
 import math
 from collections.abc import Callable
 
-from ridgeline.config.expressions import MOST_NODES, Expression, ExpressionError
+from ridgeline.config.expressions import MOST_NODES, Expression, ExpressionError, UserCall
 
 MOST_NODES_OF_DERIVATIVE = 4 * MOST_NODES
 
@@ -186,4 +186,6 @@ def _derivative(node: ast.expr, name: str) -> ast.expr:
             return _choice(test, _derivative(body, name), _derivative(orelse, name))
         case ast.Call():
             return _of_call(node, name)
+        case UserCall():
+            raise ExpressionError(f"a Python function has no derivative by {name}. Write a formula")
     raise ExpressionError(f"{ast.unparse(node)!r} cannot be differentiated by {name}")
