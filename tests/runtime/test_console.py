@@ -3,12 +3,13 @@
 import io
 import logging
 import sys
+import types
 
 import pytest
 from rich.table import Table
 
 from ridgeline.runtime import console
-from ridgeline.runtime.console import plain_console
+from ridgeline.runtime.console import PrintedDict, plain_console
 from ridgeline.validate.doctor import Finding, print_findings
 
 HINT = 'pip install "ridgeline[cuda]", not [/red] or :warning: x=1'
@@ -49,3 +50,26 @@ def test_slow_work_is_told_now_and_then(monkeypatch, caplog):
         "compiled 4 kernels so far.",
         "compiled 6 kernels so far.",
     ]
+
+
+def test_a_notebook_gets_reports_as_text_and_a_bar(monkeypatch):
+    kernel = type("ZMQInteractiveShell", (), {"kernel": None})()
+    monkeypatch.setattr(
+        "builtins.get_ipython", lambda: kernel, raising=False
+    )  # where Rich looks for a notebook
+    shown: list[dict[str, str]] = []
+    handle = types.SimpleNamespace(update=lambda content, raw: shown.append(content))
+    display = types.SimpleNamespace(display=lambda content, raw, display_id: shown.append(content) or handle)
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: kernel))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+
+    class Greeting(PrintedDict):
+        def print_on(self, console):
+            console.print("a <b> c")
+
+    assert repr(Greeting()) == "a <b> c"
+    assert "a &lt;b&gt; c" in Greeting()._repr_html_()
+    with console.Progress(0, 4, shown=True) as progress:
+        progress.update(4, 0.0)
+    assert [content["text/plain"].split("  ")[0] for content in shown] == ["step 0/4", "step 4/4"]
+    assert 'value="1.0000"' in shown[-1]["text/html"]

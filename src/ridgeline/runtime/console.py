@@ -51,6 +51,7 @@ def plain_console(
         markup=False,
         emoji=False,
         highlight=False,
+        force_jupyter=False,  # in a notebook Rich would show everything below the cell instead of printing it there
     )
 
 
