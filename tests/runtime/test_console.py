@@ -7,6 +7,7 @@ import types
 
 import pytest
 from rich.table import Table
+from rich.text import Text
 
 from ridgeline.runtime import console
 from ridgeline.runtime.console import PrintedDict, plain_console
@@ -57,6 +58,7 @@ def test_a_notebook_gets_reports_as_text_and_a_bar(monkeypatch):
     monkeypatch.setattr(
         "builtins.get_ipython", lambda: kernel, raising=False
     )  # where Rich looks for a notebook
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as kernels of notebooks do
     shown: list[dict[str, str]] = []
     handle = types.SimpleNamespace(update=lambda content, raw: shown.append(content))
     display = types.SimpleNamespace(display=lambda content, raw, display_id: shown.append(content) or handle)
@@ -65,7 +67,7 @@ def test_a_notebook_gets_reports_as_text_and_a_bar(monkeypatch):
 
     class Greeting(PrintedDict):
         def print_on(self, console):
-            console.print("a <b> c")
+            console.print(Text("a <b> c", "bold"))
 
     assert repr(Greeting()) == "a <b> c"
     assert "a &lt;b&gt; c" in Greeting()._repr_html_()

@@ -51,6 +51,9 @@ def plain_console(
         markup=False,
         emoji=False,
         highlight=False,
+        force_terminal=False
+        if isinstance(stream, StringIO)
+        else None,  # FORCE_COLOR is not for texts in memory
         force_jupyter=False,  # in a notebook Rich would show everything below the cell instead of printing it there
     )
 
