@@ -71,3 +71,19 @@ def test_python_interface_runs(tmp_path):
     assert figures == 3, "a plane on the way, the history, two slices of the data set"
     for words in ("Did you mean 'F'?", "stopped at step ", "'step': 600, 'key': 'model.F', 'value': 0.03"):
         assert words in text
+
+
+@pytest.mark.parametrize(
+    ("name", "drawn", "words"),
+    [
+        ("lid-driven-cavity.ipynb", 1, "largest difference 0.00"),
+        ("lennard-jones-melt.ipynb", 2, "the total energy per atom stays within 0.0"),
+        ("cosmic-structure.ipynb", 2, "times that of linear theory"),
+        ("sweep.ipynb", 1, "4 of 4"),
+        ("benchmarks.ipynb", 1, "times as fast as one"),
+    ],
+)
+def test_whole_runs_from_notebooks(tmp_path, name, drawn, words):
+    figures, text = execute(name, tmp_path)
+    assert figures == drawn
+    assert words in text
