@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import ridgeline
 from ridgeline.analysis import atoms
 from ridgeline.analysis.plot_command import draw
 from ridgeline.runtime.errors import ConfigError
@@ -28,7 +27,7 @@ def dataset() -> xr.Dataset:
 
 @pytest.fixture
 def path(dataset, tmp_path, monkeypatch) -> str:
-    monkeypatch.setattr(ridgeline, "open", lambda name: dataset)
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: dataset)
     return str(tmp_path / "atoms.bp")
 
 
@@ -83,7 +82,7 @@ def test_radial_distributions_show_the_step_and_others_in_grey(tmp_path, monkeyp
     assert axes.get_ylim()[1] == pytest.approx(1.2 * g[1].max())
     assert grey.get_label() == "other outputs"
     assert atoms.plot_radial(radial, average="0:").axes[0].lines[0].get_label() == "outputs of the mean"
-    monkeypatch.setattr(ridgeline, "open", lambda name: radial)
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: radial)
     assert draw(str(tmp_path / "radial.bp")) == [tmp_path / "radial.png"]
     with pytest.raises(ConfigError, match=r"--pdf does not apply .* radial distribution functions"):
         draw(str(tmp_path / "radial.bp"), pdf=True)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import ridgeline
 from ridgeline.analysis.averages import (
     WindowChoice,
     has_averages,
@@ -71,7 +70,7 @@ def test_impossible_wishes():
 
 def test_the_command_knows_statistics(tmp_path, monkeypatch):
     assert has_averages(statistics())
-    monkeypatch.setattr(ridgeline, "open", lambda name: statistics())
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: statistics())
     assert draw(str(tmp_path / "s.bp")) == [tmp_path / "s.png"]
     with pytest.raises(ConfigError, match="no probability density"):
         draw(str(tmp_path / "s.bp"), pdf=True)
@@ -241,7 +240,7 @@ def test_budgets_are_drawn_with_their_sum(dims):
 
 
 def test_options_of_windows(tmp_path, monkeypatch):
-    monkeypatch.setattr(ridgeline, "open", lambda name: windows())
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: windows())
     path = str(tmp_path / "s.bp")
     assert draw(path, convergence="uu", slice="y=mid", merge=2) == [tmp_path / "s_convergence.png"]
     assert draw(path, average="20:40", merge=2) == [tmp_path / "s.png"]

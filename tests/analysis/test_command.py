@@ -1,7 +1,6 @@
 import pytest
 from PIL import Image
 
-import ridgeline
 from ridgeline.analysis.plot_command import draw
 from ridgeline.runtime.errors import ConfigError
 
@@ -9,7 +8,7 @@ from ridgeline.runtime.errors import ConfigError
 @pytest.fixture
 def path(dataset, tmp_path, monkeypatch) -> str:
     """Return the name of a data set that `ridgeline.open` opens."""
-    monkeypatch.setitem(vars(ridgeline), "open", lambda name: dataset)
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: dataset)
     return str(tmp_path / "run.bp")
 
 
@@ -64,6 +63,6 @@ def test_an_option_without_effect_is_refused(path, tmp_path, wishes, words):
 def test_impossible_wishes(path, dataset, monkeypatch):
     with pytest.raises(ConfigError, match="'W'"):
         draw(path, ["W"])
-    monkeypatch.setattr(ridgeline, "open", lambda name: dataset[[]])
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: dataset[[]])
     with pytest.raises(ConfigError, match="no field to draw"):
         draw(path, movie="m.gif")

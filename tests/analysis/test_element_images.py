@@ -76,7 +76,9 @@ def test_planes_to_look_at_are_sharper_and_their_index_stays():
     ("wishes", "shape"), [({}, (603, 1203)), ({"slice": "x=1"}, (303, 603)), ({"pdf": True}, (201, 401))]
 )
 def test_the_command_draws_sharp_planes_and_counts_plain_ones(tmp_path, monkeypatch, wishes, shape):
-    monkeypatch.setattr("ridgeline.open", lambda path: element_dataset(box(), {"u": lambda x, y, z: x}))
+    monkeypatch.setattr(
+        "ridgeline.io.dataset.open", lambda path: element_dataset(box(), {"u": lambda x, y, z: x})
+    )
     shapes = []
 
     def look(data, names, spec, step, *_):

@@ -56,7 +56,7 @@ DATA_SETS = {
 
 @pytest.mark.parametrize("kind", DATA_SETS)
 def test_every_data_set_has_a_picture(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("ridgeline.open", lambda path: DATA_SETS[kind])
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda path: DATA_SETS[kind])
     (path,) = draw(str(tmp_path / "a.bp"))
     assert path == tmp_path / "a.png"
     assert path.stat().st_size > 5000
@@ -163,6 +163,6 @@ def test_folders_say_where_their_pictures_are(inside, words, tmp_path):
     ],
 )
 def test_wishes_without_a_meaning_are_refused(kind, wish, tmp_path, monkeypatch):
-    monkeypatch.setattr("ridgeline.open", lambda path: DATA_SETS[kind])
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda path: DATA_SETS[kind])
     with pytest.raises(ConfigError, match=f"--{next(iter(wish))} does not apply to .* Options that apply: "):
         draw(str(tmp_path / "a.bp"), **wish)

@@ -31,7 +31,7 @@ def test_frames_of_several_fields_are_whole_blocks_and_do_not_jump(dataset):
 
 
 def test_the_command_makes_a_movie_of_the_fields_named(dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr("ridgeline.open", lambda name: dataset)
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: dataset)
     path = tmp_path / "m.gif"
     assert draw(str(tmp_path / "run.bp"), ["U", "V"], movie=str(path), rate=4) == [path]
     with Image.open(path) as image:

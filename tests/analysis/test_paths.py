@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import ridgeline
 from ridgeline.analysis.paths import autocorrelation, has_paths, plot_paths
 from ridgeline.analysis.plot_command import draw
 from ridgeline.runtime.errors import ConfigError
@@ -77,7 +76,7 @@ def test_the_command_draws_particles(tmp_path, monkeypatch):
     data = particles()
     assert has_paths(data)
     assert not has_paths(data.drop_vars("velocity"))
-    monkeypatch.setattr(ridgeline, "open", lambda path: data)
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda path: data)
     assert draw(str(tmp_path / "p.bp")) == [tmp_path / "p.png"]
     (axes,) = plot_paths(data, ["dissipation"]).axes
     np.testing.assert_array_equal(axes.lines[1].get_ydata(), autocorrelation(data, "dissipation"))

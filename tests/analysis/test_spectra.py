@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import ridgeline
 from ridgeline.analysis import plot_command, spectra
 from ridgeline.analysis.plot import save_figure
 from ridgeline.analysis.plot_command import draw
@@ -109,7 +108,7 @@ def test_density_of_the_pressure_beside_a_gaussian(dataset):
 
 
 def test_command_draws_spectra(dataset, tmp_path, monkeypatch):
-    monkeypatch.setitem(vars(ridgeline), "open", lambda name: dataset)
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: dataset)
     path = str(tmp_path / "spectra.bp")
     assert draw(path) == [tmp_path / "spectra.png"]
     assert draw(path, pdf=True, step=10) == [tmp_path / "spectra_pdf.png"]
@@ -162,7 +161,7 @@ def test_running_averages_of_spectra(tmp_path, monkeypatch):
     values = np.outer([1.0, 2.0, 4.0, 3.0], [1.0, 5.0, 2.0, 0.5])
     coords = {"step": [0, 5, 15, 20], "time": ("step", time), "k": k}
     data = xr.Dataset({"energy_spectrum": (("step", "k"), values)}, coords)
-    monkeypatch.setattr(ridgeline, "open", lambda name: data)
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: data)
     figures = []
     monkeypatch.setattr(plot_command, "save_figure", lambda figure, path: figures.append(figure))
     draw(str(tmp_path / "s.bp"), convergence="energy_spectrum")

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import ridgeline
 from ridgeline.analysis.plot_command import draw
 from ridgeline.analysis.time_series import SeriesLabels, labels_beside, most_informative, plot_time_series
 from ridgeline.runtime.errors import ConfigError
@@ -22,7 +21,7 @@ def test_a_column_of_the_series_is_not_looked_for_in_the_data_set(dataset, tmp_p
             {"model": "m", "run": {}, "phases": {}, "written": [{"path": "runs/s.csv"}], "summary": {}}
         )
     )
-    monkeypatch.setitem(vars(ridgeline), "open", lambda name: dataset)
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: dataset)
     with pytest.raises(
         ConfigError, match=r"'energy' is a column .* Draw it with: ridgeline plot .*s\.csv --variable energy"
     ):

@@ -61,7 +61,7 @@ def test_a_second_field_colours_the_surface(ball, monkeypatch):
 
 
 def test_a_colour_needs_a_surface(ball, tmp_path, monkeypatch):
-    monkeypatch.setattr("ridgeline.open", lambda name: ball)
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: ball)
     with pytest.raises(ConfigError, match="--colour requires --isosurface"):
         draw(str(tmp_path / "r.bp"), colour="rho")
 
@@ -74,7 +74,7 @@ def test_planes_have_no_depth(ball):
 
 def test_without_pyvista_one_sentence_says_how_to_get_it(ball, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyvista", None)
-    monkeypatch.setattr("ridgeline.open", lambda name: ball)
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: ball)
     for wish in ({"isosurface": "rho=0.5"}, {"volume": "rho"}):
         with pytest.raises(ConfigError, match=r"pip install pyvista, or draw a plane") as error:
             draw(str(tmp_path / "r.bp"), **wish)
@@ -139,7 +139,7 @@ def test_the_colour_bar_is_whole(ball, name, monkeypatch):
     "wish", [{"isosurface": "rho=0.5"}, {"isosurface": "rho=0.5", "colour": "tilt"}, {"volume": "rho"}]
 )
 def test_views_are_drawn_or_the_reason_is_given(ball, tmp_path, monkeypatch, wish):
-    monkeypatch.setattr("ridgeline.open", lambda name: ball)
+    monkeypatch.setattr("ridgeline.io.dataset.open", lambda name: ball)
     try:
         (path,) = draw(str(tmp_path / "r.bp"), **wish)
     except DeviceError as error:

@@ -35,7 +35,7 @@ def test_help_lists_the_commands_in_four_panels(ridgeline):
     lines = ridgeline("--help").stdout.splitlines()
     panels = [line for line in lines if re.fullmatch(r"[A-Z]\w+:", line)]
     assert panels == ["Options:", "Simulate:", "Look:", "Measure:", "Machine:"]
-    assert "  run       Run a simulation." in lines
+    assert "  run        Run a simulation." in lines
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def studied(tmp_path, given=WEAK, runner=None):
     """Run a study by a stand-in, with its files; return its folder, its exit code and what was told."""
     told = []
     folder = tmp_path / "study"
-    code = (runner or Runner(seconds)).run(run_study, case_file(tmp_path), given, str(folder), told.append)
+    code, _ = (runner or Runner(seconds)).run(run_study, case_file(tmp_path), given, str(folder), told.append)
     return folder, code, told
 
 

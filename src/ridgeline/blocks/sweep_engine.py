@@ -207,7 +207,7 @@ class SweepEngine:
             steps,
             self._keys,
             self.coefficients[stage],
-            self._sides,
+            tuple(self._sides),  # the type of the signature, for which no other code is compiled
             self._tiling.tile_rows,
             self._tiling.streaming,
             self._context.threads,

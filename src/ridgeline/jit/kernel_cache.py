@@ -64,7 +64,8 @@ KEPT_BYTES = 2 * 1024**3  # of all kernels
 _DAY = 86400.0
 _DIGEST_BYTES = 16
 _PACKAGE = __name__.partition(".")[0]
-_NOT_COMPILED = {__name__, f"{_PACKAGE}.runtime.errors"}  # modules that put nothing into kernels
+# Modules that put nothing into kernels.
+_NOT_COMPILED = {__name__, *(f"{_PACKAGE}.runtime.{name}" for name in ("errors", "numba_errors"))}
 _PYTHON = Path(os.__file__).parent
 _POLL = 0.05  # seconds between two attempts to take a lock that another process holds
 _SILENT = 2.0  # seconds of waiting before a message says for whom

@@ -214,7 +214,7 @@ class CaseCheck(PrintedDict):
             if (earlier := self["earlier"]) is not None:
                 expected = self["least_seconds"] * earlier.middle
                 table.add_row("", f"{earlier.words('that')}, so expect about {expected:.3g} s")
-            console.print(table)
+        console.print(table)
         for remark in self["remarks"]:
             console.print(remark, soft_wrap=True)
         for warning in self["warnings"]:

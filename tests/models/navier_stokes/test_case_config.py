@@ -344,7 +344,8 @@ def test_a_mapping_of_ones_own(tmp_path: Path) -> None:
         "def flat(x, y, z):\n    return x, y\ndef end(*xyz):\n    raise SystemExit\n"
     )
     assert 'grid.mapping = "flat.py:flat": mapping ' in faults("grid.mapping=flat.py:flat")[0]
-    assert "failed (SystemExit: )" in faults("grid.mapping=flat.py:end")[0]
+    assert "flat.py:4: grid.mapping" in faults("grid.mapping=flat.py:end")[0]
+    assert "failed (SystemExit)" in faults("grid.mapping=flat.py:end")[0]
 
 
 LINE = "[[probe]]\nplace = [1, 1, 0]\nto = [2, 1, 0]\n"

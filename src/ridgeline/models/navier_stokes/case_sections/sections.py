@@ -460,6 +460,7 @@ class NavierStokesSettings(AnyCase):
     LATER: ClassVar[Mapping[str, Plain]] = {
         "model.gravity": [0.0, 0.0, 0.0],
         "model.source": list(ZERO),
+        "sponge": [],
         "scalar.*.expansion": 0.0,
         "scalar.*.reference": 0.0,
         "grid.mesh": "",
