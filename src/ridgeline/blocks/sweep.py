@@ -20,7 +20,7 @@ is the `CellRule`, which reads the cell and its six neighbours.
 - generator: of the noise; keys: `random.round_keys(seed, generator.rounds)` of each noisy field, one after the other,
   or None for no noise (these are two compilations).
 - coefficients: (steps, rule.coefficients), those of each step, in the precision of the fields.
-- sides: `Sides`, the ghosts beyond sides that are not periodic.
+- sides: a plain tuple of `Sides`, the ghosts beyond sides that are not periodic.
 - tile_rows, a multiple of 4 (best of 8), and streaming (stores bypass the caches): see `tiling`; they change nothing
   but the speed.
 - n_threads: threads that share the box, at most `numba.get_num_threads()`.
@@ -90,7 +90,7 @@ class Sweep(Protocol):
         steps: int,
         keys: NDArray[np.uint64] | None,
         coefficients: NDArray[Any],
-        sides: Sides,
+        sides: tuple[NDArray[Any], NDArray[np.int64], NDArray[Any]],
         tile_rows: int,
         streaming: bool,
         n_threads: int,

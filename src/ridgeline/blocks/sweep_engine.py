@@ -207,7 +207,11 @@ class SweepEngine:
             steps,
             self._keys,
             self.coefficients[stage],
-            tuple(self._sides),  # the type of the signature, for which no other code is compiled
+            (
+                self._sides.values,
+                self._sides.places,
+                self._sides.weights,
+            ),  # the type of the signature, for which no other code is compiled
             self._tiling.tile_rows,
             self._tiling.streaming,
             self._context.threads,
