@@ -10,7 +10,7 @@ THINGS = {name: t for name, t in public_names.documented().items() if public_nam
 
 
 def test_there_are_such_examples(comm):
-    assert {"ridgeline.Simulation", "ridgeline.blocks.cartesian.decompose"} <= set(THINGS)
+    assert {"ridgeline.Simulation", "ridgeline.api.decompose"} <= set(THINGS)
 
 
 @pytest.mark.parametrize("name", THINGS)
