@@ -10,7 +10,7 @@ import pytest
 
 import ridgeline
 from ridgeline.interface import rank_process, studies
-from ridgeline.runtime.errors import CheckpointError, DecompositionError, OutputError
+from ridgeline.runtime.errors import CheckpointError, DecompositionError, OutputError, VerificationError
 from ridgeline.simulation import report
 
 
@@ -176,3 +176,11 @@ def test_options_become_the_words_of_the_command_line():
     options = {option.name: option for option in benchmark.offered}
     assert list(studies._flags(options["serial"], {"serial": False})) == []
     assert list(studies._flags(options["serial"], {"serial": True})) == ["--serial"]
+
+
+def test_errors_of_another_process_keep_their_kind():
+    for kind in (VerificationError, CheckpointError, OutputError):
+        words = refusal(
+            kind, lambda kind=kind: rank_process._raise_error(kind.exit_code, ["error: a"], False)
+        )
+        assert words == "a", f"{kind=}"

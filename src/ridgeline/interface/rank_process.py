@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from ridgeline.runtime.errors import (
     LauncherError,
     OutputError,
     RidgelineError,
+    VerificationError,
 )
 from ridgeline.runtime.launcher import die_with_parent, this_program
 from ridgeline.runtime.signals import RunInterrupted, stop_handlers
@@ -49,6 +50,7 @@ _KINDS: dict[int, type[RidgelineError]] = {
         OutputError,
         LauncherError,
         DeviceError,
+        VerificationError,
     )
 }
 
@@ -59,14 +61,20 @@ def run_in_processes(case: Case, ranks: int, resume: str, overwrite: bool, progr
     Stop signals are passed on: the ranks then write a checkpoint and end. A second Ctrl-C ends them at once. What the
     ranks print besides errors goes to stderr.
 
-    Raises the error with which a rank ends, and RunInterrupted if a signal ended them before the
-    first step.
+    Raises the error with which a rank ends, and RunInterrupted if a signal ended them before the first step.
     """
-    with tempfile.TemporaryDirectory(prefix="ridgeline-") as folder:
-        settings = Path(folder) / "case.toml"
-        settings.write_text(case.to_toml(), encoding="utf-8")
-        words = ["run", str(settings), "-n", str(ranks), "--quiet", "--resume", resume]
+    with case_file(case) as settings:
+        words = ["run", settings, "-n", str(ranks), "--quiet", "--resume", resume]
         return run_command([*words, *(["--overwrite"] if overwrite else [])], progress)
+
+
+@contextmanager
+def case_file(case: Case) -> Iterator[str]:
+    """Provide the path of a case's settings file for the length of a block."""
+    with tempfile.TemporaryDirectory(prefix="ridgeline-") as folder:
+        path = Path(folder) / "case.toml"
+        path.write_text(case.to_toml(), encoding="utf-8")
+        yield str(path)
 
 
 def run_command(arguments: Sequence[str], progress: bool = False) -> bool:
@@ -133,4 +141,6 @@ def _raise_error(code: int, printed: Sequence[str], interrupted: bool) -> None:
     if sentences:
         raise _KINDS.get(code, RidgelineError)(sentences)
     last = " ".join(printed[-_LAST_LINES:])
-    raise RidgelineError(f"the ranks ended with exit code {code}. Their last words: {last or 'none'}")
+    raise RidgelineError(
+        f"the ranks ended with exit code {code}. The last lines that they printed: {last or 'none'}"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from ridgeline.bench.benchmark import find_benchmark
 from ridgeline.bench.result import Result, make_table
 from ridgeline.config.check import did_you_mean
 from ridgeline.config.toml_writer import toml_value
-from ridgeline.interface.rank_process import run_command
+from ridgeline.interface.rank_process import case_file, run_command
 from ridgeline.interface.runs import REPORT, Run, load_run
 from ridgeline.io.report_file import read_report
 from ridgeline.runtime.console import PrintedDict
@@ -174,8 +174,7 @@ def run_sweep(
 
     _known("run_sweep", options, options_of(SweepOptions))
     checked = SweepOptions(over=tuple(_axes("over", over)), **options)
-    with _case_file(case) as path:
-        assert path is not None
+    with _case_path(case) as path:
         _, folder = sweep.run_sweep(path, checked, _text(output), _teller(progress), lambda _: None)
     return Study(folder)
 
@@ -225,7 +224,7 @@ def run_study(
 
     _known("run_study", options, options_of(StudyOptions))
     given = {**options, "vary": tuple(_axes("vary", vary or {}))}
-    with _case_file(case) as path:
+    with nullcontext(None) if case is None else _case_path(case) as path:
         _, folder = command.run_study(path, given, _text(output), _teller(progress), lambda _: None)
     return Study(folder)
 
@@ -321,16 +320,9 @@ def _axes(call: str, axes: Values) -> Iterator[str]:
         )
 
 
-@contextmanager
-def _case_file(case: Case | str | PathLike[str] | None) -> Iterator[str | None]:
-    """Provide the path of a case's settings file for the length of a block."""
-    if not isinstance(case, Case):
-        yield _text(case)
-        return
-    with tempfile.TemporaryDirectory(prefix="ridgeline-") as folder:
-        path = Path(folder) / "case.toml"
-        path.write_text(case.to_toml(), encoding="utf-8")
-        yield str(path)
+def _case_path(case: Case | str | PathLike[str]) -> AbstractContextManager[str]:
+    """Provide the path of a settings file for the length of a block."""
+    return case_file(case) if isinstance(case, Case) else nullcontext(fspath(case))
 
 
 def _text(path: str | PathLike[str] | None) -> str | None:

@@ -117,8 +117,7 @@ class Case:
         >>> ridgeline.Case.read("case.toml", {"run.steps": 20}).settings.run.steps
         20
         """
-        case = cls.__new__(cls)
-        case.settings = load_case(Path(fspath(path)), case_class).case
+        case = cls._of(load_case(Path(fspath(path)), case_class).case)
         return case.replace(changes) if changes else case
 
     @classmethod
@@ -152,9 +151,7 @@ class Case:
                 f"ridgeline.Case.from_dict: {type(document).__name__} is not a dictionary of tables. Text is read by "
                 "Case.from_toml, and a file by Case.read."
             )
-        case = cls.__new__(cls)
-        case.settings = _checked(plain_value(document), "ridgeline.Case.from_dict")
-        return case
+        return cls._of(_checked(plain_value(document), "ridgeline.Case.from_dict"))
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
@@ -187,9 +184,7 @@ class Case:
         >>> case == ridgeline.Case.from_toml(case.to_toml())
         True
         """
-        case = cls.__new__(cls)
-        case.settings = case_of_text(text, "line", case_class)
-        return case
+        return cls._of(case_of_text(text, "line", case_class))
 
     def to_toml(self) -> str:
         """Return the settings that were given, as the text of a settings file.
@@ -280,9 +275,7 @@ class Case:
         """
         document = self._given()
         put_all(document, {key: plain_value(value) for key, value in changes.items()})
-        case = type(self).__new__(type(self))
-        case.settings = _checked(document, place)
-        return case
+        return self._of(_checked(document, place))
 
     def estimate(self, ranks: int = 1) -> Estimate:
         """Estimate what a run would need: memory, output, checkpoints and work.
@@ -314,6 +307,13 @@ class Case:
         (32, 64, 64)
         """
         return estimate(self.settings, ranks)
+
+    @classmethod
+    def _of(cls, settings: Any) -> Self:
+        """Return the case with settings that are checked."""
+        case = cls.__new__(cls)
+        case.settings = settings
+        return case
 
     def _given(self) -> dict[str, Any]:
         """Return the settings that were given, as a document of sections."""
