@@ -14,6 +14,7 @@ from ridgeline.particles.identity_ranges import IdentityRanges
 from ridgeline.particles.particles import ParticleField
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.errors import OutputError
+from ridgeline.simulation.callbacks import Callbacks
 from ridgeline.simulation.outputs import Outputs
 from vtx_reader import VtxPoints
 
@@ -175,7 +176,7 @@ def test_particles_are_points_where_their_places_are_written(comm, folder, name,
     model.setup(case, Context(comm))
     model.compile()
     model.initialize()
-    outputs = Outputs(case, model, comm, {"settings": {}}, 0, None)
+    outputs = Outputs(case, model, comm, {"settings": {}}, 0, None, Callbacks(case, comm))
     outputs.write_initial()
     outputs.close()
     comm.Barrier()
