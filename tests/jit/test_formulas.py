@@ -60,7 +60,7 @@ def test_hostile_formulas_stay_harmless() -> None:
 
 
 def test_refused_arrays() -> None:
-    with pytest.raises(ValueError, match="the formula x \\+ t holds t, which is no argument"):
+    with pytest.raises(ValueError, match="the formula x \\+ t holds t, which is not an argument"):
         point_function(parse("x + t"), VARIABLES[:3], CPU)
     loop = FormulaLoop(parse("x"), ("x",))
     for size, out in ((3, np.empty(4)), (3, np.empty((3, 2))[:, 0])):

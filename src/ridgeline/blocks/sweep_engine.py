@@ -207,11 +207,8 @@ class SweepEngine:
             steps,
             self._keys,
             self.coefficients[stage],
-            (
-                self._sides.values,
-                self._sides.places,
-                self._sides.weights,
-            ),  # the type of the signature, for which no other code is compiled
+            # A plain tuple, as in the signature: for `Sides` itself Numba would compile the sweep again.
+            (self._sides.values, self._sides.places, self._sides.weights),
             self._tiling.tile_rows,
             self._tiling.streaming,
             self._context.threads,

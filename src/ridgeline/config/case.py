@@ -327,27 +327,22 @@ class AnyCase(Checked):
     @cached_property
     def sources(self) -> dict[str, Plain]:
         """Digests of the Python files that settings name, by the keys KEY.source; they are read once."""
-        digests: dict[str, Plain] = {}
-        for key, value in _flat("", self.model_dump(mode="json")):
-            texts = [
-                each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)
-            ]
-            files = [text.strip().rpartition(":")[0] for text in texts if names_function(text)]
-            if files:
-                digests[f"{key}.source"] = " ".join(map(digest_of, files))
-        return digests
+        digests: dict[str, list[str]] = {}
+        for key, text in self._functions():
+            digests.setdefault(f"{key}.source", []).append(digest_of(text.rpartition(":")[0]))
+        return {key: " ".join(each) for key, each in digests.items()}
 
     def user_formulas(self) -> list[str]:
         """Return the functions "file.py:function" that stand for formulas, each once."""
-        keys = [key.removesuffix(".source") for key in self.sources]
-        values = self.flatten()
-        texts: dict[str, None] = {}
-        for key in (key for key in keys if not _within(_of_every(key), self.NOT_FORMULAS)):
-            value = values[key]
+        texts = (text for key, text in self._functions() if not _within(_of_every(key), self.NOT_FORMULAS))
+        return list(dict.fromkeys(texts))
+
+    def _functions(self) -> Iterator[tuple[str, str]]:
+        """Yield the functions "file.py:function" that settings name, with their keys."""
+        for key, value in _flat("", self.model_dump(mode="json")):
             for text in value if isinstance(value, list) else [value]:
                 if isinstance(text, str) and names_function(text):
-                    texts[text.strip()] = None
-        return list(texts)
+                    yield key, text.strip()
 
     @classmethod
     def is_of_start(cls, key: str) -> bool:

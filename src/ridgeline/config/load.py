@@ -244,10 +244,7 @@ def load_case(path: str | Path, case_class_of: CaseClassOf, overrides: Sequence[
         only_overridden = key not in lines and any(name.startswith(f"{key}.") for name in overridden)
         if key in overridden or only_overridden:
             return Origin(key, OVERRIDE)
-        if key in origins:
-            return origins[key]
-        line = line_of(lines, key)
-        return Origin(key, f"{path}:{line}" if line else str(path))
+        return origins.get(key) or _origin_in(lines, str(path), key)
 
     case = check_document(document, case_class_of, locate)
     return LoadedCase(case, path, (*warnings, *warnings_of(case, locate)), resume)
@@ -260,12 +257,13 @@ def case_of_text(text: str, place: str, case_class_of: CaseClassOf) -> AnyCase:
     """
     document, lines = parse_toml(Path(place), text), key_lines(text)
     refuse_form(Path(place), document)
+    return check_document(document, case_class_of, lambda key: _origin_in(lines, place, key))
 
-    def locate(key: str) -> Origin:
-        line = line_of(lines, key)
-        return Origin(key, f"{place}:{line}" if line else place)
 
-    return check_document(document, case_class_of, locate)
+def _origin_in(lines: dict[str, int], place: str, key: str) -> Origin:
+    """Return the origin of a key in a text with these lines of keys."""
+    line = line_of(lines, key)
+    return Origin(key, f"{place}:{line}" if line else place)
 
 
 def warnings_of(case: AnyCase, locate: Locate) -> Iterator[str]:

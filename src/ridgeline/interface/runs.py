@@ -277,7 +277,7 @@ def load_run(path: str | PathLike[str]) -> Run:
         report = reports[0] if reports else beside
     if not report.exists():
         raise OutputError(
-            f"load_run: there is no report {report}, so that no run has ended there. ridgeline.open reads the data "
+            f"load_run: there is no report {report}, because no run has ended there. ridgeline.open reads the data "
             "set of a run that is going on or was killed."
         )
     content = read_report(str(report))

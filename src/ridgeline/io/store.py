@@ -30,10 +30,8 @@ Shape = tuple[int, ...]
 
 STEP, TIME = "step", "time"  # the numbers of every output step
 AXES = ("z", "y", "x")
-PARTICLE, IDENTITY = (
-    "particle",
-    "identity",
-)  # the identities 0, 1, ... along the axis of particles, and their long_name
+# The identities 0, 1, ... along the axis of particles, and their long_name.
+PARTICLE, IDENTITY = "particle", "identity"
 SUFFIXES = (".bp", ".zarr")
 
 

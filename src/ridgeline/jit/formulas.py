@@ -193,7 +193,7 @@ def point_function(formula: Formula, arguments: Sequence[str], target: FormulaTa
     missing = formula.variables.difference(arguments)
     if missing:
         raise ValueError(
-            f"the formula {formula.text} holds {', '.join(sorted(missing))}, which is no argument"
+            f"the formula {formula.text} holds {', '.join(sorted(missing))}, which is not an argument"
         )
     tree = getattr(formula, "tree", None)
     if isinstance(tree, UserCall):

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ridgeline.runtime.errors import ConfigError, RidgelineError
+from ridgeline.runtime.user_code import described
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,6 @@ def plugin_errors(what: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as problem:
         raise ConfigError(
-            f"{what} cannot be imported ({type(problem).__name__}: {problem}). Install a version of the package that "
+            f"{what} cannot be imported ({described(problem)}). Install a version of the package that "
             "fits this version of Ridgeline, or uninstall it."
         ) from problem

@@ -6,7 +6,6 @@ A study file has one table, [study]. Its keys are the names of `StudyOptions`, `
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.config.load import parse_toml, read_text
+from ridgeline.config.toml_writer import write_toml
 from ridgeline.io.output_files import GENERATOR
 from ridgeline.runtime.declared_options import Option, options_of
 from ridgeline.runtime.errors import ConfigError
@@ -151,17 +151,14 @@ def _path(path: Path, table: Mapping[str, Any], key: str) -> Path | None:
 
 def to_toml(request: StudyRequest, case: str | None) -> str:
     """Return the study file that asks for the same. case: name of the settings file beside it, None if none."""
-    return "\n".join([f"# {GENERATOR}", f"[{TABLE}]", *_lines(request, case), ""])
+    return f"# {GENERATOR}\n{write_toml({TABLE: dict(_values(request, case))})}"
 
 
-def _lines(request: StudyRequest, case: str | None) -> Iterator[str]:
+def _values(request: StudyRequest, case: str | None) -> Iterator[tuple[str, Any]]:
     if case is not None:
-        yield f"case = {json.dumps(case)}"
-        yield f"directory = {json.dumps(str(request.directory.resolve()), ensure_ascii=False)}"
+        yield "case", case
+        yield "directory", str(request.directory.resolve())
     for option in options_of(StudyOptions):
         value = getattr(request.options, option.name)
         if value != option.default or option.name == "ranks":
-            plain = list(value) if isinstance(value, tuple) else value
-            if option.name == "checkpoint":
-                plain = os.path.abspath(value)
-            yield f"{_key(option)} = {json.dumps(plain, ensure_ascii=False)}"
+            yield _key(option), os.path.abspath(value) if option.name == "checkpoint" else value

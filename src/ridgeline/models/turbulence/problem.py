@@ -68,7 +68,7 @@ class Damping:
 
     @property
     def differs_by_mode(self) -> bool:
-        """Whether there is damping beside `uniform_rate`, which is no product of factors of k_x, k_y and k_z."""
+        """Whether there is damping beside `uniform_rate`, which is not a product of factors of k_x, k_y and k_z."""
         return self.hyperviscosity > 0 or self.drag > self.uniform_rate
 
     @property
