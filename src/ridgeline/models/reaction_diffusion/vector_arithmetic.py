@@ -1,21 +1,19 @@
 """Formulas on vectors of LLVM IR: the operations that `config.expressions.evaluate` needs, one vector at a time.
 
-Constants stay NumPy numbers of the precision of the run until they meet a vector. + - * / and sqrt are those of
-IEEE 754, as in NumPy, so that the bits are the same. Other functions are those of the C library, called for each
-lane, so that results do not depend on the width of vectors; so are functions of the user.
++ - * / and sqrt are those of IEEE 754, as in NumPy, so that the bits are the same. Other functions are those of the C
+library, called for each lane, so that results do not depend on the width of vectors; so are functions of the user.
 """
 
 import ast
 import math
-from functools import partial
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from ridgeline.config.expressions import FUNCTIONS, Arithmetic, arithmetic_in
 from ridgeline.jit.llvm import F64, I1, Vector, constant
+from ridgeline.models.reaction_diffusion.symbolic_arithmetic import SymbolicArithmetic
 
 # Functions of the C library by their names in formulas; in float32 they end in f.
 _OF_C = {
@@ -27,44 +25,23 @@ _OF_C = {
     "arccos": "acos",
     "arctan": "atan",
     "arctan2": "atan2",
+    "power": "pow",
+    "fmod": "fmod",
+    "copysign": "copysign",
 }
 _OF_LLVM = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil"}
 _RELATIONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
-class VectorArithmetic:
-    """Operations on vectors of one kind of lanes, and on constants of the same precision."""
+class VectorArithmetic(SymbolicArithmetic):
+    """Operations on vectors of one kind of lanes; masks are values of LLVM IR."""
+
+    symbol = Vector
 
     def __init__(self, lanes, context):
+        super().__init__(np.float64 if lanes.element == F64 else np.float32)
         self.lanes, self.builder, self.context = lanes, lanes.builder, context
-        self.constants = arithmetic_in(np.float64 if lanes.element == F64 else np.float32)
         self.mask_type = ir.VectorType(I1, lanes.count)
-
-    def table(self):
-        """Return the operations as `evaluate` takes them."""
-        both = self.constants
-        binary = {kind: partial(self._mixed, both.binary[kind], self._binary(kind)) for kind in both.binary}
-        compare = {kind: partial(self._compare, kind) for kind in both.compare}
-        boolean = {ast.And: partial(self._boolean, "and_"), ast.Or: partial(self._boolean, "or_")}
-        unary = {
-            ast.UAdd: lambda a: a,
-            ast.USub: lambda a: -a,
-            ast.Not: lambda a: self.truth(self.builder.not_(self.mask(a))),
-        }
-        functions = {name: partial(self._mixed, FUNCTIONS[name], self._function(name)) for name in FUNCTIONS}
-        functions["where"] = self.where
-        return Arithmetic(
-            both.number,
-            self.truth,
-            binary,
-            unary,
-            compare,
-            boolean,
-            self.where,
-            functions,
-            self.user,
-            product_powers=True,
-        )
 
     def lift(self, value):
         """Return a constant as a vector."""
@@ -79,55 +56,30 @@ class VectorArithmetic:
         value = self.lift(value).value
         return self.builder.fcmp_unordered("!=", value, self.lanes.constant(0.0).value)
 
-    def truth(self, mask):
-        """Return 1 where a mask is set, 0 elsewhere."""
-        return self._select(self.mask(mask), self.lanes.constant(1.0), self.lanes.constant(0.0))
-
     def where(self, test, yes, no):
-        """Return `yes` where a number is not 0, otherwise `no`."""
-        return self._select(self.mask(test), self.lift(yes), self.lift(no))
+        """Return `yes` where a number is not 0 or a mask is set, otherwise `no`."""
+        chosen = self.builder.select(self.mask(test), self.lift(yes).value, self.lift(no).value)
+        return Vector(self.lanes, chosen)
 
-    def _select(self, mask, yes, no):
-        return Vector(self.lanes, self.builder.select(mask, yes.value, no.value))
+    def inverse(self, mask):
+        return self.builder.not_(mask)
 
-    def _mixed(self, of_constants, of_vectors, *operands):
-        """Apply one of two operations: that of NumPy if all operands are constants."""
-        if not any(isinstance(each, Vector) for each in operands):
-            with np.errstate(all="ignore"):
-                return of_constants(*operands)
-        return of_vectors(*map(self.lift, operands))
+    def differ(self, a, b):
+        return self.builder.xor(a, b)
 
-    def _binary(self, kind):
-        return {
-            ast.Add: lambda a, b: a + b,
-            ast.Sub: lambda a, b: a - b,
-            ast.Mult: lambda a, b: a * b,
-            ast.Div: lambda a, b: a / b,
-            ast.Pow: partial(self._of_c, "pow"),
-            ast.Mod: self._remainder,
-        }[kind]
-
-    def _compare(self, kind, a, b):
+    def compare(self, kind, a, b):
         a, b = self.lift(a).value, self.lift(b).value
         if kind is ast.NotEq:
             return self.builder.fcmp_unordered("!=", a, b)
         return self.builder.fcmp_ordered(_RELATIONS[kind], a, b)
 
-    def _boolean(self, name, a, b):
-        return getattr(self.builder, name)(self.mask(a), self.mask(b))
+    def both_or_either(self, kind, a, b):
+        return (self.builder.and_ if kind is ast.And else self.builder.or_)(self.mask(a), self.mask(b))
 
-    def _function(self, name):
-        if name in _OF_C:
-            return partial(self._of_c, _OF_C[name])
+    def call(self, name, *operands):
         if name in _OF_LLVM:
-            return partial(self._of_llvm, _OF_LLVM[name])
-        return {
-            "minimum": partial(self._extreme, "<"),
-            "maximum": partial(self._extreme, ">"),
-            "sign": self._sign,
-            "heaviside": self._heaviside,
-            "where": self.where,
-        }[name]
+            return self._of_llvm(_OF_LLVM[name], *operands)
+        return self._of_c(_OF_C[name], *operands)
 
     def _of_llvm(self, name, a):
         kind = ir.FunctionType(self.lanes.type, [self.lanes.type])
@@ -167,32 +119,3 @@ class VectorArithmetic:
             value = builder.select(status.is_error, ir.Constant(element, math.nan), value)
             result = builder.insert_element(result, value, place)
         return Vector(self.lanes, result)
-
-    def _remainder(self, a, b):
-        """Return a % b with the sign of b, as NumPy does."""
-        zero = self.lanes.constant(0.0)
-        rest = self._of_c("fmod", a, b)
-        nonzero = self.builder.fcmp_unordered("!=", rest.value, zero.value)
-        signs = [self.builder.fcmp_ordered("<", each.value, zero.value) for each in (rest, b)]
-        other_sign = self.builder.and_(nonzero, self.builder.xor(*signs))
-        rest = self._select(other_sign, rest + b, rest)
-        return self._select(nonzero, rest, self._of_c("copysign", zero, b))
-
-    def _extreme(self, relation, a, b):
-        first = self.builder.or_(
-            self.builder.fcmp_ordered(relation, a.value, b.value),
-            self.builder.fcmp_unordered("uno", a.value, a.value),
-        )
-        return self._select(first, a, b)
-
-    def _sign(self, a):
-        one, zero = self.lanes.constant(1.0), self.lanes.constant(0.0)
-        result = self._select(self.builder.fcmp_ordered("==", a.value, zero.value), zero, a)
-        result = self._select(self.builder.fcmp_ordered(">", a.value, zero.value), one, result)
-        return self._select(self.builder.fcmp_ordered("<", a.value, zero.value), -one, result)
-
-    def _heaviside(self, a, at_zero):
-        one, zero = self.lanes.constant(1.0), self.lanes.constant(0.0)
-        result = self._select(self.builder.fcmp_ordered("==", a.value, zero.value), at_zero, a)
-        result = self._select(self.builder.fcmp_ordered(">", a.value, zero.value), one, result)
-        return self._select(self.builder.fcmp_ordered("<", a.value, zero.value), zero, result)

@@ -9,13 +9,12 @@ under a name that is made here, too; the compiler may fuse products and sums ins
 
 import ast
 import math
-from functools import partial
 
 import numpy as np
 from numba.cuda import libdevice
 
-from ridgeline.config.expressions import FUNCTIONS, Arithmetic, arithmetic_in
 from ridgeline.jit.cuda_device import SIMULATED, device_function, load, store
+from ridgeline.models.reaction_diffusion.symbolic_arithmetic import SymbolicArithmetic
 
 _RELATIONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _SAME_NAMES = ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "log10", "hypot")
@@ -116,38 +115,14 @@ def function_of_code(arguments, lines, names):
     return device_function(known["of_code"])
 
 
-class CodeArithmetic:
-    """Operations on pieces of code, and on constants of the same precision (see `vector_arithmetic`)."""
+class CodeArithmetic(SymbolicArithmetic):
+    """Operations on pieces of code; masks are truths among them."""
+
+    symbol = Code
 
     def __init__(self, lines):
+        super().__init__(lines.dtype)
         self.lines = lines
-        self.constants = arithmetic_in(lines.dtype)
-
-    def table(self):
-        """Return the operations as `evaluate` takes them."""
-        both = self.constants
-        binary = {kind: partial(self._mixed, both.binary[kind], self._binary(kind)) for kind in both.binary}
-        compare = {kind: partial(self._compare, kind) for kind in both.compare}
-        boolean = {ast.And: partial(self._boolean, "and"), ast.Or: partial(self._boolean, "or")}
-        unary = {
-            ast.UAdd: lambda a: a,
-            ast.USub: lambda a: -a,
-            ast.Not: lambda a: self.truth(self.lines.add(f"not {self.mask(a).text}", truth=True)),
-        }
-        functions = {name: partial(self._mixed, FUNCTIONS[name], self._function(name)) for name in FUNCTIONS}
-        functions["where"] = self.where
-        return Arithmetic(
-            both.number,
-            self.truth,
-            binary,
-            unary,
-            compare,
-            boolean,
-            self.where,
-            functions,
-            self.user,
-            product_powers=True,
-        )
 
     def lift(self, value):
         """Return a constant as a piece of code."""
@@ -159,75 +134,29 @@ class CodeArithmetic:
             return value
         return self.lines.add(f"{self.lift(value).text} != real(0.0)", truth=True)
 
-    def truth(self, mask):
-        """Return 1 where a truth holds, 0 elsewhere."""
-        return self.where(mask, 1.0, 0.0)
-
     def where(self, test, yes, no):
-        """Return `yes` where a number is not 0, otherwise `no`."""
+        """Return `yes` where a number is not 0 or a truth holds, otherwise `no`."""
         yes, no = self.lift(yes), self.lift(no)
         return self.lines.add(f"{yes.text} if {self.mask(test).text} else {no.text}")
 
-    def _mixed(self, of_constants, of_code, *operands):
-        """Apply one of two operations: that of NumPy if all operands are constants."""
-        if not any(isinstance(each, Code) for each in operands):
-            with np.errstate(all="ignore"):
-                return of_constants(*operands)
-        return of_code(*map(self.lift, operands))
+    def inverse(self, mask):
+        return self.lines.add(f"not {mask.text}", truth=True)
 
-    def _binary(self, kind):
-        return {
-            ast.Add: lambda a, b: a + b,
-            ast.Sub: lambda a, b: a - b,
-            ast.Mult: lambda a, b: a * b,
-            ast.Div: lambda a, b: a / b,
-            ast.Pow: partial(self._call, "power"),
-            ast.Mod: self._remainder,
-        }[kind]
+    def differ(self, a, b):
+        return self.lines.add(f"{a.text} != {b.text}", truth=True)
 
-    def _compare(self, kind, a, b):
+    def compare(self, kind, a, b):
         a, b = self.lift(a), self.lift(b)
         return self.lines.add(f"{a.text} {_RELATIONS[kind]} {b.text}", truth=True)
 
-    def _boolean(self, word, a, b):
+    def both_or_either(self, kind, a, b):
+        word = "and" if kind is ast.And else "or"
         return self.lines.add(f"{self.mask(a).text} {word} {self.mask(b).text}", truth=True)
 
-    def _function(self, name):
-        return {
-            "minimum": partial(self._extreme, ast.Lt),
-            "maximum": partial(self._extreme, ast.Gt),
-            "sign": self._sign,
-            "heaviside": self._heaviside,
-            "where": self.where,
-        }.get(name, partial(self._call, name))
-
-    def _call(self, name, *operands):
+    def call(self, name, *operands):
         return self.lines.add(f"real({name}({', '.join(each.text for each in operands)}))")
 
     def user(self, function, values):
         """Call a function of the user."""
         function.compiled(self.lines.dtype.name)  # which says what is wrong with it
-        return self._call(self.lines.name_of(function), *map(self.lift, values))
-
-    def _remainder(self, a, b):
-        """Return a % b with the sign of b, as NumPy does."""
-        zero = self.lift(0.0)
-        rest = self._call("fmod", a, b)
-        negative = [self._compare(ast.Lt, each, zero) for each in (rest, b)]
-        other_sign = self.lines.add(f"{negative[0].text} != {negative[1].text}", truth=True)
-        moved = self.where(other_sign, rest + b, rest)
-        return self.where(self.mask(rest), moved, self._call("copysign", zero, b))
-
-    def _extreme(self, kind, a, b):
-        first = self._boolean("or", self._compare(kind, a, b), self._compare(ast.NotEq, a, a))
-        return self.where(first, a, b)
-
-    def _sign(self, a):
-        result = self.where(self._compare(ast.Eq, a, 0.0), 0.0, a)
-        result = self.where(self._compare(ast.Gt, a, 0.0), 1.0, result)
-        return self.where(self._compare(ast.Lt, a, 0.0), -1.0, result)
-
-    def _heaviside(self, a, at_zero):
-        result = self.where(self._compare(ast.Eq, a, 0.0), at_zero, a)
-        result = self.where(self._compare(ast.Gt, a, 0.0), 1.0, result)
-        return self.where(self._compare(ast.Lt, a, 0.0), 0.0, result)
+        return self.call(self.lines.name_of(function), *map(self.lift, values))
