@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 from reaction_diffusion_cases import owned, start
+from ridgeline.config.expressions import parse
 from ridgeline.config.load import load_case
 from ridgeline.models import case_class
 from ridgeline.models.reaction_diffusion.stability import jacobians
@@ -143,3 +145,51 @@ def test_the_examples_say_which_step_is_stable():
         assert not list(case.doubts()), name
         limit = case.stable.both
         assert (case.model.dt > limit) == (name == "schnakenberg")
+
+
+def period_of_a_ring(length, waves, until):
+    """Return the period of a wave train of FitzHugh-Nagumo on a ring, by Fourier modes and SciPy's DOP853."""
+    x = np.arange(waves) * length / waves
+    squares = (2 * np.pi * np.fft.rfftfreq(waves, length / waves)) ** 2
+
+    def rates(_, state):
+        u, v = state[:waves], state[waves:]
+        spreading = np.fft.irfft(-squares * np.fft.rfft(u), waves)
+        return np.concatenate((spreading + u * (1 - u) * (u - 0.1) - v, 0.01 * (0.5 * u - v)))
+
+    start = np.concatenate([parse(text, ("x",)).evaluate({"x": x}) for text in ring_start(length)])
+
+    def passes(_, state):
+        return state[0] - 0.5
+
+    passes.direction = 1
+    found = solve_ivp(rates, (0, until), start, "DOP853", rtol=1e-8, atol=1e-10, events=passes)
+    times = found.t_events[0]
+    assert len(times) >= 3
+    return times[-1] - times[-2]
+
+
+def ring_start(length):
+    """Return initial formulas: an excited stretch, with a refractory tail on one side of it."""
+    return (
+        f"0.5*(tanh((x - {0.3 * length})/2) - tanh((x - {0.4 * length})/2))",
+        f"0.1*(tanh((x - {0.05 * length})/2) - tanh((x - {0.3 * length})/2))",
+    )
+
+
+@pytest.mark.full
+def test_a_wave_train_has_the_period_of_its_dispersion_relation():
+    """A period for a wavelength, as an independent integration of the ring finds it."""
+    length, until = 120.0, 900.0
+    settings = [*line(240, length), "model.dt=0.05"]
+    settings += [f'model.species.{n}.initial="{text}"' for n, text in enumerate(ring_start(length))]
+    model = start(example("fitzhugh_nagumo", settings))
+    times, before, step = [], math.inf, 0
+    while model.time(step) < until:
+        step += model.step(5)
+        now = owned(model)[0][0, 0, 0] - 0.5
+        if before < 0 <= now:
+            times.append(model.time(step) - 0.25 * now / (now - before))
+        before = now
+    assert len(times) >= 3
+    assert times[-1] - times[-2] == pytest.approx(period_of_a_ring(length, 192, until), rel=0.01)
