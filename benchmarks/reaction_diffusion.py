@@ -1,15 +1,12 @@
 """Benchmarks of reaction-diffusion with rates from formulas: ratios, each of times taken in turn in one run.
 
-    python benchmarks/reaction_diffusion.py [--size N] [--threads N] [--seconds S] [--pde PYTHON] [--json FILE]
+    python benchmarks/reaction_diffusion.py [--size N] [--threads N] [--seconds S] [--json FILE]
 
-Gray-Scott written as formulas runs beside the built-in model, and three species beside STREAM. With --pde, which
-names the Python of an environment that has py-pde and Numba, py-pde steps the same equations with its numba backend.
+Gray-Scott written as formulas runs beside the built-in model, and three species beside STREAM. Programs of other
+people are in `reaction_diffusion_peers.py`.
 """
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -22,25 +19,6 @@ from harness.timing import interleave
 from ridgeline.parallel.job import prepare_rank
 
 F, K, DU, DV = 0.02, 0.048, 0.2, 0.1
-PDE_STEPS = 1000  # enough that compiling, which py-pde does in every call, is a small part
-PDE = """
-import json, sys, time
-import numpy as np
-import pde
-n, steps = int(sys.argv[1]), int(sys.argv[2])
-grid = pde.CartesianGrid([[0, n]] * 3, n, periodic=True)
-state = pde.FieldCollection([pde.ScalarField(grid, 1.0), pde.ScalarField(grid, 0.1)], labels=["u", "v"])
-equation = pde.PDE(
-    {"u": "du*laplace(u) - u*v**2 + f*(1 - u)", "v": "dv*laplace(v) + u*v**2 - fk*v"},
-    bc="periodic", consts=json.loads(sys.argv[3]))
-def run(count):
-    begin = time.perf_counter()
-    equation.solve(state, t_range=count, dt=1.0, tracker=None, backend="numba")
-    return time.perf_counter() - begin
-run(1)
-base = min(run(1) for _ in range(3))
-print(json.dumps((min(run(1 + steps) for _ in range(3)) - base) / steps))
-"""
 
 
 def model_of(name: str, document: dict[str, Any], threads: int) -> Any:
@@ -92,7 +70,7 @@ def three_species(n: int, dtype: str, threads: int) -> Any:
     return model_of("reaction_diffusion", {"run": run, "grid": {"shape": [n] * 3}, "model": model}, threads)
 
 
-def rows(n: int, threads: int, seconds: float, pde: str | None) -> Iterator[Row]:
+def rows(n: int, threads: int, seconds: float) -> Iterator[Row]:
     """Yield the rows of the table."""
     from ridgeline.limits.stream import StreamArrays
 
@@ -118,23 +96,6 @@ def rows(n: int, threads: int, seconds: float, pde: str | None) -> Iterator[Row]
         bandwidth = arrays.bytes_moved("copy") / times.best("copy")
         share = least / times.best("sweep") / bandwidth
         yield Row(f"three species: least bytes/s over STREAM copy, {n}^3 {dtype}", share, ">= 0.8")
-    if pde:
-        ours = with_formulas(n, "float64", 0.0, threads)
-        constants = json.dumps({"du": DU / 6, "dv": DV / 6, "f": F, "fk": F + K})
-        environment = os.environ | {"NUMBA_NUM_THREADS": str(threads)}
-        done = subprocess.run(
-            [pde, "-c", PDE, str(n), str(PDE_STEPS), constants],
-            capture_output=True,
-            text=True,
-            env=environment,
-        )
-        best = interleave({"ours": partial(ours.step, 1)}, seconds).best("ours")
-        if done.returncode:
-            yield Row("py-pde", None, note=done.stderr.strip().splitlines()[-1][:80])
-        else:
-            theirs = json.loads(done.stdout)
-            rate = f"py-pde {n**3 / theirs / 1e6:.1f} million cells/s"
-            yield Row(f"py-pde time / ours, {n}^3 float64", theirs / best, ">= 5", note=rate)
 
 
 def main() -> None:
@@ -142,14 +103,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--size", type=int, default=128, help="cells in each direction (128)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of our sweeps and of py-pde (1)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of a sweep (1)")
     parser.add_argument("--seconds", type=float, default=5.0, help="duration of each comparison (5)")
-    parser.add_argument("--pde", metavar="PYTHON", help="Python of an environment with py-pde")
     parser.add_argument("--json", type=Path, help="file for the rows")
     options = parser.parse_args()
     prepare_rank(options.threads)
     found = []
-    for row in rows(options.size, options.threads, options.seconds, options.pde):
+    for row in rows(options.size, options.threads, options.seconds):
         print(row.line(), flush=True)
         found.append(row)
     command = " ".join(["python", "benchmarks/reaction_diffusion.py", *sys.argv[1:]])

@@ -21,7 +21,7 @@ from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.random import PHILOX_7
 from ridgeline.models import create
 from ridgeline.models.gray_scott import estimate as estimate_module
-from ridgeline.models.gray_scott import sweep_choice
+from ridgeline.models.gray_scott.device import launch_choice
 from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.device.kernels_two_cuda import TwoStepTile
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
@@ -189,7 +189,7 @@ def test_a_run_does_what_was_estimated(comm, grid, boundary) -> None:
 @pytest.mark.parametrize("faster", [1, 2])
 def test_a_long_run_takes_the_faster_one(comm, monkeypatch, tmp_path, faster) -> None:
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", comm.bcast(str(tmp_path)))
-    monkeypatch.setattr(sweep_choice, "MOST_LAUNCHES", 1)
+    monkeypatch.setattr(launch_choice, "MOST_LAUNCHES", 1)
 
     def choose(candidates, key, comm, work):
         """Call both by turns, as timing does, and take the one that the test wants."""
@@ -198,7 +198,7 @@ def test_a_long_run_takes_the_faster_one(comm, monkeypatch, tmp_path, faster) ->
             assert call() == {}
         return TuningResult(list(candidates)[faster - 1], {})
 
-    monkeypatch.setattr(sweep_choice, "choose", choose)
+    monkeypatch.setattr(launch_choice, "choose", choose)
     grid = GRIDS[-1]
     bytes_of_run = 5 * 32 * np.prod(shape_for(grid, 2)) / comm.size
     monkeypatch.setattr(estimate_module, "BYTES_TIMED", 1.001 * bytes_of_run)

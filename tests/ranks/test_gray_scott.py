@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.blocks import sweep_choice, sweep_plan
 from ridgeline.models import create
-from ridgeline.models.gray_scott import estimate, sweep_choice
 from ridgeline.models.gray_scott.physics import coefficients
 from ridgeline.models.gray_scott.reference import advance
 from ridgeline.models.gray_scott.settings import GrayScottCase
@@ -129,7 +129,7 @@ def test_what_ranks_time_together_changes_no_bit_and_is_the_same_on_all(
     alone = simulate(MPI.COMM_SELF, make_case(shape, boundary, sweep="rule"), steps=7)
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", comm.bcast(str(tmp_path)))
     for name, value in (("CELLS_TIMED", 0), ("CELL_STEPS_TIMED", 1)):
-        monkeypatch.setattr(estimate, name, value)
+        monkeypatch.setattr(sweep_plan, name, value)
     monkeypatch.setattr(sweep_choice, "CELLS_PER_CALL", 1)
     monkeypatch.setattr(autotuner, "SECONDS", 0.0)
     monkeypatch.setattr(sweep_choice, "busiest_share", lambda comm, since: 0.0)

@@ -8,7 +8,8 @@ from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.jit.random import PHILOX_7, PHILOX_10
 from ridgeline.models import create
-from ridgeline.models.gray_scott import estimate, sweep_choice
+from ridgeline.models.gray_scott import estimate
+from ridgeline.models.gray_scott.device import launch_choice
 from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.device.kernels_two_cuda import TwoStepTile
 from ridgeline.models.gray_scott.engine_cpu import CpuEngine
@@ -165,7 +166,7 @@ def test_the_steps_of_a_launch_are_as_set_or_by_rule() -> None:
 def test_a_long_run_takes_the_faster_one(monkeypatch, tmp_path, faster, earlier) -> None:
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(estimate, "BYTES_TIMED", 1.0)
-    monkeypatch.setattr(sweep_choice, "MOST_LAUNCHES", 1)
+    monkeypatch.setattr(launch_choice, "MOST_LAUNCHES", 1)
     keys, steps = [], 5
 
     def choose(candidates, key, comm, work):
@@ -177,7 +178,7 @@ def test_a_long_run_takes_the_faster_one(monkeypatch, tmp_path, faster, earlier)
         assert (work[one], work[two]) == (1, steps / 3), "steps of a launch: 5 are 2, 2 and 1"
         return TuningResult(two if faster == 2 else one, {}, earlier)
 
-    monkeypatch.setattr(sweep_choice, "choose", choose)
+    monkeypatch.setattr(launch_choice, "choose", choose)
     facts, found = run_model(case_of())
     source = "as timed in an earlier run" if earlier else "as timed now"
     assert (facts["steps_per_sweep"], facts["sweep_chosen"]) == (faster, source)

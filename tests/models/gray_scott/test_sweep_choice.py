@@ -3,16 +3,17 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.blocks import sweep_choice, sweep_plan
 from ridgeline.blocks.sweep import Tiling
-from ridgeline.jit.random import GENERATORS
+from ridgeline.blocks.sweep_choice import TimedSweeps, mean_steps
 from ridgeline.models import create
-from ridgeline.models.gray_scott import estimate, sweep_choice
-from ridgeline.models.gray_scott.physics import coefficients
+from ridgeline.models.gray_scott import estimate
+from ridgeline.models.gray_scott import model as gray_scott
 from ridgeline.models.gray_scott.settings import GrayScottCase
-from ridgeline.models.gray_scott.sweep_choice import mean_steps
 from ridgeline.parallel import autotuner
 from ridgeline.parallel.autotuner import TuningResult, choices_file
 from ridgeline.runtime.context import Context
@@ -25,8 +26,8 @@ NOW, EARLIER = "as timed now", "as timed in an earlier run"
 def every_run_is_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let runs time their ways, each once or twice, and keep what they find in an empty folder."""
     monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(estimate, "CELLS_TIMED", 0)
-    monkeypatch.setattr(estimate, "CELL_STEPS_TIMED", 1)
+    monkeypatch.setattr(sweep_plan, "CELLS_TIMED", 0)
+    monkeypatch.setattr(sweep_plan, "CELL_STEPS_TIMED", 1)
     monkeypatch.setattr(sweep_choice, "CELLS_PER_CALL", 1)
     monkeypatch.setattr(autotuner, "SECONDS", 0.0)
     monkeypatch.setattr(sweep_choice, "busiest_share", lambda comm, since: 0.0)
@@ -80,10 +81,10 @@ def test_what_is_set_is_not_timed(monkeypatch: pytest.MonkeyPatch, asked, words:
 @pytest.mark.parametrize("bound", ["CELLS_TIMED", "CELL_STEPS_TIMED"])
 def test_short_runs_and_small_blocks_take_the_rule(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     cells = SHAPE[0] * SHAPE[1] * SHAPE[2]
-    monkeypatch.setattr(estimate, bound, cells if bound == "CELLS_TIMED" else 7 * cells + 1)
+    monkeypatch.setattr(sweep_plan, bound, cells if bound == "CELLS_TIMED" else 7 * cells + 1)
     monkeypatch.setattr(sweep_choice, "choose", never)
     assert made(case()).describe()["sweep_chosen"] == "by rule, because the run is short"
-    monkeypatch.setattr(estimate, bound, cells - 1 if bound == "CELLS_TIMED" else 7 * cells)
+    monkeypatch.setattr(sweep_plan, bound, cells - 1 if bound == "CELLS_TIMED" else 7 * cells)
     with pytest.raises(AssertionError):
         made(case())
 
@@ -211,12 +212,11 @@ def test_an_engine_can_be_cut_anew() -> None:
 
 def test_planes_that_fewer_planes_compute_twice_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     run = case([40, 8, 64], output={"every": 0})
-    c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
+    lengths = {steps: mean_steps(run, steps) for steps in (1, 2, 3)}
     monkeypatch.setattr(sweep_choice, "cache_sizes", dict)
     monkeypatch.setattr(sweep_choice, "PLANES", 4)
-    trials = sweep_choice._SweepTrials(
-        run, (1, 1, 1), c, (GENERATORS["philox4x32-7"], 0), Context(MPI.COMM_SELF)
-    )
+    sweeps = TimedSweeps((40, 8, 64), (1, 1, 1), (True,) * 3, np.dtype("f8"), 2, lengths, "", never)
+    trials = sweep_choice._SweepTrials(sweeps, Context(MPI.COMM_SELF))
     for name, work in trials.work.items():
         steps = int(name[0])
         assert work == pytest.approx(mean_steps(run, steps) * (1 + (steps - 1) / 4) / (1 + (steps - 1) / 40))
@@ -234,22 +234,22 @@ def test_the_way_of_the_rule_comes_first(monkeypatch: pytest.MonkeyPatch, shape,
 
 def test_large_blocks_are_timed_with_fewer_planes(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = []
-    engine = sweep_choice.CpuEngine
+    engine = gray_scott.CpuEngine
 
     def look(block, *rest):
         shapes.append(block.shape_local)
         return engine(block, *rest)
 
-    monkeypatch.setattr(sweep_choice, "CpuEngine", look)
+    monkeypatch.setattr(gray_scott, "CpuEngine", look)
     monkeypatch.setattr(sweep_choice, "PLANES", 4)
     plane = 4 * 8 * 8 * 64 * 8 // 8  # bytes of four float64 fields
     monkeypatch.setattr(sweep_choice, "cache_sizes", lambda: {1: plane // 8, 3: plane})
     made(case([40, 8, 64]))
-    assert shapes == [(4, 8, 64)] * 3
+    assert shapes == [(4, 8, 64)] * 3 + [(40, 8, 64)], "and then the run's own"
     shapes.clear()
     monkeypatch.setattr(sweep_choice, "cache_sizes", lambda: {1: plane, 3: 10 * plane})
     made(case([41, 8, 64]))
-    assert shapes == [(30, 8, 64)] * 3
+    assert shapes == [(30, 8, 64)] * 3 + [(41, 8, 64)]
 
 
 def test_outputs_cut_sweeps_short() -> None:

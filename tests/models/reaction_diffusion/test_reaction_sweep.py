@@ -12,9 +12,11 @@ from reaction_diffusion_cases import (
     owned,
     start,
 )
+from ridgeline.blocks import sweep_choice, sweep_plan
 from ridgeline.config.expressions import FUNCTIONS
 from ridgeline.models.reaction_diffusion.kernels import make_rule
 from ridgeline.models.reaction_diffusion.reference import ReferenceSolver
+from ridgeline.parallel import autotuner
 
 SIDES = {
     "x_min": {"kind": "no-flux"},
@@ -63,6 +65,31 @@ def test_the_cut_of_the_work_changes_no_bit():
         advance(other, 9)
         for a, b in zip(owned(model), owned(other)):
             assert a.tobytes() == b.tobytes(), steps
+
+
+def test_long_runs_time_variants_and_keep_the_bits(tmp_path, monkeypatch):
+    monkeypatch.setenv("RIDGELINE_CACHE_DIR", str(tmp_path))
+    case = make_case(EVERYTHING, (5, 12, 37), boundary=VARYING, model={"steps_per_sweep": "rule"})
+    expected = start(case, threads=2)
+    assert expected.describe()["sweep_chosen"] == "by rule"
+    advance(expected, 9)
+    monkeypatch.setattr(sweep_plan, "CELLS_TIMED", 0)
+    monkeypatch.setattr(sweep_plan, "CELL_STEPS_TIMED", 1)
+    monkeypatch.setattr(sweep_choice, "CELLS_PER_CALL", 1)
+    monkeypatch.setattr(sweep_choice, "busiest_share", lambda comm, since: 0.0)
+    monkeypatch.setattr(autotuner, "SECONDS", 0.0)
+    sources = []
+    other = ({**EVERYTHING[0], "rate": "-A*B/(2 + C)"}, *EVERYTHING[1:])
+    for species in (EVERYTHING, EVERYTHING, other):
+        found = start(make_case(species, (5, 12, 37), boundary=VARYING), threads=2)
+        facts = found.describe()
+        sources.append(facts["sweep_chosen"])
+        assert {name[:6] for name in facts["trials"]["one step"]["seconds"]} == {"1 step", "2 step", "3 step"}
+        if species is EVERYTHING:
+            advance(found, 9)
+            for a, b in zip(owned(found), owned(expected)):
+                assert a.tobytes() == b.tobytes()
+    assert sources == ["as timed now", "as timed in an earlier run", "as timed now"]
 
 
 def test_planes_and_lines_make_several_steps_in_a_sweep():

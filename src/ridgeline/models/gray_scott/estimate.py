@@ -7,8 +7,10 @@ import math
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ridgeline.blocks import sweep_plan
 from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
 from ridgeline.blocks.halo import HaloPlan
+from ridgeline.blocks.sweep_plan import is_worth_timing, steps_by_rule, thinnest_block
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.runtime.errors import ConfigError
@@ -20,16 +22,7 @@ FIELDS = 2
 FLOPS_PER_CELL = 10 + 4 + 12 + 2
 FLOPS_NOISE = 2  # one more fused multiply-add
 
-MOST_STEPS = 3  # of a sweep that are timed: 4 were never faster
-MOST_STEPS_OF_LAUNCH = 2  # on GPUs
-# Bytes of a row from which on the rule takes two steps per pass. Three planes of long rows do not stay in the caches
-# in any case, so that a sweep waits for memory (docs/theory-sweep.md). With shorter rows one step is as fast.
-LONG_ROW = 4096
-
-# Variants of a sweep are timed if a run takes much longer than the trials, which take some 5 s of a core's time, and
-# if its fields do not stay in a second-level cache whatever is chosen.
-CELL_STEPS_TIMED = 5_000_000_000  # cells * steps of a thread
-CELLS_TIMED = 32**3  # of a block
+MOST_STEPS_OF_LAUNCH = 2  # of a sweep on GPUs
 # Launches of one and two steps are timed if a run moves more bytes than this on each GPU: some 5 s of the memory of
 # an H100 or H200.
 BYTES_TIMED = 2e13
@@ -51,15 +44,13 @@ def process_grid(case: GrayScottCase, n_ranks: int) -> tuple[int, int, int]:
 def possible_steps(case: GrayScottCase, grid: tuple[int, int, int]) -> range:
     """Return the numbers of steps that a sweep may have with these blocks, up to the most that is ever faster.
 
-    Ghosts are as wide as the steps, and come from direct neighbours only. The thinnest block in a direction that is
-    cut or periodic is therefore a bound. On GPUs directions that are not cut do not count, because the sweep itself
-    wraps them.
+    On GPUs directions that are not cut do not bound them, because the sweep itself wraps these.
     """
-    on_gpu = case.run.device == "cuda"
-    wraps = case.grid.boundary == "periodic" and not on_gpu
-    thinnest = [n // p for n, p in zip(case.grid.shape, grid) if p > 1 or wraps]
-    most = MOST_STEPS_OF_LAUNCH if on_gpu else MOST_STEPS
-    return range(1, 1 + max(1, min([most, *thinnest])))
+    if case.run.device == "cuda":
+        thinnest = thinnest_block(case.grid.shape, grid, (False, False, False))
+        return sweep_plan.possible_steps(thinnest, MOST_STEPS_OF_LAUNCH)
+    wraps = case.grid.boundary == "periodic"
+    return sweep_plan.possible_steps(thinnest_block(case.grid.shape, grid, (wraps, wraps, wraps)))
 
 
 def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
@@ -82,8 +73,8 @@ def steps_per_sweep(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
         return chosen
     if on_gpu:
         return 1
-    row = case.grid.shape[2] // grid[2] * np.dtype(case.run.precision).itemsize
-    return min(2 if row >= LONG_ROW else 1, possible_steps(case, grid)[-1])
+    itemsize = np.dtype(case.run.precision).itemsize
+    return steps_by_rule(case.grid.shape, grid, itemsize, possible_steps(case, grid))
 
 
 def ghost_width(case: GrayScottCase, grid: tuple[int, int, int]) -> int:
@@ -109,9 +100,8 @@ def launch_is_timed(case: GrayScottCase, grid: tuple[int, int, int]) -> bool:
 
 def sweep_is_timed(case: GrayScottCase, grid: tuple[int, int, int]) -> bool:
     """Return whether a run on CPUs times variants of its sweep, instead of following the rule."""
-    cells = math.prod(Block.of_rank(case.grid.shape, grid, 0).shape_local)
-    is_long = cells > CELLS_TIMED and cells * case.planned_steps() >= CELL_STEPS_TIMED * case.run.threads
-    return is_long and case.model.steps_per_sweep == "auto" and case.run.device == "cpu"
+    is_free = case.model.steps_per_sweep == "auto" and case.run.device == "cpu"
+    return is_free and is_worth_timing(case, case.grid.shape, grid)
 
 
 def least_work(

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.blocks.block import Block
 from ridgeline.blocks.cartesian import decompose
-from ridgeline.jit.random import GENERATORS
+from ridgeline.blocks.sweep_choice import SweepChoice, TimedSweeps, choose_sweep, mean_steps
+from ridgeline.jit.random import GENERATORS, Generator
 from ridgeline.models.contract import Context, Metric, Model, StepTimes, Variable, Work
 from ridgeline.models.gray_scott.diagnostics import Diagnostics
 from ridgeline.models.gray_scott.engine import Engine
@@ -25,15 +27,20 @@ from ridgeline.models.gray_scott.estimate import (
     effective_bytes,
     ghost_width,
     least_work,
+    possible_steps,
     process_grid,
+    steps_per_sweep,
+    sweep_is_timed,
 )
 from ridgeline.models.gray_scott.initial import cell_places, set_start
 from ridgeline.models.gray_scott.physics import Coefficients, coefficients
 from ridgeline.models.gray_scott.recorders import NAMES, distributed
 from ridgeline.models.gray_scott.settings import GrayScottCase
-from ridgeline.models.gray_scott.sweep_choice import choose_launch, choose_sweep
 from ridgeline.models.time_steps import FixedSteps
-from ridgeline.parallel.partition import DistributedArray
+from ridgeline.parallel.partition import DistributedArray, Triple
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 class GrayScott(Model):
@@ -56,7 +63,7 @@ class GrayScott(Model):
         noise = GENERATORS[case.settled().model.random_numbers], case.run.seed
         ghost = ghost_width(case, grid)
         if context.device == "cpu":
-            self._choice = choose_sweep(case, grid, c, noise, context)
+            self._choice = self._choose_sweep(grid, c, noise)
             ghost = exchanged = self._choice.steps
         else:
             # The sweep on GPUs wraps directions that are not cut, however thin; `ghost_width` has checked the others.
@@ -71,11 +78,27 @@ class GrayScott(Model):
             )
         else:
             from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
+            from ridgeline.models.gray_scott.device.launch_choice import choose_launch
 
             engine = CudaEngine(block, self._cartesian, c, noise, self._dtype, context)
             self._choice = choose_launch(case, grid, engine, context)
             self._engine = engine
         self._diagnostics = Diagnostics(self._engine, context.comm, context.threads)
+
+    def _choose_sweep(self, grid: Triple, c: Coefficients, noise: tuple[Generator, int]) -> SweepChoice:
+        """Return how the sweeps on CPUs cut their work. Collective."""
+        case, steps = self._case, steps_per_sweep(self._case, grid)
+        if not sweep_is_timed(case, grid):
+            return SweepChoice.untimed(case.model.steps_per_sweep, steps)
+        periodic = (case.grid.boundary == "periodic",) * 3
+        lengths = {n: mean_steps(case, n) for n in (steps, *possible_steps(case, grid))}
+        what = f"{case.grid.boundary}, {noise[0].name if c.noise else 'no noise'}"
+
+        def make_engine(block: Block, cartesian: MPI.Cartcomm, context: Context) -> CpuEngine:
+            return CpuEngine(block, cartesian, c, noise, self._dtype, context)
+
+        sweeps = TimedSweeps(case.grid.shape, grid, periodic, self._dtype, FIELDS, lengths, what, make_engine)
+        return choose_sweep(sweeps, self._context)
 
     def _coefficients(self, dt: float) -> Coefficients:
         settings = self._case.model

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.blocks.block import Block
+from ridgeline.blocks.sweep import Tiling
 from ridgeline.blocks.sweep_engine import SweepEngine
 from ridgeline.jit.random import PHILOX_7, round_keys
 from ridgeline.models.contract import Context
@@ -25,7 +27,12 @@ class CpuEngine(SweepEngine):
     """Fields and sweeps on CPU cores (see `engine.ReactionEngine`)."""
 
     def __init__(
-        self, block: Block, cartesian: MPI.Cartcomm, case: ReactionDiffusionCase, context: Context
+        self,
+        block: Block,
+        cartesian: MPI.Cartcomm,
+        case: ReactionDiffusionCase,
+        context: Context,
+        cut: Tiling | None = None,
     ) -> None:
         """Allocate both sets of fields and plan the exchange. Collective over cartesian.
 
@@ -34,11 +41,10 @@ class CpuEngine(SweepEngine):
         block, cartesian : this rank's block, with ghosts as wide as a sweep has steps; the ranks in their grid
         case : the settings
         context : threads, regions of time
+        cut : how sweeps are cut; None for the tiling of the rule
         """
         self._case = case
-        self._program: Program = program_of(
-            case.species, case.model.parameters, case.grid.spacing(), axes_of(case)
-        )
+        self._program = program_of_case(case)
         self._reads_time = any("t" in each.rate.variables for each in case.species)
         self._stages = case.stages()
         self._times, self._dt, self._steps = [case.begin_time()], case.model.dt, block.ghost
@@ -61,6 +67,7 @@ class CpuEngine(SweepEngine):
             (PHILOX_7, np.concatenate(keys) if keys else None),
             self._tables.sides,
             context,
+            cut,
         )
 
     def use_times(self, times: list[float], dt: float) -> None:
@@ -96,6 +103,17 @@ class CpuEngine(SweepEngine):
     def update_sides(self, stage: int) -> None:
         at = self._stages[stage].at * self._dt
         self._tables.update([time + at for time in self._times])
+
+
+def program_of_case(case: ReactionDiffusionCase) -> Program:
+    """Return the formulas of a case, with what else shapes the code."""
+    return program_of(case.species, case.model.parameters, case.grid.spacing(), axes_of(case))
+
+
+def digest_of_sweep(case: ReactionDiffusionCase) -> str:
+    """Return a short digest of the formulas and sides that a sweep computes, by which its speed is known."""
+    text = repr((tuple(program_of_case(case)), case.boundary))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def axes_of(case: ReactionDiffusionCase) -> tuple[bool, bool, bool]:

@@ -9,13 +9,11 @@ import numpy as np
 
 from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
 from ridgeline.blocks.halo import HaloPlan
+from ridgeline.blocks.sweep_plan import is_worth_timing, possible_steps, steps_by_rule, thinnest_block
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.reaction_diffusion.formulas import Species
 from ridgeline.models.reaction_diffusion.settings import ReactionDiffusionCase
 from ridgeline.runtime.errors import ConfigError
-
-# Bytes of a row from which on the rule takes two steps per sweep, as in Gray-Scott (docs/theory-sweep.md).
-LONG_ROW = 4096
 
 
 def process_grid(case: ReactionDiffusionCase, n_ranks: int) -> tuple[int, int, int]:
@@ -26,31 +24,43 @@ def process_grid(case: ReactionDiffusionCase, n_ranks: int) -> tuple[int, int, i
     return case.grid.process_grid
 
 
+def exchanged(case: ReactionDiffusionCase) -> tuple[bool, bool, bool]:
+    """Return whether blocks exchange ghosts across the ends of z, y and x.
+
+    The one cell of a plane or of a line has no neighbours, and thus no ghosts to exchange.
+    """
+    z, y, x = (wraps and n > 1 for n, wraps in zip(case.grid.shape, case.boundary.periodic(), strict=True))
+    return z, y, x
+
+
+def most_steps(case: ReactionDiffusionCase, grid: tuple[int, int, int]) -> float:
+    """Return how many steps a sweep may have at most with these blocks."""
+    if case.model.scheme != "euler" or case.run.device == "cuda":
+        return 1
+    return thinnest_block(case.grid.shape, grid, exchanged(case))
+
+
 def steps_per_sweep(case: ReactionDiffusionCase, grid: tuple[int, int, int]) -> int:
     """Return how many time steps one sweep advances: as set, or by rule.
 
-    Raises ConfigError where blocks are too thin for the steps that are set: ghosts are as wide as the steps, and come
-    from direct neighbours only.
+    Raises ConfigError where blocks are too thin for the steps that are set.
     """
-    periodic = case.boundary.periodic()
-    thinnest = [
-        n // p
-        for n, p, wraps in zip(case.grid.shape, grid, periodic, strict=True)
-        if p > 1 or (wraps and n > 1)
-    ]
-    most = min(thinnest, default=math.inf)
-    chosen = case.model.steps_per_sweep
-    if case.model.scheme != "euler" or case.run.device == "cuda":
-        return 1
-    if isinstance(chosen, int):
-        if chosen > most:
-            raise ConfigError(
-                f'model.steps_per_sweep = {chosen} cannot be used here. It must be "auto" or at most {most}, the '
-                f"fewest cells of a block in a direction that is periodic or cut (grid.process_grid = {list(grid)})."
-            )
-        return chosen
-    row = case.grid.shape[2] // grid[2] * np.dtype(case.run.precision).itemsize
-    return 2 if row >= LONG_ROW and most >= 2 and case.grid.shape[0] > 1 else 1
+    chosen, most = case.model.steps_per_sweep, most_steps(case, grid)
+    if not isinstance(chosen, int):
+        itemsize = np.dtype(case.run.precision).itemsize
+        return steps_by_rule(case.grid.shape, grid, itemsize, possible_steps(most))
+    if chosen > most:
+        raise ConfigError(
+            f'model.steps_per_sweep = {chosen} cannot be used here. It must be "auto", "rule" or at most {most}, the '
+            f"fewest cells of a block in a direction that is periodic or cut (grid.process_grid = {list(grid)})."
+        )
+    return chosen
+
+
+def sweep_is_timed(case: ReactionDiffusionCase, grid: tuple[int, int, int]) -> bool:
+    """Return whether a run times variants of its sweep, instead of following the rule."""
+    is_free = case.model.steps_per_sweep == "auto" and len(case.stages()) == 1 and case.run.device == "cpu"
+    return is_free and is_worth_timing(case, case.grid.shape, grid)
 
 
 def device_bytes(case: ReactionDiffusionCase, block: Block) -> dict[str, float]:
@@ -99,7 +109,8 @@ def estimate(case: ReactionDiffusionCase, n_ranks: int) -> Estimate:
     shape = case.grid.shape
     steps = steps_per_sweep(case, grid)
     itemsize = np.dtype(case.run.precision).itemsize
-    largest = Block.of_rank(shape, grid, 0, ghost=steps)
+    widest = possible_steps(most_steps(case, grid))[-1] if sweep_is_timed(case, grid) else steps
+    largest = Block.of_rank(shape, grid, 0, ghost=widest)
     n_fields, cells = len(case.species), math.prod(shape)
     on_device = device_bytes(case, largest) if case.run.device == "cuda" else {}
     # Beside a GPU the host holds one copy of each species, and what is sent and received.

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.blocks.block import Block
 from ridgeline.blocks.cartesian import decompose
+from ridgeline.blocks.sweep_choice import SweepChoice, TimedSweeps, choose_sweep, mean_steps
+from ridgeline.blocks.sweep_plan import possible_steps
 from ridgeline.models.contract import Context, Metric, Model, Variable, Work
 from ridgeline.models.reaction_diffusion.diagnostics import Diagnostics
 from ridgeline.models.reaction_diffusion.engine import ReactionEngine
-from ridgeline.models.reaction_diffusion.engine_cpu import CpuEngine
-from ridgeline.models.reaction_diffusion.estimate import least_work, process_grid, steps_per_sweep
+from ridgeline.models.reaction_diffusion.engine_cpu import CpuEngine, digest_of_sweep
+from ridgeline.models.reaction_diffusion.estimate import (
+    exchanged,
+    least_work,
+    most_steps,
+    process_grid,
+    steps_per_sweep,
+    sweep_is_timed,
+)
 from ridgeline.models.reaction_diffusion.initial import set_start
 from ridgeline.models.reaction_diffusion.recorders import distributed
 from ridgeline.models.reaction_diffusion.settings import ReactionDiffusionCase
 from ridgeline.models.time_steps import FixedSteps
-from ridgeline.parallel.partition import DistributedArray
+from ridgeline.parallel.partition import DistributedArray, Triple
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 class ReactionDiffusion(Model):
@@ -36,19 +49,40 @@ class ReactionDiffusion(Model):
         super().setup(case, context)
         grid = process_grid(case, context.comm.size)
         self._steps, self._dt = FixedSteps(case.model.dt), case.model.dt
-        ghost = steps_per_sweep(case, grid)
-        # The one cell of a plane or of a line has no neighbours, and thus no ghosts to exchange.
-        z, y, x = (n > 1 and wraps for n, wraps in zip(case.grid.shape, case.boundary.periodic()))
-        cartesian, self._block = decompose(context.comm, case.grid.shape, grid, (z, y, x), ghost)
+        self._choice = self._choose_sweep(grid)
+        ghost = self._choice.steps
+        cartesian, self._block = decompose(context.comm, case.grid.shape, grid, exchanged(case), ghost)
         self._engine: ReactionEngine
         if context.device == "cpu":
-            self._engine = CpuEngine(self._block, cartesian, case, context)
+            self._engine = CpuEngine(self._block, cartesian, case, context, self._choice.tiling)
         else:
             from ridgeline.models.reaction_diffusion.device.engine_cuda import CudaEngine
 
             self._engine = CudaEngine(self._block, cartesian, case, context)
         self.advice = case.stable.advice(case.model.dt)
         self._diagnostics = Diagnostics(case.names(), self._engine, context.comm, context.threads)
+
+    def _choose_sweep(self, grid: Triple) -> SweepChoice:
+        """Return how sweeps cut their work. Collective."""
+        case, steps = self._case, steps_per_sweep(self._case, grid)
+        if not sweep_is_timed(case, grid):
+            return SweepChoice.untimed(case.model.steps_per_sweep, steps)
+        lengths = {n: mean_steps(case, n) for n in (steps, *possible_steps(most_steps(case, grid)))}
+
+        def make_engine(block: Block, cartesian: MPI.Cartcomm, context: Context) -> CpuEngine:
+            return CpuEngine(block, cartesian, case, context)
+
+        sweeps = TimedSweeps(
+            case.grid.shape,
+            grid,
+            exchanged(case),
+            np.dtype(case.run.precision),
+            len(case.species),
+            lengths,
+            f"formulas {digest_of_sweep(case)}",
+            make_engine,
+        )
+        return choose_sweep(sweeps, self._context)
 
     def compile(self) -> None:
         self._engine.compile()
@@ -120,13 +154,17 @@ class ReactionDiffusion(Model):
         return least_work(self._case, float(sent), float(messages))
 
     def describe(self) -> dict[str, Any]:
-        return {
+        facts: dict[str, Any] = {
             "process_grid": list(self._block.process_grid),
             "block": list(self._block.shape_local),
             "steps_per_sweep": self._engine.steps_per_sweep,
             "field_bytes_per_rank": self._engine.allocated(),
-            "method": self._engine.method,
+            "method": f"{self._engine.method} ({self._choice.source})",
+            "sweep_chosen": self._choice.source,
         }
+        if self._choice.trial is not None:
+            facts["trials"] = {"one step": asdict(self._choice.trial)}
+        return facts
 
     def image_fields(self) -> tuple[str, ...]:
         return self._case.names()

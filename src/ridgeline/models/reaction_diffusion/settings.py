@@ -145,12 +145,13 @@ class ModelSection(Checked):
         {}, "Numbers that formulas name, such as { a = 1.0, b = 3.0 }.", rule="a table of names and numbers"
     )
     species: tuple[SpeciesSection, ...] = Field(default=())
-    steps_per_sweep: Literal["auto"] | Count = setting(
+    steps_per_sweep: Literal["auto", "rule"] | Count = setting(
         "auto",
-        'Number of time steps that one pass over memory advances (temporal blocking). With "auto" a rule based on '
-        "sizes decides. The results do not depend on it.",
+        'Number of time steps that one pass over memory advances (temporal blocking). "auto" times some candidates '
+        "before a run that takes much longer than these trials, and stores the fastest for later runs. Otherwise, "
+        'and with "rule", a rule based on sizes decides. The results do not depend on it.',
         unit="steps",
-        rule='"auto" or an integer >= 1',
+        rule='"auto", "rule" or an integer >= 1',
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -412,8 +413,8 @@ class ReactionDiffusionCase(AnyCase):
                 'model.scheme = "rkl"',
             )
         for key, word, only in (("model.scheme", m.scheme, "euler"), ("run.device", self.run.device, "cpu")):
-            if word != only and m.steps_per_sweep not in ("auto", 1):
-                yield Problem("model.steps_per_sweep", f'"auto" or 1 with {key} = "{word}"')
+            if word != only and m.steps_per_sweep not in ("auto", "rule", 1):
+                yield Problem("model.steps_per_sweep", f'"auto", "rule" or 1 with {key} = "{word}"')
         for key, rule in nonfinite_at_start(self.system()):
             yield Problem(key, rule)
 

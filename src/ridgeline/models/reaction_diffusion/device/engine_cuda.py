@@ -21,10 +21,9 @@ from ridgeline.models.reaction_diffusion.device.kernels_cuda import (
     sides_launch,
     sweep_launch,
 )
-from ridgeline.models.reaction_diffusion.engine_cpu import axes_of, numbers_of
+from ridgeline.models.reaction_diffusion.engine_cpu import numbers_of, program_of_case
 from ridgeline.models.reaction_diffusion.estimate import device_bytes
 from ridgeline.models.reaction_diffusion.initial import seed_of
-from ridgeline.models.reaction_diffusion.kernels import program_of
 from ridgeline.models.reaction_diffusion.schemes import SchemeStage, stages_of
 from ridgeline.models.reaction_diffusion.settings import ReactionDiffusionCase
 from ridgeline.models.reaction_diffusion.sides import SideTables
@@ -58,7 +57,7 @@ class CudaEngine:
         self._case, self._block, self._context = case, block, context
         self._dtype = np.dtype(case.run.precision)
         n_fields = len(case.species)
-        self._program = program_of(case.species, case.model.parameters, case.grid.spacing(), axes_of(case))
+        self._program = program_of_case(case)
         self._stages = case.stages()
         self._times, self._dt = [case.begin_time()], case.model.dt
         keys = [device_key(seed_of(case.run.seed, n)) for n in range(sum(self._program.noisy))]
