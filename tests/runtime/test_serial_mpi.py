@@ -144,3 +144,27 @@ def test_the_stand_in_is_taken_only_where_no_library_loads(library, tmp_path):
     assert done.stdout.startswith(f"True 1 {bool(library)} ")
     assert (serial_mpi.LIBRARY in done.stdout) == bool(library)
     assert mpi_import.why_no_library() == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "environment", "level"),
+    [
+        ("", {}, "serialized"),
+        ("import mpi4py; mpi4py.rc.thread_level = 'funneled'", {}, "funneled"),
+        ("", {"MPI4PY_RC_THREAD_LEVEL": "multiple"}, "multiple"),
+    ],
+)
+def test_mpi_starts_with_the_thread_level_that_is_needed(before, environment, level):
+    """What a program has chosen, and the environment variable of mpi4py, come first."""
+    show = "from ridgeline.parallel.communicator import thread_level; print(thread_level())"
+    unset = {name: value for name, value in os.environ.items() if name != "MPI4PY_RC_THREAD_LEVEL"}
+    program = f"{before}\nimport ridgeline\n{show}"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=unset | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.stderr) == (level, "")

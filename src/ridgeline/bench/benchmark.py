@@ -84,9 +84,10 @@ class ScalingFigures:
 class BenchmarkOptions(DeclaredOptions):
     """Derive the options of a benchmark from this class.
 
-    Each field of a derived frozen dataclass is an option: its type, an `OptionSpec`, and its default. Two names
-    have a meaning for the job too: `threads` is the threads of a rank, and with `device` ("cpu" or "cuda") the
-    function is called with `memory`, the kind of memory that its messages lie in.
+    Each field of a derived frozen dataclass is an option: its type, an `OptionSpec`, and its default. Three names
+    have a meaning for the job too: `threads` is the threads of a rank; with `device` ("cpu" or "cuda") the function
+    is called with `memory`, the kind of memory that its messages lie in; and `format` ("table" or "osu") says how the
+    figures are printed.
 
     Raises
     ------

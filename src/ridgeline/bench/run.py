@@ -15,6 +15,8 @@ from ridgeline.runtime.machine import describe_machine
 from ridgeline.runtime.node_load import busy_note, read_load
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
     from ridgeline.bench.result import Result
 
@@ -50,12 +52,18 @@ def run_benchmark(
     """
     outputs = outputs or BenchmarkOutputs()
     threads = getattr(options, "threads", 1)
+    form = getattr(options, "format", None)  # of benchmarks of messages: as a table, or as OSU prints
     with job(threads, debug) as comm:
+        from ridgeline.bench.osu_format import check_options, osu_text
+        from ridgeline.bench.result import make_table
         from ridgeline.parallel.allreduce import errors_on_all_ranks
+        from ridgeline.parallel.communicator import mpi_environment, mpi_library, mpi_versions, thread_level
 
         with errors_on_all_ranks(comm):
             if comm.rank == 0:
                 outputs.check()
+            if form == "osu":
+                check_options(options)
         before = read_load()
         offers: dict[str, Any] = {}
         device = getattr(options, "device", None)
@@ -68,14 +76,19 @@ def run_benchmark(
             result = benchmark.measure(comm, options, progress=progress, **offers)
         others = busiest_share(comm, before)
         crowded = oversubscription_warning(comm, threads)
+        if form is not None:
+            result.notes.append(f"{mpi_library()} with MPI_THREAD_{thread_level().upper()}.")
         result.notes += [note for note in (crowded, busy_note(others)) if note is not None]
         facts = result.to_dict() | {"machine": describe_machine().to_dict()}
+        facts["mpi"] = mpi_versions() | {"environment": mpi_environment()}
         facts["oversubscribed"] = crowded is not None
         facts["others_share"] = others
         with errors_on_all_ranks(comm):
             if comm.rank == 0:
                 writes = LastWrites()
-                _write(result, facts, outputs, writes)
+                _write(
+                    result, facts, outputs, writes, osu_text(result) if form == "osu" else make_table(result)
+                )
                 if benchmark.finish is not None:
                     with writes.trying():
                         for line in benchmark.find(benchmark.finish)(result, options):
@@ -87,15 +100,17 @@ def run_benchmark(
     return facts
 
 
-def _write(result: Result, facts: dict[str, Any], outputs: BenchmarkOutputs, writes: LastWrites) -> None:
-    """Write the requested files, and print the table unless JSON goes to stdout."""
-    from ridgeline.bench.result import make_table, to_csv
+def _write(
+    result: Result, facts: dict[str, Any], outputs: BenchmarkOutputs, writes: LastWrites, text: RenderableType
+) -> None:
+    """Write the requested files, and print the text or table unless JSON goes to stdout."""
+    from ridgeline.bench.result import to_csv
 
     if outputs.json is not None:
         with writes.trying():
             write_text(outputs.json, to_json(facts), "--json")
     if outputs.json != "-":
-        plain_console().print(make_table(result))
+        plain_console().print(text)
     if outputs.csv is not None:
         with writes.trying():
             write_text(outputs.csv, to_csv(result, others_share=facts["others_share"]), "--csv")

@@ -94,6 +94,13 @@ Device = Annotated[
     Literal["cpu", "cuda"], OptionSpec("Send messages from host memory (cpu) or from GPU memory (cuda).")
 ]
 
+OutputFormat = Annotated[
+    Literal["table", "osu"],
+    OptionSpec(
+        "Print the figures as a table, or as the OSU micro-benchmarks print theirs, for scripts that read these."
+    ),
+]
+
 ComputeDevice = Annotated[
     Literal["cpu", "cuda"], OptionSpec("Compute on the cores of each rank (cpu) or on one GPU each (cuda).")
 ]
@@ -108,3 +115,4 @@ class MessageOptions(BenchmarkOptions):
     warm_up: WarmUp = None
     ranks_per_node: RanksPerNode = None
     device: Device = "cpu"
+    format: OutputFormat = "table"

@@ -55,12 +55,30 @@ def mpi_library() -> str:
 
 
 def mpi_versions() -> dict[str, str]:
-    """Return the versions of mpi4py, the MPI standard and the MPI library."""
+    """Return the versions of mpi4py, the MPI standard and the MPI library, and how threads may call it."""
     return {
         "mpi4py": mpi4py.__version__,
         "mpi_standard": ".".join(map(str, MPI.Get_version())),
         "mpi_library": mpi_library(),
+        "mpi_thread_level": thread_level(),
     }
+
+
+def thread_level() -> str:
+    """Return the level of thread support that MPI has in this process: single, funneled, serialized or multiple."""
+    levels = {
+        MPI.THREAD_SINGLE: "single",
+        MPI.THREAD_FUNNELED: "funneled",
+        MPI.THREAD_SERIALIZED: "serialized",
+        MPI.THREAD_MULTIPLE: "multiple",
+    }
+    return levels[MPI.Query_thread()]
+
+
+def mpi_environment() -> dict[str, str]:
+    """Return the environment variables that steer MPI libraries and the network below them."""
+    prefixes = ("FI_", "MPICH_", "MPIR_CVAR_", "OMPI_MCA_", "PMIX_MCA_", "UCX_")
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(prefixes)}
 
 
 @contextmanager
@@ -163,11 +181,11 @@ def notice_lost_ranks(comm: MPI.Comm, grace: float = GRACE) -> Iterator[None]:
 
     srun without --kill-on-bad-exit lets the other ranks wait for a dead one until the time limit. MPI does not report
     it, so each rank watches the processes of its node. A rank that is alone on its node, a node that is lost as a
-    whole, and ranks in separate containers are not noticed. Nothing is watched where MPI may not be called from two
-    threads.
+    whole, and ranks in separate containers are not noticed. Nothing is watched where only the thread that initialised
+    MPI may call it. The watching thread calls nothing but Abort, while the rank waits in another call for ever.
     """
     with node_communicator(comm) as node:
-        if node.size == 1 or MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        if node.size == 1 or MPI.Query_thread() < MPI.THREAD_SERIALIZED:
             yield
             return
         here = process_space()

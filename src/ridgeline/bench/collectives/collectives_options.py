@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.shared_options import SIZES, Device, Iterations, RanksPerNode, WarmUp
+from ridgeline.bench.shared_options import SIZES, Device, Iterations, OutputFormat, RanksPerNode, WarmUp
 from ridgeline.runtime.declared_options import OptionSpec
 
 Operation = Literal["alltoall", "allreduce", "bcast", "allgather", "barrier"]
@@ -48,6 +48,7 @@ class CollectiveOptions(BenchmarkOptions):
     ] = "packed"
     ranks_per_node: RanksPerNode = None
     device: Device = "cpu"
+    format: OutputFormat = "table"
 
 
 def _declare(

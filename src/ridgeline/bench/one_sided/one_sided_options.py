@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.shared_options import SIZES, WINDOW, Device
+from ridgeline.bench.shared_options import SIZES, WINDOW, Device, OutputFormat
 from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
 
@@ -85,6 +85,7 @@ class OneSidedOptions(BenchmarkOptions):
     repeats: Annotated[int, OptionSpec("With fmm: number of timed repeats.", minimum=1, **_FMM)] = 3
     seed: Annotated[int, OptionSpec("With fmm: seed for choosing sizes and places.", minimum=0, **_FMM)] = 0
     device: Device = "cpu"
+    format: OutputFormat = "table"
 
     def __post_init__(self) -> None:
         """Check all values, and that the pattern has the completion."""
