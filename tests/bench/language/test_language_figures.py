@@ -36,6 +36,7 @@ def test_rows_of_the_ring():
     assert (first["ranks"], first["per_iteration"], first["outliers"]) == (4, 10, 1)
     assert (first["seconds"], second["seconds"]) == (pytest.approx(10e-6), pytest.approx(20e-6))
     assert (first["ratio"], second["ratio"]) == (1.0, pytest.approx(2.0))
+    assert (first["communications_ratio"], second["communications_ratio"]) == (1.0, pytest.approx(3.5))
     assert second["communications"] == pytest.approx(14e-6)
     shares = [second[f"{part}_share"] for part in bsp.PARTS]
     assert shares == pytest.approx([0.05, 0.1, 0.15, 0.7])

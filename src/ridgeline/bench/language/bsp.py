@@ -38,6 +38,7 @@ COLUMNS = (
     Column("language", "language"),
     Column("seconds", "us", 1e-6),
     Column("ratio", "over C", form=".3f"),
+    Column("communications_ratio", "messages over C", form=".3f"),
     *(Column(f"{part}_share", f"{part} %", 0.01, ".1f") for part in PARTS),
     Column("outliers", "outliers"),
     Column("note", ""),
@@ -162,6 +163,7 @@ def make_rows(
         total = float(parts.sum())
         row = {"ranks": n_ranks, "per_iteration": communications, "language": name, "seconds": total}
         row["ratio"] = total / float(means["C"].sum()) if "C" in means else None
+        row["communications_ratio"] = parts[-1] / means["C"][-1] if "C" in means and means["C"][-1] else None
         for part, value in zip(PARTS, parts.tolist()):
             row[part], row[f"{part}_share"] = value, value / total
         rows.append(row | {"outliers": outliers[name]})
@@ -185,7 +187,8 @@ def _make_result(
         benchmark="bsp",
         pattern=f"ring: {settings['reads']} loads, {settings['writes']} stores, {settings['flops']} floating-point "
         f"operations, c messages of {settings['size']} B to the next and from the previous rank in each iteration",
-        formula="us: time of an iteration, the sum of its four parts; %: share of each part; over C: us / us of C",
+        formula="us: time of an iteration, the sum of its four parts; %: share of each part; over C: us / us of C, "
+        "in which loads, stores and operations compare compilers; messages over C: the communication alone",
         statistic=f"mean over ranks and {settings['iterations']} iterations without outliers (Tukey, 1.5 IQR); "
         f"the languages take turns in {ROUNDS} rounds",
         ranks=comm.size,

@@ -236,9 +236,10 @@ def _measure_links(node: MPI.Comm, options: MachineFileOptions, figures: Machine
         figures.add_row("latency in the node", f"{row['size']} B", row["seconds"], "s", size=row["size"])
     smallest = latency.rows[0]
     figures.keep("links", "latency", smallest["seconds"], f"ping-pong of {smallest['size']} B")
-    rates = measure_bandwidth(
-        node, OneWayOptions(sizes=options.sizes, iterations=_BANDWIDTH_ROUNDS, warm_up=1)
-    )
+    sizes = _collective_sizes(options)
+    # They are those of the all-to-all, beside which the link is put: buffers of 4 MiB and more would lie in huge
+    # pages, through which messages are faster.
+    rates = measure_bandwidth(node, OneWayOptions(sizes=sizes, iterations=_BANDWIDTH_ROUNDS, warm_up=1))
     for row in rates.rows:
         size = row["size"]
         rate = row["bandwidth"]
@@ -258,10 +259,17 @@ def _measure_links(node: MPI.Comm, options: MachineFileOptions, figures: Machine
 
 
 def _all_to_all(options: MachineFileOptions, ranks_per_node: int | None = None) -> CollectiveOptions:
-    first, last = (max(1, min(size, MAX_COLLECTIVE_SIZE)) for size in options.sizes)
     return CollectiveOptions(
-        operation="alltoall", sizes=(first, last), seconds=options.seconds, ranks_per_node=ranks_per_node
+        operation="alltoall",
+        sizes=_collective_sizes(options),
+        seconds=options.seconds,
+        ranks_per_node=ranks_per_node,
     )
+
+
+def _collective_sizes(options: MachineFileOptions) -> tuple[int, int]:
+    first, last = (max(1, min(size, MAX_COLLECTIVE_SIZE)) for size in options.sizes)
+    return first, last
 
 
 def _measure_network(
