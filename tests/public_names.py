@@ -60,6 +60,9 @@ def imported() -> dict[str, str]:
         f"ridgeline.{name}": "ridgeline/__init__.py" for name in ridgeline.__all__ if not name.startswith("_")
     }
     found |= {f"ridgeline.plot.{name}": "ridgeline/plot.py" for name in ridgeline.plot.__all__}
+    found |= {
+        f"ridgeline.analysis.{name}": "ridgeline/analysis/__init__.py" for name in ridgeline.analysis.__all__
+    }
     for path, text in texts():
         for module, name in names_in(text):
             if exists(module):

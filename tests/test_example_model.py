@@ -114,8 +114,11 @@ def test_the_page_shows_the_files_as_they_are():
     page = (ROOT / "docs" / "adding-a-model.md").read_text()
     shown = re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```\n", page, re.DOTALL)
     assert {name for name, _ in shown} == {
-        f"docs/example_models/heat/{name}"
-        for name in ("settings.py", "kernels.py", "estimate.py", "model.py", "settings.toml")
+        "docs/example_recorders/extremes.py",
+        *(
+            f"docs/example_models/heat/{name}"
+            for name in ("settings.py", "kernels.py", "estimate.py", "model.py", "settings.toml")
+        ),
     }
     for name, text in shown:
         assert text == (ROOT / name).read_text(), f"{name} differs from what the page shows"

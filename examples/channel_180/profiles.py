@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 import ridgeline
-from ridgeline.analysis.windows import add_windows
+from ridgeline.analysis import add_windows
 from ridgeline.elements.quadrature import gauss_lobatto, gll_derivative
 
 path = sys.argv[1] if len(sys.argv) > 1 else "channel_180_statistics.bp"

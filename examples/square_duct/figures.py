@@ -14,7 +14,7 @@ from scipy.interpolate import RegularGridInterpolator
 from scipy.optimize import brentq
 
 import ridgeline
-from ridgeline.analysis.windows import add_windows
+from ridgeline.analysis import add_windows
 from ridgeline.io.series import read_series
 
 OCTANTS = 8

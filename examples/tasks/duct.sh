@@ -39,7 +39,7 @@ ridgeline plot square_duct_statistics.bp --convergence uu
 ridgeline plot square_duct_statistics.bp --budget k
 python -c "
 import ridgeline
-from ridgeline.analysis.windows import add_windows
+from ridgeline.analysis import add_windows
 total = add_windows(ridgeline.open('square_duct_statistics.bp'))
 print(int(total.windows), 'windows, largest uu', float(total.uu.max()), 'largest error', float(total.uu_error.max()))"
 

@@ -14,6 +14,7 @@ __all__ = [
     "RunInterrupted",
     "Simulation",
     "__version__",
+    "analysis",
     "load_run",
     "open",
     "plot",
@@ -24,7 +25,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from ridgeline import plot
+    from ridgeline import analysis, plot
     from ridgeline.interface.runs import Run, load_run, run
     from ridgeline.interface.studies import run_bench, run_study, run_sweep
     from ridgeline.io.dataset import open
@@ -51,8 +52,8 @@ _PLACES = {
 
 def __getattr__(name: str) -> Any:
     # xarray, adios2 and MPI take a second to import: only those who use them pay for it.
-    if name == "plot":
-        return import_module(".plot", __name__)
+    if name in ("analysis", "plot"):
+        return import_module(f".{name}", __name__)
     if name in _PLACES:
         return getattr(import_module(f"ridgeline.{_PLACES[name]}"), name)
     raise AttributeError(f"module 'ridgeline' has no attribute {name!r}")

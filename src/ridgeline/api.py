@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from ridgeline.config import sections
     from ridgeline.config.case import AnyCase
     from ridgeline.config.fields import Checked, Integer, Number, Problem, setting
+    from ridgeline.io.series import SeriesWriter
     from ridgeline.jit.kernel import compile_kernels, kernel, specialise
     from ridgeline.models.contract import DistributedArray, Estimate, Model, Variable, Work
+    from ridgeline.models.recorders import Recorder, WrittenSteps
     from ridgeline.models.time_steps import FixedSteps
     from ridgeline.parallel.payload import check, content
     from ridgeline.runtime.console import Phases
@@ -47,12 +49,15 @@ _PLACES = {
     "Phases": "runtime.console",
     "Plot": "bench.result",
     "Problem": "config.fields",
+    "Recorder": "models.recorders",
     "Result": "bench.result",
     "SIZE": "bench.result",
     "Scaling": "bench.benchmark",
     "ScalingFigures": "bench.benchmark",
+    "SeriesWriter": "io.series",
     "Variable": "models.contract",
     "Work": "models.contract",
+    "WrittenSteps": "models.recorders",
     "check": "parallel.payload",
     "check_process_grid": "blocks.block",
     "choose_process_grid": "blocks.block",

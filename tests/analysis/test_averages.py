@@ -154,8 +154,8 @@ def test_wall_units_of_both_walls():
 
 @pytest.mark.parametrize(
     ("data", "words"),
-    [(statistics(), "requires profiles along one direction, .* depend on z, y"),
-     (channel().isel(y=slice(5, 15)), "requires a wall, but velocity_x is not zero")],
+    [(statistics(), "wall units require profiles along one direction, .* depend on z, y"),
+     (channel().isel(y=slice(5, 15)), "wall units require a wall, but velocity_x is not zero")],
 )  # fmt: skip
 def test_wall_units_without_a_wall_are_refused(data, words):
     with pytest.raises(ConfigError, match=words):

@@ -22,26 +22,41 @@ def test_bad_names_and_folders_that_exist_are_refused(ridgeline):
 
 
 @pytest.mark.full
-def test_the_tests_of_a_new_package_pass_once_it_is_installed(ridgeline):
-    assert ridgeline("new-model", "warm_water").returncode == 0
-    package, site = ridgeline.path / "ridgeline-warm-water", ridgeline.path / "site"
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--target",
-    ]
-    subprocess.run([*pip, str(site), str(package)], check=True, timeout=300)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(package / "tests")],
-        cwd=ridgeline.path,
-        env={**os.environ, "PYTHONPATH": str(site), "NUMBA_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert "4 passed" in done.stdout, done.stdout + done.stderr
+def test_a_new_package_is_built_installed_known_to_every_command_and_passes_its_tests(ridgeline):
+    assert ridgeline("new-model", "brusselator").returncode == 0
+    package, site = ridgeline.path / "ridgeline-brusselator", ridgeline.path / "site"
+    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+    wheels = ridgeline.path / "wheels"
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", wheels, package], check=True, timeout=300)
+    (wheel,) = wheels.glob("ridgeline_brusselator-*.whl")
+    subprocess.run([*pip, "install", "--no-deps", "--target", site, wheel], check=True, timeout=300)
+    case = package / "settings.toml"
+    environment = {**os.environ, "PYTHONPATH": str(site), "NUMBA_NUM_THREADS": "1"}
+
+    def python(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=ridgeline.path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    study = "study", "run", "--ranks", "1,2", "--strong", "--output", "scaling"
+    for words, expected in [
+        (("--help",), "new-model"),
+        (("explain",), "brusselator"),
+        (("explain", "brusselator"), "model.D"),
+        (("check", str(case)), "brusselator, float64"),
+        (("predict", str(case), "--machine", "frontier"), "brusselator"),
+        (("run", str(case), "-n", "2"), "2 ranks x 1 thread"),
+        ((*study, str(case)), "efficiency"),
+        (("doctor",), "ridgeline-brusselator 0.1.0: model brusselator"),
+    ]:
+        # Tables fold long lines.
+        assert expected in " ".join(python("-P", "-m", "ridgeline", *words).split()), words
+    assert "4 passed" in python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(package / "tests"))

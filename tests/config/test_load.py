@@ -23,7 +23,9 @@ RUN_KEYS = (
     "model, steps, end_time, precision, seed, threads, device, walltime, check_memory, check_every, stop_when, "
     "steady_tolerance"
 )
-SECTIONS = "[run], [grid], [model], [initial], [output], [[output.part]], [checkpoint], [[callback]]"
+SECTIONS = (
+    "[run], [grid], [model], [initial], [output], [[output.part]], [checkpoint], [[callback]], [[recorder]]"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +77,7 @@ def test_smallest_case_has_the_documented_defaults() -> None:
         "output.viewer": "none",
         "output.part": [],
         "callback": [],
+        "recorder": [],
         "output.series": "series.csv",
         "output.series_every": 0,
         "output.series_every_time": "none",

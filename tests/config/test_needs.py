@@ -44,6 +44,7 @@ ALWAYS = {
         checkpoint.path checkpoint.every checkpoint.at_end checkpoint.keep checkpoint.ranks_per_file
         checkpoint.writers_at_once
         callback.N.function callback.N.variables callback.N.every callback.N.every_time callback.N.every_wall
+        recorder.N.name recorder.N.path recorder.N.every recorder.N.every_time recorder.N.every_wall
         initial.kind""",
     "gray_scott": """
         run.stop_when

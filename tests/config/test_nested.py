@@ -37,7 +37,7 @@ mean_gradient = [0, 1, 0]
 """
 NAMES = (
     "[run], [grid], [model], [model.transpose], [model.fft], [initial], [forcing], [[scalar]], [particles], "
-    "[output], [[output.part]], [checkpoint], [[callback]]"
+    "[output], [[output.part]], [checkpoint], [[callback]], [[recorder]]"
 )
 
 
@@ -215,7 +215,16 @@ class NestedCase(AnyCase):
 
 def test_schema_of_tables_inside_repeated_tables() -> None:
     names = [section.key for section in sections_of(NestedCase)]
-    assert names == ["run", "grid", "outer.N", "outer.N.inner", "output", "checkpoint", "callback.N"]
+    assert names == [
+        "run",
+        "grid",
+        "outer.N",
+        "outer.N.inner",
+        "output",
+        "checkpoint",
+        "callback.N",
+        "recorder.N",
+    ]
     assert [section.header for section in sections_of(NestedCase)][2:4] == ["[[outer]]", "[outer.inner]"]
     rows = {row.key: row for row in explain_rows(NestedCase)}
     assert rows["outer.N.inner.pair"].type == "list of 2 integers"

@@ -180,7 +180,5 @@ def test_options_become_the_words_of_the_command_line():
 
 def test_errors_of_another_process_keep_their_kind():
     for kind in (VerificationError, CheckpointError, OutputError):
-        words = refusal(
-            kind, lambda kind=kind: rank_process._raise_error(kind.exit_code, ["error: a"], False)
-        )
+        words = refusal(kind, lambda kind=kind: rank_process._raise_error(kind.exit_code, ["error: a"], True))
         assert words == "a", f"{kind=}"

@@ -72,6 +72,10 @@ def test_a_notebook_gets_reports_as_text_and_a_bar(monkeypatch):
     assert repr(Greeting()) == "a <b> c"
     assert "a &lt;b&gt; c" in Greeting()._repr_html_()
     with console.Progress(0, 4, shown=True) as progress:
+        progress.update(1, 0.0)
+        progress.pause(1, 0.0)
         progress.update(4, 0.0)
-    assert [content["text/plain"].split("  ")[0] for content in shown] == ["step 0/4", "step 4/4"]
+        progress.pause(4, 0.0)
+    places = [content["text/plain"].split("  ")[0] for content in shown]
+    assert places == ["step 0/4", "step 1/4", "step 4/4"], "too soon to draw step 1 before the pause"
     assert 'value="1.0000"' in shown[-1]["text/html"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -11,6 +12,7 @@ import pytest
 from ridgeline.runtime import locks
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.locks import PathLock, this_process
+from ridgeline.runtime.signals import SignalCatcher, StoppedError
 
 HOLD = """
 import sys
@@ -53,6 +55,19 @@ def test_second_holder_is_refused_and_told_of_the_first(path):
     with lock_of(path) as again:
         assert again.file.exists()
     assert not again.file.exists()
+
+
+def test_a_signal_ends_the_wait_for_another_process(path, monkeypatch):
+    monkeypatch.setattr(locks, "GRACE", 60.0)
+    monkeypatch.setattr(locks.time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdin=-1, stdout=-1, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with (
+            SignalCatcher(),
+            pytest.raises(StoppedError, match="SIGTERM ended the job before its first step"),
+        ):
+            lock_of(path).acquire()
+        holder.stdin.close()
 
 
 def test_killed_holder_leaves_a_lock_that_is_taken_over(path):

@@ -30,7 +30,8 @@ from ridgeline.analysis.plot import (
     time_name,
     title,
 )
-from ridgeline.analysis.slices import select_range, select_step
+from ridgeline.analysis.slices import STEP, select_range, select_step
+from ridgeline.analysis.sources import STATISTICS, Source, dataset_of
 from ridgeline.analysis.windows import (
     ERROR,
     PLACES,
@@ -80,6 +81,8 @@ class WindowChoice:
 
     def total(self, dataset: xr.Dataset) -> xr.Dataset:
         """Return the averages over the windows, with standard errors if there are several."""
+        if STEP not in dataset.dims:
+            return dataset
         if self.step is not None or not has_windows(dataset):
             return select_step(dataset, -1 if self.step is None else self.step).load()
         return add_windows(self.of(dataset), merge=self.merge)
@@ -203,36 +206,21 @@ def plot_wall_units(dataset: xr.Dataset, windows: WindowChoice = ALL_WINDOWS) ->
     dataset, windows: as for `plot_averages`, with profiles along one direction and the attribute model.viscosity.
     Raises ConfigError if there is no such profile, or no wall at its ends.
     """
-    now, known = _statistics(dataset, windows)
-    if now[MEAN].ndim != 1:
-        raise ConfigError(
-            f"--wall-units requires profiles along one direction, but these statistics depend on "
-            f"{', '.join(map(str, now[MEAN].dims))}. Average over two directions with output.homogeneous."
-        )
-    along = max((name for name in known if is_component(name)), key=lambda name: float(abs(now[name]).max()))
-    walls = list(_walls(now, along))
-    if not walls:
-        raise ConfigError(
-            f"--wall-units requires a wall, but {along} is not zero at either end of its profile. Leave the option "
-            "out."
-        )
+    now, _ = _statistics(dataset, windows)
+    walls = wall_units(now)
+    along = next(str(name) for name in walls.data_vars if is_component(str(name)))
     figure = blank_figure(10.0, 4.4)
     mean, stresses = panels(figure, 2)
+    for number in range(walls.sizes["wall"]):
+        wall = walls.isel(wall=number)
+        distance, line = wall["distance"].values, LINES[number]
+        label = f"{wall['wall'].item()}, u_tau = {float(wall['friction_velocity']):.4g}"
+        mean.semilogx(distance[1:], wall[along].values[1:], line, label=label, color="C0")
+        for colour, name in enumerate(name for name in STRESSES if name in wall):
+            shown = None if number else name
+            stresses.plot(distance, wall[name].values, line, color=f"C{colour}", label=shown)
     (dim,) = now[along].dims
-    for number, (end, friction, points, distance) in enumerate(walls):
-        label = f"{dim}_{end}, u_tau = {friction:.4g}"
-        mean.semilogx(
-            distance[1:], now[along].values[points][1:] / friction, LINES[number], label=label, color="C0"
-        )
-        for colour, name in enumerate(name for name in STRESSES if name in known):
-            stresses.plot(
-                distance,
-                now[name].values[points] / friction**2,
-                LINES[number],
-                color=f"C{colour}",
-                label=None if number else name,
-            )
-    y = np.geomspace(0.1, max(float(wall[3][-1]) for wall in walls), 100)
+    y = np.geomspace(0.1, float(walls["distance"].max()), 100)
     mean.plot(y[y < 12], y[y < 12], ":", color="black", label="y+")
     mean.plot(
         y[y > 12], np.log(y[y > 12]) / KARMAN + OFFSET, "-.", color="black", label="ln(y+) / 0.41 + 5.2"
@@ -245,6 +233,75 @@ def plot_wall_units(dataset: xr.Dataset, windows: WindowChoice = ALL_WINDOWS) ->
     figure.suptitle(_title(now))
     label_decades(figure)
     return figure
+
+
+def wall_units(averages: Source) -> xr.Dataset:
+    """Compute the mean velocity and the Reynolds stresses in wall units, over the distance from each wall.
+
+    With the friction velocity u_tau = sqrt(nu |dU/dy|) of a wall, U+ = U / u_tau, y+ = y u_tau / nu, and the stresses
+    are divided by u_tau^2. The slope at the wall is that of the polynomial of the first element. Source: Pope,
+    "Turbulent Flows" (2000), Sec. 7.1.4.
+
+    Parameters
+    ----------
+    averages : xarray.Dataset, path or Run
+        Averages as `average` returns them, or statistics with windows, which are added up first. They depend on one
+        direction, and have the attributes model.viscosity and grid.order.
+
+    Returns
+    -------
+    xarray.Dataset
+        `distance` in wall units, the component of the mean velocity along the wall, and stresses, over (wall, point)
+        from the wall on: to the middle if both ends are walls. `friction_velocity` is over `wall`, whose values are
+        those ends, such as "y_min".
+
+    Raises
+    ------
+    ConfigError
+        If the averages do not depend on one direction alone, or there is no wall at its ends.
+
+    Examples
+    --------
+    Laminar flow with the slope 4 at both walls and the viscosity 1/4 has u_tau = 1:
+
+    >>> import numpy as np
+    >>> import ridgeline
+    >>> import xarray as xr
+    >>> y = np.linspace(0.0, 1.0, 5)
+    >>> flow = {"velocity_x": ("y", 4 * y * (1 - y)), "uu": ("y", 0 * y)}
+    >>> averages = xr.Dataset(flow, {"y": y}, {"model.viscosity": 0.25, "grid.order": 4})
+    >>> walls = ridgeline.analysis.wall_units(averages)
+    >>> walls.friction_velocity.values.round(12), walls.distance.sel(wall="y_max").values
+    (array([1., 1.]), array([0., 1., 2.]))
+    """
+    dataset = dataset_of(averages, STATISTICS)
+    if not has_averages(dataset):
+        raise ConfigError(
+            "the data have no mean velocity and Reynolds stresses. Give the data set of output.statistics."
+        )
+    now, known = _statistics(dataset, ALL_WINDOWS)
+    if now[MEAN].ndim != 1:
+        raise ConfigError(
+            f"wall units require profiles along one direction, but these statistics depend on "
+            f"{', '.join(map(str, now[MEAN].dims))}. Average over two directions with output.homogeneous."
+        )
+    along = max((name for name in known if is_component(name)), key=lambda name: float(abs(now[name]).max()))
+    walls = list(_walls(now, along))
+    if not walls:
+        raise ConfigError(f"wall units require a wall, but {along} is not zero at either end of its profile.")
+    (dim,) = now[along].dims
+    powers = {along: 1} | {name: 2 for name in STRESSES if name in known}
+    columns = {
+        name: (
+            ("wall", "point"),
+            np.stack([now[name].values[part] / friction**n for _, friction, part, _ in walls]),
+        )
+        for name, n in powers.items()
+    }
+    columns["distance"] = (("wall", "point"), np.stack([distance for *_, distance in walls]))
+    friction_velocity = ("wall", np.array([friction for _, friction, *_ in walls]))
+    coords = {"wall": [f"{dim}_{end}" for end, *_ in walls], "friction_velocity": friction_velocity}
+    return xr.Dataset(columns, coords, now.attrs)
 
 
 def _walls(now: xr.Dataset, along: str) -> Iterator[tuple[str, float, slice, Reals]]:

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import numpy as np
 from matplotlib.figure import Figure
 
-from ridgeline.analysis.plot import label_decades, save_figure
+from ridgeline.analysis.plot import blank_figure, label_decades, save_figure
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.node_load import busy_note
 from ridgeline.runtime.units import counted
@@ -35,7 +31,7 @@ def draw_benchmark(result: Mapping[str, Any]) -> Figure:
     if plot is None:
         raise ConfigError(f"{result['benchmark']} has no picture. Leave --plot out.")
     # A map is square, and has only the names of its rows and its colour bar beside it.
-    figure = Figure(figsize=(6.4, 5.0) if plot["kind"] == "heat" else (8.0, 5.0), layout="constrained")
+    figure = blank_figure(6.4 if plot["kind"] == "heat" else 8.0, 5.0)
     axes = figure.subplots()
     drawers = {"lines": _draw_lines, "heat": _draw_map, "boxes": _draw_boxes, "bars": _draw_bars}
     drawers[plot["kind"]](axes, result, plot)

@@ -16,7 +16,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ridgeline.analysis.windows import PLACES
+from ridgeline.analysis.slices import STEP
+from ridgeline.analysis.sources import STATISTICS, Source, dataset_of
+from ridgeline.analysis.windows import PLACES, average
 from ridgeline.config.check import did_you_mean
 from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.runtime.errors import ConfigError
@@ -38,14 +40,14 @@ TERMS = {
 Reals = NDArray[np.float64]
 
 
-def stress_budget(averages: xr.Dataset, stress: str = ENERGY) -> xr.Dataset:
+def stress_budget(averages: Source, stress: str = ENERGY) -> xr.Dataset:
     """Compute the terms of the budget of a Reynolds stress, or of the turbulence energy k = <u_i'u_i'>/2.
 
     Parameters
     ----------
-    averages : xarray.Dataset
-        Averages at one step, as `ridgeline.analysis.windows.add_windows` returns them, of budgets over one or two
-        homogeneous directions. The attributes grid.order and model.viscosity are those of the run.
+    averages : xarray.Dataset, path or Run
+        Averages of budgets over one or two homogeneous directions, as `average` returns them, or statistics with
+        windows, which are added up first. The attributes grid.order and model.viscosity are those of the run.
     stress : str
         "k", "uu", "vv", "ww", "uv", "uw" or "vw".
 
@@ -79,6 +81,9 @@ def stress_budget(averages: xr.Dataset, stress: str = ENERGY) -> xr.Dataset:
         raise ConfigError(
             f"there is no budget of '{stress}'{did_you_mean(stress, known)} There are those of {', '.join(known)}."
         )
+    averages = dataset_of(averages, STATISTICS)
+    if STEP in averages.dims:
+        averages = average(averages)
     missing = [name for name in REQUIRED if name not in averages]
     if missing:
         raise ConfigError(

@@ -64,7 +64,7 @@ def on_grid(dataset: xr.Dataset, longest: int = LONGEST, sharp: Collection[str] 
 
     >>> import numpy as np
     >>> import xarray as xr
-    >>> from ridgeline.analysis.element_images import on_grid
+    >>> from ridgeline.analysis import on_grid
     >>> dims = ("element", "t", "s", "r")
     >>> z, y, x = np.meshgrid([0.0, 1.0], [0.0, 1.0], [0.0, 1.0], indexing="ij")
     >>> places = {name: (dims, place[None]) for name, place in (("z", z), ("y", y), ("x", x))}

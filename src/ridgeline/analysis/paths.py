@@ -71,7 +71,7 @@ def autocorrelation(dataset: xr.Dataset, name: str, most: int = MOST) -> xr.Data
 
     >>> import numpy as np
     >>> import xarray as xr
-    >>> from ridgeline.analysis.paths import autocorrelation
+    >>> from ridgeline.analysis import autocorrelation
     >>> first = np.random.default_rng(0).normal(size=(50, 3))
     >>> velocity = np.array([first, -first, first, -first])
     >>> time = ("step", [0.0, 0.1, 0.2, 0.3])

@@ -51,7 +51,7 @@ def compute_pdf(
     --------
     >>> import numpy as np
     >>> import xarray as xr
-    >>> from ridgeline.analysis.pdf import compute_pdf
+    >>> from ridgeline.analysis import compute_pdf
     >>> field = xr.DataArray(np.linspace(0.0, 1.0, 96).reshape(4, 4, 6), dims=("z", "y", "x"))
     >>> density = compute_pdf(field, bins=2, within=(0.0, 1.0))
     >>> density.values, float(density.sum() * density.bin_width)

@@ -55,7 +55,7 @@ def shear_zeros(shear: xr.DataArray, along: str = "x") -> list[ShearZero]:
 
     >>> import numpy as np
     >>> import xarray as xr
-    >>> from ridgeline.analysis.separation import shear_zeros
+    >>> from ridgeline.analysis import shear_zeros
     >>> x = np.linspace(0, 4, 41) + 0.01
     >>> flat = ("arc_length", np.zeros(41))
     >>> places = {"arc_length": x, "x": ("arc_length", x), "y": flat, "z": flat, "curve": flat}

@@ -8,17 +8,18 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ridgeline.analysis.slices import STEP, field_names, get_field, slabs
+from ridgeline.analysis.sources import FIELDS, Source, dataset_of
 
 STATISTICS = ("min", "max", "mean", "std")
 
 
-def compute_series(dataset: xr.Dataset, variables: Sequence[str] | None = None) -> xr.Dataset:
+def compute_series(data: Source, variables: Sequence[str] | None = None) -> xr.Dataset:
     """Compute the minimum, maximum, mean and standard deviation of fields at every output step.
 
     Parameters
     ----------
-    dataset : xarray.Dataset
-        Fields over (step, z, y, x). They are read slab by slab, never whole.
+    data : xarray.Dataset, path or Run
+        Fields over (step, z, y, x): a data set, its path, or a run. They are read slab by slab, never whole.
     variables : sequence of str, optional
         Names of fields; None takes all.
 
@@ -26,8 +27,8 @@ def compute_series(dataset: xr.Dataset, variables: Sequence[str] | None = None) 
     -------
     xarray.Dataset
         Each variable over (step, statistic), float64, in the unit of the field. `statistic` is one of "min", "max",
-        "mean", "std": `series.U.sel(statistic="max")`. The coordinates and attributes of `dataset` are kept. A NaN in
-        a field makes its statistics NaN.
+        "mean", "std": `series.U.sel(statistic="max")`. The coordinates and attributes of the data set are kept. A NaN
+        in a field makes its statistics NaN.
 
     Raises
     ------
@@ -46,12 +47,13 @@ def compute_series(dataset: xr.Dataset, variables: Sequence[str] | None = None) 
     --------
     >>> import numpy as np
     >>> import xarray as xr
-    >>> from ridgeline.analysis.series import compute_series
+    >>> from ridgeline.analysis import compute_series
     >>> values = np.arange(8.0).reshape(1, 2, 2, 2)
     >>> data = xr.Dataset({"U": (("step", "z", "y", "x"), values)}, {"step": [0]})
     >>> compute_series(data).U.sel(step=0).values.round(2)
     array([0.  , 7.  , 3.5 , 2.29])
     """
+    dataset = dataset_of(data, FIELDS)
     fields = [get_field(dataset, name) for name in (field_names(dataset) if variables is None else variables)]
     columns = {
         str(field.name): (

@@ -79,7 +79,7 @@ def select_step(data: Data, step: int) -> Data:
     --------
     >>> import numpy as np
     >>> import xarray as xr
-    >>> from ridgeline.analysis.slices import select_step
+    >>> from ridgeline.analysis import select_step
     >>> data = xr.Dataset({"U": (("step", "z", "y", "x"), np.zeros((3, 2, 4, 4)))}, {"step": [0, 50, 100]})
     >>> int(select_step(data, 50).step), int(select_step(data, -1).step)
     (50, 100)
@@ -155,7 +155,7 @@ def take_slice(data: Data, spec: str) -> Data:
     --------
     >>> import numpy as np
     >>> import xarray as xr
-    >>> from ridgeline.analysis.slices import take_slice
+    >>> from ridgeline.analysis import take_slice
     >>> field = xr.DataArray(np.zeros((4, 6, 8)), {"x": 0.5 * np.arange(8)}, ("z", "y", "x"))
     >>> take_slice(field, "z=mid").shape, int(take_slice(field, "z=mid").z)
     ((6, 8), 2)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ridgeline.analysis.plot import blank_figure, label_decades, mean_title, panels, title
 from ridgeline.analysis.slices import select_step, step_numbers, take_mean
+from ridgeline.analysis.sources import SPECTRA, Source, dataset_of
 from ridgeline.runtime.errors import ConfigError
 
 KOLMOGOROV_CONSTANT = 1.62
@@ -135,6 +136,51 @@ def _draw_compensated(axes: Axes, now: xr.Dataset, others: Sequence[xr.Dataset],
         axes.legend()
     else:
         axes.set(xlabel="$k$", ylabel="$k^{5/3}\\, E(k)$")
+
+
+def compensated_spectrum(data: Source, step: int = -1, average: str | None = None) -> xr.DataArray:
+    """Compute E(k) k^(5/3) / eps^(2/3) over k eta from spectra that a run of turbulence wrote.
+
+    The dissipation eps is the integral of D(k), and the Kolmogorov length eta = (nu^3 / eps)^(1/4). In an inertial
+    range it is near 1.62. Source: Yeung and Zhou, Phys. Rev. E 56 (1997) 1746.
+
+    Parameters
+    ----------
+    data : xarray.Dataset, path or Run
+        The spectra that output.spectra writes: a data set, its path, or a run.
+    step : int
+        The number of a time step that was written, or -1 for the last one.
+    average : str, optional
+        A range of outputs FIRST:LAST, whose mean is taken instead of a step.
+
+    Returns
+    -------
+    xarray.DataArray
+        float64 over `k_eta`, where the spectrum is positive. Without viscosity or dissipation there are no such
+        scales, and it is k^(5/3) E(k) over `k`.
+
+    Raises
+    ------
+    ConfigError
+        If there are no spectra, or for a step that does not exist.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import ridgeline
+    >>> import xarray as xr
+    >>> k = np.arange(1.0, 9.0)
+    >>> coords = {"step": [0], "time": ("step", [0.0]), "k": k}
+    >>> data = xr.Dataset({"energy_spectrum": (("step", "k"), 2 * k[None] ** (-5 / 3))}, coords)
+    >>> ridgeline.analysis.compensated_spectrum(data).values.round(12).tolist()[:3]
+    [2.0, 2.0, 2.0]
+    """
+    dataset = dataset_of(data, SPECTRA)
+    _check_spectra(dataset)
+    now, _, _ = step_or_mean(dataset, step, average)
+    places, values = _compensated(now)
+    dim = "k_eta" if _has_scales(now) else "k"
+    return xr.DataArray(values, {dim: places}, (dim,), name="compensated_spectrum")
 
 
 def _has_scales(spectra: xr.Dataset) -> bool:

@@ -7,9 +7,6 @@ import re
 from collections.abc import Sequence
 
 import matplotlib
-
-matplotlib.use("Agg")
-
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure

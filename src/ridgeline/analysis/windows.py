@@ -27,6 +27,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ridgeline.analysis.slices import SLAB_BYTES, STEP, take_slice
+from ridgeline.analysis.sources import STATISTICS, Source, dataset_of
 from ridgeline.config.check import did_you_mean
 from ridgeline.runtime.errors import ConfigError
 
@@ -45,6 +46,45 @@ Windows = xr.Dataset | Sequence[xr.Dataset]
 def has_windows(dataset: xr.Dataset) -> bool:
     """Whether the output steps of a data set are averages over windows."""
     return TIME in dataset and STEP in dataset.dims
+
+
+def average(data: Source, begin: float | None = None, end: float | None = None, merge: int = 1) -> xr.Dataset:
+    """Average over time, with standard errors: statistics of a run, or any outputs by the trapezoidal rule.
+
+    Parameters
+    ----------
+    data : xarray.Dataset, path or Run
+        Statistics of windows, as output.statistics writes them, or instantaneous outputs such as spectra, profiles
+        and fields, of which all values are read into memory: a data set, its path, or a run, whose statistics are
+        taken. `run.spectra` and `run.data` are its other outputs.
+    begin, end : float, optional
+        Model times. Only windows between them count.
+    merge : int
+        Windows that follow each other and form one batch of the standard errors.
+
+    Returns
+    -------
+    xarray.Dataset
+        As `add_windows` returns it.
+
+    Raises
+    ------
+    ConfigError
+        If there are no windows, fewer than two outputs, or none in the range; for a run without statistics.
+
+    Examples
+    --------
+    >>> import ridgeline
+    >>> import xarray as xr
+    >>> coords = {"step": [0, 1, 3], "time": ("step", [0.0, 1.0, 4.0])}
+    >>> data = xr.Dataset({"energy": ("step", [1.0, 3.0, 5.0])}, coords)
+    >>> float(ridgeline.analysis.average(data).energy)  # (1 x 2 + 3 x 4) / 4
+    3.5
+    """
+    dataset = dataset_of(data, STATISTICS)
+    return add_windows(
+        dataset if has_windows(dataset) else windows_between_outputs(dataset), begin, end, merge
+    )
 
 
 def add_windows(
@@ -94,7 +134,7 @@ def add_windows(
     --------
     >>> import numpy as np
     >>> import xarray as xr
-    >>> from ridgeline.analysis.windows import add_windows
+    >>> from ridgeline.analysis import add_windows
     >>> means = {"velocity_x": ("step", [1.0, 3.0]), "uu": ("step", [0.5, 0.5])}
     >>> lengths = {"averaging_time": ("step", [2.0, 2.0]), "samples": ("step", [20.0, 20.0])}
     >>> data = xr.Dataset({**means, **lengths}, {"step": [20, 40], "time": ("step", [2.0, 4.0])})
@@ -123,13 +163,13 @@ def add_windows(
     return _as_dataset(total, last, sum(file.sizes[STEP] for file in chosen))
 
 
-def running_windows(data: xr.Dataset, name: str, place: str = "", merge: int = 1) -> xr.Dataset:
+def running_windows(data: Source, name: str, place: str = "", merge: int = 1) -> xr.Dataset:
     """Average over the first 1, 2, ... windows, with standard errors, at one point.
 
     Parameters
     ----------
-    data : xarray.Dataset
-        Windows, as for `add_windows`.
+    data : xarray.Dataset, path or Run
+        Windows, as for `add_windows`: a data set, its path, or a run, whose statistics are taken.
     name : str
         The average that is followed.
     place : str
@@ -153,13 +193,14 @@ def running_windows(data: xr.Dataset, name: str, place: str = "", merge: int = 1
     --------
     >>> import numpy as np
     >>> import xarray as xr
-    >>> from ridgeline.analysis.windows import running_windows
+    >>> from ridgeline.analysis import running_windows
     >>> values = {"theta": ("step", [1.0, 3.0, 2.0]), "averaging_time": ("step", [1.0, 1.0, 1.0])}
     >>> coords = {"step": [9, 18, 27], "time": ("step", [1.0, 2.0, 3.0])}
     >>> data = xr.Dataset({**values, "samples": ("step", [9, 9, 9])}, coords)
     >>> running_windows(data, "theta").theta.values.tolist()
     [1.0, 2.0, 2.0]
     """
+    data = dataset_of(data, STATISTICS)
     _refuse_no_windows(data)
     names = averages_of(data)
     if name not in names:
@@ -211,7 +252,7 @@ def windows_between_outputs(data: xr.Dataset) -> xr.Dataset:
     Examples
     --------
     >>> import xarray as xr
-    >>> from ridgeline.analysis.windows import add_windows, windows_between_outputs
+    >>> from ridgeline.analysis import add_windows, windows_between_outputs
     >>> coords = {"step": [0, 1, 3], "time": ("step", [0.0, 1.0, 4.0])}
     >>> data = xr.Dataset({"energy": ("step", [1.0, 3.0, 5.0])}, coords)
     >>> float(add_windows(windows_between_outputs(data)).energy)  # (1 x 2 + 3 x 4) / 4

@@ -8,10 +8,10 @@ entry points "ridgeline.benchmarks" of installed packages (runtime/plugins.py).
 import os
 from pathlib import Path
 
-from ridgeline.runtime.plugins import plugins
+from ridgeline.runtime.plugins import BENCHMARKS, plugins
 
 OWN = Path(__path__[0])
-PLUGINS = plugins("ridgeline.benchmarks")
+PLUGINS = plugins(BENCHMARKS)
 
 # Python finds a package's modules in all folders of its __path__; the package's own families come first.
 __path__ += filter(None, os.environ.get("RIDGELINE_BENCHMARK_PATH", "").split(os.pathsep))

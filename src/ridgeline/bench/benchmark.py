@@ -239,13 +239,13 @@ def failures() -> list[str]:
     sentences = []
     for family in families():
         try:
-            _declarations(family)
+            declarations(family)
         except ConfigError as problem:
             sentences.append(str(problem))
     return sentences
 
 
-def _declarations(family: str) -> Sequence[Benchmark]:
+def declarations(family: str) -> Sequence[Benchmark]:
     """Return the benchmarks of a family. ConfigError if that of another package fails on import."""
     folder = next(Path(folder) for folder in ridgeline.bench.__path__ if (Path(folder) / family).is_dir())
     what = f"the benchmarks {family} of {package_of(folder, ridgeline.bench.PLUGINS)}"
@@ -262,10 +262,10 @@ def available() -> dict[str, Benchmark]:
     benchmarks: dict[str, Benchmark] = {}
     for family in families():
         try:
-            declarations = _declarations(family)
+            found = declarations(family)
         except ConfigError:  # `failures` tells it
             continue
-        for declared in declarations:
+        for declared in found:
             if declared.name in benchmarks:
                 raise ConfigError(
                     f'two benchmarks are called "{declared.name}", one in the family '

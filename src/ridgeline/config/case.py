@@ -16,6 +16,7 @@ from ridgeline.config.fields import Checked, Problem, toml
 from ridgeline.config.intervals import ROUNDING, Interval, Scheduled, multiples
 from ridgeline.config.part_selection import SelectionError, UniformGrid
 from ridgeline.config.parts import BYTES, PartExtent, PartSection, PartSize, fields_needed
+from ridgeline.config.recorders import RecorderSection
 from ridgeline.config.sections import AnyGridSection, CheckpointSection, OutputSection, RunSection
 from ridgeline.config.size_law import GlobalGrid, SizeLaw
 from ridgeline.config.store_format import StoreFormat, store_format
@@ -42,6 +43,8 @@ class AnyCase(Checked):
         Where and when checkpoints are written.
     callback : tuple of CallbackSection
         Functions that the run calls.
+    recorder : tuple of RecorderSection
+        Outputs that installed packages write.
 
     Examples
     --------
@@ -80,6 +83,7 @@ class AnyCase(Checked):
     output: OutputSection = Field(default_factory=OutputSection)
     checkpoint: CheckpointSection = Field(default_factory=CheckpointSection)
     callback: tuple[CallbackSection, ...] = Field(default=())
+    recorder: tuple[RecorderSection, ...] = Field(default=())
 
     @model_validator(mode="after")
     def _suffix_of_the_store(self) -> Self:
@@ -109,7 +113,8 @@ class AnyCase(Checked):
 
     def written(self) -> dict[str, str]:
         """Return the paths that a run of this case may write to, by their keys; checkpoints are among them."""
-        return self.output.written() | {"checkpoint.path": self.checkpoint.path}
+        more = {f"recorder.{i}.path": recorder.path for i, recorder in enumerate(self.recorder)}
+        return self.output.written() | {"checkpoint.path": self.checkpoint.path} | more
 
     def report_path(self) -> str:
         """Return the path of the run report: beside the data set."""
@@ -204,6 +209,7 @@ class AnyCase(Checked):
         problems = list(self.problems())
         yield from problems or self._part_problems()
         yield from self._callback_problems()
+        yield from self._recorder_problems()
         yield from overlaps(self.written() | {REPORT: self.report_path()})
 
     def output_names(self) -> tuple[str, ...]:
@@ -273,6 +279,12 @@ class AnyCase(Checked):
                 self.part_extent(part)
             except SelectionError as error:
                 yield Problem(f"{key}.{error.key}", error.rule)
+
+    def _recorder_problems(self) -> Iterator[Problem]:
+        names = [recorder.name for recorder in self.recorder]
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                yield Problem(f"recorder.{i}.name", "a name that no other recorder of the run has")
 
     def _callback_problems(self) -> Iterator[Problem]:
         names = self.output_names()

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 SIDE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")  # of tables whose names a document chooses
-LAST = ("output", "checkpoint", "callback")  # tables that are shown after those of models
+LAST = ("output", "checkpoint", "callback", "recorder")  # tables that are shown after those of models
 ANY = "N"  # stands for the number of a repeated table in the keys of a schema
 
 

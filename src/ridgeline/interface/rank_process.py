@@ -136,7 +136,7 @@ def _raise_error(code: int, printed: Sequence[str], interrupted: bool) -> None:
     if code == 0:
         return
     sentences = "\n".join(dict.fromkeys(found[1] for line in printed if (found := _ERROR.match(line))))
-    if interrupted:
+    if interrupted and code not in _KINDS:
         raise RunInterrupted(sentences or f"the ranks were interrupted, and ended with exit code {code}.")
     if sentences:
         raise _KINDS.get(code, RidgelineError)(sentences)

@@ -33,7 +33,7 @@ FIRST = ("step", "time")  # the first columns of every series
 
 
 class SeriesWriter:
-    """Writes one time series. Every method is collective over `comm`; rank 0 writes.
+    """Write one time series as a CSV file. Every method is collective over `comm`; rank 0 writes.
 
     Parameters
     ----------
@@ -55,6 +55,16 @@ class SeriesWriter:
     OutputError
         On all ranks, if nothing may be written there, or if something else, other columns or fewer than keep_rows
         complete rows are there; in `write` also if the disk is full.
+
+    Examples
+    --------
+    >>> from mpi4py import MPI
+    >>> from ridgeline.api import SeriesWriter
+    >>> from ridgeline.io.series import read_series
+    >>> with SeriesWriter("energy.csv", MPI.COMM_SELF, ("energy",)) as series:
+    ...     _ = series.write(10, 0.5, {"energy": 2.0})
+    >>> read_series("energy.csv")["energy"].tolist()
+    [2.0]
     """
 
     def __init__(

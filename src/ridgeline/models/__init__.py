@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.plugins import package_of, plugin_errors, plugins
+from ridgeline.runtime.plugins import MODELS, package_of, plugin_errors, plugins
 
 if TYPE_CHECKING:
     from ridgeline.config.case import AnyCase
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Python finds a package's modules in all folders of its __path__; the package's own models come first.
 _OWN = Path(__path__[0])
-_PLUGINS = plugins("ridgeline.models")
+_PLUGINS = plugins(MODELS)
 __path__ += filter(None, os.environ.get("RIDGELINE_MODEL_PATH", "").split(os.pathsep))
 __path__ += [str(plugin.folder) for plugin in _PLUGINS]
 

@@ -70,10 +70,29 @@ class StepWriter(Protocol):
 
 
 class WrittenSteps:
-    """The record of a writer: each time it writes the values that `present` returns, at the time that `time` returns.
+    """Write the present values by a writer each time that a recorder is due.
 
-    path, writer: where and by what it is written. time: returns the model time of the present step. present: returns
-    the present values by name. Both functions are collective.
+    Parameters
+    ----------
+    path : str
+        Where it is written.
+    writer : StepWriter
+        What writes it, such as a `SeriesWriter`.
+    time : callable
+        Returns the model time of a step; `Model.time` does.
+    present : callable
+        Returns the present values by name, for `writer.write`. All ranks call it.
+
+    Examples
+    --------
+    >>> from mpi4py import MPI
+    >>> from ridgeline.api import SeriesWriter, WrittenSteps
+    >>> writer = SeriesWriter("drag.csv", MPI.COMM_SELF, ("drag",))
+    >>> output = WrittenSteps("drag.csv", writer, lambda step: 0.1 * step, lambda: {"drag": 2.5})
+    >>> _ = output.write(10)
+    >>> output.close()
+    >>> open("drag.csv").read().splitlines()[0]
+    'step,time,drag'
     """
 
     def __init__(
@@ -107,23 +126,41 @@ class WrittenSteps:
 
 @dataclass(frozen=True)
 class Recorder:
-    """A kind of output that a run writes while it steps.
+    """Describe a kind of output that a run writes while it steps.
 
     Attributes
     ----------
-    name : of this kind of output, for people and in checkpoints ("data set"); unique in a run
-    path : where it is written, from the settings
-    every : the interval between writes, which must not be empty
-    also : a further interval, such as that of the ends of windows; what is due at either is written once
-    open : takes the attributes of the data set and how many steps to keep (None starts a new one, see `BPWriter`),
-        and returns the open output. Collective
-    initial : whether it writes the state of step 0 when a run begins
-    search : whether the state is searched for NaN before it is written; not where the search would cost more than the
-        writing
-    fingerprint : takes (path, steps) and returns the fingerprint of what lies there, by which a resumed run notices
-        what another run has written since; None for a kind that is always written anew, or whose writer checks this
-        itself
-    plot : the file from which `ridgeline plot` draws it, None for `path`; "" if nothing is drawn
+    name : str
+        Of this kind of output, for people and in checkpoints ("data set"); unique in a run.
+    path : str
+        Where it is written, from the settings.
+    every : Interval
+        The interval between writes, which must not be empty.
+    open : callable
+        Takes the attributes of the data set and how many steps to keep (None starts a new one), and returns the open
+        output, such as `WrittenSteps`. All ranks call it.
+    initial : bool
+        Whether it writes the state of step 0 when a run begins.
+    search : bool
+        Whether the state is searched for NaN before it is written; not where the search would cost more than the
+        writing.
+    fingerprint : callable, optional
+        Takes (path, steps) and returns the fingerprint of what lies there, by which a resumed run notices what
+        another run has written since; None for a kind that is always written anew, or whose writer checks this
+        itself.
+    plot : str, optional
+        The file from which `ridgeline plot` draws it, None for `path`; "" if nothing is drawn.
+    also : Interval
+        A further interval, such as that of the ends of windows; what is due at either is written once.
+
+    Examples
+    --------
+    The function of a package that an entry point "ridgeline.recorders" names returns a recorder with the path and the
+    interval of the settings [[recorder]]:
+
+    >>> from ridgeline.api import Recorder
+    >>> def recorder(model, case, section, comm):
+    ...     return Recorder("extremes", section.path, section.interval(), lambda attributes, keep: ...)
     """
 
     name: str

@@ -272,6 +272,12 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
 
+    def pause(self, step: int, at: float) -> None:
+        """Draw where the run stands, because the call that advanced it returns and the bar stays as it is."""
+        if self._share(step, at) < 1.0:
+            self._drawn = 0.0
+            self.update(step, at)
+
     def update(self, step: int, at: float) -> None:
         """Show that the run has reached `step` at model time `at`. It draws ten times a second at most."""
         share = self._share(step, at)

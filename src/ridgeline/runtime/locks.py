@@ -26,6 +26,7 @@ from typing import Self
 
 from ridgeline.runtime.errors import OutputError
 from ridgeline.runtime.files import DAMAGED, open_regular
+from ridgeline.runtime.signals import stops_at_once
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +142,8 @@ class PathLock:
                             "%s is in use. Waiting up to %g s for the other run to end.", self._what, GRACE
                         )
                         announced = True
-                    time.sleep(0.05)
+                    with stops_at_once():
+                        time.sleep(0.05)
         except OSError as error:
             raise OutputError(
                 f"cannot lock {self._what}: {error.strerror} ({self.file}). Choose a place where you may write."

@@ -1,10 +1,14 @@
-"""Models and benchmarks of other packages, which declare them as entry points.
+"""Models, benchmarks and recorders of other packages, which declare them as entry points.
 
     [project.entry-points."ridgeline.models"]
     brusselator = "ridgeline_brusselator"
 
-The value is an importable package whose folders are models (or families of benchmarks, in "ridgeline.benchmarks").
-Nothing of it is imported until one of them is used, so that a package that fails disturbs nothing else.
+    [project.entry-points."ridgeline.recorders"]
+    mean_profile = "ridgeline_brusselator.profiles:recorder"
+
+The value is an importable package whose folders are models (or families of benchmarks, in "ridgeline.benchmarks"),
+and for a recorder the module and the name of a function. Nothing of it is imported until one of them is used, so that
+a package that fails disturbs nothing else.
 """
 
 from __future__ import annotations
@@ -12,12 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from ridgeline.runtime.errors import ConfigError, RidgelineError
 from ridgeline.runtime.user_code import described
+
+MODELS, BENCHMARKS, RECORDERS = "ridgeline.models", "ridgeline.benchmarks", "ridgeline.recorders"  # groups
 
 
 @dataclass(frozen=True)
@@ -37,9 +44,27 @@ def plugins(group: str) -> list[Plugin]:
         spec = find_spec(top)
         for root in (spec.submodule_search_locations or ()) if spec is not None else ():
             folder = Path(root, *inner)
-            package = f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.value
-            found.setdefault(folder, Plugin(folder, package))
+            found.setdefault(folder, Plugin(folder, owner_of(entry)))
     return list(found.values())
+
+
+def entries(group: str) -> dict[str, EntryPoint]:
+    """Return what installed packages declare in a group by its name; the first package with a name keeps it."""
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=group):
+        found.setdefault(entry.name, entry)
+    return found
+
+
+def load_entry(entry: EntryPoint, what: str) -> Any:
+    """Import what an entry names. Raises ConfigError for a package that fails; what: for its message."""
+    with plugin_errors(f"{what} of the package {owner_of(entry)}"):
+        return entry.load()
+
+
+def owner_of(entry: EntryPoint) -> str:
+    """Return the package of an entry with its version."""
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.value
 
 
 def package_of(folder: Path, among: list[Plugin]) -> str:
@@ -51,14 +76,14 @@ def package_of(folder: Path, among: list[Plugin]) -> str:
 
 
 @contextmanager
-def plugin_errors(what: str) -> Iterator[None]:
-    """Turn any exception of a package that fails on import into a ConfigError of one sentence."""
+def plugin_errors(what: str, doing: str = "imported") -> Iterator[None]:
+    """Turn any exception of a package that fails on import, or in use, into a ConfigError of one sentence."""
     try:
         yield
     except RidgelineError:
         raise
     except (Exception, SystemExit) as problem:
         raise ConfigError(
-            f"{what} cannot be imported ({described(problem)}). Install a version of the package that "
+            f"{what} cannot be {doing} ({described(problem)}). Install a version of the package that "
             "fits this version of Ridgeline, or uninstall it."
         ) from problem

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ridgeline.config.case import AnyCase
 
 # `change` refuses the settings of these sections, except for the keys of _CHANGEABLE.
-_FIXED_SECTIONS = ("run", "grid", "output", "checkpoint", "callback")
+_FIXED_SECTIONS = ("run", "grid", "output", "checkpoint", "callback", "recorder")
 _CHANGEABLE = ("run.steps", "run.end_time")
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ridgeline.config.recorders import load_recorders
 from ridgeline.models.contract import Model, Variable
 from ridgeline.models.earlier_runs import remember_run
 from ridgeline.models.memory_check import refuse_what_does_not_fit
@@ -146,6 +147,8 @@ class CaseRun:
             self._restart.check(resume)
             case = self.case = self._restart.settle(resume)
             self._callbacks = Callbacks(case, comm)
+            with errors_on_all_ranks(comm):
+                load_recorders(case.recorder)
         facts = make_facts(case, model, context)
         if comm.rank == 0:
             if caller.show is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from ridgeline.config.callbacks import load_callbacks
+from ridgeline.config.recorders import load_recorders
 from ridgeline.config.user_functions import load_user_function
 from ridgeline.models import estimate
 from ridgeline.models.earlier_runs import earlier_ratios
@@ -168,6 +169,7 @@ def raise_if_refused(case: AnyCase, plan: dict[str, Any]) -> None:
     check_paths(case)
     case.check_files()
     load_callbacks(case.callback)
+    load_recorders(case.recorder)
     for text in case.user_formulas():
         load_user_function(text).compiled(case.run.precision)
     if plan["refusals"]:

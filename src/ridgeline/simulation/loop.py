@@ -218,7 +218,9 @@ class TimeLoop:
         rank, with the last checkpoint in the message.
         """
         with device_errors_explained(self._describe_checkpoint):
-            return self._advance(stop, progress, last, until)
+            reason = self._advance(stop, progress, last, until)
+            progress.pause(self.step, self.now.time)
+            return reason
 
     def _advance(
         self, stop: StopRequest, progress: Progress, last: int | None, end: float | None

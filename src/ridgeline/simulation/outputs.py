@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.config.intervals import Moment
+from ridgeline.config.recorders import load_recorders
 from ridgeline.models.contract import Model
 from ridgeline.models.recorders import Record, Recorder
 from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks
-from ridgeline.runtime.errors import OutputError
+from ridgeline.runtime.errors import ConfigError, OutputError
+from ridgeline.runtime.plugins import plugin_errors
 from ridgeline.simulation.callbacks import Callbacks
 
 if TYPE_CHECKING:
@@ -67,7 +69,11 @@ class Outputs:
             If a path does not hold what the run had written when the checkpoint was taken.
         """
         self.callbacks = callbacks
-        recorders = [*callbacks.recorders(model, case), *model.recorders(case, comm)]
+        recorders = [
+            *callbacks.recorders(model, case),
+            *model.recorders(case, comm),
+            *_recorders_of_packages(model, case, comm),
+        ]
         self.recorders = {recorder.name: recorder for recorder in recorders}
         self.writes = {name: WriteLog() for name in self.recorders}
         self._comm = comm
@@ -116,6 +122,24 @@ class Outputs:
         """Close all outputs."""
         for record in self._records.values():
             record.close()
+
+
+def _recorders_of_packages(model: Model, case: AnyCase, comm: MPI.Comm) -> Iterator[Recorder]:
+    """Yield the recorders of [[recorder]], with the paths and intervals of their settings. Collective.
+
+    Raises ConfigError on all ranks if a package fails, or makes something else.
+    """
+    for section, make in zip(case.recorder, load_recorders(case.recorder)):
+        with errors_on_all_ranks(comm):
+            what = f"the recorder {section.name}"
+            with plugin_errors(what, "used"):
+                recorder = make(model, case, section, comm)
+            if not isinstance(recorder, Recorder):
+                raise ConfigError(
+                    f"{what} cannot be used, because its function returned {type(recorder).__name__}, but it must "
+                    "return a ridgeline.api.Recorder. Install a version of its package that does."
+                )
+        yield replace(recorder, name=what.removeprefix("the "), path=section.path, every=section.interval())
 
 
 def _refuse_other_runs(recorder: Recorder, count: int, expected: str = "") -> None:

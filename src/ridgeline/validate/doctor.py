@@ -11,8 +11,9 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import Any, Literal
 
 from rich.table import Table
 
+from ridgeline import models
+from ridgeline.bench.benchmark import declarations, families
 from ridgeline.config.store_format import preferred_format
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.console import plain_console
@@ -30,6 +33,7 @@ from ridgeline.runtime.launcher import detect_launch
 from ridgeline.runtime.machine import cache_sizes, describe_machine
 from ridgeline.runtime.mpi_import import why_no_library
 from ridgeline.runtime.mpiexec import find_mpiexec, mpiexec_environment
+from ridgeline.runtime.plugins import BENCHMARKS, MODELS, RECORDERS, entries, load_entry, owner_of, plugins
 from ridgeline.version import VERSION
 
 SCHEMA = 1  # of `findings_to_dict`; raised when a key changes its meaning or goes
@@ -58,7 +62,8 @@ def examine() -> list[Finding]:
 
     Returns
     -------
-    one finding for each of Python, cores, MPI, mpiexec, store, ADIOS2, FFTW, BLAS, Numba and GPU, in this order
+    one finding for each of Python, cores, MPI, mpiexec, store, ADIOS2, FFTW, BLAS, Numba, GPU and the packages that
+    add models, benchmarks and recorders, in this order
 
     Raises
     ------
@@ -77,6 +82,7 @@ def examine() -> list[Finding]:
         ("BLAS", _blas),
         ("Numba", _numba),
         ("GPU", _gpu),
+        ("packages", _packages),
     ]
     findings = []
     for name, check in checks:
@@ -288,6 +294,36 @@ def _gpu() -> Finding:
     )
 
 
+def _packages() -> Finding:
+    """Name the packages that add models, benchmarks and recorders, and import each of these."""
+    parts: dict[str, list[str]] = {}
+    broken: list[str] = []
+    for package, what, load in _parts_of_packages():
+        try:
+            load()
+        except RidgelineError as error:
+            broken.append(str(error))
+            what += " (fails)"
+        parts.setdefault(package, []).append(what)
+    if not parts:
+        return Finding("packages", "optional", "none is installed that adds models, benchmarks or recorders")
+    text = "; ".join(f"{package}: {', '.join(each)}" for package, each in parts.items())
+    return Finding("packages", "optional" if broken else "ok", text, " ".join(broken))
+
+
+def _parts_of_packages() -> Iterator[tuple[str, str, Callable[[], object]]]:
+    """Yield the package, the kind and name, and the import of all that installed packages add."""
+    for folder in plugins(MODELS):
+        for name in sorted(path.parent.name for path in folder.folder.glob("*/settings.py")):
+            yield folder.package, f"model {name}", partial(models.create, name)
+    for folder in plugins(BENCHMARKS):
+        for name in families():
+            if (folder.folder / name).is_dir():
+                yield folder.package, f"benchmarks {name}", partial(declarations, name)
+    for name, entry in sorted(entries(RECORDERS).items()):
+        yield owner_of(entry), f"recorder {name}", partial(load_entry, entry, f"the recorder {name}")
+
+
 def findings_to_dict(findings: list[Finding]) -> dict[str, Any]:
     """Return the findings for JSON, as `ridgeline doctor --json` prints them and as a report of a problem needs them.
 
@@ -305,7 +341,7 @@ def findings_to_dict(findings: list[Finding]) -> dict[str, Any]:
         platform   operating system, kernel and processor family, such as "Linux-6.1.0-x86_64-with-glibc2.36"
         findings   a list with a dictionary for each finding, in the order of `examine`:
             name     the thing: "Python", "cores", "MPI", "mpiexec", "store", "ADIOS2", "FFTW", "BLAS",
-                     "Numba" or "GPU"
+                     "Numba", "GPU" or "packages"
             status   "ok"; "optional" if it is absent and may be; "missing" if runs fail without it
             text     what was found, or what is wrong
             advice   what to do about it, "" if there is nothing to do

@@ -241,7 +241,9 @@ def test_every_setting_is_in_the_table_of_changes() -> None:
         case(model={"noise": 0}, run={**ON_CPU, **more}) for more in ({}, {"stop_when": "steady"})
     )
     assert quiet.identity() == steady.identity()
-    assert set(CHANGES) | {"run.model", "run.stop_when", "output.part", "callback"} == set(case().flatten())
+    assert set(CHANGES) | {"run.model", "run.stop_when", "output.part", "callback", "recorder"} == set(
+        case().flatten()
+    )
 
 
 def test_direct_construction_tells_the_broken_rule() -> None:

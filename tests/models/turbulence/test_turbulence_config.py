@@ -287,6 +287,7 @@ UNTESTED = {
     "output.average_from",
     "output.part",
     "callback",
+    "recorder",
 }
 
 
