@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ridgeline.config.check import Origin, check_case
+from ridgeline.config.check import Origin, check_case, did_you_mean
 from ridgeline.config.fields import Checked, Number, setting, toml
 from ridgeline.config.load import parse_toml, read_text
 from ridgeline.config.toml_lines import key_lines, line_of
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.validate.counter_kinds import KINDS, NEVER, CounterKind
 
 CPU_SHARE = "cpu_share"  # processor time over wall-clock time of a pure compute loop; judged by its own limit
 
@@ -54,35 +55,34 @@ class ThresholdSection(Checked):
         gt=0,
         le=1,
     )
-    counter_uncorrected: Number = setting(
-        1, "Number of uncorrected memory or fatal PCI Express errors that makes a node a suspect.", gt=0
-    )
-    counter_timeouts: Number = setting(
-        1, "Number of time-outs of Cassini or Cray MPICH that makes a node a suspect.", gt=0
-    )
-    counter_corrected: Number = setting(1, "Number of corrected memory errors that causes a warning.", gt=0)
-    counter_errors: Number = setting(1, "Number of interface errors that causes a warning.", gt=0)
-    counter_drops: Number = setting(100, "Number of dropped packets that causes a warning.", gt=0)
-    counter_retransmissions: Number = setting(
-        1000, "Number of retransmitted TCP segments or Slingshot packets that causes a warning.", gt=0
-    )
-    counter_throttles: Number = setting(
-        100, "Number of thermal throttling events that causes a warning.", gt=0
-    )
 
 
 class _File(Checked):
     thresholds: ThresholdSection = ThresholdSection()
 
 
+class Bounds(NamedTuple):
+    """From how many counted events on one node it is warned of, or suspected."""
+
+    warn: float
+    suspect: float
+
+
 class Thresholds(ThresholdSection):
-    """All thresholds. limits: name of a quantity -> least rate, or longest time, in SI units."""
+    """All thresholds. limits: name of a quantity -> least rate, or longest time, in SI units; counters: key of a kind
+    of counters -> its thresholds, where the site has its own.
+    """
 
     limits: dict[str, float] = {}  # noqa: RUF012 (pydantic copies it)
+    counters: dict[str, Bounds] = {}  # noqa: RUF012
+
+    def bounds(self, kind: CounterKind) -> Bounds:
+        """Return the thresholds of a kind of counters."""
+        return self.counters.get(kind.key, Bounds(kind.warn, kind.suspect))
 
 
 def load_thresholds(path: str | Path) -> Thresholds:
-    """Read a TOML file with the table [thresholds] and, inside it, [thresholds.limits].
+    """Read a TOML file with the table [thresholds] and, inside it, [thresholds.limits] and [thresholds.counters].
 
     Raises ConfigError naming file, line, key, value, and what is allowed.
     """
@@ -97,10 +97,12 @@ def load_thresholds(path: str | Path) -> Thresholds:
 
     table = document.get("thresholds")
     limits: dict[str, float] = {}
+    counters: dict[str, Bounds] = {}
     if isinstance(table, dict):
         limits = _limits(table.pop("limits", {}), place)
+        counters = _counters(table.pop("counters", {}), place)
     checked = check_case(_File, document, lambda key: Origin(key, place(key)))
-    return Thresholds(**checked.thresholds.model_dump(), limits=limits)
+    return Thresholds(**checked.thresholds.model_dump(), limits=limits, counters=counters)
 
 
 def _limits(table: Any, place: Any) -> dict[str, float]:
@@ -119,3 +121,40 @@ def _limits(table: Any, place: Any) -> dict[str, float]:
     if wrong:
         raise ConfigError("\n".join(wrong))
     return {str(name): float(value) for name, value in table.items()}
+
+
+def _counters(table: Any, place: Any) -> dict[str, Bounds]:
+    """Return the table [thresholds.counters]: key of a kind -> {warn, suspect}, each a number above 0 or "never"."""
+    section = "thresholds.counters"
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{place(section)}: {section} is {toml(table)}, but it must be a table.")
+    kinds = {kind.key: kind for kind in KINDS}
+    found, wrong = {}, []
+    for key, values in table.items():
+        name = f"{section}.{key}"
+        if key not in kinds:
+            near = did_you_mean(key, list(kinds))
+            wrong.append(
+                f"{place(name)}: unknown kind of counters {key!r}.{near} Known kinds: {', '.join(kinds)}."
+            )
+            continue
+        numbers = {"warn": kinds[key].warn, "suspect": kinds[key].suspect}
+        if not isinstance(values, Mapping) or not set(values) <= set(numbers):
+            wrong.append(
+                f"{place(name)}: {name} is {toml(values)}, but it must be a table such as "
+                "{ warn = 1, suspect = 100 }."
+            )
+            continue
+        for which, value in values.items():
+            if value == "never":
+                numbers[which] = NEVER
+            elif isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                wrong.append(
+                    f'{place(name)}: {name}.{which} is {toml(value)}, but it must be a number above 0, or "never".'
+                )
+            else:
+                numbers[which] = float(value)
+        found[key] = Bounds(**numbers)
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    return found

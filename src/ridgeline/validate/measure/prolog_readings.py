@@ -19,7 +19,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ridgeline.runtime.errors import OutputError
-from ridgeline.validate.measure.counters import Counters, read_output, set_back
+from ridgeline.validate.counter_kinds import FLEETING
+from ridgeline.validate.measure.counters import Counters, is_gauge, read_output, set_back
 
 _SUFFIX = ".counters.json"
 _MOST_BYTES = 16 * 2**20  # of a file that is trusted
@@ -213,7 +214,13 @@ def count(job: Job, host: str, before: Counters, after: Counters) -> Counted:
         counted.remarks += _keep(job, host, after)
     elif job.phase == "epilog":
         _compare(job, host, counted)
+    if counted.period == VALIDATED:  # what processes hold tells something only before and after a job
+        counted.before, counted.after = _without_gauges(counted.before), _without_gauges(counted.after)
     return counted
+
+
+def _without_gauges(counters: Counters) -> Counters:
+    return {name: value for name, value in counters.items() if not is_gauge(name)}
 
 
 def count_output(job: Job, counted: Counted) -> None:
@@ -263,14 +270,17 @@ def _compare(job: Job, host: str, counted: Counted) -> None:
     minutes = max(time.time() - readings.taken, 0.0) / 60
     counted.remarks.append(f"counters are compared with those that {prolog} read {minutes:.1f} min before.")
     if readings.boot != read_boot():
-        counted.before = {}
+        counted.before, counted.after = {}, _without_gauges(counted.after)
         counted.remarks.append(
             f"the node was rebooted after {prolog}, so its counters started again at the reboot."
         )
         return
     counted.before = readings.counters
     for names, what in (
-        (sorted(readings.counters.keys() - counted.after.keys()), "no longer exist, nor does their device"),
+        (
+            sorted(n for n in readings.counters.keys() - counted.after.keys() if not FLEETING.fullmatch(n)),
+            "no longer exist, nor does their device",
+        ),
         (set_back(readings.counters, counted.after), "were reset, and are counted from then on"),
     ):
         if names:
