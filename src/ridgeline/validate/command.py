@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from ridgeline.validate.judge.outcome import Outcome
     from ridgeline.validate.judge.thresholds import Thresholds
     from ridgeline.validate.judge.verdict import Verdict
+    from ridgeline.validate.log_patterns import LogPattern
     from ridgeline.validate.measure.counters import Counters
+    from ridgeline.validate.measure.logs import LogMoment
     from ridgeline.validate.measure.measurements import Measurements
-    from ridgeline.validate.measure.prolog_readings import Job
+    from ridgeline.validate.measure.prolog_readings import Counted, Job
     from ridgeline.validate.validation_options import ValidationOptions
 
 _BY_SIGNAL = 128  # added to the number of the signal that ended the launcher
@@ -97,7 +99,7 @@ class _LaunchWatch:
 
         progress = read_progress(self._path)
         if progress.code is not None:
-            return progress.code
+            return progress.code or self._timeouts(options)
         if not progress.measurements:
             return code  # it ended with a message before the first stage
         measurements = Measurements.from_dict(progress.measurements)
@@ -121,6 +123,20 @@ class _LaunchWatch:
         thresholds, baseline = _load(options)
         return Outcome(measurements, thresholds, baseline, options.report, _show).finish() or 2
 
+    def _timeouts(self, options: ValidationOptions) -> int:
+        """Say which time-outs the ranks printed when they ended, after the verdict; return the exit code."""
+        from ridgeline.validate.counter_kinds import kind_of
+        from ridgeline.validate.judge.verdict import HEALTHY, SUSPECTS
+        from ridgeline.validate.measure.counters import read_summary
+
+        count = read_summary(self._words.decode(errors="replace")).get("mpich/network_timeouts", 0)
+        kind = kind_of("job/network_timeouts")
+        assert kind is not None
+        warn, suspect = _load(options)[0].bounds(kind)
+        if count >= min(warn, suspect):
+            sys.stdout.write(f"warning: {kind.what} during the validation: {count}. {kind.advice}\n")
+        return SUSPECTS if count >= suspect else HEALTHY
+
 
 def run_validation(options: ValidationOptions, debug: bool = False) -> int:
     """Validate on the ranks of this job; return the exit code, the same on all ranks. Collective over the world."""
@@ -141,6 +157,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     from ridgeline.validate.judge.outcome import Outcome
     from ridgeline.validate.judge.verdict import HEALTHY
     from ridgeline.validate.measure.counters import read_counters
+    from ridgeline.validate.measure.logs import log_moment
     from ridgeline.validate.measure.measurements import Measurements, save_measurements
     from ridgeline.validate.measure.session import Session
     from ridgeline.validate.measure.validation_levels import chosen_steps, run_levels
@@ -182,18 +199,23 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
                 processes or [],
                 Phases("validate", not options.phase),
             )
-    groups = comm.bcast(measurements.groups)
+    groups, patterns, log_files = comm.bcast(
+        None
+        if outcome is None
+        else (measurements.groups, outcome.thresholds.patterns, outcome.thresholds.log_files)
+    )
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
     # Only rank 0 finds trouble and suspects.
     end = outcome.end_process if outcome is not None else print
-    before = read_counters()
+    before, start = read_counters(), log_moment(log_files)
     watch = start_watch(comm, end)
     session = Session(comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups)
     if outcome is not None:
         run_levels(session, outcome.suspects, outcome.stage_begins)
     else:
         run_levels(session, lambda _: {}, lambda *_: None)
-    _compare_counters(comm, layout, options, before, measurements)
+    counted = _count(comm, layout, options, before, start, patterns)
+    _gather_counters(comm, layout, counted, measurements)
     watch.close()
     code = None
     with errors_on_all_ranks(comm):
@@ -211,26 +233,52 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     return agreed
 
 
-def _compare_counters(
-    comm: MPI.Comm, layout: Layout, options: ValidationOptions, before: Counters, measurements: Measurements
-) -> None:
-    """Fill in the counters of all nodes on rank 0: since `before`, or since the prolog of the job. Collective."""
-    from ridgeline.validate.measure.counters import by_name, read_counters
-    from ridgeline.validate.measure.prolog_readings import VALIDATED, count, count_output
+def _count(
+    comm: MPI.Comm,
+    layout: Layout,
+    options: ValidationOptions,
+    before: Counters,
+    start: LogMoment,
+    patterns: Sequence[LogPattern],
+) -> Counted | None:
+    """Return the counters of this node and the lines of its logs, since `before` or since the prolog of the job.
 
-    node = layout.node_of_rank[comm.rank]
-    first = [layout.ranks_on(number)[0] for number in range(layout.n_nodes)]
-    job, counted = _job(options), None
-    if comm.rank == first[node]:
-        counted = count(job, layout.hosts[node], before, read_counters())
-        if comm.rank == 0:
-            count_output(job, counted)
+    None on ranks that are not the first of their node. No communication.
+    """
+    from ridgeline.validate.measure.counters import read_counters
+    from ridgeline.validate.measure.logs import marker, write_marker
+    from ridgeline.validate.measure.prolog_readings import count, count_log_lines, count_output
+
+    node, job = layout.node_of_rank[comm.rank], _job(options)
+    if comm.rank != layout.ranks_on(node)[0]:
+        return None
+    counted = count(job, layout.hosts[node], before, read_counters(), start)
+    count_log_lines(counted, list(start.files), patterns)
+    if job.phase:
+        write_marker(marker(job.phase, job.number))
+    if comm.rank == 0:
+        count_output(job, counted)
+    return counted
+
+
+def _gather_counters(
+    comm: MPI.Comm, layout: Layout, counted: Counted | None, measurements: Measurements
+) -> None:
+    """Fill in the counters of all nodes on rank 0. Collective."""
+    from ridgeline.validate.measure.counters import by_name
+    from ridgeline.validate.measure.prolog_readings import VALIDATED
+
     found = comm.gather(counted)
     if found is None:
         return
-    nodes = [found[rank] for rank in first]
+    nodes = [
+        one
+        for one in (found[layout.ranks_on(number)[0]] for number in range(layout.n_nodes))
+        if one is not None
+    ]
     measurements.counters = by_name([n.before for n in nodes], [n.after for n in nodes])
     measurements.counted = {number: n.period for number, n in enumerate(nodes) if n.period != VALIDATED}
+    measurements.lines = {number: n.lines for number, n in enumerate(nodes) if n.lines}
     for name, one in zip(layout.hosts, nodes):
         measurements.remarks += [f"{name}: {text}" for text in one.remarks]
 

@@ -42,6 +42,13 @@ def test_values_and_limits_are_read(tmp_path):
             "[thresholds.counters]\ntimeouts = { suspect = 0 }\n",
             ["site.toml:2", "timeouts.suspect is 0", 'or "never"'],
         ),
+        ("logs = 3\n", ["site.toml:1", "logs is 3", "files and pattern"]),
+        ('[logs]\nfiles = ["console"]\n', ["site.toml:2", "absolute paths"]),
+        ('[[logs.pattern]]\nkey = "a"\nmatch = "("\n', ["logs.pattern 1 needs what"]),
+        (
+            '[[logs.pattern]]\nkey = "a"\nwhat = "b"\nadvice = "c"\nmatch = "("\n',
+            ["logs.pattern 1: match is not a regular expression"],
+        ),
         ("[thresholds\n", ["site.toml:1", "not valid TOML"]),
     ],
 )

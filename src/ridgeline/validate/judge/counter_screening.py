@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ridgeline.runtime.units import counted
 from ridgeline.validate.counter_kinds import KINDS, CounterKind, kind_of, total
 from ridgeline.validate.judge.suspects import NODE_NETWORK, Suspects
 from ridgeline.validate.judge.thresholds import Thresholds
@@ -23,9 +24,10 @@ Grown = dict[int, dict[str, dict[str, int]]]  # node -> key of a kind -> counter
 
 def screen_counters(measurements: Measurements, thresholds: Thresholds, suspects: Suspects) -> list[Warned]:
     """Suspect nodes on which a kind of counters grew to its threshold; return warnings of others."""
+    kinds = thresholds.kinds
     grown: Grown = {}
     for counter, values in measurements.counters.items():
-        kind = kind_of(counter)
+        kind = kind_of(counter, kinds)
         for node, by in grown_on(values):
             if kind is not None and by > 0:
                 grown.setdefault(node, {}).setdefault(kind.key, {})[counter] = by
@@ -33,13 +35,14 @@ def screen_counters(measurements: Measurements, thresholds: Thresholds, suspects
     late: dict[int, str] = {}  # node -> sentence on its time-outs
     explained: dict[int, str] = {}  # node -> sentence on errors of its own hardware
     for node, by_kind in sorted(grown.items()):
-        for kind in KINDS:
+        for kind in kinds:
             counters = by_kind.get(kind.key, {})
             warn, suspect = thresholds.bounds(kind)
             count = total(kind, counters)
             if not counters or count < min(warn, suspect):
                 continue
-            text = _sentence(kind, counters, measurements.counted.get(node, VALIDATED))
+            period = measurements.counted.get(node, VALIDATED)
+            text = _sentence(kind, counters, period, measurements.lines.get(node, {}))
             if kind.explains and node not in explained:
                 explained[node] = text
             if count >= suspect:
@@ -52,8 +55,11 @@ def screen_counters(measurements: Measurements, thresholds: Thresholds, suspects
     return warned + _common_receiver(measurements, grown, thresholds)
 
 
-def _sentence(kind: CounterKind, counters: Mapping[str, int], period: str) -> str:
+def _sentence(kind: CounterKind, counters: Mapping[str, int], period: str, lines: Mapping[str, str]) -> str:
     most = sorted(counters.items(), key=lambda item: -item[1])[:_NAMED]
+    if most[0][0] in lines:
+        name, by = most[0]
+        return f"{kind.what} {period}: {counted(by, 'line')}, the first in {lines[name]}"
     more = f" and {len(counters) - _NAMED} more counters" if len(counters) > _NAMED else ""
     return f"{kind.what} {period}: {', '.join(f'{name} +{by}' for name, by in most)}{more}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from ridgeline.config.load import parse_toml, read_text
 from ridgeline.config.toml_lines import key_lines, line_of
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.validate.counter_kinds import KINDS, NEVER, CounterKind
+from ridgeline.validate.log_patterns import PATTERNS, LogPattern, log_pattern
 
 CPU_SHARE = "cpu_share"  # processor time over wall-clock time of a pure compute loop; judged by its own limit
 
@@ -70,11 +72,19 @@ class Bounds(NamedTuple):
 
 class Thresholds(ThresholdSection):
     """All thresholds. limits: name of a quantity -> least rate, or longest time, in SI units; counters: key of a kind
-    of counters -> its thresholds, where the site has its own.
+    of counters -> its thresholds, where the site has its own; patterns: that lines of the logs are searched for, the
+    site's first; log_files: that the site names.
     """
 
     limits: dict[str, float] = {}  # noqa: RUF012 (pydantic copies it)
     counters: dict[str, Bounds] = {}  # noqa: RUF012
+    patterns: tuple[LogPattern, ...] = PATTERNS
+    log_files: tuple[str, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[CounterKind, ...]:
+        """All kinds of counters, those of lines in the logs among them."""
+        return (*KINDS, *(pattern.kind for pattern in self.patterns))
 
     def bounds(self, kind: CounterKind) -> Bounds:
         """Return the thresholds of a kind of counters."""
@@ -82,7 +92,7 @@ class Thresholds(ThresholdSection):
 
 
 def load_thresholds(path: str | Path) -> Thresholds:
-    """Read a TOML file with the table [thresholds] and, inside it, [thresholds.limits] and [thresholds.counters].
+    """Read a TOML file with the tables [thresholds], [thresholds.limits], [thresholds.counters] and [logs].
 
     Raises ConfigError naming file, line, key, value, and what is allowed.
     """
@@ -98,11 +108,19 @@ def load_thresholds(path: str | Path) -> Thresholds:
     table = document.get("thresholds")
     limits: dict[str, float] = {}
     counters: dict[str, Bounds] = {}
+    patterns, files = _logs(document.pop("logs", {}), place)
+    kinds = {kind.key: kind for kind in (*KINDS, *(pattern.kind for pattern in patterns))}
     if isinstance(table, dict):
         limits = _limits(table.pop("limits", {}), place)
-        counters = _counters(table.pop("counters", {}), place)
+        counters = _counters(table.pop("counters", {}), kinds, place)
     checked = check_case(_File, document, lambda key: Origin(key, place(key)))
-    return Thresholds(**checked.thresholds.model_dump(), limits=limits, counters=counters)
+    return Thresholds(
+        **checked.thresholds.model_dump(),
+        limits=limits,
+        counters=counters,
+        patterns=patterns,
+        log_files=files,
+    )
 
 
 def _limits(table: Any, place: Any) -> dict[str, float]:
@@ -123,12 +141,11 @@ def _limits(table: Any, place: Any) -> dict[str, float]:
     return {str(name): float(value) for name, value in table.items()}
 
 
-def _counters(table: Any, place: Any) -> dict[str, Bounds]:
+def _counters(table: Any, kinds: Mapping[str, CounterKind], place: Any) -> dict[str, Bounds]:
     """Return the table [thresholds.counters]: key of a kind -> {warn, suspect}, each a number above 0 or "never"."""
     section = "thresholds.counters"
     if not isinstance(table, Mapping):
         raise ConfigError(f"{place(section)}: {section} is {toml(table)}, but it must be a table.")
-    kinds = {kind.key: kind for kind in KINDS}
     found, wrong = {}, []
     for key, values in table.items():
         name = f"{section}.{key}"
@@ -158,3 +175,50 @@ def _counters(table: Any, place: Any) -> dict[str, Bounds]:
     if wrong:
         raise ConfigError("\n".join(wrong))
     return found
+
+
+_PATTERN_KEYS = {"key": str, "what": str, "match": str, "advice": str}
+
+
+def _logs(table: Any, place: Any) -> tuple[tuple[LogPattern, ...], tuple[str, ...]]:
+    """Return the patterns and files of the table [logs]: the site's patterns, then ours."""
+    if not isinstance(table, Mapping) or not set(table) <= {"files", "pattern"}:
+        raise ConfigError(
+            f"{place('logs')}: logs is {toml(table)}, but it must be a table with the keys files and pattern."
+        )
+    files = table.get("files", [])
+    if not isinstance(files, list) or not all(
+        isinstance(name, str) and name.startswith("/") for name in files
+    ):
+        raise ConfigError(
+            f"{place('logs.files')}: logs.files is {toml(files)}, but it must be a list of absolute paths."
+        )
+    entries = table.get("pattern", [])
+    if not isinstance(entries, list):
+        raise ConfigError(
+            f"{place('logs.pattern')}: logs.pattern must be tables. Write each as [[logs.pattern]]."
+        )
+    patterns = []
+    for number, entry in enumerate(entries):
+        where = f"{place('logs.pattern')}: logs.pattern {number + 1}"
+        if not isinstance(entry, Mapping) or not set(entry) <= {*_PATTERN_KEYS, "warn", "suspect"}:
+            raise ConfigError(
+                f"{where} has unknown keys. Known keys: {', '.join(_PATTERN_KEYS)}, warn, suspect."
+            )
+        missing = [key for key in _PATTERN_KEYS if not isinstance(entry.get(key), str)]
+        if missing:
+            raise ConfigError(f"{where} needs {missing[0]}, a string.")
+        bounds = [entry.get("warn", 1), entry.get("suspect", "never")]
+        for value in bounds:
+            if value != "never" and (
+                isinstance(value, bool) or not isinstance(value, int | float) or value <= 0
+            ):
+                raise ConfigError(f'{where}: {toml(value)} is not a number above 0, nor "never".')
+        warn, suspect = (NEVER if value == "never" else float(value) for value in bounds)
+        try:
+            patterns.append(
+                log_pattern(entry["key"], entry["what"], entry["match"], warn, suspect, entry["advice"])
+            )
+        except re.error as error:
+            raise ConfigError(f"{where}: match is not a regular expression ({error}).") from None
+    return (*patterns, *PATTERNS), tuple(files)

@@ -69,9 +69,10 @@ class Measurements:
     baseline must have in common with a later run. others: quantity, or benchmark of the whole system -> node -> share
     of its processors that others used in the stage. It is the least of all times that it was measured. no_room: node
     -> why it could not be measured with what others left it; counted: node -> the period that its counters are
-    compared over, if it is not this validation; remarks: on the comparison of counters. worse: quantity of pairs ->
-    float64 [n_pairs, measurements times repeats], the repeats of those measurements that another one was better than,
-    NaN where there are none: stalls come and go, so all measurements count for them.
+    compared over, if it is not this validation; remarks: on the comparison of counters; lines: node -> counter of
+    lines in the logs -> the first of them. worse: quantity of pairs -> float64 [n_pairs, measurements times repeats],
+    the repeats of those measurements that another one was better than, NaN where there are none: stalls come and go,
+    so all measurements count for them.
     """
 
     nodes: list[str]
@@ -88,6 +89,7 @@ class Measurements:
     counted: dict[int, str] = field(default_factory=dict)
     worse: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    lines: dict[int, dict[str, str]] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     created: str = ""
@@ -124,6 +126,7 @@ class Measurements:
             for key in ("errors", "no_room"):
                 values[key] = {int(node): list(texts) for node, texts in content.get(key, {}).items()}
             values["counted"] = {int(node): text for node, text in content.get("counted", {}).items()}
+            values["lines"] = {int(node): dict(texts) for node, texts in content.get("lines", {}).items()}
             values["worse"] = {name: _floats(table) for name, table in content.get("worse", {}).items()}
             values["others"] = {
                 name: {int(node): float(share) for node, share in nodes.items()}
