@@ -148,7 +148,7 @@ def real(centre, monkeypatch):
         monkeypatch.setenv(name, "1")
     (centre / "site.env").write_text(
         f"RIDGELINE={Path(sys.executable).parent}/ridgeline\nRIDGELINE_REPORTS={centre}/reports\n"
-        f"RIDGELINE_THRESHOLDS={centre}/limits.toml\nRIDGELINE_SECONDS=120\n"
+        f"RIDGELINE_THRESHOLDS={centre}/limits.toml\nRIDGELINE_SECONDS=120\nRIDGELINE_WITHIN=9\n"
         f"RIDGELINE_READINGS={centre}/readings\n"
     )
 

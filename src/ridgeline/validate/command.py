@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.parallel.job import job, start_ranks
 from ridgeline.runtime.environment import child_environment
+from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.launcher import detect_launch, launch_ranks, ranks_that_died
 from ridgeline.runtime.machine import describe_machine
 
@@ -120,7 +121,7 @@ class _LaunchWatch:
         if not died:
             detail += " (the launcher's messages above may name the rank)"
         measurements.stages.append(Stage(progress.stage, "", 0.0, outcome, detail, died=died))
-        thresholds, baseline = _load(options)
+        thresholds, baseline = _load(options, measurements)
         return Outcome(measurements, thresholds, baseline, options.report, _show).finish() or 2
 
     def _timeouts(self, options: ValidationOptions) -> int:
@@ -128,11 +129,12 @@ class _LaunchWatch:
         from ridgeline.validate.counter_kinds import kind_of
         from ridgeline.validate.judge.verdict import HEALTHY, SUSPECTS
         from ridgeline.validate.measure.counters import read_summary
+        from ridgeline.validate.measure.measurements import Measurements
 
         count = read_summary(self._words.decode(errors="replace")).get("mpich/network_timeouts", 0)
         kind = kind_of("job/network_timeouts")
         assert kind is not None
-        warn, suspect = _load(options)[0].bounds(kind)
+        warn, suspect = _load(options, Measurements([]))[0].bounds(kind)
         if count >= min(warn, suspect):
             sys.stdout.write(f"warning: {kind.what} during the validation: {count}. {kind.advice}\n")
         return SUSPECTS if count >= suspect else HEALTHY
@@ -178,7 +180,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     outcome: Outcome | None = None
     with errors_on_all_ranks(comm):
         if comm.rank == 0:
-            thresholds, baseline = _load(options)
+            thresholds, baseline = _load(options, measurements)
             measurements.groups = _find_groups(layout, options, [facts[rank][1] for rank in leaders])
             if baseline is not None:
                 from ridgeline.validate.judge.baseline import check_baseline
@@ -215,7 +217,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     else:
         run_levels(session, lambda _: {}, lambda *_: None)
     counted = _count(comm, layout, options, before, start, patterns)
-    _gather_counters(comm, layout, counted, measurements)
+    _gather_nodes(comm, layout, counted, measurements)
     watch.close()
     code = None
     with errors_on_all_ranks(comm):
@@ -261,16 +263,20 @@ def _count(
     return counted
 
 
-def _gather_counters(
+def _gather_nodes(
     comm: MPI.Comm, layout: Layout, counted: Counted | None, measurements: Measurements
 ) -> None:
-    """Fill in the counters of all nodes on rank 0. Collective."""
+    """Fill in the counters and the inventory of all nodes on rank 0. Collective."""
     from ridgeline.validate.measure.counters import by_name
+    from ridgeline.validate.measure.inventory import read_inventory
     from ridgeline.validate.measure.prolog_readings import VALIDATED
 
     found = comm.gather(counted)
-    if found is None:
+    parts = comm.gather(None if counted is None else read_inventory())
+    if found is None or parts is None:
         return
+    inventories = [parts[layout.ranks_on(number)[0]] for number in range(layout.n_nodes)]
+    measurements.inventory = {number: inventory for number, inventory in enumerate(inventories) if inventory}
     nodes = [
         one
         for one in (found[layout.ranks_on(number)[0]] for number in range(layout.n_nodes))
@@ -311,12 +317,25 @@ def _machine(layout: Layout, machines: Sequence[dict[str, Any]], quick: bool) ->
     }
 
 
-def _load(options: ValidationOptions) -> tuple[Thresholds, Measurements | None]:
+def _load(options: ValidationOptions, measurements: Measurements) -> tuple[Thresholds, Measurements | None]:
     """Return thresholds and baseline of the files that were named."""
-    from ridgeline.validate.judge.thresholds import Thresholds, load_thresholds
+    from ridgeline.config.machine_file import read_machine_file
+    from ridgeline.io.machine_file import machine_file_here
+    from ridgeline.validate.judge.thresholds import Thresholds, limits_of_machine, load_thresholds
     from ridgeline.validate.measure.measurements import load_measurements
 
     thresholds = Thresholds() if options.thresholds is None else load_thresholds(options.thresholds)
+    if options.machine is not None:
+        path = machine_file_here() if options.machine == "here" else Path(options.machine)
+        if not path.is_file():
+            raise ConfigError(
+                f"--machine {options.machine}: there is no file {path}. `ridgeline bench machine-file` writes one."
+            )
+        ranks = max(measurements.machine.get("ranks_per_node") or [1])
+        limits = limits_of_machine(
+            read_machine_file(path), thresholds.machine_share, len(measurements.nodes), ranks
+        )
+        thresholds = thresholds.model_copy(update={"machine_limits": limits})
     return thresholds, None if options.baseline is None else load_measurements(options.baseline)
 
 

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from ridgeline.runtime.units import number
 from ridgeline.validate.judge.baseline import add_drifts, compare_with_baseline
 from ridgeline.validate.judge.busy_nodes import find_busy
 from ridgeline.validate.judge.counter_screening import screen_counters
+from ridgeline.validate.judge.inventory_screening import screen_inventory
 from ridgeline.validate.judge.pair_screening import screen_pairs
 from ridgeline.validate.judge.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise
 from ridgeline.validate.judge.suspects import (
@@ -66,11 +67,12 @@ def screen(
             suspects.add("node", [node], text, NODE_WRONG)
     _screen_stages(measurements, suspects, verdict)
     for quantity in measurements.node_quantities:
-        _screen_nodes(quantity, thresholds, suspects, verdict)
+        _screen_nodes(quantity, measurements.parts.get(quantity.name, {}), thresholds, suspects, verdict)
     for pairs in measurements.pair_quantities:
         screen_pairs(pairs, measurements.worse.get(pairs.name), thresholds, suspects, verdict)
     systemwide = screen_system(measurements, thresholds, suspects)
     verdict.warnings = screen_counters(measurements, thresholds, suspects)
+    screen_inventory(measurements, thresholds.inventory, baseline, suspects)
     verdict.notes += measurements.remarks
     if baseline is not None:
         verdict.drifts = compare_with_baseline(measurements, baseline, thresholds.drift)
@@ -119,11 +121,15 @@ def _waited_for(waiting: dict[int, int]) -> list[int]:
 
 
 def _screen_nodes(
-    quantity: NodeQuantity, thresholds: Thresholds, suspects: Suspects, verdict: Verdict
+    quantity: NodeQuantity,
+    parts: Mapping[int, str],
+    thresholds: Thresholds,
+    suspects: Suspects,
+    verdict: Verdict,
 ) -> None:
     """Suspect nodes whose own figure is worse than that of the others, or than a limit."""
     cost = costs(quantity.values, quantity.higher_is_better)
-    limit = thresholds.limits.get(quantity.name)
+    limit = thresholds.limit(quantity.name)
     if quantity.name == CPU_SHARE:
         estimate, noise, holds = _middle(cost), 0.0, np.ones(len(cost), bool)
     else:
@@ -152,7 +158,7 @@ def _screen_nodes(
             "node", [int(there[index])], reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown
         )
     if limit:
-        _screen_limit(quantity, there, known, values, limit, suspects)
+        _screen_limit(quantity, parts, there, known, values, limit, suspects)
 
 
 def _middle(cost: Floats) -> Floats:
@@ -165,6 +171,7 @@ def _middle(cost: Floats) -> Floats:
 
 def _screen_limit(
     quantity: NodeQuantity,
+    parts: Mapping[int, str],
     there: NDArray[np.int64],
     known: Floats,
     values: Floats,
@@ -177,7 +184,8 @@ def _screen_limit(
     for index in slow:
         node = [int(there[index])]
         allowed = allowed_in_words(limit, quantity.unit, quantity.higher_is_better)
-        reason = f"{quantity.name}: {number(values[index], quantity.unit)}, but {allowed}"
+        part = f" ({parts[node[0]]})" if node[0] in parts else ""
+        reason = f"{quantity.name}{part}: {number(values[index], quantity.unit)}, but {allowed}"
         slowdown = math.expm1(beyond[index])
         suspects.add("node", node, reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
     if there.size > 1 and 2 * slow.size > there.size:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ridgeline.config.check import Origin, check_case, did_you_mean
 from ridgeline.config.fields import Checked, Number, setting, toml
 from ridgeline.config.load import parse_toml, read_text
+from ridgeline.config.machine_file import MachineFile
 from ridgeline.config.toml_lines import key_lines, line_of
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.validate.counter_kinds import KINDS, NEVER, CounterKind
@@ -57,10 +58,35 @@ class ThresholdSection(Checked):
         gt=0,
         le=1,
     )
+    machine_share: Number = setting(
+        0.5, "Share of the figures of a machine file that a node and the system must reach.", gt=0, le=1
+    )
 
 
 class _File(Checked):
     thresholds: ThresholdSection = ThresholdSection()
+    machine_share: Number = setting(
+        0.5, "Share of the figures of a machine file that a node and the system must reach.", gt=0, le=1
+    )
+
+
+# Limits that every node and network of this century keeps, where neither the site nor a machine file has one. A node
+# alone, or a benchmark of the whole system, could otherwise be as slow as it likes.
+FLOORS = {
+    "compute": 1e8,
+    "slowest core": 0.25,
+    "peak": 1e8,
+    "stream": 5e8,
+    "on-node latency": 0.1,
+    "on-node bandwidth": 1e6,
+    "group latency": 0.1,
+    "group bandwidth": 1e5,
+    "latency": 0.1,
+    "bandwidth": 1e5,
+    "alltoall bandwidth": 1e5,
+    "multi-bandwidth bandwidth": 1e5,
+    "multi-latency seconds": 0.1,
+}
 
 
 class Bounds(NamedTuple):
@@ -71,20 +97,27 @@ class Bounds(NamedTuple):
 
 
 class Thresholds(ThresholdSection):
-    """All thresholds. limits: name of a quantity -> least rate, or longest time, in SI units; counters: key of a kind
+    """All thresholds. limits: name of a quantity -> least rate, or longest time, in SI units; machine_limits: those
+    of a machine file; counters: key of a kind
     of counters -> its thresholds, where the site has its own; patterns: that lines of the logs are searched for, the
-    site's first; log_files: that the site names.
+    site's first; log_files: that the site names; inventory: part of a node -> what it must be.
     """
 
     limits: dict[str, float] = {}  # noqa: RUF012 (pydantic copies it)
+    machine_limits: dict[str, float] = {}  # noqa: RUF012
     counters: dict[str, Bounds] = {}  # noqa: RUF012
     patterns: tuple[LogPattern, ...] = PATTERNS
     log_files: tuple[str, ...] = ()
+    inventory: dict[str, str] = {}  # noqa: RUF012
 
     @property
     def kinds(self) -> tuple[CounterKind, ...]:
         """All kinds of counters, those of lines in the logs among them."""
         return (*KINDS, *(pattern.kind for pattern in self.patterns))
+
+    def limit(self, quantity: str) -> float | None:
+        """Return the least rate or the longest time of a quantity: the site's, the machine file's, or a floor."""
+        return self.limits.get(quantity, self.machine_limits.get(quantity, FLOORS.get(quantity)))
 
     def bounds(self, kind: CounterKind) -> Bounds:
         """Return the thresholds of a kind of counters."""
@@ -92,7 +125,7 @@ class Thresholds(ThresholdSection):
 
 
 def load_thresholds(path: str | Path) -> Thresholds:
-    """Read a TOML file with the tables [thresholds], [thresholds.limits], [thresholds.counters] and [logs].
+    """Read a TOML file with the tables [thresholds] (limits and counters in it), [logs] and [inventory].
 
     Raises ConfigError naming file, line, key, value, and what is allowed.
     """
@@ -108,6 +141,7 @@ def load_thresholds(path: str | Path) -> Thresholds:
     table = document.get("thresholds")
     limits: dict[str, float] = {}
     counters: dict[str, Bounds] = {}
+    inventory = _inventory(document.pop("inventory", {}), place)
     patterns, files = _logs(document.pop("logs", {}), place)
     kinds = {kind.key: kind for kind in (*KINDS, *(pattern.kind for pattern in patterns))}
     if isinstance(table, dict):
@@ -120,7 +154,21 @@ def load_thresholds(path: str | Path) -> Thresholds:
         counters=counters,
         patterns=patterns,
         log_files=files,
+        inventory=inventory,
     )
+
+
+def _inventory(table: Any, place: Any) -> dict[str, str]:
+    """Return the table [inventory], every value a string."""
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{place('inventory')}: inventory is {toml(table)}, but it must be a table.")
+    for part, value in table.items():
+        if not isinstance(value, str):
+            key = f"inventory.{part}"
+            raise ConfigError(
+                f"{place(key)}: {key} is {toml(value)}, but it must be a string, as in a report."
+            )
+    return dict(table)
 
 
 def _limits(table: Any, place: Any) -> dict[str, float]:
@@ -222,3 +270,24 @@ def _logs(table: Any, place: Any) -> tuple[tuple[LogPattern, ...], tuple[str, ..
         except re.error as error:
             raise ConfigError(f"{where}: match is not a regular expression ({error}).") from None
     return (*patterns, *PATTERNS), tuple(files)
+
+
+def limits_of_machine(
+    machine: MachineFile, share: float, n_nodes: int, ranks_per_node: int
+) -> dict[str, float]:
+    """Return limits from the figures of a machine file: this share of the rates, and times longer by as much.
+
+    What an all-to-all reaches is taken from the row with the least efficiency.
+    """
+    node, network = machine.node, machine.network
+    limits = {}
+    if node.memory_bandwidth:
+        limits["stream"] = share * node.memory_bandwidth.value
+    if node.peak:
+        limits["peak"] = share * node.peak.value / ranks_per_node
+    if n_nodes > 1 and network.latency:
+        limits["latency"] = network.latency.value / share
+    if n_nodes > 1 and network.injection and machine.all_to_all:
+        efficiency = min(row.efficiency.value for row in machine.all_to_all)
+        limits["alltoall bandwidth"] = share * efficiency * network.injection.value * n_nodes
+    return limits

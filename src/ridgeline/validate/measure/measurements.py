@@ -70,9 +70,10 @@ class Measurements:
     of its processors that others used in the stage. It is the least of all times that it was measured. no_room: node
     -> why it could not be measured with what others left it; counted: node -> the period that its counters are
     compared over, if it is not this validation; remarks: on the comparison of counters; lines: node -> counter of
-    lines in the logs -> the first of them. worse: quantity of pairs -> float64 [n_pairs, measurements times repeats],
-    the repeats of those measurements that another one was better than, NaN where there are none: stalls come and go,
-    so all measurements count for them.
+    lines in the logs -> the first of them; parts: quantity -> node -> its part that the figure is of. worse: quantity
+    of pairs -> float64 [n_pairs, measurements times repeats], the repeats of those measurements that another one was
+    better than, NaN where there are none: stalls come and go, so all measurements count for them. inventory: node ->
+    part -> what it is (`inventory.read_inventory`).
     """
 
     nodes: list[str]
@@ -90,6 +91,8 @@ class Measurements:
     worse: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     lines: dict[int, dict[str, str]] = field(default_factory=dict)
+    parts: dict[str, dict[int, str]] = field(default_factory=dict)
+    inventory: dict[int, dict[str, str]] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     created: str = ""
@@ -126,7 +129,12 @@ class Measurements:
             for key in ("errors", "no_room"):
                 values[key] = {int(node): list(texts) for node, texts in content.get(key, {}).items()}
             values["counted"] = {int(node): text for node, text in content.get("counted", {}).items()}
-            values["lines"] = {int(node): dict(texts) for node, texts in content.get("lines", {}).items()}
+            values["parts"] = {
+                name: {int(node): str(part) for node, part in nodes.items()}
+                for name, nodes in content.get("parts", {}).items()
+            }
+            for key in ("lines", "inventory"):
+                values[key] = {int(node): dict(texts) for node, texts in content.get(key, {}).items()}
             values["worse"] = {name: _floats(table) for name, table in content.get("worse", {}).items()}
             values["others"] = {
                 name: {int(node): float(share) for node, share in nodes.items()}
