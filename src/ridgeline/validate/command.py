@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ridgeline.validate.measure.logs import LogMoment
     from ridgeline.validate.measure.measurements import Measurements
     from ridgeline.validate.measure.prolog_readings import Counted, Job
+    from ridgeline.validate.measure.vendor_tools import VendorTool
     from ridgeline.validate.validation_options import ValidationOptions
 
 _BY_SIGNAL = 128  # added to the number of the signal that ended the launcher
@@ -201,10 +202,9 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
                 processes or [],
                 Phases("validate", not options.phase),
             )
-    groups, patterns, log_files = comm.bcast(
-        None
-        if outcome is None
-        else (measurements.groups, outcome.thresholds.patterns, outcome.thresholds.log_files)
+    site = None if outcome is None else outcome.thresholds
+    groups, patterns, log_files, tools = comm.bcast(
+        None if site is None else (measurements.groups, site.patterns, site.log_files, site.tools)
     )
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
     # Only rank 0 finds trouble and suspects.
@@ -217,7 +217,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     else:
         run_levels(session, lambda _: {}, lambda *_: None)
     counted = _count(comm, layout, options, before, start, patterns)
-    _gather_nodes(comm, layout, counted, measurements)
+    _gather_nodes(comm, layout, counted, tools, measurements)
     watch.close()
     code = None
     with errors_on_all_ranks(comm):
@@ -264,19 +264,26 @@ def _count(
 
 
 def _gather_nodes(
-    comm: MPI.Comm, layout: Layout, counted: Counted | None, measurements: Measurements
+    comm: MPI.Comm,
+    layout: Layout,
+    counted: Counted | None,
+    tools: Sequence[VendorTool],
+    measurements: Measurements,
 ) -> None:
-    """Fill in the counters and the inventory of all nodes on rank 0. Collective."""
+    """Fill in the counters, the inventory and what tools did, of all nodes, on rank 0. Collective."""
     from ridgeline.validate.measure.counters import by_name
     from ridgeline.validate.measure.inventory import read_inventory
     from ridgeline.validate.measure.prolog_readings import VALIDATED
+    from ridgeline.validate.measure.vendor_tools import run_tools
 
     found = comm.gather(counted)
-    parts = comm.gather(None if counted is None else read_inventory())
-    if found is None or parts is None:
+    others = comm.gather(None if counted is None else (read_inventory(), run_tools(tools, comm.rank == 0)))
+    if found is None or others is None:
         return
-    inventories = [parts[layout.ranks_on(number)[0]] for number in range(layout.n_nodes)]
-    measurements.inventory = {number: inventory for number, inventory in enumerate(inventories) if inventory}
+    for number in range(layout.n_nodes):
+        inventory, results = others[layout.ranks_on(number)[0]]
+        measurements.inventory |= {number: inventory} if inventory else {}
+        measurements.tools |= {number: results} if results else {}
     nodes = [
         one
         for one in (found[layout.ranks_on(number)[0]] for number in range(layout.n_nodes))

@@ -33,6 +33,7 @@ from ridgeline.validate.judge.statistics import FEW, Floats, costs, figure, scre
 from ridgeline.validate.judge.suspects import (
     NODE_SILENT,
     NODE_SLOW,
+    NODE_TOOL,
     NODE_WRONG,
     SYSTEM,
     Suspects,
@@ -72,6 +73,15 @@ def screen(
         screen_pairs(pairs, measurements.worse.get(pairs.name), thresholds, suspects, verdict)
     systemwide = screen_system(measurements, thresholds, suspects)
     verdict.warnings = screen_counters(measurements, thresholds, suspects)
+    for node, results in measurements.tools.items():
+        for result in results:
+            text = f"{result.name} ended with exit code {result.code}: {result.last_line}"
+            if result.code is None:
+                verdict.notes.append(
+                    f"{measurements.nodes[node]}: {result.name} says nothing: {result.last_line}."
+                )
+            elif result.code:
+                suspects.add("node", [node], text, NODE_TOOL)
     screen_inventory(measurements, thresholds.inventory, baseline, suspects)
     verdict.notes += measurements.remarks
     if baseline is not None:

@@ -15,6 +15,7 @@ from ridgeline.config.toml_lines import key_lines, line_of
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.validate.counter_kinds import KINDS, NEVER, CounterKind
 from ridgeline.validate.log_patterns import PATTERNS, LogPattern, log_pattern
+from ridgeline.validate.measure.vendor_tools import KNOWN_TOOLS, VendorTool
 
 CPU_SHARE = "cpu_share"  # processor time over wall-clock time of a pure compute loop; judged by its own limit
 
@@ -100,7 +101,8 @@ class Thresholds(ThresholdSection):
     """All thresholds. limits: name of a quantity -> least rate, or longest time, in SI units; machine_limits: those
     of a machine file; counters: key of a kind
     of counters -> its thresholds, where the site has its own; patterns: that lines of the logs are searched for, the
-    site's first; log_files: that the site names; inventory: part of a node -> what it must be.
+    site's first; log_files: that the site names; inventory: part of a node -> what it must be;
+    tools: of vendors, to be run on each node.
     """
 
     limits: dict[str, float] = {}  # noqa: RUF012 (pydantic copies it)
@@ -109,6 +111,7 @@ class Thresholds(ThresholdSection):
     patterns: tuple[LogPattern, ...] = PATTERNS
     log_files: tuple[str, ...] = ()
     inventory: dict[str, str] = {}  # noqa: RUF012
+    tools: tuple[VendorTool, ...] = ()
 
     @property
     def kinds(self) -> tuple[CounterKind, ...]:
@@ -125,7 +128,7 @@ class Thresholds(ThresholdSection):
 
 
 def load_thresholds(path: str | Path) -> Thresholds:
-    """Read a TOML file with the tables [thresholds] (limits and counters in it), [logs] and [inventory].
+    """Read a TOML file with the tables [thresholds] (limits and counters in it), [logs], [inventory] and [tools].
 
     Raises ConfigError naming file, line, key, value, and what is allowed.
     """
@@ -142,6 +145,7 @@ def load_thresholds(path: str | Path) -> Thresholds:
     limits: dict[str, float] = {}
     counters: dict[str, Bounds] = {}
     inventory = _inventory(document.pop("inventory", {}), place)
+    tools = _tools(document.pop("tools", {}), place)
     patterns, files = _logs(document.pop("logs", {}), place)
     kinds = {kind.key: kind for kind in (*KINDS, *(pattern.kind for pattern in patterns))}
     if isinstance(table, dict):
@@ -155,7 +159,34 @@ def load_thresholds(path: str | Path) -> Thresholds:
         patterns=patterns,
         log_files=files,
         inventory=inventory,
+        tools=tools,
     )
+
+
+def _tools(table: Any, place: Any) -> tuple[VendorTool, ...]:
+    """Return the tools of the table [tools]: `run` names known ones, and every other key is a site's own command."""
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{place('tools')}: tools is {toml(table)}, but it must be a table.")
+    known = {name: tool for name, tool in KNOWN_TOOLS.items() if name not in table}
+    chosen = []
+    for name in table.get("run", []):
+        if name not in known:
+            near = did_you_mean(str(name), list(known))
+            raise ConfigError(
+                f"{place('tools.run')}: tools.run: unknown tool {toml(name)}{near} Known tools: {', '.join(known)}. "
+                "Another one is a key of its own: name = [program, argument, ...]."
+            )
+        chosen.append(known[name])
+    for name, command in table.items():
+        if name == "run":
+            continue
+        if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
+            key = f"tools.{name}"
+            raise ConfigError(
+                f"{place(key)}: {key} is {toml(command)}, but it must be a list of texts: program and arguments."
+            )
+        chosen.append(VendorTool(name, tuple(command)))
+    return tuple(chosen)
 
 
 def _inventory(table: Any, place: Any) -> dict[str, str]:

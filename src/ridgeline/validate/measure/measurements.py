@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ridgeline.io.output_files import to_json, write_text
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import DAMAGED, output_errors, read_regular
+from ridgeline.validate.measure.vendor_tools import ToolResult
 
 SCHEMA = 1  # of the stored file; raised when a reader of the last one could not read it
 
@@ -73,7 +74,8 @@ class Measurements:
     lines in the logs -> the first of them; parts: quantity -> node -> its part that the figure is of. worse: quantity
     of pairs -> float64 [n_pairs, measurements times repeats], the repeats of those measurements that another one was
     better than, NaN where there are none: stalls come and go, so all measurements count for them. inventory: node ->
-    part -> what it is (`inventory.read_inventory`).
+    part -> what it is (`inventory.read_inventory`); tools: node -> what each vendor's tool did there, as
+    `vendor_tools.ToolResult`.
     """
 
     nodes: list[str]
@@ -93,6 +95,7 @@ class Measurements:
     lines: dict[int, dict[str, str]] = field(default_factory=dict)
     parts: dict[str, dict[int, str]] = field(default_factory=dict)
     inventory: dict[int, dict[str, str]] = field(default_factory=dict)
+    tools: dict[int, list[ToolResult]] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     created: str = ""
@@ -132,6 +135,10 @@ class Measurements:
             values["parts"] = {
                 name: {int(node): str(part) for node, part in nodes.items()}
                 for name, nodes in content.get("parts", {}).items()
+            }
+            values["tools"] = {
+                int(node): [ToolResult(**result) for result in results]
+                for node, results in content.get("tools", {}).items()
             }
             for key in ("lines", "inventory"):
                 values[key] = {int(node): dict(texts) for node, texts in content.get(key, {}).items()}
