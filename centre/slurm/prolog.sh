@@ -13,12 +13,22 @@ reports=${RIDGELINE_REPORTS:-/var/log/ridgeline}
 report="$reports/$phase-${SLURM_JOB_ID:-none}"
 set -- validate "--$phase" --report "$report"
 [ -n "${RIDGELINE_BASELINE:-}" ] && set -- "$@" --baseline "$RIDGELINE_BASELINE"
+[ -n "${RIDGELINE_HISTORY:-}" ] && set -- "$@" --history "$RIDGELINE_HISTORY"
+[ -n "${RIDGELINE_PROMETHEUS:-}" ] && set -- "$@" --prometheus "$RIDGELINE_PROMETHEUS"
+[ -n "${RIDGELINE_SYSLOG:-}" ] && set -- "$@" --syslog
 [ -n "${RIDGELINE_WITHIN:-}" ] && set -- "$@" --within "$RIDGELINE_WITHIN"
 [ -n "${RIDGELINE_MACHINE:-}" ] && set -- "$@" --machine "$RIDGELINE_MACHINE"
 [ -n "${RIDGELINE_THRESHOLDS:-}" ] && set -- "$@" --thresholds "$RIDGELINE_THRESHOLDS"
 # The prolog keeps its counters for the epilog of the job, which finds them by SLURM_JOB_ID.
 [ -n "${RIDGELINE_READINGS:-}" ] && set -- "$@" --readings "$RIDGELINE_READINGS"
 output=${RIDGELINE_JOB_OUTPUT:-${SLURM_JOB_STDOUT:-}}
+# Slurm passes on the pattern of the name. Only numbers are filled in: a job's name is its user's.
+output=$(printf '%s\n' "$output" | sed -e "s/%j/${SLURM_JOB_ID:-0}/g" -e "s/%A/${SLURM_ARRAY_JOB_ID:-0}/g" \
+    -e "s/%a/${SLURM_ARRAY_TASK_ID:-0}/g")
+case $output in
+'' | /*) ;;
+*) output=${SLURM_JOB_WORK_DIR:-.}/$output ;;
+esac
 [ "$phase" = epilog ] && [ -n "$output" ] && set -- "$@" --job-output "$output"
 
 # The check must not consider itself a task of the job whose environment it has.

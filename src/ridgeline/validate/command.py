@@ -123,7 +123,10 @@ class _LaunchWatch:
             detail += " (the launcher's messages above may name the rank)"
         measurements.stages.append(Stage(progress.stage, "", 0.0, outcome, detail, died=died))
         thresholds, baseline = _load(options, measurements)
-        return Outcome(measurements, thresholds, baseline, options.report, _show).finish() or 2
+        return (
+            Outcome(measurements, thresholds, baseline, options.report, _show, **_records(options)).finish()
+            or 2
+        )
 
     def _timeouts(self, options: ValidationOptions) -> int:
         """Say which time-outs the ranks printed when they ended, after the verdict; return the exit code."""
@@ -174,7 +177,8 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
         nodes=list(layout.hosts),
         node_of_rank=list(layout.node_of_rank),
         machine=_machine(layout, [machine for machine, _ in facts], plan.quick),
-        settings=plan.measured() | {"phase": options.phase},
+        settings=plan.measured()
+        | {"phase": options.phase, "job": _job(options).number if options.phase else None},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     leaders = [layout.ranks_on(node)[0] for node in range(layout.n_nodes)]
@@ -189,6 +193,9 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
                 check_baseline(measurements, baseline)
             if options.report is not None:
                 check_report(options.report)
+            for path, option in ((options.history, "--history"), (options.prometheus, "--prometheus")):
+                if path is not None:
+                    check_folder(Path(path).parent, "the file", option)
             if options.save_baseline is not None:
                 check_folder(Path(options.save_baseline).parent, "the baseline", "--save-baseline")
                 check_writable(options.save_baseline, "--save-baseline")
@@ -201,6 +208,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
                 os.environ.get(_PROGRESS),
                 processes or [],
                 Phases("validate", not options.phase),
+                **_records(options),
             )
     site = None if outcome is None else outcome.thresholds
     groups, patterns, log_files, tools = comm.bcast(
@@ -344,6 +352,15 @@ def _load(options: ValidationOptions, measurements: Measurements) -> tuple[Thres
         )
         thresholds = thresholds.model_copy(update={"machine_limits": limits})
     return thresholds, None if options.baseline is None else load_measurements(options.baseline)
+
+
+def _records(options: ValidationOptions) -> dict[str, Any]:
+    """Return the history so far and the files to write, for `Outcome`."""
+    from ridgeline.validate.judge.history import load_history
+
+    earlier = [] if options.history is None else load_history(options.history)
+    files = {"history": options.history, "prometheus": options.prometheus}
+    return {"earlier": earlier, "syslog": options.syslog} | files
 
 
 def _find_groups(

@@ -48,7 +48,8 @@ class ValidationOptions(DeclaredOptions):
     report: Annotated[
         str | None,
         OptionSpec(
-            "Write report.html, report.json and the hostfile nodes.good into this folder.", metavar="DIR"
+            "Write report.html, report.json and the hostfiles nodes.good and nodes.bad into this folder.",
+            metavar="DIR",
         ),
     ] = None
     baseline: Annotated[
@@ -57,6 +58,17 @@ class ValidationOptions(DeclaredOptions):
     save_baseline: Annotated[
         str | None, OptionSpec("Store the measurements as a baseline, if all is healthy.", metavar="FILE")
     ] = None
+    history: Annotated[
+        str | None,
+        OptionSpec(
+            "Compare with earlier validations in this file, and add a line of JSON to it.", metavar="FILE"
+        ),
+    ] = None
+    prometheus: Annotated[
+        str | None,
+        OptionSpec("Write a textfile for Prometheus's node exporter.", metavar="FILE"),
+    ] = None
+    syslog: Annotated[bool, OptionSpec("Send the verdict to the system's log as one line of JSON.")] = False
     hostlist: Annotated[
         str | None, OptionSpec("Require that the job runs on exactly the hosts of this file.", metavar="FILE")
     ] = None

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,6 +27,14 @@ from ridgeline.runtime.units import number
 from ridgeline.validate.judge.baseline import add_drifts, compare_with_baseline
 from ridgeline.validate.judge.busy_nodes import find_busy
 from ridgeline.validate.judge.counter_screening import screen_counters
+from ridgeline.validate.judge.history import (
+    Entry,
+    append_entry,
+    make_entry,
+    note_repeats,
+    screen_history,
+    send_to_syslog,
+)
 from ridgeline.validate.judge.inventory_screening import screen_inventory
 from ridgeline.validate.judge.pair_screening import screen_pairs
 from ridgeline.validate.judge.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise
@@ -45,19 +53,23 @@ from ridgeline.validate.judge.thresholds import CPU_SHARE, Thresholds
 from ridgeline.validate.judge.verdict import UNMEASURED, NodeVerdict, Verdict
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, Stage
 from ridgeline.validate.report.page import write_report
+from ridgeline.validate.report.prometheus import write_textfile
 from ridgeline.validate.watchdog import Trouble
 
 
 def screen(
-    measurements: Measurements, thresholds: Thresholds | None = None, baseline: Measurements | None = None
+    measurements: Measurements,
+    thresholds: Thresholds | None = None,
+    baseline: Measurements | None = None,
+    history: Sequence[Entry] = (),
 ) -> Verdict:
     """Return the suspects, a verdict for every node, and robust statistics of every quantity.
 
     Suspects are nodes with errors or silent ranks, and slow nodes: by their own figures, or because most of their
     links are slow. Slow links are suspects when other links of both ends are healthy, and groups when their nodes are
-    slow as a whole. Figures are compared with the other parts, absolute limits, and the baseline. What was slow while
-    others used its processors is not a suspect: it could not be measured. Raises ConfigError if the baseline is of
-    another machine.
+    slow as a whole. Figures are compared with the other parts, absolute limits, the baseline, and earlier
+    validations. What was slow while others used its processors is not a suspect: it could not be measured. Raises
+    ConfigError if the baseline is of another machine.
     """
     thresholds = thresholds or Thresholds()
     busy = find_busy(measurements, thresholds)
@@ -87,6 +99,7 @@ def screen(
     if baseline is not None:
         verdict.drifts = compare_with_baseline(measurements, baseline, thresholds.drift)
         add_drifts(verdict.drifts, suspects)
+    screen_history(measurements, history, thresholds, suspects)
     suspects.merge_groups(thresholds.group_share)
     suspects.drop_explained_links()
     verdict.suspects = suspects.result()
@@ -101,6 +114,7 @@ def screen(
     for warning in verdict.warnings:
         verdict.nodes[warning.node].reasons.append(f"warning: {warning.text}")
     _note_missing(measurements, thresholds, systemwide, verdict)
+    note_repeats(history, verdict)
     return verdict
 
 
@@ -299,7 +313,8 @@ def read_progress(path: str) -> SessionProgress:
 @dataclass
 class Outcome:
     """The end of a validation, on rank 0 or in the process that started it. show: prints the verdict; stages:
-    shows each that begins."""
+    shows each that begins; earlier: validations of the history; history, prometheus: files to write;
+    syslog: whether the system's log gets a line."""
 
     measurements: Measurements
     thresholds: Thresholds
@@ -309,6 +324,10 @@ class Outcome:
     progress: str | None = None
     processes: list[tuple[str, int]] = field(default_factory=list)
     stages: Phases = field(default_factory=silent)
+    earlier: list[Entry] = field(default_factory=list)
+    history: str | None = None
+    prometheus: str | None = None
+    syslog: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _code: int | None = None
 
@@ -322,7 +341,7 @@ class Outcome:
     def suspects(self, measurements: Measurements) -> dict[str, list[int]]:
         """Return quantity -> numbers of the nodes to measure again: suspects, ends of suspect links, busy nodes."""
         found: dict[str, set[int]] = {}
-        verdict = screen(measurements, self.thresholds, self.baseline)
+        verdict = screen(measurements, self.thresholds, self.baseline, self.earlier)
         for part in verdict.suspects:
             for quantity in part.quantities:
                 found.setdefault(quantity, set()).update(part.nodes)
@@ -338,10 +357,17 @@ class Outcome:
                 return self._code
             self._code = UNMEASURED
             self.stages.close()
-            verdict = screen(self.measurements, self.thresholds, self.baseline)
+            verdict = screen(self.measurements, self.thresholds, self.baseline, self.earlier)
             try:
                 if self.report is not None:
                     write_report(self.measurements, verdict, self.report)
+                entry = make_entry(self.measurements, verdict)
+                if self.history is not None:
+                    append_entry(self.history, entry)
+                if self.syslog:
+                    send_to_syslog(entry)
+                if self.prometheus is not None:
+                    write_textfile(self.measurements, verdict, self.prometheus)
             except OutputError as error:
                 sys.stderr.write(f"error: {error}\n")
             self.show(self.measurements, verdict)
