@@ -1,7 +1,10 @@
 """Time-outs of several nodes: who is blamed for them, and who is not."""
 
+import json
+
 import pytest
 
+from ridgeline.validate.judge.history import make_entry
 from ridgeline.validate.judge.outcome import screen
 from ridgeline.validate.judge.timeouts import find_cause
 from ridgeline.validate.measure.counters import by_name
@@ -58,3 +61,38 @@ def test_time_outs_of_a_node_alone_do_not_take_it_offline():
     verdict = screen(nodes({"cxi0/pct_spt_timeouts": 400}))
     assert verdict.suspects == []
     assert "the node that it waited for" in verdict.warnings[0].text
+
+
+LATE, BROKEN = {"cxi0/pct_spt_timeouts": 4}, {"cxi3/aer_dev_nonfatal": 2}
+
+
+def epilogs(counts, job="77"):
+    """Return the verdicts of the epilogs of one job, one node after the other, which share a history."""
+    history, verdicts = [], []
+    for name, counted in counts.items():
+        one = nodes(counted)
+        one.nodes, one.settings = [name], {"phase": "epilog", "job": job}
+        verdicts.append(screen(one, history=history))
+        history.append(json.loads(json.dumps(make_entry(one, verdicts[-1]))))
+    return verdicts
+
+
+def test_epilogs_that_share_a_history_see_the_time_outs_of_the_whole_job():
+    *_, last = epilogs({"a": LATE, "b": LATE, "c": {}, "d": BROKEN})
+    (suspect,) = last.suspects
+    assert suspect.name == "d"
+    assert "2 of 4 nodes counted time-outs, and d, a likely target" in suspect.reasons[0]
+    *_, last = epilogs({"a": {}, "b": {}, "c": LATE})
+    assert last.suspects == []
+    assert "No other node counted any, so this node" in last.warnings[0].text
+
+
+def test_epilogs_of_other_jobs_and_nodes_without_either_are_left_alone():
+    one = nodes(BROKEN)
+    one.nodes, one.settings = ["d"], {"phase": "epilog", "job": "78"}
+    other = nodes(LATE)
+    other.nodes, other.settings = ["a"], {"phase": "epilog", "job": "77"}
+    history = [make_entry(other, screen(other))] * 2
+    assert screen(one, history=history).suspects == []
+    *_, last = epilogs({"a": LATE, "b": LATE, "c": {}})
+    assert (last.suspects, last.warnings) == ([], [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ridgeline.runtime.units import counted
@@ -10,7 +10,7 @@ from ridgeline.validate.counter_kinds import KINDS, CounterKind, kind_of, total
 from ridgeline.validate.judge.suspects import NODE_NETWORK, Suspects
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.judge.timeouts import find_cause
-from ridgeline.validate.judge.verdict import Warned
+from ridgeline.validate.judge.verdict import Verdict, Warned
 from ridgeline.validate.measure.measurements import Measurements
 from ridgeline.validate.measure.prolog_readings import VALIDATED
 
@@ -22,8 +22,17 @@ _NAMED = 4  # counters in a sentence
 Grown = dict[int, dict[str, dict[str, int]]]  # node -> key of a kind -> counter -> growth
 
 
-def screen_counters(measurements: Measurements, thresholds: Thresholds, suspects: Suspects) -> list[Warned]:
-    """Suspect nodes on which a kind of counters grew to its threshold; return warnings of others."""
+def screen_counters(
+    measurements: Measurements,
+    thresholds: Thresholds,
+    suspects: Suspects,
+    verdict: Verdict,
+    history: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Suspect nodes on which a kind of counters grew to its threshold, and warn of others.
+
+    history: earlier validations, among them the epilogs of this job on other nodes, whose time-outs count too.
+    """
     kinds = thresholds.kinds
     grown: Grown = {}
     for counter, values in measurements.counters.items():
@@ -51,8 +60,11 @@ def screen_counters(measurements: Measurements, thresholds: Thresholds, suspects
                 late[node] = text
             else:
                 warned.append(Warned(node, measurements.nodes[node], f"{text}. {kind.advice}"))
-    warned += _screen_timeouts(measurements, late, explained, suspects)
-    return warned + _common_receiver(measurements, grown, thresholds)
+    verdict.late, verdict.broken = (
+        [measurements.nodes[node] for node in which] for which in (late, explained)
+    )
+    warned += _screen_timeouts(measurements, late, explained, suspects, history)
+    verdict.warnings += warned + _common_receiver(measurements, grown, thresholds)
 
 
 def _sentence(kind: CounterKind, counters: Mapping[str, int], period: str, lines: Mapping[str, str]) -> str:
@@ -65,21 +77,46 @@ def _sentence(kind: CounterKind, counters: Mapping[str, int], period: str, lines
 
 
 def _screen_timeouts(
-    measurements: Measurements, late: Mapping[int, str], explained: Mapping[int, str], suspects: Suspects
+    measurements: Measurements,
+    late: Mapping[int, str],
+    explained: Mapping[int, str],
+    suspects: Suspects,
+    history: Sequence[Mapping[str, Any]],
 ) -> list[Warned]:
     """Suspect the node whose own errors explain the time-outs of all; warn of the time-outs of the others."""
-    if not late:
+    here = len(measurements.nodes)
+    names, all_late, broken = list(measurements.nodes), set(late), set(explained)
+    for entry in _same_job(measurements, history):
+        for name in entry.get("nodes", {}):
+            if name not in names:
+                names.append(name)
+        for key, found in (("late", all_late), ("broken", broken)):
+            found.update(names.index(name) for name in entry.get(key, ()) if name in names[here:])
+    if not all_late or not (late or explained):
         return []
-    cause = find_cause(set(late), set(explained), measurements.nodes, measurements.groups)
+    cause = find_cause(all_late, broken, names, measurements.groups)
     for node in cause.suspects:
-        suspects.add("node", [node], f"{cause.sentence} ({explained[node]})", NODE_NETWORK)
+        if node < here:
+            suspects.add("node", [node], f"{cause.sentence} ({explained[node]})", NODE_NETWORK)
     warned = [
         Warned(node, measurements.nodes[node], f"{text}. {cause.sentence}.") for node, text in late.items()
     ]
-    if cause.target is not None:
+    if cause.target is not None and cause.target < here:
         text = f"{cause.sentence}. {NODE_NETWORK}"
         warned.append(Warned(cause.target, measurements.nodes[cause.target], text))
     return warned
+
+
+def _same_job(measurements: Measurements, history: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the epilogs of this job on other nodes."""
+    job = measurements.settings.get("job")
+    if job is None or measurements.settings.get("phase") != "epilog":
+        return []
+    return [
+        entry
+        for entry in history
+        if entry.get("job") == job and entry.get("setup", {}).get("phase") == "epilog"
+    ]
 
 
 def _common_receiver(measurements: Measurements, grown: Grown, thresholds: Thresholds) -> list[Warned]:

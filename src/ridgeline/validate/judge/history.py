@@ -52,6 +52,8 @@ def make_entry(measurements: Measurements, verdict: Verdict) -> Entry:
         "nodes": {node.name: node.verdict for node in verdict.nodes},
         "suspects": [{"kind": s.kind, "name": s.name, "reasons": s.reasons} for s in verdict.suspects],
         "warnings": {warning.name: warning.text for warning in verdict.warnings},
+        "late": verdict.late,
+        "broken": verdict.broken,
         "values": values,
     }
 
@@ -78,7 +80,7 @@ def append_entry(path: str | Path, entry: Entry) -> None:
     """Add a line to the file, whole even where several nodes write at once. Raises OutputError."""
     line = _line(entry) + "\n"
     with output_errors(f"write {path}"):
-        place = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        place = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             os.write(place, line.encode())
         finally:

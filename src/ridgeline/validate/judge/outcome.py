@@ -84,7 +84,7 @@ def screen(
     for pairs in measurements.pair_quantities:
         screen_pairs(pairs, measurements.worse.get(pairs.name), thresholds, suspects, verdict)
     systemwide = screen_system(measurements, thresholds, suspects)
-    verdict.warnings = screen_counters(measurements, thresholds, suspects)
+    screen_counters(measurements, thresholds, suspects, verdict, history)
     for node, results in measurements.tools.items():
         for result in results:
             text = f"{result.name} ended with exit code {result.code}: {result.last_line}"
