@@ -18,7 +18,7 @@ import subprocess
 import pbs
 
 SETTINGS = "/etc/ridgeline/site.env"
-SECONDS = "30"  # of the whole check, unless RIDGELINE_SECONDS says otherwise
+SECONDS = "55"  # of the whole check, unless RIDGELINE_SECONDS says otherwise
 LAUNCHER = ("PMI_SIZE", "PMI_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")
 VERDICT = re.compile(rb"^\d+ suspects?: ", re.MULTILINE)
 
@@ -54,9 +54,20 @@ def check(phase, job):
         environment.setdefault("RIDGELINE_JOB_OUTPUT", spooled(job))
     else:
         environment.pop("RIDGELINE_JOB_OUTPUT", None)
-    for option in ("baseline", "thresholds", "readings", "job_output"):
+    for option in (
+        "baseline",
+        "thresholds",
+        "within",
+        "machine",
+        "history",
+        "prometheus",
+        "readings",
+        "job_output",
+    ):
         if environment.get("RIDGELINE_" + option.upper()):
             command += ["--" + option.replace("_", "-"), environment["RIDGELINE_" + option.upper()]]
+    if environment.get("RIDGELINE_SYSLOG"):
+        command.append("--syslog")
     seconds = float(environment.get("RIDGELINE_SECONDS", SECONDS))
     try:
         done = subprocess.run(

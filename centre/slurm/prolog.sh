@@ -1,7 +1,7 @@
 #!/bin/sh
 # Slurm Prolog (root, on every node of a job, before it starts). A non-zero exit drains this node and requeues the
 # job, so only a suspect node (1, and the verdict says so) causes one. A check that could not measure (2, or 124 after
-# 30 s) or could not even start is logged.
+# 55 s) or could not even start is logged.
 settings=${RIDGELINE_SETTINGS:-/etc/ridgeline/site.env}
 if [ -r "$settings" ]; then
     set -a
@@ -13,15 +13,27 @@ reports=${RIDGELINE_REPORTS:-/var/log/ridgeline}
 report="$reports/$phase-${SLURM_JOB_ID:-none}"
 set -- validate "--$phase" --report "$report"
 [ -n "${RIDGELINE_BASELINE:-}" ] && set -- "$@" --baseline "$RIDGELINE_BASELINE"
+[ -n "${RIDGELINE_HISTORY:-}" ] && set -- "$@" --history "$RIDGELINE_HISTORY"
+[ -n "${RIDGELINE_PROMETHEUS:-}" ] && set -- "$@" --prometheus "$RIDGELINE_PROMETHEUS"
+[ -n "${RIDGELINE_SYSLOG:-}" ] && set -- "$@" --syslog
+[ -n "${RIDGELINE_WITHIN:-}" ] && set -- "$@" --within "$RIDGELINE_WITHIN"
+[ -n "${RIDGELINE_MACHINE:-}" ] && set -- "$@" --machine "$RIDGELINE_MACHINE"
 [ -n "${RIDGELINE_THRESHOLDS:-}" ] && set -- "$@" --thresholds "$RIDGELINE_THRESHOLDS"
 # The prolog keeps its counters for the epilog of the job, which finds them by SLURM_JOB_ID.
 [ -n "${RIDGELINE_READINGS:-}" ] && set -- "$@" --readings "$RIDGELINE_READINGS"
 output=${RIDGELINE_JOB_OUTPUT:-${SLURM_JOB_STDOUT:-}}
+# Slurm passes on the pattern of the name. Only numbers are filled in: a job's name is its user's.
+output=$(printf '%s\n' "$output" | sed -e "s/%j/${SLURM_JOB_ID:-0}/g" -e "s/%A/${SLURM_ARRAY_JOB_ID:-0}/g" \
+    -e "s/%a/${SLURM_ARRAY_TASK_ID:-0}/g")
+case $output in
+'' | /*) ;;
+*) output=${SLURM_JOB_WORK_DIR:-.}/$output ;;
+esac
 [ "$phase" = epilog ] && [ -n "$output" ] && set -- "$@" --job-output "$output"
 
 # The check must not consider itself a task of the job whose environment it has.
 unset SLURM_STEP_NUM_TASKS SLURM_PROCID PMI_SIZE PMI_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK
-said=$(timeout "${RIDGELINE_SECONDS:-30}" "${RIDGELINE:-ridgeline}" "$@" 2>&1)
+said=$(timeout "${RIDGELINE_SECONDS:-55}" "${RIDGELINE:-ridgeline}" "$@" 2>&1)
 code=$?
 # Python also ends with 1 when the environment is broken, which must not drain all nodes.
 [ $code = 1 ] && ! printf '%s\n' "$said" | grep -Eq '^[0-9]+ suspects?: ' && code=2

@@ -148,7 +148,7 @@ def real(centre, monkeypatch):
         monkeypatch.setenv(name, "1")
     (centre / "site.env").write_text(
         f"RIDGELINE={Path(sys.executable).parent}/ridgeline\nRIDGELINE_REPORTS={centre}/reports\n"
-        f"RIDGELINE_THRESHOLDS={centre}/limits.toml\nRIDGELINE_SECONDS=120\n"
+        f"RIDGELINE_THRESHOLDS={centre}/limits.toml\nRIDGELINE_SECONDS=120\nRIDGELINE_WITHIN=9\n"
         f"RIDGELINE_READINGS={centre}/readings\n"
     )
 
@@ -245,3 +245,48 @@ def test_pbs_with_the_real_check_of_a_node_that_is_too_slow(real, pbs):
         "compute",
         "compute again",
     }
+
+
+def health_check(*lines: str) -> subprocess.CompletedProcess[str]:
+    """Run the check of NHC in a shell that has NHC's `die` and `log`."""
+    nhc = 'die() { shift; echo "died: $*"; }; log() { echo "logged: $*"; }'
+    script = "\n".join((nhc, f". {CENTRE}/nhc/ridgeline.nhc", *lines, "check_ridgeline 7"))
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("check", "code", "words"),
+    [
+        ("0", 0, ""),
+        ("1", 1, "died: check_ridgeline: 1 suspect: node n1\n"),
+        ("2", 0, "logged: check_ridgeline could not measure (exit code 2)\n"),
+    ],
+)
+def test_nhc_fails_for_a_suspect_node_only(centre, monkeypatch, check, code, words):
+    monkeypatch.setenv("RIDGELINE_CODE", check)
+    done = health_check()
+    assert (done.returncode, done.stdout) == (code, words)
+    assert (
+        (centre / "called")
+        .read_text()
+        .startswith(f"validate --prolog --within 7 --report {centre}/reports/nhc")
+    )
+
+
+def test_nhc_passes_where_the_environment_is_broken(centre):
+    stand_in(centre, "ridgeline", BROKEN)
+    assert health_check().returncode == 0
+
+
+def test_slurm_passes_on_the_records_and_the_name_of_the_jobs_output(centre, monkeypatch):
+    with (centre / "site.env").open("a") as settings:
+        settings.write(
+            "RIDGELINE_HISTORY=/var/h.jsonl\nRIDGELINE_PROMETHEUS=/var/r.prom\nRIDGELINE_SYSLOG=1\n"
+        )
+    monkeypatch.setenv("RIDGELINE_CODE", "0")
+    monkeypatch.setenv("SLURM_JOB_STDOUT", "d1-%j.out")
+    monkeypatch.setenv("SLURM_JOB_WORK_DIR", "/home/alice")
+    assert subprocess.run([CENTRE / "slurm" / "epilog.sh"], capture_output=True, timeout=30).returncode == 0
+    called = (centre / "called").read_text()
+    assert "--history /var/h.jsonl --prometheus /var/r.prom --syslog" in called
+    assert "--job-output /home/alice/d1-77.out" in called

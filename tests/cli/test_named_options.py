@@ -31,6 +31,7 @@ FOREIGN = {
     "study/subjects.py": {"--no-"},
     "study/study_options.py": {"--account", "--mpi"},  # sbatch, srun
     "runtime/launcher.py": {"--mpi"},  # srun
+    "validate/measure/logs.py": {"--no-pager", "--since"},  # journalctl
     "validate/doctor.py": {"--allow-run-as-root"},  # Open MPI's mpirun
     "study/submit.py": {"--job-name", "--array", "--nodes", "--ntasks", "--time", "--output", "--exclusive"}
     | {

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 MARK = "ridgeline-output/"
 GENERATOR = MARK + VERSION  # the mark in files: it includes the version that wrote them
 _CSV_STARTS = (b"step,time", b"benchmark,")  # time series, and rows of a benchmark
-_HOSTFILE = "nodes.good"  # one host a line; programs that read it accept no mark
+_HOSTFILES = ("nodes.good", "nodes.bad")  # one host a line; programs that read it accept no mark
 # A list of numbers in indented JSON. A string cannot contain a line end, so that no match begins inside one.
 _PLAIN_LIST = re.compile(r'\[\n[^][{}"]*\]')
 _SEARCHED = 4096  # bytes at both ends of a file in which the mark is searched
@@ -42,7 +42,7 @@ def is_output(path: Path) -> bool:
     """Whether Ridgeline wrote the file or folder at `path`. Raises OSError if it cannot be read."""
     if path.is_dir():
         return bp_files.is_own_data_set(path) or zarr_files.is_own_zarr(path)
-    if path.name == _HOSTFILE:
+    if path.name in _HOSTFILES:
         return True
     if not path.is_file():
         return False

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.parallel.job import job, start_ranks
 from ridgeline.runtime.environment import child_environment
+from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.launcher import detect_launch, launch_ranks, ranks_that_died
 from ridgeline.runtime.machine import describe_machine
 
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
     from ridgeline.validate.judge.outcome import Outcome
     from ridgeline.validate.judge.thresholds import Thresholds
     from ridgeline.validate.judge.verdict import Verdict
+    from ridgeline.validate.log_patterns import LogPattern
     from ridgeline.validate.measure.counters import Counters
+    from ridgeline.validate.measure.logs import LogMoment
     from ridgeline.validate.measure.measurements import Measurements
-    from ridgeline.validate.measure.prolog_readings import Job
+    from ridgeline.validate.measure.prolog_readings import Counted, Job
+    from ridgeline.validate.measure.vendor_tools import VendorTool
     from ridgeline.validate.validation_options import ValidationOptions
 
 _BY_SIGNAL = 128  # added to the number of the signal that ended the launcher
@@ -97,7 +101,7 @@ class _LaunchWatch:
 
         progress = read_progress(self._path)
         if progress.code is not None:
-            return progress.code
+            return progress.code or self._timeouts(options)
         if not progress.measurements:
             return code  # it ended with a message before the first stage
         measurements = Measurements.from_dict(progress.measurements)
@@ -118,8 +122,26 @@ class _LaunchWatch:
         if not died:
             detail += " (the launcher's messages above may name the rank)"
         measurements.stages.append(Stage(progress.stage, "", 0.0, outcome, detail, died=died))
-        thresholds, baseline = _load(options)
-        return Outcome(measurements, thresholds, baseline, options.report, _show).finish() or 2
+        thresholds, baseline = _load(options, measurements)
+        return (
+            Outcome(measurements, thresholds, baseline, options.report, _show, **_records(options)).finish()
+            or 2
+        )
+
+    def _timeouts(self, options: ValidationOptions) -> int:
+        """Say which time-outs the ranks printed when they ended, after the verdict; return the exit code."""
+        from ridgeline.validate.counter_kinds import kind_of
+        from ridgeline.validate.judge.verdict import HEALTHY, SUSPECTS
+        from ridgeline.validate.measure.counters import read_summary
+        from ridgeline.validate.measure.measurements import Measurements
+
+        count = read_summary(self._words.decode(errors="replace")).get("mpich/network_timeouts", 0)
+        kind = kind_of("job/network_timeouts")
+        assert kind is not None
+        warn, suspect = _load(options, Measurements([]))[0].bounds(kind)
+        if count >= min(warn, suspect):
+            sys.stdout.write(f"warning: {kind.what} during the validation: {count}. {kind.advice}\n")
+        return SUSPECTS if count >= suspect else HEALTHY
 
 
 def run_validation(options: ValidationOptions, debug: bool = False) -> int:
@@ -141,6 +163,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     from ridgeline.validate.judge.outcome import Outcome
     from ridgeline.validate.judge.verdict import HEALTHY
     from ridgeline.validate.measure.counters import read_counters
+    from ridgeline.validate.measure.logs import log_moment
     from ridgeline.validate.measure.measurements import Measurements, save_measurements
     from ridgeline.validate.measure.session import Session
     from ridgeline.validate.measure.validation_levels import chosen_steps, run_levels
@@ -154,14 +177,15 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
         nodes=list(layout.hosts),
         node_of_rank=list(layout.node_of_rank),
         machine=_machine(layout, [machine for machine, _ in facts], plan.quick),
-        settings=plan.measured() | {"phase": options.phase},
+        settings=plan.measured()
+        | {"phase": options.phase, "job": _job(options).number if options.phase else None},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     leaders = [layout.ranks_on(node)[0] for node in range(layout.n_nodes)]
     outcome: Outcome | None = None
     with errors_on_all_ranks(comm):
         if comm.rank == 0:
-            thresholds, baseline = _load(options)
+            thresholds, baseline = _load(options, measurements)
             measurements.groups = _find_groups(layout, options, [facts[rank][1] for rank in leaders])
             if baseline is not None:
                 from ridgeline.validate.judge.baseline import check_baseline
@@ -169,6 +193,9 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
                 check_baseline(measurements, baseline)
             if options.report is not None:
                 check_report(options.report)
+            for path, option in ((options.history, "--history"), (options.prometheus, "--prometheus")):
+                if path is not None:
+                    check_folder(Path(path).parent, "the file", option)
             if options.save_baseline is not None:
                 check_folder(Path(options.save_baseline).parent, "the baseline", "--save-baseline")
                 check_writable(options.save_baseline, "--save-baseline")
@@ -181,19 +208,24 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
                 os.environ.get(_PROGRESS),
                 processes or [],
                 Phases("validate", not options.phase),
+                **_records(options),
             )
-    groups = comm.bcast(measurements.groups)
+    site = None if outcome is None else outcome.thresholds
+    groups, patterns, log_files, tools = comm.bcast(
+        None if site is None else (measurements.groups, site.patterns, site.log_files, site.tools)
+    )
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
     # Only rank 0 finds trouble and suspects.
     end = outcome.end_process if outcome is not None else print
-    before = read_counters()
+    before, start = read_counters(), log_moment(log_files)
     watch = start_watch(comm, end)
     session = Session(comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups)
     if outcome is not None:
         run_levels(session, outcome.suspects, outcome.stage_begins)
     else:
         run_levels(session, lambda _: {}, lambda *_: None)
-    _compare_counters(comm, layout, options, before, measurements)
+    counted = _count(comm, layout, options, before, start, patterns)
+    _gather_nodes(comm, layout, counted, tools, measurements)
     watch.close()
     code = None
     with errors_on_all_ranks(comm):
@@ -211,26 +243,63 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     return agreed
 
 
-def _compare_counters(
-    comm: MPI.Comm, layout: Layout, options: ValidationOptions, before: Counters, measurements: Measurements
-) -> None:
-    """Fill in the counters of all nodes on rank 0: since `before`, or since the prolog of the job. Collective."""
-    from ridgeline.validate.measure.counters import by_name, read_counters
-    from ridgeline.validate.measure.prolog_readings import VALIDATED, count, count_output
+def _count(
+    comm: MPI.Comm,
+    layout: Layout,
+    options: ValidationOptions,
+    before: Counters,
+    start: LogMoment,
+    patterns: Sequence[LogPattern],
+) -> Counted | None:
+    """Return the counters of this node and the lines of its logs, since `before` or since the prolog of the job.
 
-    node = layout.node_of_rank[comm.rank]
-    first = [layout.ranks_on(number)[0] for number in range(layout.n_nodes)]
-    job, counted = _job(options), None
-    if comm.rank == first[node]:
-        counted = count(job, layout.hosts[node], before, read_counters())
-        if comm.rank == 0:
-            count_output(job, counted)
+    None on ranks that are not the first of their node. No communication.
+    """
+    from ridgeline.validate.measure.counters import read_counters
+    from ridgeline.validate.measure.logs import marker, write_marker
+    from ridgeline.validate.measure.prolog_readings import count, count_log_lines, count_output
+
+    node, job = layout.node_of_rank[comm.rank], _job(options)
+    if comm.rank != layout.ranks_on(node)[0]:
+        return None
+    counted = count(job, layout.hosts[node], before, read_counters(), start)
+    count_log_lines(counted, list(start.files), patterns)
+    if job.phase:
+        write_marker(marker(job.phase, job.number))
+    if comm.rank == 0:
+        count_output(job, counted)
+    return counted
+
+
+def _gather_nodes(
+    comm: MPI.Comm,
+    layout: Layout,
+    counted: Counted | None,
+    tools: Sequence[VendorTool],
+    measurements: Measurements,
+) -> None:
+    """Fill in the counters, the inventory and what tools did, of all nodes, on rank 0. Collective."""
+    from ridgeline.validate.measure.counters import by_name
+    from ridgeline.validate.measure.inventory import read_inventory
+    from ridgeline.validate.measure.prolog_readings import VALIDATED
+    from ridgeline.validate.measure.vendor_tools import run_tools
+
     found = comm.gather(counted)
-    if found is None:
+    others = comm.gather(None if counted is None else (read_inventory(), run_tools(tools, comm.rank == 0)))
+    if found is None or others is None:
         return
-    nodes = [found[rank] for rank in first]
+    for number in range(layout.n_nodes):
+        inventory, results = others[layout.ranks_on(number)[0]]
+        measurements.inventory |= {number: inventory} if inventory else {}
+        measurements.tools |= {number: results} if results else {}
+    nodes = [
+        one
+        for one in (found[layout.ranks_on(number)[0]] for number in range(layout.n_nodes))
+        if one is not None
+    ]
     measurements.counters = by_name([n.before for n in nodes], [n.after for n in nodes])
     measurements.counted = {number: n.period for number, n in enumerate(nodes) if n.period != VALIDATED}
+    measurements.lines = {number: n.lines for number, n in enumerate(nodes) if n.lines}
     for name, one in zip(layout.hosts, nodes):
         measurements.remarks += [f"{name}: {text}" for text in one.remarks]
 
@@ -263,13 +332,35 @@ def _machine(layout: Layout, machines: Sequence[dict[str, Any]], quick: bool) ->
     }
 
 
-def _load(options: ValidationOptions) -> tuple[Thresholds, Measurements | None]:
+def _load(options: ValidationOptions, measurements: Measurements) -> tuple[Thresholds, Measurements | None]:
     """Return thresholds and baseline of the files that were named."""
-    from ridgeline.validate.judge.thresholds import Thresholds, load_thresholds
+    from ridgeline.config.machine_file import read_machine_file
+    from ridgeline.io.machine_file import machine_file_here
+    from ridgeline.validate.judge.thresholds import Thresholds, limits_of_machine, load_thresholds
     from ridgeline.validate.measure.measurements import load_measurements
 
     thresholds = Thresholds() if options.thresholds is None else load_thresholds(options.thresholds)
+    if options.machine is not None:
+        path = machine_file_here() if options.machine == "here" else Path(options.machine)
+        if not path.is_file():
+            raise ConfigError(
+                f"--machine {options.machine}: there is no file {path}. `ridgeline bench machine-file` writes one."
+            )
+        ranks = max(measurements.machine.get("ranks_per_node") or [1])
+        limits = limits_of_machine(
+            read_machine_file(path), thresholds.machine_share, len(measurements.nodes), ranks
+        )
+        thresholds = thresholds.model_copy(update={"machine_limits": limits})
     return thresholds, None if options.baseline is None else load_measurements(options.baseline)
+
+
+def _records(options: ValidationOptions) -> dict[str, Any]:
+    """Return the history so far and the files to write, for `Outcome`."""
+    from ridgeline.validate.judge.history import load_history
+
+    earlier = [] if options.history is None else load_history(options.history)
+    files = {"history": options.history, "prometheus": options.prometheus}
+    return {"earlier": earlier, "syslog": options.syslog} | files
 
 
 def _find_groups(

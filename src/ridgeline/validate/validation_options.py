@@ -22,6 +22,7 @@ MEASURED = (
     "confirm",
     "ranks_per_node",
 )
+_WITHIN = 30.0  # seconds of a prolog or epilog
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class ValidationOptions(DeclaredOptions):
     report: Annotated[
         str | None,
         OptionSpec(
-            "Write report.html, report.json and the hostfile nodes.good into this folder.", metavar="DIR"
+            "Write report.html, report.json and the hostfiles nodes.good and nodes.bad into this folder.",
+            metavar="DIR",
         ),
     ] = None
     baseline: Annotated[
@@ -56,6 +58,17 @@ class ValidationOptions(DeclaredOptions):
     save_baseline: Annotated[
         str | None, OptionSpec("Store the measurements as a baseline, if all is healthy.", metavar="FILE")
     ] = None
+    history: Annotated[
+        str | None,
+        OptionSpec(
+            "Compare with earlier validations in this file, and add a line of JSON to it.", metavar="FILE"
+        ),
+    ] = None
+    prometheus: Annotated[
+        str | None,
+        OptionSpec("Write a textfile for Prometheus's node exporter.", metavar="FILE"),
+    ] = None
+    syslog: Annotated[bool, OptionSpec("Send the verdict to the system's log as one line of JSON.")] = False
     hostlist: Annotated[
         str | None, OptionSpec("Require that the job runs on exactly the hosts of this file.", metavar="FILE")
     ] = None
@@ -97,7 +110,7 @@ class ValidationOptions(DeclaredOptions):
     seed: Annotated[int, OptionSpec("Seed for choosing the random rounds.")] = 0
     prolog: Annotated[
         bool,
-        OptionSpec("Check this node before a job in less than 30 s, and store its error counters."),
+        OptionSpec("Check all of this node before a job, by default in 30 s, and store its error counters."),
     ] = False
     epilog: Annotated[
         bool,
@@ -127,6 +140,22 @@ class ValidationOptions(DeclaredOptions):
             metavar="FILE",
         ),
     ] = None
+    within: Annotated[
+        float | None,
+        OptionSpec(
+            "Time for all stages of a prolog or epilog; those that would begin later are skipped.",
+            above=0,
+            metavar="SECONDS",
+            otherwise="30",
+        ),
+    ] = None
+    machine: Annotated[
+        str | None,
+        OptionSpec(
+            "Derive limits from the figures of this machine file; `here` is the one that bench machine-file wrote.",
+            metavar="FILE|here",
+        ),
+    ] = None
     ranks_per_node: Annotated[
         int | None,
         OptionSpec("Number of ranks that count as one node.", otherwise="ranks that share memory"),
@@ -137,7 +166,12 @@ class ValidationOptions(DeclaredOptions):
         super().__post_init__()
         if self.prolog and self.epilog:
             raise ConfigError("--prolog cannot be used with --epilog. Choose one of the two.")
-        given = {"--job": self.job, "--readings": self.readings, "--job-output": self.job_output}
+        given = {
+            "--job": self.job,
+            "--readings": self.readings,
+            "--job-output": self.job_output,
+            "--within": self.within,
+        }
         wrong = [name for name, value in given.items() if value is not None and not self.phase]
         if wrong:
             raise ConfigError(f"{wrong[0]} requires --prolog or --epilog.")
@@ -157,7 +191,8 @@ class ValidationOptions(DeclaredOptions):
         if not self.phase:
             return self
         stages = ("memory", "compute") if self.epilog else ()
-        return replace(self, level="node", only=False, quick=True, stages=stages)
+        within = _WITHIN if self.within is None else self.within
+        return replace(self, level="node", only=False, quick=True, stages=stages, within=within)
 
     def measured(self) -> dict[str, Any]:
         """Return the options that say what is measured, for measurements that are stored."""

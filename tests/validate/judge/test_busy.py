@@ -12,6 +12,7 @@ from ridgeline.validate.judge.verdict import SUSPECTS, UNMEASURED
 from ridgeline.validate.measure import validation_levels
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, Stage
 from ridgeline.validate.report.page import write_report
+from ridgeline.validate.validation_options import ValidationOptions
 from simulated_system import all_pairs
 
 
@@ -139,7 +140,7 @@ def test_a_node_that_is_slow_in_something_new_is_measured_once_more(monkeypatch)
             return value
 
     class Session:
-        comm, measurements, again = One(), None, None
+        comm, measurements, again, plan = One(), None, None, ValidationOptions()
 
         def rest(self):
             pass
@@ -148,7 +149,7 @@ def test_a_node_that_is_slow_in_something_new_is_measured_once_more(monkeypatch)
         validation_levels, "_run_step", lambda session, step, name, _: ran.append(name) or True
     )
     steps = [step for step in validation_levels.STEPS if step.name in ("compute", "stream")]
-    validation_levels._confirm(Session(), steps, lambda _: answers.pop(0), lambda *_: None)
+    validation_levels._confirm(Session(), steps, lambda _: answers.pop(0), lambda *_: None, 0.0)
     assert ran == ["compute again", "stream again (2)"]
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ridgeline.runtime.errors import OutputError
-from ridgeline.validate.judge.outcome import screen
+from ridgeline.validate.command import _LaunchWatch
+from ridgeline.validate.judge.outcome import SessionProgress, screen, write_progress
 from ridgeline.validate.measure import prolog_readings
 from ridgeline.validate.measure.counters import difference, read_output, set_back
 from ridgeline.validate.measure.measurements import Measurements
@@ -22,6 +23,7 @@ from ridgeline.validate.measure.prolog_readings import (
     keep_readings,
     load_readings,
 )
+from ridgeline.validate.validation_options import ValidationOptions
 
 BEFORE = {"eth0/carrier_down_count": 3, "tcp/RetransSegs": 10}
 
@@ -220,15 +222,28 @@ def test_time_outs_of_the_whole_job_warn_and_blame_no_node():
     measurements = Measurements(["n1"], node_of_rank=[0])
     measurements.counters = {
         "job/network_timeouts": {"before": [0], "after": [28], "grown": {0: 28}},
-        "eth0/carrier_down_count": {"before": [3], "after": [5], "grown": {0: 2}},
+        "eth0/rx_errors": {"before": [3], "after": [5], "grown": {0: 2}},
     }
     measurements.counted = {0: "since the prolog of job 77"}
     measurements.remarks = ["n1: a remark"]
     verdict = screen(Measurements.from_dict(json.loads(json.dumps(measurements.to_dict()))))
     assert verdict.suspects == []
     assert verdict.notes == ["n1: a remark"]
-    assert [warning.text for warning in verdict.warnings] == [
+    assert [warning.text.partition(". ")[0] for warning in verdict.warnings] == [
         "network time-outs of the whole job in Cray MPICH's summary since the prolog of job 77: "
         "job/network_timeouts +28",
-        "interface errors since the prolog of job 77: eth0/carrier_down_count +2",
+        "interface errors since the prolog of job 77: eth0/rx_errors +2",
     ]
+
+
+@pytest.mark.parametrize(("suspect", "code"), [('"never"', 0), ("20", 1)])
+def test_time_outs_that_the_ranks_print_after_the_verdict_are_said(tmp_path, capsys, suspect, code):
+    write_progress(str(tmp_path / "progress.json"), SessionProgress(code=0))
+    (tmp_path / "site.toml").write_text(f"[thresholds.counters]\njob_timeouts = {{ suspect = {suspect} }}\n")
+    options = ValidationOptions(thresholds=str(tmp_path / "site.toml"))
+    watch = _LaunchWatch(str(tmp_path / "progress.json"))
+    assert watch.judge(options, 0) == 0
+    assert capsys.readouterr().out == ""
+    watch.hear(f"healthy: 2 nodes\n{SUMMARY.format(28)}".encode())
+    assert watch.judge(options, 0) == code
+    assert "Cray MPICH's summary during the validation: 28" in capsys.readouterr().out

@@ -190,6 +190,8 @@ def test_json_and_hostfile_say_the_same(report):
     assert Measurements.from_dict(content).nodes == sick_system().nodes
     good = (path.parent / "nodes.good").read_text().split()
     assert good == verdict.good_nodes() == ["nid0", "nid1", "nid2"]
+    bad = (path.parent / "nodes.bad").read_text().split()
+    assert sorted(good + bad) == sorted(sick_system().nodes)
 
 
 def test_healthy_and_unmeasured_systems_have_a_report(tmp_path):

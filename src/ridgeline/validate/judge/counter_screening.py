@@ -2,124 +2,132 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ridgeline.validate.judge.suspects import NODE_NETWORK, NODE_WRONG, Suspects
+from ridgeline.runtime.units import counted
+from ridgeline.validate.counter_kinds import KINDS, CounterKind, kind_of, total
+from ridgeline.validate.judge.suspects import NODE_NETWORK, Suspects
 from ridgeline.validate.judge.thresholds import Thresholds
-from ridgeline.validate.judge.verdict import Warned
+from ridgeline.validate.judge.timeouts import find_cause
+from ridgeline.validate.judge.verdict import Verdict, Warned
 from ridgeline.validate.measure.measurements import Measurements
 from ridgeline.validate.measure.prolog_readings import VALIDATED
 
-
-@dataclass(frozen=True)
-class Kind:
-    """Counters of one meaning. threshold: the setting, growth on one node of all of them together; advice: for a
-    suspect, "" where they only warn; aside: how a warning must not be understood.
-    """
-
-    what: str
-    threshold: str
-    names: re.Pattern[str]
-    advice: str = ""
-    aside: str = ""
-
-
-# The sender counts what it could not deliver, which may be the fault of the other end.
-SENDER = "this node is the sender, so the receiver or the path to it may be at fault"
-SENT_AGAIN = "retransmissions"
+RETRANSMISSIONS = next(kind for kind in KINDS if kind.key == "retransmissions")
 # A node that retransmits fewer messages by this factor than every other node may be the receiver of all of them.
 FEWER = 4
+_NAMED = 4  # counters in a sentence
+
+Grown = dict[int, dict[str, dict[str, int]]]  # node -> key of a kind -> counter -> growth
 
 
-# The first kind that matches counts. Code words that the link corrected occur on healthy links too and mean nothing.
-KINDS = (
-    Kind(
-        "uncorrected errors",
-        "counter_uncorrected",
-        re.compile(r"mc\d+/ue_count|.*/aer_dev_fatal"),
-        NODE_WRONG,
-    ),
-    Kind(
-        "network time-outs",
-        "counter_timeouts",
-        re.compile(r"mpich/network_timeouts|cxi.*timeout.*"),
-        NODE_NETWORK,
-    ),
-    # These concern all nodes of a job together, and are no reason to suspect this one.
-    Kind(
-        "network time-outs of the whole job in Cray MPICH's summary",
-        "counter_timeouts",
-        re.compile(r"job/network_timeouts"),
-    ),
-    Kind("corrected memory errors", "counter_corrected", re.compile(r"mc\d+/ce_count")),
-    Kind(
-        SENT_AGAIN,
-        "counter_retransmissions",
-        re.compile(r"tcp/(RetransSegs|TCPTimeouts)|cxi.*(retr[iy]|nack).*"),
-        aside=SENDER,
-    ),
-    Kind("packets not sent", "counter_drops", re.compile(r".*/port_xmit_discards"), aside=SENDER),
-    Kind(
-        "dropped packets",
-        "counter_drops",
-        re.compile(r".*/[rt]x_dropped|cxi.*(drop|discard).*"),
-    ),
-    Kind(
-        "interface errors",
-        "counter_errors",
-        re.compile(
-            r".*/([rt]x_errors|carrier_down_count|aer_dev_(correctable|nonfatal))|tcp/InErrs"
-            r"|.*/port\d+/\w*(error|downed)\w*|cxi.*/\w*(uncor|err|link_down|fatal)\w*"
-        ),
-    ),
-    Kind("thermal throttling", "counter_throttles", re.compile(r"cpu/\w+_throttle_count")),
-)
+def screen_counters(
+    measurements: Measurements,
+    thresholds: Thresholds,
+    suspects: Suspects,
+    verdict: Verdict,
+    history: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Suspect nodes on which a kind of counters grew to its threshold, and warn of others.
 
-
-def kind_of(counter: str) -> Kind | None:
-    """Return what a counter means, None for those that say nothing about health."""
-    return next((kind for kind in KINDS if kind.names.fullmatch(counter)), None)
-
-
-def screen_counters(measurements: Measurements, thresholds: Thresholds, suspects: Suspects) -> list[Warned]:
-    """Suspect nodes whose counters of uncorrected errors or network time-outs grew; return warnings of the others."""
-    grown: dict[int, dict[str, dict[str, int]]] = {}
+    history: earlier validations, among them the epilogs of this job on other nodes, whose time-outs count too.
+    """
+    kinds = thresholds.kinds
+    grown: Grown = {}
     for counter, values in measurements.counters.items():
-        kind = kind_of(counter)
+        kind = kind_of(counter, kinds)
         for node, by in grown_on(values):
             if kind is not None and by > 0:
-                grown.setdefault(node, {}).setdefault(kind.what, {})[counter] = by
-    warned = []
+                grown.setdefault(node, {}).setdefault(kind.key, {})[counter] = by
+    warned: list[Warned] = []
+    late: dict[int, str] = {}  # node -> sentence on its time-outs
+    explained: dict[int, str] = {}  # node -> sentence on errors of its own hardware
     for node, by_kind in sorted(grown.items()):
-        for kind in KINDS:
-            counters = by_kind.get(kind.what, {})
-            if not counters or sum(counters.values()) < getattr(thresholds, kind.threshold):
+        for kind in kinds:
+            counters = by_kind.get(kind.key, {})
+            warn, suspect = thresholds.bounds(kind)
+            count = total(kind, counters)
+            if not counters or count < min(warn, suspect):
                 continue
-            most = sorted(counters.items(), key=lambda item: -item[1])[:4]
-            more = f" and {len(counters) - 4} more counters" if len(counters) > 4 else ""
             period = measurements.counted.get(node, VALIDATED)
-            text = f"{kind.what} {period}: {', '.join(f'{c} +{by}' for c, by in most)}{more}"
-            if kind.advice:
+            text = _sentence(kind, counters, period, measurements.lines.get(node, {}))
+            if kind.explains and node not in explained:
+                explained[node] = text
+            if count >= suspect:
                 suspects.add("node", [node], text, kind.advice)
+            elif kind.correlated:
+                late[node] = text
             else:
-                text += f"; {kind.aside}" if kind.aside else ""
-                warned.append(Warned(node, measurements.nodes[node], text))
-    return warned + _common_receiver(measurements, grown, thresholds)
+                warned.append(Warned(node, measurements.nodes[node], f"{text}. {kind.advice}"))
+    verdict.late, verdict.broken = (
+        [measurements.nodes[node] for node in which] for which in (late, explained)
+    )
+    warned += _screen_timeouts(measurements, late, explained, suspects, history)
+    verdict.warnings += warned + _common_receiver(measurements, grown, thresholds)
 
 
-def _common_receiver(
-    measurements: Measurements, grown: Mapping[int, Mapping[str, Mapping[str, int]]], thresholds: Thresholds
+def _sentence(kind: CounterKind, counters: Mapping[str, int], period: str, lines: Mapping[str, str]) -> str:
+    most = sorted(counters.items(), key=lambda item: -item[1])[:_NAMED]
+    if most[0][0] in lines:
+        name, by = most[0]
+        return f"{kind.what} {period}: {counted(by, 'line')}, the first in {lines[name]}"
+    more = f" and {len(counters) - _NAMED} more counters" if len(counters) > _NAMED else ""
+    return f"{kind.what} {period}: {', '.join(f'{name} +{by}' for name, by in most)}{more}"
+
+
+def _screen_timeouts(
+    measurements: Measurements,
+    late: Mapping[int, str],
+    explained: Mapping[int, str],
+    suspects: Suspects,
+    history: Sequence[Mapping[str, Any]],
 ) -> list[Warned]:
+    """Suspect the node whose own errors explain the time-outs of all; warn of the time-outs of the others."""
+    here = len(measurements.nodes)
+    names, all_late, broken = list(measurements.nodes), set(late), set(explained)
+    for entry in _same_job(measurements, history):
+        for name in entry.get("nodes", {}):
+            if name not in names:
+                names.append(name)
+        for key, found in (("late", all_late), ("broken", broken)):
+            found.update(names.index(name) for name in entry.get(key, ()) if name in names[here:])
+    if not all_late or not (late or explained):
+        return []
+    cause = find_cause(all_late, broken, names, measurements.groups)
+    for node in cause.suspects:
+        if node < here:
+            suspects.add("node", [node], f"{cause.sentence} ({explained[node]})", NODE_NETWORK)
+    warned = [
+        Warned(node, measurements.nodes[node], f"{text}. {cause.sentence}.") for node, text in late.items()
+    ]
+    if cause.target is not None and cause.target < here:
+        text = f"{cause.sentence}. {NODE_NETWORK}"
+        warned.append(Warned(cause.target, measurements.nodes[cause.target], text))
+    return warned
+
+
+def _same_job(measurements: Measurements, history: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the epilogs of this job on other nodes."""
+    job = measurements.settings.get("job")
+    if job is None or measurements.settings.get("phase") != "epilog":
+        return []
+    return [
+        entry
+        for entry in history
+        if entry.get("job") == job and entry.get("setup", {}).get("phase") == "epilog"
+    ]
+
+
+def _common_receiver(measurements: Measurements, grown: Grown, thresholds: Thresholds) -> list[Warned]:
     """Return a warning of the node to which all others seem to have retransmitted: it hardly retransmitted itself."""
-    again = [sum(grown.get(node, {}).get(SENT_AGAIN, {}).values()) for node in range(len(measurements.nodes))]
-    if len(again) < 3 or max(again) < thresholds.counter_retransmissions:
+    key, least = RETRANSMISSIONS.key, thresholds.bounds(RETRANSMISSIONS).warn
+    again = [sum(grown.get(node, {}).get(key, {}).values()) for node in range(len(measurements.nodes))]
+    if len(again) < 3 or max(again) < least:
         return []
     node = again.index(min(again))
     others = min(count for number, count in enumerate(again) if number != node)
-    if others < max(FEWER * again[node], 0.1 * thresholds.counter_retransmissions):
+    if others < max(FEWER * again[node], 0.1 * least):
         return []
     text = (
         f"every other node retransmitted messages (+{others} or more), but this one hardly any (+{again[node]}): "

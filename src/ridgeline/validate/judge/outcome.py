@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,11 +27,21 @@ from ridgeline.runtime.units import number
 from ridgeline.validate.judge.baseline import add_drifts, compare_with_baseline
 from ridgeline.validate.judge.busy_nodes import find_busy
 from ridgeline.validate.judge.counter_screening import screen_counters
+from ridgeline.validate.judge.history import (
+    Entry,
+    append_entry,
+    make_entry,
+    note_repeats,
+    screen_history,
+    send_to_syslog,
+)
+from ridgeline.validate.judge.inventory_screening import screen_inventory
 from ridgeline.validate.judge.pair_screening import screen_pairs
 from ridgeline.validate.judge.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise
 from ridgeline.validate.judge.suspects import (
     NODE_SILENT,
     NODE_SLOW,
+    NODE_TOOL,
     NODE_WRONG,
     SYSTEM,
     Suspects,
@@ -43,19 +53,23 @@ from ridgeline.validate.judge.thresholds import CPU_SHARE, Thresholds
 from ridgeline.validate.judge.verdict import UNMEASURED, NodeVerdict, Verdict
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, Stage
 from ridgeline.validate.report.page import write_report
+from ridgeline.validate.report.prometheus import write_textfile
 from ridgeline.validate.watchdog import Trouble
 
 
 def screen(
-    measurements: Measurements, thresholds: Thresholds | None = None, baseline: Measurements | None = None
+    measurements: Measurements,
+    thresholds: Thresholds | None = None,
+    baseline: Measurements | None = None,
+    history: Sequence[Entry] = (),
 ) -> Verdict:
     """Return the suspects, a verdict for every node, and robust statistics of every quantity.
 
     Suspects are nodes with errors or silent ranks, and slow nodes: by their own figures, or because most of their
     links are slow. Slow links are suspects when other links of both ends are healthy, and groups when their nodes are
-    slow as a whole. Figures are compared with the other parts, absolute limits, and the baseline. What was slow while
-    others used its processors is not a suspect: it could not be measured. Raises ConfigError if the baseline is of
-    another machine.
+    slow as a whole. Figures are compared with the other parts, absolute limits, the baseline, and earlier
+    validations. What was slow while others used its processors is not a suspect: it could not be measured. Raises
+    ConfigError if the baseline is of another machine.
     """
     thresholds = thresholds or Thresholds()
     busy = find_busy(measurements, thresholds)
@@ -66,15 +80,26 @@ def screen(
             suspects.add("node", [node], text, NODE_WRONG)
     _screen_stages(measurements, suspects, verdict)
     for quantity in measurements.node_quantities:
-        _screen_nodes(quantity, thresholds, suspects, verdict)
+        _screen_nodes(quantity, measurements.parts.get(quantity.name, {}), thresholds, suspects, verdict)
     for pairs in measurements.pair_quantities:
         screen_pairs(pairs, measurements.worse.get(pairs.name), thresholds, suspects, verdict)
     systemwide = screen_system(measurements, thresholds, suspects)
-    verdict.warnings = screen_counters(measurements, thresholds, suspects)
+    screen_counters(measurements, thresholds, suspects, verdict, history)
+    for node, results in measurements.tools.items():
+        for result in results:
+            text = f"{result.name} ended with exit code {result.code}: {result.last_line}"
+            if result.code is None:
+                verdict.notes.append(
+                    f"{measurements.nodes[node]}: {result.name} says nothing: {result.last_line}."
+                )
+            elif result.code:
+                suspects.add("node", [node], text, NODE_TOOL)
+    screen_inventory(measurements, thresholds.inventory, baseline, suspects)
     verdict.notes += measurements.remarks
     if baseline is not None:
         verdict.drifts = compare_with_baseline(measurements, baseline, thresholds.drift)
         add_drifts(verdict.drifts, suspects)
+    screen_history(measurements, history, thresholds, suspects)
     suspects.merge_groups(thresholds.group_share)
     suspects.drop_explained_links()
     verdict.suspects = suspects.result()
@@ -89,6 +114,7 @@ def screen(
     for warning in verdict.warnings:
         verdict.nodes[warning.node].reasons.append(f"warning: {warning.text}")
     _note_missing(measurements, thresholds, systemwide, verdict)
+    note_repeats(history, verdict)
     return verdict
 
 
@@ -119,11 +145,15 @@ def _waited_for(waiting: dict[int, int]) -> list[int]:
 
 
 def _screen_nodes(
-    quantity: NodeQuantity, thresholds: Thresholds, suspects: Suspects, verdict: Verdict
+    quantity: NodeQuantity,
+    parts: Mapping[int, str],
+    thresholds: Thresholds,
+    suspects: Suspects,
+    verdict: Verdict,
 ) -> None:
     """Suspect nodes whose own figure is worse than that of the others, or than a limit."""
     cost = costs(quantity.values, quantity.higher_is_better)
-    limit = thresholds.limits.get(quantity.name)
+    limit = thresholds.limit(quantity.name)
     if quantity.name == CPU_SHARE:
         estimate, noise, holds = _middle(cost), 0.0, np.ones(len(cost), bool)
     else:
@@ -152,7 +182,7 @@ def _screen_nodes(
             "node", [int(there[index])], reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown
         )
     if limit:
-        _screen_limit(quantity, there, known, values, limit, suspects)
+        _screen_limit(quantity, parts, there, known, values, limit, suspects)
 
 
 def _middle(cost: Floats) -> Floats:
@@ -165,6 +195,7 @@ def _middle(cost: Floats) -> Floats:
 
 def _screen_limit(
     quantity: NodeQuantity,
+    parts: Mapping[int, str],
     there: NDArray[np.int64],
     known: Floats,
     values: Floats,
@@ -177,7 +208,8 @@ def _screen_limit(
     for index in slow:
         node = [int(there[index])]
         allowed = allowed_in_words(limit, quantity.unit, quantity.higher_is_better)
-        reason = f"{quantity.name}: {number(values[index], quantity.unit)}, but {allowed}"
+        part = f" ({parts[node[0]]})" if node[0] in parts else ""
+        reason = f"{quantity.name}{part}: {number(values[index], quantity.unit)}, but {allowed}"
         slowdown = math.expm1(beyond[index])
         suspects.add("node", node, reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
     if there.size > 1 and 2 * slow.size > there.size:
@@ -281,7 +313,8 @@ def read_progress(path: str) -> SessionProgress:
 @dataclass
 class Outcome:
     """The end of a validation, on rank 0 or in the process that started it. show: prints the verdict; stages:
-    shows each that begins."""
+    shows each that begins; earlier: validations of the history; history, prometheus: files to write;
+    syslog: whether the system's log gets a line."""
 
     measurements: Measurements
     thresholds: Thresholds
@@ -291,6 +324,10 @@ class Outcome:
     progress: str | None = None
     processes: list[tuple[str, int]] = field(default_factory=list)
     stages: Phases = field(default_factory=silent)
+    earlier: list[Entry] = field(default_factory=list)
+    history: str | None = None
+    prometheus: str | None = None
+    syslog: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _code: int | None = None
 
@@ -304,7 +341,7 @@ class Outcome:
     def suspects(self, measurements: Measurements) -> dict[str, list[int]]:
         """Return quantity -> numbers of the nodes to measure again: suspects, ends of suspect links, busy nodes."""
         found: dict[str, set[int]] = {}
-        verdict = screen(measurements, self.thresholds, self.baseline)
+        verdict = screen(measurements, self.thresholds, self.baseline, self.earlier)
         for part in verdict.suspects:
             for quantity in part.quantities:
                 found.setdefault(quantity, set()).update(part.nodes)
@@ -320,10 +357,17 @@ class Outcome:
                 return self._code
             self._code = UNMEASURED
             self.stages.close()
-            verdict = screen(self.measurements, self.thresholds, self.baseline)
+            verdict = screen(self.measurements, self.thresholds, self.baseline, self.earlier)
             try:
                 if self.report is not None:
                     write_report(self.measurements, verdict, self.report)
+                entry = make_entry(self.measurements, verdict)
+                if self.history is not None:
+                    append_entry(self.history, entry)
+                if self.syslog:
+                    send_to_syslog(entry)
+                if self.prometheus is not None:
+                    write_textfile(self.measurements, verdict, self.prometheus)
             except OutputError as error:
                 sys.stderr.write(f"error: {error}\n")
             self.show(self.measurements, verdict)

@@ -235,7 +235,7 @@ def _screen_limit(
     quantity: PairQuantity, links: LinkCosts, values: Floats, thresholds: Thresholds, suspects: Suspects
 ) -> None:
     """Suspect nodes and links whose figures are beyond the absolute limit."""
-    limit = thresholds.limits.get(quantity.name)
+    limit = thresholds.limit(quantity.name)
     if limit is None:
         return
     beyond = links.cost - float(costs(np.array(limit), quantity.higher_is_better)) - 1e-9

@@ -27,6 +27,7 @@ NODE_WRONG = (
 NODE_SILENT = (
     "Check whether the node is up and reachable (ping, system log, console). Leave it out until it answers."
 )
+NODE_TOOL = "Read the tool's output in report.json, and follow its vendor's instructions."
 LINK = (
     "Check the cable and the switch ports between the two nodes, and their error counters. Reseat the cable or "
     "reroute the traffic, and validate again."

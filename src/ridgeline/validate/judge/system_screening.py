@@ -74,7 +74,7 @@ def screen_system(measurements: Measurements, thresholds: Thresholds, suspects: 
     """Suspect the whole system for figures beyond their limits; return the names that limits could have."""
     figures = system_figures(measurements.system)
     for figure in figures:
-        limit = thresholds.limits.get(figure.name)
+        limit = thresholds.limit(figure.name)
         if limit is None:
             continue
         value, bound = costs(np.array([figure.value, limit]), figure.higher_is_better)

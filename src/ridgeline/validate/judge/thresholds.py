@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ridgeline.config.check import Origin, check_case
+from ridgeline.config.check import Origin, check_case, did_you_mean
 from ridgeline.config.fields import Checked, Number, setting, toml
 from ridgeline.config.load import parse_toml, read_text
+from ridgeline.config.machine_file import MachineFile
 from ridgeline.config.toml_lines import key_lines, line_of
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.validate.counter_kinds import KINDS, NEVER, CounterKind
+from ridgeline.validate.log_patterns import PATTERNS, LogPattern, log_pattern
+from ridgeline.validate.measure.vendor_tools import KNOWN_TOOLS, VendorTool
 
 CPU_SHARE = "cpu_share"  # processor time over wall-clock time of a pure compute loop; judged by its own limit
 
@@ -54,35 +59,76 @@ class ThresholdSection(Checked):
         gt=0,
         le=1,
     )
-    counter_uncorrected: Number = setting(
-        1, "Number of uncorrected memory or fatal PCI Express errors that makes a node a suspect.", gt=0
-    )
-    counter_timeouts: Number = setting(
-        1, "Number of time-outs of Cassini or Cray MPICH that makes a node a suspect.", gt=0
-    )
-    counter_corrected: Number = setting(1, "Number of corrected memory errors that causes a warning.", gt=0)
-    counter_errors: Number = setting(1, "Number of interface errors that causes a warning.", gt=0)
-    counter_drops: Number = setting(100, "Number of dropped packets that causes a warning.", gt=0)
-    counter_retransmissions: Number = setting(
-        1000, "Number of retransmitted TCP segments or Slingshot packets that causes a warning.", gt=0
-    )
-    counter_throttles: Number = setting(
-        100, "Number of thermal throttling events that causes a warning.", gt=0
+    machine_share: Number = setting(
+        0.5, "Share of the figures of a machine file that a node and the system must reach.", gt=0, le=1
     )
 
 
 class _File(Checked):
     thresholds: ThresholdSection = ThresholdSection()
+    machine_share: Number = setting(
+        0.5, "Share of the figures of a machine file that a node and the system must reach.", gt=0, le=1
+    )
+
+
+# Limits that every node and network of this century keeps, where neither the site nor a machine file has one. A node
+# alone, or a benchmark of the whole system, could otherwise be as slow as it likes.
+FLOORS = {
+    "compute": 1e8,
+    "slowest core": 0.25,
+    "peak": 1e8,
+    "stream": 5e8,
+    "on-node latency": 0.1,
+    "on-node bandwidth": 1e6,
+    "group latency": 0.1,
+    "group bandwidth": 1e5,
+    "latency": 0.1,
+    "bandwidth": 1e5,
+    "alltoall bandwidth": 1e5,
+    "multi-bandwidth bandwidth": 1e5,
+    "multi-latency seconds": 0.1,
+}
+
+
+class Bounds(NamedTuple):
+    """From how many counted events on one node it is warned of, or suspected."""
+
+    warn: float
+    suspect: float
 
 
 class Thresholds(ThresholdSection):
-    """All thresholds. limits: name of a quantity -> least rate, or longest time, in SI units."""
+    """All thresholds. limits: name of a quantity -> least rate, or longest time, in SI units; machine_limits: those
+    of a machine file; counters: key of a kind
+    of counters -> its thresholds, where the site has its own; patterns: that lines of the logs are searched for, the
+    site's first; log_files: that the site names; inventory: part of a node -> what it must be;
+    tools: of vendors, to be run on each node.
+    """
 
     limits: dict[str, float] = {}  # noqa: RUF012 (pydantic copies it)
+    machine_limits: dict[str, float] = {}  # noqa: RUF012
+    counters: dict[str, Bounds] = {}  # noqa: RUF012
+    patterns: tuple[LogPattern, ...] = PATTERNS
+    log_files: tuple[str, ...] = ()
+    inventory: dict[str, str] = {}  # noqa: RUF012
+    tools: tuple[VendorTool, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[CounterKind, ...]:
+        """All kinds of counters, those of lines in the logs among them."""
+        return (*KINDS, *(pattern.kind for pattern in self.patterns))
+
+    def limit(self, quantity: str) -> float | None:
+        """Return the least rate or the longest time of a quantity: the site's, the machine file's, or a floor."""
+        return self.limits.get(quantity, self.machine_limits.get(quantity, FLOORS.get(quantity)))
+
+    def bounds(self, kind: CounterKind) -> Bounds:
+        """Return the thresholds of a kind of counters."""
+        return self.counters.get(kind.key, Bounds(kind.warn, kind.suspect))
 
 
 def load_thresholds(path: str | Path) -> Thresholds:
-    """Read a TOML file with the table [thresholds] and, inside it, [thresholds.limits].
+    """Read a TOML file with the tables [thresholds] (limits and counters in it), [logs], [inventory] and [tools].
 
     Raises ConfigError naming file, line, key, value, and what is allowed.
     """
@@ -97,10 +143,63 @@ def load_thresholds(path: str | Path) -> Thresholds:
 
     table = document.get("thresholds")
     limits: dict[str, float] = {}
+    counters: dict[str, Bounds] = {}
+    inventory = _inventory(document.pop("inventory", {}), place)
+    tools = _tools(document.pop("tools", {}), place)
+    patterns, files = _logs(document.pop("logs", {}), place)
+    kinds = {kind.key: kind for kind in (*KINDS, *(pattern.kind for pattern in patterns))}
     if isinstance(table, dict):
         limits = _limits(table.pop("limits", {}), place)
+        counters = _counters(table.pop("counters", {}), kinds, place)
     checked = check_case(_File, document, lambda key: Origin(key, place(key)))
-    return Thresholds(**checked.thresholds.model_dump(), limits=limits)
+    return Thresholds(
+        **checked.thresholds.model_dump(),
+        limits=limits,
+        counters=counters,
+        patterns=patterns,
+        log_files=files,
+        inventory=inventory,
+        tools=tools,
+    )
+
+
+def _tools(table: Any, place: Any) -> tuple[VendorTool, ...]:
+    """Return the tools of the table [tools]: `run` names known ones, and every other key is a site's own command."""
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{place('tools')}: tools is {toml(table)}, but it must be a table.")
+    known = {name: tool for name, tool in KNOWN_TOOLS.items() if name not in table}
+    chosen = []
+    for name in table.get("run", []):
+        if name not in known:
+            near = did_you_mean(str(name), list(known))
+            raise ConfigError(
+                f"{place('tools.run')}: tools.run: unknown tool {toml(name)}{near} Known tools: {', '.join(known)}. "
+                "Another one is a key of its own: name = [program, argument, ...]."
+            )
+        chosen.append(known[name])
+    for name, command in table.items():
+        if name == "run":
+            continue
+        if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
+            key = f"tools.{name}"
+            raise ConfigError(
+                f"{place(key)}: {key} is {toml(command)}, but it must be a list of texts: program and arguments."
+            )
+        chosen.append(VendorTool(name, tuple(command)))
+    return tuple(chosen)
+
+
+def _inventory(table: Any, place: Any) -> dict[str, str]:
+    """Return the table [inventory], every value a string."""
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{place('inventory')}: inventory is {toml(table)}, but it must be a table.")
+    for part, value in table.items():
+        if not isinstance(value, str):
+            key = f"inventory.{part}"
+            raise ConfigError(
+                f"{place(key)}: {key} is {toml(value)}, but it must be a string, as in a report."
+            )
+    return dict(table)
 
 
 def _limits(table: Any, place: Any) -> dict[str, float]:
@@ -119,3 +218,107 @@ def _limits(table: Any, place: Any) -> dict[str, float]:
     if wrong:
         raise ConfigError("\n".join(wrong))
     return {str(name): float(value) for name, value in table.items()}
+
+
+def _counters(table: Any, kinds: Mapping[str, CounterKind], place: Any) -> dict[str, Bounds]:
+    """Return the table [thresholds.counters]: key of a kind -> {warn, suspect}, each a number above 0 or "never"."""
+    section = "thresholds.counters"
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{place(section)}: {section} is {toml(table)}, but it must be a table.")
+    found, wrong = {}, []
+    for key, values in table.items():
+        name = f"{section}.{key}"
+        if key not in kinds:
+            near = did_you_mean(key, list(kinds))
+            wrong.append(
+                f"{place(name)}: unknown kind of counters {key!r}.{near} Known kinds: {', '.join(kinds)}."
+            )
+            continue
+        numbers = {"warn": kinds[key].warn, "suspect": kinds[key].suspect}
+        if not isinstance(values, Mapping) or not set(values) <= set(numbers):
+            wrong.append(
+                f"{place(name)}: {name} is {toml(values)}, but it must be a table such as "
+                "{ warn = 1, suspect = 100 }."
+            )
+            continue
+        for which, value in values.items():
+            if value == "never":
+                numbers[which] = NEVER
+            elif isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                wrong.append(
+                    f'{place(name)}: {name}.{which} is {toml(value)}, but it must be a number above 0, or "never".'
+                )
+            else:
+                numbers[which] = float(value)
+        found[key] = Bounds(**numbers)
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    return found
+
+
+_PATTERN_KEYS = {"key": str, "what": str, "match": str, "advice": str}
+
+
+def _logs(table: Any, place: Any) -> tuple[tuple[LogPattern, ...], tuple[str, ...]]:
+    """Return the patterns and files of the table [logs]: the site's patterns, then ours."""
+    if not isinstance(table, Mapping) or not set(table) <= {"files", "pattern"}:
+        raise ConfigError(
+            f"{place('logs')}: logs is {toml(table)}, but it must be a table with the keys files and pattern."
+        )
+    files = table.get("files", [])
+    if not isinstance(files, list) or not all(
+        isinstance(name, str) and name.startswith("/") for name in files
+    ):
+        raise ConfigError(
+            f"{place('logs.files')}: logs.files is {toml(files)}, but it must be a list of absolute paths."
+        )
+    entries = table.get("pattern", [])
+    if not isinstance(entries, list):
+        raise ConfigError(
+            f"{place('logs.pattern')}: logs.pattern must be tables. Write each as [[logs.pattern]]."
+        )
+    patterns = []
+    for number, entry in enumerate(entries):
+        where = f"{place('logs.pattern')}: logs.pattern {number + 1}"
+        if not isinstance(entry, Mapping) or not set(entry) <= {*_PATTERN_KEYS, "warn", "suspect"}:
+            raise ConfigError(
+                f"{where} has unknown keys. Known keys: {', '.join(_PATTERN_KEYS)}, warn, suspect."
+            )
+        missing = [key for key in _PATTERN_KEYS if not isinstance(entry.get(key), str)]
+        if missing:
+            raise ConfigError(f"{where} needs {missing[0]}, a string.")
+        bounds = [entry.get("warn", 1), entry.get("suspect", "never")]
+        for value in bounds:
+            if value != "never" and (
+                isinstance(value, bool) or not isinstance(value, int | float) or value <= 0
+            ):
+                raise ConfigError(f'{where}: {toml(value)} is not a number above 0, nor "never".')
+        warn, suspect = (NEVER if value == "never" else float(value) for value in bounds)
+        try:
+            patterns.append(
+                log_pattern(entry["key"], entry["what"], entry["match"], warn, suspect, entry["advice"])
+            )
+        except re.error as error:
+            raise ConfigError(f"{where}: match is not a regular expression ({error}).") from None
+    return (*patterns, *PATTERNS), tuple(files)
+
+
+def limits_of_machine(
+    machine: MachineFile, share: float, n_nodes: int, ranks_per_node: int
+) -> dict[str, float]:
+    """Return limits from the figures of a machine file: this share of the rates, and times longer by as much.
+
+    What an all-to-all reaches is taken from the row with the least efficiency.
+    """
+    node, network = machine.node, machine.network
+    limits = {}
+    if node.memory_bandwidth:
+        limits["stream"] = share * node.memory_bandwidth.value
+    if node.peak:
+        limits["peak"] = share * node.peak.value / ranks_per_node
+    if n_nodes > 1 and network.latency:
+        limits["latency"] = network.latency.value / share
+    if n_nodes > 1 and network.injection and machine.all_to_all:
+        efficiency = min(row.efficiency.value for row in machine.all_to_all)
+        limits["alltoall bandwidth"] = share * efficiency * network.injection.value * n_nodes
+    return limits

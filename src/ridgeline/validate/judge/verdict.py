@@ -106,7 +106,7 @@ class Drift:
 class Verdict:
     """All conclusions of one validation. unmeasured: sentences on what could not be measured; notes: remarks;
     warnings: of nodes, which change neither the exit code nor the list of nodes to use; busy: nodes that got no
-    verdict.
+    verdict; late, broken: names of nodes that counted time-outs, and errors of their own hardware or links.
     """
 
     suspects: list[Suspect] = field(default_factory=list)
@@ -117,6 +117,8 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
     warnings: list[Warned] = field(default_factory=list)
     busy: list[BusyNode] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:

@@ -1,18 +1,13 @@
-"""Error counters of this node, from where the system keeps them: network interfaces, TCP, memory, processors.
+"""Error counters of this node, read from the files that the table of kinds names (`validate.counter_kinds`).
 
-What is read, if it is there (none of it needs rights that a user lacks):
+None of them needs rights that a user lacks. Beside that table, these are read:
 
-- Slingshot: Cassini's counters in /sys/class/cxi/*/device/telemetry ("value@seconds.nanoseconds"): those of errors,
-  and those named in the file MPICH_OFI_CXI_COUNTER_FILE;
-- Slingshot: the retry handler's counters in /run/cxi/*;
+- Slingshot: counters of Cassini that the user names in the file MPICH_OFI_CXI_COUNTER_FILE;
 - Slingshot: the summary that Cray MPICH prints or leaves in files MPICH_OFI_CXI_COUNTER_REPORT_FILE (Secs. 3.8.6 and
-  3.8.8 of the Aurora paper);
-- InfiniBand: /sys/class/infiniband/*/ports/*/counters;
-- any interface: /sys/class/net/*/statistics, and PCI Express errors of its device;
-- TCP: segments sent again, bad segments, time-outs (/proc/net/snmp, /proc/net/netstat);
-- memory: corrected and uncorrected errors (EDAC); processors: how often heat throttled them.
+  3.8.8 of the Aurora paper).
 
-All are sums since the system started: what counts is the difference between before and after.
+Counters are sums since the system started: what counts is the difference between before and after. Gauges, such as
+the shared memory that a user holds, may also fall.
 """
 
 from __future__ import annotations
@@ -20,30 +15,22 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ridgeline.validate.counter_kinds import KINDS, CounterSource
+
 Counters = dict[str, int]
 
-_INTERFACE = ("errors", "dropped")
-_INFINIBAND = (
-    "symbol_error",
-    "link_downed",
-    "link_error_recovery",
-    "local_link_integrity_errors",
-    "port_rcv_errors",
-    "port_xmit_discards",
-    "excessive_buffer_overrun_errors",
-)
-_TCP = {"proc/net/snmp": ("Tcp", ("RetransSegs", "InErrs")), "proc/net/netstat": ("TcpExt", ("TCPTimeouts",))}
-_AER = ("aer_dev_correctable", "aer_dev_fatal", "aer_dev_nonfatal")
-# Those of the two thousand counters of a Cassini NIC that do not change on a healthy network.
-_CASSINI_FAULT = re.compile(r"err|timeout|retr[iy]|nack|drop|discard|uncor|corrected|cancel|link_down|fatal")
 _TIMEOUTS = re.compile(r"MPICH Slingshot Network Summary: (\d+) network timeouts?")
 _OUTPUT_BYTES = 2**20  # of the end of a job's output: the summary is printed by MPI_Finalize
 _SUMMARY_ROW = re.compile(r"^\s*([A-Za-z][\w:.]*)\s+\d+((?:\s+[\d.]+){6})\s*$", re.MULTILINE)
 REPORT_FILE, COUNTER_FILE = "MPICH_OFI_CXI_COUNTER_REPORT_FILE", "MPICH_OFI_CXI_COUNTER_FILE"
+_FIRST_USER = 1000  # user numbers below are the system's
+_MIB = 2**20
+# Sessions of a user that end some seconds after the last process of a job.
+_SESSIONS = ("systemd", "(sd-pam)", "dbus-daemon", "sshd", "ssh-agent")
 
 
 def read_counters(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> Counters:
@@ -54,11 +41,52 @@ def read_counters(root: Path = Path("/"), environment: Mapping[str, str] | None 
     """
     wanted = os.environ if environment is None else environment
     found: Counters = {}
-    for part in (_interfaces, _infiniband, _tcp, _memory, _processors):
-        found.update(part(root))
-    found.update(_cassini(root, _names_asked_for(root, wanted)))
+    for kind in KINDS:
+        of_kind: Counters = {}
+        seen: set[Path] = set()  # a device is in the folder of its class and in that of its bus
+        for source in kind.sources:
+            for name, value in _read_source(root, source, seen):
+                of_kind[name] = of_kind.get(name, 0) + value
+        found = of_kind | found
+    for name in _names_asked_for(root, wanted):
+        for device in _inside(root / "sys/class/cxi"):
+            found |= _number(device / "device/telemetry" / name, f"{device.name}/{name}", ())
     found.update(_reports(root, wanted))
     return found
+
+
+def _read_source(root: Path, source: CounterSource, seen: set[Path]) -> Iterator[tuple[str, int]]:
+    """Yield the counters of the files of a source that are there."""
+    for path, groups in _walk(root, source.path.split("/") if source.path else [], ()):
+        if source.with_device and not (root / path.parent / "device").exists():
+            continue
+        if source.form == "total":
+            device = path.parent.resolve()
+            if device in seen:
+                continue
+            seen.add(device)
+        name = source.name
+        for number, group in enumerate(groups):
+            name = name.replace(f"{{{number}}}", group)
+        yield from FORMS[source.form](path, name, source.detail).items()
+
+
+def _walk(
+    path: Path, components: Sequence[str], groups: tuple[str, ...]
+) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """Yield the paths below `path` that match, with what their groups matched."""
+    if not components:
+        if groups or path.exists():
+            yield path, groups
+        return
+    first, rest = components[0], components[1:]
+    if "(" not in first:
+        yield from _walk(path / first, rest, groups)
+        return
+    for entry in _inside(path):
+        match = re.fullmatch(first, entry.name)
+        if match:
+            yield from _walk(entry, rest, groups + match.groups())
 
 
 def read_summary(text: str) -> Counters:
@@ -94,9 +122,13 @@ def difference(before: Mapping[str, int], after: Mapping[str, int]) -> Counters:
     """Return by how much counters grew, only those that did.
 
     A counter that fell from the upper half of 32 or 64 bits to the lower has overflowed. Any other that is smaller
-    was reset in between, and one that is new started at 0: for both the present value counts.
+    was reset in between, and one that is new started at 0: for both the present value counts. A gauge that is smaller
+    has fallen.
     """
-    grown = {name: _growth(before.get(name, 0), value) for name, value in after.items()}
+    grown = {
+        name: value - before.get(name, 0) if is_gauge(name) else _growth(before.get(name, 0), value)
+        for name, value in after.items()
+    }
     return {name: by for name, by in sorted(grown.items()) if by > 0}
 
 
@@ -105,8 +137,13 @@ def set_back(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
     return sorted(
         name
         for name, value in after.items()
-        if value < before.get(name, 0) and not _ran_over(before[name], value)
+        if value < before.get(name, 0) and not is_gauge(name) and not _ran_over(before[name], value)
     )
+
+
+def is_gauge(name: str) -> bool:
+    """Say whether a counter is of what a job left behind, which may also fall."""
+    return name.startswith("left/")
 
 
 def _growth(old: int, value: int) -> int:
@@ -150,12 +187,6 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _number(path: Path) -> int | None:
-    """Return the number that a file begins with, as in "12" and in "12@1700000000.5"; None if there is none."""
-    match = re.match(r"\s*(\d+)\s*(@|$)", _text(path))
-    return int(match[1]) if match else None
-
-
 def _inside(folder: Path) -> list[Path]:
     """Return what is in a folder, in order; nothing if it cannot be listed."""
     try:
@@ -164,90 +195,117 @@ def _inside(folder: Path) -> list[Path]:
         return []
 
 
-def _numbers(prefix: str, files: Iterator[Path] | Sequence[Path]) -> Counters:
-    """Return the files that hold a number, named prefix/name."""
-    return {f"{prefix}/{file.name}": value for file in files if (value := _number(file)) is not None}
+def _number(path: Path, name: str, _: tuple[str, ...]) -> Counters:
+    """Return the number that a file begins with, as in "12" and in "12@1700000000.5"."""
+    match = re.match(r"\s*(\d+)\s*(@|$)", _text(path))
+    return {name: int(match[1])} if match else {}
 
 
-def _pci_errors(prefix: str, device: Path) -> Counters:
-    """Return the totals of a device's PCI Express errors."""
-    found = {}
-    for name in _AER:
-        total = re.search(r"^TOTAL_ERR_\w+ (\d+)$", _text(device / name), re.MULTILINE)
-        if total:
-            found[f"{prefix}/{name}"] = int(total[1])
-    return found
+def _labelled(path: Path, name: str, detail: tuple[str, ...]) -> Counters:
+    """Return a number, with the text of the file beside it in its name."""
+    label = _text(path.parent / detail[0]).strip()
+    return _number(path, name.replace("{label}", f" ({label})" if label else ""), ())
 
 
-def _interfaces(root: Path) -> Counters:
+def _total(path: Path, name: str, _: tuple[str, ...]) -> Counters:
+    """Return the total of a device's PCI Express errors."""
+    total = re.search(r"^TOTAL_ERR_\w+ (\d+)$", _text(path), re.MULTILINE)
+    return {name: int(total[1])} if total else {}
+
+
+def _field(path: Path, name: str, detail: tuple[str, ...]) -> Counters:
+    """Return the number after a word and a colon, as in "ue: 3"."""
+    number = re.search(rf"^{detail[0]}: (\d+)$", _text(path), re.MULTILINE)
+    return {name: int(number[1])} if number else {}
+
+
+def _time(path: Path, name: str, _: tuple[str, ...]) -> Counters:
+    """Return a counter of 1 for the time in a file, nothing for 0: an event at that time."""
+    match = re.match(r"\s*(\d+)", _text(path))
+    return {name.replace("{time}", match[1]): 1} if match and int(match[1]) else {}
+
+
+def _row(path: Path, name: str, detail: tuple[str, ...]) -> Counters:
+    """Return a number of a protocol from a table of two lines, names and values."""
+    protocol, field = detail
+    lines = [line.split() for line in _text(path).splitlines() if line.startswith(f"{protocol}: ")]
+    for heads, values in zip(lines[::2], lines[1::2]):
+        value = dict(zip(heads, values)).get(field, "")
+        if value.isdigit():
+            return {name: int(value)}
+    return {}
+
+
+def _processes(path: Path, name: str, _: tuple[str, ...]) -> Counters:
+    """Return the number of processes of each user, without those of the system, of this user and of sessions."""
     found: Counters = {}
-    for interface in _inside(root / "sys/class/net"):
-        if interface.name == "lo":
+    for process in _inside(path):
+        if not process.name.isdigit():
             continue
-        names = [f"{way}_{what}" for way in ("rx", "tx") for what in _INTERFACE]
-        found |= _numbers(interface.name, [interface / "statistics" / name for name in names])
-        found |= _numbers(interface.name, [interface / "carrier_down_count"])
-        found |= _pci_errors(interface.name, interface / "device")
+        words = dict(line.partition(":\t")[::2] for line in _text(process / "status").splitlines())
+        user = words.get("Uid", "0").split()[0]
+        if int(user) >= _FIRST_USER and int(user) != os.geteuid() and words.get("Name") not in _SESSIONS:
+            of_user = name.replace("{user}", f"uid {user}")
+            found[of_user] = found.get(of_user, 0) + 1
     return found
 
 
-def _infiniband(root: Path) -> Counters:
-    found: Counters = {}
-    for device in _inside(root / "sys/class/infiniband"):
-        for port in _inside(device / "ports"):
-            prefix = f"{device.name}/port{port.name}"
-            found |= _numbers(prefix, [port / "counters" / name for name in _INFINIBAND])
-        found |= _pci_errors(device.name, device / "device")
-    return found
+def _mebibytes(name: str, held: Mapping[int, int]) -> Counters:
+    """Return what users of the system's numbers do not hold, rounded up."""
+    return {
+        name.replace("{user}", f"uid {user}"): -(-n_bytes // _MIB)
+        for user, n_bytes in sorted(held.items())
+        if user >= _FIRST_USER and user != os.geteuid()
+    }
 
 
-def _cassini(root: Path, asked: set[str]) -> Counters:
-    found: Counters = {}
-    for device in _inside(root / "sys/class/cxi"):
-        telemetry = _inside(device / "device/telemetry")
-        found |= _numbers(
-            device.name,
-            [file for file in telemetry if file.name in asked or _CASSINI_FAULT.search(file.name)],
-        )
-        found |= _pci_errors(device.name, device / "device")
-    for device in _inside(root / "run/cxi"):
-        found |= _numbers(
-            f"{device.name}/retry", [file for file in _inside(device) if "reset" not in file.name]
-        )
-    return found
+def _folder(path: Path, name: str, _: tuple[str, ...]) -> Counters:
+    """Return the MiB that the files of each user below a folder hold."""
+    held: dict[int, int] = {}
+    for folder, _folders, files in os.walk(path):
+        for file in files:
+            try:
+                state = os.lstat(os.path.join(folder, file))
+            except OSError:
+                continue
+            held[state.st_uid] = held.get(state.st_uid, 0) + state.st_size
+    return _mebibytes(name, held)
 
 
-def _tcp(root: Path) -> Counters:
-    found: Counters = {}
-    for file, (protocol, names) in _TCP.items():
-        lines = [line.split() for line in _text(root / file).splitlines() if line.startswith(f"{protocol}: ")]
-        for heads, values in zip(lines[::2], lines[1::2]):
-            row = dict(zip(heads, values))
-            found |= {f"tcp/{name}": int(row[name]) for name in names if row.get(name, "").isdigit()}
-    return found
+def _segments(path: Path, name: str, _: tuple[str, ...]) -> Counters:
+    """Return the MiB of shared segments (System V) of each user."""
+    held: dict[int, int] = {}
+    lines = [line.split() for line in _text(path).splitlines()]
+    for line in lines[1:]:
+        row = dict(zip(lines[0], line))
+        if row.get("uid", "").isdigit() and row.get("size", "").isdigit():
+            held[int(row["uid"])] = held.get(int(row["uid"]), 0) + int(row["size"])
+    return _mebibytes(name, held)
 
 
-def _memory(root: Path) -> Counters:
-    found: Counters = {}
-    for controller in _inside(root / "sys/devices/system/edac/mc"):
-        found |= _numbers(controller.name, [controller / "ce_count", controller / "ue_count"])
-    return found
+def _memory(path: Path, name: str, _: tuple[str, ...]) -> Counters:
+    """Return the MiB of memory in use that the system cannot take back."""
+    words = {
+        line.partition(":")[0]: line.split()[1] for line in _text(path).splitlines() if len(line.split()) > 1
+    }
+    if not all(words.get(key, "").isdigit() for key in ("MemTotal", "MemAvailable")):
+        return {}
+    return {name: (int(words["MemTotal"]) - int(words["MemAvailable"])) // 1024}
 
 
-def _processors(root: Path) -> Counters:
-    """Return the sum over processors of how often heat throttled cores and packages."""
-    found: Counters = {}
-    for cpu in _inside(root / "sys/devices/system/cpu"):
-        for name, value in _numbers(
-            "cpu",
-            [
-                cpu / "thermal_throttle" / f"{what}_throttle_count"
-                for what in ("core", "package")
-                if cpu.name.removeprefix("cpu").isdigit()
-            ],
-        ).items():
-            found[name] = found.get(name, 0) + value
-    return found
+# form of a source -> path, name of the counter, detail of the source -> counters
+FORMS: dict[str, Callable[[Path, str, tuple[str, ...]], Counters]] = {
+    "number": _number,
+    "label": _labelled,
+    "total": _total,
+    "field": _field,
+    "time": _time,
+    "row": _row,
+    "processes": _processes,
+    "folder": _folder,
+    "segments": _segments,
+    "memory": _memory,
+}
 
 
 def _below(root: Path, path: str) -> Path:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ridgeline.io.output_files import to_json, write_text
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import DAMAGED, output_errors, read_regular
+from ridgeline.validate.measure.vendor_tools import ToolResult
 
 SCHEMA = 1  # of the stored file; raised when a reader of the last one could not read it
 
@@ -69,9 +70,12 @@ class Measurements:
     baseline must have in common with a later run. others: quantity, or benchmark of the whole system -> node -> share
     of its processors that others used in the stage. It is the least of all times that it was measured. no_room: node
     -> why it could not be measured with what others left it; counted: node -> the period that its counters are
-    compared over, if it is not this validation; remarks: on the comparison of counters. worse: quantity of pairs ->
-    float64 [n_pairs, measurements times repeats], the repeats of those measurements that another one was better than,
-    NaN where there are none: stalls come and go, so all measurements count for them.
+    compared over, if it is not this validation; remarks: on the comparison of counters; lines: node -> counter of
+    lines in the logs -> the first of them; parts: quantity -> node -> its part that the figure is of. worse: quantity
+    of pairs -> float64 [n_pairs, measurements times repeats], the repeats of those measurements that another one was
+    better than, NaN where there are none: stalls come and go, so all measurements count for them. inventory: node ->
+    part -> what it is (`inventory.read_inventory`); tools: node -> what each vendor's tool did there, as
+    `vendor_tools.ToolResult`.
     """
 
     nodes: list[str]
@@ -88,6 +92,10 @@ class Measurements:
     counted: dict[int, str] = field(default_factory=dict)
     worse: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    lines: dict[int, dict[str, str]] = field(default_factory=dict)
+    parts: dict[str, dict[int, str]] = field(default_factory=dict)
+    inventory: dict[int, dict[str, str]] = field(default_factory=dict)
+    tools: dict[int, list[ToolResult]] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     created: str = ""
@@ -124,6 +132,16 @@ class Measurements:
             for key in ("errors", "no_room"):
                 values[key] = {int(node): list(texts) for node, texts in content.get(key, {}).items()}
             values["counted"] = {int(node): text for node, text in content.get("counted", {}).items()}
+            values["parts"] = {
+                name: {int(node): str(part) for node, part in nodes.items()}
+                for name, nodes in content.get("parts", {}).items()
+            }
+            values["tools"] = {
+                int(node): [ToolResult(**result) for result in results]
+                for node, results in content.get("tools", {}).items()
+            }
+            for key in ("lines", "inventory"):
+                values[key] = {int(node): dict(texts) for node, texts in content.get(key, {}).items()}
             values["worse"] = {name: _floats(table) for name, table in content.get("worse", {}).items()}
             values["others"] = {
                 name: {int(node): float(share) for node, share in nodes.items()}

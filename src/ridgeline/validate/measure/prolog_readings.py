@@ -12,14 +12,17 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
 from ridgeline.runtime.errors import OutputError
-from ridgeline.validate.measure.counters import Counters, read_output, set_back
+from ridgeline.validate.counter_kinds import FLEETING
+from ridgeline.validate.log_patterns import LogPattern
+from ridgeline.validate.measure.counters import Counters, is_gauge, read_output, set_back
+from ridgeline.validate.measure.logs import LogMoment, count_lines, log_moment, marker, read_lines
 
 _SUFFIX = ".counters.json"
 _MOST_BYTES = 16 * 2**20  # of a file that is trusted
@@ -33,12 +36,15 @@ _ANOTHER = "Choose another folder."
 
 @dataclass(frozen=True)
 class Readings:
-    """What a prolog read. job: its number; boot: identifies the boot of the system; taken: seconds since 1970."""
+    """What a prolog read. job: its number; boot: identifies the boot of the system; taken: seconds since 1970; files:
+    logs and where they ended (`logs.LogMoment`).
+    """
 
     job: str
     boot: str
     taken: float
     counters: Counters
+    files: dict[str, list[int]] = field(default_factory=dict)
 
 
 def default_folder() -> Path:
@@ -98,7 +104,8 @@ def load_readings(folder: Path, host: str, job: str) -> Readings | None:
                     )
                 content = json.loads(file.read(_MOST_BYTES))
         counters = {str(key): int(value) for key, value in content["counters"].items()}
-        return Readings(str(content["job"]), str(content["boot"]), float(content["taken"]), counters)
+        files = {str(name): [int(part) for part in end] for name, end in content.get("files", {}).items()}
+        return Readings(str(content["job"]), str(content["boot"]), float(content["taken"]), counters, files)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -194,26 +201,38 @@ class Job:
 
 @dataclass
 class Counted:
-    """Counters of one node. before, after: what is compared; period: what lies between; remarks: on that."""
+    """Counters of one node. before, after: what is compared; period: what lies between; remarks: on that; since: from
+    when lines of the logs count; begin: the marker of that moment; lines: of the logs, the first that each counter of
+    lines counted.
+    """
 
     before: Counters
     after: Counters
     period: str = VALIDATED
     remarks: list[str] = field(default_factory=list)
+    since: LogMoment = field(default_factory=lambda: LogMoment(time.time()))
+    begin: str | None = None
+    lines: dict[str, str] = field(default_factory=dict)
 
 
-def count(job: Job, host: str, before: Counters, after: Counters) -> Counted:
+def count(job: Job, host: str, before: Counters, after: Counters, start: LogMoment | None = None) -> Counted:
     """Return what to compare on this node: in an epilog, the prolog's readings with those at its end.
 
-    A prolog stores its last readings here. before, after: of this validation. Nothing raises, because a node can be
-    judged without readings; the remarks say what is missing. No communication.
+    A prolog stores its last readings here. before, after: of this validation, which began at `start`. Nothing raises,
+    because a node can be judged without readings; the remarks say what is missing. No communication.
     """
-    counted = Counted(before, after)
+    counted = Counted(before, after, since=start or LogMoment(time.time()))
     if job.phase == "prolog":
-        counted.remarks += _keep(job, host, after)
+        counted.remarks += _keep(job, host, after, list(counted.since.files))
     elif job.phase == "epilog":
         _compare(job, host, counted)
+    if counted.period == VALIDATED:  # what processes hold tells something only before and after a job
+        counted.before, counted.after = _without_gauges(counted.before), _without_gauges(counted.after)
     return counted
+
+
+def _without_gauges(counters: Counters) -> Counters:
+    return {name: value for name, value in counters.items() if not is_gauge(name)}
 
 
 def count_output(job: Job, counted: Counted) -> None:
@@ -232,12 +251,22 @@ def count_output(job: Job, counted: Counted) -> None:
     counted.after = counted.after | {"job/network_timeouts": summary["mpich/network_timeouts"]}
 
 
-def _keep(job: Job, host: str, counters: Counters) -> list[str]:
+def count_log_lines(counted: Counted, files: Sequence[str], patterns: Sequence[LogPattern]) -> None:
+    """Add how many lines of this node's logs match each pattern. No communication."""
+    texts, remarks = read_lines(counted.since, counted.begin, files)
+    counts, counted.lines = count_lines(texts, patterns)
+    counted.before = counted.before | dict.fromkeys(counts, 0)
+    counted.after = counted.after | counts
+    counted.remarks += remarks
+
+
+def _keep(job: Job, host: str, counters: Counters, files: Sequence[str]) -> list[str]:
     lost = "The epilog will not know how the job changes them."
     if job.number is None:
         return [f"the counters are not stored, because {_NO_NUMBER}. {lost}"]
     try:
-        keep_readings(job.folder, host, Readings(job.number, read_boot(), time.time(), counters))
+        end = log_moment(files)
+        keep_readings(job.folder, host, Readings(job.number, read_boot(), end.taken, counters, end.files))
     except OutputError as error:
         return [f"the counters are not stored: {error} {lost}"]
     return []
@@ -258,19 +287,24 @@ def _compare(job: Job, host: str, counted: Counted) -> None:
     if readings is None:
         counted.remarks.append(f"{job.folder} has no counters of the prolog of job {job.number}. {alone}")
         return
+    counted.since = LogMoment(readings.taken, readings.files)
+    counted.begin = marker("prolog", job.number)
     prolog = f"the prolog of job {job.number}"
     counted.period = f"since {prolog}"
     minutes = max(time.time() - readings.taken, 0.0) / 60
     counted.remarks.append(f"counters are compared with those that {prolog} read {minutes:.1f} min before.")
     if readings.boot != read_boot():
-        counted.before = {}
+        counted.before, counted.after = {}, _without_gauges(counted.after)
         counted.remarks.append(
             f"the node was rebooted after {prolog}, so its counters started again at the reboot."
         )
         return
     counted.before = readings.counters
     for names, what in (
-        (sorted(readings.counters.keys() - counted.after.keys()), "no longer exist, nor does their device"),
+        (
+            sorted(n for n in readings.counters.keys() - counted.after.keys() if not FLEETING.fullmatch(n)),
+            "no longer exist, nor does their device",
+        ),
         (set_back(readings.counters, counted.after), "were reset, and are counted from then on"),
     ):
         if names:

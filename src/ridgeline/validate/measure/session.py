@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -109,6 +109,14 @@ class Session:
             for node, share in enumerate(shares):
                 # The quietest of several measurements counts: a node that is slow even then has no excuse.
                 known[node] = min(known.get(node, 1.0), round(share, 4))
+
+    def note_slowest_cores(self, cores: Mapping[int, int]) -> None:
+        """Keep on rank 0 which core of a node was the slowest. cores: by rank; a node's first rank counts."""
+        known = self.measurements.parts.setdefault("slowest core", {})
+        for rank, core in cores.items():
+            node = self.layout.node_of_rank[rank]
+            if rank == self.leaders[node]:
+                known[node] = f"core {core}"
 
     def note_result(self, result: Result) -> None:
         """Keep a benchmark of the whole system, on rank 0."""

@@ -44,7 +44,7 @@ class LevelStage:
 
 STEPS = (
     LevelStage("memory", "node", validation_stages.memory),
-    LevelStage("compute", "node", validation_stages.compute, ("compute", "cpu_share")),
+    LevelStage("compute", "node", validation_stages.compute, ("compute", "cpu_share", "slowest core")),
     LevelStage("peak", "node", validation_stages.peak, ("peak",)),
     LevelStage("stream", "node", validation_stages.stream, ("stream",)),
     LevelStage(
@@ -117,8 +117,9 @@ def run_levels(
             lambda session: validation_stages.prepare(session, names),
             after_stage,
         )
+    begin = time.monotonic()
     for step in steps:
-        reason = skip_reason(step, session)
+        reason = skip_reason(step, session) or _no_time(session, begin)
         if reason:
             session.measurements.stages.append(Stage(step.name, step.level, 0.0, "skipped", reason))
             continue
@@ -127,7 +128,17 @@ def run_levels(
         if step.quantities:
             runnable.append(step)
     if session.plan.confirm and runnable:
-        _confirm(session, runnable, suspects, after_stage)
+        _confirm(session, runnable, suspects, after_stage, begin)
+
+
+def _no_time(session: Session, begin: float) -> str:
+    """Return why no further stage begins, "" while there is time. begin: of the stages. Collective."""
+    within = session.plan.within
+    if within is None:
+        return ""
+    reason = f"the {within:g} s of --within are over" if time.monotonic() - begin > within else ""
+    agreed: str = session.comm.bcast(reason)
+    return agreed
 
 
 def _confirm(
@@ -135,6 +146,7 @@ def _confirm(
     steps: Sequence[LevelStage],
     suspects: Suspects,
     after_stage: Callable[[str, float], None],
+    begin: float,
 ) -> None:
     """Measure suspects and busy nodes again, in what made them so; the better measurement counts. Collective.
 
@@ -145,7 +157,7 @@ def _confirm(
     for turn in range(1, _CONFIRMATIONS + 1):
         now = suspects(session.measurements) if session.comm.rank == 0 else None
         session.rest()  # asleep while rank 0 judges
-        again: dict[str, list[int]] = session.comm.bcast(now)
+        again: dict[str, list[int]] = {} if _no_time(session, begin) else session.comm.bcast(now)
         parts = {(quantity, node) for quantity, nodes in again.items() for node in nodes}
         if not parts or parts == before:
             break

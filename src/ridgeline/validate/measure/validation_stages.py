@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numba.core.config import NUMBA_NUM_THREADS
 
 from ridgeline.runtime.machine import memory_available
+from ridgeline.validate.measure.cores import cores_of_rank, on_cores
 from ridgeline.validate.measure.session import Session, group_rounds, node_rounds, pack_rounds
 
 if TYPE_CHECKING:
@@ -23,11 +26,17 @@ if TYPE_CHECKING:
     Figures = tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[np.float64]]]
 
 
-_MEMORY = (32 * 2**20, 4 * 2**30)  # bytes a rank, quick and not, at most a quarter of what is free
+_MEMORY = (
+    32 * 2**20,
+    4 * 2**30,
+)  # bytes a core, quick and not, at most a quarter of what is free on the node
 _MEMORY_SECONDS = (0.5, 20.0)
+_MEMORY_PART = (
+    6  # of the time of a whole check, where that is limited; all memory that it may take is then used
+)
 _COMPUTE_SECONDS = (0.15, 1.0)  # of a repeat
 _PEAK_SECONDS = (0.05, 0.2)
-_STREAM = (48 * 2**20, 768 * 2**20)  # bytes of the three arrays of a rank
+_STREAM = (48 * 2**20, 768 * 2**20)  # bytes of an array a core
 _STREAM_CALLS = 4  # of a repeat
 
 
@@ -62,15 +71,28 @@ def memory(session: Session) -> None:
     from ridgeline.bench.memory.memory_check import check_memory
     from ridgeline.runtime.errors import VerificationError
 
-    quick = session.plan.quick
-    n_bytes = min(_MEMORY[not quick], memory_available() // (4 * session.node_comm.size))
+    plan, cores = session.plan, cores_of_rank(session.node_comm)
+    n_bytes, seconds = _MEMORY[not plan.quick], _MEMORY_SECONDS[not plan.quick]
 
-    def once() -> None:
-        found = check_memory(max(n_bytes, 4096), _MEMORY_SECONDS[not quick])
-        if found.n_errors:
-            raise VerificationError(f"{found.n_errors} words of memory are wrong: {found.detail}")
+    def setup() -> Callable[[], None]:
+        size = max(min(n_bytes, memory_available() // (4 * session.node_comm.size * len(cores))), 4096)
+        if plan.within is None:
+            return lambda: check(size, seconds)
+        # As much of the quarter as one pattern can test in its part of the time, by the speed of a small check.
+        begin, part = time.perf_counter(), plan.within / _MEMORY_PART
+        check(size, 0.0)
+        speed = size / (time.perf_counter() - begin)
+        room = memory_available() // (4 * session.node_comm.size * len(cores))
+        return lambda: check(max(min(int(speed * part), room), size), 0.0)
 
-    session.on_nodes(lambda: once, 1)
+    def check(size: int, seconds: float) -> None:
+        for core, found in zip(cores, on_cores(cores, lambda: check_memory(size, seconds))):
+            if found.n_errors:
+                raise VerificationError(
+                    f"{found.n_errors} words of memory are wrong, seen by core {core}: {found.detail}"
+                )
+
+    session.on_nodes(setup, 1)
 
 
 def compute(session: Session) -> None:
@@ -78,35 +100,54 @@ def compute(session: Session) -> None:
     from ridgeline.bench.memory.compute_check import check_compute
     from ridgeline.runtime.errors import VerificationError
 
-    def once() -> tuple[float, float]:
-        found = check_compute(_COMPUTE_SECONDS[not session.plan.quick])
-        if not found.correct:
-            raise VerificationError(f"this core computes wrong results: {found.detail}")
-        return found.rate, found.cpu_share
+    cores = cores_of_rank(session.node_comm)
+
+    def once() -> tuple[float, float, float, int]:
+        found = on_cores(cores, lambda: check_compute(_COMPUTE_SECONDS[not session.plan.quick]))
+        for core, result in zip(cores, found):
+            if not result.correct:
+                raise VerificationError(f"core {core} computes wrong results: {result.detail}")
+        rates = [result.rate for result in found]
+        slowest = int(np.argmin(rates))
+        share = min(result.cpu_share for result in found)
+        return rates[slowest], share, rates[slowest] / float(np.median(rates)), cores[slowest]
 
     found = session.on_nodes(lambda: once, session.plan.repeats)
-    for column, (name, unit) in enumerate((("compute", "operations/s"), ("cpu_share", "1"))):
+    columns = [("compute", "operations/s"), ("cpu_share", "1"), ("slowest core", "1")]
+    for column, (name, unit) in enumerate(columns if len(cores) > 1 else columns[:2]):
         values = [None if rows is None else [row[column] for row in rows] for rows in found]
         session.store_by_rank(name, unit, True, values, np.min)
+    session.note_slowest_cores(
+        {rank: min(rows, key=itemgetter(2))[3] for rank, rows in enumerate(found) if rows}
+    )
 
 
 def peak(session: Session) -> None:
-    """Measure the rate of fused multiply-adds of every rank. Collective."""
+    """Measure the rate of fused multiply-adds of every rank on all its cores. Collective."""
     from ridgeline.limits.peak import measure_peak_here
 
-    seconds = _PEAK_SECONDS[not session.plan.quick]
-    found = session.on_nodes(lambda: lambda: measure_peak_here(seconds), session.plan.repeats)
+    seconds, threads = _PEAK_SECONDS[not session.plan.quick], _threads(session)
+    found = session.on_nodes(
+        lambda: lambda: measure_peak_here(seconds, n_threads=threads), session.plan.repeats
+    )
     session.store_by_rank("peak", "FLOP/s", True, found, np.min)
+
+
+def _threads(session: Session) -> int:
+    """Return the threads of compiled loops that this rank uses: one for each of its cores. Collective over a node."""
+    return min(len(cores_of_rank(session.node_comm)), int(NUMBA_NUM_THREADS))
 
 
 def stream(session: Session) -> None:
     """Measure STREAM triad of all ranks of a node together. Collective."""
     from ridgeline.limits.stream import StreamArrays
 
-    n_bytes = min(_STREAM[not session.plan.quick], memory_available() // (4 * session.node_comm.size))
+    threads = _threads(session)
+    room = memory_available() // (4 * session.node_comm.size)
+    n_bytes = min(threads * _STREAM[not session.plan.quick], room)
 
     def setup() -> Callable[[], float]:
-        arrays = StreamArrays(n_bytes, 1)
+        arrays = StreamArrays(n_bytes, threads)
         arrays.run("triad")
 
         def triad() -> float:

@@ -1,4 +1,4 @@
-"""The report of a validation: report.html (one self-contained page), report.json and nodes.good.
+"""The report of a validation: report.html (one self-contained page), report.json, nodes.good and nodes.bad.
 
 The template `page.html` is filled and escaped by Jinja. Its charts show the distribution of every quantity, and for
 pairs of nodes their map.
@@ -185,13 +185,13 @@ def _risen(values: Mapping[str, Any], nodes: Sequence[str]) -> str:
 def check_report(folder: str | Path) -> Path:
     """Make the folder; raise OutputError if the files of a report cannot be written into it. Returns its path."""
     path = check_folder(folder, "the report", "--report")
-    for name in ("report.json", "report.html", "nodes.good"):
+    for name in ("report.json", "report.html", "nodes.good", "nodes.bad"):
         check_writable(path / name, "--report")
     return path
 
 
 def write_report(measurements: Measurements, verdict: Verdict, folder: str | Path) -> Path:
-    """Write report.html, report.json (measurements and verdict) and nodes.good; return the page's path.
+    """Write report.html, report.json (measurements and verdict), nodes.good and nodes.bad; return the page's path.
 
     Raises OutputError if they cannot be written, when each has been tried.
     """
@@ -204,5 +204,7 @@ def write_report(measurements: Measurements, verdict: Verdict, folder: str | Pat
         write_text(path / "report.html", make_page(measurements, verdict), "--report")
     with writes.trying():
         write_hostfile(verdict.good_nodes(), path / "nodes.good")
+    with writes.trying():
+        write_hostfile([node.name for node in verdict.nodes if not node.use], path / "nodes.bad")
     writes.raise_failures()
     return path / "report.html"
