@@ -45,8 +45,8 @@ def cavity(n_elements=(1, 1, 2)):
     mesh = BoxMesh.box(n_elements, (1.0,) * 3, mapping=lambda x, y, z: (x + 0.05 * np.sin(2 * y), y, z))
     hot = {name: ScalarSide("adiabatic") for name in SIDES}
     hot["x_min"] = ScalarSide("fixed", lambda x, y, z, t: 2.0 + y)
-    hot["y_min"] = ScalarSide("flux", lambda x, y, z, t: 1.0 + x)
     names = source_names(1)
+    hot["y_min"] = ScalarSide("flux", parse("1 + x - 0.5*scalar_0*abs(u + 1)", names))
     source = parse("20*t*sin(3*z) + (0.3 < x < 0.8) - v*scalar_0", names)
     pull = parse("x*y", names), parse("cos(t) - u", names), None
     sponges = (

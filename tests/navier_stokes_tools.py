@@ -206,10 +206,23 @@ def sources(mapping=None, **more):
     return grid, replace(problem, source=pull, sponges=sponges, scalars=scalars, **more)
 
 
+def variable(base, **more):
+    """Another problem with a viscosity of place, time and a scalar, a diffusivity of place and a flux of the flow."""
+    grid, problem = EVERYTHING[base](**more)
+    names = source_names(len(problem.scalars))
+    first, second, *others = problem.scalars
+    cooled = ScalarSide("flux", parse("1 + x - 0.3*scalar_0*abs(scalar_1) + 0.2*u", names), False)
+    first = replace(first, sides={**first.sides, "y_min": cooled, "z_max": cooled})
+    second = replace(second, diffusivity_formula=parse("0.02 + 0.01*x*y", names))
+    nu = parse("0.02*(1 + 0.3*sin(x)*y + 0.2*sin(scalar_0) + 0.1*t)", names)
+    return grid, replace(problem, viscosity_formula=nu, scalars=(first, second, *others))
+
+
 EVERYTHING = {
     "channel": channel,
     "duct": duct,
     "forced": forced,
     "convection": convection,
     "sources": sources,
+    "variable": lambda **more: variable("channel", **more),
 }

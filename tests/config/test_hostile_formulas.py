@@ -87,6 +87,7 @@ PLACES = {
     "boundary.z_min.value": inflow,
     "scalar.0.initial": scalar(initial=""),
     "scalar.0.source": scalar(source=""),
+    "scalar.0.diffusivity_formula": scalar(diffusivity_formula=""),
     "scalar.0.boundary.z_min.value": scalar(boundary="fixed"),
 }
 

@@ -63,13 +63,14 @@ ALWAYS = {
         run.stop_when
         grid.elements grid.mesh grid.order grid.lengths grid.origin grid.distribution grid.mapping
         grid.edges.x grid.edges.y grid.edges.z
-        grid.periodic model.dt model.courant model.time_order model.viscosity model.expected_re_tau
+        grid.periodic model.dt model.courant model.time_order model.viscosity model.viscosity_formula
+        model.expected_re_tau
         model.dealias_order model.products model.overlap model.filter.weight model.pressure.solver
         model.pressure.tolerance model.pressure.max_iterations model.pressure.restart
         model.pressure.preconditioner model.velocity.tolerance model.velocity.max_iterations
         model.projection.pressure model.projection.velocity model.forcing.kind
         model.source sponge.N.strength sponge.N.velocity sponge.N.scalars
-        scalar.N.diffusivity scalar.N.source scalar.N.mean_gradient scalar.N.initial
+        scalar.N.diffusivity scalar.N.diffusivity_formula scalar.N.source scalar.N.mean_gradient scalar.N.initial
         output.uniform output.nek5000_every output.statistics_every""",
     "reaction_diffusion": """
         run.stop_when run.seed

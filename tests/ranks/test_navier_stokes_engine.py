@@ -15,7 +15,7 @@ RANKS = (1, 2, 3, 4)
 TIMEOUT = 300
 
 
-@pytest.mark.parametrize("name", ["channel", "duct", "convection", "sources"])
+@pytest.mark.parametrize("name", ["channel", "duct", "convection", "sources", "variable"])
 def test_any_number_of_ranks_finds_the_same_flow(comm, name):
     whole, problem = EVERYTHING[name](**TIGHT)
     alone, engine = begin(MPI.COMM_SELF, whole, problem), begin(comm, whole, problem)
@@ -45,7 +45,14 @@ def test_any_number_of_ranks_chooses_the_same_steps(comm, name):
 
 @pytest.mark.parametrize(
     ("name", "growing"),
-    [("channel", False), ("duct", False), ("duct", True), ("convection", False), ("sources", True)],
+    [
+        ("channel", False),
+        ("duct", False),
+        ("duct", True),
+        ("convection", False),
+        ("sources", True),
+        ("variable", False),
+    ],
 )
 def test_a_resumed_flow_goes_on_with_the_same_bits(comm, name, growing):
     whole, problem = EVERYTHING[name](

@@ -10,6 +10,7 @@ from numba import cuda
 
 import ridgeline
 from navier_stokes_devices import FLOWS, SOLVERS, agree, begun, resumed
+from ridgeline.config.expressions import parse
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models import estimate
 from ridgeline.models.navier_stokes.device.engine_cuda import CudaEngine
@@ -89,6 +90,10 @@ def test_refusals() -> None:
     scalar = TransportedScalar(0.1, {}, lambda x, y, z, t: x)
     with pytest.raises(DeviceError, match=r"scalar\.0 has a source that is not a formula"):
         CudaEngine(MPI.COMM_SELF, whole, replace(problem, scalars=(scalar,)))
+    with pytest.raises(
+        DeviceError, match=r"no GPU kernels for model.viscosity_formula. Run with --device cpu"
+    ):
+        CudaEngine(MPI.COMM_SELF, whole, replace(problem, viscosity_formula=parse("1 + x")))
 
 
 def run_of(device: str) -> ridgeline.Simulation:

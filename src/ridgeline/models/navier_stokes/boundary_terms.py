@@ -10,6 +10,7 @@ The terms and their names are those of reference.py. Only faces at sides are tou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -234,7 +235,7 @@ class Boundaries:
             for name, fixed in scalar.sides.items():
                 if fixed.kind == "fixed" and fixed.value is not None:
                     places = self._places(name)
-                    dirichlet.put(0, places, fixed.value(*self._at(places), time))
+                    dirichlet.put(0, places, fixed.value_at(np.stack(self._at(places)), time, no_flow))
         self._updated = True
 
     def record(self, velocity: Array) -> None:
@@ -283,14 +284,28 @@ class Boundaries:
             for component in range(3):
                 side.add(0.5 * inwards * u[component], right[component])
 
-    def add_scalar_fluxes(self, time: float, right: Array) -> None:
-        """Add <q, k dT/dn> to the weak right-hand sides [3 + S, E, n, n, n] of the scalars."""
+    def add_scalar_fluxes(self, time: float, ahead: Sequence[tuple[float, Array]], right: Array) -> None:
+        """Add <q, k dT/dn> to the weak right-hand sides [3 + S, E, n, n, n] of the scalars.
+
+        ahead: coefficients and fields [3 + S, ...] whose sum of products is the extrapolated flow.
+        """
         for i, scalar in enumerate(self._problem.scalars, start=3):
             for name, condition in scalar.sides.items():
                 if condition.kind == "flux" and condition.value is not None:
                     side = self._geometry.sides[name]
-                    x, y, z = side.take(self._geometry.coordinates)
-                    side.add(side.area * condition.value(x, y, z, time), right[i])
+                    places = side.take(self._geometry.coordinates)
+                    flux = condition.value_at(places, time, partial(_sum_at, side, ahead))
+                    side.add(side.area * flux, right[i])
+
+
+def _sum_at(side: Side, ahead: Sequence[tuple[float, Array]]) -> Array:
+    """Return the sum of products of factors and fields at the points of a side, [c, f, n, n]."""
+    return np.asarray(np.sum([factor * side.take(fields) for factor, fields in ahead], axis=0))
+
+
+def no_flow() -> Array:
+    """Stand for the flow where a value must not depend on it."""
+    raise ValueError("a fixed value depends on the flow")
 
 
 def require_balance(net: float, size: float) -> None:

@@ -4,6 +4,8 @@
     first_courant_rate(case, mesh)        Courant number of the flow of step 0, over the time step
     first_step_remark(rate, dt, ...)      what it says of the first step; `ends_at_once`: whether a run refuses that
     sponge_remarks(case, mesh)            the longest step for which sponges are stable
+    flux_remarks(case, mesh)              the same for fluxes that depend on their scalar
+    diffusion_remarks(case, mesh)         the longest step for which a viscosity of a formula is stable
     convection_remarks(case)              Rayleigh and Prandtl numbers between two sides of a box
 
 Those on wall units are in wall_resolution.py. No function communicates. Meshes that are too large for one machine are
@@ -15,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,18 +32,20 @@ from ridgeline.elements.meshes.hexahedra import HexahedralMesh
 from ridgeline.elements.quadrature import gauss_lobatto
 from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array
-from ridgeline.models.navier_stokes.initial import initial_velocity
-from ridgeline.models.navier_stokes.mesh_rules import TOLERANCE, fluxes_at, some_points, times_of
+from ridgeline.models.navier_stokes.initial import initial_fields, initial_velocity
+from ridgeline.models.navier_stokes.mesh_rules import TOLERANCE, countable, fluxes_at, some_points, times_of
 from ridgeline.models.navier_stokes.problem import DIRICHLET, VelocitySide, sides_of
-from ridgeline.models.navier_stokes.problem_of_case import velocity_sides
-from ridgeline.models.navier_stokes.sources import relaxation_limit
+from ridgeline.models.navier_stokes.problem_of_case import scalar_sides, velocity_sides
+from ridgeline.models.navier_stokes.sources import relaxation_limit, source_names, values_of
 from ridgeline.models.navier_stokes.time_stepping import (
     DIGITS,
+    FREE_RATIOS,
     JUMP,
     ROUNDING,
     SAFE_COURANT,
     STABLE_COURANT,
     StepControl,
+    diffusion_limit,
 )
 
 MOST_JUDGED = (
@@ -49,6 +54,8 @@ MOST_JUDGED = (
 MOST_CHOSEN = (
     512  # elements whose Courant number is computed; in a larger mesh also some at each side with a value
 )
+DIFFERENCE = 1e-6  # relative, of a scalar in a difference that stands for a derivative
+RATIOS = 33  # of a coefficient over its reference, from its smallest to its largest value
 GROUP = 64  # elements that are computed at a time
 
 
@@ -156,7 +163,7 @@ def first_courant_rate(case: NavierStokesSettings, mesh: Mesh) -> tuple[float, b
     largest = jump = 0.0
     moved, volume = np.zeros(3), 0.0
     for positions in _groups(mesh, sides):
-        grid = ChosenElements(mesh, case.grid.order, chosen=positions)
+        grid = _chosen(mesh, case, positions)
         geometry = ElementGeometry(grid)
         velocity = initial_velocity(case, *grid.coordinates)
         before = velocity.copy()
@@ -257,6 +264,97 @@ def sponge_remarks(case: NavierStokesSettings, mesh: Mesh) -> Iterator[str]:
         elif case.model.dt is None and (case.model.dt_max or math.inf) > longest:
             words += f". Set model.dt_max <= {longest:.3g}, because model.courant does not see the sponge"
         yield words
+
+
+def diffusion_remarks(case: NavierStokesSettings, mesh: Mesh) -> Iterator[str]:
+    """Yield a sentence on the stability of each viscosity and diffusivity that is a formula.
+
+    It is evaluated with the flow of step 0. The size of k dt is that of the fastest mode of one element.
+    """
+    formulas = case.coefficient_formulas()
+    if not formulas:
+        return
+    order, places = case.model.time_order, some_points(mesh, case.grid.order)
+    fields, names = initial_fields(case, places), source_names(len(case.scalar))
+    fastest = max(fastest_mode(ElementGeometry(_chosen(mesh, case, part))) for part in _groups(mesh, {}))
+    for key, text in formulas.items():
+        formula, reference = parse(text, names), case.reference_coefficient(key)
+        values = [formula.evaluate(values_of(places, t, fields)) for t in times_of(case, formula.steady)]
+        least, most = (float(end(values)) for end in (np.min, np.max))
+        # The limit is not monotonic between the extremes.
+        limits = [diffusion_limit(order, value / reference) for value in np.linspace(least, most, RATIOS)]
+        longest = min(limits) / (reference * fastest)
+        words = f"{key} is from {least:.4g} to {most:.4g} in the flow of step 0"
+        if longest == math.inf:
+            yield f"{words}, stable for all time steps with the reference {reference:g}"
+            continue
+        words += f", stable for time steps up to {longest:.3g} with the reference {reference:g}"
+        given = case.model.dt or case.model.dt_max or math.inf
+        if given > longest:
+            name = "dt_max" if case.model.dt is None else "dt"
+            words += (
+                f", which model.{name} exceeds" if given < math.inf else ", which model.courant does not see"
+            )
+            words += f". Set model.{name} <= {longest:.3g}{_better_reference(key, order, least, most)}"
+        yield words
+
+
+def _better_reference(key: str, order: int, least: float, most: float) -> str:
+    """Return which reference makes all time steps stable, as advice."""
+    low, high = FREE_RATIOS[order - 1]
+    key = key.removesuffix("_formula")
+    if least >= most / high * low:
+        return f", or {key} = {most / high:.3g}, with which all time steps are stable"
+    return f", or model.time_order = 2 and {key} = {most:.3g}, with which all time steps are stable"
+
+
+def _chosen(mesh: Mesh, case: NavierStokesSettings, positions: NDArray[np.int64]) -> ChosenElements:
+    return ChosenElements(mesh, case.grid.order, chosen=positions)
+
+
+def fastest_mode(geometry: ElementGeometry) -> float:
+    """Return a bound of the largest eigenvalue of -lap on these elements, 1/length^2.
+
+    It is that of one element in one dimension, over (dx/dr)^2 and summed over r, s, t; neighbours only lower it.
+    """
+    d, w = geometry.derivative, geometry.weights
+    root = np.sqrt(w)
+    largest = float(np.linalg.eigvalsh(d.T @ np.diag(w) @ d / np.outer(root, root)).max())
+    size = (geometry.scale**2).sum(axis=1) if geometry.axis_aligned else (geometry.metrics**2).sum(axis=1)
+    return largest * float(size.max())
+
+
+def flux_remarks(case: NavierStokesSettings, mesh: Mesh) -> Iterator[str]:
+    """Yield a sentence on the stability of each flux of a scalar that falls with the scalar, as that of a cold bath.
+
+    It relaxes the scalar at the points of the side at the rate -dflux/dscalar area/volume, in the flow of step 0.
+    """
+    for number in range(len(case.scalar)):
+        for name, condition in scalar_sides(case, number).items():
+            if not condition.sees_flow or not countable(mesh, name):
+                continue
+            grid = _chosen(mesh, case, mesh.side_positions(name, GROUP))
+            geometry = ElementGeometry(grid)
+            side = geometry.sides[name]
+            places = side.take(grid.coordinates)
+            low = initial_fields(case, places)
+            step = DIFFERENCE * max(1.0, float(np.abs(low[3 + number]).max()))
+            high = low.copy()
+            high[3 + number] += step
+            before, after = (
+                condition.value_at(places, 0.0, partial(np.asarray, flow)) for flow in (low, high)
+            )
+            falls = np.asarray(before - after) / step
+            most = float((falls * side.area / side.take(geometry.mass)).max(initial=0.0))
+            if most <= 0:
+                continue
+            longest = relaxation_limit(case.model.time_order) / most
+            words = f"scalar {number} at {name}: its flux is surely stable for time steps up to {longest:.3g}"
+            if case.model.dt is not None and case.model.dt > longest:
+                words += (
+                    f", which model.dt = {case.model.dt:g} exceeds; diffusion may make longer ones stable"
+                )
+            yield words
 
 
 def convection_remarks(case: NavierStokesSettings) -> Iterator[str]:

@@ -186,18 +186,20 @@ class Diagnostics:
         force: Sequence[float] = (0.0, 0.0, 0.0),
         iterations: Mapping[str, float] | None = None,
         fluxes: WallFluxes | None = None,
+        viscosity: Array | None = None,
     ) -> dict[str, float]:
         """Return a row of the time series; always the same columns.
 
         dt: last time step, 0 before the first; courant_rate: Courant number of this flow over dt; force: the
         driving force (x, y, z), with that of a flow rate; iterations: of the last step's solves, by name; fluxes: of
-        the flow at the walls and the heated sides, those of gradients by default.
+        the flow at the walls and the heated sides, those of gradients by default; viscosity: at the points, if it
+        varies.
         Cost: gradients of velocity in all elements, in NumPy.
         """
         fluxes = self.fluxes_by_gradients(velocity, scalars) if fluxes is None else fluxes
         row = self.bulk_quantities(velocity, scalars)
         row |= {"dt": dt, "courant": dt * courant_rate}
-        row |= self._gradient_quantities(velocity)
+        row |= self._gradient_quantities(velocity, viscosity)
         row |= {f"force_{a}": float(f) for a, f in zip(AXES, force)}
         if self.walls:
             bulk, speed = row.get("bulk_velocity", 0.0), math.sqrt(2.0 * max(row["kinetic_energy"], 0.0))
@@ -208,17 +210,18 @@ class Diagnostics:
         row |= {f"iterations_{name}": float(n) for name, n in (iterations or {}).items()}
         return row
 
-    def _gradient_quantities(self, velocity: Array) -> dict[str, float]:
+    def _gradient_quantities(self, velocity: Array, viscosity: Array | None) -> dict[str, float]:
         strain, rotation, divergence = (np.empty(self.grid.n_elements) for _ in range(3))
         for chunk in element_chunks(self.grid.n_elements, self.grid.n**3):
             gradient = velocity_gradient(self.geometry, velocity, chunk)
             symmetric = 0.5 * (gradient + gradient.swapaxes(0, 1))
-            strain[chunk] = self._integral((symmetric**2).sum(axis=(0, 1)), chunk)
+            here = self.viscosity if viscosity is None else viscosity[chunk]
+            strain[chunk] = self._integral(here * (symmetric**2).sum(axis=(0, 1)), chunk)
             rotation[chunk] = self._integral((vorticity(gradient) ** 2).sum(axis=0), chunk)
             divergence[chunk] = self._integral((gradient[0, 0] + gradient[1, 1] + gradient[2, 2]) ** 2, chunk)
         s, w, d = (total / self.volume for total in self._sums([strain, rotation, divergence]))
         return {
-            "dissipation": 2.0 * self.viscosity * s,
+            "dissipation": 2.0 * s,
             "enstrophy": 0.5 * w,
             "divergence": math.sqrt(d) if d >= 0 else d,
         }

@@ -51,6 +51,7 @@ from ridgeline.models.navier_stokes.time_stepping import (
     JUMP,
     MOST_CHANGE,
     MOST_REPEATED,
+    STABLE_COURANT,
     TIME_LEVELS,
     CourantWatch,
     StepCoefficients,
@@ -372,7 +373,7 @@ class SplittingEngine(ABC):
             levels.go_back(clock)
             planned = shorter
             length, after = next_step(self.time, shorter, until)
-        if not math.isfinite(rate):
+        if not rate * length <= STABLE_COURANT:
             self._blame_sources()
         self._watch.see(self.step_index, rate * length, length)
         with self.regions("other"):
@@ -383,10 +384,12 @@ class SplittingEngine(ABC):
 
     def _blame_sources(self) -> None:
         """Raise DivergedError if a source is not finite in a flow that is, and say where. Collective."""
-        levels, found = self.time_levels, ""
+        problem, levels, found = self.problem, self.time_levels, ""
         known = list(zip(self.host_levels(), levels.times))[: levels.known]
         for fields, time in reversed(known):  # the first fault is the reason
-            found = found or blame(self.problem.source_terms, self.geometry.coordinates, time, fields)
+            found = found or blame(
+                problem.source_terms, problem.variable_coefficients, self.geometry.coordinates, time, fields
+            )
         for message in filter(None, self.comm.allgather(found)):
             raise DivergedError(f"step {self.step_index} failed, because {message} Correct the formula.")
 
@@ -409,7 +412,7 @@ class SplittingEngine(ABC):
         self._sum_computed(right[:3], known_side, self.counted.right_hand_side())
         with self.regions("other"):
             self.boundaries.update(self.time)
-            self.boundaries.add_scalar_fluxes(self.time, right)
+            self.boundaries.add_scalar_fluxes(self.time, list(zip(at.a.tolist(), levels.fields)), right)
 
         self._solve_pressure(right[:3], at)
         self._solve_velocity(right[:3], at)

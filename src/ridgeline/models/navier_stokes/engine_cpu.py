@@ -21,6 +21,7 @@ from ridgeline.elements.mesh import ElementGrid
 from ridgeline.elements.operator import ElementOperator
 from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_interpolation, gauss_lobatto
 from ridgeline.elements.tensor import PRODUCTS
+from ridgeline.jit.formulas import FormulaLoop
 from ridgeline.jit.kernel import compile_kernels
 from ridgeline.krylov.operator import InnerProduct, Jacobi, Preconditioner, Workspace
 from ridgeline.krylov.projection import Projection
@@ -34,6 +35,7 @@ from ridgeline.models.navier_stokes.kernels import (
     make_source,
     make_weak_right_hand_side,
 )
+from ridgeline.models.navier_stokes.kernels_diffusion import faces_at_sides, make_variable_diffusion
 from ridgeline.models.navier_stokes.problem import (
     DIRICHLET,
     Array,
@@ -86,6 +88,17 @@ class ElementKernels:
             formula.text: formula.evaluate(dict(zip(PLACES, g.coordinates))).reshape(-1)
             for formula in kept_formulas(problem.source_terms)
         }
+        coefficients = problem.variable_coefficients
+        self._at_sides = faces_at_sides(geometry, problem.sides_of("periodic"))
+        self._excess = np.empty(grid.shape if coefficients else 0)
+        self._diffusion = [
+            (
+                each,
+                FormulaLoop(each.formula, (*PLACES, *field_symbols(len(problem.scalars))), ("t",)),
+                make_variable_diffusion(n, aligned, each.count, products),
+            )
+            for each in coefficients
+        ]
         points = gauss_lobatto(n)[0]
         self._courant = make_courant(n, aligned)
         self._inverse_spacing = inverse_spacing(points)
@@ -107,6 +120,11 @@ class ElementKernels:
     def advection(self, velocity: Array, fields: Array, out: Array) -> None:
         """Set out [c, E, n, n, n] to (v, u.grad f) of fields [c, ...]; velocity [3, ...] may be their first three."""
         self._advection(self.elements, velocity, fields, *self._fine, out)
+
+    @property
+    def bytes_of_formulas(self) -> int:
+        """Bytes of the kept formulas, and of the field in which a variable coefficient is evaluated."""
+        return sum(array.nbytes for array in (*self.kept.values(), self._excess))
 
     def right_hand_side(
         self,
@@ -145,6 +163,16 @@ class ElementKernels:
         out = self._of_points(rates)
         for i, source, names in self._terms:
             source(tuple(values[name] for name in names), time, *self._mass, out[i])
+
+    def subtract_variable_diffusion(self, fields: Array, time: float, rates: Array) -> None:
+        """Subtract the diffusion beyond that of the reference coefficients from the rates of fields, as sources."""
+        values: dict[str, Any] = dict(zip(PLACES, self.geometry.coordinates)) | {"t": time}
+        values |= zip(field_symbols(len(fields) - 3), fields)
+        for coefficient, evaluate, diffusion in self._diffusion:
+            excess, chosen = self._excess, slice(coefficient.field, coefficient.field + coefficient.count)
+            evaluate(values, excess)
+            excess -= coefficient.reference
+            diffusion(self.elements, excess, self._at_sides, fields[chosen], *self._metric, rates[chosen])
 
     def force_divergence(self, force: Array, inverse_mass: Array, out: Array) -> None:
         """Set out to (grad q, inverse_mass force); force: an assembled weak vector [3, E, n, n, n]."""
@@ -261,7 +289,7 @@ class CpuEngine(SplittingEngine):
         return {
             "fields": held + sum(array.nbytes for array in others),
             "geometry": sum(array.nbytes for array in shape),
-            "sources": sum(array.nbytes for array in self.kernels.kept.values()),
+            "sources": self.kernels.bytes_of_formulas,
             "projection": sum(p.basis.nbytes + p.applied.nbytes for p in spaces),
             "Krylov vectors": self._workspace.n_bytes,
             "gather-scatter": self.gather.memory(),
@@ -291,6 +319,8 @@ class CpuEngine(SplittingEngine):
         x, y, z = self.geometry.coordinates
         with self.regions("other", *self.counted.sources()):
             self.kernels.subtract_sources(fields, time, rates)
+        with self.regions("other", *self.counted.variable_diffusion()):
+            self.kernels.subtract_variable_diffusion(fields, time, rates)
         for i, scalar in enumerate(self.problem.scalars, start=3):
             with self.regions("other"):
                 if scalar.source is not None and not isinstance(scalar.source, Formula):

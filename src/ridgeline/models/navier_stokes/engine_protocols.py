@@ -93,5 +93,5 @@ class FlowBoundaries(Protocol):
     def add_backflow(self, ahead: Sequence[tuple[float, Field]], right: Field) -> None:
         """Add the term that keeps an outflow stable where it flows in to the velocity's weak right-hand side."""
 
-    def add_scalar_fluxes(self, time: float, right: Field) -> None:
+    def add_scalar_fluxes(self, time: float, ahead: Sequence[tuple[float, Field]], right: Field) -> None:
         """Add the given fluxes of scalars to the weak right-hand sides."""

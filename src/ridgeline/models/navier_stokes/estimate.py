@@ -25,9 +25,11 @@ from ridgeline.limits.prediction import Allocation, Part, Prediction, exchange_k
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.navier_stokes.check_remarks import (
     convection_remarks,
+    diffusion_remarks,
     ends_at_once,
     first_courant_rate,
     first_step_remark,
+    flux_remarks,
     mesh_remarks,
     sponge_remarks,
 )
@@ -195,7 +197,9 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
         "Krylov vectors": krylov + 3.0 + 15.0,  # of the pressure; of three components at once
         "projection": counts.pressure_vectors + 2.0 + (counts.velocity_vectors + 2.0) * c,
         "preconditioner": half * (5.0 + 16.0 / counts.n),
-        "sources": float(len(kept_formulas(problem_of(case, 1.0).source_terms))),
+        "sources": float(
+            len(kept_formulas(problem_of(case, 1.0).source_terms)) + bool(case.coefficient_formulas())
+        ),
         "statistics": sums if case.output.interval("statistics_every") else 0.0,
         **planes,
     }
@@ -261,6 +265,8 @@ def remarks(case: NavierStokesCase, mesh: Mesh, needed: dict[str, float]) -> tup
             f"({names} averages at {points} points)"
         )
     words += sponge_remarks(case, mesh)
+    words += diffusion_remarks(case, mesh)
+    words += flux_remarks(case, mesh)
     words += convection_remarks(case)
     words.append("work and predicted time count one iteration of each solve, so expect several times as much")
     return tuple(words)

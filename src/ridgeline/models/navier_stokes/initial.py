@@ -90,7 +90,8 @@ def history(case: NavierStokesSettings, x: Array, y: Array, z: Array, dt: float,
     The list is empty if they are not known, or if initial.exact_history is false; the first steps then have a lower
     order.
     """
-    alone = not case.scalar and not case.sponge and all(map(is_zero, case.model.source))
+    forced = case.scalar or case.sponge or case.model.viscosity_formula
+    alone = not forced and all(map(is_zero, case.model.source))
     if not case.initial.exact_history or exact_flow(case) is None or not alone:
         return []
     return [initial_velocity(case, x, y, z, -back * dt) for back in range(1, levels + 1)]

@@ -294,14 +294,18 @@ def formula_problems(case: NavierStokesSettings) -> Iterator[Problem]:
         formulas += [
             (f"sponge.{i}.strength", (sponge.strength,), False),
             (f"sponge.{i}.velocity", sponge.velocity or (), False),
-            (f"sponge.{i}.scalars", sponge.scalars, False),
+            (f"sponge.{i}.scalars", sponge.scalar_targets(), False),
         ]
+    coefficients = case.coefficient_formulas()
+    formulas += [(key, (text,), False) for key, text in coefficients.items()]
     formulas = [(key, texts, steady) for key, texts, steady in formulas if not all(map(is_number, texts))]
     mesh = mesh_of(case)
     if formulas:
         places = some_points(mesh, case.grid.order)
         for key, texts, steady in formulas:
-            yield from _not_finite(case, key, texts, places, steady)
+            yield from _not_finite(
+                case, key, texts, places, steady, 0.0 if key in coefficients else -math.inf
+            )
 
     for i, scalar in enumerate(case.scalar):
         sides = scalar_sides(case, i)
@@ -326,9 +330,14 @@ def some_points(mesh: Mesh, order: int) -> Array:
 
 
 def _not_finite(
-    case: NavierStokesSettings, key: str, texts: Sequence[str], places: Array, steady: bool
+    case: NavierStokesSettings,
+    key: str,
+    texts: Sequence[str],
+    places: Array,
+    steady: bool,
+    least: float = -math.inf,
 ) -> Iterator[Problem]:
-    """Yield the first formula that is not finite at one of the points [3, m], and where.
+    """Yield the first formula that is not finite, or below `least`, at one of the points [3, m], and where.
 
     A formula that holds the flow is evaluated with that of step 0.
     """
@@ -340,13 +349,14 @@ def _not_finite(
         for t in [0.0] if of_flow else times_of(case, steady or formula.steady):
             values = values_of(places, t, fields)
             results = np.broadcast_to(formula.evaluate(values), places.shape[1:])
-            bad = np.flatnonzero(~np.isfinite(results))
+            bad = np.flatnonzero(~(np.isfinite(results) & (results >= least)))
             if len(bad):
                 names = [*PLACES, *sorted(of_flow)]
                 at = ", ".join(f"{name} = {values[name][bad[0]]:.6g}" for name in names)
                 at += "" if formula.steady else f", t = {t:.6g}"
+                rule = "finite" if least == -math.inf else "finite and not negative"
                 yield Problem(
-                    key, f"finite everywhere on the mesh. {toml(text)} is {results[bad[0]]:g} at {at}"
+                    key, f"{rule} everywhere on the mesh. {toml(text)} is {results[bad[0]]:g} at {at}"
                 )
                 return
 

@@ -14,9 +14,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.config.expressions import Formula
+from ridgeline.config.expressions import VARIABLES, Formula
 from ridgeline.elements.quadrature import legendre_matrix
-from ridgeline.models.navier_stokes.sources import SourceTerm, Sponge
+from ridgeline.models.navier_stokes.sources import (
+    VISCOSITY_KEY,
+    SourceTerm,
+    Sponge,
+    VariableCoefficient,
+    values_of,
+)
 from ridgeline.models.navier_stokes.time_stepping import StepControl
 
 Array = NDArray[np.float64]
@@ -68,11 +74,30 @@ def sides_of(sides: Mapping[str, VelocitySide], *kinds: VelocityKind) -> list[st
 
 @dataclass(frozen=True)
 class ScalarSide:
-    """The condition of a scalar at one side. value: of the scalar ("fixed") or of k dT/dn, inwards ("flux")."""
+    """The condition of a scalar at one side. value: of the scalar ("fixed") or of k dT/dn, inwards ("flux").
+
+    A flux may also be a formula of the velocity and the scalars there, as a source of the scalar.
+    """
 
     kind: ScalarKind
-    value: ScalarFunction | None = None
+    value: ScalarFunction | Formula | None = None
     steady: bool = True
+
+    @property
+    def sees_flow(self) -> bool:
+        """Whether the value depends on velocity or scalars."""
+        return isinstance(self.value, Formula) and not self.value.variables.issubset(VARIABLES)
+
+    def value_at(self, coordinates: Array, time: float, flow: Callable[[], Array]) -> Array | float:
+        """Return the value at points [3, ...]. flow: returns velocity and scalars there, [3 + S, ...], if needed."""
+        if self.value is None:
+            return 0.0
+        if self.sees_flow:
+            assert isinstance(self.value, Formula)
+            return self.value.evaluate(values_of(coordinates, time, flow()))
+        assert callable(self.value)
+        x, y, z = coordinates
+        return np.asarray(self.value(x, y, z, time))
 
 
 @dataclass(frozen=True)
@@ -82,6 +107,7 @@ class TransportedScalar:
     sides: by name, such as "x_min". source: a formula, which may hold velocity and scalars (`source_names`), or a
     function of space and time. mean_gradient: (x, y, z), a uniform gradient; T is the deviation from it.
     expansion, reference: of the force -expansion (T - reference) gravity on the flow; a passive scalar has 0.
+    diffusivity_formula: k at each place, a formula like source; k is then the reference, see kernels_diffusion.py.
     """
 
     diffusivity: float
@@ -90,6 +116,7 @@ class TransportedScalar:
     mean_gradient: tuple[float, float, float] = (0.0, 0.0, 0.0)
     expansion: float = 0.0
     reference: float = 0.0
+    diffusivity_formula: Formula | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +156,7 @@ class FlowProblem:
 
     dt: length of every step, NaN where `control` chooses it.
     dealias_points: Gauss points per direction of the advection term; 0 evaluates it at the Gauss-Lobatto points.
+    viscosity_formula: nu at each place, as for scalars.
     source: (x, y, z), formulas that are added to the force, as for scalars; None is 0.
     gravity: (x, y, z), of the buoyancy of scalars with an expansion.
     filter_weight: share of the highest mode that each step removes, see `bubble_filter`; 0 filters nothing.
@@ -144,6 +172,7 @@ class FlowProblem:
     control: StepControl | None = None
     dealias_points: int = 0
     scalars: tuple[TransportedScalar, ...] = ()
+    viscosity_formula: Formula | None = None
     force: tuple[float, float, float] = (0.0, 0.0, 0.0)
     source: tuple[Formula | None, Formula | None, Formula | None] = (None, None, None)
     sponges: tuple[Sponge, ...] = ()
@@ -171,8 +200,25 @@ class FlowProblem:
         terms = [SourceTerm(key, i, source) for key, i, source in sources if source is not None]
         for n, sponge in enumerate(self.sponges):
             targets = [*enumerate(sponge.velocity), *enumerate(sponge.scalars, start=3)]
-            terms += [SourceTerm(f"sponge.{n}", i, target, sponge.strength) for i, target in targets]
+            terms += [
+                SourceTerm(f"sponge.{n}", i, target, sponge.strength)
+                for i, target in targets
+                if target is not None
+            ]
         return terms
+
+    @cached_property
+    def variable_coefficients(self) -> list[VariableCoefficient]:
+        """The viscosity and the diffusivities that are formulas."""
+        formula = self.viscosity_formula
+        found = [] if formula is None else [VariableCoefficient(VISCOSITY_KEY, 0, 3, formula, self.viscosity)]
+        return found + [
+            VariableCoefficient(
+                f"scalar.{i}.diffusivity_formula", 3 + i, 1, scalar.diffusivity_formula, scalar.diffusivity
+            )
+            for i, scalar in enumerate(self.scalars)
+            if scalar.diffusivity_formula is not None
+        ]
 
     @property
     def buoyant(self) -> bool:

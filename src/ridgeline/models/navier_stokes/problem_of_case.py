@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline.config.expressions import Expression, Formula, is_zero, parse
+from ridgeline.config.expressions import VARIABLES, Expression, Formula, is_zero, parse
 from ridgeline.elements.mappings import MAPPINGS
 from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.mesh import Mapping as BoxMapping
 from ridgeline.elements.mesh_protocol import Mesh
 from ridgeline.elements.meshes.hexahedra import HexahedralMesh, build_mesh, scatter_mesh
 from ridgeline.io.mesh_file import read_mesh
+from ridgeline.models.navier_stokes.case_sections.boundary import ALONE
 from ridgeline.models.navier_stokes.case_sections.sections import NavierStokesSettings
 from ridgeline.models.navier_stokes.exact import Array, Flow
 from ridgeline.models.navier_stokes.initial import exact_flow
@@ -183,7 +184,8 @@ def scalar_sides(case: NavierStokesSettings, number: int) -> dict[str, ScalarSid
         if kind == "periodic" and case.grid.mesh:
             continue
         if kind in ("fixed", "flux"):
-            value = parse(case.scalar[number].boundary.side(name).value)
+            names = source_names(len(case.scalar)) if kind == "flux" else VARIABLES
+            value = parse(case.scalar[number].boundary.side(name).value, names)
             sides[name] = ScalarSide(kind, value, value.steady)
         else:
             sides[name] = ScalarSide(kind)
@@ -201,7 +203,7 @@ def sponges_of(case: NavierStokesSettings) -> tuple[Sponge, ...]:
         Sponge(
             parse(section.strength),
             tuple(map(parse, section.velocity or ())),
-            tuple(map(parse, section.scalars)),
+            tuple(None if text == ALONE else parse(text) for text in section.scalars),
         )
         for section in case.sponge
     )
@@ -217,7 +219,12 @@ def scalar_of(case: NavierStokesSettings, number: int) -> TransportedScalar:
         section.mean_gradient,
         section.expansion,
         section.reference,
+        _coefficient(case, section.diffusivity_formula),
     )
+
+
+def _coefficient(case: NavierStokesSettings, text: str) -> Formula | None:
+    return parse(text, source_names(len(case.scalar))) if text else None
 
 
 def dealias_points(case: NavierStokesSettings) -> int:
@@ -239,6 +246,7 @@ def problem_of(case: NavierStokesSettings, dt: float) -> FlowProblem:
         rate = FlowRate("xyz".index(forcing.direction), forcing.bulk_velocity)
     return FlowProblem(
         viscosity=model.viscosity,
+        viscosity_formula=_coefficient(case, model.viscosity_formula),
         dt=dt,
         sides=velocity_sides(case),
         time_order=model.time_order,

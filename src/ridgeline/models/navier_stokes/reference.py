@@ -23,6 +23,7 @@ Comput. 12 (1997) 139; Hadri et al., Eqs. 2-4. Backflow at outflow sides: Brunea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from scipy.sparse.linalg import splu
 from ridgeline.config.expressions import Formula
 from ridgeline.elements.mesh import ElementGrid, side_axis, side_index
 from ridgeline.elements.quadrature import gauss, gauss_interpolation, gauss_lobatto, gll_derivative
+from ridgeline.models.navier_stokes.boundary_terms import no_flow
 from ridgeline.models.navier_stokes.problem import (
     DIRICHLET,
     Array,
@@ -112,7 +114,7 @@ class ReferenceSolver:
         right[:3] -= elements.mass * elements.gradient(self.p)
         self.known = right[:3].copy()  # without what a stable outflow adds, which is 0 at walls at rest
         right[:3] += self._backflow(ahead[:3])
-        right[3:] += self._fluxes(self.time)
+        right[3:] += self._fluxes(self.time, ahead)
         self.known = np.concatenate([self.known, right[3:]])
         new = np.stack([self._helmholtz(i, right[i], dirichlet[i], shift) for i in range(len(right))])
         self._hold_flow_rate(new, shift)
@@ -131,11 +133,26 @@ class ReferenceSolver:
         for term in problem.source_terms:
             values = values_of(elements.coordinates, time, fields)
             result[term.field] += elements.mass * term.evaluate(values, fields)
+        for coefficient in problem.variable_coefficients:
+            first, count = coefficient.field, coefficient.count
+            excess = coefficient.evaluate(elements.coordinates, time, fields) - coefficient.reference
+            gradient = np.stack([elements.gradient(f) for f in fields[first : first + count]])
+            if count == 3:
+                divergence = gradient[0, 0] + gradient[1, 1] + gradient[2, 2]
+                gradient = gradient + gradient.swapaxes(0, 1)
+                for i in range(3):
+                    gradient[i, i] -= divergence
+            for i, flux in enumerate(excess * gradient, start=first):
+                result[i] -= elements.weak_divergence(flux)
+                closed = [name for name, side in problem.sides.items() if side.kind != "periodic"]
+                for name in closed if count == 3 else ():
+                    through = (elements.normal_area(name) * elements.face(name, flux)).sum(0)
+                    result[i] += elements.on_side(name, through)
         for i, scalar in enumerate(problem.scalars, start=3):
             if scalar.source is not None and not isinstance(scalar.source, Formula):
                 result[i] += elements.mass * scalar.source(*self.elements.at(), time)
-            for component, gradient in enumerate(scalar.mean_gradient):
-                result[i] -= gradient * elements.mass * fields[component]
+            for component, slope in enumerate(scalar.mean_gradient):
+                result[i] -= slope * elements.mass * fields[component]
             for component, gravity in enumerate(problem.gravity):
                 lighter = scalar.expansion * (fields[i] - scalar.reference)
                 result[component] -= elements.mass * lighter * gravity
@@ -215,6 +232,9 @@ class ReferenceSolver:
         area = np.sqrt((normal**2).sum(0))
         for i in np.flatnonzero(given):
             viscous[i] += excess[i][ids] * area / areas[i][ids] - viscosity * normal[i] * divergence
+        for coefficient in self.problem.variable_coefficients[: self.problem.viscosity_formula is not None]:
+            varies = coefficient.evaluate(elements.coordinates, self.time, self.fields[0])
+            viscous += elements.face(name, varies - viscosity) * (across + transposed)
         force = elements.face(name, self.p) * normal - viscous
         torque = np.cross(elements.at(name), force, axis=0)
         return np.stack([force.sum(axis=(1, 2, 3)), torque.sum(axis=(1, 2, 3))])
@@ -289,16 +309,16 @@ class ReferenceSolver:
             total += elements.on_side(name, 0.5 * inwards * u)
         return total
 
-    def _fluxes(self, time: float) -> Array:
-        """Return <q, k dT/dn> of every scalar, [S, E, n, n, n] unassembled."""
+    def _fluxes(self, time: float, ahead: Array) -> Array:
+        """Return <q, k dT/dn> of every scalar, [S, E, n, n, n] unassembled. ahead: the extrapolated fields."""
         elements = self.elements
         total = np.zeros((len(self.problem.scalars), *elements.grid.shape))
         for i, scalar in enumerate(self.problem.scalars):
             for name, side in scalar.sides.items():
                 if side.kind == "flux" and side.value is not None:
                     area = np.sqrt((elements.normal_area(name) ** 2).sum(0))
-                    at = elements.at(name)
-                    total[i] += elements.on_side(name, area * side.value(*at, time))
+                    at, flow = np.stack(elements.at(name)), partial(elements.face, name, ahead)
+                    total[i] += elements.on_side(name, area * side.value_at(at, time, flow))
         return total
 
     def _filter(self, new: Array, dirichlet: Array) -> None:
@@ -346,7 +366,7 @@ class ReferenceSolver:
         for i, scalar in enumerate(problem.scalars, start=3):
             for name, fixed in scalar.sides.items():
                 if fixed.kind == "fixed" and fixed.value is not None:
-                    put(i, name, fixed.value(*elements.at(name), time))
+                    put(i, name, fixed.value_at(np.stack(elements.at(name)), time, no_flow))
         return values
 
 

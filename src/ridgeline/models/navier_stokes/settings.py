@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ridgeline.config.case import Plain
-from ridgeline.config.expressions import faults
+from ridgeline.config.expressions import VARIABLES, faults
 from ridgeline.config.fields import Problem
 from ridgeline.config.part_selection import SelectionError, UniformGrid
 from ridgeline.config.parts import PartExtent, PartSection
@@ -181,6 +181,14 @@ def _sources(case: NavierStokesCase) -> Iterator[Problem]:
     yield from faults("model.source", case.model.source, variables=names)
     for i, scalar in enumerate(case.scalar):
         yield from faults(f"scalar.{i}.source", (scalar.source,), variables=names)
+        for side in (*SIDES, *scalar.boundary.__pydantic_extra__):
+            section = scalar.boundary.side(side)
+            allowed = names if section.kind == "flux" else VARIABLES
+            yield from faults(f"scalar.{i}.boundary.{side}.value", (section.value,), variables=allowed)
+    for key, text in case.coefficient_formulas().items():
+        yield from faults(key, (text,), variables=names)
+        if case.run.device == "cuda":
+            yield Problem(key, 'left out with run.device = "cuda", because there are no GPU kernels for it')
     for i, sponge in enumerate(case.sponge):
         if len(sponge.scalars) > len(case.scalar):
             yield Problem(f"sponge.{i}.scalars", f"at most as many targets as [[scalar]], {len(case.scalar)}")
@@ -195,6 +203,11 @@ def _others(case: NavierStokesSettings) -> Iterator[Problem]:
         yield Problem(
             "model.expected_re_tau",
             'left out unless the domain is a box with grid.mapping = "none" that has sides of kind "wall"',
+        )
+    if case.model.viscosity_formula and case.output.statistics_of == "budgets":
+        yield Problem(
+            "output.statistics_of",
+            "another value with model.viscosity_formula, because the budgets assume a constant viscosity",
         )
     if case.run.stop_when == "steady" and case.model.time_order == 1:
         yield Problem(

@@ -21,6 +21,9 @@ The heat flux k <q, dT/dn> through a side where a scalar T is fixed is the resid
 
 and through other sides it is what the settings give.
 
+If the viscosity is nu_0 + nu' and varies, the residual gives the part with nu_0, and nu' (grad u + grad u^T) n is
+taken from gradients. The residual of a scalar gives the whole flux, see kernels_diffusion.py.
+
 Source: Gresho and Sani, "Incompressible Flow and the Finite Element Method", 1998, on consistent fluxes; Carey, Chow
 and Seager, Comput. Methods Appl. Mech. Eng. 50 (1985) 107, on their order.
 """
@@ -38,6 +41,7 @@ from ridgeline.elements.geometry import ElementGeometry, Side
 from ridgeline.elements.hexahedron import face_places
 from ridgeline.models.navier_stokes.derivatives import physical_gradient, weak_divergence
 from ridgeline.models.navier_stokes.problem import DIRICHLET, Array, FlowProblem, FlowState
+from ridgeline.models.navier_stokes.sources import VISCOSITY_KEY
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -186,16 +190,17 @@ class SideFluxes:
         Computed by NumPy on the elements with a point on the sides.
         """
         geometry, viscosity = self._geometry, self._problem.viscosity
-        fluxes, along = {}, {}
+        fluxes, along, excess = {}, {}, {}
         for name in self.sides:
             side = geometry.sides[name]
             gradients = _gradients(geometry, side, flow.velocity)
             fluxes[name] = viscosity * _strain(side, gradients)
             divergence = sum(gradient[i] for i, gradient in enumerate(gradients))
             along[name] = -viscosity * _normal(side) * divergence
+            excess[name] = self._excess(VISCOSITY_KEY, side, flow) * _strain(side, gradients)
         residual = self._momentum
         if step is None or residual is None:
-            return {name: SideFlux(flux, flux) for name, flux in fluxes.items()}
+            return {name: SideFlux(flux + excess[name], flux + excess[name]) for name, flux in fluxes.items()}
 
         elements = residual.elements
         mass = geometry.mass[elements]
@@ -212,7 +217,10 @@ class SideFluxes:
         added = residual.corrections(weak, across, step.velocity[:, elements])
         for name, part in along.items():
             added[name] += residual.given(name) * part
-        return {name: SideFlux(flux + added[name], flux) for name, flux in fluxes.items()}
+        return {
+            name: SideFlux(flux + excess[name] + added[name], flux + excess[name])
+            for name, flux in fluxes.items()
+        }
 
     def heat(self, number: int, flow: FlowState, step: KnownSide | None) -> dict[str, SideFlux]:
         """Return k dT/dn area of a scalar at the points of each of its heated sides, [f, n, n]. Collective.
@@ -223,12 +231,13 @@ class SideFluxes:
         theta, diffusivity = flow.scalars[number], scalar.diffusivity
 
         def by_gradients(side: Side) -> Array:
-            return heat_by_gradients(geometry, diffusivity, side, theta)
+            varies = self._excess(f"scalar.{number}.diffusivity_formula", side, flow)
+            return heat_by_gradients(geometry, diffusivity + varies, side, theta)
 
         fluxes = {name: by_gradients(geometry.sides[name]) for name in self.heated[number]}
         if step is None or step.scalars is None:
             return {name: SideFlux(flux, flux) for name, flux in fluxes.items()}
-        values = {name: self._prescribed(number, name, flow.time) for name in fluxes}
+        values = {name: self._prescribed(number, name, flow) for name in fluxes}
         residual = self._heat[number]
         if residual is not None:
             elements = residual.elements
@@ -242,13 +251,21 @@ class SideFluxes:
                 values[name] = fluxes[name] + correction[0]
         return {name: SideFlux(values[name], flux) for name, flux in fluxes.items()}
 
-    def _prescribed(self, number: int, name: str, time: float) -> Array:
+    def _excess(self, key: str, side: Side, flow: FlowState) -> Array | float:
+        """Return a coefficient less its reference at the points of a side, [f, n, n], 0 if it is constant."""
+        for each in self._problem.variable_coefficients:
+            if each.key == key:
+                places = side.take(self._geometry.coordinates)
+                return each.evaluate(places, flow.time, _fields_at(side, flow)) - each.reference
+        return 0.0
+
+    def _prescribed(self, number: int, name: str, flow: FlowState) -> Array:
         """Return the flux that the settings give at a side, times area, [f, n, n]; 0 without one."""
         side, condition = self._geometry.sides[name], self._problem.scalars[number].sides[name]
         if condition.kind != "flux" or condition.value is None:
             return np.zeros_like(side.area)
-        x, y, z = side.take(self._geometry.coordinates)
-        return np.asarray(side.area * condition.value(x, y, z, time))
+        places = side.take(self._geometry.coordinates)
+        return np.asarray(side.area * condition.value_at(places, flow.time, lambda: _fields_at(side, flow)))
 
 
 def traction_by_gradients(geometry: ElementGeometry, viscosity: float, side: Side, velocity: Array) -> Array:
@@ -256,10 +273,17 @@ def traction_by_gradients(geometry: ElementGeometry, viscosity: float, side: Sid
     return viscosity * _strain(side, _gradients(geometry, side, velocity))
 
 
-def heat_by_gradients(geometry: ElementGeometry, diffusivity: float, side: Side, theta: Array) -> Array:
+def heat_by_gradients(
+    geometry: ElementGeometry, diffusivity: Array | float, side: Side, theta: Array
+) -> Array:
     """Return k dT/dn area at the points of a side's faces, [f, n, n]. No communication."""
     (gradient,) = _gradients(geometry, side, theta[None])
     return np.asarray(diffusivity * (gradient * _normal(side)).sum(axis=0))
+
+
+def _fields_at(side: Side, flow: FlowState) -> Array:
+    """Return velocity and scalars at the points of a side's faces, [3 + S, f, n, n]."""
+    return np.stack([side.take(field) for field in (*flow.velocity, *flow.scalars)])
 
 
 def _normal(side: Side) -> Array:

@@ -23,6 +23,7 @@ from ridgeline.config.expressions import VARIABLES, Formula
 Array = NDArray[np.float64]
 PLACES = VARIABLES[:3]
 COMPONENTS = ("u", "v", "w")
+VISCOSITY_KEY = "model.viscosity_formula"
 
 
 def field_symbols(n_scalars: int) -> tuple[str, ...]:
@@ -39,12 +40,13 @@ def source_names(n_scalars: int) -> tuple[str, ...]:
 class Sponge:
     """A relaxation of the flow: strength (target - field) is added to each field that has a target.
 
-    strength: 1/time, and the targets, of x, y, z, t. velocity: (x, y, z), or empty; scalars: of the first ones.
+    strength: 1/time, and the targets, of x, y, z, t. velocity: (x, y, z), or empty; scalars: of the first ones, None
+    for one that is left alone.
     """
 
     strength: Formula
     velocity: tuple[Formula, ...] = ()
-    scalars: tuple[Formula, ...] = ()
+    scalars: tuple[Formula | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,25 @@ class SourceTerm:
         return (
             value if self.strength is None else -self.strength.evaluate(values) * (fields[self.field] - value)
         )
+
+
+@dataclass(frozen=True)
+class VariableCoefficient:
+    """A viscosity or diffusivity that is a formula, of `count` fields from number `field` on.
+
+    reference: the constant that the scheme takes implicitly, see kernels_diffusion.py.
+    """
+
+    key: str
+    field: int
+    count: int
+    formula: Formula
+    reference: float
+
+    def evaluate(self, coordinates: Array, time: float, fields: Array) -> Array:
+        """Return it at points with NumPy. coordinates: [3, ...]; fields: [3 + S, ...]."""
+        value = self.formula.evaluate(values_of(coordinates, time, fields))
+        return np.array(np.broadcast_to(value, coordinates.shape[1:]))
 
 
 def is_kept(formula: Formula) -> bool:
@@ -100,21 +121,28 @@ def values_of(coordinates: Array, time: float, fields: Array) -> dict[str, Any]:
     }
 
 
-def blame(terms: Sequence[SourceTerm], coordinates: Array, time: float, fields: Array) -> str:
+def blame(
+    terms: Sequence[SourceTerm],
+    coefficients: Sequence[VariableCoefficient],
+    coordinates: Array,
+    time: float,
+    fields: Array,
+) -> str:
     """Return which formula has no finite value at a point where the fields are finite, and where; "" if none.
 
-    coordinates: [3, ...]; fields: [3 + S, ...]. Local.
+    Coefficients must not be negative either. coordinates: [3, ...]; fields: [3 + S, ...]. Local.
     """
     values = values_of(coordinates, time, fields)
     sane = np.isfinite(fields).all(axis=0)
-    for term in terms:
-        for key, formula in term.formulas():
-            bad = np.flatnonzero(~np.isfinite(np.broadcast_to(formula.evaluate(values), sane.shape)) & sane)
-            if len(bad):
-                found = np.broadcast_to(formula.evaluate(values), sane.shape).flat[bad[0]]
-                names = [*PLACES, *sorted(formula.variables.difference(VARIABLES))]
-                at = ", ".join(f"{name} = {values[name].flat[bad[0]]:.6g}" for name in names)
-                return f'{key} = "{formula.text}" is {found:g} at {at}, t = {time:.6g}.'
+    everyone = [(key, formula, -np.inf) for term in terms for key, formula in term.formulas()]
+    for key, formula, least in [*everyone, *((each.key, each.formula, 0.0) for each in coefficients)]:
+        results = np.broadcast_to(formula.evaluate(values), sane.shape)
+        bad = np.flatnonzero(~(np.isfinite(results) & (results >= least)) & sane)
+        if len(bad):
+            found = results.flat[bad[0]]
+            names = [*PLACES, *sorted(formula.variables.difference(VARIABLES))]
+            at = ", ".join(f"{name} = {values[name].flat[bad[0]]:.6g}" for name in names)
+            return f'{key} = "{formula.text}" is {found:g} at {at}, t = {time:.6g}.'
     return ""
 
 

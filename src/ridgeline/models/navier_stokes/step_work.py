@@ -68,6 +68,14 @@ class StepWork:
         )
         return 2.0 * len(self._problem.source_terms) * self._points, WORD * words * self._points
 
+    def variable_diffusion(self) -> tuple[float, float]:
+        """Return the work of the diffusion beyond that of the reference coefficients."""
+        flops = words = 0.0
+        for each in self._problem.variable_coefficients:
+            flops += each.count * (12.0 * self._n + 7.0 * each.count + self._curved(33)) * self._points
+            words += len(each.formula.variables - {"t"}) + 4.0 + 3.0 * each.count + self._curved(10)
+        return flops, WORD * words * self._points
+
     def buoyancy(self) -> tuple[float, float]:
         """Return the work of the force of the scalars on the flow."""
         used = self._problem.buoyancy_factors()[0] != 0.0

@@ -75,6 +75,38 @@ def _times(steps: Sequence[float]) -> list[float]:
     return [sum(steps[: k + 1]) for k in range(len(steps))]
 
 
+# Smallest and largest coefficient over its reference for which `diffusion_limit` is infinite, of orders 1, 2, 3.
+FREE_RATIOS = ((0.0, 2.0), (0.0, 4 / 3), (1 / 2, 8 / 7))
+_LONGEST = 1e9  # of `diffusion_limit`: more is infinity
+
+
+def diffusion_limit(order: int, ratio: float) -> float:
+    """Return the largest k dt for which u' = -k u, of which -k_0 u is implicit, does not grow; k dt is that of k_0.
+
+    ratio: k/k_0 >= 0. The rest, (k_0 - k) u, is extrapolated: sum_j b_j z^-j + k_0 dt = (k_0 - k) dt sum_j a_j z^-j.
+    """
+    low, high = FREE_RATIOS[order - 1]
+    if low <= ratio <= high:
+        return math.inf
+    b, a = np.array(BACKWARD[order - 1]), np.array((0.0, *EXTRAPOLATION[order - 1]))
+    implicit = np.zeros(order + 1)
+    implicit[0] = 1.0
+
+    def grows(size: float) -> bool:
+        roots = np.roots((b + size * (implicit - (1.0 - ratio) * a)) / (1.0 + size))
+        return bool(np.abs(roots).max() > 1.0 + ROUNDING)
+
+    sizes = np.geomspace(1e-3, _LONGEST, 481)
+    first = next((i for i, size in enumerate(sizes) if grows(float(size))), None)
+    if not first:
+        return math.inf if first is None else 0.0
+    stable, unstable = float(sizes[first - 1]), float(sizes[first])
+    for _ in range(40):
+        middle = 0.5 * (stable + unstable)
+        stable, unstable = (stable, middle) if grows(middle) else (middle, unstable)
+    return stable
+
+
 @dataclass(frozen=True)
 class StepCoefficients:
     """The coefficients of one step.

@@ -13,6 +13,7 @@ from ridgeline.config.fields import ON, Checked, FormulaText, Number, Problem, s
 Name = Annotated[str, Field(max_length=100)]
 NAME_RULE = "the name of a side of the mesh"
 Formulas = tuple[FormulaText, FormulaText, FormulaText]
+ALONE = "none"  # the target of a scalar that a sponge leaves alone
 ZERO: tuple[str, str, str] = ("0", "0", "0")
 
 SideKind = Literal["wall", "moving-wall", "inflow", "outflow", "symmetry", "periodic"]
@@ -106,14 +107,12 @@ class ScalarSideSection(Checked):
     )
     value: FormulaText = setting(
         "0",
-        "Scalar or flux at the side: a number or a formula of x, y, z and t.",
+        "Scalar or flux at the side: a number or a formula of x, y, z and t. A flux may also depend on the velocity "
+        "u, v, w and on the scalars scalar_0, scalar_1, ... at the side, extrapolated from the steps before.",
         unit="scalar; scalar length/time",
-        rule="a number or a formula of x, y, z, t",
+        rule=f'a number or a formula of x, y, z, t, or, with kind = "flux", of {SOURCE_VARIABLES}',
         needs={"kind": ("fixed", "flux")},
     )
-
-    def problems(self) -> Iterator[Problem]:
-        yield from faults("value", (self.value,))
 
 
 class ScalarBoundarySection(Checked):
@@ -145,6 +144,13 @@ class ScalarSection(Checked):
     """
 
     diffusivity: Number = setting(..., "Diffusivity of the scalar, nu/Pr.", unit="length^2/time", gt=0)
+    diffusivity_formula: FormulaText = setting(
+        "",
+        "Diffusivity of the scalar at each place: a formula as for model.viscosity_formula, with diffusivity as its "
+        "reference. If it is not set, the diffusivity is constant.",
+        unit="length^2/time",
+        rule=f"a number or a formula of {SOURCE_VARIABLES}",
+    )
     source: FormulaText = setting(
         "0",
         "Source of the scalar: a number or a formula of x, y, z and t, of the velocity u, v, w and of the scalars "
@@ -206,15 +212,19 @@ class SpongeSection(Checked):
     )
     scalars: tuple[FormulaText, ...] = setting(
         (),
-        "Targets of the scalars, in their order: numbers or formulas of x, y, z and t. Scalars beyond the list are "
-        "left alone.",
+        "Targets of the scalars, in their order: numbers or formulas of x, y, z and t. A scalar whose target is "
+        '"none" is left alone, and so are scalars beyond the list.',
         unit="scalar",
-        rule="a list of numbers or formulas of x, y, z, t, of which there are at most as many as [[scalar]]",
+        rule='a list of numbers, formulas of x, y, z, t or "none", of which there are at most as many as [[scalar]]',
     )
+
+    def scalar_targets(self) -> tuple[str, ...]:
+        """Return the targets of the scalars that the sponge does not leave alone."""
+        return tuple(text for text in self.scalars if text != ALONE)
 
     def problems(self) -> Iterator[Problem]:
         yield from faults("strength", (self.strength,))
         yield from faults("velocity", self.velocity or ())
-        yield from faults("scalars", self.scalars)
-        if not self.velocity and not self.scalars:
+        yield from faults("scalars", self.scalar_targets())
+        if not self.velocity and not self.scalar_targets():
             yield Problem("velocity", f"{VECTOR_RULE}, or sponge.N.scalars instead")

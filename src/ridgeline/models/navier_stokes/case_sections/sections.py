@@ -18,6 +18,7 @@ from ridgeline.config.expressions import faults, is_number
 from ridgeline.config.fields import (
     ON,
     Checked,
+    FormulaText,
     Integer,
     Number,
     Problem,
@@ -276,7 +277,22 @@ class ModelSection(TimeSettings):
     Backward differences for Stokes terms, extrapolation for the others (NekBox paper, Eqs. 1-4).
     """
 
-    viscosity: Number = setting(..., "Kinematic viscosity nu.", unit="length^2/time", gt=0)
+    viscosity: Number = setting(
+        ...,
+        "Kinematic viscosity nu. With model.viscosity_formula it is the reference viscosity, which the scheme treats "
+        "implicitly and with which Reynolds numbers and wall units are formed.",
+        unit="length^2/time",
+        gt=0,
+    )
+    viscosity_formula: FormulaText = setting(
+        "",
+        "Viscosity nu at each place, with the stress nu (grad u + grad u^T): a formula of x, y, z and t, of the "
+        "velocity u, v, w and of the scalars scalar_0, scalar_1, ... Its difference from model.viscosity is "
+        "extrapolated in time; `ridgeline check` states for which time steps that is stable. If it is not set, the "
+        "viscosity is constant.",
+        unit="length^2/time",
+        rule=f"a number or a formula of {SOURCE_VARIABLES}",
+    )
     expected_re_tau: Number | None = setting(
         None,
         "Expected friction Reynolds number u_tau h/nu, with which `ridgeline check` prints the distances of points "
@@ -408,6 +424,7 @@ class NavierStokesSettings(AnyCase):
         "run.seed",
         "grid",
         "model.viscosity",
+        "model.viscosity_formula",
         "model.time_order",
         "model.dealias_order",
         "model.filter",
@@ -460,6 +477,8 @@ class NavierStokesSettings(AnyCase):
     LATER: ClassVar[Mapping[str, Plain]] = {
         "model.gravity": [0.0, 0.0, 0.0],
         "model.source": list(ZERO),
+        "model.viscosity_formula": "",
+        "scalar.*.diffusivity_formula": "",
         "sponge": [],
         "scalar.*.expansion": 0.0,
         "scalar.*.reference": 0.0,
@@ -467,6 +486,20 @@ class NavierStokesSettings(AnyCase):
         **{f"grid.edges.{axis}": [] for axis in "xyz"},
         **{f"boundary.{side}.partner": "" for side in SIDES},
     }
+
+    def coefficient_formulas(self) -> dict[str, str]:
+        """Return the formulas of viscosity and diffusivities by their keys."""
+        formulas = {"model.viscosity_formula": self.model.viscosity_formula}
+        formulas |= {
+            f"scalar.{i}.diffusivity_formula": scalar.diffusivity_formula
+            for i, scalar in enumerate(self.scalar)
+        }
+        return {key: text for key, text in formulas.items() if text}
+
+    def reference_coefficient(self, key: str) -> float:
+        """Return the constant of a formula of `coefficient_formulas`."""
+        scalar = key.split(".")[1] if key.startswith("scalar") else ""
+        return self.scalar[int(scalar)].diffusivity if scalar else self.model.viscosity
 
     @property
     def is_plain_box(self) -> bool:

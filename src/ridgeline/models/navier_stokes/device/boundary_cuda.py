@@ -183,10 +183,11 @@ class CudaBoundaries:
             for scalar in problem.scalars
             for side in scalar.sides.values()
         )
+        self._sees_flow = any(side.sees_flow for each in problem.scalars for side in each.sides.values())
         c = 3 + len(problem.scalars)
         self._near = ElementPack(elements_at_sides(geometry, problem), shape, c)
         # Only the elements at sides are ever touched in these: the others take no memory.
-        self._velocity, self._right = np.zeros((3, *shape)), np.zeros((c, *shape))
+        self._fields, self._right = np.zeros((c, *shape)), np.zeros((c, *shape))
         self._updated = False
 
     def update(self, time: float) -> None:
@@ -198,8 +199,8 @@ class CudaBoundaries:
 
     def record(self, velocity: Any) -> None:
         if self._host.sides:
-            self._velocity[:, self._near.elements] = self._near.fetch(velocity)
-            self._host.record(self._velocity)
+            self._fields[:3, self._near.elements] = self._near.fetch(velocity)
+            self._host.record(self._fields[:3])
 
     def add_pressure_terms(self, at: StepCoefficients, b: Any) -> None:
         if self._host.sides:
@@ -209,14 +210,19 @@ class CudaBoundaries:
     def add_backflow(self, ahead: Sequence[tuple[float, Any]], right: Any) -> None:
         if not self._problem.sides_of("outflow"):
             return
-        elements = self._near.elements
-        self._velocity[:, elements] = 0.0
-        for factor, velocity in ahead:
-            self._velocity[:, elements] += factor * self._near.fetch(velocity)
-        self._host.add_backflow([(1.0, self._velocity)], self._right[:3])
+        self._host.add_backflow([(1.0, self._sum(ahead, 3))], self._right[:3])
         self._near.move(self._right[:3], right)
 
-    def add_scalar_fluxes(self, time: float, right: Any) -> None:
+    def _sum(self, ahead: Sequence[tuple[float, Any]], components: int) -> Array:
+        """Return the sum of products of factors and fields at the sides, on the host, [components, E, n, n, n]."""
+        elements, total = self._near.elements, self._fields[:components]
+        total[:, elements] = 0.0
+        for factor, fields in ahead:
+            total[:, elements] += factor * self._near.fetch(fields)
+        return total
+
+    def add_scalar_fluxes(self, time: float, ahead: Sequence[tuple[float, Any]], right: Any) -> None:
         if self._fluxes:
-            self._host.add_scalar_fluxes(time, self._right)
+            flow = [(1.0, self._sum(ahead, len(self._fields)))] if self._sees_flow else []
+            self._host.add_scalar_fluxes(time, flow, self._right)
             self._near.move(self._right, right)

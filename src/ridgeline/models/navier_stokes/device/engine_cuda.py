@@ -49,7 +49,7 @@ from ridgeline.models.navier_stokes.device.kernels_cuda import (
     make_right_hand_side,
 )
 from ridgeline.models.navier_stokes.device.regions_cuda import DeviceRegions
-from ridgeline.models.navier_stokes.device.sources_cuda import CudaSources, require_formulas
+from ridgeline.models.navier_stokes.device.sources_cuda import CudaSources, require_kernels
 from ridgeline.models.navier_stokes.device_memory import DeviceParts, device_bytes
 from ridgeline.models.navier_stokes.engine import SplittingEngine
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem, bubble_filter
@@ -236,7 +236,7 @@ class CudaEngine(SplittingEngine):
         regions: Regions | None = None,
         geometry: ElementGeometry | None = None,
     ) -> None:
-        require_formulas(problem.scalars)
+        require_kernels(problem)
         timed = DeviceRegions(Regions() if regions is None else regions)
         super().__init__(comm, grid, problem, timed, geometry)
         self.device = select_device(comm)

@@ -20,7 +20,7 @@ from ridgeline.jit.cuda_device import flat, fma, kernel, load, store
 from ridgeline.jit.formulas_cuda import CUDA
 from ridgeline.models.navier_stokes.device.kernels_cuda import make_mass
 from ridgeline.models.navier_stokes.kernels import make_source_function
-from ridgeline.models.navier_stokes.problem import FlowProblem, TransportedScalar
+from ridgeline.models.navier_stokes.problem import FlowProblem
 from ridgeline.models.navier_stokes.sources import COMPONENTS, PLACES, SourceTerm, kept_formulas, used_places
 from ridgeline.runtime.errors import DeviceError
 
@@ -63,9 +63,11 @@ def make_source(n: int, axis_aligned: bool, term: SourceTerm, places: Sequence[s
     return source
 
 
-def require_formulas(scalars: Sequence[TransportedScalar]) -> None:
-    """Raise DeviceError, with advice, for sources that are not formulas."""
-    for i, scalar in enumerate(scalars):
+def require_kernels(problem: FlowProblem) -> None:
+    """Raise DeviceError, with advice, for sources that are not formulas and for coefficients that are."""
+    for coefficient in problem.variable_coefficients:
+        raise DeviceError(f"there are no GPU kernels for {coefficient.key}. Run with --device cpu.")
+    for i, scalar in enumerate(problem.scalars):
         if scalar.source is not None and not isinstance(scalar.source, Formula):
             raise DeviceError(
                 f"scalar.{i} has a source that is not a formula, for which there are no GPU kernels. Pass "
@@ -74,7 +76,7 @@ def require_formulas(scalars: Sequence[TransportedScalar]) -> None:
 
 
 class CudaSources:
-    """The source terms of a problem whose scalars `require_formulas` has checked. Compiled at the first use.
+    """The source terms of a problem which `require_kernels` has checked. Compiled at the first use.
 
     Memory: the coordinates that occur in formulas that are evaluated in each step, and the kept formulas.
     """
