@@ -13,6 +13,7 @@ from ridgeline.bench.collectives.collectives_options import CollectiveOptions
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 WITH_DATA = [name for name in COLLECTIVES if name != "barrier"]
+FOR_ROOT = ("reduce", "gather")  # other ranks receive nothing
 SIZE = 68  # not a power of two, a multiple of 4
 needs_two = pytest.mark.skipif(MPI.COMM_WORLD.size < 2, reason="needs 2 ranks")
 
@@ -49,6 +50,10 @@ def test_wrong_data_is_found_on_all_ranks(comm, name):
         calls = COLLECTIVES[name](comm, SIZE, in_place)
         function, arguments = calls.call(SIZE)
         calls.prepare(SIZE, 5)
+        if name in FOR_ROOT and comm.rank != 0:
+            function(*arguments)
+            calls.verify(SIZE, 6)
+            continue
         # Before anything moved every rank lacks something, but the root its own message.
         if name != "bcast" or comm.rank != 0:
             with pytest.raises(VerificationError, match=f"{name} of .* rank {comm.rank} holds"):
@@ -157,6 +162,8 @@ def test_staged_messages_are_copied_around_the_call(comm):
         ("alltoall", comm.size, comm.size),
         ("allgather", 1, comm.size),
         ("allreduce", 1, 1),
+        ("gather", 1, comm.size if comm.rank == 0 else 0),
+        ("scatter", comm.size if comm.rank == 0 else 0, 1),
     ):
         calls = COLLECTIVES[name](comm, 8)
         calls.prepare(8, 0)

@@ -17,7 +17,7 @@ from ridgeline.version import VERSION
 _SIZE_WIDTH, _WIDTH = 10, 18  # of the column of sizes, and of the others
 
 
-class _Block(NamedTuple):
+class _OsuTable(NamedTuple):
     """One table of OSU's: its title, further comments, heads, and numbers of each row after the size."""
 
     title: str
@@ -40,8 +40,11 @@ _PAIRS = {
 _COLLECTIVES = {
     "alltoall": "MPI All-to-All Personalized Exchange Latency",
     "allreduce": "MPI Allreduce Latency",
+    "reduce": "MPI Reduce Latency",
     "bcast": "MPI Broadcast Latency",
     "allgather": "MPI Allgather Latency",
+    "gather": "MPI Gather Latency",
+    "scatter": "MPI Scatter Latency",
     "barrier": "MPI Barrier Latency",
 }
 _COMPLETIONS = {
@@ -90,7 +93,7 @@ def _rates(row: Mapping[str, Any]) -> tuple[float, ...]:
     return row["bandwidth"] / 1e6, row["message_rate"]
 
 
-def _blocks(result: Result) -> Iterable[_Block]:
+def _blocks(result: Result) -> Iterable[_OsuTable]:
     name, rows = result.benchmark, result.rows
     if name == "one-sided":
         return _one_sided(result)
@@ -98,19 +101,19 @@ def _blocks(result: Result) -> Iterable[_Block]:
         return _collective(name, rows)
     title, datatype = _PAIRS[name], "# Datatype: MPI_CHAR."
     if name.endswith("latency"):
-        return [_Block(title, [datatype], _LATENCY_HEADS, rows, _microseconds)]
+        return [_OsuTable(title, [datatype], _LATENCY_HEADS, rows, _microseconds)]
     if name != "multi-bandwidth":
-        return [_Block(title, [datatype], _BANDWIDTH_HEADS, rows, lambda row: (row["bandwidth"] / 1e6,))]
+        return [_OsuTable(title, [datatype], _BANDWIDTH_HEADS, rows, lambda row: (row["bandwidth"] / 1e6,))]
     pairs = f"# [ pairs: {result.settings['n_pairs']} ] [ window size: {result.settings['window']} ]"
-    return [_Block(title, [pairs, datatype], _RATE_HEADS, rows, _rates)]
+    return [_OsuTable(title, [pairs, datatype], _RATE_HEADS, rows, _rates)]
 
 
-def _collective(name: str, rows: list[dict[str, Any]]) -> Iterable[_Block]:
-    datatype = "# Datatype: MPI_FLOAT." if name == "allreduce" else "# Datatype: MPI_CHAR."
+def _collective(name: str, rows: list[dict[str, Any]]) -> Iterable[_OsuTable]:
+    datatype = "# Datatype: MPI_FLOAT." if name.endswith("reduce") else "# Datatype: MPI_CHAR."
     heads = "Avg Latency(us)   Min Latency(us)   Max Latency(us)"
     of_call = [] if name == "barrier" else [datatype]
     for ranks, group in groupby(rows, lambda row: row["ranks"]):
-        yield _Block(
+        yield _OsuTable(
             _COLLECTIVES[name],
             [*of_call, f"# Ranks: {ranks}"],
             ("# " if name == "barrier" else "# Size       ") + heads,
@@ -119,7 +122,7 @@ def _collective(name: str, rows: list[dict[str, Any]]) -> Iterable[_Block]:
         )
 
 
-def _one_sided(result: Result) -> Iterable[_Block]:
+def _one_sided(result: Result) -> Iterable[_OsuTable]:
     windows = "MPI_Win_allocate" if result.settings["memory"] != "cuda" else "MPI_Win_create"
     comments = [
         f"# Window creation: {windows}",
@@ -128,6 +131,6 @@ def _one_sided(result: Result) -> Iterable[_Block]:
     for (test, operation), group in groupby(result.rows, lambda row: (row["test"], row["operation"])):
         title = f"MPI_{operation.capitalize()} {test.capitalize()}"
         if test == "latency":
-            yield _Block(title, comments, _LATENCY_HEADS, list(group), _microseconds)
+            yield _OsuTable(title, comments, _LATENCY_HEADS, list(group), _microseconds)
         else:
-            yield _Block(title, comments, _BANDWIDTH_HEADS, list(group), lambda row: (row["rate"] / 1e6,))
+            yield _OsuTable(title, comments, _BANDWIDTH_HEADS, list(group), lambda row: (row["rate"] / 1e6,))

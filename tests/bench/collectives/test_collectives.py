@@ -61,6 +61,9 @@ def test_buffers_of_a_rank():
         "alltoall": (1600, 800),
         "allgather": (900, 800),
         "allreduce": (200, 100),
+        "reduce": (200, 100),
         "bcast": (100, 100),
+        "gather": (900, 800),
+        "scatter": (900, 100),
         "barrier": (0, 0),
     }

@@ -28,30 +28,30 @@ class Collective(ABC):
     pattern: ClassVar[str]
     multiple: ClassVar[int] = 1  # sizes are multiples of this many bytes
     has_in_place: ClassVar[bool] = True
+    one_buffer: ClassVar[bool] = False  # whether messages are sent from where others are received
     root = 0
 
     def __init__(self, comm: MPI.Comm, largest: int, in_place: bool = False, memory: Memory = "host") -> None:
         self.comm = comm
         self.in_place = in_place
-        self.receive = Buffer(self.blocks(comm.size)[1] * largest, memory)
-        if self._sends_received():
-            self.send = self.receive
-        else:
-            self.send = Buffer(self.blocks(comm.size)[0] * largest, memory)
+        sent, received = self.blocks_here()
+        self.receive = Buffer(received * largest, memory)
+        self.send = self.receive if in_place or self.one_buffer else Buffer(sent * largest, memory)
 
-    def _sends_received(self) -> bool:
-        return self.in_place
+    def blocks_here(self) -> tuple[int, int]:
+        """Return how many messages the send buffer and the receive buffer of this rank hold."""
+        return self.blocks(self.comm.size)
 
     @classmethod
     @abstractmethod
     def blocks(cls, ranks: int) -> tuple[int, int]:
-        """Return how many messages the send buffer and the receive buffer of a rank hold."""
+        """Return how many messages the send buffer and the receive buffer of a rank hold at most."""
 
     @classmethod
     def bytes_per_rank(cls, ranks: int, largest: int, in_place: bool) -> int:
         """Return the bytes of the buffers of one rank."""
         send, receive = cls.blocks(ranks)
-        return largest * (receive if in_place or not cls.has_in_place else send + receive)
+        return largest * (receive if in_place or cls.one_buffer else send + receive)
 
     @abstractmethod
     def call(self, size: int) -> Call:
@@ -71,11 +71,11 @@ class Collective(ABC):
 
     def stage_out(self, size: int) -> None:
         """Copy the messages that are sent from the GPU to the host."""
-        self.send.stage_out(self.blocks(self.comm.size)[0] * size)
+        self.send.stage_out(self.blocks_here()[0] * size)
 
     def stage_in(self, size: int) -> None:
         """Copy the messages that were received from the host to the GPU."""
-        self.receive.stage_in(self.blocks(self.comm.size)[1] * size)
+        self.receive.stage_in(self.blocks_here()[1] * size)
 
     def _compare(self, arrived: NDArray[np.uint8], expected: NDArray[np.uint8], whose: str) -> None:
         wrong = np.flatnonzero(arrived != expected)
@@ -154,9 +154,7 @@ class BroadcastCalls(Collective):
     name = "bcast"
     pattern = "rank 0 sends one message to every other rank (MPI_Bcast)"
     has_in_place = False
-
-    def _sends_received(self) -> bool:
-        return True
+    one_buffer = True
 
     @classmethod
     def blocks(cls, ranks: int) -> tuple[int, int]:
@@ -224,15 +222,93 @@ class AllreduceCalls(Collective):
         self.receive.write(np.zeros(size, np.uint8))
 
 
+class ReduceCalls(AllreduceCalls):
+    """Sums of float32 over all ranks, for one of them."""
+
+    name = "reduce"
+    pattern = "float32 numbers are summed over all ranks, for rank 0 (MPI_Reduce, MPI_FLOAT, MPI_SUM)"
+    has_in_place = False
+
+    def call(self, size: int) -> Call:
+        _, (sent, received, operation) = super().call(size)
+        return self.comm.Reduce, (
+            sent,
+            received if self.comm.rank == self.root else None,
+            operation,
+            self.root,
+        )
+
+    def verify(self, size: int, sequence: int) -> None:
+        if self.comm.rank == self.root:
+            super().verify(size, sequence)
+
+
+class GatherCalls(Collective):
+    """Every rank sends one message to one rank."""
+
+    name = "gather"
+    pattern = "every rank sends a message to rank 0 (MPI_Gather)"
+    has_in_place = False
+
+    @classmethod
+    def blocks(cls, ranks: int) -> tuple[int, int]:
+        return 1, ranks
+
+    def blocks_here(self) -> tuple[int, int]:
+        return 1, self.comm.size if self.comm.rank == self.root else 0
+
+    def call(self, size: int) -> Call:
+        received = self.receive.message(size) if self.comm.rank == self.root else None
+        return self.comm.Gather, (self.send.message(size), received, self.root)
+
+    def prepare(self, size: int, sequence: int) -> None:
+        self.receive.write(np.zeros(self.blocks_here()[1] * size, np.uint8))
+        self.send.write(content(size, self.comm.rank, self.root, sequence))
+
+    def verify(self, size: int, sequence: int) -> None:
+        if self.comm.rank == self.root:
+            arrived = self.receive.read(self.comm.size * size).reshape(self.comm.size, size)
+            for source, block in enumerate(arrived):
+                self._compare(
+                    block, content(size, source, self.root, sequence), f"the message from rank {source}"
+                )
+
+
+class ScatterCalls(Collective):
+    """One rank sends a separate message to every rank."""
+
+    name = "scatter"
+    pattern = "rank 0 sends a different message to every rank (MPI_Scatter)"
+    has_in_place = False
+
+    @classmethod
+    def blocks(cls, ranks: int) -> tuple[int, int]:
+        return ranks, 1
+
+    def blocks_here(self) -> tuple[int, int]:
+        return self.comm.size if self.comm.rank == self.root else 0, 1
+
+    def call(self, size: int) -> Call:
+        sent = self.send.message(size) if self.comm.rank == self.root else None
+        return self.comm.Scatter, (sent, self.receive.message(size), self.root)
+
+    def prepare(self, size: int, sequence: int) -> None:
+        self.receive.write(np.zeros(size, np.uint8))
+        messages = [content(size, self.root, target, sequence) for target in range(self.blocks_here()[0])]
+        self.send.write(np.concatenate(messages) if messages else np.empty(0, np.uint8))
+
+    def verify(self, size: int, sequence: int) -> None:
+        expected = content(size, self.root, self.comm.rank, sequence)
+        self._compare(self.receive.read(size), expected, f"the message from rank {self.root}")
+
+
 class BarrierCalls(Collective):
     """Every rank waits for all ranks; no data is sent."""
 
     name = "barrier"
     pattern = "every rank waits for all others (MPI_Barrier)"
     has_in_place = False
-
-    def _sends_received(self) -> bool:
-        return True
+    one_buffer = True
 
     @classmethod
     def blocks(cls, ranks: int) -> tuple[int, int]:
@@ -249,5 +325,15 @@ class BarrierCalls(Collective):
 
 
 COLLECTIVES: dict[str, type[Collective]] = {
-    kind.name: kind for kind in (AlltoallCalls, AllreduceCalls, BroadcastCalls, AllgatherCalls, BarrierCalls)
+    kind.name: kind
+    for kind in (
+        AlltoallCalls,
+        AllreduceCalls,
+        ReduceCalls,
+        BroadcastCalls,
+        AllgatherCalls,
+        GatherCalls,
+        ScatterCalls,
+        BarrierCalls,
+    )
 }

@@ -9,7 +9,7 @@ from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.bench.shared_options import SIZES, Device, Iterations, OutputFormat, RanksPerNode, WarmUp
 from ridgeline.runtime.declared_options import OptionSpec
 
-Operation = Literal["alltoall", "allreduce", "bcast", "allgather", "barrier"]
+Operation = Literal["alltoall", "allreduce", "reduce", "bcast", "allgather", "gather", "scatter", "barrier"]
 Placement = Literal["packed", "spread"]
 
 _LATENCY = (
@@ -23,7 +23,7 @@ class CollectiveOptions(BenchmarkOptions):
     """Options of all collective operations."""
 
     operation: Annotated[Operation, OptionSpec("The operation to measure.")] = "alltoall"
-    sizes: Annotated[tuple[int, int] | None, replace(SIZES, otherwise="1 B (allreduce: 4 B) to 1 MiB")] = None
+    sizes: Annotated[tuple[int, int] | None, replace(SIZES, otherwise="1 B (sums: 4 B) to 1 MiB")] = None
     iterations: Iterations = None
     warm_up: WarmUp = None
     seconds: Annotated[
@@ -84,6 +84,14 @@ BENCHMARKS = (
         f"{_LATENCY} The terms are whole numbers, so that the sums can be compared exactly.",
     ),
     _declare(
+        "reduce",
+        "Time sums over all ranks (MPI_Reduce).",
+        "Measure the latency of MPI_Reduce for sums of float32 over all ranks.",
+        "vectors of float32 are summed over all ranks (MPI_FLOAT, MPI_SUM), and rank 0 receives the sums.",
+        f"{_LATENCY} The terms are whole numbers, so that the sums can be compared exactly.",
+        in_place=False,
+    ),
+    _declare(
         "bcast",
         "Time a broadcast to all ranks (MPI_Bcast).",
         "Measure the latency of MPI_Bcast for a message from rank 0 to all ranks.",
@@ -95,6 +103,20 @@ BENCHMARKS = (
         "Time a gather to all ranks (MPI_Allgather).",
         "Measure the latency of MPI_Allgather for a message from every rank to all ranks.",
         "every rank sends the same message to every other rank. A size is that of one rank's message.",
+    ),
+    _declare(
+        "gather",
+        "Time a gather to one rank (MPI_Gather).",
+        "Measure the latency of MPI_Gather for a message from every rank to rank 0.",
+        "every rank sends one message to rank 0. A size is that of one rank's message.",
+        in_place=False,
+    ),
+    _declare(
+        "scatter",
+        "Time a scatter from one rank (MPI_Scatter).",
+        "Measure the latency of MPI_Scatter for a message from rank 0 to each rank.",
+        "rank 0 sends a different message to every rank. A size is that of one message.",
+        in_place=False,
     ),
     _declare(
         "barrier",
