@@ -1,6 +1,9 @@
 """Functions of the user in place of formulas: their values, what is refused, and in which words."""
 
+import hashlib
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from ridgeline.config.user_functions import load_user_function
 from ridgeline.jit.formulas import CPU, FormulaLoop, point_function
 from ridgeline.models import case_class
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.user_code import NO_PYTHON
+from ridgeline.runtime.user_code import NO_PYTHON, digest_of
 
 MINE = """\
 import math
@@ -179,3 +182,68 @@ def test_no_python_refuses_a_function_that_was_loaded_before(monkeypatch):
     with pytest.raises(ExpressionError, match="--no-python"):
         parse("mine.py:wave")
     assert os.environ[NO_PYTHON]
+
+
+def test_the_digest_sees_the_files_beside_it_that_it_imports(tmp_path):
+    """Also those of packages and of what is imported in turn, in rings; not installed modules or other files."""
+    mine, helper, other = (tmp_path / name for name in ("a.py", "helper.py", "other.py"))
+    package = tmp_path / "parts"
+    package.mkdir()
+    for path, text in (
+        (mine, "import math\nimport helper\n\ndef f(x):\n    return helper.g(x)\n"),
+        (helper, "from parts.inner import one as g\nimport a\n"),
+        (package / "__init__.py", ""),
+        (package / "inner.py", "from . import deep\n"),
+        (package / "deep.py", "ONE = 1\n"),
+        (other, "TWO = 2\n"),
+    ):
+        path.write_text(text)
+    seen = {digest_of(str(mine))}
+    for path in (package / "deep.py", package / "__init__.py", package / "inner.py", helper, mine):
+        path.write_text(path.read_text() + "# changed\n")
+        assert digest_of(str(mine)) not in seen, path
+        seen.add(digest_of(str(mine)))
+    other.write_text("TWO = 3\n")
+    assert digest_of(str(mine)) in seen
+    mine.write_text("import math\n")
+    alone = digest_of(str(mine))
+    helper.unlink()
+    assert digest_of(str(mine)) == alone == hashlib.blake2b(b"import math\n", digest_size=16).hexdigest()
+    mine.write_text("import (")
+    assert digest_of(str(mine)) != alone
+
+
+def test_it_may_import_what_is_beside_it(tmp_path):
+    (tmp_path / "beside_mine.py").write_text(
+        "from numba import njit\n\n@njit\ndef twice(a):\n    return 2.0 * a\n"
+    )
+    mine = tmp_path / "mine.py"
+    mine.write_text("from beside_mine import twice\n\ndef f(x):\n    return twice(x) + 1.0\n")
+    before = list(sys.path)
+    formula = parse(f"{mine}:f")
+    out = np.empty(3)
+    FormulaLoop(formula, ["x"])({"x": np.arange(3.0)}, out)
+    np.testing.assert_array_equal(out, [1.0, 3.0, 5.0])
+    assert sys.path == before
+
+
+def test_a_file_that_imports_numba_leaves_the_number_of_threads_to_the_run():
+    """The settings are read, and their files run, before the run sets its threads; later kernels must compile."""
+    program = (
+        "import numba\n"
+        "from ridgeline.runtime.machine import configure_threads\n"
+        "configure_threads(1)\n"
+        "assert numba.get_num_threads() == 1\n"
+        "numba.njit('float64(float64)')(lambda x: x)\n"
+        "assert numba.config.NUMBA_NUM_THREADS == 1\n"
+    )
+    environment = os.environ | {"NUMBA_NUM_THREADS": "2"}
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr

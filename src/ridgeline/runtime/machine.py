@@ -11,6 +11,7 @@ import resource
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -124,11 +125,16 @@ def limit_pools() -> None:
 
 
 def configure_threads(threads: int) -> None:
-    """Give Numba `threads` threads and every other pool one. Call before Numba or NumPy's BLAS starts."""
+    """Give Numba `threads` threads and every other pool one. Call before Numba or NumPy's BLAS starts threads."""
     limit_pools()
     os.environ["NUMBA_NUM_THREADS"] = str(threads)
     # Idle workers of Numba's own pool sleep instead of spinning, so that ranks that share cores do not compete.
     os.environ.setdefault("NUMBA_THREADING_LAYER", "workqueue")
+    if "numba" in sys.modules:  # by a user's Python file that the settings name
+        numba = sys.modules["numba"]
+        numba.config.reload_config()  # otherwise the next compilation does so, and fails
+        with suppress(ValueError):  # its pool has the threads of the default, and cannot grow
+            numba.set_num_threads(threads)
 
 
 def oversubscription(ranks_on_node: int, threads: int, cores: int) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import os
@@ -28,12 +29,56 @@ def names_function(text: str) -> bool:
 
 
 def digest_of(file: str) -> str:
-    """Return a digest of the content of a file, that of nothing if it cannot be read."""
-    content = b""
+    """Return a digest of the content of a Python file and of the files beside it that it imports, directly or not.
+
+    It is that of the content alone where it imports none, and that of nothing if it cannot be read.
+    """
+    path = Path(file)
+    contents = {path: _content_of(path)}
+    waiting = [path]
+    while waiting:
+        at = waiting.pop()
+        for found in _imported_files(at, contents[at], path.parent):
+            if found not in contents:
+                contents[found] = _content_of(found)
+                waiting.append(found)
+    digest = hashlib.blake2b(contents.pop(path), digest_size=16)
+    for each in sorted(contents):
+        content = contents[each]
+        digest.update(f"\0{each.relative_to(path.parent).as_posix()}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+def _content_of(path: Path) -> bytes:
     with suppress(OSError):
-        if os.path.isfile(file):
-            content = Path(file).read_bytes()
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+        if path.is_file():
+            return path.read_bytes()
+    return b""
+
+
+def _imported_files(path: Path, content: bytes, folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder, and in packages in it, that the content of a file imports anywhere."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # which running the file will report
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [(folder, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = folder if not node.level else path.parent
+            start = start.joinpath(*[".."] * (node.level - 1)) if node.level > 1 else start
+            name = node.module or ""
+            modules = [(start, name), *((start, f"{name}.{alias.name}".lstrip(".")) for alias in node.names)]
+        else:
+            continue
+        for start, name in modules:
+            parts = name.split(".") if name else []
+            for count in range(1, len(parts) + 1):
+                place = start.joinpath(*parts[:count])
+                for found in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
+                    if found.is_file() and found.is_relative_to(folder):
+                        yield found
 
 
 def place_in(file: str, problem: BaseException) -> str:
@@ -79,6 +124,17 @@ def user_errors(what: str, file: str) -> Iterator[None]:
         ) from problem
 
 
+@contextmanager
+def _importing_from(folder: Path) -> Iterator[None]:
+    """Let `import` find modules of a folder, after all other ones."""
+    sys.path.append(str(folder))
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the user's code may have removed it
+            sys.path.remove(str(folder))
+
+
 def load_function(
     key: str | None, text: str, arguments: int | None = None, loaded: dict[Path, ModuleType] | None = None
 ) -> Callable[..., Any]:
@@ -111,7 +167,7 @@ def load_function(
         module = ModuleType(str(path))
         module.__file__ = str(path)
         sys.modules[module.__name__] = module
-        with user_errors(f"{what}: running {name}", name):
+        with user_errors(f"{what}: running {name}", name), _importing_from(path.parent):
             exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
         loaded[path] = module
     found = getattr(loaded[path], function, None)

@@ -90,11 +90,18 @@ class ElementKernels:
         }
         coefficients = problem.variable_coefficients
         self._at_sides = faces_at_sides(geometry, problem.sides_of("periodic"))
-        self._excess = np.empty(grid.shape if coefficients else 0)
+        # What is steady is evaluated once; the others share one field.
+        self._excess = np.empty(grid.shape if any(not each.steady for each in coefficients) else 0)
+        self._steady_excess = {
+            each.key: each.evaluate(g.coordinates, 0.0, np.empty((3, 0))) - each.reference
+            for each in coefficients
+            if each.steady
+        }
+        names = *PLACES, *field_symbols(len(problem.scalars))
         self._diffusion = [
             (
                 each,
-                FormulaLoop(each.formula, (*PLACES, *field_symbols(len(problem.scalars))), ("t",)),
+                None if each.steady else FormulaLoop(each.formula, names, ("t",)),
                 make_variable_diffusion(n, aligned, each.count, products),
             )
             for each in coefficients
@@ -123,8 +130,9 @@ class ElementKernels:
 
     @property
     def bytes_of_formulas(self) -> int:
-        """Bytes of the kept formulas, and of the field in which a variable coefficient is evaluated."""
-        return sum(array.nbytes for array in (*self.kept.values(), self._excess))
+        """Bytes of the kept formulas, and of the field in which other variable coefficients are evaluated."""
+        kept = (*self.kept.values(), *self._steady_excess.values(), self._excess)
+        return sum(array.nbytes for array in kept)
 
     def right_hand_side(
         self,
@@ -169,9 +177,11 @@ class ElementKernels:
         values: dict[str, Any] = dict(zip(PLACES, self.geometry.coordinates)) | {"t": time}
         values |= zip(field_symbols(len(fields) - 3), fields)
         for coefficient, evaluate, diffusion in self._diffusion:
-            excess, chosen = self._excess, slice(coefficient.field, coefficient.field + coefficient.count)
-            evaluate(values, excess)
-            excess -= coefficient.reference
+            excess = self._excess if evaluate else self._steady_excess[coefficient.key]
+            chosen = slice(coefficient.field, coefficient.field + coefficient.count)
+            if evaluate:
+                evaluate(values, excess)
+                excess -= coefficient.reference
             diffusion(self.elements, excess, self._at_sides, fields[chosen], *self._metric, rates[chosen])
 
     def force_divergence(self, force: Array, inverse_mass: Array, out: Array) -> None:

@@ -186,6 +186,8 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
     steps = min(model.pressure.restart, model.pressure.max_iterations)
     krylov = (1.0 + half) * steps + 2 if model.pressure.solver == "gmres" else 4 + half
     sums = 15.0 + 5.0 * scalars + (25.0 if case.output.statistics_of == "budgets" else 0.0)
+    problem = problem_of(case, 1.0)
+    steady = [each.steady for each in problem.variable_coefficients]
     curved = 19.0 + 9.0 * (counts.m / counts.n) ** 3
     # Diagonal, three arrays of the inner product, and on curved elements six factors of each; numbers of planes; psi,
     # right-hand side and three vectors of the solve.
@@ -197,9 +199,7 @@ def words_per_point(case: NavierStokesCase) -> dict[str, float]:
         "Krylov vectors": krylov + 3.0 + 15.0,  # of the pressure; of three components at once
         "projection": counts.pressure_vectors + 2.0 + (counts.velocity_vectors + 2.0) * c,
         "preconditioner": half * (5.0 + 16.0 / counts.n),
-        "sources": float(
-            len(kept_formulas(problem_of(case, 1.0).source_terms)) + bool(case.coefficient_formulas())
-        ),
+        "sources": float(len(kept_formulas(problem.source_terms)) + sum(steady) + (False in steady)),
         "statistics": sums if case.output.interval("statistics_every") else 0.0,
         **planes,
     }

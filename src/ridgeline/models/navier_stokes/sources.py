@@ -87,6 +87,11 @@ class VariableCoefficient:
     formula: Formula
     reference: float
 
+    @property
+    def steady(self) -> bool:
+        """Whether it depends on nothing but the place."""
+        return self.formula.variables.issubset(PLACES)
+
     def evaluate(self, coordinates: Array, time: float, fields: Array) -> Array:
         """Return it at points with NumPy. coordinates: [3, ...]; fields: [3 + S, ...]."""
         value = self.formula.evaluate(values_of(coordinates, time, fields))

@@ -73,7 +73,8 @@ class StepWork:
         flops = words = 0.0
         for each in self._problem.variable_coefficients:
             flops += each.count * (12.0 * self._n + 7.0 * each.count + self._curved(33)) * self._points
-            words += len(each.formula.variables - {"t"}) + 4.0 + 3.0 * each.count + self._curved(10)
+            formula = 0.0 if each.steady else len(each.formula.variables - {"t"}) + 3.0
+            words += formula + 1.0 + 3.0 * each.count + self._curved(10)
         return flops, WORD * words * self._points
 
     def buoyancy(self) -> tuple[float, float]:
