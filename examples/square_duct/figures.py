@@ -11,7 +11,7 @@ import sys
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.interpolate import RegularGridInterpolator
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 import ridgeline
 from ridgeline.analysis import add_windows
@@ -23,7 +23,11 @@ CORE = 0.9  # of the half side: nearer to a wall the vorticity is that of the wa
 
 def jones(reynolds: float) -> float:
     """Return the friction factor of a smooth square duct: 1/sqrt f = 2 log10(1.125 Re sqrt f) - 0.8."""
-    return brentq(lambda f: f**-0.5 - 2 * np.log10(1.125 * reynolds * f**0.5) + 0.8, 1e-3, 1.0)
+
+    def residual(f: float) -> float:
+        return float(f**-0.5 - 2 * np.log10(1.125 * reynolds * f**0.5) + 0.8)
+
+    return float(root_scalar(residual, bracket=(1e-3, 1.0)).root)
 
 
 defaults = ("square_duct_statistics.bp", "square_duct.csv", "")

@@ -252,7 +252,7 @@ def test_options_of_windows(tmp_path, monkeypatch):
         ({"budget": "k", "convergence": "uu"}, "--convergence cannot be used with --budget"),
         ({"convergence": "nusselt"}, "the windows have no 'nusselt'"),
         ({"convergence": "uu", "slice": "q=0"}, "slice 'q=0' is not a plane"),
-        ({"average": "70:"}, "--average 70: contains no output"),
+        ({"average": "70:"}, "the average 70: contains no output"),
     ):
         with pytest.raises(ConfigError, match=words):
             draw(path, **options)

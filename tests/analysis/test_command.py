@@ -47,7 +47,7 @@ IDLE = [
     ({"colour_map": "gray", "pdf": True}, "--colour-map cannot be used with --pdf"),
     (
         {"colour_map": "virdis"},
-        "--colour-map virdis: matplotlib has no colour map of this name. Similar names: viridis",
+        "the colour map virdis does not exist in matplotlib. Similar names: viridis",
     ),
     ({"movie": "m.gif", "pdf": True}, "--pdf has no effect on a movie. Name a picture too, with --output."),
 ]

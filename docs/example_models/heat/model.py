@@ -1,5 +1,7 @@
 """Heat conduction on this rank: what the time loop asks of a model (see ridgeline.models.contract)."""
 
+import math
+
 import numba
 import numpy as np
 
@@ -58,7 +60,7 @@ class Heat(Model):
         """Continue from a step and its time."""
         self._step, self._time = step, time
 
-    def step(self, most, until):
+    def step(self, most, until=math.inf):
         """Advance by one step, which is shorter than the others before a time that must be met."""
         regions = self._context.regions
         dt, time = self._steps.next(self._step, self._time, until)

@@ -106,7 +106,7 @@ def check_colour_map(name: str) -> None:
     lower = {known.lower(): known for known in colormaps}
     near = [lower[known] for known in get_close_matches(name.lower(), lower, 3)]
     advice = f"Similar names: {', '.join(near)}." if near else f"Try one of {', '.join(COLOUR_MAPS)}."
-    raise ConfigError(f"--colour-map {name}: matplotlib has no colour map of this name. {advice}")
+    raise ConfigError(f"the colour map {name} does not exist in matplotlib. {advice}")
 
 
 def is_component(name: str) -> bool:

@@ -116,11 +116,11 @@ def select_range(dataset: xr.Dataset, average: str) -> xr.Dataset:
         separator = ""
     if not separator:
         raise ConfigError(
-            f"--average {average} is not a range of time steps. Write FIRST:LAST, such as 0:{steps.max(initial=0)}."
+            f"the average {average} is not a range of time steps. Write FIRST:LAST, such as 0:{steps.max(initial=0)}."
         )
     inside = np.flatnonzero((steps >= low) & (steps <= high))
     if not len(inside):
-        raise ConfigError(f"--average {average} contains no output. The data set has {_listed(steps)}.")
+        raise ConfigError(f"the average {average} contains no output. The data set has {_listed(steps)}.")
     return dataset.isel({STEP: inside})
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ridgeline.io.dataset
+from ridgeline.interface.keywords import errors_name_keywords
 from ridgeline.interface.rank_process import run_in_processes
 from ridgeline.io.checkpoint_format import find_checkpoints
 from ridgeline.io.report_file import is_run_report, read_report
 from ridgeline.io.series import read_series
 from ridgeline.runtime.console import as_html
+from ridgeline.runtime.declared_options import options_of
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.launcher import detect_launch
 from ridgeline.runtime.signals import RunInterrupted
@@ -126,9 +128,11 @@ class Run:
         ConfigError
             For fields and options that do not apply.
         """
+        from ridgeline.analysis.picture_options import PictureOptions
         from ridgeline.analysis.plot_command import figure_of_data_set
 
-        return figure_of_data_set(str(self._written(DATA)), variables, options)
+        with errors_name_keywords(options_of(PictureOptions)):
+            return figure_of_data_set(str(self._written(DATA)), variables, options)
 
     def _beside(self, path: str) -> Path:
         """Return a path of the report as it is from here: the folder of the run may have been moved."""

@@ -14,6 +14,7 @@ from ridgeline.bench.benchmark import find_benchmark
 from ridgeline.bench.result import Result, make_table
 from ridgeline.config.check import did_you_mean
 from ridgeline.config.toml_writer import toml_value
+from ridgeline.interface.keywords import errors_name_keywords
 from ridgeline.interface.rank_process import case_file, run_command
 from ridgeline.interface.runs import REPORT, Run, load_run
 from ridgeline.io.report_file import read_report
@@ -173,8 +174,9 @@ def run_sweep(
     from ridgeline.study import sweep
 
     _known("run_sweep", options, options_of(SweepOptions))
-    checked = SweepOptions(over=tuple(_axes("over", over)), **options)
-    with _case_path(case) as path:
+    axes = tuple(_axes("over", over))
+    with errors_name_keywords(options_of(SweepOptions)), _case_path(case) as path:
+        checked = SweepOptions(over=axes, **options)
         _, folder = sweep.run_sweep(path, checked, _text(output), _teller(progress), lambda _: None)
     return Study(folder)
 
@@ -224,7 +226,8 @@ def run_study(
 
     _known("run_study", options, options_of(StudyOptions))
     given = {**options, "vary": tuple(_axes("vary", vary or {}))}
-    with nullcontext(None) if case is None else _case_path(case) as path:
+    study_file = nullcontext(None) if case is None else _case_path(case)
+    with errors_name_keywords(options_of(StudyOptions)), study_file as path:
         _, folder = command.run_study(path, given, _text(output), _teller(progress), lambda _: None)
     return Study(folder)
 
@@ -264,11 +267,14 @@ def run_bench(name: str, *, ranks: int = 1, progress: bool = True, **options: An
     """
     benchmark = find_benchmark(name)
     _known(f"run_bench({name!r})", options, benchmark.offered)
-    benchmark.make_options(**options)
-    words = [
-        word for option in benchmark.offered if option.name in options for word in _flags(option, options)
-    ]
-    with tempfile.TemporaryDirectory(prefix="ridgeline-") as folder:
+    with (
+        errors_name_keywords(benchmark.offered),
+        tempfile.TemporaryDirectory(prefix="ridgeline-") as folder,
+    ):
+        benchmark.make_options(**options)
+        words = [
+            word for option in benchmark.offered if option.name in options for word in _flags(option, options)
+        ]
         report = Path(folder) / "report.json"
         run_command(["bench", name, "-n", str(ranks), "--json", str(report), *words], progress)
         return MeasuredTable(read_report(str(report)))

@@ -99,6 +99,11 @@ class Simulation:
     def __init__(
         self, case: Case, *, resume: str = "never", overwrite: bool = False, progress: bool = True
     ) -> None:
+        if not isinstance(case, Case):
+            raise ConfigError(
+                f"Simulation: case is {case!r}, but it must be a ridgeline.Case. Read a settings file with "
+                "ridgeline.Case.read."
+            )
         run = case.settings.run
         self._communicator = join_from_python(run.threads)
         from ridgeline.jit.kernel import numba_threads
