@@ -57,7 +57,8 @@ PATTERNS = (
     log_pattern(
         "log_pcie_fatal",
         "fatal PCI Express errors or lost devices in the log",
-        r"severity=(?:Uncorrected \(Fatal\)|Fatal)|AER: .*Fatal error|pciehp.*(?:Link Down|Card not present)",
+        r"severity=(?:Uncorrect\w+ \(Fatal\)|Fatal)|AER: .*(?<!Non-)\(?Fatal\)? error"
+        r"|pciehp.*(?:Link Down|Card not present)",
         1,
         1,
         _REPLACE,
@@ -65,7 +66,7 @@ PATTERNS = (
     log_pattern(
         "log_pcie_uncorrected",
         "uncorrected PCI Express errors in the log",
-        r"severity=Uncorrected|AER: .*Uncorrected",
+        r"severity=Uncorrect|AER: .*Uncorrect",
         1,
         10,
         _WATCH,
@@ -73,7 +74,7 @@ PATTERNS = (
     log_pattern(
         "log_pcie_corrected",
         "corrected PCI Express errors in the log",
-        r"severity=Corrected|AER: .*[Cc]orrected",
+        r"severity=Correct|AER: .*[Cc]orrect",
         1,
         1000,
         _WATCH,

@@ -1,18 +1,21 @@
 """Every core of a node works and can be blamed; a node alone, and the whole system, have limits."""
 
 import os
+import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from node_trees import write
+from ridgeline.bench.memory import memory_check
 from ridgeline.config.machine_file import check_machine
 from ridgeline.validate.judge.outcome import screen
 from ridgeline.validate.judge.thresholds import Thresholds, limits_of_machine
-from ridgeline.validate.measure import cores
+from ridgeline.validate.measure import cores, validation_levels, validation_stages
 from ridgeline.validate.measure.cores import cores_of_rank, first_threads, on_cores
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity
+from ridgeline.validate.validation_options import ValidationOptions
 
 
 def test_one_hardware_thread_of_each_core_works(tmp_path):
@@ -109,3 +112,36 @@ def test_limits_come_from_the_machine_file_unless_the_site_has_its_own(tmp_path)
     assert (thresholds.limit("stream"), thresholds.limit("peak"), thresholds.limit("x")) == (5e10, 1e9, None)
     assert screen(alone(stream=4e10), thresholds).exit_code == 1
     assert screen(alone(stream=6e10), thresholds).exit_code == 0
+
+
+def test_no_stage_begins_when_the_time_of_a_prolog_is_over(monkeypatch):
+    session = SimpleNamespace(
+        plan=ValidationOptions(prolog=True).plan(), comm=SimpleNamespace(bcast=lambda one: one)
+    )
+    monkeypatch.setattr(time, "monotonic", lambda: 129.0)
+    assert validation_levels._no_time(session, 100.0) == ""
+    monkeypatch.setattr(time, "monotonic", lambda: 131.0)
+    assert validation_levels._no_time(session, 100.0) == "the 30 s of --within are over"
+    session.plan = ValidationOptions()
+    assert validation_levels._no_time(session, 0.0) == ""
+
+
+def test_a_prolog_tests_as_much_memory_as_its_time_allows(monkeypatch):
+    tested = []
+    clock = iter(range(100))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))  # a small check takes a second
+    monkeypatch.setattr(validation_stages, "memory_available", lambda: 2**40)
+    monkeypatch.setattr(validation_stages, "cores_of_rank", lambda _: [0, 1])
+    monkeypatch.setattr(validation_stages, "on_cores", lambda cores, action: [action() for _ in cores])
+    monkeypatch.setattr(
+        memory_check,
+        "check_memory",
+        lambda size, seconds: tested.append((size, seconds)) or SimpleNamespace(n_errors=0),
+    )
+    session = SimpleNamespace(
+        plan=ValidationOptions(prolog=True, within=12.0).plan(),
+        node_comm=SimpleNamespace(size=1),
+        on_nodes=lambda setup, repeats: setup()(),
+    )
+    validation_stages.memory(session)
+    assert tested == [(2**25, 0.0)] * 2 + [(2 * 2**25, 0.0)] * 2  # a sixth of 12 s at 32 MiB/s

@@ -247,3 +247,14 @@ def test_time_outs_that_the_ranks_print_after_the_verdict_are_said(tmp_path, cap
     watch.hear(f"healthy: 2 nodes\n{SUMMARY.format(28)}".encode())
     assert watch.judge(options, 0) == code
     assert "Cray MPICH's summary during the validation: 28" in capsys.readouterr().out
+
+
+def test_what_processes_hold_is_compared_between_a_prolog_and_its_epilog_only(folder):
+    prolog, epilog = events(folder)
+    held, more = {"left/memory": 9000}, {"left/memory": 90000}
+    for job in (Job(), prolog, Job("epilog", "78", folder)):
+        found = count(job, "n1", held, more)
+        assert difference(found.before, found.after) == {}
+    count(prolog, "n1", {}, held)
+    found = count(epilog, "n1", more, more)
+    assert difference(found.before, found.after) == {"left/memory": 81000}

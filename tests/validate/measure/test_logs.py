@@ -43,6 +43,12 @@ FAULTS = {
         "log_pcie_corrected",
         False,
     ),
+    "pcieport 0000:16:01.0: AER: Uncorrected (Fatal) error received: 0000:23:00.0": ("log_pcie_fatal", True),
+    "pcieport 0000:16:01.0: AER: Uncorrectable (Non-Fatal) error message received": (
+        "log_pcie_uncorrected",
+        False,
+    ),
+    "pcieport 0000:16:01.0: AER: Correctable error message received": ("log_pcie_corrected", False),
     "pcieport 0000:16:01.0: pciehp: Slot(3): Card not present": ("log_pcie_fatal", True),
     "mlx5_core 0000:c1:00.0 ib0: Link down": ("log_link_down", True),
     "tg3 0000:04:00.0 eth0: Link is down": ("log_link_down", True),

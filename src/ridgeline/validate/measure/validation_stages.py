@@ -12,7 +12,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba.core.config import NUMBA_NUM_THREADS
 
 from ridgeline.runtime.machine import memory_available
 from ridgeline.validate.measure.cores import cores_of_rank, on_cores
@@ -135,7 +134,9 @@ def peak(session: Session) -> None:
 
 def _threads(session: Session) -> int:
     """Return the threads of compiled loops that this rank uses: one for each of its cores. Collective over a node."""
-    return min(len(cores_of_rank(session.node_comm)), int(NUMBA_NUM_THREADS))
+    import numba
+
+    return min(len(cores_of_rank(session.node_comm)), int(numba.config.NUMBA_NUM_THREADS))
 
 
 def stream(session: Session) -> None:
