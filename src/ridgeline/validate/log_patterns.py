@@ -1,8 +1,8 @@
 """What lines of a node's logs mean: the patterns that are looked for, from how many a node is suspected, what to do.
 
 A pattern is a kind of counters whose events are lines, so that all thresholds work alike. A site's file adds patterns
-(tables [[log]]) and files to search. Lines of hardware errors and link flaps take a node offline, as in Ibeid et al.
-(MPI on Aurora), Sec. 3.8.7; those that programs cause only warn.
+(tables `[[logs.pattern]]`) and files to search. Lines of hardware errors and link flaps take a node offline, as in
+Ibeid et al. (MPI on Aurora), Sec. 3.8.7; those that programs cause only warn.
 """
 
 from __future__ import annotations
