@@ -33,7 +33,7 @@ class ElementHeat(Model):
     exchanges = ("gather-scatter",)
 
     def setup(self, case, context):
-        """Share out the elements, plan the sums over shared points and make the operator."""
+        """Share out the elements, plan the sums over shared points and set up the operator."""
         super().setup(case, context)
         comm, mesh = context.comm, mesh_of(case)
         self._estimate = estimate(case, comm.size)
