@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from ridgeline.config import sections
     from ridgeline.config.case import AnyCase
     from ridgeline.config.fields import Checked, Integer, Number, Problem, setting
+    from ridgeline.elements.gather_scatter import GatherScatter
+    from ridgeline.elements.geometry import ElementGeometry
+    from ridgeline.elements.mesh import BoxMesh, ElementGrid
+    from ridgeline.elements.operator import ElementOperator
     from ridgeline.io.series import SeriesWriter
     from ridgeline.jit.kernel import compile_kernels, kernel, specialise
+    from ridgeline.krylov.cg import cg, kernels_of_cg
+    from ridgeline.krylov.operator import Workspace
     from ridgeline.models.contract import DistributedArray, Estimate, Model, Variable, Work
     from ridgeline.models.recorders import Recorder, WrittenSteps
     from ridgeline.models.time_steps import FixedSteps
     from ridgeline.parallel.payload import check, content
     from ridgeline.runtime.console import Phases
     from ridgeline.runtime.declared_options import OptionSpec
-    from ridgeline.runtime.errors import ConfigError
+    from ridgeline.runtime.errors import ConfigError, DivergedError
 
 # The module in which each name is defined.
 _PLACES = {
@@ -34,12 +40,18 @@ _PLACES = {
     "BenchmarkOptions": "bench.benchmark",
     "Block": "blocks.block",
     "BlockArray": "blocks.block",
+    "BoxMesh": "elements.mesh",
     "Checked": "config.fields",
     "Column": "bench.result",
     "ConfigError": "runtime.errors",
     "DistributedArray": "models.contract",
+    "DivergedError": "runtime.errors",
+    "ElementGeometry": "elements.geometry",
+    "ElementGrid": "elements.mesh",
+    "ElementOperator": "elements.operator",
     "Estimate": "models.contract",
     "FixedSteps": "models.time_steps",
+    "GatherScatter": "elements.gather_scatter",
     "HaloExchange": "blocks.halo",
     "Integer": "config.fields",
     "MICROSECONDS": "bench.result",
@@ -57,7 +69,9 @@ _PLACES = {
     "SeriesWriter": "io.series",
     "Variable": "models.contract",
     "Work": "models.contract",
+    "Workspace": "krylov.operator",
     "WrittenSteps": "models.recorders",
+    "cg": "krylov.cg",
     "check": "parallel.payload",
     "check_process_grid": "blocks.block",
     "choose_process_grid": "blocks.block",
@@ -65,6 +79,7 @@ _PLACES = {
     "content": "parallel.payload",
     "decompose": "blocks.cartesian",
     "kernel": "jit.kernel",
+    "kernels_of_cg": "krylov.cg",
     "sections": "config",
     "setting": "config.fields",
     "specialise": "jit.kernel",
@@ -77,12 +92,18 @@ __all__ = [
     "BenchmarkOptions",
     "Block",
     "BlockArray",
+    "BoxMesh",
     "Checked",
     "Column",
     "ConfigError",
     "DistributedArray",
+    "DivergedError",
+    "ElementGeometry",
+    "ElementGrid",
+    "ElementOperator",
     "Estimate",
     "FixedSteps",
+    "GatherScatter",
     "HaloExchange",
     "Integer",
     "Model",
@@ -98,7 +119,9 @@ __all__ = [
     "SeriesWriter",
     "Variable",
     "Work",
+    "Workspace",
     "WrittenSteps",
+    "cg",
     "check",
     "check_process_grid",
     "choose_process_grid",
@@ -106,6 +129,7 @@ __all__ = [
     "content",
     "decompose",
     "kernel",
+    "kernels_of_cg",
     "sections",
     "setting",
     "specialise",

@@ -80,7 +80,12 @@ class Side:
 
 
 class ElementGeometry:
-    """The geometry of one rank's elements, float64 throughout.
+    """Compute the geometry of one rank's elements, float64 throughout.
+
+    Parameters
+    ----------
+    grid : ElementGrid
+        The elements.
 
     Attributes
     ----------
@@ -96,6 +101,14 @@ class ElementGeometry:
     ------
     ConfigError
         If the Jacobian of an element's map is not positive; the message names the element.
+
+    Examples
+    --------
+    >>> from ridgeline.elements.geometry import ElementGeometry
+    >>> from ridgeline.elements.mesh import BoxMesh, ElementGrid
+    >>> geometry = ElementGeometry(ElementGrid(BoxMesh.box((1, 1, 2), (1.0, 1.0, 3.0)), order=4))
+    >>> round(float(geometry.mass.sum()), 12), geometry.coordinates.shape  # the volume of the box
+    (3.0, (3, 2, 5, 5, 5))
     """
 
     def __init__(self, grid: ElementGrid) -> None:

@@ -86,11 +86,25 @@ def side_index(side: str) -> tuple[slice | int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class BoxMesh:
-    """A box of elements: a `mesh_protocol.Mesh` of which every rank can compute any part.
+    """Describe a box of elements: a `mesh_protocol.Mesh` of which every rank can compute any part.
 
-    Positions are int64 [m, 3], the places (e_z, e_y, e_x) of elements. edges: the boundaries of the elements along
-    (z, y, x), before the map. periodic: (z, y, x). mapping: None, or a function of arrays (x, y, z) -> (x, y, z) of
-    equal shape, smooth, and periodic where the box is.
+    Positions are int64 [m, 3], the places (e_z, e_y, e_x) of elements.
+
+    Parameters
+    ----------
+    edges : three arrays
+        The boundaries of the elements along (z, y, x), before the map; `BoxMesh.box` computes them.
+    periodic : tuple of three bools
+        Whether the box is periodic along z, y and x.
+    mapping : None or callable
+        A function of arrays (x, y, z) -> (x, y, z) of equal shape, smooth, and periodic where the box is.
+
+    Examples
+    --------
+    >>> from ridgeline.elements.mesh import BoxMesh
+    >>> mesh = BoxMesh.box((1, 2, 3), lengths=(1.0, 1.0, 2.0), periodic=(False, False, True))
+    >>> mesh.n_elements, mesh.sides[:2]
+    (6, ('x_min', 'x_max'))
     """
 
     edges: tuple[Array, Array, Array]
@@ -300,9 +314,34 @@ def curve_range(elements: Triple, first: int, count: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class ElementGrid:
-    """The elements of one rank, of polynomial order `order` (1 ... 31): n = order + 1 points per direction.
+    """Describe the elements of one rank, with n = order + 1 points per direction: plain data, no communicator.
 
-    Raises DecompositionError if there are more ranks than elements, ConfigError for an order out of range.
+    Parameters
+    ----------
+    mesh : Mesh
+        The mesh, such as a `BoxMesh`.
+    order : int
+        Polynomial order, 1 ... 31.
+    size : int
+        Number of ranks.
+    rank : int
+        This rank.
+
+    Raises
+    ------
+    DecompositionError
+        If there are more ranks than elements.
+    ConfigError
+        For an order out of range.
+
+    Examples
+    --------
+    >>> from ridgeline.elements.mesh import BoxMesh, ElementGrid
+    >>> grid = ElementGrid(BoxMesh.box((1, 1, 3), (1.0, 1.0, 3.0)), order=4, size=2, rank=0)
+    >>> grid.shape, grid.shape_global, grid.n_unique
+    ((2, 5, 5, 5), (3, 5, 5, 5), 325)
+    >>> grid.coordinates.shape, len(grid.side_points(["x_min"]))
+    ((3, 2, 5, 5, 5), 25)
     """
 
     mesh: Mesh

@@ -35,20 +35,56 @@ Points = NDArray[np.int64]
 
 
 class ElementOperator:
-    """h1 K + h2 B on continuous fields, for one component or several at once: a `krylov.operator.Operator`.
+    """Apply h1 K + h2 B, that is h1 (-laplacian) + h2, to continuous fields of one component or of several.
 
-    h1 and h2 may be set later; the caller must then compute a new diagonal and reset projections. Construction is
-    collective.
+    It is a `krylov.operator.Operator`. h1 and h2 may be set later; the caller must then compute a new diagonal and
+    reset projections.
 
     Parameters
     ----------
-    constrained : int64, flat places in a field of this rank whose values are given (all copies of a point). One array
-        is for all components; a sequence of such arrays has one per component
-    inner : the inner product, shared by operators on the same points; by default a new one with the assembled mass
-        matrix
-    nullspace : whether constants are mapped to zero; by default, if h2 = 0 and no point of any rank is constrained
-    regions : the work is charged to the regions "helmholtz" and "gather-scatter"
-    products : GENERATED or PLAIN, the code of the small matrix products (`tensor`)
+    grid : ElementGrid
+        The elements of this rank.
+    geometry : ElementGeometry
+        Their geometry.
+    gather_scatter : GatherScatter
+        The sums over their shared points.
+    h1, h2 : float
+        The factors of the stiffness and of the mass matrix.
+    constrained : array or sequence of arrays
+        int64, flat places in a field of this rank whose values are given (all copies of a point). One array is for
+        all components; a sequence of such arrays has one per component.
+    inner : InnerProduct or None
+        The inner product, shared by operators on the same points; by default a new one with the assembled mass
+        matrix.
+    nullspace : bool or None
+        Whether constants are mapped to zero; by default, if h2 = 0 and no point of any rank is constrained.
+    regions : Regions or None
+        The work is charged to its regions "helmholtz" and "gather-scatter".
+    products : int
+        GENERATED or PLAIN, the code of the small matrix products (`tensor`).
+
+    Notes
+    -----
+    Collective.
+
+    Examples
+    --------
+    The integral of |grad x|^2 over a box, with two ranks, started by `mpiexec -n 2 python program.py`:
+
+    >>> import numpy as np
+    >>> from mpi4py import MPI
+    >>> from ridgeline.elements.gather_scatter import GatherScatter
+    >>> from ridgeline.elements.geometry import ElementGeometry
+    >>> from ridgeline.elements.mesh import BoxMesh, ElementGrid
+    >>> from ridgeline.elements.operator import ElementOperator
+    >>> comm = MPI.COMM_WORLD
+    >>> grid = ElementGrid(BoxMesh.box((1, 1, 2), (1.0, 1.0, 3.0)), 3, comm.size, comm.rank)
+    >>> geometry, sums = ElementGeometry(grid), GatherScatter(comm, grid.ids)
+    >>> operator = ElementOperator(grid, geometry, sums, h1=1.0, h2=0.0)
+    >>> x, out = geometry.coordinates[0], np.empty(grid.shape)
+    >>> operator.apply(x, out)
+    >>> round(float(operator.inner.dot(x, out)[0]), 12)
+    3.0
     """
 
     def __init__(

@@ -66,17 +66,27 @@ def cg(
 
     Parameters
     ----------
-    operator : A, symmetric positive (semi-)definite
-    b : float64, one component or [c, ...], assembled, zero at constrained points, contiguous; it is not changed
-    x : as b; the initial guess, and the result
-    inverse_diagonal : the preconditioner, > 0; one component for all, or [c, ...]. Its values at constrained points
-        do not matter
-    tolerance : absolute, on the norm of the residual of every component (`InnerProduct`)
-    zero_guess : take the initial guess as zero, whatever x holds; this saves one application of A
-    residual : as b; if it is given, it receives the final residual of the recurrence, from which A (x - guess)
-        follows without an application of A
-    work : buffers that are kept from call to call
-    regions : the vector passes are charged to the region "cg"
+    operator : Operator
+        A, symmetric positive (semi-)definite.
+    b : array
+        float64, one component or [c, ...], assembled, zero at constrained points, contiguous; it is not changed.
+    x : array
+        As b; the initial guess, and the result.
+    inverse_diagonal : array
+        The preconditioner, > 0; one component for all, or [c, ...]. Its values at constrained points do not matter.
+    tolerance : float
+        Absolute, on the norm of the residual of every component (`InnerProduct`).
+    max_iterations : int
+        Iterations at most.
+    zero_guess : bool
+        Take the initial guess as zero, whatever x holds; this saves one application of A.
+    residual : array or None
+        As b; if it is given, it receives the final residual of the recurrence, from which A (x - guess) follows
+        without an application of A.
+    work : Workspace or None
+        Buffers that are kept from call to call.
+    regions : Regions or None
+        The vector passes are charged to its region "cg".
 
     Returns
     -------
@@ -85,6 +95,8 @@ def cg(
 
     Notes
     -----
+    Collective.
+
     Communication of an iteration: the operator's, and Allreduces of c and of 2 c numbers. Passes over memory of an
     iteration, in words per point and component:
 
@@ -95,6 +107,31 @@ def cg(
       r.r are done in one pass.
 
     These are 10 words, + 3 / c or 4 / c; separate vector operations take 18 or more.
+
+    Examples
+    --------
+    u - u_xx = (1 + pi^2) sin(pi x) with u = 0 at two sides, with two ranks, started by
+    `mpiexec -n 2 python program.py`:
+
+    >>> import numpy as np
+    >>> from mpi4py import MPI
+    >>> from ridgeline.elements.gather_scatter import GatherScatter
+    >>> from ridgeline.elements.geometry import ElementGeometry
+    >>> from ridgeline.elements.mesh import BoxMesh, ElementGrid
+    >>> from ridgeline.elements.operator import ElementOperator
+    >>> from ridgeline.krylov.cg import cg
+    >>> comm = MPI.COMM_WORLD
+    >>> grid = ElementGrid(BoxMesh.box((1, 1, 2), (1.0, 1.0, 1.0)), 7, comm.size, comm.rank)
+    >>> geometry, sums = ElementGeometry(grid), GatherScatter(comm, grid.ids)
+    >>> sides = grid.side_points(["x_min", "x_max"])
+    >>> operator = ElementOperator(grid, geometry, sums, 1.0, 1.0, sides)
+    >>> exact = np.sin(np.pi * geometry.coordinates[0])
+    >>> b, u = (1 + np.pi**2) * exact * geometry.mass, np.zeros(grid.shape)
+    >>> sums.sum(b)
+    >>> operator.mask(b)
+    >>> result = cg(operator, b, u, operator.inverse_diagonal(), tolerance=1e-10, max_iterations=200)
+    >>> result.converged, bool(abs(u - exact).max() < 1e-6)
+    (True, True)
     """
     work = work or Workspace()
     with timed(regions, "cg"):
@@ -166,7 +203,19 @@ def cg(
 
 
 def kernels_of_cg() -> list[Specialisation]:
-    """Return the kernels that `cg` calls, for operators that fuse their `direction`."""
+    """Return the kernels that `cg` calls, for operators that fuse their `direction`.
+
+    Returns
+    -------
+    list of Specialisation
+        What `compile_kernels` compiles.
+
+    Examples
+    --------
+    >>> from ridgeline.jit.kernel import compile_kernels
+    >>> from ridgeline.krylov.cg import kernels_of_cg
+    >>> compile_kernels(kernels_of_cg())
+    """
     return [*kernels_of_inner_products(), *specialise([cg_residuals, cg_update])]
 
 

@@ -445,9 +445,18 @@ class SolveResult:
 
 
 class Workspace:
-    """Buffers by name, allocated at their first use and kept, so that later solves allocate nothing.
+    """Keep buffers by name, allocated at their first use, so that later solves allocate nothing.
 
     Solvers that run one after the other may share a workspace.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ridgeline.krylov.operator import Workspace
+    >>> work = Workspace()
+    >>> first, again = work("residual", (2, 3)), work("residual", (2, 3))
+    >>> np.shares_memory(first, again), work.n_bytes
+    (True, 48)
     """
 
     def __init__(self) -> None:

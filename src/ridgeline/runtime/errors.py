@@ -63,7 +63,14 @@ class CheckpointError(RidgelineError):
 
 
 class DivergedError(RidgelineError):
-    """The fields hold NaN or infinity; the message says at which step, where, and what to try."""
+    """Report that a state or a solve failed; the message says at which step, where, and what to try.
+
+    Examples
+    --------
+    >>> from ridgeline.runtime.errors import DivergedError
+    >>> DivergedError("the solve of step 3 did not converge. Use a smaller model.dt.").exit_code
+    5
+    """
 
     exit_code = 5
 

@@ -1,0 +1,1 @@
+"""Heat conduction on spectral elements: the example of docs/element-models.md."""
