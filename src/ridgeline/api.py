@@ -17,12 +17,20 @@ if TYPE_CHECKING:
     from ridgeline.config import sections
     from ridgeline.config.case import AnyCase
     from ridgeline.config.fields import Checked, Integer, Number, Problem, setting
+    from ridgeline.fourier.decomposition import PencilGrid
+    from ridgeline.fourier.transform import FourierTransform, kernels_of_transforms
+    from ridgeline.fourier.tuning import TransformTuning
     from ridgeline.io.series import SeriesWriter
     from ridgeline.jit.kernel import compile_kernels, kernel, specialise
     from ridgeline.models.contract import DistributedArray, Estimate, Model, Variable, Work
     from ridgeline.models.recorders import Recorder, WrittenSteps
     from ridgeline.models.time_steps import FixedSteps
+    from ridgeline.parallel.communicator import in_turn_per_node
     from ridgeline.parallel.payload import check, content
+    from ridgeline.particles.boxes import even_boxes, kernels_of_boxes
+    from ridgeline.particles.identity_ranges import IdentityRanges
+    from ridgeline.particles.migration import Migration
+    from ridgeline.particles.particles import ParticleField, Particles
     from ridgeline.runtime.console import Phases
     from ridgeline.runtime.declared_options import OptionSpec
     from ridgeline.runtime.errors import ConfigError
@@ -40,12 +48,18 @@ _PLACES = {
     "DistributedArray": "models.contract",
     "Estimate": "models.contract",
     "FixedSteps": "models.time_steps",
+    "FourierTransform": "fourier.transform",
     "HaloExchange": "blocks.halo",
+    "IdentityRanges": "particles.identity_ranges",
     "Integer": "config.fields",
     "MICROSECONDS": "bench.result",
+    "Migration": "particles.migration",
     "Model": "models.contract",
     "Number": "config.fields",
     "OptionSpec": "runtime.declared_options",
+    "ParticleField": "particles.particles",
+    "Particles": "particles.particles",
+    "PencilGrid": "fourier.decomposition",
     "Phases": "runtime.console",
     "Plot": "bench.result",
     "Problem": "config.fields",
@@ -55,6 +69,7 @@ _PLACES = {
     "Scaling": "bench.benchmark",
     "ScalingFigures": "bench.benchmark",
     "SeriesWriter": "io.series",
+    "TransformTuning": "fourier.tuning",
     "Variable": "models.contract",
     "Work": "models.contract",
     "WrittenSteps": "models.recorders",
@@ -64,7 +79,11 @@ _PLACES = {
     "compile_kernels": "jit.kernel",
     "content": "parallel.payload",
     "decompose": "blocks.cartesian",
+    "even_boxes": "particles.boxes",
+    "in_turn_per_node": "parallel.communicator",
     "kernel": "jit.kernel",
+    "kernels_of_boxes": "particles.boxes",
+    "kernels_of_transforms": "fourier.transform",
     "sections": "config",
     "setting": "config.fields",
     "specialise": "jit.kernel",
@@ -83,11 +102,17 @@ __all__ = [
     "DistributedArray",
     "Estimate",
     "FixedSteps",
+    "FourierTransform",
     "HaloExchange",
+    "IdentityRanges",
     "Integer",
+    "Migration",
     "Model",
     "Number",
     "OptionSpec",
+    "ParticleField",
+    "Particles",
+    "PencilGrid",
     "Phases",
     "Plot",
     "Problem",
@@ -96,6 +121,7 @@ __all__ = [
     "Scaling",
     "ScalingFigures",
     "SeriesWriter",
+    "TransformTuning",
     "Variable",
     "Work",
     "WrittenSteps",
@@ -105,7 +131,11 @@ __all__ = [
     "compile_kernels",
     "content",
     "decompose",
+    "even_boxes",
+    "in_turn_per_node",
     "kernel",
+    "kernels_of_boxes",
+    "kernels_of_transforms",
     "sections",
     "setting",
     "specialise",

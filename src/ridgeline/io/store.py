@@ -37,17 +37,41 @@ SUFFIXES = (".bp", ".zarr")
 
 @dataclass(frozen=True)
 class Variable:
-    """One global array of a data set, and this rank's block of it."""
+    """Describe a global array of a data set, and this rank's block of it.
+
+    Parameters
+    ----------
+    name : str
+        The name of the array.
+    dtype : dtype
+        Of its numbers.
+    shape_global, offset_global, shape_local : tuple of int
+        Shape of the whole array, and start and shape of this rank's block.
+    unit : str
+        The unit as CF writes it; "1" is a pure number.
+    description : str
+        What it is; "" describes it by its name.
+    dims : tuple of str
+        Names of the axes, if they are not z, y, x.
+    once : bool
+        Whether only the first output step has it, such as positions of fixed points.
+
+    Examples
+    --------
+    >>> from ridgeline.api import Variable
+    >>> Variable("T", "float64", (8, 4), (4, 0), (4, 4), unit="K", dims=("y", "x")).bytes_global
+    256
+    """
 
     name: str
     dtype: DTypeLike
     shape_global: Shape
     offset_global: Shape
     shape_local: Shape
-    unit: str = "1"  # as CF writes it; "1" is a pure number
-    description: str = ""  # "" describes the variable by its name
-    dims: tuple[str, ...] = ()  # names of the axes, if they are not z, y, x
-    once: bool = False  # whether only the first output step has it, such as positions of fixed points
+    unit: str = "1"
+    description: str = ""
+    dims: tuple[str, ...] = ()
+    once: bool = False
 
     @classmethod
     def of(cls, array: DistributedArray, unit: str = "1", description: str = "") -> Variable:
