@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ridgeline.elements.geometry import ElementGeometry
     from ridgeline.elements.mesh import BoxMesh, ElementGrid
     from ridgeline.elements.operator import ElementOperator
+    from ridgeline.fourier.decomposition import PencilGrid
+    from ridgeline.fourier.transform import FourierTransform, kernels_of_transforms
+    from ridgeline.fourier.tuning import TransformTuning
     from ridgeline.io.series import SeriesWriter
     from ridgeline.jit.kernel import compile_kernels, kernel, specialise
     from ridgeline.krylov.cg import cg, kernels_of_cg
@@ -28,7 +31,12 @@ if TYPE_CHECKING:
     from ridgeline.models.contract import DistributedArray, Estimate, Model, Variable, Work
     from ridgeline.models.recorders import Recorder, WrittenSteps
     from ridgeline.models.time_steps import FixedSteps
+    from ridgeline.parallel.communicator import in_turn_per_node
     from ridgeline.parallel.payload import check, content
+    from ridgeline.particles.boxes import even_boxes, kernels_of_boxes
+    from ridgeline.particles.identity_ranges import IdentityRanges
+    from ridgeline.particles.migration import Migration
+    from ridgeline.particles.particles import ParticleField, Particles
     from ridgeline.runtime.console import Phases
     from ridgeline.runtime.declared_options import OptionSpec
     from ridgeline.runtime.errors import ConfigError, DivergedError
@@ -51,13 +59,19 @@ _PLACES = {
     "ElementOperator": "elements.operator",
     "Estimate": "models.contract",
     "FixedSteps": "models.time_steps",
+    "FourierTransform": "fourier.transform",
     "GatherScatter": "elements.gather_scatter",
     "HaloExchange": "blocks.halo",
+    "IdentityRanges": "particles.identity_ranges",
     "Integer": "config.fields",
     "MICROSECONDS": "bench.result",
+    "Migration": "particles.migration",
     "Model": "models.contract",
     "Number": "config.fields",
     "OptionSpec": "runtime.declared_options",
+    "ParticleField": "particles.particles",
+    "Particles": "particles.particles",
+    "PencilGrid": "fourier.decomposition",
     "Phases": "runtime.console",
     "Plot": "bench.result",
     "Problem": "config.fields",
@@ -67,6 +81,7 @@ _PLACES = {
     "Scaling": "bench.benchmark",
     "ScalingFigures": "bench.benchmark",
     "SeriesWriter": "io.series",
+    "TransformTuning": "fourier.tuning",
     "Variable": "models.contract",
     "Work": "models.contract",
     "Workspace": "krylov.operator",
@@ -78,8 +93,12 @@ _PLACES = {
     "compile_kernels": "jit.kernel",
     "content": "parallel.payload",
     "decompose": "blocks.cartesian",
+    "even_boxes": "particles.boxes",
+    "in_turn_per_node": "parallel.communicator",
     "kernel": "jit.kernel",
     "kernels_of_cg": "krylov.cg",
+    "kernels_of_boxes": "particles.boxes",
+    "kernels_of_transforms": "fourier.transform",
     "sections": "config",
     "setting": "config.fields",
     "specialise": "jit.kernel",
@@ -103,12 +122,18 @@ __all__ = [
     "ElementOperator",
     "Estimate",
     "FixedSteps",
+    "FourierTransform",
     "GatherScatter",
     "HaloExchange",
+    "IdentityRanges",
     "Integer",
+    "Migration",
     "Model",
     "Number",
     "OptionSpec",
+    "ParticleField",
+    "Particles",
+    "PencilGrid",
     "Phases",
     "Plot",
     "Problem",
@@ -117,6 +142,7 @@ __all__ = [
     "Scaling",
     "ScalingFigures",
     "SeriesWriter",
+    "TransformTuning",
     "Variable",
     "Work",
     "Workspace",
@@ -128,8 +154,12 @@ __all__ = [
     "compile_kernels",
     "content",
     "decompose",
+    "even_boxes",
+    "in_turn_per_node",
     "kernel",
+    "kernels_of_boxes",
     "kernels_of_cg",
+    "kernels_of_transforms",
     "sections",
     "setting",
     "specialise",

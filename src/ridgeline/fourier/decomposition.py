@@ -128,18 +128,34 @@ class Lines:
 
 @dataclass(frozen=True)
 class PencilGrid:
-    """One rank's share of the points and modes of a grid.
+    """Describe one rank's share of the points and modes of a grid.
+
+    It is plain data without a communicator.
 
     Parameters
     ----------
-    shape : (N_z, N_y, N_x), all even
-    dealias : which modes are retained
-    process_grid : (P_r, P_c)
-    rank : this rank, of all P_r P_c
+    shape : tuple of three ints
+        Points (N_z, N_y, N_x) of the whole grid, all even.
+    dealias : str
+        Which modes are retained: "none" (all but Nyquist's), "two-thirds" or "phase-shift".
+    process_grid : tuple of two ints
+        Ranks (P_r, P_c) that divide z and y; slabs have P_r = 1.
+    rank : int
+        This rank, of all P_r P_c.
 
     Raises
     ------
-    DecompositionError : if some rank would have no points or no modes, or if an N is odd
+    DecompositionError
+        If some rank would have no points or no modes, or if an N is odd.
+
+    Examples
+    --------
+    >>> from ridgeline.api import PencilGrid
+    >>> grid = PencilGrid((6, 10, 12), "none", (1, 3), rank=0)
+    >>> grid.block, grid.offset
+    ((6, 4, 12), (0, 0, 0))
+    >>> grid.truncation.n_modes, grid.lines.n_modes
+    (270, 90)
     """
 
     shape: Triple

@@ -71,27 +71,65 @@ if TYPE_CHECKING:
 
 
 class FourierTransform:
-    """Transforms of this rank's share of a grid, with all buffers and plans. Built collectively.
+    """Transform real fields between the points and the Fourier modes of this rank, with all buffers and plans.
 
     Parameters
     ----------
-    grid, lengths : this rank's points and modes; the box (L_z, L_y, L_x)
-    comm : all ranks, numbered as grid.rank is
-    dtype : of physical fields, float32 or float64
-    tuning : how transforms and exchanges are computed
-    from_lines, from_points, to_lines : most variables that go from lines to physical space, from points back to
-        planes, and, combined there, from planes to lines
+    grid : PencilGrid
+        This rank's points and modes.
+    lengths : tuple of three floats
+        Edges (L_z, L_y, L_x) of the periodic box.
+    comm : Comm
+        All ranks, numbered as grid.rank is.
+    dtype : dtype
+        Of physical fields, float32 or float64.
+    tuning : TransformTuning
+        How transforms and exchanges are computed.
+    from_lines, from_points, to_lines : int
+        Most variables that go from lines to physical space, from points back to planes, and, combined there, from
+        planes to lines.
 
     Attributes
     ----------
-    modes : the modes of this rank
-    column, row : the exchanges; row is None where P_r = 1
-    scale : a transform to physical space and back multiplies modes by 1 / scale
+    modes : Modes
+        The modes of this rank and their wavenumbers.
+    real, complex : dtype
+        Of physical fields, and of modes.
+    column, row : Transpose, RowExchange
+        The exchanges; row is None where P_r = 1.
+    scale : float
+        A transform to physical space and back multiplies modes by 1 / scale.
 
     Raises
     ------
-    ConfigError : if FFTW may not measure and has no wisdom
-    DecompositionError : for too many numbers in an exchange
+    ConfigError
+        If FFTW may not measure and has no wisdom.
+    DecompositionError
+        For too many numbers in an exchange.
+
+    Notes
+    -----
+    Collective, as are all transforms. The kernels of `kernels_of_transforms` must be compiled before.
+
+    Examples
+    --------
+    The derivative of sin(x) with two ranks, started by `mpiexec -n 2 python program.py`:
+
+    >>> import numpy as np
+    >>> from mpi4py import MPI
+    >>> from ridgeline.api import FourierTransform, PencilGrid, TransformTuning
+    >>> comm = MPI.COMM_WORLD
+    >>> grid = PencilGrid((4, 6, 8), "none", (1, comm.size), comm.rank)
+    >>> tuning = TransformTuning(effort="estimate")
+    >>> box = (2 * np.pi,) * 3
+    >>> transform = FourierTransform(grid, box, comm, "float64", tuning, from_lines=1, from_points=1, to_lines=1)
+    >>> x = 2 * np.pi / 8 * np.arange(8)
+    >>> modes = transform.to_spectral(np.broadcast_to(np.sin(x), (1, *grid.block)).copy())
+    >>> kz, ky, kx = transform.modes.expand()
+    >>> (derivative,) = transform.to_physical(1j * kx * modes)
+    >>> bool(np.allclose(derivative, np.cos(x)))
+    True
+    >>> transform.free()
     """
 
     def __init__(
@@ -445,9 +483,25 @@ class FourierTransform:
 
 
 def kernels_of_transforms(dtype: DTypeLike) -> list[Specialisation]:
-    """Return the kernels of a `FourierTransform` on any process grid. dtype: of physical fields, float32 or float64.
+    """Return the kernels of a `FourierTransform` on any process grid.
 
     Making the transform calls them, to choose the layout of planes. They must be compiled before.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Of physical fields, float32 or float64.
+
+    Returns
+    -------
+    list of Specialisation
+        What `compile_kernels` takes.
+
+    Examples
+    --------
+    >>> from ridgeline.api import kernels_of_transforms
+    >>> len(kernels_of_transforms("float64"))
+    12
     """
     of_modes = [
         packing.gather_lines,

@@ -55,13 +55,30 @@ class TransposeTuning:
 
 @dataclass(frozen=True)
 class TransformTuning(TransposeTuning):
-    """How transforms are computed. Results depend only on effort and layout, and only by rounding.
+    """State how transforms are computed. Results depend only on effort and layout, and only by rounding.
 
     Parameters
     ----------
-    threads : workers of this rank
-    effort : of planning, see `planning.plan_on_all_ranks`
-    layout : of planes, "strided" or "packed"; "auto" takes the faster one
+    method : str
+        How ranks exchange data, one of `TransposeTuning`; "auto" takes the fastest.
+    batch : int
+        Variables in each MPI call, 1 to 4.
+    ranks_per_node : int, optional
+        Cuts the ranks into nodes of that many; None asks MPI which ranks share a node.
+    n_chunks : int
+        Parts that "ialltoallv" hands over one by one.
+    threads : int
+        Threads of this rank.
+    effort : str
+        Effort of planning: "estimate", "measure", "patient" or "wisdom-only", as the setting fft.effort.
+    layout : str
+        Layout of planes, "strided" or "packed"; "auto" takes the faster one.
+
+    Examples
+    --------
+    >>> from ridgeline.api import TransformTuning
+    >>> TransformTuning(threads=4).method
+    'auto'
     """
 
     threads: int = 1

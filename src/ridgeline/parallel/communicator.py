@@ -95,10 +95,35 @@ def node_communicator(comm: MPI.Comm) -> Iterator[MPI.Comm]:
 
 
 def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
-    """Run `action` on one rank of each node first, then on the others. Collective.
+    """Run `action` on one rank of each node first, then on the others.
 
     This is for compiling: the first rank fills the node's kernel cache, and the others load from it, so that no two
-    ranks write the same cache entry at the same time. `action` must not communicate.
+    ranks write the same cache entry at the same time.
+
+    Parameters
+    ----------
+    comm : Comm
+        All ranks.
+    action : callable
+        Takes nothing, and must not communicate.
+
+    Returns
+    -------
+    object
+        What `action` returned on this rank.
+
+    Notes
+    -----
+    Collective.
+
+    Examples
+    --------
+    With two ranks, started by `mpiexec -n 2 python program.py`:
+
+    >>> from mpi4py import MPI
+    >>> from ridgeline.api import in_turn_per_node
+    >>> in_turn_per_node(MPI.COMM_WORLD, lambda: "compiled")
+    'compiled'
     """
     with node_communicator(comm) as node:
         if node.rank == 0:

@@ -270,7 +270,19 @@ def find_owners(x, y, z, edges_z, edges_y, edges_x, ranks, closed, here, out_own
 
 
 def kernels_of_boxes() -> list[Specialisation]:
-    """Return the kernels that `Boxes` calls."""
+    """Return the kernels that `Boxes` calls.
+
+    Returns
+    -------
+    list of Specialisation
+        What `compile_kernels` takes.
+
+    Examples
+    --------
+    >>> from ridgeline.api import kernels_of_boxes
+    >>> len(kernels_of_boxes())
+    3
+    """
     return [
         *specialise([find_owners]),
         *specialise([wrap_positions], np.int64),

@@ -32,9 +32,35 @@ class _SendPlan(NamedTuple):
 
 
 class IdentityRanges:
-    """This rank's range of the identities 0 ... n_global - 1: `n` of them, starting with `first`.
+    """Give each rank a range of the identities 0 ... n_global - 1, in which files hold particles.
 
-    group: size of the groups of consecutive identities that stay on one rank, such as 2 for pairs; divides n_global.
+    Parameters
+    ----------
+    comm : Comm
+        All ranks.
+    n_global : int
+        Number of particles of all ranks.
+    group : int
+        Size of the groups of consecutive identities that stay on one rank, such as 2 for pairs; divides n_global.
+
+    Attributes
+    ----------
+    first, n : int
+        This rank's first identity, and the number of its identities.
+
+    Notes
+    -----
+    Collective: `gather` and `scatter`. Creating it does not communicate.
+
+    Examples
+    --------
+    With two ranks, started by `mpiexec -n 2 python program.py`:
+
+    >>> from mpi4py import MPI
+    >>> from ridgeline.api import IdentityRanges
+    >>> ranges = IdentityRanges(MPI.COMM_WORLD, 6)
+    >>> ranges.n, ranges.first == 3 * MPI.COMM_WORLD.rank
+    (3, True)
     """
 
     def __init__(self, comm: MPI.Comm, n_global: int, group: int = 1) -> None:

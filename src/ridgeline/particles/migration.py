@@ -27,10 +27,47 @@ Integers = NDArray[np.int64]
 
 
 class Migration:
-    """Moves particles to their owners. Creating it is collective; the particles may be on any rank at first.
+    """Move particles to the ranks that own the boxes in which they are.
 
-    boxes: the boxes of all ranks of `comm`, equal on all of them. Attributes: `moved`, the particles that this rank
-    has sent so far; `far`, the number of migrations in which all ranks exchanged with all ranks.
+    Parameters
+    ----------
+    comm : Comm
+        All ranks.
+    boxes : Boxes
+        The boxes of all ranks of `comm`, equal on all of them.
+    particles : Particles
+        The particles, which may be on any rank at first. Their number and identities are compared from then on.
+
+    Attributes
+    ----------
+    moved : int
+        The particles that this rank has sent so far.
+    far : int
+        The number of migrations in which all ranks exchanged with all ranks.
+
+    Notes
+    -----
+    Collective, as are its calls. A call sends one message to each of at most 26 neighbours, and makes two allreduces
+    of 16 bytes.
+
+    Examples
+    --------
+    All particles are on rank 0 at first; with two ranks, started by `mpiexec -n 2 python program.py`:
+
+    >>> import numpy as np
+    >>> from mpi4py import MPI
+    >>> from ridgeline.api import Migration, Particles, even_boxes
+    >>> comm = MPI.COMM_WORLD
+    >>> boxes = even_boxes((0, 0, 0), (1, 1, 1), np.arange(comm.size).reshape(1, 1, -1), (True, True, True))
+    >>> particles = Particles()
+    >>> n = 4 if comm.rank == 0 else 0
+    >>> places = np.zeros((3, n))
+    >>> places[0] = np.arange(n) / 4
+    >>> particles.add({"identity": np.arange(n), "position": places})
+    >>> migration = Migration(comm, boxes, particles)
+    >>> migration(particles, step=0)
+    >>> particles.n
+    2
     """
 
     def __init__(self, comm: MPI.Comm, boxes: Boxes, particles: Particles) -> None:

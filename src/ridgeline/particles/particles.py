@@ -29,7 +29,21 @@ BITS = 21  # of each direction in a Morton key of 64 bits
 
 @dataclass(frozen=True)
 class ParticleField:
-    """A field of particles: `components` numbers each (0 means a scalar), of a dtype of 4 or 8 bytes."""
+    """Describe a field of particles.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Of 4 or 8 bytes.
+    components : int
+        Numbers of each particle; 0 means a scalar.
+
+    Examples
+    --------
+    >>> from ridgeline.api import ParticleField
+    >>> ParticleField("float64", 3).shape(10)
+    (3, 10)
+    """
 
     dtype: DTypeLike
     components: int = 0
@@ -58,7 +72,7 @@ COMMON_FIELDS = {IDENTITY: ParticleField(np.int64), POSITION: ParticleField(np.f
 
 
 class Particles:
-    """The particles of one rank. No method communicates.
+    """Hold the particles of one rank. No method communicates.
 
     Parameters
     ----------
@@ -72,6 +86,16 @@ class Particles:
     -----
     `particles[name]` is a view of shape [n] or [components, n]. Each of its rows is contiguous and can be passed to
     a kernel. The view is valid until particles are added or removed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ridgeline.api import ParticleField, Particles
+    >>> particles = Particles({"mass": ParticleField(np.float64)})
+    >>> particles.add({"identity": [0, 1], "position": np.zeros((3, 2)), "mass": [1.0, 2.0]})
+    >>> particles["mass"][:] *= 2
+    >>> particles.n, particles["mass"].tolist()
+    (2, [2.0, 4.0])
     """
 
     def __init__(self, fields: Mapping[str, ParticleField] | None = None, capacity: int = 0) -> None:

@@ -1,0 +1,1 @@
+"""Particles in a harmonic potential: the example of docs/particle-models.md."""

@@ -1,0 +1,1 @@
+"""Heat conduction in Fourier space: the example of docs/spectral-models.md."""
