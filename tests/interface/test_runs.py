@@ -74,7 +74,7 @@ def test_mistakes_are_answered_by_one_error():
         (general, "Did you mean 'slice'?", lambda: ridgeline.run(case, progress=False).plot(slce="z=mid")),
         (general, 'Did you mean "latency"?', lambda: ridgeline.run_bench("latenci")),
         (general, "unknown option 'sise'. Did you mean", lambda: ridgeline.run_bench("latency", sise=8)),
-        (general, "--seconds requires --all-pairs", lambda: ridgeline.run_bench("latency", seconds=0)),
+        (general, "seconds requires all_pairs.", lambda: ridgeline.run_bench("latency", seconds=0)),
         (general, "a list of tuples", lambda: ridgeline.run_sweep(case, {("model.F", "model.k"): [0.03]})),
         (general, "it must be a mapping", lambda: ridgeline.run_sweep(case, "model.F=0.03")),
         (general, "Did you mean 'at_once'?", lambda: ridgeline.run_sweep(case, {"model.F": [0.03]}, at_one=2)),

@@ -114,6 +114,13 @@ def test_hostile_formulas_are_refused_at_once(tmp_path, rate):
         load(tmp_path, CASE.replace(RATE, f'rate = "{rate}"'))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("initial", ["1/0", "-1/0", "0/0"])
+def test_an_initial_state_that_is_not_finite_is_one_error_without_warnings(tmp_path, initial):
+    with pytest.raises(ConfigError, match=r'initial is "-?./0", but it must be finite in every cell'):
+        load(tmp_path, CASE.replace('initial = "a"', f'initial = "{initial}"'))
+
+
 def test_a_formula_is_looked_at_in_every_cell_before_the_first_step():
     """Settings are checked at some places; the run looks at all of them."""
     hidden = [{"name": "u", "rate": "1/(x - 20.5)", "initial": 0}]

@@ -130,13 +130,13 @@ def jacobians(system: System) -> NDArray[np.float64]:
     names = {**system.parameters, **places, "t": system.begin}
     count = len(system.species)
     result = np.zeros((len(places["x"]), count, count))  # not finite where a rate is not, which is refused
-    for j, by in enumerate(system.species):
-        here = start[by.name]
-        step = 1e-6 * np.maximum(np.abs(here), 1e-3)
-        sides = [{**names, **start, by.name: here + sign * step} for sign in (1, -1)]
-        for i, each in enumerate(system.species):
-            up, down = (each.rate.evaluate(values) for values in sides)
-            with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        for j, by in enumerate(system.species):
+            here = start[by.name]
+            step = 1e-6 * np.maximum(np.abs(here), 1e-3)
+            sides = [{**names, **start, by.name: here + sign * step} for sign in (1, -1)]
+            for i, each in enumerate(system.species):
+                up, down = (each.rate.evaluate(values) for values in sides)
                 result[:, i, j] = (up - down) / (2 * step)
     return result
 
