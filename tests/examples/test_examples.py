@@ -63,6 +63,7 @@ def test_the_promised_cases_are_there() -> None:
     ]
 
 
+@pytest.mark.full
 def test_studies_can_be_planned_on_two_cores() -> None:
     readme = (EXAMPLES / "studies" / "README.md").read_text()
     for path in STUDIES:

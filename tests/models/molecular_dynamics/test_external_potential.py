@@ -108,6 +108,7 @@ def test_a_crystal_that_swings_as_a_pendulum_has_its_period_and_keeps_its_energy
     assert spread[0] / spread[1] == pytest.approx(4.0, rel=0.1)
 
 
+@pytest.mark.full
 def test_density_is_boltzmann_s():
     """A thin gas near Boyle's temperature, with a thermostat: n ~ exp(-V/T), to five standard errors of counts."""
     temperature, depth = 3.4, 3.0

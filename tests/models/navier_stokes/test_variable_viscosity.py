@@ -50,7 +50,7 @@ def advance(engine, steps):
         engine.advance()
 
 
-@pytest.mark.parametrize("base", ["channel", "sources"])
+@pytest.mark.parametrize("base", ["channel", pytest.param("sources", marks=pytest.mark.full)])
 def test_the_engine_is_the_reference(base) -> None:
     grid, problem = variable(base, **TIGHT)
     fields = make_start(grid, problem)
@@ -125,6 +125,7 @@ def manufactured(order, dt, time_order=3):
     return np.abs(engine.u - velocity(x, y, z, engine.time)).max(), np.abs(off).max()
 
 
+@pytest.mark.full
 def test_an_exact_flow_with_the_orders_of_the_elements_and_of_the_scheme() -> None:
     """Errors fall by more than 100 from p = 4 to 6, and with dt^2 and dt^3, also those of the pressure."""
     of_order = np.array([manufactured(order, 0.005) for order in (4, 6)])
@@ -166,7 +167,7 @@ def test_a_channel_with_an_outflow_keeps_its_exact_profile() -> None:
     ],
     ids=["place", "scalar"],
 )
-@pytest.mark.parametrize("kind", ["fixed", "flux"])
+@pytest.mark.parametrize("kind", [pytest.param("fixed", marks=pytest.mark.full), "flux"])
 def test_heat_is_conducted_exactly(formula, exact, kind) -> None:
     """k T' is constant: the steady state stays, with T or with k dT/dn given at x = 1, and so does the flux."""
     grid = ElementGrid(BoxMesh.box((1, 1, 2), (0.5, 0.5, 1.0), periodic=(True, True, False)), 9)
@@ -258,6 +259,7 @@ def test_check_states_the_stable_steps(tmp_path) -> None:
     assert better.endswith("stable for all time steps with the reference 0.4")
 
 
+@pytest.mark.full
 def test_the_limit_of_check_is_that_of_a_run() -> None:
     """Rest with noise and a viscosity of twice the reference, in a periodic box."""
     grid = ElementGrid(BoxMesh.box((1, 2, 2), (1.0, 1.0, 1.0), periodic=(True,) * 3), 5)

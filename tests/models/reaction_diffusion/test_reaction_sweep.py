@@ -38,7 +38,11 @@ VARYING = {
 
 
 @pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.full)])
-@pytest.mark.parametrize("boundary", [{}, SIDES, VARYING], ids=["periodic", "sides", "varying"])
+@pytest.mark.parametrize(
+    "boundary",
+    [{}, pytest.param(SIDES, marks=pytest.mark.full), VARYING],
+    ids=["periodic", "sides", "varying"],
+)
 def test_everything_that_formulas_can_say_is_what_numpy_finds(precision, boundary):
     for steps_per_sweep in (1, 3):
         sections = {"run": {"precision": precision}, "model": {"steps_per_sweep": steps_per_sweep}}
@@ -50,6 +54,7 @@ def test_everything_that_formulas_can_say_is_what_numpy_finds(precision, boundar
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+@pytest.mark.full
 def test_formulas_of_arithmetic_have_the_bits_of_numpy_in_float32():
     for a, b in zip(*compare_with_reference(make_case(run={"precision": "float32"}, model={"dt": 0.1}), 40)):
         assert a.tobytes() == b.tobytes()
@@ -92,6 +97,7 @@ def test_long_runs_time_variants_and_keep_the_bits(tmp_path, monkeypatch):
     assert sources == ["as timed now", "as timed in an earlier run", "as timed now"]
 
 
+@pytest.mark.full
 def test_planes_and_lines_make_several_steps_in_a_sweep():
     """Their one cell in z or y has no neighbours, so that ghosts bound no steps there."""
     wide = {"y_min": {"kind": "flux", "values": {"A": "0.1*x - t"}}, "y_max": {"kind": "no-flux"}}
