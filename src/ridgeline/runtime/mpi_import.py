@@ -2,7 +2,7 @@
 
 It also asks for the thread level that Ridgeline needs. Only one thread at a time calls MPI, so that this is
 MPI_THREAD_SERIALIZED. mpi4py asks for MPI_THREAD_MULTIPLE otherwise, with which each call takes locks: a barrier of
-two ranks of MPICH then takes 2 us instead of 0.3. A program that has chosen another level before, and the environment
+two ranks of MPICH then takes three times as long. A program that has chosen another level before, and the environment
 variable MPI4PY_RC_THREAD_LEVEL, come first.
 
 mpi4py raises RuntimeError where no MPI library loads. `install` puts a finder before Python's own, which lets mpi4py
