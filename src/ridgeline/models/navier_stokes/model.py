@@ -58,7 +58,6 @@ from ridgeline.models.navier_stokes.settings import UNMAPPED_KINDS, NavierStokes
 from ridgeline.models.navier_stokes.side_fluxes import SideFluxes
 from ridgeline.models.navier_stokes.side_forces import SideForces, forces_recorder
 from ridgeline.models.navier_stokes.side_parts import SidePart
-from ridgeline.models.navier_stokes.sources import VISCOSITY_KEY
 from ridgeline.models.navier_stokes.streamfunction import AXES, Streamfunction
 from ridgeline.parallel.allreduce import allreduce_max, allreduce_min, kernels_of_sums
 from ridgeline.runtime.errors import ConfigError
@@ -300,10 +299,10 @@ class NavierStokes(Model):
     def _viscosity(self) -> NDArray[np.float64] | None:
         """Return the viscosity of the present flow at the points, None if it does not vary."""
         engine = self._engine
-        for each in self._problem.variable_coefficients:
-            if each.key == VISCOSITY_KEY:
-                return each.evaluate(self._geometry.coordinates, engine.time, engine.fields)
-        return None
+        viscosity = self._problem.variable_viscosity
+        if viscosity is None:
+            return None
+        return viscosity.evaluate(self._geometry.coordinates, engine.time, engine.fields)
 
     def locate_nonfinite(self) -> str | None:
         engine = self._engine

@@ -208,10 +208,16 @@ class FlowProblem:
         return terms
 
     @cached_property
+    def variable_viscosity(self) -> VariableCoefficient | None:
+        """The viscosity, if it is a formula."""
+        if self.viscosity_formula is None:
+            return None
+        return VariableCoefficient(VISCOSITY_KEY, 0, 3, self.viscosity_formula, self.viscosity)
+
+    @cached_property
     def variable_coefficients(self) -> list[VariableCoefficient]:
         """The viscosity and the diffusivities that are formulas."""
-        formula = self.viscosity_formula
-        found = [] if formula is None else [VariableCoefficient(VISCOSITY_KEY, 0, 3, formula, self.viscosity)]
+        found = [] if self.variable_viscosity is None else [self.variable_viscosity]
         return found + [
             VariableCoefficient(
                 f"scalar.{i}.diffusivity_formula", 3 + i, 1, scalar.diffusivity_formula, scalar.diffusivity

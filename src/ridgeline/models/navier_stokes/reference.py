@@ -232,7 +232,7 @@ class ReferenceSolver:
         area = np.sqrt((normal**2).sum(0))
         for i in np.flatnonzero(given):
             viscous[i] += excess[i][ids] * area / areas[i][ids] - viscosity * normal[i] * divergence
-        for coefficient in self.problem.variable_coefficients[: self.problem.viscosity_formula is not None]:
+        if (coefficient := self.problem.variable_viscosity) is not None:
             varies = coefficient.evaluate(elements.coordinates, self.time, self.fields[0])
             viscous += elements.face(name, varies - viscosity) * (across + transposed)
         force = elements.face(name, self.p) * normal - viscous
