@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -78,6 +78,13 @@ class SweepChoice:
         """Return the choice of a run that times nothing. chosen: what the settings say: "auto", "rule" or steps."""
         words = {"auto": f"by rule, {reason}", "rule": "by rule"}
         return cls(steps, None, words.get(str(chosen), "as set"))
+
+    def facts(self, method: str) -> dict[str, Any]:
+        """Return what a report says of the choice. method: how the engine sweeps, in words."""
+        facts: dict[str, Any] = {"method": f"{method} ({self.source})", "sweep_chosen": self.source}
+        if self.trial is not None:
+            facts["trials"] = {"one step": asdict(self.trial)}
+        return facts
 
 
 @dataclass(frozen=True)

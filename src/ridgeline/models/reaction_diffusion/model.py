@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -154,17 +154,13 @@ class ReactionDiffusion(Model):
         return least_work(self._case, float(sent), float(messages))
 
     def describe(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {
+        return {
             "process_grid": list(self._block.process_grid),
             "block": list(self._block.shape_local),
             "steps_per_sweep": self._engine.steps_per_sweep,
             "field_bytes_per_rank": self._engine.allocated(),
-            "method": f"{self._engine.method} ({self._choice.source})",
-            "sweep_chosen": self._choice.source,
+            **self._choice.facts(self._engine.method),
         }
-        if self._choice.trial is not None:
-            facts["trials"] = {"one step": asdict(self._choice.trial)}
-        return facts
 
     def image_fields(self) -> tuple[str, ...]:
         return self._case.names()
