@@ -14,6 +14,7 @@ import pytest
 
 from ridgeline.runtime.devices import describe_devices
 from ridgeline.runtime.errors import DeviceError
+from simulator import ENVIRONMENT
 
 CAPABILITY = (9, 0)  # Hopper
 SIMULATOR_SECONDS = 1200
@@ -60,10 +61,10 @@ def uses_atomics(ptx: str) -> bool:
 
 
 def run_simulated(*names: Path | str) -> None:
-    """Run files of tests in one process whose kernels run in the simulator; they must pass."""
+    """Run files of tests in one process whose kernels run in the simulator (see simulator.py); they must pass."""
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, names)],
-        env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1"},
+        env=os.environ | ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=SIMULATOR_SECONDS,

@@ -27,6 +27,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from simulator import ON_GPU
+
 TIMEOUT = 180
 NOTHING_COLLECTED = 5  # of pytest
 POLL = 0.1  # seconds between two looks at what the ranks wrote
@@ -82,6 +84,8 @@ class Launch:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "OMPI_"))}
         environment |= dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         environment |= {"RIDGELINE_TEST_REPORTS": str(folder), **dict(setting.environment)}
+        if ON_GPU:
+            environment.pop("NUMBA_ENABLE_CUDASIM", None)
         options = ["-q", "-p", "no:cacheprovider", *(["-m", setting.marks] if setting.marks else [])]
         python = [sys.executable, "-m", "pytest", *options, *map(str, files)]
         with (folder / "output").open("w") as output:

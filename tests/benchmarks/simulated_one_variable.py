@@ -6,8 +6,9 @@ import pytest
 from gpu_one_variable import DIFFUSION, OneVariable, start_of
 from ridgeline.blocks.block import Block
 from ridgeline.jit.cuda_device import SIMULATED
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

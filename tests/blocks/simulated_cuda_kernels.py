@@ -12,8 +12,9 @@ from ridgeline.blocks import box_copies, halo_cuda
 from ridgeline.jit.cuda_device import SIMULATED, fma, wide_product
 from ridgeline.jit.cuda_random import SCALE, device_key, philox_words, significant_bits, unscaled_uniform
 from ridgeline.jit.random import PHILOX_7, PHILOX_10, uniform_reference
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 
 @intrinsic

@@ -18,8 +18,9 @@ from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.quadrature import derivative_matrix, gauss, gauss_interpolation
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.runtime.errors import DeviceError
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 
 class Case:

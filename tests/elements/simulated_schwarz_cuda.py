@@ -12,8 +12,9 @@ from ridgeline.elements.device import schwarz_kernels_cuda
 from ridgeline.elements.device.schwarz_cuda import CudaSchwarzLevel, CudaSchwarzMultigrid
 from ridgeline.elements.meshes.hexahedra import build_mesh
 from ridgeline.jit.cuda_device import SIMULATED
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 
 def turned(seed):

@@ -7,8 +7,9 @@ from numba import cuda
 from ridgeline.fourier.device import block_fft_cuda as block
 from ridgeline.fourier.device.block_plans import block_transform
 from ridgeline.jit.cuda_device import SIMULATED, load_pair, store_pair
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 COLUMNS = 2
 TOLERANCE = {np.float64: 2e-15, np.float32: 1e-6}
 

@@ -8,8 +8,9 @@ from ridgeline.config.expressions import VARIABLES, parse
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.jit.formulas import point_function
 from ridgeline.jit.formulas_cuda import CUDA
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 
 @pytest.mark.parametrize("text", FORMULAS)

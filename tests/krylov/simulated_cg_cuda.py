@@ -14,8 +14,9 @@ from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.krylov.cg import cg, one_pass_cg
 from ridgeline.krylov.device.inner_cuda import CudaInnerProduct, CudaWorkspace
 from ridgeline.krylov.operator import InnerProduct, SolveResult
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 RANDOM = np.random.default_rng(5)
 
 

@@ -15,8 +15,9 @@ from ridgeline.krylov.device.inner_cuda import BlockSums, CudaBasisPasses, CudaI
 from ridgeline.krylov.device.one_pass_cg_cuda import FOLD_ROWS, FOLD_THREADS, fold_rows, set_steps
 from ridgeline.krylov.gmres import gmres
 from ridgeline.krylov.projection import Projection
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 N, ROWS, POINTS = 24, 7, 41
 BOTH = pytest.mark.parametrize("solve", [gmres, flexible_cg])
 

@@ -1,17 +1,10 @@
 """The exchanges of a substep between simulated GPUs: what arrives is checked, and both ways have their figures."""
 
-import os
+from simulator import simulate
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+simulate()
 
 import pytest
-
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
-
-from numba.core import config
-
-if not config.ENABLE_CUDASIM:
-    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from bench_tools import measure
 from ridgeline.bench.transpose import transpose_timing_cuda

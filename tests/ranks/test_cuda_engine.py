@@ -1,21 +1,15 @@
 """The GPU engine on several ranks, in numba-cuda's simulator: the bits of the CPU engine on one rank."""
 
-import os
 import sys
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+from simulator import only_simulated, simulate
+
+simulate()
 
 import numpy as np
 import pytest
-
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
-
 from mpi4py import MPI
 from numba import cuda
-from numba.core import config
-
-if not config.ENABLE_CUDASIM:
-    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from ridgeline.blocks.block import BlockArray
 from ridgeline.blocks.cartesian import decompose
@@ -112,5 +106,6 @@ def test_the_exchange_fills_the_ghosts_that_the_host_s_fills(comm, corners, wrap
         exchange.free()
 
 
+@only_simulated
 def test_the_simulator_was_used() -> None:
     assert "numba.cuda.simulator" in sys.modules

@@ -1,21 +1,14 @@
 """Two steps a launch on several ranks, in numba-cuda's simulator: the bits of the CPU engine on one rank."""
 
-import os
+from simulator import simulate
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
-
-import numpy as np
-import pytest
-
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
+simulate()
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
 from mpi4py import MPI
-from numba.core import config
-
-if not config.ENABLE_CUDASIM:
-    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.random import PHILOX_7

@@ -1,19 +1,12 @@
 """The gather-scatter of a GPU on several ranks, in numba-cuda's simulator: the bits of the host's."""
 
-import os
+from simulator import simulate
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+simulate()
 
 import numpy as np
 import pytest
-
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
-
 from numba import cuda
-from numba.core import config
-
-if not config.ENABLE_CUDASIM:
-    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter, device_bytes
 from ridgeline.elements.gather_scatter import GatherScatter

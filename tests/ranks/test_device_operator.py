@@ -1,19 +1,12 @@
 """The assembled operator on one GPU per rank, in numba-cuda's simulator: the numbers of the host's."""
 
-import os
+from simulator import simulate
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+simulate()
 
 import numpy as np
 import pytest
-
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
-
 from numba import cuda
-from numba.core import config
-
-if not config.ENABLE_CUDASIM:
-    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from element_problems import Problem
 from ridgeline.elements.device.gather_scatter_cuda import CudaGatherScatter

@@ -1,19 +1,12 @@
 """Diagnostics of turbulence on GPUs on several ranks, in numba-cuda's simulator: those of the host on one rank."""
 
-import os
+from simulator import simulate
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+simulate()
 
 import numpy as np
 import pytest
-
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
-
 from mpi4py import MPI
-from numba.core import config
-
-if not config.ENABLE_CUDASIM:
-    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.models.turbulence.device.engine_cuda import CudaEngine

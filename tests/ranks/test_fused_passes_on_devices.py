@@ -1,18 +1,11 @@
 """Fused passes of turbulence on GPUs on several ranks, in numba-cuda's simulator."""
 
-import os
+from simulator import simulate
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+simulate()
 
 import numpy as np
 import pytest
-
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
-
-from numba.core import config
-
-if not config.ENABLE_CUDASIM:
-    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from device_flow_tools import compare_with_one_rank
 from ridgeline.models.turbulence.problem import FlowParameters

@@ -1,18 +1,11 @@
 """HPL and HPL-MxP on one GPU per rank, in numba-cuda's simulator, on every grid: pivots and solutions of hosts."""
 
-import os
+from simulator import simulate
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+simulate()
 
 import numpy as np
 import pytest
-
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
-
-from numba.core import config
-
-if not config.ENABLE_CUDASIM:
-    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from hpl_cases import whole_solution
 from hpl_order import noted

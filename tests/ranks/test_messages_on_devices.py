@@ -3,18 +3,11 @@
 An array of the host stands in for device memory that MPI takes.
 """
 
-import os
+from simulator import simulate
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+simulate()
 
 import pytest
-
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
-
-from numba.core import config
-
-if not config.ENABLE_CUDASIM:
-    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from bench_tools import measure
 from congestion_patterns import RECEIVERS, check_pattern, check_rings_and_sums

@@ -1,17 +1,10 @@
 """Navier-Stokes on one GPU per rank, in numba-cuda's simulator: the numbers of the CPUs."""
 
-import os
+from simulator import simulate
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+simulate()
 
 import pytest
-
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
-
-from numba.core import config
-
-if not config.ENABLE_CUDASIM:
-    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from navier_stokes_devices import FLOWS, agree, begun
 from ridgeline.models.navier_stokes.device.engine_cuda import CudaEngine

@@ -1,19 +1,11 @@
 """Nekbone on one GPU per rank, in numba-cuda's simulator: the residuals and the solution of one rank's CPU."""
 
-import os
+from simulator import simulate
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+simulate()
 
 import numpy as np
-import pytest
-
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
-
 from mpi4py import MPI
-from numba.core import config
-
-if not config.ENABLE_CUDASIM:
-    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from ridgeline.bench.elements.nekbone import Nekbone, run_nekbone
 

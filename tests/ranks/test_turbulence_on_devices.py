@@ -1,19 +1,13 @@
 """Turbulence on GPUs on several ranks, in numba-cuda's simulator: what the CPU engine computes on one rank."""
 
-import os
 import sys
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+from simulator import only_simulated, simulate
+
+simulate()
 
 import numpy as np
 import pytest
-
-pytest.importorskip("numba_cuda", reason='numba-cuda is not installed: pip install "numba-cuda[cu13]"')
-
-from numba.core import config
-
-if not config.ENABLE_CUDASIM:
-    pytest.skip("Numba was imported before the simulator was asked for", allow_module_level=True)
 
 from device_flow_tools import LENGTHS, SHAPE, WORDS, compare_with_one_rank, process_grids
 from ridgeline.fourier.decomposition import PencilGrid
@@ -142,5 +136,6 @@ def test_nccl_is_taken_by_all_ranks_or_by_none(comm, monkeypatch, tmp_path) -> N
         exchange_cuda.make_exchange(None, "mpi")
 
 
+@only_simulated
 def test_the_simulator_was_used() -> None:
     assert "numba.cuda.simulator" in sys.modules

@@ -14,8 +14,9 @@ from ridgeline.elements.device import one_pass_cuda
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import DeviceError
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 
 @pytest.mark.parametrize(("n", "elements", "iterations"), [(3, 12, 3), (2, 27, 2), (4, 3, 1)])

@@ -27,8 +27,9 @@ from ridgeline.models.gray_scott.reference import advance
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import DeviceError
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 SEED, STEPS = 2**40 + 7, 3
 TOLERANCE = {np.float64: 1e-13, np.float32: 1e-5}

@@ -18,8 +18,9 @@ from ridgeline.models.gray_scott.reference import advance
 from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.parallel.autotuner import TuningResult
 from ridgeline.runtime.context import Context
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 SEED, FIRST = 2**40 + 7, 11
 TOLERANCE = {np.float64: 1e-13, np.float32: 1e-5}

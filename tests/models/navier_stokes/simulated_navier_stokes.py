@@ -18,8 +18,9 @@ from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.models.navier_stokes.problem import TransportedScalar
 from ridgeline.runtime.errors import DeviceError
 from ridgeline.simulation import report
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 TABLES = 20_000  # bytes of tables, and of sums of thread blocks, which are not counted
 
 

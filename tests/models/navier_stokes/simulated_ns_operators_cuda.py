@@ -19,8 +19,9 @@ from ridgeline.models.navier_stokes.engine_cpu import ElementKernels
 from ridgeline.models.navier_stokes.problem import FlowProblem, TransportedScalar
 from ridgeline.models.navier_stokes.sources import Sponge, source_names, values_of
 from ridgeline.models.navier_stokes.time_stepping import StepCoefficients, TimeLevels
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 SCALAR = TransportedScalar(0.1, {}, expansion=0.7, reference=0.3)
 PROBLEM = FlowProblem(

@@ -20,8 +20,9 @@ from ridgeline.models.navier_stokes.device.regions_cuda import DeviceRegions
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.runtime import regions as module
 from ridgeline.runtime.regions import Regions
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 COARSE = 100.0
 # What is computed alike; others do products with a direction apart, or components that have converged.

@@ -10,8 +10,9 @@ from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models import create
 from ridgeline.models.reaction_diffusion.reference import ReferenceSolver
 from ridgeline.runtime.context import Context
+from simulator import ON_GPU
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 SHAPE = (3, 7, 10)
 SIDES = {

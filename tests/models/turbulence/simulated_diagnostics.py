@@ -9,10 +9,11 @@ from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope, Forcing, LinearForcing
 from ridgeline.models.turbulence.problem import FlowParameters
+from simulator import ON_GPU
 from turbulence_on_devices import ROUNDING, compare_diagnostics, diagnostics_of, no_field_is_copied
 from turbulence_tools import make_engine, random_start
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 COMM = MPI.COMM_SELF
 SHAPE = (4, 6, 6)

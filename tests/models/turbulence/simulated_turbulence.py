@@ -15,9 +15,10 @@ from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, Linea
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import ConfigError, DeviceError
+from simulator import ON_GPU
 from turbulence_tools import courant_numbers_after_steps, make_engine, make_reference, random_start
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 COMM = MPI.COMM_SELF
 SHAPE = (6, 8, 10)

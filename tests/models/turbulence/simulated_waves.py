@@ -14,10 +14,11 @@ from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, LinearForcing
 from ridgeline.models.turbulence.formula_force import FormulaForce
 from ridgeline.models.turbulence.problem import Damping, FlowParameters, Waves
+from simulator import ON_GPU
 from turbulence_on_devices import compare_diagnostics
 from turbulence_tools import FREQUENCY, NO_GRADIENT, WAVE_FLOWS, make_engine, random_start
 
-assert SIMULATED, "run with NUMBA_ENABLE_CUDASIM=1"
+assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
 COMM = MPI.COMM_SELF
 SHAPE = (4, 6, 8)
