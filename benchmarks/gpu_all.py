@@ -67,6 +67,9 @@ PARTS: dict[str, Part] = {
     "tests": Part((sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "cuda", "{tests}")),
     "gray-scott": _script("gpu.py", small=("--sizes", "8", "--seconds", "0.001")),
     "gray-scott-runs": _script("gray_scott.py", "--only", "gpu"),
+    "reaction-diffusion": _script(
+        "reaction_diffusion.py", "--device", "cuda", "--size", "512", small=("--size", "8", "--seconds", "0.01")
+    ),
     "turbulence": _script("gpu_turbulence.py", small=("--sizes", "8", "--seconds", "0.001")),
     "nekbone": _script("gpu_nekbone.py", small=("--nx1", "3", "--seconds", "0.001")),
     "navier-stokes": _script("gpu_navier_stokes.py", small=("--runs", "p=7")),

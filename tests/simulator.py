@@ -10,6 +10,7 @@ import os
 import pytest
 
 ON_GPU = os.environ.get("RIDGELINE_TEST_ON_GPU", "0") not in ("", "0")
+DEVICE = "NVIDIA" if ON_GPU else "simulator"  # in what names the device
 ENVIRONMENT = {} if ON_GPU else {"NUMBA_ENABLE_CUDASIM": "1"}
 
 only_simulated = pytest.mark.skipif(ON_GPU, reason="asks what only the simulator has")

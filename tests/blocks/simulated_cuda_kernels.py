@@ -12,7 +12,7 @@ from ridgeline.blocks import box_copies, halo_cuda
 from ridgeline.jit.cuda_device import SIMULATED, fma, wide_product
 from ridgeline.jit.cuda_random import SCALE, device_key, philox_words, significant_bits, unscaled_uniform
 from ridgeline.jit.random import PHILOX_7, PHILOX_10, uniform_reference
-from simulator import ON_GPU
+from simulator import ON_GPU, only_simulated
 
 assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
@@ -31,6 +31,7 @@ def fma_on_cpu(a, b, c, out):
         out[i] = hardware_fma(a[i], b[i], c[i])
 
 
+@only_simulated
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_fused_multiply_add_rounds_once(dtype) -> None:
     rng = np.random.default_rng(3)
@@ -45,6 +46,7 @@ def test_fused_multiply_add_rounds_once(dtype) -> None:
     assert (expected != a * b + c).any()
 
 
+@only_simulated
 def test_fused_multiply_add_of_float32_does_not_round_twice() -> None:
     # c + 2^-24 - 2^-70 lies just below the middle between c and its successor, which float64 rounds it to.
     a, b = np.float32((2**23 + 1) * 2.0**-23), np.float32((2**23 - 1) * 2.0**-47)
@@ -53,6 +55,7 @@ def test_fused_multiply_add_of_float32_does_not_round_twice() -> None:
     assert np.float32(float(a) * float(b) + float(c)) > c
 
 
+@only_simulated
 def test_fused_multiply_add_keeps_zeros_and_what_is_not_finite() -> None:
     one, zero = np.float64(1), np.float64(0)
     assert math.copysign(1, fma(-one, zero, -zero)) == -1
@@ -60,6 +63,7 @@ def test_fused_multiply_add_keeps_zeros_and_what_is_not_finite() -> None:
     assert fma(np.float64("inf"), one, one) == math.inf
 
 
+@only_simulated
 @pytest.mark.parametrize("generator", [PHILOX_7, PHILOX_10])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_random_numbers_are_those_of_the_cpu(dtype, generator) -> None:
@@ -97,6 +101,7 @@ def test_boxes_are_copied_as_on_the_cpu(dtype) -> None:
     assert np.count_nonzero(expected) == 2 * 3 * 4 + 4 * 5 + 4 * 9
 
 
+@only_simulated
 def test_wide_product_keeps_all_bits() -> None:
     product = wide_product(np.uint32(0xFFFFFFFF), np.uint32(0xFFFFFFFF))
     assert product == 0xFFFFFFFF**2

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numba import cuda
 
 from formulas import FORMULAS, SPECIAL
 from ridgeline.config.expressions import VARIABLES, parse
@@ -20,6 +21,14 @@ def test_formulas_at_a_point(text) -> None:
     x[: len(SPECIAL)], y[: len(SPECIAL)] = SPECIAL, np.roll(SPECIAL, 1)
     formula = parse(text)
     expected, at_point = formula(x, y, z, 0.7), point_function(formula, VARIABLES, CUDA)
+
+    @cuda.jit
+    def fill(x, y, z, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = at_point(x[i], y[i], z[i], 0.7)
+
+    found = cuda.device_array(x.size)
     with np.errstate(all="ignore"):
-        found = [at_point(*point, 0.7) for point in zip(x, y, z)]
-    np.testing.assert_allclose(found, expected, rtol=1e-14, atol=0)
+        fill[2, 32](*map(cuda.to_device, (x, y, z)), found)
+    np.testing.assert_allclose(found.copy_to_host(), expected, rtol=1e-14, atol=0)

@@ -197,5 +197,5 @@ def test_step_lengths_are_those_of_the_host() -> None:
     for step, of_step in enumerate(sums, start=1):
         set_steps[1, 1](of_step, step, values, residuals)
         expected = step_lengths(*of_step)
-        np.testing.assert_array_equal(values.copy_to_host(), [*expected, 0.1])
+        np.testing.assert_allclose(values.copy_to_host(), [*expected, 0.1], rtol=1e-15)
     np.testing.assert_array_equal(residuals.copy_to_host(), [1.0, 0.0, 2.0])

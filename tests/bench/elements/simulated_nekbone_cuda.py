@@ -14,7 +14,7 @@ from ridgeline.elements.device import one_pass_cuda
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import DeviceError
-from simulator import ON_GPU
+from simulator import DEVICE, ON_GPU
 
 assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
@@ -36,7 +36,7 @@ def test_the_benchmark_reports_the_device_and_its_share() -> None:
         "nekbone", MPI.COMM_SELF, memory="cuda-staged", points=[3], elements=4, iterations=1, device="cuda"
     )
     (row,) = result.rows
-    assert "simulator" in row["device"]
+    assert DEVICE in row["device"]
     assert row["fraction_of_copy"] == pytest.approx(row["bandwidth"] / sum(result.extra["device_copies"]))
     assert row["fraction_of_stream"] is None
     assert result.settings["memory"] == "cuda-staged"

@@ -25,7 +25,7 @@ from ridgeline.bench.hpl.triangular import solve
 from ridgeline.jit.cuda_device import SIMULATED, make_stream
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import DeviceError
-from simulator import ON_GPU
+from simulator import ON_GPU, only_simulated
 
 assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 # The states of the generator are meant to wrap, numbers are meant to overflow.
@@ -150,6 +150,7 @@ def test_repeats_have_the_same_bits() -> None:
     np.testing.assert_array_equal(runs[0].x, runs[1].x)
 
 
+@only_simulated
 def test_a_block_of_a_triangular_solve_takes_one_copy_each_way(monkeypatch) -> None:
     made, counts = [], {"copy_to_host": 0, "copy_to_device": 0}
     build = system_cuda.DeviceTriangles.__init__
@@ -172,6 +173,7 @@ def test_a_block_of_a_triangular_solve_takes_one_copy_each_way(monkeypatch) -> N
     assert counts == {"copy_to_host": sweeps * blocks, "copy_to_device": sweeps * (blocks + 1)}  # and zeros
 
 
+@only_simulated
 @pytest.mark.parametrize("storage", ["float32", "bfloat16"])
 def test_waits_put_all_work_in_order(monkeypatch, storage) -> None:
     """The order of work on streams and on hosts does not depend on their speeds, and a missing wait is detected."""

@@ -27,7 +27,7 @@ from ridgeline.models.gray_scott.reference import advance
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import DeviceError
-from simulator import ON_GPU
+from simulator import DEVICE, ON_GPU
 
 assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
@@ -232,7 +232,7 @@ def test_says_what_it_holds_and_sends() -> None:
     engine = make_engine(CudaEngine, (4, 5, 6), np.float32)
     assert engine.allocated() >= 4 * 6 * 7 * 8 * 4
     assert (engine.bytes_exchanged, engine.messages, engine.steps_per_sweep) == (0, 0, 1)
-    assert "CUDA simulator" in engine.method
+    assert DEVICE in engine.method
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

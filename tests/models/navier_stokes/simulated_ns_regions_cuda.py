@@ -20,7 +20,7 @@ from ridgeline.models.navier_stokes.device.regions_cuda import DeviceRegions
 from ridgeline.models.navier_stokes.engine_cpu import CpuEngine
 from ridgeline.runtime import regions as module
 from ridgeline.runtime.regions import Regions
-from simulator import ON_GPU
+from simulator import ON_GPU, only_simulated
 
 assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
 
@@ -63,6 +63,7 @@ def device(monkeypatch):
     return time
 
 
+@only_simulated
 def test_regions_of(device, monkeypatch) -> None:
     """They are what a host would measure that waits for each launch; their work is that of CPUs."""
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: device.now))

@@ -9,7 +9,7 @@ from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.models.turbulence.device.engine_cuda import CudaEngine
 from ridgeline.models.turbulence.forcing import EswaranPope, Forcing, LinearForcing
 from ridgeline.models.turbulence.problem import FlowParameters
-from simulator import ON_GPU
+from simulator import ON_GPU, only_simulated
 from turbulence_on_devices import ROUNDING, compare_diagnostics, diagnostics_of, no_field_is_copied
 from turbulence_tools import make_engine, random_start
 
@@ -50,6 +50,7 @@ def test_all_diagnostics_equal_the_host_s(dealias, schmidt, dtype, scheme, shape
     compare_diagnostics(engine, host, COMM)
 
 
+@only_simulated
 def test_sums_of_lines_are_the_host_s_bit_for_bit() -> None:
     """Without fused multiply-adds, which the simulator has not: the order within a line is the host's."""
     host, engine = pair(schmidt=(0.7,))

@@ -15,7 +15,7 @@ from ridgeline.models.turbulence.forcing import EswaranPope, FrozenShells, Linea
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.runtime.devices import DeviceInfo
 from ridgeline.runtime.errors import ConfigError, DeviceError
-from simulator import ON_GPU
+from simulator import DEVICE, ON_GPU
 from turbulence_tools import courant_numbers_after_steps, make_engine, make_reference, random_start
 
 assert SIMULATED != ON_GPU, "run with NUMBA_ENABLE_CUDASIM=1"
@@ -170,7 +170,7 @@ def test_says_what_it_holds_and_sends() -> None:
     assert found["fields"] == engine._state.nbytes + engine._sum.nbytes
     assert found["lines"] == slabs.all_lines.nbytes
     assert found["planes"] == slabs.all_planes.nbytes
-    assert "CUDA simulator" in engine.describe()["fields and steps"]
+    assert DEVICE in engine.describe()["fields and steps"]
 
 
 @pytest.mark.parametrize("dealias", ["phase-shift", "none"])

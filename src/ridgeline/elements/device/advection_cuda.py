@@ -321,7 +321,7 @@ def require_dealiasing(n: int, m: int) -> None:
     if m and not n <= m <= MOST_FINE:
         raise DeviceError(
             f"there is no GPU kernel for dealiasing {n} points on {m} Gauss points per direction. Set "
-            f'model.dealias_order to {n} to {MOST_FINE} or "none", or use run.device = "cpu".'
+            f'model.dealias_order to a number from {n} to {MOST_FINE} or to "none", or use run.device = "cpu".'
         )
 
 
