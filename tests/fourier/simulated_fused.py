@@ -29,11 +29,12 @@ def fetch_of(plan):
 def test_equals_numpy(n, sign, dtype) -> None:
     plan = block_transform(n)
     room, held, threads = plan.room, plan.held, plan.threads
+    real = np.dtype(dtype)  # a class is no type of a closure of Numba
     fft, fetch = block.make_block_fft(n, dtype, sign, COLUMNS), fetch_of(plan)
 
     @cuda.jit
     def transform(x, table, out):
-        shared = cuda.shared.array(room * COLUMNS, dtype)
+        shared = cuda.shared.array(room * COLUMNS, real)
         c, t = cuda.threadIdx.x % COLUMNS, cuda.threadIdx.x // COLUMNS
         y = fft(fetch(x, t, c), t, c, table, shared)
         for m in range(held):

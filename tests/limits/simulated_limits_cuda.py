@@ -11,7 +11,12 @@ from ridgeline.bench.memory.limit_tables import measure_peak, measure_rates
 from ridgeline.bench.memory.memory_options import PeakOptions, StreamOptions
 from ridgeline.jit.cuda_device import SIMULATED
 from ridgeline.limits import limits_cuda
-from ridgeline.limits.limits_cuda import SIMULATED_PEAK_ROUNDS, DeviceMultiplyAdds, measure_device_copy
+from ridgeline.limits.limits_cuda import (
+    PEAK_ROUNDS,
+    SIMULATED_PEAK_ROUNDS,
+    DeviceMultiplyAdds,
+    measure_device_copy,
+)
 from ridgeline.runtime.errors import VerificationError
 from simulator import ON_GPU
 
@@ -33,7 +38,7 @@ def test_copy_bandwidth_is_a_number() -> None:
 def test_multiply_adds_count_their_steps(dtype) -> None:
     work = DeviceMultiplyAdds(dtype)
     work.check()
-    steps = SIMULATED_PEAK_ROUNDS * limits_cuda.UNROLL
+    steps = (PEAK_ROUNDS if ON_GPU else SIMULATED_PEAK_ROUNDS) * limits_cuda.UNROLL
     sums = work._out.copy_to_host()
     assert sums[1] == sum(1 + chain + steps for chain in range(limits_cuda.CHAINS))
     assert work.operations == 2 * limits_cuda.CHAINS * steps * sums.size
