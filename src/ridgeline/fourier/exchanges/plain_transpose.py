@@ -335,7 +335,11 @@ class Alltoallv(Exchange):
         return self._calls[key]
 
     def _side(self, row_side: bool, forward: bool, chunk: int, batch: int, n: int) -> list[Message]:
-        """Return one side of the calls: this rank as the owner of rows, or of columns."""
+        """Return one side of the calls: this rank as the owner of rows, or of columns.
+
+        The buffer begins at the first number that moves, so that the two sides begin at different addresses. At equal
+        ones Open MPI's non-blocking collectives would send what is to be received, as with MPI_IN_PLACE.
+        """
         plan, me = self._plan, self._plan.rank
         parts = []
         for peer in range(plan.size):
@@ -344,9 +348,14 @@ class Alltoallv(Exchange):
             cells = plan.parts(*pair, batch, forward, chunk, n)
             parts.append([(place + begin, 0 if peer == me else count) for begin, count in cells])
         table = np.array(parts, np.int64)  # [peer, call, (place, count)]
-        return [
-            [self._arena, call[:, 1].copy(), call[:, 0].copy(), self._type] for call in table.swapaxes(0, 1)
-        ]
+        messages: list[Message] = []
+        for call in table.swapaxes(0, 1):
+            places, counts = call.T
+            moved = counts > 0
+            begin = int(places[moved].min()) if moved.any() else 0
+            numbers = self._arena[begin:] if moved.any() else np.empty(1, self._arena.dtype)
+            messages.append([numbers, counts.copy(), np.where(moved, places - begin, 0), self._type])
+        return messages
 
     def traffic(self, forward: bool, n: int) -> tuple[int, int]:
         chunks = range(self._plan.n_parts(forward))
