@@ -19,6 +19,12 @@ ridgeline report latency.json
 task "Find slow nodes and links before a big run"
 ridgeline validate -n 2 --level node --quick --stage memory --stage compute --report health || test $? -le 2
 
+task "Check a node before and after each job"
+code=0
+ridgeline validate --prolog --within 10 --job 1 --readings readings || code=$?
+ridgeline validate --epilog --within 10 --job 1 --readings readings --history history.jsonl || code=$?
+echo "exit code $code"; test $code -le 2
+
 task "Study how a user's case scales"
 ridgeline study run "$examples/gray_scott/settings.toml" --strong --ranks 1,2 --repeat 1 -o scaling \
   --set grid.shape=[32,32,32] --set run.steps=40

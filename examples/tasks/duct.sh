@@ -98,6 +98,16 @@ nek5000_every = 10
 TOML
 ridgeline run channel.toml
 
+task "Put a porous body into the flow, and damp waves before the outflow"
+sed -e 's/^dt = .*/&\nsource = ["-2*u*abs(u)*(1.5 < x < 2)*(0.5 < y < 1.5)", 0, 0]/' -e 's/channel/porous/' channel.toml > porous.toml
+cat >> porous.toml <<'TOML'
+
+[[sponge]]
+strength = "5*(x > 3)*(x - 3)"
+velocity = ["1.5*y*(2 - y)", 0, 0]
+TOML
+ridgeline run porous.toml
+
 task "Adapt the time step to the flow; record probes, and the forces on walls"
 sed -e 's/^dt = .*/courant = 0.3\ndt_max = 0.05/' -e 's/channel/follow/' channel.toml > follow.toml
 cat >> follow.toml <<'TOML'

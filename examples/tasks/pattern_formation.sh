@@ -64,6 +64,54 @@ task "Open the fields in ParaView"
 ridgeline export spots.bp spots.pvd --step last
 ls spots spots.pvd
 
+task "Write rates of my own"
+cat > mine.py <<'PYTHON'
+def rate(v, w, a):
+    """The fast variable of FitzHugh and Nagumo, excited where v passes a."""
+    return v * (1 - v) * (v - a) - w
+PYTHON
+cat > excitable.toml <<'TOML'
+[run]
+model = "reaction_diffusion"
+steps = 200
+
+[grid]
+shape = [1, 64, 64]
+
+[model]
+dt = 0.1
+parameters = { a = 0.1 }
+
+[[model.species]]
+name = "v"
+diffusivity = 1.0
+rate = "mine.py:rate"
+initial = "where(x < 10, 1, 0)"
+
+[[model.species]]
+name = "w"
+diffusivity = 0
+rate = "0.01*(0.5*v - w)"
+initial = 0
+
+[output]
+path = "excitable.bp"
+every = 100
+TOML
+ridgeline check excitable.toml
+ridgeline run excitable.toml
+
+task "Run a case from Python, and compare it with others"
+python - <<'PYTHON'
+import ridgeline
+
+case = ridgeline.Case.read("excitable.toml", {"output.path": "from_python.bp"})
+run = ridgeline.run(case, progress=False)
+print(run.data["v"])
+others = ridgeline.run_sweep("excitable.toml", {"model.parameters.a": [0.1, 0.2]}, output="thresholds")
+print(others.table)
+PYTHON
+
 task "Watch a run in Python, and stop it when the pattern fills the box"
 python - <<'PYTHON'
 import ridgeline
