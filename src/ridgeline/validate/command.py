@@ -217,7 +217,8 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
     # Only rank 0 finds trouble and suspects.
     end = outcome.end_process if outcome is not None else print
-    before, start = read_counters(), log_moment(log_files)
+    before = read_counters() if comm.rank == layout.ranks_on(layout.node_of_rank[comm.rank])[0] else {}
+    start = log_moment(log_files)
     watch = start_watch(comm, end)
     session = Session(comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups)
     if outcome is not None:
