@@ -23,6 +23,7 @@ class FakeGpu:
     violations: dict[int, int] = field(default_factory=lambda: {1: 0, 3: 0})  # policy -> ns
     fields: dict[int, int] = field(default_factory=lambda: {270: 0, 271: 0})  # field -> ns
     power: int | None = 700_000
+    processes: tuple[int, ...] = ()
 
 
 class FakeNvml:
@@ -87,6 +88,9 @@ class FakeNvml:
 
     def nvmlDeviceGetEnforcedPowerLimit(self, gpu: FakeGpu) -> int:
         return _there(gpu.power)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, gpu: FakeGpu) -> list[SimpleNamespace]:
+        return [SimpleNamespace(pid=pid) for pid in gpu.processes]
 
     def nvmlDeviceGetNvLinkState(self, gpu: FakeGpu, link: int) -> int:
         if not gpu.links:

@@ -37,7 +37,7 @@ def test_the_commands_of_the_documents_work_on_any_machine(ridgeline):
         *(root / "docs").glob("*.md"),
         root / "src/ridgeline/cli/machine_commands.py",
     ):
-        found += re.findall(r"^[^`\n]*ridgeline (bind\b[^)#\n]*)", page.read_text(), re.MULTILINE)
+        found += re.findall(r"^[^`\n]*ridgeline (bind\b[^)#>\n]*)", page.read_text(), re.MULTILINE)
     assert len(found) >= 3
     for command in {" ".join(line.split()) for line in found}:
         done = ridgeline(*command.split())

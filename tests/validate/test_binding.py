@@ -12,6 +12,7 @@ from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.node_topology import (
     NodeTopology,
     format_cpu_list,
+    nearest_nics,
     parse_cpu_list,
     read_hwloc,
     read_sysfs,
@@ -24,7 +25,6 @@ from ridgeline.validate.binding import (
     bind_script,
     environment,
     launcher_options,
-    nearest_nics,
     rank_environment,
     to_dict,
 )

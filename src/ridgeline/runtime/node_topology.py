@@ -77,6 +77,31 @@ class NodeTopology:
         return NodeTopology([domain for domain in domains if domain.cores], self.nics, self.gpus)
 
 
+def nearest_nics(domain: NumaDomain, topology: NodeTopology) -> list[Nic]:
+    """Return the interfaces of the domain, or of the nearest one that has any, or all if their places are unknown."""
+    placed = [nic for nic in topology.nics if nic.domain is not None]
+    if not placed:
+        return list(topology.nics)
+
+    def far(nic: Nic) -> int:
+        assert nic.domain is not None
+        return 0 if nic.domain == domain.number else domain.distances.get(nic.domain, 255)
+
+    nearest = min(map(far, placed))
+    return [nic for nic in placed if far(nic) == nearest]
+
+
+def deal_nics(domain: NumaDomain, topology: NodeTopology, count: int, number: int) -> Nic | None:
+    """Return the interface of one of `count` ranks of a domain, None if the node has none.
+
+    If there are more ranks than interfaces, neighbours share one, because they communicate most.
+    """
+    nics = nearest_nics(domain, topology)
+    if not nics:
+        return None
+    return nics[number * len(nics) // count if count >= len(nics) else number]
+
+
 def parse_cpu_list(text: str) -> list[int]:
     """Return the numbers of a list such as 0-3,8,10-11. Raises ConfigError if the text is not such a list."""
     numbers: list[int] = []
@@ -249,7 +274,7 @@ class _HwlocObjects:
         cpus = _cpu_set(text) if text else cpus
         kind, index = element.get("type"), int(element.get("os_index", "0"))
         if kind in ("Bridge", "PCIDev"):
-            path = (*path, element.get("pci_busid") or element.get("gp_index", ""))
+            path = (*path, element.get("pci_busid") or element.get("gp_index") or "")
         if kind == "NUMANode" and cpus:
             self.domains.append(NumaDomain(index, [tuple(sorted(cpus))]))
         elif kind == "Core":

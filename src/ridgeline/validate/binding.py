@@ -20,7 +20,7 @@ from typing import Any
 from rich.table import Table
 
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.runtime.node_topology import Gpu, Nic, NodeTopology, NumaDomain, format_cpu_list
+from ridgeline.runtime.node_topology import Gpu, Nic, NodeTopology, NumaDomain, deal_nics, format_cpu_list
 
 LAUNCHERS = ("mpiexec", "pals", "srun", "pbs")
 # Variables in which launchers give a rank its number on the node: Slurm, PALS, Open MPI, Hydra (MPICH).
@@ -86,13 +86,11 @@ def bind_ranks(
         )
     bindings: list[Binding] = []
     for domain, count in zip(domains, _deal(n_ranks, domains, topology)):
-        nics = nearest_nics(domain, topology)
         for i in range(count):
             first, last = (k * len(domain.cores) // count for k in (i, i + 1))
             cpus = tuple(sorted(chain.from_iterable(domain.cores[first:last])))
-            # If there are more ranks than interfaces, neighbours share one, because they communicate most.
-            nic = nics[i * len(nics) // count if count >= len(nics) else i].name if nics else None
-            bindings.append(Binding(len(bindings), domain.number, cpus, nic))
+            nic = deal_nics(domain, topology, count, i)
+            bindings.append(Binding(len(bindings), domain.number, cpus, nic.name if nic else None))
     return _deal_gpus(bindings, topology)
 
 
@@ -102,7 +100,11 @@ def _deal_gpus(bindings: list[Binding], topology: NodeTopology) -> list[Binding]
         return bindings
     pairs = sorted(
         ((b, gpu) for b in bindings for gpu in topology.gpus),
-        key=lambda pair: (*_distance(*pair, bindings, topology), pair[0].rank, pair[1].number),
+        key=lambda pair: (
+            _distance(pair[0], pair[1], bindings, topology),
+            pair[0].rank,
+            pair[1].number,
+        ),
     )
     chosen: dict[int, int] = {}
     ranks_of = dict.fromkeys((gpu.number for gpu in topology.gpus), 0)
@@ -128,20 +130,6 @@ def _distance(
     gpus = [other.number for other in topology.gpus if other.domain == gpu.domain]
     apart = (ranks.index(b.rank) + 0.5) / len(ranks) - (gpus.index(gpu.number) + 0.5) / len(gpus)
     return gpu.domain != b.domain, -shared, abs(apart)
-
-
-def nearest_nics(domain: NumaDomain, topology: NodeTopology) -> list[Nic]:
-    """Return the interfaces of the domain, or of the nearest one that has any, or all if their places are unknown."""
-    placed = [nic for nic in topology.nics if nic.domain is not None]
-    if not placed:
-        return list(topology.nics)
-
-    def far(nic: Nic) -> int:
-        assert nic.domain is not None
-        return 0 if nic.domain == domain.number else domain.distances.get(nic.domain, 255)
-
-    nearest = min(map(far, placed))
-    return [nic for nic in placed if far(nic) == nearest]
 
 
 def _deal(n_ranks: int, domains: Sequence[NumaDomain], topology: NodeTopology) -> list[int]:

@@ -60,8 +60,9 @@ def test_parts_for_the_inventory_and_gpus_that_no_site_would_use():
         }.items()
     }
     assert unusable_gpus(FakeNvml(NEW, OLD)) == {}
-    (text,) = unusable_gpus(FakeNvml(OLD, FakeGpu(rows=(0, 9, 0, 1)))).values()
-    assert text == "a faulty row of its memory could not be remapped, according to NVML"
+    assert unusable_gpus(FakeNvml(OLD, FakeGpu(rows=(0, 9, 0, 1)))) == {
+        "0000:3b:00.0": "a faulty row of its memory could not be remapped, according to NVML"
+    }
 
 
 def test_without_a_driver_or_a_gpu_there_is_nothing():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
 from ridgeline.validate.judge.pair_screening import link_costs
+from ridgeline.validate.judge.rail_screening import by_rail, interface_name, rail_name
 from ridgeline.validate.judge.statistics import Floats, costs, figure, steady
-from ridgeline.validate.judge.suspects import NODE_SLOW, SYSTEM, Suspects, percent
+from ridgeline.validate.judge.suspects import INTERFACE, NODE_SLOW, SYSTEM, Kind, Suspects, percent
 from ridgeline.validate.judge.system_screening import column_direction, column_unit
 from ridgeline.validate.judge.thresholds import CPU_SHARE
 from ridgeline.validate.judge.verdict import Drift
@@ -61,14 +63,7 @@ def compare_with_baseline(
     before = {name: index for index, name in enumerate(baseline.nodes)}
     common = [(index, before[name]) for index, name in enumerate(measurements.nodes) if name in before]
     drifts: list[Drift] = []
-    quantities: list[NodeQuantity | PairQuantity] = [
-        *measurements.node_quantities,
-        *measurements.pair_quantities,
-    ]
-    for now in quantities:
-        old = _same(now, baseline)
-        if old is None:
-            continue
+    for now, old, rail in _comparable(measurements, baseline):
         costs_now, noise_now = _per_node(now, len(measurements.nodes))
         costs_old, noise_old = _per_node(old, len(baseline.nodes))
         pairs = [(i, j) for i, j in common if math.isfinite(costs_now[i]) and math.isfinite(costs_old[j])]
@@ -78,15 +73,33 @@ def compare_with_baseline(
         cut = max(math.log1p(tolerance), 4.0 * math.hypot(noise_now, noise_old))
         overall = float(np.median(change))
         medians = [float(np.median([c[k] for k in ks])) for c, ks in zip((costs_now, costs_old), zip(*pairs))]
-        drifts.append(_drift(now, None, "", medians[1], medians[0], overall, overall >= cut))
+        where = "" if rail is None else rail_name(measurements.interfaces, rail)
+        drifts.append(_drift(now, None, where, medians[1], medians[0], overall, overall >= cut))
         # What the whole system lost is the system's drift; a node has drifted if it lost more than that.
         for (i, j), lost in zip(pairs, change):
             if abs(lost) >= cut and abs(lost - overall) >= cut:
                 name = measurements.nodes[i]
+                if rail is not None:
+                    name += f" {interface_name(measurements.interfaces, i, rail)}"
                 drifts.append(
                     _drift(now, i, name, costs_old[j], costs_now[i], float(lost), bool(lost >= cut))
                 )
     return drifts + _system_drifts(measurements, baseline, tolerance)
+
+
+def _comparable(
+    measurements: Measurements, baseline: Measurements
+) -> Iterator[tuple[NodeQuantity | PairQuantity, NodeQuantity | PairQuantity, int | None]]:
+    """Yield every quantity with that of the baseline, and the rail where nodes have several interfaces."""
+    for quantity in measurements.node_quantities:
+        stored = next((q for q in baseline.node_quantities if q.name == quantity.name), None)
+        if stored is not None:
+            yield quantity, stored, None
+    for pairs in measurements.pair_quantities:
+        known = next((q for q in baseline.pair_quantities if q.name == pairs.name), None)
+        rails, before = by_rail(pairs), {} if known is None else by_rail(known)
+        for rail in rails.keys() & before.keys():
+            yield rails[rail], before[rail], rail if len(rails) > 1 else None
 
 
 def _system_drifts(measurements: Measurements, baseline: Measurements, tolerance: float) -> list[Drift]:
@@ -126,19 +139,14 @@ def add_drifts(drifts: list[Drift], suspects: Suspects) -> None:
             f"{drift.quantity}: {number(drift.now, drift.unit)} where the baseline has "
             f"{number(drift.before, drift.unit)}, {percent(drift.slowdown)} more time"
         )
+        nodes = [] if drift.node is None else [drift.node]
+        kind: Kind = "node"
+        advice, name = NODE_SLOW, ""
         if drift.node is None:
-            suspects.add("system", [], reason, SYSTEM, quantity=drift.quantity, slowdown=drift.slowdown)
-        else:
-            suspects.add(
-                "node", [drift.node], reason, NODE_SLOW, quantity=drift.quantity, slowdown=drift.slowdown
-            )
-
-
-def _same(
-    quantity: NodeQuantity | PairQuantity, baseline: Measurements
-) -> NodeQuantity | PairQuantity | None:
-    stored: list[Any] = [*baseline.node_quantities, *baseline.pair_quantities]
-    return next((q for q in stored if q.name == quantity.name and type(q) is type(quantity)), None)
+            kind, advice = "system", SYSTEM
+        elif drift.name != suspects.nodes[drift.node]:
+            kind, advice, name = "interface", INTERFACE, drift.name
+        suspects.add(kind, nodes, reason, advice, name=name, quantity=drift.quantity, slowdown=drift.slowdown)
 
 
 def _per_node(quantity: NodeQuantity | PairQuantity, n_nodes: int) -> tuple[Floats, float]:

@@ -166,5 +166,5 @@ def note_repeats(history: Sequence[Entry], verdict: Verdict) -> None:
         since = f"the first on {min(days)}, the last on {max(days)}"
         if (kind, name) in now:
             verdict.notes.append(f"{often} ({since}), and is one again.")
-        elif kind == "link" and len(days) >= FEWEST:
+        elif kind in ("link", "interface") and len(days) >= FEWEST:
             verdict.notes.append(f"{often} ({since}), but is none now: its fault comes and goes.")

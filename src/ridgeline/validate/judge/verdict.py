@@ -21,7 +21,7 @@ class Suspect:
     more than the reference, None where the fault is not slowness; reasons: one sentence each; advice: what to do.
     """
 
-    kind: Literal["node", "link", "group", "system"]
+    kind: Literal["node", "interface", "GPU", "link", "group", "system"]
     name: str
     nodes: list[int]
     reasons: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class QuantitySummary:
     name: str
     unit: str
     higher_is_better: bool
-    over: Literal["nodes", "links"]
+    over: Literal["nodes", "links", "GPUs"]
     count: int
     median: float
     mad: float

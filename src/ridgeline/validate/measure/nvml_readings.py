@@ -25,7 +25,7 @@ _NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Gpu:
+class NvmlGpu:
     """One GPU as NVML numbers it, by PCI address. name: "GPU 0 (0000:3b:00.0)"."""
 
     index: int
@@ -51,7 +51,7 @@ def pci_address(bus_id: str | bytes) -> str:
 
 
 @contextmanager
-def opened(nvml: Any | None = None) -> Iterator[tuple[Any, list[Gpu]]]:
+def opened(nvml: Any | None = None) -> Iterator[tuple[Any, list[NvmlGpu]]]:
     """Provide the library and the GPUs of this node, none without NVML. nvml: the library, for tests."""
     try:
         nvml = nvml or import_extra("pynvml", "the state of GPUs", error=OSError)
@@ -69,12 +69,12 @@ def opened(nvml: Any | None = None) -> Iterator[tuple[Any, list[Gpu]]]:
         nvml.nvmlShutdown()
 
 
-def _find(nvml: Any) -> list[Gpu]:
+def _find(nvml: Any) -> list[NvmlGpu]:
     found = []
     try:
         for number in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(number)
-            found.append(Gpu(number, pci_address(nvml.nvmlDeviceGetPciInfo(handle).busId), handle))
+            found.append(NvmlGpu(number, pci_address(nvml.nvmlDeviceGetPciInfo(handle).busId), handle))
     except nvml.NVMLError:  # a lost GPU; the others are read
         return found
     return found
@@ -179,13 +179,13 @@ def _parts(nvml: Any, handle: Any) -> Iterator[tuple[str, str]]:
 
 
 def unusable_gpus(nvml: Any | None = None) -> dict[str, str]:
-    """Return the GPUs whose memory could not be repaired, with the reason: no site would use them."""
+    """Return the PCI addresses of GPUs whose memory could not be repaired, with the reason."""
     found = {}
     with opened(nvml) as (library, gpus):
         for gpu in gpus:
             rows = _ask(library, "nvmlDeviceGetRemappedRows", gpu.handle)
             if rows is not None and rows[3]:
-                found[gpu.name] = "a faulty row of its memory could not be remapped, according to NVML"
+                found[gpu.address] = "a faulty row of its memory could not be remapped, according to NVML"
     return found
 
 

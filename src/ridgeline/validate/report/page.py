@@ -20,7 +20,8 @@ from ridgeline.runtime.files import LastWrites, check_folder
 from ridgeline.runtime.units import counted, number, scale_of
 from ridgeline.validate.judge.busy_nodes import ADVICE
 from ridgeline.validate.judge.counter_screening import grown_on
-from ridgeline.validate.judge.pair_screening import link_costs
+from ridgeline.validate.judge.pair_screening import LinkCosts, link_costs
+from ridgeline.validate.judge.rail_screening import by_rail, interface_name, rail_name
 from ridgeline.validate.judge.statistics import Booleans, Floats, costs, steady
 from ridgeline.validate.judge.suspects import percent
 from ridgeline.validate.judge.verdict import HEALTHY, SUSPECTS, Suspect, Verdict, write_hostfile
@@ -42,28 +43,43 @@ def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tu
                 _distribution(quantity, verdict, cost[there], suspect, names),
             )
     for pairs in measurements.pair_quantities:
-        links = link_costs(pairs)
-        if links.cost.size == 0:
-            continue
-        suspects = _suspects_of(verdict, pairs.name)
-        ends = {tuple(s.nodes) for s in suspects if s.kind == "link"}
-        nodes = np.array([n for s in suspects if s.kind in ("node", "group") for n in s.nodes], np.int64)
-        suspect = np.isin(links.first, nodes) | np.isin(links.second, nodes)
-        both = list(zip(links.first.tolist(), links.second.tolist()))
-        if ends:
-            suspect |= np.array([pair in ends for pair in both])
-        names = [f"{measurements.nodes[a]} - {measurements.nodes[b]}" for a, b in both[:64]]
-        if len(both) > 1:
-            yield (
-                f"{pairs.name}, {len(both)} links",
-                _distribution(pairs, verdict, links.cost, suspect, names),
-            )
+        for rail, part in by_rail(pairs).items():
+            links = link_costs(part)
+            if links.cost.size < 2:
+                continue
+            suspect = _suspect_links(measurements, _suspects_of(verdict, pairs.name), links, rail)
+            both = list(zip(links.first.tolist(), links.second.tolist()))
+            names = [f"{measurements.nodes[a]} - {measurements.nodes[b]}" for a, b in both[:64]]
+            chart = _distribution(pairs, verdict, links.cost, suspect, names)
+            yield f"{pairs.name}{_on(measurements, pairs, rail)}, {len(both)} links", chart
     for pairs in measurements.pair_quantities:
-        links = link_costs(pairs)
-        if links.cost.size:
+        for rail, part in by_rail(pairs).items():
+            links = link_costs(part)
+            if not links.cost.size:
+                continue
             extra = np.expm1(links.cost - np.median(links.cost))
             chart = draw_pairs(len(measurements.nodes), links.first, links.second, extra, measurements.nodes)
-            yield f"{pairs.name}, map of pairs", chart
+            yield f"{pairs.name}{_on(measurements, pairs, rail)}, map of pairs", chart
+
+
+def _on(measurements: Measurements, pairs: PairQuantity, rail: int) -> str:
+    """Return which interfaces a chart is of, "" where nodes have one."""
+    return f" over {rail_name(measurements.interfaces, rail)}" if len(by_rail(pairs)) > 1 else ""
+
+
+def _suspect_links(
+    measurements: Measurements, suspects: Sequence[Suspect], links: LinkCosts, rail: int
+) -> Booleans:
+    """Return which links of a rail are suspects, or belong to nodes, groups or interfaces that are."""
+    names, nodes = measurements.nodes, {n for s in suspects if s.kind in ("node", "group") for n in s.nodes}
+    parts = {s.name for s in suspects if s.kind in ("interface", "link")}
+
+    def suspect(a: int, b: int) -> bool:
+        ends = [f"{names[n]} {interface_name(measurements.interfaces, n, rail)}" for n in (a, b)]
+        alone = {*ends, " - ".join(ends), f"{names[a]} - {names[b]}"}
+        return a in nodes or b in nodes or bool(alone & parts)
+
+    return np.array([suspect(a, b) for a, b in zip(links.first.tolist(), links.second.tolist())])
 
 
 def _suspects_of(verdict: Verdict, quantity: str) -> list[Suspect]:

@@ -1,0 +1,171 @@
+"""Which rank measures which GPU, and what a stage makes of what the processes say; without any GPU."""
+
+import json
+from types import SimpleNamespace
+
+from fake_nvml import FakeGpu, FakeNvml
+from ridgeline.parallel.layout import Layout
+from ridgeline.validate.judge.outcome import screen
+from ridgeline.validate.measure import gpu_stages
+from ridgeline.validate.measure.measurements import Measurements
+from ridgeline.validate.measure.node_gpus import Gpus, NodeGpu, deal_gpus
+from ridgeline.validate.measure.session import Session
+from ridgeline.validate.validation_options import ValidationOptions
+
+USERS = gpu_stages.users_of_gpus
+A, B, C, D = (f"0000:{bus}:00.0" for bus in ("18", "3b", "86", "af"))
+
+
+def test_one_rank_sees_all_and_four_ranks_share_them():
+    four = [(address, address, index) for index, address in enumerate((B, A, D, C))]
+    alone = deal_gpus(Layout((0,), (0,), ("n",)), [four])
+    assert [(g.number, g.address, g.rank, g.index) for g in alone.all] == [
+        (0, A, 0, 1),
+        (1, B, 0, 0),
+        (2, C, 0, 3),
+        (3, D, 0, 2),
+    ]
+    assert alone.names() == {0: [f"GPU {n} ({address})" for n, address in enumerate((A, B, C, D))]}
+    shared = deal_gpus(Layout((0,) * 4, tuple(range(4)), ("n",)), [four] * 4)
+    assert [g.rank for g in shared.all] == [0, 1, 2, 3]
+    assert [g.name for g in shared.of_rank(2)] == [f"GPU 2 ({C})"]
+
+
+def test_launchers_that_show_each_rank_its_own():
+    own = [[(A, "a", 0)], [(B, "b", 0)], [(A, "a", 0)], []]
+    gpus = deal_gpus(Layout((0, 0, 1, 1), (0, 1, 0, 1), ("m", "n")), own, "a rank sees none")
+    assert [(g.node, g.number, g.address, g.rank) for g in gpus.all] == [
+        (0, 0, A, 0),
+        (0, 1, B, 1),
+        (1, 0, A, 2),
+    ]
+    assert gpus.missing == ""
+    nothing = deal_gpus(Layout((0,), (0,), ("n",)), [[]], "no driver")
+    assert (nothing.all, nothing.missing) == ([], "no driver")
+
+
+def stage(monkeypatch, answers, busy=(), broken=()):
+    """Return the verdict of the stage on one node of four GPUs, from what the processes print."""
+    monkeypatch.setattr(gpu_stages, "users_of_gpus", lambda: dict(busy))
+    monkeypatch.setattr(gpu_stages, "unusable_gpus", lambda: dict(broken))
+    monkeypatch.setattr(
+        gpu_stages, "run_check", lambda what, chosen, *_: answers(what, [g.index for g in chosen])
+    )
+    measurements = Measurements(["n1"], node_of_rank=[0])
+    gpus = Gpus([NodeGpu(0, n, address, 0, n) for n, address in enumerate((A, B, C, D))])
+    session = Session(
+        SimpleNamespace(rank=0),
+        SimpleNamespace(n_nodes=1),
+        ValidationOptions(prolog=True).plan(),
+        None,
+        measurements,
+        None,
+        None,
+        gpus=gpus,
+    )
+    monkeypatch.setattr(Session, "on_nodes", lambda self, setup, repeats: [[setup()()]])
+    gpu_stages.gpus(session)
+    again = Measurements.from_dict(json.loads(json.dumps(measurements.to_dict())))
+    return screen(again)
+
+
+def healthy(what, indices, **changes):
+    """What processes print of healthy GPUs, with other lines for some."""
+    lines = []
+    for n in indices:
+        if what == "compute":
+            lines.append({"index": n, "bytes": 1 << 30, "wrong": 0, "detail": ""})
+            lines += [
+                {"index": n, "quantity": "GPU triad", "values": [2.9e12, 3.0e12, 3.01e12]},
+                {
+                    "index": n,
+                    "quantity": "GPU DGEMM",
+                    "values": [5.1e13, 5.2e13, 5.2e13],
+                    "wrong_products": 0,
+                },
+            ]
+        else:
+            lines += [
+                {"index": n, "quantity": name, "values": [5.4e10, 5.5e10, 5.5e10]}
+                for name in ("GPU host to device", "GPU device to host")
+            ]
+    if what == "copies":
+        lines += [
+            {"index": a, "peer": b, "quantity": "GPU to GPU", "values": [4e11] * 3}
+            for a in indices
+            for b in indices
+            if a < b
+        ]
+    for line in lines:
+        line.update(changes.get(f"gpu{line['index']}", {}).get(line.get("quantity", "memory"), {}))
+    return lines
+
+
+def test_healthy_gpus_are_acquitted(monkeypatch):
+    verdict = stage(monkeypatch, healthy)
+    assert (verdict.suspects, verdict.exit_code, verdict.good_nodes()) == ([], 0, ["n1"])
+    assert [(summary.name, summary.count, summary.over) for summary in verdict.summaries] == [
+        (name, 4, "GPUs") for name in ("GPU triad", "GPU DGEMM", "GPU host to device", "GPU device to host")
+    ]
+
+
+def test_a_gpu_of_a_node_is_compared_with_the_others(monkeypatch):
+    slow = {"GPU triad": {"values": [2.1e12, 2.2e12, 2.2e12]}}
+    verdict = stage(monkeypatch, lambda what, indices: healthy(what, indices, gpu2=slow))
+    (suspect,) = verdict.suspects
+    assert (suspect.kind, suspect.name, suspect.nodes) == ("GPU", f"n1 GPU 2 ({C})", [0])
+    assert suspect.reasons[0].startswith("GPU triad: 2.2 TB/s where 3")
+    assert verdict.good_nodes() == []
+    assert verdict.nodes[0].reasons[0].startswith(f"n1 GPU 2 ({C}): GPU triad")
+
+
+def test_wrong_memory_products_and_copies_and_states_without_hope(monkeypatch):
+    memory = {"memory": {"wrong": 3, "detail": "the first at offset 64"}}
+    products = {"GPU DGEMM": {"wrong_products": 5}}
+    verdict = stage(
+        monkeypatch,
+        lambda what, indices: healthy(what, indices, gpu0=memory, gpu1=products),
+        broken={D: "a faulty row of its memory could not be remapped, according to NVML"},
+    )
+    assert {s.name: s.reasons for s in verdict.suspects} == {
+        f"n1 GPU 0 ({A})": ["3 words of its memory are wrong, the first at offset 64"],
+        f"n1 GPU 1 ({B})": ["5 numbers of a product of matrices are wrong"],
+        f"n1 GPU 3 ({D})": ["a faulty row of its memory could not be remapped, according to NVML"],
+    }
+
+
+def test_a_gpu_that_another_process_uses_is_busy(monkeypatch):
+    asked = []
+
+    def answers(what, indices):
+        asked.extend(indices)
+        return healthy(what, indices)
+
+    verdict = stage(monkeypatch, answers, busy={B: "process 4711"})
+    assert verdict.suspects == []
+    assert [busy.reasons for busy in verdict.busy] == [[f"GPU 1 ({B}) is used by process 4711"]]
+    assert 1 not in asked
+    nvml = FakeNvml(FakeGpu(), FakeGpu("00000000:86:00.0", processes=(7, 8)))
+    assert USERS(nvml) == {C: "process 7, process 8"}
+
+
+def test_a_process_that_hangs_or_dies_is_a_fault_of_its_gpu(monkeypatch, tmp_path):
+    gpus = [NodeGpu(0, n, "", 0, n) for n in range(3)]
+    program = tmp_path / "python"
+    monkeypatch.setattr(gpu_stages.sys, "executable", str(program))
+
+    def run(script, what="compute", chosen=gpus[:1], seconds=30.0):
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        return gpu_stages.run_check(what, chosen, True, 3, seconds)
+
+    assert run("exec tail -f /dev/null", seconds=0.5) == [
+        {"index": 0, "fault": "it did not finish its check within 0.5 s"}
+    ]
+    died = run("echo '{\"index\": 0, \"wrong\": 0}'; echo 'bus error' >&2; exit 135")
+    fault = "the process that checked it ended with exit code 135: bus error"
+    assert died == [{"index": 0, "wrong": 0}, {"index": 0, "fault": fault}]
+    # Copies are made one GPU after the other: the one without a figure is at fault.
+    lines = run("echo '{\"index\": 0}'; exit 1", "copies", gpus)
+    assert lines[-1] == {"index": 1, "fault": "the process that checked it ended with exit code 1"}
+    assert run("echo 'warning'; echo '{\"index\": 0}'") == [{"index": 0}]
