@@ -420,6 +420,25 @@ def _node_values(measurements: Measurements) -> Iterator[str]:
         )
 
 
+def _gpu_values(measurements: Measurements) -> Iterator[str]:
+    """Yield what was measured of GPUs, one line for each quantity."""
+    import numpy as np
+
+    from ridgeline.runtime.units import number
+    from ridgeline.validate.judge.part_screening import part_name
+
+    for quantity in measurements.part_quantities:
+        values = np.nanmedian(quantity.values, axis=1)
+        worst = int(np.nanargmin(values))
+        node = int(quantity.node[worst])
+        row = int(quantity.number[worst]), int(quantity.peer[worst])
+        name = part_name(measurements.nodes[node], measurements.gpus.get(node, ()), row)
+        median, least = (
+            number(float(value), quantity.unit) for value in (np.nanmedian(values), values[worst])
+        )
+        yield f"{quantity.name}: median {median}, worst {least} on {name}"
+
+
 def _show(measurements: Measurements, verdict: Verdict) -> None:
     """Print stages, the values of the nodes, and the verdict."""
     from rich.table import Table
@@ -440,7 +459,7 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
         console.print(what, soft_wrap=not sys.stdout.isatty())
 
     say(table)
-    for text in _node_values(measurements):
+    for text in (*_node_values(measurements), *_gpu_values(measurements)):
         say(text)
     for name, counter in measurements.counters.items():
         places = ", ".join(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +14,22 @@ from numpy.typing import NDArray
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
 from ridgeline.validate.judge.pair_screening import link_costs
-from ridgeline.validate.judge.rail_screening import by_rail, interface_name, rail_name
+from ridgeline.validate.judge.part_screening import part_name, parts_as_nodes
+from ridgeline.validate.judge.rail_screening import Interfaces, by_rail, interface_name, rail_name
 from ridgeline.validate.judge.statistics import Floats, costs, figure, steady
-from ridgeline.validate.judge.suspects import INTERFACE, NODE_SLOW, SYSTEM, Kind, Suspects, percent
+from ridgeline.validate.judge.suspects import GPU_SLOW, INTERFACE, NODE_SLOW, SYSTEM, Kind, Suspects, percent
 from ridgeline.validate.judge.system_screening import column_direction, column_unit
 from ridgeline.validate.judge.thresholds import CPU_SHARE
 from ridgeline.validate.judge.verdict import Drift
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
+
+# Quantity now and in the baseline, the kind of part that it is of, and the name of a node's part, or of all (None).
+_Compared = tuple[
+    NodeQuantity | PairQuantity,
+    NodeQuantity | PairQuantity,
+    Literal["", "interface", "GPU"],
+    Callable[[int | None], str],
+]
 
 
 def check_baseline(measurements: Measurements, baseline: Measurements) -> None:
@@ -63,7 +74,7 @@ def compare_with_baseline(
     before = {name: index for index, name in enumerate(baseline.nodes)}
     common = [(index, before[name]) for index, name in enumerate(measurements.nodes) if name in before]
     drifts: list[Drift] = []
-    for now, old, rail in _comparable(measurements, baseline):
+    for now, old, part, name_of in _comparable(measurements, baseline):
         costs_now, noise_now = _per_node(now, len(measurements.nodes))
         costs_old, noise_old = _per_node(old, len(baseline.nodes))
         pairs = [(i, j) for i, j in common if math.isfinite(costs_now[i]) and math.isfinite(costs_old[j])]
@@ -73,33 +84,48 @@ def compare_with_baseline(
         cut = max(math.log1p(tolerance), 4.0 * math.hypot(noise_now, noise_old))
         overall = float(np.median(change))
         medians = [float(np.median([c[k] for k in ks])) for c, ks in zip((costs_now, costs_old), zip(*pairs))]
-        where = "" if rail is None else rail_name(measurements.interfaces, rail)
-        drifts.append(_drift(now, None, where, medians[1], medians[0], overall, overall >= cut))
+        drifts.append(_drift(now, None, name_of(None), medians[1], medians[0], overall, overall >= cut))
         # What the whole system lost is the system's drift; a node has drifted if it lost more than that.
         for (i, j), lost in zip(pairs, change):
             if abs(lost) >= cut and abs(lost - overall) >= cut:
-                name = measurements.nodes[i]
-                if rail is not None:
-                    name += f" {interface_name(measurements.interfaces, i, rail)}"
-                drifts.append(
-                    _drift(now, i, name, costs_old[j], costs_now[i], float(lost), bool(lost >= cut))
-                )
+                drift = _drift(now, i, name_of(i), costs_old[j], costs_now[i], float(lost), bool(lost >= cut))
+                drifts.append(replace(drift, part=part))
     return drifts + _system_drifts(measurements, baseline, tolerance)
 
 
-def _comparable(
-    measurements: Measurements, baseline: Measurements
-) -> Iterator[tuple[NodeQuantity | PairQuantity, NodeQuantity | PairQuantity, int | None]]:
-    """Yield every quantity with that of the baseline, and the rail where nodes have several interfaces."""
+def _comparable(measurements: Measurements, baseline: Measurements) -> Iterator[_Compared]:
+    """Yield every quantity with that of the baseline: of nodes, of their GPUs, and of pairs over each interface."""
+    nodes, interfaces = measurements.nodes, measurements.interfaces
+    stored = {q.name: q for q in (*baseline.node_quantities, *(q for q, _ in parts_as_nodes(baseline)))}
     for quantity in measurements.node_quantities:
-        stored = next((q for q in baseline.node_quantities if q.name == quantity.name), None)
-        if stored is not None:
-            yield quantity, stored, None
+        if quantity.name in stored:
+            yield quantity, stored[quantity.name], "", lambda node: "" if node is None else nodes[node]
+    for quantity, place in parts_as_nodes(measurements):
+        if quantity.name in stored:
+            yield quantity, stored[quantity.name], "GPU", partial(_name_of_gpu, measurements, place)
     for pairs in measurements.pair_quantities:
         known = next((q for q in baseline.pair_quantities if q.name == pairs.name), None)
         rails, before = by_rail(pairs), {} if known is None else by_rail(known)
-        for rail in rails.keys() & before.keys():
-            yield rails[rail], before[rail], rail if len(rails) > 1 else None
+        for rail in sorted(rails.keys() & before.keys()):
+            if len(rails) > 1:
+                yield (
+                    rails[rail],
+                    before[rail],
+                    "interface",
+                    partial(_name_of_interface, nodes, interfaces, rail),
+                )
+            else:
+                yield rails[rail], before[rail], "", lambda node: "" if node is None else nodes[node]
+
+
+def _name_of_gpu(measurements: Measurements, place: tuple[int, int], node: int | None) -> str:
+    return "" if node is None else part_name(measurements.nodes[node], measurements.gpus.get(node, ()), place)
+
+
+def _name_of_interface(nodes: Sequence[str], interfaces: Interfaces, rail: int, node: int | None) -> str:
+    if node is None:
+        return rail_name(interfaces, rail)
+    return f"{nodes[node]} {interface_name(interfaces, node, rail)}"
 
 
 def _system_drifts(measurements: Measurements, baseline: Measurements, tolerance: float) -> list[Drift]:
@@ -140,12 +166,9 @@ def add_drifts(drifts: list[Drift], suspects: Suspects) -> None:
             f"{number(drift.before, drift.unit)}, {percent(drift.slowdown)} more time"
         )
         nodes = [] if drift.node is None else [drift.node]
-        kind: Kind = "node"
-        advice, name = NODE_SLOW, ""
-        if drift.node is None:
-            kind, advice = "system", SYSTEM
-        elif drift.name != suspects.nodes[drift.node]:
-            kind, advice, name = "interface", INTERFACE, drift.name
+        kind: Kind = "system" if drift.node is None else drift.part or "node"
+        advice = {"system": SYSTEM, "interface": INTERFACE, "GPU": GPU_SLOW}.get(kind, NODE_SLOW)
+        name = drift.name if drift.part else ""
         suspects.add(kind, nodes, reason, advice, name=name, quantity=drift.quantity, slowdown=drift.slowdown)
 
 

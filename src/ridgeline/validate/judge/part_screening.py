@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ridgeline.validate.judge.statistics import (
     FEW,
     Booleans,
     Floats,
+    centre,
     costs,
     figure,
     screen_costs,
@@ -23,7 +24,7 @@ from ridgeline.validate.judge.statistics import (
 from ridgeline.validate.judge.suspects import GPU_SLOW, GPU_WRONG, Suspects, allowed_in_words, percent
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.judge.verdict import Verdict
-from ridgeline.validate.measure.measurements import Measurements, PartQuantity
+from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PartQuantity
 
 Names = Mapping[int, Sequence[str]]  # node -> names of its GPUs
 
@@ -50,6 +51,20 @@ def part_name(node: str, names: Sequence[str], row: tuple[int, int]) -> str:
     return f"{node} {' - '.join(ends)}"
 
 
+def parts_as_nodes(measurements: Measurements) -> Iterator[tuple[NodeQuantity, tuple[int, int]]]:
+    """Yield each figure of the GPUs of equal number as one of nodes, such as "GPU triad, GPU 2", with the number.
+
+    That is how baselines and the history compare GPUs: the number of the other GPU of a pair is -1 for none.
+    """
+    for quantity in measurements.part_quantities:
+        for place in sorted(set(zip(quantity.number.tolist(), quantity.peer.tolist()))):
+            rows = (quantity.number == place[0]) & (quantity.peer == place[1])
+            table = np.full((len(measurements.nodes), quantity.values.shape[1]), np.nan)
+            table[quantity.node[rows]] = quantity.values[rows]
+            name = f"{quantity.name}, GPU {' - '.join(str(end) for end in place if end >= 0)}"
+            yield NodeQuantity(name, quantity.unit, quantity.higher_is_better, table), place
+
+
 def _screen(
     quantity: PartQuantity, gpus: Names, thresholds: Thresholds, suspects: Suspects, verdict: Verdict
 ) -> None:
@@ -57,10 +72,13 @@ def _screen(
     estimate, noise, holds = steady(cost)
     there = np.isfinite(estimate)
     distance, cut, usual = (np.full(len(estimate), fill) for fill in (-np.inf, np.inf, np.nan))
-    for rows in _populations(quantity, there):
+    own, alike = _references(quantity, estimate, there)
+    for rows in (alike, there & ~alike & (quantity.peer < 0)):
+        if not rows.any():
+            continue
         few = rows.sum() < FEW
-        far, reference, sigma, least = screen_costs(estimate[rows], noise, few, thresholds)
-        distance[rows], cut[rows], usual[rows] = far, least, reference
+        far, reference, sigma, least = screen_costs(estimate[rows] - own[rows], noise, few, thresholds)
+        distance[rows], cut[rows], usual[rows] = far, least, reference + own[rows]
         if not few:
             distance[rows & ~holds] = -np.inf
         values = np.array([figure(c, quantity.higher_is_better) for c in estimate[rows]])
@@ -77,17 +95,18 @@ def _screen(
     _screen_limit(quantity, estimate, there, gpus, thresholds, suspects)
 
 
-def _populations(quantity: PartQuantity, there: Booleans) -> list[Booleans]:
-    """Return the rows that are compared with each other."""
-    rest = there.copy()
-    found = []
+def _references(quantity: PartQuantity, estimate: Floats, there: Booleans) -> tuple[Floats, Booleans]:
+    """Return what is usual for a GPU of each number where enough nodes have one, 0 elsewhere, and those rows.
+
+    All that remains of the costs is then noise, and judged together: GPUs of a few nodes are many.
+    """
+    own, alike = np.zeros(len(estimate)), np.zeros(len(estimate), bool)
     for place in sorted(set(zip(quantity.number[there].tolist(), quantity.peer[there].tolist()))):
         rows = there & (quantity.number == place[0]) & (quantity.peer == place[1])
         if rows.sum() >= FEWEST_PEERS:
-            found.append(rows)
-            rest &= ~rows
-    alone = rest & (quantity.peer < 0)
-    return found + [alone] * bool(alone.any())
+            own[rows] = centre(estimate[rows], few=rows.sum() < FEW)[0]
+            alike |= rows
+    return own, alike
 
 
 def _at_fault(quantity: PartQuantity, distance: Floats, cut: Floats) -> list[tuple[int, tuple[int, int]]]:

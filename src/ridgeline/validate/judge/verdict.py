@@ -90,7 +90,9 @@ class QuantitySummary:
 
 @dataclass
 class Drift:
-    """A change against the baseline. node: its number, None for all; slowdown: extra time, negative if faster."""
+    """A change against the baseline. node: its number, None for all; slowdown: extra time, negative if faster; part:
+    of the node, whose name `name` then is, "" for all of it.
+    """
 
     quantity: str
     unit: str
@@ -100,6 +102,7 @@ class Drift:
     now: float
     slowdown: float
     slow: bool
+    part: Literal["", "interface", "GPU"] = ""
 
 
 @dataclass

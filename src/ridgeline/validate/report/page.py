@@ -21,11 +21,12 @@ from ridgeline.runtime.units import counted, number, scale_of
 from ridgeline.validate.judge.busy_nodes import ADVICE
 from ridgeline.validate.judge.counter_screening import grown_on
 from ridgeline.validate.judge.pair_screening import LinkCosts, link_costs
+from ridgeline.validate.judge.part_screening import part_name
 from ridgeline.validate.judge.rail_screening import by_rail, interface_name, rail_name
 from ridgeline.validate.judge.statistics import Booleans, Floats, costs, steady
 from ridgeline.validate.judge.suspects import percent
 from ridgeline.validate.judge.verdict import HEALTHY, SUSPECTS, Suspect, Verdict, write_hostfile
-from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
+from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity, PartQuantity
 
 
 def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str, str]]:
@@ -42,6 +43,23 @@ def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tu
                 f"{quantity.name}, {there.size} nodes",
                 _distribution(quantity, verdict, cost[there], suspect, names),
             )
+    for parts in measurements.part_quantities:
+        cost = steady(costs(parts.values, parts.higher_is_better))[0]
+        there = np.flatnonzero(np.isfinite(cost))
+        names = [
+            part_name(
+                measurements.nodes[parts.node[row]],
+                measurements.gpus.get(int(parts.node[row]), ()),
+                (int(parts.number[row]), int(parts.peer[row])),
+            )
+            for row in there
+        ]
+        blamed = {s.name for s in _suspects_of(verdict, parts.name)}
+        # Pairs of GPUs of one node are compared with nothing, and have no statistics.
+        if there.size > 1 and any(summary.name == parts.name for summary in verdict.summaries):
+            suspect = np.array([name in blamed for name in names])
+            chart = _distribution(parts, verdict, cost[there], suspect, names)
+            yield f"{parts.name}, {there.size} GPUs" + " in pairs" * bool((parts.peer >= 0).any()), chart
     for pairs in measurements.pair_quantities:
         for rail, part in by_rail(pairs).items():
             links = link_costs(part)
@@ -87,7 +105,11 @@ def _suspects_of(verdict: Verdict, quantity: str) -> list[Suspect]:
 
 
 def _distribution(
-    quantity: NodeQuantity | PairQuantity, verdict: Verdict, cost: Floats, suspect: Booleans, names: list[str]
+    quantity: NodeQuantity | PartQuantity | PairQuantity,
+    verdict: Verdict,
+    cost: Floats,
+    suspect: Booleans,
+    names: list[str],
 ) -> str:
     """Return the chart of costs, as figures with their unit."""
     values = np.exp(-cost if quantity.higher_is_better else cost)
