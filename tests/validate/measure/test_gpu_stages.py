@@ -1,15 +1,22 @@
 """Which rank measures which GPU, and what a stage makes of what the processes say; without any GPU."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
+
 from fake_nvml import FakeGpu, FakeNvml
+from ridgeline.config.machine_file import check_machine
 from ridgeline.parallel.layout import Layout
+from ridgeline.validate.judge.history import make_entry
 from ridgeline.validate.judge.outcome import screen
+from ridgeline.validate.judge.thresholds import Thresholds, limits_of_machine
 from ridgeline.validate.measure import gpu_stages
-from ridgeline.validate.measure.measurements import Measurements
+from ridgeline.validate.measure.measurements import Measurements, PartQuantity
 from ridgeline.validate.measure.node_gpus import Gpus, NodeGpu, deal_gpus
 from ridgeline.validate.measure.session import Session
+from ridgeline.validate.report.prometheus import write_textfile
 from ridgeline.validate.validation_options import ValidationOptions
 
 USERS = gpu_stages.users_of_gpus
@@ -169,3 +176,40 @@ def test_a_process_that_hangs_or_dies_is_a_fault_of_its_gpu(monkeypatch, tmp_pat
     lines = run("echo '{\"index\": 0}'; exit 1", "copies", gpus)
     assert lines[-1] == {"index": 1, "fault": "the process that checked it ended with exit code 1"}
     assert run("echo 'warning'; echo '{\"index\": 0}'") == [{"index": 0}]
+
+
+def machine(seed, slow=1.0):
+    """Return one healthy node of four GPUs, with triad of GPU 2 slowed."""
+    random = np.random.default_rng(seed)
+    measurements = Measurements(["n1"], node_of_rank=[0], gpus={0: [f"GPU {n} ({A})" for n in range(4)]})
+    places = np.array([(0, n, -1) for n in range(4)])
+    values = 3e12 * (1 + 0.005 * random.standard_normal((4, 3)))
+    values[2] *= slow
+    measurements.part_quantities = [PartQuantity("GPU triad", "B/s", True, *places.T, values)]
+    return measurements
+
+
+def test_a_gpu_drifts_from_its_baseline_and_from_its_history():
+    loose = Thresholds(slowdown=0.9, z=500)
+    history = [make_entry(one, screen(one)) for one in map(machine, range(4))]
+    assert history[0]["values"]["GPU triad, GPU 2"]["n1"] > 2.9e12
+    for how in ({"baseline": machine(9)}, {"history": history}):
+        assert screen(machine(10), loose, **how).suspects == []
+        (suspect,) = screen(machine(10, slow=0.8), loose, **how).suspects
+        assert (suspect.kind, suspect.name) == ("GPU", f"n1 GPU 2 ({A})")
+        assert next(iter(how)) in suspect.reasons[0]
+
+
+def test_figures_of_gpus_are_in_the_textfile(tmp_path):
+    measurements = machine(0)
+    write_textfile(measurements, screen(measurements), tmp_path / "x.prom")
+    assert 'quantity="GPU triad, GPU 2",unit="B/s"} 3' in (tmp_path / "x.prom").read_text()
+
+
+def test_the_machine_file_limits_a_gpu():
+    text = '[machine]\nname = "x"\n[device]\nmemory_bandwidth = {value = 4.0, unit = "TB/s", source = "s"}\n'
+    limits = limits_of_machine(check_machine(Path("x.toml"), text), 0.9, 1, 1)
+    assert limits["GPU triad"] == 0.9 * 4e12
+    verdict = screen(machine(0), Thresholds(machine_limits=limits))
+    assert len(verdict.suspects) == 4
+    assert all("at least 3.6 TB/s is required" in s.reasons[0] for s in verdict.suspects)
