@@ -298,8 +298,10 @@ def test_the_script_gives_each_rank_its_interface_and_gpu(node_of_aurora, tmp_pa
 
     for name in LOCAL_RANKS:
         assert run(**{name: "6"}).stdout == "cxi6 5\n"
-    assert "the launcher sets none of SLURM_LOCALID" in run().stderr
-    assert "the script is for 8 ranks a node" in run(SLURM_LOCALID="8").stderr
+    # mpiexec inside a batch script of Slurm
+    assert run(SLURM_LOCALID="0", MPI_LOCALRANKID="7").stdout == "cxi7 5\n"
+    assert "the launcher sets none of MPI_LOCALRANKID" in run().stderr
+    assert "the script was made for 8 ranks a node" in run(SLURM_LOCALID="8").stderr
     assert run(SLURM_LOCALID="8").returncode == 1
 
 

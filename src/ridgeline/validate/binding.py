@@ -21,10 +21,12 @@ from rich.table import Table
 
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.node_topology import Gpu, Nic, NodeTopology, NumaDomain, deal_nics, format_cpu_list
+from ridgeline.runtime.units import counted
 
 LAUNCHERS = ("mpiexec", "pals", "srun", "pbs")
-# Variables in which launchers give a rank its number on the node: Slurm, PALS, Open MPI, Hydra (MPICH).
-LOCAL_RANKS = ("SLURM_LOCALID", "PALS_LOCAL_RANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+# Variables in which launchers give a rank its number on the node: Hydra (MPICH), PALS, Open MPI, Slurm. That of Slurm
+# is the last, because a batch script has it too, and what the script starts inherits it.
+LOCAL_RANKS = ("MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 # Vendor of PCI -> the variable that shows a process some GPUs, and what makes its numbers those of PCI addresses.
 _VISIBLE_GPUS = {
     "10de": ("CUDA_VISIBLE_DEVICES", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
@@ -213,7 +215,7 @@ def bind_script(bindings: Sequence[Binding], topology: NodeTopology) -> str:
     ]
     if not cases:
         return '#!/bin/sh\nexec "$@"\n'
-    names = ", ".join(LOCAL_RANKS)
+    names, made_for = ", ".join(LOCAL_RANKS), counted(len(bindings), "rank")
     return "\n".join(
         [
             "#!/bin/sh",
@@ -221,7 +223,7 @@ def bind_script(bindings: Sequence[Binding], topology: NodeTopology) -> str:
             'case "$local_rank" in',
             *cases,
             f'"") echo "error: the launcher sets none of {names}" >&2; exit 1 ;;',
-            f'*) echo "error: local rank $local_rank: the script is for {len(bindings)} ranks a node" >&2; exit 1 ;;',
+            f'*) echo "error: local rank $local_rank: the script was made for {made_for} a node" >&2; exit 1 ;;',
             "esac",
             'exec "$@"',
             "",

@@ -57,7 +57,7 @@ def test_products_are_exact_with_either_library(monkeypatch):
     for library in ("cuBLAS", "ours"):
         if library == "ours":
             monkeypatch.setattr("ridgeline.bench.hpl.device.blas_cuda.make_blas", _missing)
-        told.append(gpu_check._products(kernels, cuda, stream, True, 2))
+        told.append(gpu_check._products(kernels, cuda, stream, True, 2, True))
     names = ["GPU DGEMM", "GPU DGEMM of our own kernel"]
     assert [(line["quantity"], line["wrong_products"], len(line["values"])) for line in told] == [
         (name, 0, 2) for name in names

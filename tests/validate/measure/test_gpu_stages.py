@@ -15,6 +15,7 @@ from ridgeline.validate.judge.thresholds import Thresholds, limits_of_machine
 from ridgeline.validate.measure import gpu_stages
 from ridgeline.validate.measure.measurements import Measurements, PartQuantity
 from ridgeline.validate.measure.node_gpus import Gpus, NodeGpu, deal_gpus
+from ridgeline.validate.measure.nvml_readings import opened
 from ridgeline.validate.measure.session import Session
 from ridgeline.validate.report.prometheus import write_textfile
 from ridgeline.validate.validation_options import ValidationOptions
@@ -55,6 +56,8 @@ def stage(monkeypatch, answers, busy=(), broken=()):
     """Return the verdict of the stage on one node of four GPUs, from what the processes print."""
     monkeypatch.setattr(gpu_stages, "users_of_gpus", lambda: dict(busy))
     monkeypatch.setattr(gpu_stages, "unusable_gpus", lambda: dict(broken))
+    there = FakeNvml(*(FakeGpu(f"0000{address}") for address in (A, B, C, D, "0000:d8:00.0")))
+    monkeypatch.setattr(gpu_stages, "opened", lambda nvml=None: opened(nvml or there))
     monkeypatch.setattr(
         gpu_stages, "run_check", lambda what, chosen, *_: answers(what, [g.index for g in chosen])
     )
@@ -62,7 +65,7 @@ def stage(monkeypatch, answers, busy=(), broken=()):
     gpus = Gpus([NodeGpu(0, n, address, 0, n) for n, address in enumerate((A, B, C, D))])
     session = Session(
         SimpleNamespace(rank=0),
-        SimpleNamespace(n_nodes=1),
+        Layout((0,), (0,), ("n1",)),
         ValidationOptions(prolog=True).plan(),
         None,
         measurements,
@@ -111,6 +114,7 @@ def healthy(what, indices, **changes):
 def test_healthy_gpus_are_acquitted(monkeypatch):
     verdict = stage(monkeypatch, healthy)
     assert (verdict.suspects, verdict.exit_code, verdict.good_nodes()) == ([], 0, ["n1"])
+    assert "n1: this job does not see GPU 4 (0000:d8:00.0), which is therefore not measured." in verdict.notes
     assert [(summary.name, summary.count, summary.over) for summary in verdict.summaries] == [
         (name, 4, "GPUs") for name in ("GPU triad", "GPU DGEMM", "GPU host to device", "GPU device to host")
     ]
@@ -175,7 +179,8 @@ def test_a_process_that_hangs_or_dies_is_a_fault_of_its_gpu(monkeypatch, tmp_pat
     # Copies are made one GPU after the other: the one without a figure is at fault.
     lines = run("echo '{\"index\": 0}'; exit 1", "copies", gpus)
     assert lines[-1] == {"index": 1, "fault": "the process that checked it ended with exit code 1"}
-    assert run("echo 'warning'; echo '{\"index\": 0}'") == [{"index": 0}]
+    assert run("echo '{warning}'; echo '{\"index\": 0}'") == [{"index": 0}]
+    assert run("exit 0")[0]["fault"] == "the process that checked it ended with exit code 0"
 
 
 def machine(seed, slow=1.0):

@@ -21,8 +21,8 @@ NODE_NETWORK = (
     "node out until it is repaired and validated again."
 )
 INTERFACE = (
-    "Check the state, speed and error counters of this network interface, its cable and its switch port. The other "
-    "interfaces of the node are well. Leave the node out until it is repaired and validated again."
+    "Check the state, speed and error counters of this network interface, its cable and its switch port. Most "
+    "other interfaces of the node are well. Leave the node out until it is repaired and validated again."
 )
 GPU_SLOW = (
     "Compare its clock, power limit, temperature and the width of its PCI Express link with those of a healthy GPU "

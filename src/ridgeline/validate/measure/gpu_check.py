@@ -37,16 +37,20 @@ _SCALAR = 3.0
 def check(order: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
     """Do what is ordered and tell what was found, one GPU or figure at a time.
 
-    order: {"what": "compute" or "copies", "gpus": [{"index", "address"}], "quick": bool, "repeats": int}
+    order: {"what": "compile", "compute" or "copies", "gpus": [{"index", "address"}], "quick": bool, "repeats": int}.
+    To compile is to compute with a few numbers, which fills the kernel cache.
     """
-    if order["what"] == "compute":
+    if order["what"] != "copies":
+        small = simulated() or order["what"] == "compile"
         for gpu in order["gpus"]:
-            _compute(gpu, order["quick"], order["repeats"], tell)
+            _compute(gpu, order["quick"], order["repeats"], small, tell)
     else:
         _copies(order["gpus"], order["quick"], order["repeats"], tell)
 
 
-def _compute(gpu: dict[str, Any], quick: bool, repeats: int, tell: Callable[[dict[str, Any]], None]) -> None:
+def _compute(
+    gpu: dict[str, Any], quick: bool, repeats: int, small: bool, tell: Callable[[dict[str, Any]], None]
+) -> None:
     """Check memory, then measure triad and products, on one GPU."""
     from ridgeline.bench.memory import device_check_cuda as kernels
 
@@ -55,7 +59,7 @@ def _compute(gpu: dict[str, Any], quick: bool, repeats: int, tell: Callable[[dic
     cuda.select_device(index)
     stream = cuda.stream()
     free = cuda.current_context().get_memory_info().free
-    n = 512 if simulated() else int(_SHARE[quick] * free) // 8
+    n = 512 if small else int(_SHARE[quick] * free) // 8
     words = cuda.device_array(n, np.uint64)
     wrong, text = 0, ""
     for name, kind, key in _PATTERNS:
@@ -65,17 +69,23 @@ def _compute(gpu: dict[str, Any], quick: bool, repeats: int, tell: Callable[[dic
         wrong += count
     del words
     tell({"index": index, "bytes": 8 * n, "wrong": wrong, "detail": text})
-    tell({"index": index, "quantity": "GPU triad", "values": _triad(kernels, cuda, stream, quick, repeats)})
-    tell({"index": index} | _products(kernels, cuda, stream, quick, repeats))
+    tell(
+        {
+            "index": index,
+            "quantity": "GPU triad",
+            "values": _triad(kernels, cuda, stream, quick, repeats, small),
+        }
+    )
+    tell({"index": index} | _products(kernels, cuda, stream, quick, repeats, small))
 
 
-def _triad(kernels: Any, cuda: Any, stream: Any, quick: bool, repeats: int) -> list[float]:
+def _triad(kernels: Any, cuda: Any, stream: Any, quick: bool, repeats: int, small: bool) -> list[float]:
     """Return B/s of triad, each the mean of some calls."""
     free = cuda.current_context().get_memory_info().free
-    n = 64 if simulated() else int(min(_TRIAD_ITEMS[quick], free // 4 // 24))
+    n = 64 if small else int(min(_TRIAD_ITEMS[quick], free // 4 // 24))
     a, b, c = (cuda.to_device(np.full(n, value)) for value in (0.0, 1.0, 2.0))
     blocks = kernels.blocks_for(n)
-    calls = 1 if simulated() else _CALLS
+    calls = 1 if small else _CALLS
 
     def run() -> float:
         begin = time.perf_counter()
@@ -91,7 +101,7 @@ def _triad(kernels: Any, cuda: Any, stream: Any, quick: bool, repeats: int) -> l
     return rates
 
 
-def _products(kernels: Any, cuda: Any, stream: Any, quick: bool, repeats: int) -> dict[str, Any]:
+def _products(kernels: Any, cuda: Any, stream: Any, quick: bool, repeats: int, small: bool) -> dict[str, Any]:
     """Return FLOP/s of products of matrices, by cuBLAS or else by our kernel, and how many numbers are wrong."""
     from ridgeline.bench.hpl.device.blas_cuda import DeviceBlock, make_blas
 
@@ -100,7 +110,7 @@ def _products(kernels: Any, cuda: Any, stream: Any, quick: bool, repeats: int) -
         blas = make_blas()
     except DeviceError as error:
         why = str(error)
-    n = 2 * kernels.TILE if simulated() else _ORDER[quick] if blas is not None else _OWN_ORDER
+    n = 2 * kernels.TILE if small else _ORDER[quick] if blas is not None else _OWN_ORDER
     left, right, out = (cuda.device_array(n * n, np.float64) for _ in range(3))
     blocks = kernels.blocks_for(n * n)
     kernels.fill_factors[blocks, kernels.THREADS, stream](left, right, n)

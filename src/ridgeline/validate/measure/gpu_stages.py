@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -36,16 +37,35 @@ _NO_MPI = {"MPI4PY_RC_INITIALIZE": "0", "MPI4PY_RC_FINALIZE": "0"}
 Line = dict[str, Any]
 
 
+def compile_checks(session: Session) -> None:
+    """Fill the kernel cache of this rank's node by a check of a few numbers. What fails here fails in the stage too.
+
+    No communication.
+    """
+    mine = session.gpus.of_rank(session.comm.rank)
+    if mine:
+        run_check("compile", mine[:1], True, 1)
+
+
 def gpus(session: Session) -> None:
     """Check memory, triad, products and copies of every GPU of the nodes. Collective."""
     mine = session.gpus.of_rank(session.comm.rank)
     # Each number of the stage is measured by one process; its repeats are the repeats of the plan.
-    found = session.on_nodes(lambda: partial(_measure, mine, session.plan.quick, session.plan.repeats), 1)
+    repeats, seen = session.plan.repeats, set[str]()
+    if session.comm.rank in session.leaders:
+        seen = {gpu.address for gpu in session.gpus.all if gpu.node == session.node}
+    found = session.on_nodes(lambda: partial(_measure, mine, seen, session.plan.quick, repeats), 1)
     rows: dict[str, dict[tuple[int, int, int], Sequence[float]]] = {name: {} for name in QUANTITIES}
     for rank, results in enumerate(found):
         by_index = {gpu.index: gpu for gpu in session.gpus.of_rank(rank)}
         for line in results[0] if results else []:
-            _note(session, by_index, line, rows)
+            if "hidden" in line:
+                host = session.measurements.nodes[session.layout.node_of_rank[rank]]
+                session.measurements.remarks.append(
+                    f"{host}: this job does not see {line['hidden']}, which is therefore not measured."
+                )
+            else:
+                _note(session, by_index, line, rows)
     for name, values in rows.items():
         session.store_parts(name, _UNITS[name], values)
     for node, names in session.gpus.names().items():
@@ -76,11 +96,17 @@ def _note(
         rows[line["quantity"]][gpu.node, *ends] = line["values"]
 
 
-def _measure(mine: Sequence[NodeGpu], quick: bool, repeats: int) -> list[Line]:
-    """Return the findings on the GPUs of this rank, in order. No communication."""
-    if not mine:
-        return []
+def _measure(mine: Sequence[NodeGpu], seen: Collection[str], quick: bool, repeats: int) -> list[Line]:
+    """Return the findings on the GPUs of this rank, in order. No communication.
+
+    seen: addresses of the GPUs that ranks of the node see, on the first of them; the others of the node are told.
+    """
     lines: list[Line] = []
+    if seen:
+        with opened() as (_, there):
+            lines += [{"hidden": gpu.name} for gpu in there if gpu.address not in seen]
+    if not mine:
+        return lines
     broken = unusable_gpus()
     lines += [{"index": gpu.index, "fault": broken[gpu.address]} for gpu in mine if gpu.address in broken]
     busy = users_of_gpus()
@@ -89,7 +115,8 @@ def _measure(mine: Sequence[NodeGpu], quick: bool, repeats: int) -> list[Line]:
     with ThreadPoolExecutor(max(len(free), 1)) as pool:
         for some in pool.map(lambda gpu: run_check("compute", [gpu], quick, repeats), free):
             lines += some
-    sound = [gpu for gpu in free if not any(line["index"] == gpu.index and "fault" in line for line in lines)]
+    faulty = {line["index"] for line in lines if "fault" in line}
+    sound = [gpu for gpu in free if gpu.index not in faulty]
     return lines + (run_check("copies", sound, quick, repeats) if sound else [])
 
 
@@ -121,13 +148,22 @@ def run_check(
     except subprocess.TimeoutExpired as error:
         output = (error.stdout or b"").decode(errors="replace") if isinstance(error.stdout, bytes) else ""
         code, words, how = 1, "", f"it did not finish its check within {limit:g} s"
-    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    if code and not any("fault" in line for line in lines):
+    lines = list(_read(output))
+    if (code or not lines) and not any("fault" in line for line in lines):
         last = words.strip().splitlines()[-1:] or [""]
         there = {line["index"] for line in lines} if what == "copies" else set()
         culprit = next((gpu for gpu in chosen if gpu.index not in there), chosen[-1])
         lines.append({"index": culprit.index, "fault": how + (f": {last[0]}" if last[0] else "")})
     return lines
+
+
+def _read(output: str) -> Iterator[Line]:
+    """Yield the findings in what a process printed: libraries may print, too."""
+    for line in output.splitlines():
+        with suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict) and "index" in found:
+                yield found
 
 
 def users_of_gpus(nvml: Any | None = None) -> dict[str, str]:

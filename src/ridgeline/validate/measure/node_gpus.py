@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ridgeline.runtime.devices import describe_devices
@@ -59,7 +60,9 @@ def find_gpus(comm: MPI.Comm, layout: Layout) -> Gpus:
     try:
         seen = [(device.address, device.uuid, device.index) for device in describe_devices()]
     except DeviceError as error:
-        missing = str(error)
+        missing = "numba-cuda is not installed"
+        if find_spec("numba_cuda") is not None:
+            missing = str(error).partition(". ")[0]  # without the advice, which is on runs
     every = comm.allgather((seen, missing))
     return deal_gpus(layout, [devices for devices, _ in every], next((text for _, text in every if text), ""))
 

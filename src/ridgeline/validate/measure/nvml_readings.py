@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ridgeline.runtime.extras import import_extra
 
+T = TypeVar("T")
 _LINK_COUNTERS = {
     "nvlink_replays": ("NVML_NVLINK_ERROR_DL_REPLAY",),
     "nvlink_recoveries": ("NVML_NVLINK_ERROR_DL_RECOVERY",),
@@ -82,12 +83,17 @@ def _find(nvml: Any) -> list[NvmlGpu]:
 
 def read_gpu_counters(nvml: Any | None = None) -> dict[str, int]:
     """Return the counters of all GPUs by name, such as "GPU 0 (0000:3b:00.0)/ecc_corrected_volatile"."""
-    found: dict[str, int] = {}
+    return {f"{gpu}/{name}": value for gpu, name, value in _of_all(nvml, _counters)}
+
+
+def _of_all(
+    nvml: Any | None, read: Callable[[Any, Any], Iterator[tuple[str, T]]]
+) -> Iterator[tuple[str, str, T]]:
+    """Yield the name of each GPU with each name and value that `read` finds of it."""
     with opened(nvml) as (library, gpus):
         for gpu in gpus:
-            for name, value in _counters(library, gpu.handle):
-                found[f"{gpu.name}/{name}"] = value
-    return found
+            for name, value in read(library, gpu.handle):
+                yield gpu.name, name, value
 
 
 def _counters(nvml: Any, handle: Any) -> Iterator[tuple[str, int]]:
@@ -149,12 +155,7 @@ def _slowdowns(nvml: Any, ask: Callable[..., Any]) -> Iterator[tuple[str, int]]:
 
 def read_gpu_parts(nvml: Any | None = None) -> dict[str, str]:
     """Return what the GPUs are, for the inventory: name, memory, ECC, power limit, NVLinks, row remapping."""
-    found: dict[str, str] = {}
-    with opened(nvml) as (library, gpus):
-        for gpu in gpus:
-            for part, value in _parts(library, gpu.handle):
-                found[f"{gpu.name} {part}"] = value
-    return found
+    return {f"{gpu} {part}": value for gpu, part, value in _of_all(nvml, _parts)}
 
 
 def _parts(nvml: Any, handle: Any) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline.runtime.machine import memory_available
+from ridgeline.validate.measure import gpu_stages
 from ridgeline.validate.measure.cores import cores_of_rank, on_cores
 from ridgeline.validate.measure.session import (
     Session,
@@ -49,10 +50,12 @@ def prepare(session: Session, stages: Collection[str]) -> None:
     """Compile what these stages measure, one rank of each node first. Collective."""
     from ridgeline.parallel.communicator import in_turn_per_node
 
-    in_turn_per_node(session.comm, lambda: _compile(stages))
+    in_turn_per_node(session.comm, lambda: _compile(session, stages))
 
 
-def _compile(stages: Collection[str]) -> None:
+def _compile(session: Session, stages: Collection[str]) -> None:
+    if "gpus" in stages:
+        gpu_stages.compile_checks(session)
     if "compute" in stages:
         from ridgeline.bench.memory.compute_check import compile_checks
 
