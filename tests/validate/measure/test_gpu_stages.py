@@ -218,3 +218,15 @@ def test_the_machine_file_limits_a_gpu():
     verdict = screen(machine(0), Thresholds(machine_limits=limits))
     assert len(verdict.suspects) == 4
     assert all("at least 3.6 TB/s is required" in s.reasons[0] for s in verdict.suspects)
+
+
+def test_gpus_that_differ_by_their_place_are_compared_with_their_like():
+    random = np.random.default_rng(0)
+    places = np.array([(node, number, -1) for node in range(4) for number in range(4)])
+    by_place = np.array([1.0, 1.0, 0.5, 0.7])[places[:, 1]]
+    for slow, expected in ((1.0, []), (0.8, ["n3 GPU 2"])):
+        values = 5e10 * by_place[:, None] * (1 + 0.01 * random.standard_normal((16, 3)))
+        values[14] *= slow
+        measurements = Measurements([f"n{n}" for n in range(4)], node_of_rank=[*range(4)])
+        measurements.part_quantities = [PartQuantity("GPU host to device", "B/s", True, *places.T, values)]
+        assert [s.name for s in screen(measurements).suspects] == expected
