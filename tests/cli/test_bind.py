@@ -24,7 +24,7 @@ def test_all_launchers_and_json(ridgeline):
         "cpus": list(range(8, 16)),
         "nic": "mlx5_1",
         "gpu": None,
-        "environment": {"UCX_NET_DEVICES": "mlx5_1"},
+        "environment": {"UCX_NET_DEVICES": "mlx5_1:1", "FI_VERBS_DEVICE_NAME": "mlx5_1"},
     }
 
 

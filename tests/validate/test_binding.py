@@ -298,6 +298,9 @@ def test_the_script_gives_each_rank_its_interface_and_gpu(node_of_aurora, tmp_pa
 
     for name in LOCAL_RANKS:
         assert run(**{name: "6"}).stdout == "cxi6 5\n"
+    # The launcher shows the rank one GPU, or all.
+    assert run(SLURM_LOCALID="6", ZE_AFFINITY_MASK="0").stdout == "cxi6 0\n"
+    assert run(SLURM_LOCALID="6", ZE_AFFINITY_MASK="0,1,2,3,4,5").stdout == "cxi6 5\n"
     # mpiexec inside a batch script of Slurm
     assert run(SLURM_LOCALID="0", MPI_LOCALRANKID="7").stdout == "cxi7 5\n"
     assert "the launcher sets none of MPI_LOCALRANKID" in run().stderr

@@ -249,7 +249,8 @@ def read_hwloc(path: str | Path) -> NodeTopology:
         if chosen:
             break
     interfaces = [
-        Nic(name, near(cpus), path)
+        # hwloc names no ports; interfaces with one are the rule
+        Nic(name, near(cpus), path, "1" if kind == "3" else "")
         for name, cpus, path, _ in sorted(chosen, key=lambda nic: _natural(nic[0]))
     ]
     gpus = [

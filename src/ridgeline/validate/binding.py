@@ -192,33 +192,53 @@ def rank_environment(binding: Binding, topology: NodeTopology) -> dict[str, str]
         variables["UCX_NET_DEVICES"] = f"{nic.name}:{nic.port}" if nic.port else nic.name
         if nic.port:  # a device of verbs; Ethernet has no ports in sysfs
             variables["FI_VERBS_DEVICE_NAME"] = nic.name
+    return variables | _gpu_environment(binding, topology)
+
+
+def _gpu_environment(binding: Binding, topology: NodeTopology) -> dict[str, str]:
     gpu = next((gpu for gpu in topology.gpus if gpu.number == binding.gpu), None)
-    if gpu is not None and gpu.vendor in _VISIBLE_GPUS:
-        name, order = _VISIBLE_GPUS[gpu.vendor]
-        # Vendors number their own GPUs only.
-        alike = [other.number for other in topology.gpus if other.vendor == gpu.vendor]
-        variables |= order | {name: str(alike.index(gpu.number))}
-    return variables
+    if gpu is None or gpu.vendor not in _VISIBLE_GPUS:
+        return {}
+    name, order = _VISIBLE_GPUS[gpu.vendor]
+    # Vendors number their own GPUs only.
+    alike = [other.number for other in topology.gpus if other.vendor == gpu.vendor]
+    return order | {name: str(alike.index(gpu.number))}
+
+
+# Leaves a rank the one GPU that a launcher has shown it (--gpus-per-task): a comma stands between several.
+_SHOW_GPU = """\
+show_gpu_as() {
+    eval "seen=\\${$1:-,}"
+    shift
+    case "$seen" in *,*) export "$@" ;; esac
+}"""
 
 
 def bind_script(bindings: Sequence[Binding], topology: NodeTopology) -> str:
-    """Return a shell script that gives each rank its interface and GPU, then runs its arguments."""
+    """Return a shell script that gives each rank its interface and GPU, then runs its arguments.
+
+    A rank to which the launcher shows one GPU keeps that one.
+    """
     local = ""
     for name in reversed(LOCAL_RANKS):
         local = f"${{{name}:-{local}}}"
-    cases = [
-        f"{b.rank}) export "
-        + " ".join(f"{key}={value}" for key, value in rank_environment(b, topology).items())
-        + " ;;"
-        for b in bindings
-        if rank_environment(b, topology)
-    ]
-    if not cases:
+    cases = []
+    for b in bindings:
+        of_gpu = _gpu_environment(b, topology)
+        of_nic = {k: v for k, v in rank_environment(b, topology).items() if k not in of_gpu}
+        words = ["export", *(f"{key}={value}" for key, value in of_nic.items())] if of_nic else [":"]
+        for variable, _ in _VISIBLE_GPUS.values():
+            if variable in of_gpu:
+                order = [f"{key}={value}" for key, value in of_gpu.items()]
+                words += ["; show_gpu_as", variable, *order]
+        cases.append(f"{b.rank}) {' '.join(words).replace(' ;', ';')} ;;")
+    if not any(rank_environment(b, topology) for b in bindings):
         return '#!/bin/sh\nexec "$@"\n'
     names, made_for = ", ".join(LOCAL_RANKS), counted(len(bindings), "rank")
     return "\n".join(
         [
             "#!/bin/sh",
+            *[_SHOW_GPU] * bool(topology.gpus),
             f"local_rank={local}",
             'case "$local_rank" in',
             *cases,
