@@ -56,8 +56,11 @@ def gpus(session: Session) -> None:
         seen = {gpu.address for gpu in session.gpus.all if gpu.node == session.node}
     found = session.on_nodes(lambda: partial(_measure, mine, seen, session.plan.quick, repeats), 1)
     rows: dict[str, dict[tuple[int, int, int], Sequence[float]]] = {name: {} for name in QUANTITIES}
+    of_rank: dict[int, dict[int, NodeGpu]] = {}
+    for gpu in session.gpus.all:
+        of_rank.setdefault(gpu.rank, {})[gpu.index] = gpu
     for rank, results in enumerate(found):
-        by_index = {gpu.index: gpu for gpu in session.gpus.of_rank(rank)}
+        by_index = of_rank.get(rank, {})
         for line in results[0] if results else []:
             if "hidden" in line:
                 host = session.measurements.nodes[session.layout.node_of_rank[rank]]

@@ -73,12 +73,15 @@ def deal_gpus(layout: Layout, seen: list[list[tuple[str, str, int]]], missing: s
     seen: (address, uuid, index) of the GPUs that each rank sees.
     """
     found: list[NodeGpu] = []
-    for node in range(layout.n_nodes):
+    ranks_on: list[list[int]] = [[] for _ in range(layout.n_nodes)]
+    for rank, node in enumerate(layout.node_of_rank):
+        ranks_on[node].append(rank)
+    for node, ranks in enumerate(ranks_on):
         viewers: dict[tuple[str, str], dict[int, int]] = {}
-        for rank in layout.ranks_on(node):
+        for rank in ranks:
             for address, uuid, index in seen[rank]:
                 viewers.setdefault((address, uuid), {})[rank] = index
-        load = dict.fromkeys(layout.ranks_on(node), 0)
+        load = dict.fromkeys(ranks, 0)
         for number, (address, uuid) in enumerate(sorted(viewers)):
             rank = min(viewers[address, uuid], key=lambda rank: (load[rank], rank))
             load[rank] += 1

@@ -89,15 +89,18 @@ def _suspect_links(
     measurements: Measurements, suspects: Sequence[Suspect], links: LinkCosts, rail: int
 ) -> Booleans:
     """Return which links of a rail are suspects, or belong to nodes, groups or interfaces that are."""
-    names, nodes = measurements.nodes, {n for s in suspects if s.kind in ("node", "group") for n in s.nodes}
+    names = measurements.nodes
+    whole = np.array([n for s in suspects if s.kind in ("node", "group") for n in s.nodes], np.int64)
+    found: Booleans = np.isin(links.first, whole) | np.isin(links.second, whole)
     parts = {s.name for s in suspects if s.kind in ("interface", "link")}
 
     def suspect(a: int, b: int) -> bool:
         ends = [f"{names[n]} {interface_name(measurements.interfaces, n, rail)}" for n in (a, b)]
-        alone = {*ends, " - ".join(ends), f"{names[a]} - {names[b]}"}
-        return a in nodes or b in nodes or bool(alone & parts)
+        return bool({*ends, " - ".join(ends), f"{names[a]} - {names[b]}"} & parts)
 
-    return np.array([suspect(a, b) for a, b in zip(links.first.tolist(), links.second.tolist())])
+    if parts:
+        found |= [suspect(a, b) for a, b in zip(links.first.tolist(), links.second.tolist())]
+    return found
 
 
 def _suspects_of(verdict: Verdict, quantity: str) -> list[Suspect]:
