@@ -7,9 +7,9 @@ import pytest
 
 from ridgeline.validate.judge.outcome import screen
 from ridgeline.validate.judge.thresholds import Thresholds
-from ridgeline.validate.measure.measurements import Measurements
+from ridgeline.validate.measure.measurements import Measurements, PairQuantity
 from ridgeline.validate.report.page import make_page
-from simulated_system import with_rails
+from simulated_system import simulate, with_rails
 
 
 def blamed(verdict):
@@ -113,3 +113,21 @@ def test_files_of_one_interface_from_before_are_read():
         content.pop(name)
     content["pair_quantities"][0].pop("rail")
     assert blamed(screen(Measurements.from_dict(content))) == []
+
+
+@pytest.mark.full
+def test_slow_interfaces_among_eighty_thousand():
+    """10,000 nodes of eight interfaces, eight links each; noise of 2 %, 50 interfaces that are 20 % slower."""
+    measurements = simulate(10_000, rounds=8, bad_nodes=0, bad_links=0, seed=1).measurements
+    links, random = measurements.pair_quantities[0], np.random.default_rng(0)
+    speed = np.ones((8, len(links.first), 1))
+    bad = range(0, 1000, 20)
+    speed[3, np.isin(links.first, bad) | np.isin(links.second, bad)] = 0.8
+    values = 2.3e10 * speed * (1 + 0.02 * random.standard_normal((8, *links.values.shape)))
+    ends = np.tile(links.first, 8), np.tile(links.second, 8)
+    rails = np.repeat(np.arange(8), len(links.first))
+    measurements.pair_quantities = [
+        PairQuantity("bandwidth", "B/s", True, *ends, values.reshape(-1, links.values.shape[1]), rails)
+    ]
+    measurements.interfaces = {node: [f"hsn{rail}" for rail in range(8)] for node in range(10_000)}
+    assert set(blamed(screen(measurements))) == {("interface", f"nid{node:05d} hsn3") for node in bad}
