@@ -71,6 +71,38 @@ def simulate(
     return System(measurements, set(map(int, bad)), links)
 
 
+def with_rails(
+    n: int, rails: int, slow=(), slow_links=(), factor=0.7, noise=0.01, repeats=5, seed=0, name="bandwidth"
+) -> Measurements:
+    """Return one quantity of all pairs of nodes over all rails, with interfaces hsn0, hsn1, ...
+
+    slow: (node, rail) or (node, None) for all of its interfaces; slow_links: (a, b, rail).
+    """
+    random = np.random.default_rng(seed)
+    parts = []
+    for rail in range(rails):
+        first, second = np.triu_indices(n, 1)
+        speed = np.ones(len(first))
+        for node, which in slow:
+            if which in (rail, None):
+                speed[(first == node) | (second == node)] = factor
+        for a, b, which in slow_links:
+            if which in (rail, None):
+                speed[(first == a) & (second == b)] = factor
+        parts.append((first, second, speed, np.full(len(first), rail)))
+    first, second, speed, rail_of = (np.concatenate(column) for column in zip(*parts))
+    figures = 2.3e10 * speed[:, None] * (1 + noise * random.standard_normal((len(speed), repeats)))
+    measurements = Measurements([f"nid{node}" for node in range(n)], node_of_rank=list(range(n)))
+    higher = name != "latency"
+    if not higher:
+        figures = 2e4 / figures
+    measurements.pair_quantities = [
+        PairQuantity(name, "B/s" if higher else "s", higher, first, second, figures, rail_of)
+    ]
+    measurements.interfaces = {node: [f"hsn{rail}" for rail in range(rails)] for node in range(n)}
+    return measurements
+
+
 def all_pairs(values, names=None, quantity="bandwidth", repeats=3, noise=0.005, seed=0) -> Measurements:
     """Return measurements of one quantity of all pairs; values: [n, n] exact rates, or times for "latency"."""
     random = np.random.default_rng(seed)

@@ -18,7 +18,14 @@ def test_all_launchers_and_json(ridgeline):
     for text in ("mlx5_1", "mpiexec: -ppn 2 -bind-to user:0+2+4+6,8+10+12+14", "srun: ", "pbs: "):
         assert text in done.stdout
     content = json.loads(ridgeline("bind", "--hwloc", HWLOC, "--json").stdout)
-    assert content["ranks"][1] == {"rank": 1, "domain": 1, "cpus": list(range(8, 16)), "nic": "mlx5_1"}
+    assert content["ranks"][1] == {
+        "rank": 1,
+        "domain": 1,
+        "cpus": list(range(8, 16)),
+        "nic": "mlx5_1",
+        "gpu": None,
+        "environment": {"UCX_NET_DEVICES": "mlx5_1:1", "FI_VERBS_DEVICE_NAME": "mlx5_1"},
+    }
 
 
 def test_the_commands_of_the_documents_work_on_any_machine(ridgeline):
@@ -30,7 +37,7 @@ def test_the_commands_of_the_documents_work_on_any_machine(ridgeline):
         *(root / "docs").glob("*.md"),
         root / "src/ridgeline/cli/machine_commands.py",
     ):
-        found += re.findall(r"^[^`\n]*ridgeline (bind\b[^)#\n]*)", page.read_text(), re.MULTILINE)
+        found += re.findall(r"^[^`\n]*ridgeline (bind\b[^)#>\n]*)", page.read_text(), re.MULTILINE)
     assert len(found) >= 3
     for command in {" ".join(line.split()) for line in found}:
         done = ridgeline(*command.split())

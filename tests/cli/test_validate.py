@@ -19,6 +19,9 @@ def test_a_healthy_node_its_report_and_its_baseline(ridgeline):
     names = {quantity["name"] for quantity in report["node_quantities"]}
     assert {"cpu_share", "on-node latency", "on-node bandwidth"} <= names
     assert (ridgeline.path / "health" / "nodes.good").read_text().split() == report["nodes"]
+    assert [set(rank) for rank in report["ranks"]] == [{"interface", "source", "gpu"}] * 2
+    assert report["mpi"]["mpi_library"]
+    assert report["mpi"]["environment"] is not None
     page = (ridgeline.path / "health" / "report.html").read_text()
     assert report["nodes"][0] in page
     assert "http" not in page.replace("http://www.w3.org", "")

@@ -20,7 +20,7 @@ from ridgeline.runtime.devices import (
 )
 from ridgeline.runtime.errors import DeviceError
 
-GPU = DeviceInfo(0, "NVIDIA H200", (9, 0), 141 * 2**30, 132, uuid="00ff")
+GPU = DeviceInfo(0, "NVIDIA H200", (9, 0), 141 * 2**30, 132, uuid="00ff", address="0000:3b:00.0")
 
 
 class Result(Enum):
@@ -33,6 +33,9 @@ ATTRIBUTES = {
     "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 9,
     "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": 0,
     "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT": 132,
+    "CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID": 0,
+    "CU_DEVICE_ATTRIBUTE_PCI_BUS_ID": 0x3B,
+    "CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID": 0,
 }
 
 

@@ -1,6 +1,8 @@
 """Where ranks are bound, on stored nodes: two sockets with eight interfaces, four domains, a virtual machine."""
 
 import json
+import os
+import subprocess
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.runtime.node_topology import (
     NodeTopology,
     format_cpu_list,
+    nearest_nics,
     parse_cpu_list,
     read_hwloc,
     read_sysfs,
@@ -17,10 +20,12 @@ from ridgeline.runtime.node_topology import (
 )
 from ridgeline.validate.binding import (
     LAUNCHERS,
+    LOCAL_RANKS,
     bind_ranks,
+    bind_script,
     environment,
     launcher_options,
-    nearest_nics,
+    rank_environment,
     to_dict,
 )
 
@@ -187,8 +192,138 @@ def test_bad_input_is_one_sentence(tmp_path):
         read_hwloc(tmp_path / "empty.xml")
 
 
+def device(root: Path, place: str, domain: int, vendor: str = "", code: str = "", lanes: int = 16) -> Path:
+    """Add a PCI device at its place below /sys/devices; return its folder."""
+    folder = root / "devices" / place
+    folder.mkdir(parents=True)
+    files = {"numa_node": domain, "vendor": f"0x{vendor}", "class": f"0x{code}", "max_link_width": lanes}
+    for name, content in files.items():
+        (folder / name).write_text(f"{content}\n")
+    bus = root / "bus/pci/devices"
+    bus.mkdir(parents=True, exist_ok=True)
+    (bus / folder.name).symlink_to(folder)
+    return folder
+
+
+def interface(root: Path, kind: str, name: str, folder: Path, port: str = "") -> None:
+    (root / f"class/{kind}/{name}").mkdir(parents=True)
+    (root / f"class/{kind}/{name}/device").symlink_to(folder)
+    if port:
+        (root / f"class/{kind}/{name}/ports/{port}").mkdir(parents=True)
+
+
+@pytest.fixture
+def node_of_aurora(stored) -> NodeTopology:
+    """Two sockets, each with 4 interfaces and 3 GPUs, on as many buses; and a display that does not compute."""
+    root = stored("two_sockets_eight_nics")
+    for number in range(8):
+        numa = root / f"class/cxi/cxi{number}/device/numa_node"
+        numa.unlink()
+        numa.parent.rmdir()
+        folder = device(root, f"pci0000:{number:x}0/0000:{number:x}1:00.0", number // 4, "17db", "020000")
+        numa.parent.symlink_to(folder)
+    for number, bus in enumerate((3, 1, 0, 4, 6, 5)):
+        device(root, f"pci0000:{bus}0/0000:{bus}8:00.0", number // 3, "8086", "038000")
+    device(root, "pci0000:00/0000:09:00.0", 0, "1a03", "030000", lanes=1)
+    return read_sysfs(root)
+
+
+def test_eight_interfaces_and_six_gpus_by_their_bus(node_of_aurora):
+    assert [(gpu.number, gpu.address) for gpu in node_of_aurora.gpus] == [
+        (0, "0000:08:00.0"),
+        (1, "0000:18:00.0"),
+        (2, "0000:38:00.0"),
+        (3, "0000:48:00.0"),
+        (4, "0000:58:00.0"),
+        (5, "0000:68:00.0"),
+    ]
+    bindings = bind_ranks(node_of_aurora)
+    # Interfaces 2 and 7 have no GPU on their bus: their ranks share the nearest in place of the same socket.
+    assert [(b.nic, b.gpu) for b in bindings] == [
+        ("cxi0", 0),
+        ("cxi1", 1),
+        ("cxi2", 1),
+        ("cxi3", 2),
+        ("cxi4", 3),
+        ("cxi5", 4),
+        ("cxi6", 5),
+        ("cxi7", 5),
+    ]
+    for n in (1, 5, 6, 7, 12, 24, 96):
+        counts = [sum(b.gpu == gpu for b in bind_ranks(node_of_aurora, n)) for gpu in range(6)]
+        assert sum(counts) == n
+        assert max(counts) - min(counts) <= 1, n
+        assert all((b.gpu // 3) == b.domain for b in bind_ranks(node_of_aurora, n)), n
+    assert rank_environment(bindings[5], node_of_aurora) == {
+        "FI_CXI_DEVICE_NAME": "cxi5",
+        "ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1",
+        "ZE_AFFINITY_MASK": "4",
+    }
+
+
+def test_one_interface_and_four_gpus(stored):
+    root = stored("four_domains_one_nic")
+    for number in range(4):
+        device(root, f"pci0000:{number}0/0000:{number}1:00.0", 3 - number, "10de", "030200")
+    (root / "class/infiniband/mlx5_0/ports/1").mkdir(parents=True)
+    node = read_sysfs(root)
+    bindings = bind_ranks(node)
+    assert [(b.domain, b.nic, b.gpu) for b in bindings] == [(d, "mlx5_0", 3 - d) for d in range(4)]
+    assert rank_environment(bindings[0], node) == {
+        "UCX_NET_DEVICES": "mlx5_0:1",
+        "FI_VERBS_DEVICE_NAME": "mlx5_0",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": "3",
+    }
+
+
+def test_a_node_without_interface_and_gpu(stored):
+    root = stored("virtual_machine")
+    (root / "class/net/eth0/device/numa_node").unlink(missing_ok=True)
+    node = NodeTopology(read_sysfs(root).domains, [])
+    bindings = bind_ranks(node)
+    assert [(b.nic, b.gpu) for b in bindings] == [(None, None)]
+    assert rank_environment(bindings[0], node) == {}
+    assert bind_script(bindings, node) == '#!/bin/sh\nexec "$@"\n'
+
+
+def test_the_script_gives_each_rank_its_interface_and_gpu(node_of_aurora, tmp_path):
+    path = tmp_path / "bind.sh"
+    path.write_text(bind_script(bind_ranks(node_of_aurora), node_of_aurora))
+
+    def run(**variables: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", str(path), "sh", "-c", "echo $FI_CXI_DEVICE_NAME $ZE_AFFINITY_MASK"]
+        environ = {"PATH": os.environ["PATH"]} | variables
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=30, check=False)
+
+    for name in LOCAL_RANKS:
+        assert run(**{name: "6"}).stdout == "cxi6 5\n"
+    # The launcher shows the rank one GPU, or all.
+    assert run(SLURM_LOCALID="6", ZE_AFFINITY_MASK="0").stdout == "cxi6 0\n"
+    assert run(SLURM_LOCALID="6", ZE_AFFINITY_MASK="0,1,2,3,4,5").stdout == "cxi6 5\n"
+    # mpiexec inside a batch script of Slurm
+    assert run(SLURM_LOCALID="0", MPI_LOCALRANKID="7").stdout == "cxi7 5\n"
+    assert "the launcher sets none of MPI_LOCALRANKID" in run().stderr
+    assert "the script was made for 8 ranks a node" in run(SLURM_LOCALID="8").stderr
+    assert run(SLURM_LOCALID="8").returncode == 1
+
+
+def test_gpus_in_hwloc_s_xml(tmp_path):
+    text = (DATA / "two_sockets_hwloc.xml").read_text()
+    gpu = '<object type="PCIDev" pci_busid="0000:{}:00.0" pci_type="{} [{}:2330] [0:0] a1" gp_index="9"/>\n'
+    bridge = '<object type="Bridge" gp_index="40"'
+    assert bridge in text
+    text = text.replace(
+        bridge, gpu.format("a1", "0302", "10de") + gpu.format("05", "0300", "1a03") + bridge, 1
+    )
+    (tmp_path / "node.xml").write_text(text)
+    node = read_hwloc(tmp_path / "node.xml")
+    assert [(g.number, g.address, g.vendor, g.domain) for g in node.gpus] == [(0, "0000:a1:00.0", "10de", 0)]
+    assert [b.gpu for b in bind_ranks(node, 2)] == [0, 0]
+
+
 def test_json_names_every_launcher(aurora):
-    content = json.loads(json.dumps(to_dict(bind_ranks(aurora, 3), aurora.nics)))
+    content = json.loads(json.dumps(to_dict(bind_ranks(aurora, 3), aurora)))
     assert set(content["options"]) == set(LAUNCHERS)
     assert [row["rank"] for row in content["ranks"]] == [0, 1, 2]
     assert all(a["cpus"][0] < b["cpus"][0] for a, b in pairwise(content["ranks"]))

@@ -58,6 +58,8 @@ def run_benchmark(
         from ridgeline.bench.result import make_table
         from ridgeline.parallel.allreduce import errors_on_all_ranks
         from ridgeline.parallel.communicator import mpi_environment, mpi_library, mpi_versions, thread_level
+        from ridgeline.parallel.layout import find_layout
+        from ridgeline.parallel.rank_devices import find_rank_devices
 
         with errors_on_all_ranks(comm):
             if comm.rank == 0:
@@ -81,6 +83,7 @@ def run_benchmark(
         result.notes += [note for note in (crowded, busy_note(others)) if note is not None]
         facts = result.to_dict() | {"machine": describe_machine().to_dict()}
         facts["mpi"] = mpi_versions() | {"environment": mpi_environment()}
+        facts["ranks"] = [rank.to_dict() for rank in find_rank_devices(comm, find_layout(comm))]
         facts["oversubscribed"] = crowded is not None
         facts["others_share"] = others
         with errors_on_all_ranks(comm):

@@ -101,7 +101,7 @@ def bind(
             "--ranks-per-node",
             min=1,
             metavar="N",
-            help="Ranks of a node; by default one for each network interface, or NUMA domain.",
+            help="Ranks of a node; by default one for each network interface or GPU, or else NUMA domain.",
         ),
     ] = None,
     launcher: Annotated[
@@ -125,12 +125,19 @@ def bind(
     hwloc: Annotated[
         str | None, typer.Option(metavar="FILE", help="Read the node from the output of `lstopo --of xml`.")
     ] = None,
+    script: Annotated[
+        bool,
+        typer.Option(
+            "--script", help="Print a shell script that gives each rank its network interface and GPU."
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Print which CPUs and network interface each rank of a node should have, for its launcher.
+    """Print which CPUs, network interface and GPU each rank of a node should have, for its launcher.
 
-    Ranks go beside network interfaces as long as each can have its own, then evenly over the NUMA domains.
-    As in: srun $(ridgeline bind --for srun) ridgeline bench multi-bandwidth
+    Ranks go beside network interfaces as long as each can have its own, then beside GPUs, then evenly over the NUMA
+    domains.
+    As in: ridgeline bind --script > bind.sh; srun $(ridgeline bind --for srun) sh bind.sh ridgeline validate
     """
     from ridgeline.runtime.console import plain_console
     from ridgeline.runtime.errors import ConfigError
@@ -138,12 +145,15 @@ def bind(
     from ridgeline.validate.binding import (
         LAUNCHERS,
         bind_ranks,
+        bind_script,
         environment,
         launcher_options,
         make_table,
         to_dict,
     )
 
+    if sum((script, json, launcher is not None)) > 1:
+        raise ConfigError("--for, --script and --json print different things. Give one of them.")
     if sysfs and hwloc:
         raise ConfigError(
             "--sysfs cannot be used with --hwloc, because both describe the node. Give one of them."
@@ -151,7 +161,9 @@ def bind(
     topology = read_hwloc(hwloc) if hwloc else read_sysfs(sysfs) if sysfs else this_node()
     bindings = bind_ranks(topology, ranks_per_node, reserve, smt)
     if json:
-        typer.echo(json_module.dumps(to_dict(bindings, topology.nics), indent=2))
+        typer.echo(json_module.dumps(to_dict(bindings, topology), indent=2))
+    elif script:
+        typer.echo(bind_script(bindings, topology), nl=False)
     elif launcher:
         typer.echo(launcher_options(bindings, launcher))
     else:

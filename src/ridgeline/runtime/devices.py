@@ -36,6 +36,7 @@ class DeviceInfo:
     multiprocessors: int
     simulated: bool = False
     uuid: str = ""  # which GPU it is, however many GPUs a process sees; "" if unknown
+    address: str = ""  # on PCI, as in "0000:3b:00.0"
 
     def __str__(self) -> str:
         """Return one line for people."""
@@ -189,12 +190,15 @@ def _describe(driver: Any, index: int) -> DeviceInfo:
     (memory,) = _call(driver, "cuDeviceTotalMem", handle)
     (uuid,) = _call(driver, "cuDeviceGetUuid", handle)
     attributes = driver.CUdevice_attribute
-    major, minor, multiprocessors = (
+    major, minor, multiprocessors, *place = (
         int(_call(driver, "cuDeviceGetAttribute", attribute, handle)[0])
         for attribute in (
             attributes.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
             attributes.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
             attributes.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+            attributes.CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+            attributes.CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+            attributes.CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
         )
     )
     return DeviceInfo(
@@ -204,4 +208,5 @@ def _describe(driver: Any, index: int) -> DeviceInfo:
         int(memory),
         multiprocessors,
         uuid=bytes(uuid.bytes).hex(),
+        address="{:04x}:{:02x}:{:02x}.0".format(*place),
     )

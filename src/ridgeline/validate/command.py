@@ -158,6 +158,8 @@ def run_validation(options: ValidationOptions, debug: bool = False) -> int:
 def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: ValidationOptions) -> int:
     from ridgeline.io.output_files import check_writable
     from ridgeline.parallel.allreduce import errors_on_all_ranks
+    from ridgeline.parallel.communicator import mpi_environment, mpi_versions
+    from ridgeline.parallel.rank_devices import find_rank_devices, ports_of_nodes
     from ridgeline.runtime.console import Phases
     from ridgeline.runtime.files import check_folder
     from ridgeline.validate.judge.outcome import Outcome
@@ -165,6 +167,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     from ridgeline.validate.measure.counters import read_counters
     from ridgeline.validate.measure.logs import log_moment
     from ridgeline.validate.measure.measurements import Measurements, save_measurements
+    from ridgeline.validate.measure.node_gpus import find_gpus
     from ridgeline.validate.measure.session import Session
     from ridgeline.validate.measure.validation_levels import chosen_steps, run_levels
     from ridgeline.validate.report.page import check_report
@@ -173,6 +176,8 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     chosen_steps(plan)
     facts = comm.allgather((describe_machine().to_dict(), tuple(os.environ.get(name, "") for name in _SLURM)))
     processes = comm.gather((layout.hosts[layout.node_of_rank[comm.rank]], os.getpid()))
+    devices = find_rank_devices(comm, layout)
+    ports = ports_of_nodes(layout, devices)
     measurements = Measurements(
         nodes=list(layout.hosts),
         node_of_rank=list(layout.node_of_rank),
@@ -180,6 +185,9 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
         settings=plan.measured()
         | {"phase": options.phase, "job": _job(options).number if options.phase else None},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
+        interfaces={node: [name for _, name in of_node] for node, of_node in enumerate(ports)},
+        ranks=[of_rank.to_dict() for of_rank in devices],
+        mpi=mpi_versions() | {"environment": mpi_environment()},
     )
     leaders = [layout.ranks_on(node)[0] for node in range(layout.n_nodes)]
     outcome: Outcome | None = None
@@ -217,9 +225,12 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
     # Only rank 0 finds trouble and suspects.
     end = outcome.end_process if outcome is not None else print
-    before, start = read_counters(), log_moment(log_files)
+    before = read_counters() if comm.rank == layout.ranks_on(layout.node_of_rank[comm.rank])[0] else {}
+    start = log_moment(log_files)
     watch = start_watch(comm, end)
-    session = Session(comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups)
+    session = Session(comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups, ports=ports)
+    if any(step.name == "gpus" for step in chosen_steps(plan)):
+        session.gpus = find_gpus(comm, layout)
     if outcome is not None:
         run_levels(session, outcome.suspects, outcome.stage_begins)
     else:
@@ -409,6 +420,25 @@ def _node_values(measurements: Measurements) -> Iterator[str]:
         )
 
 
+def _gpu_values(measurements: Measurements) -> Iterator[str]:
+    """Yield what was measured of GPUs, one line for each quantity."""
+    import numpy as np
+
+    from ridgeline.runtime.units import number
+    from ridgeline.validate.judge.part_screening import part_name
+
+    for quantity in measurements.part_quantities:
+        values = np.nanmedian(quantity.values, axis=1)
+        worst = int(np.nanargmin(values))
+        node = int(quantity.node[worst])
+        row = int(quantity.number[worst]), int(quantity.peer[worst])
+        name = part_name(measurements.nodes[node], measurements.gpus.get(node, ()), row)
+        median, least = (
+            number(float(value), quantity.unit) for value in (np.nanmedian(values), values[worst])
+        )
+        yield f"{quantity.name}: median {median}, worst {least} on {name}"
+
+
 def _show(measurements: Measurements, verdict: Verdict) -> None:
     """Print stages, the values of the nodes, and the verdict."""
     from rich.table import Table
@@ -429,7 +459,7 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
         console.print(what, soft_wrap=not sys.stdout.isatty())
 
     say(table)
-    for text in _node_values(measurements):
+    for text in (*_node_values(measurements), *_gpu_values(measurements)):
         say(text)
     for name, counter in measurements.counters.items():
         places = ", ".join(

@@ -67,7 +67,12 @@ class CounterKind:
     explains: bool = False
 
 
+# The names of Cassini's counters are those of HPE's driver and of its retry handler (github.com/HewlettPackard:
+# cassini-telemetry-sysfs-defs.h in shs-cassini-headers, cass_sysfs.c in shs-cxi-driver, retry_handler/stats.c in
+# shs-libcxi).
+# Most of the 1900 counters with "err" in their names count what programs do, or symbols that the link corrected.
 _CXI = "sys/class/cxi/(cxi.+)/device/telemetry"
+_CXI_PCIE = "sys/class/cxi/(cxi.+)/device/properties"
 _IB = r"sys/class/infiniband/(.+)/ports/(\d+)/counters"
 _NET = "sys/class/net/((?!lo$).+)"
 _EDAC = r"sys/devices/system/edac/mc/(mc\d+)"
@@ -82,8 +87,15 @@ def _pci(file: str) -> tuple[CounterSource, ...]:
     return (*classes, CounterSource(f"sys/bus/pci/devices/(.+)/{file}", f"pci {{0}}/{file}", "total"))
 
 
+def _nvml(*names: str) -> tuple[CounterSource, ...]:
+    """Return the counters of NVIDIA's GPUs (`validate.measure.nvml_readings`), such as "GPU 0 (0000:3b:00.0)/xid"."""
+    return tuple(CounterSource("", f"{{gpu}}/{name}") for name in names)
+
+
 def _memory(letters: str) -> tuple[CounterSource, ...]:
-    """Return where memory errors are: of a controller, of its modules with their labels, of GPUs (amdgpu)."""
+    """Return where memory errors are: of a controller, of its modules with their labels, of GPUs (amdgpu, NVML), and
+    of the memory inside a Cassini interface."""
+    cassini, nvidia = {"ue": ("ucor", "uncorrected"), "ce": ("cor", "corrected")}[letters]
     return (
         CounterSource(f"{_EDAC}/{letters}_count", f"{{0}}/{letters}_count"),
         CounterSource(
@@ -97,6 +109,11 @@ def _memory(letters: str) -> tuple[CounterSource, ...]:
             f"{{0}}/{{1}}/{letters}",
             "field",
             (letters,),
+        ),
+        *_nvml(f"ecc_{nvidia}_volatile", f"ecc_{nvidia}_aggregate"),
+        CounterSource(
+            f"{_CXI}/(.*_mem_{cassini}_err_cntr|hni_{cassini}_ecc_err_cntr|pi_.*_{cassini}_errors?)",
+            "{0}/{1}",
         ),
     )
 
@@ -114,7 +131,8 @@ KINDS = (
         "uncorrected memory errors",
         1,
         1,
-        "Leave the node out at once, because its results cannot be trusted. Replace the memory module that is named.",
+        "Leave the node out at once, because its results cannot be trusted. Replace the memory module or the device "
+        "that is named.",
         _memory("ue"),
         overlapping=True,
         explains=True,
@@ -124,7 +142,7 @@ KINDS = (
         "corrected memory errors",
         1,
         100,
-        "Plan to replace the memory module that is named, or the GPU, if the number continues to grow.",
+        "Plan to replace the memory module or the device that is named if the number continues to grow.",
         _memory("ce"),
         overlapping=True,
     ),
@@ -143,7 +161,8 @@ KINDS = (
         1,
         10,
         "Reseat the device that is named, and compare the width and speed of its link with a healthy node.",
-        _pci("aer_dev_nonfatal"),
+        (*_pci("aer_dev_nonfatal"), CounterSource(f"{_CXI_PCIE}/(pcie_uncorr_err)", "{0}/{1}")),
+        overlapping=True,
         explains=True,
     ),
     CounterKind(
@@ -152,7 +171,12 @@ KINDS = (
         1,
         1000,
         "Compare the width and speed of the device's link with a healthy node, and reseat it.",
-        _pci("aer_dev_correctable"),
+        (
+            *_pci("aer_dev_correctable"),
+            CounterSource(f"{_CXI_PCIE}/(pcie_corr_err)", "{0}/{1}"),
+            *_nvml("pcie_replays"),
+        ),
+        overlapping=True,
     ),
     CounterKind(
         "link_flaps",
@@ -163,7 +187,6 @@ KINDS = (
         (
             CounterSource(f"{_NET}/carrier_down_count", "{0}/carrier_down_count", with_device=True),
             CounterSource(f"{_IB}/link_downed", "{0}/port{1}/link_downed"),
-            CounterSource(f"{_CXI}/(.*link_down.*)", "{0}/{1}"),
             # The driver keeps the times of the last restarts: a new time is a new counter of 1.
             CounterSource(
                 r"sys/class/cxi/(cxi.+)/device/link_restarts/(time_\d+)", "{0}/link_restarts/{time}", "time"
@@ -179,8 +202,8 @@ KINDS = (
         NEVER,
         "A time-out is often caused elsewhere: compare with the other nodes of the job.",
         (
-            CounterSource(f"{_CXI}/(.*timeout.*)", "{0}/{1}"),
-            CounterSource("run/cxi/(cxi.+)/((?!.*reset).*timeout.*)", "{0}/retry/{1}"),
+            CounterSource(f"{_CXI}/(pct_[st][cp]t_timeouts)", "{0}/{1}"),
+            CounterSource("run/cxi/(cxi.+)/(spt_timeouts(?:_[uo])?|[st]ct_timeouts)", "{0}/retry/{1}"),
             CounterSource("", "mpich/network_timeouts"),
         ),
         overlapping=True,
@@ -204,8 +227,13 @@ KINDS = (
         (
             CounterSource("proc/net/snmp", "tcp/RetransSegs", "row", ("Tcp", "RetransSegs")),
             CounterSource("proc/net/netstat", "tcp/TCPTimeouts", "row", ("TcpExt", "TCPTimeouts")),
-            CounterSource(f"{_CXI}/(.*(?:retr[iy]|nack).*)", "{0}/{1}"),
-            CounterSource("run/cxi/(cxi.+)/((?!.*reset).+)", "{0}/retry/{1}"),
+            CounterSource(
+                f"{_CXI}/(pct_(?:retry_srb_requests|bad_seq_nacks|no_mst_nacks|no_tct_nacks|no_trs_nacks))",
+                "{0}/{1}",
+            ),
+            CounterSource(
+                "run/cxi/(cxi.+)/(nacks|connections_cancelled|pkts_cancelled_[uo])", "{0}/retry/{1}"
+            ),
         ),
     ),
     CounterKind(
@@ -224,7 +252,7 @@ KINDS = (
         _NETWORK,
         (
             CounterSource(f"{_NET}/statistics/(rx|tx)_dropped", "{0}/{1}_dropped"),
-            CounterSource(f"{_CXI}/(.*(?:drop|discard|cancel).*)", "{0}/{1}"),
+            CounterSource(f"{_CXI}/(hni_discard_cntr_\\d|hni_llr_tx_discard|ixe_rx_pkt_drop_.*)", "{0}/{1}"),
         ),
     ),
     CounterKind(
@@ -240,8 +268,12 @@ KINDS = (
                 "|excessive_buffer_overrun_errors)",
                 "{0}/port{1}/{2}",
             ),
-            # Code words that the link corrected occur on healthy links too and mean nothing.
-            CounterSource(f"{_CXI}/(.*(?:uncor|err|fatal).*)", "{0}/{1}"),
+            # Code words that the link corrected (hni_pcs_corrected_cw, hni_pcs_fecl_errors_0) occur on healthy links
+            # too and mean nothing.
+            CounterSource(
+                f"{_CXI}/(hni_pcs_uncorrected_cw|hni_mac_rx_preamble_error|hni_pcs_pml_mbe_error_cnt)",
+                "{0}/{1}",
+            ),
             CounterSource("proc/net/snmp", "tcp/InErrs", "row", ("Tcp", "InErrs")),
         ),
     ),
@@ -257,6 +289,45 @@ KINDS = (
                 "cpu/{1}_throttle_count",
             ),
         ),
+    ),
+    CounterKind(
+        "gpu_rows",
+        "rows or pages of GPU memory that were replaced",
+        1,
+        8,
+        "Reset the GPU when no job uses it, so that the replacement takes effect. Replace the GPU if the number "
+        "continues to grow.",
+        _nvml("rows_remapped_corrected", "rows_remapped_uncorrected", "pages_retired"),
+    ),
+    CounterKind(
+        "nvlink_recoveries",
+        "NVLinks that were restarted",
+        1,
+        10,
+        "Reseat the GPU or the bridge, and run dcgmi diag.",
+        _nvml("nvlink_recoveries"),
+    ),
+    CounterKind(
+        "nvlink_errors",
+        "errors of NVLinks",
+        100,
+        10000,
+        "Look at nvidia-smi nvlink -e, and reseat the GPU or the bridge if the number continues to grow.",
+        _nvml("nvlink_replays", "nvlink_crc_errors"),
+    ),
+    CounterKind(
+        "gpu_throttling",
+        "ms in which heat or power brakes slowed a GPU",
+        1000,
+        NEVER,
+        "Check coolant, fans and the power supply of the node, and compare the GPU's clock with a healthy one.",
+        _nvml(
+            "ms_slowed_by_heat",
+            "ms_slowed_by_hardware_heat",
+            "ms_slowed_by_power_brake",
+            "ms_slowed_by_board",
+        ),
+        overlapping=True,
     ),
     CounterKind(
         "left_processes",
@@ -276,6 +347,14 @@ KINDS = (
             CounterSource("dev/shm", "left/shared memory/{user}", "folder"),
             CounterSource("proc/sysvipc/shm", "left/shared segments/{user}", "segments"),
         ),
+    ),
+    CounterKind(
+        "left_cxi_services",
+        "CXI services left behind",
+        1,
+        NEVER,
+        "Look at cxi_service list, and find out why the scheduler's plugin did not remove the service.",
+        (CounterSource("", "left/CXI services/{device}"),),
     ),
     CounterKind(
         "left_memory",

@@ -40,7 +40,7 @@ class ValidationOptions(DeclaredOptions):
     stages: Annotated[
         tuple[str, ...],
         OptionSpec(
-            "Measure only this stage: memory, compute, peak, stream, on-node, group-pairs, pairs, alltoall, "
+            "Measure only this stage: memory, compute, peak, stream, gpus, on-node, group-pairs, pairs, alltoall, "
             "multi-bandwidth, multi-latency or congestion.",
             flags=("--stage",),
         ),

@@ -102,7 +102,7 @@ def test_a_site_sets_both_thresholds_of_a_kind():
     assert (verdict.exit_code, len(verdict.warnings)) == (0, 2)
     strict = Thresholds(counters={"link_flaps": Bounds(1, 5), "timeouts": Bounds(1, 2)})
     assert screen(system(**counters), strict).exit_code == 1
-    assert screen(system(cxi0__pct_timeouts=2), strict).exit_code == 1
+    assert screen(system(cxi0__pct_spt_timeouts=2), strict).exit_code == 1
 
 
 def test_one_event_that_several_counters_of_a_device_count_is_one_event():

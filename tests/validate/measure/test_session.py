@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ridgeline.runtime.errors import ConfigError
-from ridgeline.validate.measure import validation_levels
+from ridgeline.validate.judge.outcome import screen
+from ridgeline.validate.measure import validation_levels, validation_stages
 from ridgeline.validate.measure.measurements import Measurements
 from ridgeline.validate.measure.session import (
     Session,
@@ -15,6 +16,7 @@ from ridgeline.validate.measure.session import (
     group_rounds,
     node_rounds,
     pack_rounds,
+    rounds_of_rail,
 )
 from ridgeline.validate.validation_options import ValidationOptions
 
@@ -73,6 +75,50 @@ def test_rounds_of_many_nodes_are_random_disjoint_and_repeat_no_pair():
     assert disjoint(rounds)
     assert len(set(pairs)) == len(pairs)
     assert rounds == node_rounds(101, None, False, 3) != node_rounds(101, None, False, 4)
+
+
+def test_rails_share_the_rounds_so_that_several_interfaces_take_hardly_longer():
+    rounds = node_rounds(64, None, False, 0)
+    shares = [rounds_of_rail(rounds, rail, 8) for rail in range(8)]
+    assert [len(share) for share in shares] == [8] * 8
+    assert len({pair for share in shares for some in share for pair in some}) == 64 * 63 // 2
+    few = node_rounds(6, None, False, 0)
+    assert all(len(rounds_of_rail(few, rail, 8)) == len(few) for rail in range(8))
+    assert rounds_of_rail([], 0, 8) == []
+
+
+def test_pairs_are_measured_over_each_interface_and_the_slow_one_is_blamed(monkeypatch):
+    """Three nodes of four ranks, two for each of two interfaces; the last node has only the first interface."""
+    node_of_rank = [rank // 4 for rank in range(12)]
+    layout = SimpleNamespace(node_of_rank=node_of_rank, n_nodes=3)
+    ports = [[(0, "hsn0"), (2, "hsn1")], [(4, "hsn0"), (6, "hsn1")], [(8, "hsn0"), (10, "hsn1")]]
+    measured = []
+
+    def measure(session, rounds):
+        pairs = [pair for some in rounds for pair in some]
+        measured.extend(pairs)
+        first, second = np.array(pairs).T
+        slow = (first == 6) | (second == 6)
+        times = np.where(slow, 2e-6, 1e-6)[:, None] * np.ones((1, 3))
+        return first, second, {"latency": times, "bandwidth": 1e4 / times}
+
+    monkeypatch.setattr(validation_stages, "_measure", measure)
+    measurements = Measurements(["a", "b", "c"], node_of_rank=node_of_rank)
+    measurements.interfaces = {node: [name for _, name in of_node] for node, of_node in enumerate(ports)}
+    session = Session(None, layout, ValidationOptions(), None, measurements, None, None, ports=ports)
+    validation_stages.pairs(session)
+    assert sorted(measured) == [(0, 4), (0, 8), (2, 6), (2, 10), (4, 8), (6, 10)]
+    verdict = screen(measurements)
+    assert [(s.kind, s.name, s.nodes) for s in verdict.suspects] == [("interface", "b hsn1", [1])]
+    measured.clear()
+    session.again = {1}
+    validation_stages.pairs(session)
+    assert sorted(measured) == [(0, 4), (2, 6), (4, 8), (6, 10)]
+    assert len(measurements.pair_quantities[0].values) == 6
+    session.ports, measured[:] = [of_node[:1] for of_node in ports], []
+    session.again = None
+    validation_stages.pairs(session)
+    assert sorted(measured) == [(0, 4), (0, 8), (4, 8)]  # as ever with one interface a node
 
 
 def test_groups_meet_inside_only_and_at_the_same_time():

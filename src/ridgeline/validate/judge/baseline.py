@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +14,22 @@ from numpy.typing import NDArray
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.units import number
 from ridgeline.validate.judge.pair_screening import link_costs
+from ridgeline.validate.judge.part_screening import part_name, parts_as_nodes
+from ridgeline.validate.judge.rail_screening import Interfaces, by_rail, interface_name, rail_name
 from ridgeline.validate.judge.statistics import Floats, costs, figure, steady
-from ridgeline.validate.judge.suspects import NODE_SLOW, SYSTEM, Suspects, percent
+from ridgeline.validate.judge.suspects import GPU_SLOW, INTERFACE, NODE_SLOW, SYSTEM, Kind, Suspects, percent
 from ridgeline.validate.judge.system_screening import column_direction, column_unit
 from ridgeline.validate.judge.thresholds import CPU_SHARE
 from ridgeline.validate.judge.verdict import Drift
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
+
+# Quantity now and in the baseline, the kind of part that it is of, and the name of a node's part, or of all (None).
+_Compared = tuple[
+    NodeQuantity | PairQuantity,
+    NodeQuantity | PairQuantity,
+    Literal["", "interface", "GPU"],
+    Callable[[int | None], str],
+]
 
 
 def check_baseline(measurements: Measurements, baseline: Measurements) -> None:
@@ -61,14 +74,7 @@ def compare_with_baseline(
     before = {name: index for index, name in enumerate(baseline.nodes)}
     common = [(index, before[name]) for index, name in enumerate(measurements.nodes) if name in before]
     drifts: list[Drift] = []
-    quantities: list[NodeQuantity | PairQuantity] = [
-        *measurements.node_quantities,
-        *measurements.pair_quantities,
-    ]
-    for now in quantities:
-        old = _same(now, baseline)
-        if old is None:
-            continue
+    for now, old, part, name_of in _comparable(measurements, baseline):
         costs_now, noise_now = _per_node(now, len(measurements.nodes))
         costs_old, noise_old = _per_node(old, len(baseline.nodes))
         pairs = [(i, j) for i, j in common if math.isfinite(costs_now[i]) and math.isfinite(costs_old[j])]
@@ -76,17 +82,53 @@ def compare_with_baseline(
             continue
         change = np.array([costs_now[i] - costs_old[j] for i, j in pairs])
         cut = max(math.log1p(tolerance), 4.0 * math.hypot(noise_now, noise_old))
-        overall = float(np.median(change))
+        # With one node, the GPUs of equal number are one GPU, which may drift alone.
+        alone = part == "GPU" and len(pairs) == 1
+        overall = 0.0 if alone else float(np.median(change))
         medians = [float(np.median([c[k] for k in ks])) for c, ks in zip((costs_now, costs_old), zip(*pairs))]
-        drifts.append(_drift(now, None, "", medians[1], medians[0], overall, overall >= cut))
+        if not alone:
+            drifts.append(_drift(now, None, name_of(None), medians[1], medians[0], overall, overall >= cut))
         # What the whole system lost is the system's drift; a node has drifted if it lost more than that.
         for (i, j), lost in zip(pairs, change):
             if abs(lost) >= cut and abs(lost - overall) >= cut:
-                name = measurements.nodes[i]
-                drifts.append(
-                    _drift(now, i, name, costs_old[j], costs_now[i], float(lost), bool(lost >= cut))
-                )
+                drift = _drift(now, i, name_of(i), costs_old[j], costs_now[i], float(lost), bool(lost >= cut))
+                drifts.append(replace(drift, part=part))
     return drifts + _system_drifts(measurements, baseline, tolerance)
+
+
+def _comparable(measurements: Measurements, baseline: Measurements) -> Iterator[_Compared]:
+    """Yield every quantity with that of the baseline: of nodes, of their GPUs, and of pairs over each interface."""
+    nodes, interfaces = measurements.nodes, measurements.interfaces
+    stored = {q.name: q for q in (*baseline.node_quantities, *(q for q, _ in parts_as_nodes(baseline)))}
+    for quantity in measurements.node_quantities:
+        if quantity.name in stored:
+            yield quantity, stored[quantity.name], "", lambda node: "" if node is None else nodes[node]
+    for quantity, place in parts_as_nodes(measurements):
+        if quantity.name in stored:
+            yield quantity, stored[quantity.name], "GPU", partial(_name_of_gpu, measurements, place)
+    for pairs in measurements.pair_quantities:
+        known = next((q for q in baseline.pair_quantities if q.name == pairs.name), None)
+        rails, before = by_rail(pairs), {} if known is None else by_rail(known)
+        for rail in sorted(rails.keys() & before.keys()):
+            if len(rails) > 1:
+                yield (
+                    rails[rail],
+                    before[rail],
+                    "interface",
+                    partial(_name_of_interface, nodes, interfaces, rail),
+                )
+            else:
+                yield rails[rail], before[rail], "", lambda node: "" if node is None else nodes[node]
+
+
+def _name_of_gpu(measurements: Measurements, place: tuple[int, int], node: int | None) -> str:
+    return "" if node is None else part_name(measurements.nodes[node], measurements.gpus.get(node, ()), place)
+
+
+def _name_of_interface(nodes: Sequence[str], interfaces: Interfaces, rail: int, node: int | None) -> str:
+    if node is None:
+        return rail_name(interfaces, rail)
+    return f"{nodes[node]} {interface_name(interfaces, node, rail)}"
 
 
 def _system_drifts(measurements: Measurements, baseline: Measurements, tolerance: float) -> list[Drift]:
@@ -126,19 +168,11 @@ def add_drifts(drifts: list[Drift], suspects: Suspects) -> None:
             f"{drift.quantity}: {number(drift.now, drift.unit)} where the baseline has "
             f"{number(drift.before, drift.unit)}, {percent(drift.slowdown)} more time"
         )
-        if drift.node is None:
-            suspects.add("system", [], reason, SYSTEM, quantity=drift.quantity, slowdown=drift.slowdown)
-        else:
-            suspects.add(
-                "node", [drift.node], reason, NODE_SLOW, quantity=drift.quantity, slowdown=drift.slowdown
-            )
-
-
-def _same(
-    quantity: NodeQuantity | PairQuantity, baseline: Measurements
-) -> NodeQuantity | PairQuantity | None:
-    stored: list[Any] = [*baseline.node_quantities, *baseline.pair_quantities]
-    return next((q for q in stored if q.name == quantity.name and type(q) is type(quantity)), None)
+        nodes = [] if drift.node is None else [drift.node]
+        kind: Kind = "system" if drift.node is None else drift.part or "node"
+        advice = {"system": SYSTEM, "interface": INTERFACE, "GPU": GPU_SLOW}.get(kind, NODE_SLOW)
+        name = drift.name if drift.part else ""
+        suspects.add(kind, nodes, reason, advice, name=name, quantity=drift.quantity, slowdown=drift.slowdown)
 
 
 def _per_node(quantity: NodeQuantity | PairQuantity, n_nodes: int) -> tuple[Floats, float]:

@@ -40,8 +40,8 @@ class Busy:
     def excuses(self, kind: str, nodes: Collection[int], n_nodes: int, quantity: str, text: str) -> bool:
         """Say whether a part that is slow in a quantity was busy, and keep what would make it a suspect.
 
-        One busy node is enough for a node, for a link, and for a benchmark that all nodes run together. A group, or a
-        system whose nodes were measured one by one, needs most of its nodes.
+        One busy node is enough for a node, for a part of it, for a link, and for a benchmark that all nodes run
+        together. A group, or a system whose nodes were measured one by one, needs most of its nodes.
         """
         busy = self.during(quantity)
         together = (
@@ -49,7 +49,7 @@ class Busy:
         )
         busy_parts = busy if kind == "system" else busy.intersection(nodes)
         parts = n_nodes if kind == "system" else len(nodes)
-        enough = 1 if together or kind in ("node", "link") else parts // 2 + 1
+        enough = 1 if together or kind not in ("group", "system") else parts // 2 + 1
         if len(busy_parts) < enough:
             return False
         for node in busy_parts:

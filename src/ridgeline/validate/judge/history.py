@@ -10,7 +10,7 @@ import json
 import math
 import os
 import syslog
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ import numpy as np
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import output_errors, read_regular
 from ridgeline.runtime.units import counted, number
+from ridgeline.validate.judge.part_screening import part_name, parts_as_nodes
 from ridgeline.validate.judge.statistics import costs, figure, steady
-from ridgeline.validate.judge.suspects import NODE_SLOW, Suspects, percent
+from ridgeline.validate.judge.suspects import GPU_SLOW, NODE_SLOW, Suspects, percent
 from ridgeline.validate.judge.thresholds import CPU_SHARE, Thresholds
 from ridgeline.validate.judge.verdict import Verdict
-from ridgeline.validate.measure.measurements import Measurements
+from ridgeline.validate.measure.measurements import Measurements, NodeQuantity
 
 Entry = dict[str, Any]
 
@@ -35,7 +36,7 @@ _TO_SIGMA = 1.4826  # from the median absolute deviation of normal noise
 def make_entry(measurements: Measurements, verdict: Verdict) -> Entry:
     """Return what the history keeps of a validation: one line of JSON."""
     values: dict[str, dict[str, float]] = {}
-    for quantity in measurements.node_quantities:
+    for quantity, _ in _figures(measurements):
         cost = steady(costs(quantity.values, quantity.higher_is_better))[0]
         values[quantity.name] = {
             name: float(f"{figure(one, quantity.higher_is_better):.6g}")
@@ -116,7 +117,7 @@ def screen_history(
 ) -> None:
     """Suspect nodes that are slower than they were when they were healthy, or than the fleet for a new node."""
     alike = [entry for entry in history if entry.get("setup") == _setup(measurements)]
-    for quantity in measurements.node_quantities:
+    for quantity, place in _figures(measurements):
         if quantity.name == CPU_SHARE:
             continue
         higher = quantity.higher_is_better
@@ -141,7 +142,18 @@ def screen_history(
                 f"{number(figure(middle, higher), unit)} ({counted(len(reference), 'healthy figure')}), "
                 f"{percent(slowdown)} more time"
             )
-            suspects.add("node", [node], reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
+            if place is None:
+                suspects.add("node", [node], reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
+                continue
+            gpu = part_name(name, measurements.gpus.get(node, ()), place)
+            measured = quantity.name.partition(",")[0]
+            suspects.add("GPU", [node], reason, GPU_SLOW, name=gpu, quantity=measured, slowdown=slowdown)
+
+
+def _figures(measurements: Measurements) -> Iterator[tuple[NodeQuantity, tuple[int, int] | None]]:
+    """Yield what is kept of the nodes, then of their GPUs with their numbers."""
+    yield from ((quantity, None) for quantity in measurements.node_quantities)
+    yield from parts_as_nodes(measurements)
 
 
 def _healthy_values(history: Sequence[Entry], quantity: str) -> dict[str, list[float]]:
@@ -166,5 +178,5 @@ def note_repeats(history: Sequence[Entry], verdict: Verdict) -> None:
         since = f"the first on {min(days)}, the last on {max(days)}"
         if (kind, name) in now:
             verdict.notes.append(f"{often} ({since}), and is one again.")
-        elif kind == "link" and len(days) >= FEWEST:
+        elif kind in ("link", "interface") and len(days) >= FEWEST:
             verdict.notes.append(f"{often} ({since}), but is none now: its fault comes and goes.")

@@ -36,7 +36,8 @@ from ridgeline.validate.judge.history import (
     send_to_syslog,
 )
 from ridgeline.validate.judge.inventory_screening import screen_inventory
-from ridgeline.validate.judge.pair_screening import screen_pairs
+from ridgeline.validate.judge.part_screening import screen_parts
+from ridgeline.validate.judge.rail_screening import screen_rails
 from ridgeline.validate.judge.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise
 from ridgeline.validate.judge.suspects import (
     NODE_SILENT,
@@ -81,8 +82,10 @@ def screen(
     _screen_stages(measurements, suspects, verdict)
     for quantity in measurements.node_quantities:
         _screen_nodes(quantity, measurements.parts.get(quantity.name, {}), thresholds, suspects, verdict)
+    screen_parts(measurements, thresholds, suspects, verdict)
     for pairs in measurements.pair_quantities:
-        screen_pairs(pairs, measurements.worse.get(pairs.name), thresholds, suspects, verdict)
+        worse = measurements.worse.get(pairs.name)
+        screen_rails(pairs, worse, measurements.interfaces, thresholds, suspects, verdict)
     systemwide = screen_system(measurements, thresholds, suspects)
     screen_counters(measurements, thresholds, suspects, verdict, history)
     for node, results in measurements.tools.items():
@@ -222,6 +225,8 @@ def _judge_nodes(measurements: Measurements, verdict: Verdict) -> list[NodeVerdi
     measured = np.zeros(len(measurements.nodes), bool)
     for quantity in measurements.node_quantities:
         measured |= np.isfinite(quantity.values).any(axis=1)
+    for parts in measurements.part_quantities:
+        measured[parts.node[np.isfinite(parts.values).any(axis=1)]] = True
     for pairs in measurements.pair_quantities:
         rows = np.isfinite(pairs.values).any(axis=1)
         measured[pairs.first[rows]] = measured[pairs.second[rows]] = True
@@ -232,8 +237,8 @@ def _judge_nodes(measurements: Measurements, verdict: Verdict) -> list[NodeVerdi
     for busy in verdict.busy:
         nodes[busy.node] = NodeVerdict(busy.name, "busy", False, list(busy.reasons))
     for suspect in verdict.suspects:
-        if suspect.kind in ("node", "group"):
-            label = f"{suspect.name}: " if suspect.kind == "group" else ""
+        if suspect.kind in ("node", "interface", "GPU", "group"):
+            label = "" if suspect.kind == "node" else f"{suspect.name}: "
             for number_ in suspect.nodes:
                 nodes[number_].verdict, nodes[number_].use = "suspect", False
                 nodes[number_].reasons += [label + reason for reason in suspect.reasons]
@@ -264,6 +269,7 @@ def _note_missing(
 ) -> None:
     """Say what was not measured, and which limits met no quantity."""
     quantities = [q.name for q in measurements.node_quantities]
+    quantities += [q.name for q in measurements.part_quantities]
     quantities += [q.name for q in measurements.pair_quantities]
     verdict.unmeasured += [busy.sentence for busy in verdict.busy]
     if not verdict.summaries and not verdict.suspects and not systemwide:

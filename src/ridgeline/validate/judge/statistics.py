@@ -127,7 +127,7 @@ def summarise(
     name: str,
     unit: str,
     higher_is_better: bool,
-    over: Literal["nodes", "links"],
+    over: Literal["nodes", "links", "GPUs"],
     values: Floats,
     sigma: float,
     cut: float,

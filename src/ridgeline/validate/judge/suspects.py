@@ -10,7 +10,7 @@ from ridgeline.runtime.units import number
 from ridgeline.validate.judge.busy_nodes import Busy
 from ridgeline.validate.judge.verdict import Suspect
 
-Kind = Literal["node", "link", "group", "system"]
+Kind = Literal["node", "interface", "GPU", "link", "group", "system"]
 
 NODE_SLOW = (
     "Compare its clock, power limit and temperature with those of a healthy node. Look for other processes on it and "
@@ -19,6 +19,18 @@ NODE_SLOW = (
 NODE_NETWORK = (
     "Check the state, speed and error counters of its network interfaces, their cables and switch ports. Leave the "
     "node out until it is repaired and validated again."
+)
+INTERFACE = (
+    "Check the state, speed and error counters of this network interface, its cable and its switch port. Most "
+    "other interfaces of the node are well. Leave the node out until it is repaired and validated again."
+)
+GPU_SLOW = (
+    "Compare its clock, power limit, temperature and the width of its PCI Express link with those of a healthy GPU "
+    "(nvidia-smi -q). Reseat or replace it, and validate again."
+)
+GPU_WRONG = (
+    "Do not use this GPU, because its results cannot be trusted. Look for Xid errors in the kernel's log, run dcgmi "
+    "diag, and replace the GPU."
 )
 NODE_WRONG = (
     "Leave the node out at once, because its results cannot be trusted. Run the vendor's memory and processor "
@@ -94,15 +106,30 @@ class Suspects:
         if slowdown is not None:
             suspect.slowdown = max(slowdown, suspect.slowdown or 0.0)
 
+    def take(
+        self, suspect: Suspect, name: str, reason: str, advice: str, *, kind: Kind | None = None
+    ) -> None:
+        """Add a reason to suspect a part that was judged by itself before, under another name or as another kind."""
+        kind = suspect.kind if kind is None else kind
+        key = (kind, tuple(suspect.nodes), name)
+        known = self.by_part.setdefault(key, Suspect(kind, name, list(suspect.nodes)))
+        known.reasons += [reason] * (reason not in known.reasons)
+        known.advice += [advice] * (advice not in known.advice)
+        known.quantities += [q for q in suspect.quantities if q not in known.quantities]
+        if suspect.slowdown is not None:
+            known.slowdown = max(suspect.slowdown, known.slowdown or 0.0)
+
     def suspect_nodes(self) -> set[int]:
         """Return the nodes that are suspects, alone or with their group."""
         return {node for s in self.by_part.values() if s.kind in ("node", "group") for node in s.nodes}
 
     def drop_explained_links(self) -> None:
-        """Drop links with an end that is a suspect: the node explains them."""
+        """Drop links with an end that is a suspect: the node, or its interface, explains them."""
         suspected = self.suspect_nodes()
+        interfaces = {s.name for s in self.by_part.values() if s.kind == "interface"}
         for key, suspect in list(self.by_part.items()):
-            if suspect.kind == "link" and suspected.intersection(suspect.nodes):
+            ends = interfaces.intersection(suspect.name.split(" - "))
+            if suspect.kind == "link" and (ends or suspected.intersection(suspect.nodes)):
                 del self.by_part[key]
 
     def merge_groups(self, share: float) -> None:
@@ -126,8 +153,8 @@ class Suspects:
                     self.by_part.pop(("node", tuple(suspect.nodes), suspect.name), None)
 
     def result(self) -> list[Suspect]:
-        """Return the suspects: the system, groups, nodes, links, each the worst first."""
-        order = {"system": 0, "group": 1, "node": 2, "link": 3}
+        """Return the suspects: the system, groups, nodes, parts of nodes, links, each the worst first."""
+        order = {"system": 0, "group": 1, "node": 2, "interface": 3, "GPU": 3, "link": 4}
         return sorted(
             self.by_part.values(),
             key=lambda s: (order[s.kind], s.slowdown is not None, -(s.slowdown or 0.0), s.nodes),

@@ -78,6 +78,12 @@ FLOORS = {
     "slowest core": 0.25,
     "peak": 1e8,
     "stream": 5e8,
+    "GPU triad": 1e10,
+    "GPU DGEMM": 1e10,
+    "GPU DGEMM of our own kernel": 1e9,
+    "GPU host to device": 1e8,
+    "GPU device to host": 1e8,
+    "GPU to GPU": 1e8,
     "on-node latency": 0.1,
     "on-node bandwidth": 1e6,
     "group latency": 0.1,
@@ -310,12 +316,16 @@ def limits_of_machine(
 
     What an all-to-all reaches is taken from the row with the least efficiency.
     """
-    node, network = machine.node, machine.network
+    node, network, device = machine.node, machine.network, machine.device
     limits = {}
     if node.memory_bandwidth:
         limits["stream"] = share * node.memory_bandwidth.value
     if node.peak:
         limits["peak"] = share * node.peak.value / ranks_per_node
+    if device is not None and device.memory_bandwidth:
+        limits["GPU triad"] = share * device.memory_bandwidth.value
+    if device is not None and device.peak:
+        limits["GPU DGEMM"] = share * device.peak.value
     if n_nodes > 1 and network.latency:
         limits["latency"] = network.latency.value / share
     if n_nodes > 1 and network.injection and machine.all_to_all:

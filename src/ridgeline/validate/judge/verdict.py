@@ -21,7 +21,7 @@ class Suspect:
     more than the reference, None where the fault is not slowness; reasons: one sentence each; advice: what to do.
     """
 
-    kind: Literal["node", "link", "group", "system"]
+    kind: Literal["node", "interface", "GPU", "link", "group", "system"]
     name: str
     nodes: list[int]
     reasons: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class QuantitySummary:
     name: str
     unit: str
     higher_is_better: bool
-    over: Literal["nodes", "links"]
+    over: Literal["nodes", "links", "GPUs"]
     count: int
     median: float
     mad: float
@@ -90,7 +90,9 @@ class QuantitySummary:
 
 @dataclass
 class Drift:
-    """A change against the baseline. node: its number, None for all; slowdown: extra time, negative if faster."""
+    """A change against the baseline. node: its number, None for all; slowdown: extra time, negative if faster; part:
+    of the node, whose name `name` then is, "" for all of it.
+    """
 
     quantity: str
     unit: str
@@ -100,6 +102,7 @@ class Drift:
     now: float
     slowdown: float
     slow: bool
+    part: Literal["", "interface", "GPU"] = ""
 
 
 @dataclass

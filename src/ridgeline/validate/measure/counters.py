@@ -2,6 +2,8 @@
 
 None of them needs rights that a user lacks. Beside that table, these are read:
 
+- NVIDIA's GPUs: what NVML counts (`validate.measure.nvml_readings`);
+- Slingshot: the services of jobs (`validate.measure.cxi_services`);
 - Slingshot: counters of Cassini that the user names in the file MPICH_OFI_CXI_COUNTER_FILE;
 - Slingshot: the summary that Cray MPICH prints or leaves in files MPICH_OFI_CXI_COUNTER_REPORT_FILE (Secs. 3.8.6 and
   3.8.8 of the Aurora paper).
@@ -20,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from ridgeline.validate.counter_kinds import KINDS, CounterSource
+from ridgeline.validate.measure.cxi_services import read_services
+from ridgeline.validate.measure.nvml_readings import read_gpu_counters
 
 Counters = dict[str, int]
 
@@ -52,6 +56,9 @@ def read_counters(root: Path = Path("/"), environment: Mapping[str, str] | None 
         for device in _inside(root / "sys/class/cxi"):
             found |= _number(device / "device/telemetry" / name, f"{device.name}/{name}", ())
     found.update(_reports(root, wanted))
+    found |= read_services([device.name for device in _inside(root / "sys/class/cxi")])
+    if root == Path("/"):  # a copy of another node's files says nothing about the GPUs of this one
+        found |= read_gpu_counters()
     return found
 
 

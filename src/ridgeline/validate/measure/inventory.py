@@ -11,6 +11,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from ridgeline.validate.measure.nvml_readings import read_gpu_parts
+
 Inventory = dict[str, str]
 
 _MEMORY_STEP = 4 * 2**30  # bytes: the system keeps a few that differ from boot to boot
@@ -44,7 +46,7 @@ def read_inventory(root: Path = Path("/")) -> Inventory:
             _put(found, f"memory domain {domain.name[4:]}", _rounded(size))
     _interfaces(root, found)
     _devices(root, found)
-    return found
+    return found | (read_gpu_parts() if root == Path("/") else {})
 
 
 def _interfaces(root: Path, found: Inventory) -> None:
@@ -60,8 +62,14 @@ def _interfaces(root: Path, found: Inventory) -> None:
             for file in ("state", "phys_state", "rate"):  # the rate names the lanes: "200 Gb/sec (4X HDR)"
                 _put(found, f"{device.name} port {port.name} {file}", _text(port / file))
     for device in _inside(root / "sys/class/cxi"):
-        for file in ("link", "speed", "lanes", "media"):
-            _put(found, f"{device.name} {file}", _text(device / "device/port" / file))
+        # Source of the names: HPE's driver, cass_sbl.c and cass_sysfs.c. Its second generation has no text in port/.
+        for file in ("link", "speed", "media"):
+            value = _text(device / "device/port" / file)
+            if not value or "NOT IMPLEMENTED" in value:
+                value = _text(device / "device/properties" / file)
+            _put(found, f"{device.name} {file}", value)
+        esm = _text(device / "device/properties/current_esm_link_speed")
+        _put(found, f"{device.name} extended PCI Express speed", esm)
 
 
 def _devices(root: Path, found: Inventory) -> None:

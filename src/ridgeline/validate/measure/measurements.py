@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import DAMAGED, output_errors, read_regular
 from ridgeline.validate.measure.vendor_tools import ToolResult
 
-SCHEMA = 1  # of the stored file; raised when a reader of the last one could not read it
+SCHEMA = 2  # of the stored file; raised when a reader of the last one could not read it
+_READABLE = (1, 2)
 
 
 @dataclass
@@ -32,13 +33,47 @@ class NodeQuantity:
 
 @dataclass
 class PairQuantity:
-    """One number of pairs of nodes. first, second: int64 [n_pairs]; values: float64 [n_pairs, repeats], or NaN."""
+    """One number of pairs of nodes. first, second: int64 [n_pairs]; values: float64 [n_pairs, repeats], or NaN.
+
+    rail: int64 [n_pairs], the number on both nodes of the network interface that was measured
+    (`Measurements.interfaces`); 0 for all by default.
+    """
 
     name: str
     unit: str
     higher_is_better: bool
     first: NDArray[np.int64]
     second: NDArray[np.int64]
+    values: NDArray[np.float64]
+    rail: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self) -> None:
+        """Give each pair the first interface where no interfaces are told apart."""
+        if len(self.rail) != len(self.first):
+            self.rail = np.zeros(len(self.first), np.int64)
+
+    def rows(self, chosen: NDArray[np.bool_]) -> PairQuantity:
+        """Return the chosen pairs alone."""
+        return replace(
+            self,
+            **{name: getattr(self, name)[chosen] for name in ("first", "second", "values", "rail")},
+        )
+
+
+@dataclass
+class PartQuantity:
+    """One number of parts of nodes, or of pairs of them: GPUs.
+
+    node: int64 [n_parts], of each part; number: int64 [n_parts], its place in `Measurements.gpus`; peer: int64
+    [n_parts], the place of the other part of a pair, -1 for none; values: float64 [n_parts, repeats], or NaN.
+    """
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    node: NDArray[np.int64]
+    number: NDArray[np.int64]
+    peer: NDArray[np.int64]
     values: NDArray[np.float64]
 
 
@@ -74,7 +109,10 @@ class Measurements:
     lines in the logs -> the first of them; parts: quantity -> node -> its part that the figure is of. worse: quantity
     of pairs -> float64 [n_pairs, measurements times repeats], the repeats of those measurements that another one was
     better than, NaN where there are none: stalls come and go, so all measurements count for them. inventory: node ->
-    part -> what it is (`inventory.read_inventory`); tools: node -> what each vendor's tool did there, as
+    part -> what it is (`inventory.read_inventory`); interfaces: node -> the network interfaces that pairs are
+    measured over, by the number of their rail; gpus: node -> names of its GPUs; part_errors: node -> name of a GPU ->
+    what was found wrong there; ranks: interface and GPU of each rank (`parallel.rank_devices`); mpi:
+    versions and environment of the MPI library; tools: node -> what each vendor's tool did there, as
     `vendor_tools.ToolResult`.
     """
 
@@ -83,6 +121,7 @@ class Measurements:
     node_of_rank: list[int] = field(default_factory=list)
     node_quantities: list[NodeQuantity] = field(default_factory=list)
     pair_quantities: list[PairQuantity] = field(default_factory=list)
+    part_quantities: list[PartQuantity] = field(default_factory=list)
     system: list[dict[str, Any]] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     errors: dict[int, list[str]] = field(default_factory=dict)
@@ -95,6 +134,11 @@ class Measurements:
     lines: dict[int, dict[str, str]] = field(default_factory=dict)
     parts: dict[str, dict[int, str]] = field(default_factory=dict)
     inventory: dict[int, dict[str, str]] = field(default_factory=dict)
+    interfaces: dict[int, list[str]] = field(default_factory=dict)
+    gpus: dict[int, list[str]] = field(default_factory=dict)
+    part_errors: dict[int, dict[str, list[str]]] = field(default_factory=dict)
+    ranks: list[dict[str, Any]] = field(default_factory=list)
+    mpi: dict[str, Any] = field(default_factory=dict)
     tools: dict[int, list[ToolResult]] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -108,9 +152,10 @@ class Measurements:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Measurements:
         """Return what `to_dict` stored. Raises ConfigError if it is not that."""
-        if content.get("schema") != SCHEMA:
+        if content.get("schema") not in _READABLE:
             raise ConfigError(
-                f"the file has schema {content.get('schema')!r}, but this version reads schema {SCHEMA} only."
+                f"the file has schema {content.get('schema')!r}, but this version reads only the schemas "
+                f"{' and '.join(map(str, _READABLE))}."
             )
         try:
             values = {key: value for key, value in content.items() if key in cls.__dataclass_fields__}
@@ -121,10 +166,22 @@ class Measurements:
                 PairQuantity(
                     **q
                     | {"values": _floats(q["values"])}
-                    | {key: np.array(q[key], np.int64) for key in ("first", "second")}
+                    | {key: np.array(q.get(key, []), np.int64) for key in ("first", "second", "rail")}
                 )
                 for q in content["pair_quantities"]
             ]
+            values["part_quantities"] = [
+                PartQuantity(
+                    **q
+                    | {"values": _floats(q["values"])}
+                    | {key: np.array(q[key], np.int64) for key in ("node", "number", "peer")}
+                )
+                for q in content.get("part_quantities", [])
+            ]
+            values["part_errors"] = {
+                int(node): {name: list(texts) for name, texts in parts.items()}
+                for node, parts in content.get("part_errors", {}).items()
+            }
             values["stages"] = [
                 Stage(**(s | {"waiting": {int(a): b for a, b in s["waiting"].items()}}))
                 for s in content["stages"]
@@ -142,6 +199,8 @@ class Measurements:
             }
             for key in ("lines", "inventory"):
                 values[key] = {int(node): dict(texts) for node, texts in content.get(key, {}).items()}
+            for key in ("interfaces", "gpus"):
+                values[key] = {int(node): list(names) for node, names in content.get(key, {}).items()}
             values["worse"] = {name: _floats(table) for name, table in content.get("worse", {}).items()}
             values["others"] = {
                 name: {int(node): float(share) for node, share in nodes.items()}

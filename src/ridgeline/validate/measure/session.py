@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.runtime.errors import RidgelineError
-from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
+from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity, PartQuantity
+from ridgeline.validate.measure.node_gpus import Gpus
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _POLL = 2e-3  # seconds between two looks of ranks that rest: a millionth of a core each
 _FEW_NODES = 64  # up to here every node meets every other
+_FEWEST_ROUNDS = 8  # of a rail
 
 
 @dataclass
@@ -41,6 +43,8 @@ class Session:
     stage_ends: MPI.Comm
     groups: dict[str, list[int]] = field(default_factory=dict)
     again: set[int] | None = None  # the nodes that are measured, None for all
+    ports: list[list[tuple[int, str]]] = field(default_factory=list)  # see `rank_devices.ports_of_nodes`
+    gpus: Gpus = field(default_factory=lambda: Gpus([], "none was looked for"))
 
     @property
     def node(self) -> int:
@@ -54,6 +58,18 @@ class Session:
         for rank, node in enumerate(self.layout.node_of_rank):
             first.setdefault(node, rank)
         return [first[node] for node in range(self.layout.n_nodes)]
+
+    @property
+    def rails(self) -> list[dict[int, int]]:
+        """The ranks that measure each network interface: for the first, the second and so on, node -> rank.
+
+        Without interfaces that are known, one rail of the first ranks of all nodes.
+        """
+        ports = self.ports or [[(rank, "")] for rank in self.leaders]
+        return [
+            {node: of_node[number][0] for node, of_node in enumerate(ports) if number < len(of_node)}
+            for number in range(max(map(len, ports)))
+        ]
 
     def takes_part(self, node: int) -> bool:
         """Say whether a node is measured now."""
@@ -110,6 +126,36 @@ class Session:
                 # The quietest of several measurements counts: a node that is slow even then has no excuse.
                 known[node] = min(known.get(node, 1.0), round(share, 4))
 
+    def note_part_error(self, node: int, part: str, text: str) -> None:
+        """Note on rank 0 what was wrong with a GPU of a node."""
+        noted = self.measurements.part_errors.setdefault(node, {}).setdefault(part, [])
+        if text not in noted:
+            noted.append(text)
+
+    def store_parts(self, name: str, unit: str, rows: Mapping[tuple[int, int, int], Sequence[float]]) -> None:
+        """Store rates of parts, on rank 0; for parts measured again, the better measurement.
+
+        rows: (node, number, number of the other part or -1) -> repeats.
+        """
+        if not rows:
+            return
+        known = {quantity.name: quantity for quantity in self.measurements.part_quantities}
+        repeats = max(map(len, rows.values()))
+        table = np.full((len(rows), repeats), np.nan)
+        for row, values in enumerate(rows.values()):
+            table[row, : len(values)] = values
+        if self.again is not None and name in known:
+            stored = known[name]
+            places = zip(stored.node.tolist(), stored.number.tolist(), stored.peer.tolist())
+            row_of = {place: row for row, place in enumerate(places)}
+            for place, new in zip(rows, table):
+                at = row_of.get(place)
+                if at is not None:
+                    stored.values[at] = better(stored.values[at], new, True)
+            return
+        node, number, peer = np.array(list(rows), np.int64).T
+        self.measurements.part_quantities.append(PartQuantity(name, unit, True, node, number, peer, table))
+
     def note_slowest_cores(self, cores: Mapping[int, int]) -> None:
         """Keep on rank 0 which core of a node was the slowest. cores: by rank; a node's first rank counts."""
         known = self.measurements.parts.setdefault("slowest core", {})
@@ -154,22 +200,25 @@ class Session:
         first: NDArray[np.int64],
         second: NDArray[np.int64],
         values: NDArray[np.float64],
+        rail: NDArray[np.int64] | None = None,
     ) -> None:
         """Store a quantity of pairs of nodes, on rank 0; for pairs measured again, the better measurement.
 
-        The worse one is kept beside it (`Measurements.worse`).
+        The worse one is kept beside it (`Measurements.worse`). rail: of each pair, by default the first of all.
         """
         known = {quantity.name: quantity for quantity in self.measurements.pair_quantities}
+        now = PairQuantity(name, unit, higher_is_better, first, second, values)
+        if rail is not None:
+            now.rail = rail
         if self.again is None or name not in known:
-            self.measurements.pair_quantities.append(
-                PairQuantity(name, unit, higher_is_better, first, second, values)
-            )
+            self.measurements.pair_quantities.append(now)
             return
         stored = known[name]
         worse = np.full_like(stored.values, np.nan)
-        row = {pair: n for n, pair in enumerate(zip(stored.first.tolist(), stored.second.tolist()))}
-        for pair, new in zip(zip(first.tolist(), second.tolist()), values):
-            number = row.get(pair, row.get(pair[::-1]))
+        ends = (stored.first.tolist(), stored.second.tolist(), stored.rail.tolist())
+        row = {pair: n for n, pair in enumerate(zip(*ends))}
+        for a, b, of_rail, new in zip(first.tolist(), second.tolist(), now.rail.tolist(), values):
+            number = row.get((a, b, of_rail), row.get((b, a, of_rail)))
             if number is not None:
                 before = stored.values[number].copy()
                 kept = better(before, new, higher_is_better)
@@ -210,6 +259,16 @@ def node_rounds(n: int, rounds: int | None, quick: bool, seed: int) -> list[list
         chosen.append([pair for pair in pairs if pair not in met])
         met.update(pairs)
     return chosen
+
+
+def rounds_of_rail(rounds: list[list[tuple[int, int]]], rail: int, rails: int) -> list[list[tuple[int, int]]]:
+    """Return this rail's share of the rounds, so that several interfaces take hardly longer than one.
+
+    Each rail gets at least as many as a node needs to be judged by its links. The shares follow each other, so that
+    together they have as many different pairs of nodes as they can.
+    """
+    share = min(max(-(-len(rounds) // rails), _FEWEST_ROUNDS), len(rounds))
+    return [rounds[(rail * share + number) % len(rounds)] for number in range(share)]
 
 
 def group_rounds(groups: dict[str, list[int]]) -> list[list[tuple[int, int]]]:

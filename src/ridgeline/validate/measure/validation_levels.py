@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.node_load import others_share, read_load
-from ridgeline.validate.measure import validation_stages
+from ridgeline.validate.measure import gpu_stages, validation_stages
 from ridgeline.validate.measure.measurements import Measurements, Stage
 from ridgeline.validate.measure.session import Session
 from ridgeline.validate.validation_options import ValidationOptions
@@ -47,6 +47,7 @@ STEPS = (
     LevelStage("compute", "node", validation_stages.compute, ("compute", "cpu_share", "slowest core")),
     LevelStage("peak", "node", validation_stages.peak, ("peak",)),
     LevelStage("stream", "node", validation_stages.stream, ("stream",)),
+    LevelStage("gpus", "node", gpu_stages.gpus, gpu_stages.QUANTITIES),
     LevelStage(
         "on-node", "node", validation_stages.on_node, ("on-node latency", "on-node bandwidth"), least_ranks=2
     ),
@@ -86,6 +87,8 @@ def skip_reason(step: LevelStage, session: Session) -> str:
         return f"it needs {step.least_nodes} nodes, but the job has {nodes}"
     if ranks < step.least_ranks:
         return f"it needs {step.least_ranks} ranks, but the job has {ranks}"
+    if step.name == "gpus" and not session.gpus.all:
+        return session.gpus.missing
     if step.name == "on-node" and ranks == nodes:
         return "no node has two ranks"
     if step.level == "group" and not any(len(members) > 1 for members in session.groups.values()):

@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline.runtime.machine import memory_available
+from ridgeline.validate.measure import gpu_stages
 from ridgeline.validate.measure.cores import cores_of_rank, on_cores
-from ridgeline.validate.measure.session import Session, group_rounds, node_rounds, pack_rounds
+from ridgeline.validate.measure.session import (
+    Session,
+    group_rounds,
+    node_rounds,
+    pack_rounds,
+    rounds_of_rail,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,10 +50,12 @@ def prepare(session: Session, stages: Collection[str]) -> None:
     """Compile what these stages measure, one rank of each node first. Collective."""
     from ridgeline.parallel.communicator import in_turn_per_node
 
-    in_turn_per_node(session.comm, lambda: _compile(stages))
+    in_turn_per_node(session.comm, lambda: _compile(session, stages))
 
 
-def _compile(stages: Collection[str]) -> None:
+def _compile(session: Session, stages: Collection[str]) -> None:
+    if "gpus" in stages:
+        gpu_stages.compile_checks(session)
     if "compute" in stages:
         from ridgeline.bench.memory.compute_check import compile_checks
 
@@ -202,17 +211,30 @@ def pairs(session: Session) -> None:
 
 
 def _node_pairs(session: Session, rounds: list[list[Pair]], prefix: str) -> None:
-    if session.again is not None:
-        again = session.again
-        rounds = pack_rounds([pair for some in rounds for pair in some if again & set(pair)])
-    leaders = session.leaders
-    figures = _measure(session, [[(leaders[a], leaders[b]) for a, b in some] for some in rounds])
+    """Measure pairs of nodes over each of their network interfaces, one interface of all nodes after the other."""
+    rails = session.rails
+    pairs: list[list[Pair]] = []
+    rail_of_rank: dict[int, int] = {}
+    for number, rank_of in enumerate(rails):
+        rail_of_rank |= dict.fromkeys(rank_of.values(), number)
+        chosen = rounds
+        if len(rails) > 1 and session.plan.rounds is None:
+            chosen = rounds_of_rail(rounds, number, len(rails))
+        if session.again is not None:
+            again = session.again
+            chosen = pack_rounds([pair for some in chosen for pair in some if again & set(pair)])
+        there = [[(a, b) for a, b in some if a in rank_of and b in rank_of] for some in chosen]
+        pairs += [[(rank_of[a], rank_of[b]) for a, b in some] for some in there if some]
+    figures = _measure(session, pairs)
     if figures is None:
         return
     node = np.array(session.layout.node_of_rank, np.int64)
     first, second, values = figures
+    rail = np.array([rail_of_rank[rank] for rank in first.tolist()], np.int64)
     for name, unit, higher_is_better in _QUANTITIES:
-        session.store_pairs(prefix + name, unit, higher_is_better, node[first], node[second], values[name])
+        session.store_pairs(
+            prefix + name, unit, higher_is_better, node[first], node[second], values[name], rail
+        )
 
 
 def _measure(session: Session, rounds: list[list[Pair]]) -> Figures | None:

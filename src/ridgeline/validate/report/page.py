@@ -20,11 +20,13 @@ from ridgeline.runtime.files import LastWrites, check_folder
 from ridgeline.runtime.units import counted, number, scale_of
 from ridgeline.validate.judge.busy_nodes import ADVICE
 from ridgeline.validate.judge.counter_screening import grown_on
-from ridgeline.validate.judge.pair_screening import link_costs
+from ridgeline.validate.judge.pair_screening import LinkCosts, link_costs
+from ridgeline.validate.judge.part_screening import part_name
+from ridgeline.validate.judge.rail_screening import by_rail, interface_name, rail_name
 from ridgeline.validate.judge.statistics import Booleans, Floats, costs, steady
 from ridgeline.validate.judge.suspects import percent
 from ridgeline.validate.judge.verdict import HEALTHY, SUSPECTS, Suspect, Verdict, write_hostfile
-from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
+from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity, PartQuantity
 
 
 def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str, str]]:
@@ -41,29 +43,64 @@ def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tu
                 f"{quantity.name}, {there.size} nodes",
                 _distribution(quantity, verdict, cost[there], suspect, names),
             )
-    for pairs in measurements.pair_quantities:
-        links = link_costs(pairs)
-        if links.cost.size == 0:
-            continue
-        suspects = _suspects_of(verdict, pairs.name)
-        ends = {tuple(s.nodes) for s in suspects if s.kind == "link"}
-        nodes = np.array([n for s in suspects if s.kind in ("node", "group") for n in s.nodes], np.int64)
-        suspect = np.isin(links.first, nodes) | np.isin(links.second, nodes)
-        both = list(zip(links.first.tolist(), links.second.tolist()))
-        if ends:
-            suspect |= np.array([pair in ends for pair in both])
-        names = [f"{measurements.nodes[a]} - {measurements.nodes[b]}" for a, b in both[:64]]
-        if len(both) > 1:
-            yield (
-                f"{pairs.name}, {len(both)} links",
-                _distribution(pairs, verdict, links.cost, suspect, names),
+    for parts in measurements.part_quantities:
+        cost = steady(costs(parts.values, parts.higher_is_better))[0]
+        there = np.flatnonzero(np.isfinite(cost))
+        names = [
+            part_name(
+                measurements.nodes[parts.node[row]],
+                measurements.gpus.get(int(parts.node[row]), ()),
+                (int(parts.number[row]), int(parts.peer[row])),
             )
+            for row in there
+        ]
+        blamed = {s.name for s in _suspects_of(verdict, parts.name)}
+        # Pairs of GPUs of one node are compared with nothing, and have no statistics.
+        if there.size > 1 and any(summary.name == parts.name for summary in verdict.summaries):
+            suspect = np.array([name in blamed for name in names])
+            chart = _distribution(parts, verdict, cost[there], suspect, names)
+            yield f"{parts.name}, {there.size} GPUs" + " in pairs" * bool((parts.peer >= 0).any()), chart
     for pairs in measurements.pair_quantities:
-        links = link_costs(pairs)
-        if links.cost.size:
+        for rail, part in by_rail(pairs).items():
+            links = link_costs(part)
+            if links.cost.size < 2:
+                continue
+            suspect = _suspect_links(measurements, _suspects_of(verdict, pairs.name), links, rail)
+            both = list(zip(links.first.tolist(), links.second.tolist()))
+            names = [f"{measurements.nodes[a]} - {measurements.nodes[b]}" for a, b in both[:64]]
+            chart = _distribution(pairs, verdict, links.cost, suspect, names)
+            yield f"{pairs.name}{_on(measurements, pairs, rail)}, {len(both)} links", chart
+    for pairs in measurements.pair_quantities:
+        for rail, part in by_rail(pairs).items():
+            links = link_costs(part)
+            if not links.cost.size:
+                continue
             extra = np.expm1(links.cost - np.median(links.cost))
             chart = draw_pairs(len(measurements.nodes), links.first, links.second, extra, measurements.nodes)
-            yield f"{pairs.name}, map of pairs", chart
+            yield f"{pairs.name}{_on(measurements, pairs, rail)}, map of pairs", chart
+
+
+def _on(measurements: Measurements, pairs: PairQuantity, rail: int) -> str:
+    """Return which interfaces a chart is of, "" where nodes have one."""
+    return f" over {rail_name(measurements.interfaces, rail)}" if len(by_rail(pairs)) > 1 else ""
+
+
+def _suspect_links(
+    measurements: Measurements, suspects: Sequence[Suspect], links: LinkCosts, rail: int
+) -> Booleans:
+    """Return which links of a rail are suspects, or belong to nodes, groups or interfaces that are."""
+    names = measurements.nodes
+    whole = np.array([n for s in suspects if s.kind in ("node", "group") for n in s.nodes], np.int64)
+    found: Booleans = np.isin(links.first, whole) | np.isin(links.second, whole)
+    parts = {s.name for s in suspects if s.kind in ("interface", "link")}
+
+    def suspect(a: int, b: int) -> bool:
+        ends = [f"{names[n]} {interface_name(measurements.interfaces, n, rail)}" for n in (a, b)]
+        return bool({*ends, " - ".join(ends), f"{names[a]} - {names[b]}"} & parts)
+
+    if parts:
+        found |= [suspect(a, b) for a, b in zip(links.first.tolist(), links.second.tolist())]
+    return found
 
 
 def _suspects_of(verdict: Verdict, quantity: str) -> list[Suspect]:
@@ -71,7 +108,11 @@ def _suspects_of(verdict: Verdict, quantity: str) -> list[Suspect]:
 
 
 def _distribution(
-    quantity: NodeQuantity | PairQuantity, verdict: Verdict, cost: Floats, suspect: Booleans, names: list[str]
+    quantity: NodeQuantity | PartQuantity | PairQuantity,
+    verdict: Verdict,
+    cost: Floats,
+    suspect: Booleans,
+    names: list[str],
 ) -> str:
     """Return the chart of costs, as figures with their unit."""
     values = np.exp(-cost if quantity.higher_is_better else cost)

@@ -9,6 +9,7 @@ from pathlib import Path
 from ridgeline.runtime.files import output_errors, replace_file
 from ridgeline.validate.judge.counter_screening import grown_on
 from ridgeline.validate.judge.history import make_entry
+from ridgeline.validate.judge.part_screening import parts_as_nodes
 from ridgeline.validate.judge.verdict import Verdict
 from ridgeline.validate.measure.measurements import Measurements
 
@@ -36,6 +37,7 @@ def _lines(measurements: Measurements, verdict: Verdict) -> Iterator[str]:
         count = sum(warning.name == node.name for warning in verdict.warnings)
         yield _sample("node_warnings", {"node": node.name}, count)
     units = {quantity.name: quantity.unit for quantity in measurements.node_quantities}
+    units |= {quantity.name: quantity.unit for quantity, _ in parts_as_nodes(measurements)}
     yield from _head("node_quantity", "What was measured of the node, in SI units.")
     for quantity, values in make_entry(measurements, verdict)["values"].items():
         for name, value in values.items():
