@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.bench.message_scaling import HMEM
 from ridgeline.io.output_files import check_writable, to_json, write_text
 from ridgeline.parallel.job import job
 from ridgeline.runtime.console import Phases, plain_console
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
     from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
     from ridgeline.bench.result import Result
-
-# The variable by which MPICH hands memory of GPUs to libfabric ("MPI on Aurora", Sec. 5.3.5).
-HMEM = "MPIR_CVAR_CH4_OFI_ENABLE_HMEM"
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from ridgeline.bench.benchmark import Benchmark
+from ridgeline.bench.message_scaling import message_figures, message_scaling
 from ridgeline.bench.shared_options import SIZES, MessageOptions
 from ridgeline.runtime.declared_options import OptionSpec
+
+__all__ = ["BENCHMARKS", "message_figures"]  # the figures of studies are found here
 
 Operation = Literal[
     "alltoall",
@@ -71,6 +74,7 @@ def _declare(
         options=CollectiveOptions,
         function="collective_benchmark.measure_collective",
         fixed={"operation": operation, **fixed},
+        scaling=message_scaling("collectives"),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.bench.message_scaling import FixedMessages, message_figures, message_scaling
 from ridgeline.bench.shared_options import (
     SIZES,
     WINDOW,
@@ -17,6 +18,8 @@ from ridgeline.bench.shared_options import (
 )
 from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
+
+__all__ = ["BENCHMARKS", "message_figures"]  # the figures of studies are found here
 
 Operation = Literal["get", "put", "accumulate"]
 AccessTest = Literal["latency", "bandwidth", "bibandwidth"]
@@ -136,5 +139,6 @@ irregular places in the windows of all other ranks, with a completion after ever
 compared with what was sent.""",
         options=OneSidedOptions,
         function="pair_access.measure_one_sided",
+        scaling=message_scaling("one_sided", FixedMessages("sizes", total="total_messages")),
     ),
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.bench.message_scaling import message_figures, message_scaling
 from ridgeline.bench.shared_options import (
     MAX_SIZE,
     SIZES,
@@ -18,6 +19,8 @@ from ridgeline.bench.shared_options import (
 )
 from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
+
+__all__ = ["BENCHMARKS", "message_figures"]  # the figures of studies are found here
 
 Pairing = Literal["halves", "node-halves", "neighbours"]
 Method = Literal["osu", "alcf"]
@@ -175,6 +178,7 @@ BENCHMARKS = (
         f"every two ranks or nodes {_ALL_PAIRS}.",
         options=OneWayOptions,
         function="point_to_point.measure_latency",
+        scaling=message_scaling("pairs"),
     ),
     Benchmark(
         name="bandwidth",
@@ -186,6 +190,7 @@ BENCHMARKS = (
         f"measures every two ranks or nodes in both directions, {_ALL_PAIRS}.",
         options=OneWayOptions,
         function="point_to_point.measure_bandwidth",
+        scaling=message_scaling("pairs"),
     ),
     Benchmark(
         name="bibandwidth",
@@ -195,6 +200,7 @@ BENCHMARKS = (
         formula="bandwidth = 2 x bytes x window x iterations / t.",
         options=WindowOptions,
         function="point_to_point.measure_bibandwidth",
+        scaling=message_scaling("pairs"),
     ),
     Benchmark(
         name="multi-latency",
@@ -204,6 +210,7 @@ BENCHMARKS = (
         formula="latency = t / (2 iterations). The mean, minimum and maximum over pairs are printed.",
         options=ManyPairsOptions,
         function="point_to_point.measure_multi_latency",
+        scaling=message_scaling("pairs"),
     ),
     Benchmark(
         name="multi-bandwidth",
@@ -216,6 +223,7 @@ BENCHMARKS = (
         details="--method alcf sends windows of 16 synchronous sends (MPI_Ssend_init) without an answer.",
         options=ManyPairsRateOptions,
         function="point_to_point.measure_multi_bandwidth",
+        scaling=message_scaling("pairs"),
     ),
     Benchmark(
         name="multi-thread",
