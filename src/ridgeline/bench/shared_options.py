@@ -131,6 +131,15 @@ OutputFormat = Annotated[
     ),
 ]
 
+MachineOption = Annotated[
+    str | None,
+    OptionSpec(
+        "Machine file (.toml) to compare with, or here for the one of this machine.",
+        metavar="FILE",
+        otherwise="none",
+    ),
+]
+
 ComputeDevice = Annotated[
     Literal["cpu", "cuda"], OptionSpec("Compute on the cores of each rank (cpu) or on one GPU each (cuda).")
 ]
