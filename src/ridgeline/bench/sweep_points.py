@@ -80,3 +80,13 @@ def _choose(
     if placement == "packed":
         return tuple(sorted(rank for here in ranks_of_nodes[:n_nodes] for rank in here[:per_node]))
     return tuple(sorted(rank for here in evenly(n_nodes, ranks_of_nodes) for rank in evenly(per_node, here)))
+
+
+def choose_ranks(layout: Layout, count: int, placement: Placement) -> list[int]:
+    """Return `count` ranks in order: "packed" fills node after node, "spread" takes one from each node in turn."""
+    places = zip(layout.node_of_rank, layout.local_rank)
+    order = [
+        ((node, local) if placement == "packed" else (local, node), rank)
+        for rank, (node, local) in enumerate(places)
+    ]
+    return sorted(rank for _, rank in sorted(order)[:count])

@@ -5,10 +5,10 @@ import pytest
 from ridgeline.bench.collectives.collective_benchmark import (
     alltoall_bandwidth,
     bounded,
-    choose_ranks,
     network_bandwidth,
 )
 from ridgeline.bench.collectives.collective_calls import COLLECTIVES
+from ridgeline.bench.sweep_points import choose_ranks
 from ridgeline.parallel.layout import Layout
 
 

@@ -29,8 +29,8 @@ from ridgeline.bench.iteration_figures import (
 from ridgeline.bench.language.loops import compute
 from ridgeline.bench.node_memory import memory_per_rank
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
-from ridgeline.bench.shared_options import MAX_COLLECTIVE_SIZE, Placement, Repetitions, message_sizes
-from ridgeline.bench.sweep_points import sweep_points
+from ridgeline.bench.shared_options import MAX_COLLECTIVE_SIZE, Repetitions, message_sizes
+from ridgeline.bench.sweep_points import choose_ranks, sweep_points
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.layout import Layout, find_layout
@@ -56,16 +56,6 @@ def network_bandwidth(ranks_on_nodes: Sequence[int], size: int, seconds: float) 
     """Return the B/s of an all-to-all that cross from one node to another. The nodes have these numbers of ranks."""
     ranks = sum(ranks_on_nodes)
     return sum(n * (ranks - n) for n in ranks_on_nodes) * size / seconds
-
-
-def choose_ranks(layout: Layout, count: int, placement: Placement) -> list[int]:
-    """Return `count` ranks in order: "packed" fills node after node, "spread" takes one from each node in turn."""
-    places = zip(layout.node_of_rank, layout.local_rank)
-    order = [
-        ((node, local) if placement == "packed" else (local, node), rank)
-        for rank, (node, local) in enumerate(places)
-    ]
-    return sorted(rank for _, rank in sorted(order)[:count])
 
 
 def measure_collective(
