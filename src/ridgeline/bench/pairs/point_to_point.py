@@ -36,6 +36,7 @@ from ridgeline.limits.messages import Loop, PairTimes, bandwidth, message_rate, 
 from ridgeline.parallel.layout import Layout, find_layout
 from ridgeline.parallel.payload import Memory, MessageForm
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.units import counted
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -270,9 +271,10 @@ class _PairRun:
         options, every = self.options, [point.pairs for point in self.points]
         n = self._most_pairs()
         ranks = f"ranks {every[0][0][0]} and {every[0][0][1]}"
-        if n > 1:
-            most = f"{n}" if len(every) == 1 else f"{min(map(len, every))} to {n}"
-            ranks = f"{most} pairs at the same time, {_PAIRINGS[options.pairing]}"
+        if n > 1 or len(every) > 1:
+            fewest = min(map(len, every))
+            most = counted(n, "pair") if fewest == n else f"{fewest} to {n} pairs"
+            ranks = f"{most} at the same time, {_PAIRINGS[options.pairing]}"
         statistic = "mean of all iterations" + (", mean over pairs" if n > 1 else "")
         if options.percentiles:
             unit = "iterations" if name.startswith(("latency", "multi-latency")) else "windows"
