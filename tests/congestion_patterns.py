@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeline.bench.congestion.background import PATTERNS, SIZE, GetIncastTraffic, PutIncastTraffic
-from ridgeline.bench.congestion.network_tests import TESTS, Allreduces, RandomRing
+from ridgeline.bench.congestion.network_tests import NATURAL, TESTS, Allreduces, NeighbourRing
 from ridgeline.bench.exposed_memory import ExposedMemory
 from ridgeline.parallel.payload import Buffer
 from ridgeline.runtime.errors import VerificationError
@@ -65,10 +65,13 @@ def check_rings_and_sums(comm, memory) -> None:
     """Rings and sums verify what arrives, and find what has not arrived or has changed."""
     names = [20 + rank for rank in range(comm.size)]
     if comm.size > 1:
-        for test in TESTS[:2]:
-            ring = RandomRing(comm, names, test, (5, 0), memory)
+        for test in (*TESTS[:2], *NATURAL):
+            ring = NeighbourRing(comm, names, test, (5, 0), memory)
             for number in range(2):
                 ring.prepare(number)
+                if test.natural:
+                    around = [(comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size]
+                    assert [ring.left, ring.right] == around
                 with pytest.raises(VerificationError, match=f"rank {20 + comm.rank} received"):
                     ring.verify()
                 comm.Barrier()

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ridgeline.bench import run
 from ridgeline.bench.result import MICROSECONDS, SIZE, Result
 from ridgeline.bench.run import BenchmarkOutputs, run_benchmark
+from ridgeline.parallel import layout
 
 
 def measure(comm, options, progress):
@@ -19,10 +19,10 @@ def measure(comm, options, progress):
 
 @pytest.mark.parametrize(("share", "said"), [(0.92, True), (0.01, False)])
 def test_a_busy_node_is_said_everywhere(share, said, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run, "busiest_share", lambda comm, before: share)
+    monkeypatch.setattr(layout, "busiest_share", lambda comm, before: share)
     monkeypatch.setenv("NUMBA_NUM_THREADS", os.environ["NUMBA_NUM_THREADS"])  # a job sets it, and its pools
     monkeypatch.setattr("ridgeline.parallel.job.configure_threads", lambda threads: None)
-    benchmark = SimpleNamespace(name="ring", measure=measure, finish=None)
+    benchmark = SimpleNamespace(name="ring", measure=measure, finish=None, thread_level="serialized")
     outputs = BenchmarkOutputs(json=str(tmp_path / "b.json"), csv=str(tmp_path / "b.csv"))
     run_benchmark(benchmark, SimpleNamespace(), outputs)
     words = "Other processes used 92% of the busiest node during the measurement."

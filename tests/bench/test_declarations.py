@@ -122,7 +122,7 @@ def test_options_of_all_pairs_are_refused_without_it():
 
 @pytest.mark.parametrize(
     "given",
-    [{"sizes": (1, 64)}, {"warm_up": 3}, {"pairing": "neighbours"}, {"pairs": 2}, {"method": "alcf"}],
+    [{"sizes": (1, 64)}, {"warm_up": 3}, {"pairing": "neighbours"}, {"pairs": (2,)}, {"method": "alcf"}],
 )
 def test_options_that_all_pairs_have_no_use_for_are_refused(given):
     flag = next(iter(given)).replace("_", "-")

@@ -34,13 +34,15 @@ def test_nekbone_json(ridgeline):
 
 
 def test_acceptance_of_two_ranks(ridgeline):
-    done = ridgeline("bench", "acceptance", "-n", 2, "--nx1", 4, "--elements", 8, "--json", "health.json")
+    done = ridgeline(
+        "bench", "acceptance", "-n", 2, "--nx1", 4, "--elements", 8, "--hpl", 100, "--json", "health.json"
+    )
     assert done.returncode == 0, done.stderr
     for words in ("Tensor kernels, s = 1", "STREAM triad", "[GFLOP/s]", "Average", "Worst rank"):
         assert words in done.stdout
     facts = json.loads((ridgeline.path / "health.json").read_text())
     assert facts["ranks"] == 2
-    assert len(facts["rows"]) == 5
+    assert len(facts["rows"]) == 6
     assert all(len(values) == 2 for values in facts["extra"]["by_rank"].values())
     assert all(row["min"] <= row["average"] <= row["max"] for row in facts["rows"])
 

@@ -95,20 +95,73 @@ def test_sweep_of_sub_communicators_on_nodes(comm):
         iterations=2,
         warm_up=0,
         sweep=True,
-        among=[comm.size - 1] if comm.size > 2 else (),
         placement="spread",
         ranks_per_node=2,
     )
     if comm.rank:
         return
-    counts = [2] if comm.size == 2 else [2, 3] if comm.size == 3 else [2, 3, 4]
-    assert [row["ranks"] for row in result.rows] == [n for n in counts for _ in range(2)]
-    first = result.rows[0]
-    nodes = min(2, (comm.size + 1) // 2)
-    assert (first["nodes"], first["ranks_per_node"]) == (nodes, "1" if nodes == 2 else "2")
-    share = first["network_bandwidth"] / first["bandwidth"]
-    assert share == (1 if nodes == 2 else 0)
-    assert ("network_bandwidth" in {column.key for column in result.columns}) == (nodes == 2)
+    # (nodes, ranks on each): points of one rank are left out, and those that the nodes do not have
+    points = {2: [(1, 2)], 3: [(1, 2), (2, 1)], 4: [(1, 2), (2, 1), (2, 2)]}[comm.size]
+    found = [(row["nodes"], int(row["ranks_per_node"])) for row in result.rows]
+    assert found == [point for point in points for _ in range(2)]
+    assert [row["ranks"] for row in result.rows] == [a * b for a, b in found]
+    shares = {
+        row["nodes"]: row["network_bandwidth"] / row["bandwidth"]
+        for row in result.rows
+        if "1" in row["ranks_per_node"]
+    }
+    assert shares == ({2: 1} if comm.size > 2 else {})
+    assert result.rows[0]["network_bandwidth"] == 0
+
+
+@needs_two
+def test_ranks_are_chosen_by_their_number_too(comm):
+    result = measure(
+        "bcast", comm, sizes=(8, 8), iterations=2, warm_up=0, among=[2, comm.size], placement="spread"
+    )
+    if comm.rank == 0:
+        assert [row["ranks"] for row in result.rows] == sorted({2, comm.size})
+    with pytest.raises(ConfigError, match="--among cannot be used with --sweep"):
+        measure("bcast", comm, sweep=True, among=[2])
+
+
+@needs_two
+@pytest.mark.parametrize("name", list(COLLECTIVES))
+def test_non_blocking_operations_hide_a_share(comm, name):
+    few = {"iterations": 3, "warm_up": 1, "overlap": True, "percentiles": True}
+    result = measure(name, comm, **few, **({} if name == "barrier" else {"sizes": (8, 8)}))
+    (row,) = result.rows
+    assert 0 <= row["hidden"] <= 1
+    assert 0 < row["compute"] <= row["overall"]
+    assert 0 < row["fastest"] <= row["p50"] <= row["p90"] <= row["p99"] <= row["slowest"]
+    assert (
+        row["slowest"] >= row["most"]
+    )  # the slowest rank of the slowest iteration, and the mean of the slowest rank
+    assert "non-blocking" in result.pattern
+
+
+@needs_two
+@pytest.mark.parametrize("datatype", ["contiguous", "vector", "indexed"])
+@pytest.mark.parametrize("name", [n for n in WITH_DATA if n not in ("allreduce", "reduce")])
+def test_derived_datatypes_move_the_same_bytes(comm, name, datatype):
+    multiple = 32 if datatype == "indexed" else 8
+    few = {"iterations": 2, "warm_up": 0, "datatype": datatype}
+    for in_place in forms(name):
+        result = measure(name, comm, sizes=(multiple, 5 * multiple), **few, **form(name, in_place))
+        assert [row["size"] for row in result.rows] == [multiple * n for n in (1, 2, 4, 5)]
+        assert result.settings["datatype"] == datatype
+    with pytest.raises(ConfigError, match=f"--sizes 4: the sizes must be multiples of {multiple} B"):
+        measure(name, comm, sizes=(4, 64), **few)
+
+
+def test_a_non_blocking_operation_that_was_never_begun_is_noticed(comm, monkeypatch):
+    if comm.size < 2:
+        return
+    kind = COLLECTIVES["allgather"]
+    nothing = MPI.REQUEST_NULL
+    monkeypatch.setattr(kind, "begin", lambda self, size: ((lambda *arguments: nothing), ()))
+    with pytest.raises(VerificationError):
+        measure("allgather", comm, sizes=(8, 8), iterations=2, warm_up=0, overlap=True)
 
 
 @needs_two
@@ -124,7 +177,7 @@ def test_barrier_has_times_and_no_data(comm):
 
 @needs_two
 def test_time_of_a_size_can_be_limited(comm, monkeypatch):
-    monkeypatch.setattr(collectives, "_once", lambda calls, size: 0.5 if comm.rank == 1 else 1e-6)
+    monkeypatch.setattr(collectives, "_once", lambda calls, size, overlap: 0.5 if comm.rank == 1 else 1e-6)
     monkeypatch.setattr(COLLECTIVES["bcast"], "verify", lambda self, size, sequence: None)
     result = measure("bcast", comm, sizes=(4, 4), seconds=2.0)
     assert result.rows[0]["iterations"] == 4  # the slowest rank's half second decides on all

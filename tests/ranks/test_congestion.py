@@ -82,6 +82,13 @@ def test_measurement(comm):
     assert "too few nodes for background traffic of the kinds incast, put-incast, get-incast" in notes
     assert ("exchanges with itself" in notes) == (comm.size == 3)
     if comm.size == 4:
+        result = measure("congestion", comm, **FEW, natural_ring=True)
+        names = [row["test"] for row in result.rows if row["block"] == "impact"]
+        assert names == [
+            "ring-latency", "ring-bandwidth", "allreduce", "natural-ring-latency", "natural-ring-bandwidth",
+        ]  # fmt: skip
+        assert result.rows[3]["title"] == "NR two-sided lat (8 B)"
+        assert all(row["mean"] > 0 for row in result.rows)
         for kind in (*DEFAULT_KINDS[1:], "broadcast"):
             result = measure("congestion", comm, **FEW, kinds=[kind], seed=3, ranks_per_node=1)
             assert all(rate > 0 for rate in result.extra["traffic"][kind].values())

@@ -5,6 +5,7 @@ import json
 from decay_model import Decay, decay_case, run
 from ridgeline.limits import messages, stream
 from ridgeline.limits.stream import measure_caches
+from ridgeline.parallel.payload import BYTES
 from ridgeline.runtime.context import Context
 from ridgeline.simulation import limits
 from ridgeline.simulation.meters import Meters
@@ -59,14 +60,14 @@ def test_the_rate_of_messages_counts_all_ranks(comm, monkeypatch):
         return
     half, asked = comm.size // 2, []
 
-    def times(comm, pairs, rounds, memory, loop, window):
-        asked.append((pairs, rounds, memory, loop, window))
-        return [[16 * 50 * 100 / 4.0]] * len(pairs)  # 4 B/s each way
+    def times(comm, pairs, rounds, form, loop, window):
+        asked.append((pairs, rounds, form, loop, window))
+        return messages.PairTimes([[16 * 50 * 100 / 4.0]] * len(pairs), [])  # 4 B/s each way
 
     monkeypatch.setattr(messages, "time_pairs", times)
     assert limits._network(Context(comm), 100) == {"rate": 4.0 * comm.size}
     pairs = [(rank, rank + half) for rank in range(half)]
-    assert asked == [(pairs, [(100, 50, 1)], "host", "both ways", 16)]
+    assert asked == [(pairs, [(100, 50, 1)], BYTES, "both ways", 16)]
 
 
 def test_caches_of_a_node_are_shared_by_its_ranks(comm, monkeypatch):

@@ -57,6 +57,47 @@ def test_pair_with_every_synchronization(comm):
         assert result.verified
 
 
+def test_both_ranks_access_at_the_same_time(comm):
+    for sync in SYNCS:
+        result = measure_pair(
+            comm,
+            operations=OPERATIONS,
+            tests=("bibandwidth",),
+            sync=sync,
+            sizes=(0, 9),
+            window=5,
+            pair=(comm.size - 1, 0),
+            percentiles=True,
+            pages="small",
+            **FEW,
+        )
+        assert len(result.rows) == 3 * 6
+        for row in result.rows:
+            assert row["test"] == "bibandwidth"
+            assert row["rate"] == pytest.approx(row["size"] * row["messages"])
+            assert 0 < row["fastest"] <= row["slowest"]
+
+
+@pytest.mark.parametrize("idle_rank", [0, 1])
+def test_a_direction_that_is_missing_is_noticed(comm, monkeypatch, idle_rank):
+    loops = [pair_access.flush_bandwidth] * 2
+    loops[idle_rank] = pair_access.idle
+    monkeypatch.setitem(pair_access.LOOPS, ("bibandwidth", "flush"), tuple(loops))
+    pair = comm.Split(0 if comm.rank < 2 else MPI.UNDEFINED)
+    if pair == MPI.COMM_NULL:
+        return
+    with pytest.raises(VerificationError):
+        measure_pair(pair, operations=("put",), tests=("bibandwidth",), sizes=(8, 8), **FEW)
+
+
+def test_the_messages_of_all_ranks_can_be_given(comm):
+    result = measure_irregular(comm, total_messages=4 * comm.size + 1, repeats=1, pieces=(8, 64))
+    assert result.rows[0]["messages"] == result.settings["messages"] == 4 * comm.size + 1
+    assert result.settings["messages_per_rank"] == 5
+    with pytest.raises(ConfigError, match="--percentiles cannot be used with --pattern fmm"):
+        measure_irregular(comm, percentiles=True)
+
+
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_that_did_not_happen_is_noticed(comm, monkeypatch, operation):
     monkeypatch.setitem(pair_access.LOOPS, ("latency", "flush"), (pair_access.idle, pair_access.idle))

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 from bench_tools import measure, options_for
 from ridgeline.bench.pairs import pair_matrix
@@ -85,7 +86,7 @@ def test_every_benchmark_and_size(pairs):
         assert len(result.left_out) == comm.size - 2 * n_pairs
         assert result.settings["iterations"]["20001"] == 3
     for run in ALCF.values():
-        result = run(comm, method="alcf", pairs=comm.size // 2, **ODD)
+        result = run(comm, method="alcf", pairs=[comm.size // 2], **ODD)
         check(result, comm)
         assert result.settings["window"] == 16
         assert "synchronous" in result.pattern
@@ -106,7 +107,7 @@ def test_numbers_that_make_no_sense(pairs):
     comm = pairs
     latency, bandwidth = ALL["latency"], ALL["bandwidth"]
     for run, options, words in (
-        (latency, {"pairs": comm.size}, "More pairs require more ranks"),
+        (latency, {"pairs": [comm.size]}, "More pairs require more ranks"),
         (latency, {"window": 4}, "--window requires --method alcf"),
         (bandwidth, {"window": 0}, "window is 0"),
         (bandwidth, {"sizes": (8, 4)}, "sizes from 8 to 4"),
@@ -252,3 +253,67 @@ def test_rounds_that_make_no_sense(pairs):
             measure_pairs(comm, rounds, PairPlan())
     with pytest.raises(ConfigError, match="repeats is 0"):
         measure_pairs(comm, [[(0, 1)]], PairPlan(repeats=0))
+
+
+def test_a_sweep_has_every_point_of_the_job(pairs):
+    comm = pairs
+    few = {"sizes": (0, 64), "iterations": 2, "warm_up": 1, "ranks_per_node": 2, "sweep": True}
+    points = {2: [(1, 2, 1)], 3: [(1, 2, 1), (2, 1, 1)], 4: [(1, 2, 1), (2, 1, 1), (2, 2, 2)]}[comm.size]
+    for placement in ("packed", "spread"):
+        for name, run in ALL.items():
+            result = run(comm, placement=placement, **few)
+            found = [(row["nodes"], int(row["ranks_per_node"]), row["pairs"]) for row in result.rows]
+            assert found == [point for point in points for _ in range(8)], name
+            assert comm.bcast(result.rows) == result.rows
+            assert result.plot.by == ("nodes", "ranks_per_node", "pairs")
+    result = ALL["bandwidth"](comm, pairs=[1], **few)
+    assert {row["pairs"] for row in result.rows} == {1}
+    if comm.size > 3:
+        result = ALL["multi-latency"](comm, pairs=[2, 1], sizes=(8, 8), iterations=1)
+        assert [row["pairs"] for row in result.rows] == [1, 2]
+    for options, words in (
+        ({"nodes": [9]}, "--nodes 9: the job has . nodes? at most"),
+        ({"per_node": [3]}, "--per-node 3: the job has 2 ranks at most"),
+        ({"nodes": [1], "per_node": [1]}, "--sweep has no point with two ranks"),
+        ({"pairs": [7]}, "--pairs 7"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            ALL["latency"](comm, **few, **options)
+
+
+def test_single_iterations_are_timed(pairs):
+    for name, run in ALL.items():
+        result = run(pairs, sizes=(8, 8), iterations=50, warm_up=0, percentiles=True)
+        (row,) = result.rows
+        assert 0 < row["fastest"] <= row["p50"] <= row["p90"] <= row["p99"] <= row["slowest"], name
+        if "seconds" in row:
+            assert row["fastest"] <= row["seconds"] <= row["slowest"]
+        assert pairs.bcast(result.rows) == result.rows
+
+
+def test_single_iterations_of_very_many_are_thinned():
+    thinned = messages._thinned(np.arange(1000.0)[::-1], 101)
+    assert thinned.size == 101
+    assert (thinned[0], thinned[50], thinned[-1]) == (0.0, 500.0, 999.0)
+    assert messages._thinned(np.arange(5.0), 5).tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("datatype", ["contiguous", "vector", "indexed"])
+def test_derived_datatypes_and_pages(pairs, datatype):
+    multiple = 32 if datatype == "indexed" else 8
+    for name, run in ALL.items():
+        result = run(
+            pairs, sizes=(0, 3 * multiple), iterations=2, warm_up=0, datatype=datatype, pages="small"
+        )
+        assert [row["size"] for row in result.rows] == [0, multiple, 2 * multiple, 3 * multiple], name
+        assert (result.settings["datatype"], result.settings["pages"]) == (datatype, "small")
+        assert result.settings["huge_pages"] in (0.0, None)
+    with pytest.raises(ConfigError, match=f"must be multiples of {multiple} B"):
+        ALL["latency"](pairs, sizes=(1, 64), datatype=datatype)
+
+
+def test_a_byte_between_two_blocks_of_a_datatype_does_not_arrive(pairs, monkeypatch):
+    """What was sent is scattered, and a message that is sent as if it were contiguous is noticed."""
+    monkeypatch.setattr(messages.Buffer, "message", lambda self, n, first=0: [self.host, n, MPI.BYTE])
+    with pytest.raises(VerificationError):
+        ALL["latency"](pairs, sizes=(64, 64), iterations=1, warm_up=0, datatype="vector")

@@ -47,13 +47,24 @@ def _name(values: tuple[Any, ...]) -> str:
     return ", ".join(str(value) for value in values if value is not None)
 
 
+def _parts(result: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what tells the curve of a row apart. Several keys have their heads before their numbers."""
+    by = result["plot"]["by"]
+    if len(by) < 2:
+        return tuple(row.get(key) for key in by)
+    return tuple(
+        f"{result['columns'].get(key, key)} {row[key]}" if str(row.get(key, "")).isdigit() else row.get(key)
+        for key in by
+    )
+
+
 def _draw_lines(axes: Axes, result: Mapping[str, Any], plot: Mapping[str, Any]) -> None:
     curves: dict[str, list[tuple[float, float]]] = {}
     for row in result["rows"]:
         for key in plot["y"]:
             if row.get(key) is None or row.get(plot["x"]) is None:
                 continue
-            parts = tuple(row.get(by) for by in plot["by"]) + ((key,) if len(plot["y"]) > 1 else ())
+            parts = _parts(result, row) + ((key,) if len(plot["y"]) > 1 else ())
             curves.setdefault(_name(parts), []).append((row[plot["x"]], row[key] / plot["y_scale"]))
     for name, points in curves.items():
         x, y = zip(*sorted(points))

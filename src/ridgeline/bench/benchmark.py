@@ -84,10 +84,10 @@ class ScalingFigures:
 class BenchmarkOptions(DeclaredOptions):
     """Derive the options of a benchmark from this class.
 
-    Each field of a derived frozen dataclass is an option: its type, an `OptionSpec`, and its default. Three names
+    Each field of a derived frozen dataclass is an option: its type, an `OptionSpec`, and its default. Four names
     have a meaning for the job too: `threads` is the threads of a rank; with `device` ("cpu" or "cuda") the function
-    is called with `memory`, the kind of memory that its messages lie in; and `format` ("table" or "osu") says how the
-    figures are printed.
+    is called with `memory`, the kind of memory that its messages lie in; `hmem` sets how MPICH treats that of GPUs;
+    and `format` ("table" or "osu") says how the figures are printed.
 
     Raises
     ------
@@ -140,6 +140,8 @@ class Benchmark:
         How studies scale it, or the name of the benchmark that a study runs instead.
     family : str
         The folder, set by `available`.
+    thread_level : str
+        The thread level with which MPI starts for it; "multiple" where several threads of a rank call MPI.
 
     Examples
     --------
@@ -169,6 +171,7 @@ class Benchmark:
     finish: str | None = None
     scaling: Scaling | str | None = None
     family: str = ""
+    thread_level: str = "serialized"
 
     def __post_init__(self) -> None:
         if len(self.short) > LONGEST_SHORT:

@@ -45,8 +45,11 @@ _COLLECTIVES = {
     "allgather": "MPI Allgather Latency",
     "gather": "MPI Gather Latency",
     "scatter": "MPI Scatter Latency",
+    "neighbour-alltoall": "MPI Neighborhood Alltoall Latency",
+    "neighbour-allgather": "MPI Neighborhood Allgather Latency",
     "barrier": "MPI Barrier Latency",
 }
+_POINT = ("nodes", "ranks_per_node", "pairs")  # keys that tell the points of a sweep apart
 _COMPLETIONS = {
     "flush": "MPI_Win_flush",
     "flush_local": "MPI_Win_flush_local",
@@ -62,11 +65,13 @@ def check_options(options: Any) -> None:
         "--all-pairs": getattr(options, "all_pairs", False),
         "--method alcf": getattr(options, "method", "osu") == "alcf",
         "--pattern fmm": getattr(options, "pattern", "pair") == "fmm",
+        "--overlap": getattr(options, "overlap", False),
+        "--percentiles": getattr(options, "percentiles", False),
     }
     for flag, given in foreign.items():
         if given:
             raise ConfigError(
-                f"--format osu cannot be used with {flag}, which the OSU micro-benchmarks do not measure."
+                f"--format osu cannot be used with {flag}, for which it has no form. Use --format table."
             )
 
 
@@ -99,23 +104,42 @@ def _blocks(result: Result) -> Iterable[_OsuTable]:
         return _one_sided(result)
     if name in _COLLECTIVES:
         return _collective(name, rows)
-    title, datatype = _PAIRS[name], "# Datatype: MPI_CHAR."
+    return [
+        _pair_table(name, list(group), result.settings)
+        for _, group in groupby(rows, lambda row: [row.get(key) for key in _POINT])
+    ]
+
+
+def _pair_table(name: str, rows: list[dict[str, Any]], settings: Mapping[str, Any]) -> _OsuTable:
+    """Return the table of one point: of the whole job, or of a sweep."""
+    title, comments = _PAIRS[name], [*_point_comments(rows[0]), "# Datatype: MPI_CHAR."]
     if name.endswith("latency"):
-        return [_OsuTable(title, [datatype], _LATENCY_HEADS, rows, _microseconds)]
+        return _OsuTable(title, comments, _LATENCY_HEADS, rows, _microseconds)
     if name != "multi-bandwidth":
-        return [_OsuTable(title, [datatype], _BANDWIDTH_HEADS, rows, lambda row: (row["bandwidth"] / 1e6,))]
-    pairs = f"# [ pairs: {result.settings['n_pairs']} ] [ window size: {result.settings['window']} ]"
-    return [_OsuTable(title, [pairs, datatype], _RATE_HEADS, rows, _rates)]
+        return _OsuTable(title, comments, _BANDWIDTH_HEADS, rows, lambda row: (row["bandwidth"] / 1e6,))
+    n_pairs = rows[0].get("pairs", settings["n_pairs"])
+    pairs = f"# [ pairs: {n_pairs} ] [ window size: {settings['window']} ]"
+    return _OsuTable(title, [pairs, *comments], _RATE_HEADS, rows, _rates)
+
+
+def _point_comments(row: Mapping[str, Any]) -> list[str]:
+    """Return the comment that names the point of a sweep."""
+    names = {"nodes": "Nodes", "ranks_per_node": "Ranks per node", "pairs": "Pairs"}
+    point = [f"{name}: {row[key]}" for key, name in names.items() if key in row]
+    return [f"# {', '.join(point)}"] if point else []
 
 
 def _collective(name: str, rows: list[dict[str, Any]]) -> Iterable[_OsuTable]:
     datatype = "# Datatype: MPI_FLOAT." if name.endswith("reduce") else "# Datatype: MPI_CHAR."
     heads = "Avg Latency(us)   Min Latency(us)   Max Latency(us)"
     of_call = [] if name == "barrier" else [datatype]
-    for ranks, group in groupby(rows, lambda row: row["ranks"]):
+    for (ranks, nodes, per_node), group in groupby(
+        rows, lambda row: [row.get(key) for key in ("ranks", "nodes", "ranks_per_node")]
+    ):
+        place = [] if nodes is None else _point_comments({"nodes": nodes, "ranks_per_node": per_node})
         yield _OsuTable(
             _COLLECTIVES[name],
-            [*of_call, f"# Ranks: {ranks}"],
+            [*of_call, f"# Ranks: {ranks}", *place],
             ("# " if name == "barrier" else "# Size       ") + heads,
             list(group),
             lambda row: tuple(row[key] / 1e-6 for key in ("seconds", "least", "most")),
@@ -129,7 +153,8 @@ def _one_sided(result: Result) -> Iterable[_OsuTable]:
         f"# Synchronization: {_COMPLETIONS[result.settings['sync']]}",
     ]
     for (test, operation), group in groupby(result.rows, lambda row: (row["test"], row["operation"])):
-        title = f"MPI_{operation.capitalize()} {test.capitalize()}"
+        kind = "Bi-directional Bandwidth" if test == "bibandwidth" else test.capitalize()
+        title = f"MPI_{operation.capitalize()} {kind}"
         if test == "latency":
             yield _OsuTable(title, comments, _LATENCY_HEADS, list(group), _microseconds)
         else:

@@ -1,17 +1,22 @@
-"""How a benchmark runs as a job: prepare this rank, measure, write the requested files, and print on rank 0."""
+"""How a benchmark runs as a job: prepare this rank, measure, write the requested files, and print on rank 0.
+
+Nothing imports MPI before `run_benchmark` has set what MPI reads when it starts: its thread level, its variables.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.bench.message_scaling import HMEM
 from ridgeline.io.output_files import check_writable, to_json, write_text
 from ridgeline.parallel.job import job
-from ridgeline.parallel.layout import busiest_share, oversubscription_warning
 from ridgeline.runtime.console import Phases, plain_console
-from ridgeline.runtime.errors import VerificationError
+from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.files import LastWrites
 from ridgeline.runtime.machine import describe_machine
+from ridgeline.runtime.mpi_import import use_thread_level
 from ridgeline.runtime.node_load import busy_note, read_load
 
 if TYPE_CHECKING:
@@ -53,12 +58,17 @@ def run_benchmark(
     outputs = outputs or BenchmarkOutputs()
     threads = getattr(options, "threads", 1)
     form = getattr(options, "format", None)  # of benchmarks of messages: as a table, or as OSU prints
+    hmem = getattr(options, "hmem", "default")
+    if hmem != "default":
+        # MPICH reads it when it starts, which is in `job`.
+        os.environ[HMEM] = "1" if hmem == "on" else "0"
+    use_thread_level(benchmark.thread_level)
     with job(threads, debug) as comm:
         from ridgeline.bench.osu_format import check_options, osu_text
         from ridgeline.bench.result import make_table
         from ridgeline.parallel.allreduce import errors_on_all_ranks
         from ridgeline.parallel.communicator import mpi_environment, mpi_library, mpi_versions, thread_level
-        from ridgeline.parallel.layout import find_layout
+        from ridgeline.parallel.layout import busiest_share, find_layout, oversubscription_warning
         from ridgeline.parallel.rank_devices import find_rank_devices
 
         with errors_on_all_ranks(comm):
@@ -66,6 +76,10 @@ def run_benchmark(
                 outputs.check()
             if form == "osu":
                 check_options(options)
+            if hmem != "default" and not mpi_library().startswith("MPICH"):
+                raise ConfigError(
+                    f"--hmem {hmem} sets {HMEM}, which only MPICH reads, and the MPI library is {mpi_library()}."
+                )
         before = read_load()
         offers: dict[str, Any] = {}
         device = getattr(options, "device", None)

@@ -5,7 +5,7 @@ The defaults are those of the OSU micro-benchmarks 7.4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from ridgeline.bench.benchmark import BenchmarkOptions
@@ -56,18 +56,24 @@ class Repetitions:
         )
 
 
-def message_sizes(smallest: int, largest: int) -> list[int]:
+def message_sizes(smallest: int, largest: int, multiple: int = 1) -> list[int]:
     """Return the sizes from smallest to largest in bytes: both bounds, and the powers of two between them.
 
-    Raises ConfigError if the bounds are wrong.
+    All are multiples of `multiple`. Raises ConfigError if the bounds are not, or are wrong.
     """
     if smallest < 0 or largest < smallest:
         raise ConfigError(
             f"sizes from {smallest} to {largest} B: the first size must be 0 or more, and the last must not be "
             "smaller than the first."
         )
+    for bound in (smallest, largest):
+        if bound % multiple:
+            raise ConfigError(
+                f"--sizes {bound}: the sizes must be multiples of {multiple} B, because of the numbers or the "
+                "datatype that a message consists of."
+            )
     powers = {2**k for k in range(largest.bit_length()) if smallest <= 2**k <= largest}
-    return sorted(powers | {smallest, largest})
+    return sorted(size for size in powers | {smallest, largest} if size % multiple == 0)
 
 
 SIZES = OptionSpec(
@@ -90,6 +96,30 @@ RanksPerNode = Annotated[
         "Count this many consecutive ranks as a node.", minimum=1, otherwise="ranks that share memory"
     ),
 ]
+Placement = Literal["packed", "spread"]
+PagesOption = Annotated[
+    Literal["default", "huge", "small"],
+    OptionSpec(
+        "Pages of the message buffers: those that NumPy asks for (default), huge ones of 2 MiB, or small ones."
+    ),
+]
+DatatypeOption = Annotated[
+    Literal["bytes", "contiguous", "vector", "indexed"],
+    OptionSpec(
+        "MPI datatype of messages: bytes, or blocks of 8 bytes without gaps (contiguous), with equal (vector) or "
+        "unequal gaps (indexed)."
+    ),
+]
+Percentiles = Annotated[
+    bool, OptionSpec("Time every iteration by itself, and show the fastest, percentiles and the slowest.")
+]
+Hmem = Annotated[
+    Literal["default", "on", "off"],
+    OptionSpec(
+        "With --device cuda: set MPIR_CVAR_CH4_OFI_ENABLE_HMEM, by which MPICH hands GPU memory to the network.",
+        only=("device", "cuda"),
+    ),
+]
 Device = Annotated[
     Literal["cpu", "cuda"], OptionSpec("Send messages from host memory (cpu) or from GPU memory (cuda).")
 ]
@@ -101,18 +131,66 @@ OutputFormat = Annotated[
     ),
 ]
 
+MachineOption = Annotated[
+    str | None,
+    OptionSpec(
+        "Machine file (.toml) to compare with, or here for the one of this machine.",
+        metavar="FILE",
+        otherwise="none",
+    ),
+]
+
 ComputeDevice = Annotated[
     Literal["cpu", "cuda"], OptionSpec("Compute on the cores of each rank (cpu) or on one GPU each (cuda).")
 ]
 
 
+_SWEEP = ("sweep", True)
+
+
 @dataclass(frozen=True)
 class MessageOptions(BenchmarkOptions):
-    """Options of all benchmarks of messages between two ranks."""
+    """Options of benchmarks of pairs and of collective operations: what is sent, by which ranks, how often."""
 
-    sizes: Annotated[tuple[int, int], SIZES] = (0, MAX_SIZE)
+    sizes: Annotated[tuple[int, int] | None, replace(SIZES, otherwise="as OSU")] = None
     iterations: Iterations = None
     warm_up: WarmUp = None
+    sweep: Annotated[
+        bool,
+        OptionSpec(
+            "Measure on 1, 2, 4, ... and all nodes, with 1, 2, 4, ... and all ranks of each, in one job."
+        ),
+    ] = False
+    nodes: Annotated[
+        tuple[int, ...],
+        OptionSpec(
+            "With --sweep: numbers of nodes.",
+            minimum=1,
+            commas=True,
+            otherwise="1, 2, 4, ... and all",
+            only=_SWEEP,
+        ),
+    ] = ()
+    per_node: Annotated[
+        tuple[int, ...],
+        OptionSpec(
+            "With --sweep: numbers of ranks on each node.",
+            minimum=1,
+            commas=True,
+            otherwise="1, 2, 4, ... and all",
+            only=_SWEEP,
+        ),
+    ] = ()
+    placement: Annotated[
+        Placement,
+        OptionSpec(
+            "Choose the first nodes and ranks (packed), or evenly distributed ones (spread), for a sweep."
+        ),
+    ] = "packed"
     ranks_per_node: RanksPerNode = None
     device: Device = "cpu"
+    hmem: Hmem = "default"
+    pages: PagesOption = "default"
+    datatype: DatatypeOption = "bytes"
+    percentiles: Percentiles = False
     format: OutputFormat = "table"

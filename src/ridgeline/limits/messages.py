@@ -8,6 +8,7 @@ allocated, looked up or checked inside: the buffer's message and the bound metho
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, cast
@@ -17,7 +18,7 @@ from mpi4py import MPI
 
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.communicator import sleeping_barrier
-from ridgeline.parallel.payload import Buffer, Memory, check, content
+from ridgeline.parallel.payload import Buffer, Memory, MessageForm, check, content
 from ridgeline.runtime.errors import VerificationError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ BEFORE, AFTER = 0, 1  # sequence numbers of the messages that are verified, on w
 _WINDOW = 16  # messages in flight in `measure_message_bandwidth`
 _MOST_MOVED = 64 * 2**20  # bytes each way between two ranks
 _MOST_WINDOWS = 50
+_SAMPLES, _FEWEST = 2**22, 101  # single iterations of a size that rank 0 gathers, and of a pair at least
 
 
 def measure_message_bandwidth(comm: MPI.Comm, size: int, memory: Memory) -> float:
@@ -47,53 +49,94 @@ def measure_message_bandwidth(comm: MPI.Comm, size: int, memory: Memory) -> floa
     windows = max(1, min(_MOST_WINDOWS, _MOST_MOVED // (_WINDOW * size)))
     half = comm.size // 2
     pairs = [(rank, rank + half) for rank in range(half)]
-    times = time_pairs(comm, pairs, [(size, windows, 1)], memory, "both ways", _WINDOW)
-    seconds = sum(of_pair[0] for of_pair in times) / half
+    times = time_pairs(comm, pairs, [(size, windows, 1)], MessageForm(memory), "both ways", _WINDOW)
+    seconds = sum(of_pair[0] for of_pair in times.seconds) / half
     rate = bandwidth(size, windows * _WINDOW, seconds, half, 2)
     return rate * comm.size / (2 * half)
+
+
+@dataclass(frozen=True)
+class PairTimes:
+    """What the first rank of each pair measured.
+
+    Attributes
+    ----------
+    seconds
+        One way of a ping-pong, or all windows, [pairs][sizes].
+    samples
+        On rank 0 the seconds of each iteration, which is one way of a round trip or one window, [pairs][sizes] of
+        float64 [iterations]. Where many pairs have very many, evenly spaced ones of each pair's, in order of length.
+        Empty elsewhere, and unless single iterations were timed.
+    huge_pages
+        The share of the buffers that lies in huge pages, the least of all ranks; None if it is not known.
+    """
+
+    seconds: list[list[float]]
+    samples: list[list[NDArray[np.float64]]]
+    huge_pages: float | None = None
 
 
 def time_pairs(
     comm: MPI.Comm,
     pairs: Sequence[tuple[int, int]],
     rounds: Sequence[tuple[int, int, int]],
-    memory: Memory,
+    form: MessageForm,
     loop: Loop,
     window: int,
     synchronous: bool = False,
-) -> list[list[float]]:
+    each: bool = False,
+) -> PairTimes:
     """Run a loop for every size on all pairs at the same time. Collective; ranks without a partner sleep.
 
     Parameters
     ----------
     pairs : disjoint pairs of ranks
     rounds : (bytes, iterations, warm-up) of each size, the largest last
+    form : where the messages lie, and how
     window : messages in flight
     synchronous : whether windows are sent by synchronous sends, without replies
+    each : whether every iteration is timed by itself, which costs two readings of the clock
 
     Returns
     -------
-    list
-        The seconds of the first rank of each pair, [pairs][sizes]: one way of a ping-pong, or of all windows.
+    PairTimes
+        The seconds of the first rank of each pair, the same on all ranks.
 
     Raises VerificationError on all ranks if a message is damaged.
     """
     mine = next((pair for pair in pairs if comm.rank in pair), None)
     active = comm.Split(MPI.UNDEFINED if mine is None else 0, comm.rank)
     seconds: list[float] = []
+    samples: list[NDArray[np.float64]] = []
+    huge: float | None = None
     failure: VerificationError | None = None
     if mine is not None:
-        rank_of_pair = _PairedRank(comm, active, mine, rounds[-1][0], memory, loop, window, synchronous)
+        rank_of_pair = _PairedRank(comm, active, mine, rounds[-1][0], form, loop, window, synchronous)
         for size, iterations, warm_up in rounds:
-            seconds.append(rank_of_pair.measure(size, iterations, warm_up))
-        failure = rank_of_pair.failure
+            single = np.zeros(iterations) if each else None
+            seconds.append(rank_of_pair.measure(size, iterations, warm_up, single))
+            samples += [] if single is None else [_thinned(single, max(_FEWEST, _SAMPLES // len(pairs)))]
+        failure, huge = rank_of_pair.failure, rank_of_pair.buffer.huge_pages()
         active.Free()
     sleeping_barrier(comm)
     with errors_on_all_ranks(comm):
         if failure is not None:
             raise failure
-    gathered = comm.allgather(seconds)
-    return [gathered[first] for first, _ in pairs]
+    gathered = comm.allgather((seconds, huge))
+    shares = [share for _, share in gathered if share is not None]
+    singles = comm.gather(samples if mine is not None and comm.rank == mine[0] else []) if each else None
+    return PairTimes(
+        [gathered[first][0] for first, _ in pairs],
+        [singles[first] for first, _ in pairs] if singles is not None else [],
+        min(shares, default=None),
+    )
+
+
+def _thinned(seconds: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+    """Return the seconds, or `most` evenly spaced ones of them in order of length, the first and last included."""
+    if seconds.size <= most:
+        return seconds
+    return np.sort(seconds)[np.linspace(0, seconds.size - 1, most).round().astype(np.int64)]
 
 
 class _PairedRank:
@@ -105,7 +148,7 @@ class _PairedRank:
         active: MPI.Comm,
         pair: tuple[int, int],
         largest: int,
-        memory: Memory,
+        form: MessageForm,
         loop: Loop,
         window: int,
         synchronous: bool,
@@ -114,12 +157,14 @@ class _PairedRank:
         self.loop, self.window, self.synchronous = loop, window, synchronous
         self.first = comm.rank == pair[0]
         self.partner = pair[self.first]
-        self.buffer = Buffer(largest, memory)
-        self.incoming = Buffer(largest, memory) if loop == "both ways" else self.buffer
+        self.buffer = form.buffer(largest)
+        self.incoming = form.buffer(largest) if loop == "both ways" else self.buffer
         self.failure: VerificationError | None = None
 
-    def measure(self, size: int, iterations: int, warm_up: int) -> float:
-        """Return the seconds of one size; all pairs begin together, after their warm-up."""
+    def measure(
+        self, size: int, iterations: int, warm_up: int, single: NDArray[np.float64] | None = None
+    ) -> float:
+        """Return the seconds of one size, and fill `single` with those of each iteration. Pairs begin together."""
         source, target = self.pair
         me, partner = self.comm.rank, self.partner
         try:
@@ -133,24 +178,25 @@ class _PairedRank:
             prepare(self.incoming, size, source, target, me)
         self._run(size, warm_up)
         self.active.Barrier()
-        seconds = self._run(size, iterations)
+        seconds = self._run(size, iterations, single)
         try:
             verify_left(self.incoming, size, source, target)
         except VerificationError as error:
             self.failure = self.failure or error
         return seconds
 
-    def _run(self, size: int, count: int) -> float:
+    def _run(self, size: int, count: int, single: NDArray[np.float64] | None = None) -> float:
         if count == 0:
             return 0.0
         comm, partner, first = self.comm, self.partner, self.first
         if self.loop == "ping-pong":
-            return ping_pong(comm, partner, first, self.buffer, size, count, 0)
+            return ping_pong(comm, partner, first, self.buffer, size, count, 0, single)
         if self.loop == "both ways":
-            return both_ways(comm, partner, first, self.buffer, self.incoming, size, self.window, count, 0)
-        synchronous = self.synchronous
+            return both_ways(
+                comm, partner, first, self.buffer, self.incoming, size, self.window, count, 0, single
+            )
         return windowed(
-            comm, partner, first, self.buffer, size, self.window, count, 0, not synchronous, synchronous
+            comm, partner, first, self.buffer, size, self.window, count, 0, self.synchronous, single
         )
 
 
@@ -169,9 +215,21 @@ def message_rate(messages: int, seconds: float, pairs: int = 1, directions: int 
     return messages * pairs * directions / seconds
 
 
-def _timed(loop: Callable[[int], None], iterations: int, warm_up: int) -> float:
-    """Return the seconds of loop(iterations), which runs after loop(warm_up)."""
+def _timed(
+    loop: Callable[[int], None], iterations: int, warm_up: int, single: NDArray[np.float64] | None = None
+) -> float:
+    """Return the seconds of loop(iterations), which runs after loop(warm_up).
+
+    With `single`, the seconds of loop(1) are measured as often, and stored there.
+    """
     begin = 0.0
+    if single is not None:
+        loop(warm_up)
+        for i in range(iterations):
+            begin = perf_counter()
+            loop(1)
+            single[i] = perf_counter() - begin
+        return float(single.sum())
     for count in (warm_up, iterations):
         begin = perf_counter()
         loop(count)
@@ -179,13 +237,20 @@ def _timed(loop: Callable[[int], None], iterations: int, warm_up: int) -> float:
 
 
 def ping_pong(
-    comm: MPI.Comm, partner: int, first: bool, buffer: Buffer, size: int, iterations: int, warm_up: int
+    comm: MPI.Comm,
+    partner: int,
+    first: bool,
+    buffer: Buffer,
+    size: int,
+    iterations: int,
+    warm_up: int,
+    single: NDArray[np.float64] | None = None,
 ) -> float:
     """Return the seconds that a message of `size` bytes takes one way: half of the mean round trip (osu_latency).
 
     Collective over the two ranks, one of which is `first`. The message travels there and back in `buffer` (MPI_Send,
     MPI_Recv). Both ranks return a time; that of the first is the one to report. A staged buffer is copied from the
-    GPU before each send and to the GPU after each receive.
+    GPU before each send and to the GPU after each receive. single: where the seconds of each message go.
     """
     send, receive, message = comm.Send, comm.Recv, buffer.message(size)
 
@@ -211,7 +276,10 @@ def ping_pong(
                 send(message, partner, _PING)
 
     loop = staged_round_trips if buffer.staged else round_trips
-    return one_way(_timed(loop, iterations, warm_up), iterations)
+    seconds = one_way(_timed(loop, iterations, warm_up, single), iterations)
+    if single is not None:
+        single /= 2
+    return seconds
 
 
 def windowed(
@@ -223,8 +291,8 @@ def windowed(
     window: int,
     iterations: int,
     warm_up: int,
-    reply: bool = True,
     synchronous: bool = False,
+    single: NDArray[np.float64] | None = None,
 ) -> float:
     """Return the seconds that `iterations` windows of messages from the sender take (osu_bw, osu_mbw_mr).
 
@@ -232,10 +300,11 @@ def windowed(
     by a reply of 4 bytes. Requests are persistent (MPI_Send_init, MPI_Startall), so that starting one costs no more
     in Python than in C. Both ranks return a time; that of the sender is the one to report.
 
-    reply: whether a window is answered. synchronous: use MPI_Ssend_init, with which a message is complete when its
-    receive has begun. A staged buffer holds one message at a time: each is copied, sent, received and copied in turn.
+    synchronous: use MPI_Ssend_init, with which a message is complete when its receive has begun, without replies.
+    A staged buffer holds one message at a time: each is copied, sent, received and copied in turn.
+    single: where the seconds of each window go.
     """
-    message = buffer.message(size)
+    message, reply = buffer.message(size), not synchronous
     answer = [np.zeros(_REPLY_SIZE, np.uint8), _REPLY_SIZE, MPI.BYTE]
     conclude = comm.Recv if sender else comm.Send
     requests: list[MPI.Prequest] = []
@@ -268,7 +337,7 @@ def windowed(
             if reply:
                 conclude(answer, partner, _REPLY)
 
-    seconds = _timed(staged_windows if buffer.staged else windows, iterations, warm_up)
+    seconds = _timed(staged_windows if buffer.staged else windows, iterations, warm_up, single)
     for request in requests:
         request.Free()
     return seconds
@@ -284,6 +353,7 @@ def both_ways(
     window: int,
     iterations: int,
     warm_up: int,
+    single: NDArray[np.float64] | None = None,
 ) -> float:
     """Return the seconds of `iterations` windows that both ranks send at the same time (osu_bibw).
 
@@ -309,7 +379,7 @@ def both_ways(
             comm.Sendrecv(out, partner, there, into, partner, back)
             incoming.stage_in(size)
 
-    seconds = _timed(staged_windows if outgoing.staged else windows, iterations, warm_up)
+    seconds = _timed(staged_windows if outgoing.staged else windows, iterations, warm_up, single)
     for request in requests:
         request.Free()
     return seconds

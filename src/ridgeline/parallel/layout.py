@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -63,6 +64,18 @@ class Layout:
     def ranks_on(self, node: int) -> list[int]:
         """Return the ranks on a node."""
         return [rank for rank, at in enumerate(self.node_of_rank) if at == node]
+
+    def part(self, ranks: Sequence[int]) -> Layout:
+        """Return the layout of some ranks, which get new numbers in this order, and of their nodes."""
+        nodes = [self.node_of_rank[rank] for rank in ranks]
+        number = {node: new for new, node in enumerate(dict.fromkeys(nodes))}
+        local, seen = [], Counter[int]()
+        for node in nodes:
+            local.append(seen[node])
+            seen[node] += 1
+        return Layout(
+            tuple(number[node] for node in nodes), tuple(local), tuple(self.hosts[node] for node in number)
+        )
 
     def ranks_per_node(self) -> str:
         """Return the number of ranks on a node as text: one number, or the range of them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -9,12 +11,21 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ridgeline.parallel.devices import mpi_takes_device_buffers, select_device
-from ridgeline.runtime.errors import VerificationError
+from ridgeline.runtime.errors import ConfigError, VerificationError
+from ridgeline.runtime.memory_pages import Pages, huge_share, paged_zeros
 
 if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
 
 Memory = Literal["host", "cuda", "cuda-staged"]
+Datatype = Literal["bytes", "contiguous", "vector", "indexed"]
+_BLOCK = 8  # bytes of a block of a derived datatype
+# Where the blocks of a repeating unit of a datatype begin, in blocks, and how long the unit is.
+_UNITS: dict[Datatype, tuple[tuple[int, ...], int]] = {
+    "contiguous": ((0,), 1),
+    "vector": ((0,), 2),
+    "indexed": ((0, 1, 4, 6), 8),
+}
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # odd: consecutive words differ in every byte
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
 
@@ -103,20 +114,96 @@ def check(arrived: Bytes, source: int, target: int, sequence: int = 0) -> None:
         )
 
 
+@cache
+def _unit_type(datatype: Datatype) -> MPI.Datatype:
+    """Return the committed type of one unit of a datatype. Types live as long as the process."""
+    starts, length = _UNITS[datatype]
+    block = MPI.BYTE.Create_contiguous(_BLOCK)
+    unit = block.Create_indexed_block(1, starts).Create_resized(0, length * _BLOCK)
+    return unit.Commit()
+
+
+@dataclass(frozen=True)
+class MessageForm:
+    """Where messages lie, and how.
+
+    Attributes
+    ----------
+    memory
+        On the host or on a GPU (`Buffer`).
+    pages
+        The size of the pages of host memory.
+    datatype
+        "bytes" (MPI_BYTE), or a derived datatype of blocks of 8 bytes: "contiguous" without gaps, "vector" with a gap
+        of a block after each block, and "indexed" with four blocks at irregular places of eight.
+
+    Raises ConfigError for pages or datatypes of messages on GPUs.
+    """
+
+    memory: Memory = "host"
+    pages: Pages = "default"
+    datatype: Datatype = "bytes"
+
+    def __post_init__(self) -> None:
+        """Check that the memory is the host's where pages or a datatype are chosen."""
+        for option, default in (("pages", "default"), ("datatype", "bytes")):
+            if self.memory != "host" and getattr(self, option) != default:
+                raise ConfigError(
+                    f"--{option} {getattr(self, option)} requires --device cpu, because messages in GPU memory "
+                    "are measured as bytes without gaps, in the pages of the driver."
+                )
+
+    @property
+    def multiple(self) -> int:
+        """The number of bytes of which sizes of messages must be multiples."""
+        return 1 if self.datatype == "bytes" else _BLOCK * len(_UNITS[self.datatype][0])
+
+    @property
+    def spread(self) -> int:
+        """The bytes of memory for each byte of a message, more than 1 where the datatype has gaps."""
+        starts, length = _UNITS.get(self.datatype, ((0,), 1))
+        return length // len(starts)
+
+    def buffer(self, n_bytes: int) -> Buffer:
+        """Return a buffer for n_bytes of messages."""
+        return Buffer(n_bytes, self.memory, self.pages, self.datatype)
+
+    def settings(self, huge_pages: float | None) -> dict[str, Any]:
+        """Return what the JSON of a benchmark says of its buffers. huge_pages: their share, if it is known."""
+        return {
+            "memory": self.memory,
+            "pages": self.pages,
+            "huge_pages": huge_pages,
+            "datatype": self.datatype,
+        }
+
+
+BYTES = MessageForm()  # in host memory
+
+
 class Buffer:
     """Memory of one rank for messages of up to n_bytes, on the host or on a GPU.
 
     memory: "host"; "cuda", which is passed to a CUDA-aware MPI directly; "cuda-staged", which is copied through
     page-locked host memory before a send and after a receive, by the caller's `stage_out` and `stage_in`.
+    pages, datatype: see `MessageForm`. With a datatype that has gaps, `write` and `read` leave them out.
     """
 
-    def __init__(self, n_bytes: int, memory: Memory = "host") -> None:
+    def __init__(
+        self,
+        n_bytes: int,
+        memory: Memory = "host",
+        pages: Pages = "default",
+        datatype: Datatype = "bytes",
+    ) -> None:
         self.n_bytes = n_bytes
         self.memory = memory
+        self.datatype = datatype
         self.staged = memory == "cuda-staged"
         self._device: Any = None
+        self._spread = MessageForm(datatype=datatype).spread
         if memory == "host":
-            self.host: Bytes = np.zeros(max(n_bytes, 1), np.uint8)
+            self.host: Bytes = paged_zeros(n_bytes * self._spread, pages)
         else:
             from numba import cuda
 
@@ -131,7 +218,22 @@ class Buffer:
     def message(self, n_bytes: int, first: int = 0) -> list[Any]:
         """Return mpi4py's specification of n_bytes from byte `first` on. Create it once, outside a timed loop."""
         array = self.array(self.memory == "cuda")
-        return [array[first:] if first else array, n_bytes, MPI.BYTE]
+        here = array[first * self._spread :] if first else array
+        if self.datatype == "bytes":
+            return [here, n_bytes, MPI.BYTE]
+        return [here, n_bytes // MessageForm(datatype=self.datatype).multiple, _unit_type(self.datatype)]
+
+    def huge_pages(self) -> float | None:
+        """Return the share of the host memory around this buffer that lies in huge pages; None if it is not known."""
+        return huge_share(self.host)
+
+    def _blocks(self, n_bytes: int) -> NDArray[np.int64]:
+        """Return the bytes of the first n_bytes of messages in memory, as indices."""
+        starts, length = _UNITS[self.datatype]
+        block, byte = np.divmod(np.arange(n_bytes), _BLOCK)
+        unit, within = np.divmod(block, len(starts))
+        places: NDArray[np.int64] = (unit * length + np.array(starts)[within]) * _BLOCK + byte
+        return places
 
     def stage_out(self, n_bytes: int) -> None:
         """Copy the first n_bytes from the GPU to the host."""
@@ -145,7 +247,10 @@ class Buffer:
 
     def write(self, data: Bytes) -> None:
         """Set the first bytes, wherever the memory is."""
-        self.host[: data.size] = data
+        if self._spread > 1:
+            self.host[self._blocks(data.size)] = data
+        else:
+            self.host[: data.size] = data
         if self._device is not None:
             self._device.copy_to_device(self.host)
 
@@ -153,7 +258,7 @@ class Buffer:
         """Return the first bytes, wherever the memory is."""
         if self._device is not None:
             self._device.copy_to_host(self.host)
-        return self.host[:n_bytes]
+        return self.host[self._blocks(n_bytes)] if self._spread > 1 else self.host[:n_bytes]
 
 
 def memory_for(comm: MPI.Comm, device: str) -> Memory:

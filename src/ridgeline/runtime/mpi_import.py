@@ -21,6 +21,7 @@ from types import ModuleType
 
 NAME = "mpi4py.MPI"
 THREAD_LEVEL = "serialized"
+_wanted = [THREAD_LEVEL]
 REASON = "ridgeline_reason"  # name in the stand-in: why no library loads
 
 
@@ -60,7 +61,7 @@ class _MpiFinder(MetaPathFinder):
             return None
         options = sys.modules["mpi4py"].rc
         if options.thread_level == "multiple":  # which is mpi4py's own choice
-            options.thread_level = THREAD_LEVEL
+            options.thread_level = _wanted[0]
         try:
             found = (
                 finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self
@@ -77,6 +78,11 @@ def install() -> None:
     """Let this process run on one rank without an MPI library. Imports nothing; calling it again does nothing."""
     if not any(isinstance(finder, _MpiFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _MpiFinder())
+
+
+def use_thread_level(level: str) -> None:
+    """Let MPI start with this thread level, such as "multiple". It has no effect once MPI is imported."""
+    _wanted[0] = level
 
 
 def why_no_library() -> str:

@@ -28,6 +28,7 @@ from ridgeline.study.request import StudyRequest
 from ridgeline.study.subjects import BenchSubject, CaseSubject, Changes, Need, Subject
 
 GRID = "process_grid"
+RANKS = "ranks"  # the key of an axis that names numbers of ranks beside settings
 LINK = "&"  # between keys of an axis that change together
 MOST_POINTS = 10_000
 
@@ -105,8 +106,13 @@ def make_plan(request: StudyRequest, here: bool = True) -> Plan:
             [_Choice({"threads": n} if len(threads) > 1 else {}, subject.threads(n)) for n in threads]
         )
     rank_numbers = sorted(set(options.ranks))
+    linked = {choice.changes[RANKS] for axis in axes for choice in axis if RANKS in choice.changes}
+    if linked and (len(rank_numbers) > 1 or request.all_keys):
+        raise ConfigError(
+            "an axis of ranks belongs to a study without --ranks. Name all numbers in --vary, or use --ranks."
+        )
     if here:
-        check_ranks(rank_numbers[-1])
+        check_ranks(max(linked or rank_numbers))
     combinations = math.prod(map(len, axes)) * len(rank_numbers)
     if combinations > MOST_POINTS:
         raise ConfigError(
@@ -117,9 +123,11 @@ def make_plan(request: StudyRequest, here: bool = True) -> Plan:
     for choices, ranks in itertools.product(itertools.product(*axes), rank_numbers):
         label = {key: value for choice in choices for key, value in choice.label.items()}
         changes = fixed | {key: value for choice in choices for key, value in choice.changes.items()}
+        ranks = changes.pop(RANKS, ranks)
         try:
             law = subject.law.weak if options.weak else subject.law.strong
-            sizes = law(subject.settings(changes), rank_numbers[0], ranks)
+            # Where an axis names the ranks, it names the sizes too.
+            sizes = {} if linked else law(subject.settings(changes), rank_numbers[0], ranks)
             changes |= {key: subject.parse(key, [value])[1][0] for key, value in sizes.items()}
             every = options.process_grids == "all"
             grids: list[Changes] = subject.process_grids(changes, ranks) if every else [{}]
@@ -162,9 +170,13 @@ def _setting_axes(subject: Subject, request: StudyRequest) -> list[list[_Choice]
         values = [dict(zip(keys, chosen)) for chosen in zip(*(values for _, values in parts))]
         axes.append([value for place, value in enumerate(values) if value not in values[:place]])
     last_parts = Counter(key.rpartition(".")[2] for axis in axes for key in axis[0])
-    shown = None if request.all_keys else 1
+    # The first key names a point, unless its values repeat.
+    shown = [
+        None if request.all_keys or len({str(next(iter(one.values()))) for one in axis}) < len(axis) else 1
+        for axis in axes
+    ]
 
-    def label(changes: Changes) -> dict[str, Any]:
+    def label(changes: Changes, shown: int | None) -> dict[str, Any]:
         """Call settings by the last part of their keys where it is unique."""
         short = {key: key.rpartition(".")[2] for key in changes}
         return {
@@ -172,7 +184,7 @@ def _setting_axes(subject: Subject, request: StudyRequest) -> list[list[_Choice]
             for key, value in [*changes.items()][:shown]
         }
 
-    return [[_Choice(label(changes), changes) for changes in axis] for axis in axes]
+    return [[_Choice(label(changes, keys), changes) for changes in axis] for axis, keys in zip(axes, shown)]
 
 
 def _point(
@@ -208,7 +220,12 @@ def _parse(subject: Subject, flag: str, texts: Sequence[str]) -> Iterator[tuple[
             raise ConfigError(
                 f"--set {text}: {rest} is not a TOML value. Quote it for the shell, as in 'key=\"text\"'."
             ) from None
-        yield subject.parse(key, values)
+        if key == RANKS and flag == "--vary":
+            if not all(isinstance(value, int) and value >= 1 for value in values):
+                raise ConfigError(f"--vary {text}: numbers of ranks must be whole numbers from 1 on.")
+            yield key, values
+        else:
+            yield subject.parse(key, values)
 
 
 def parse_values(text: str) -> list[Any]:

@@ -5,11 +5,10 @@ import pytest
 from ridgeline.bench.collectives.collective_benchmark import (
     alltoall_bandwidth,
     bounded,
-    choose_ranks,
     network_bandwidth,
-    sweep_of,
 )
 from ridgeline.bench.collectives.collective_calls import COLLECTIVES
+from ridgeline.bench.sweep_points import choose_ranks
 from ridgeline.parallel.layout import Layout
 
 
@@ -27,13 +26,6 @@ def test_bandwidth_between_nodes_leaves_out_neighbours():
     assert network_bandwidth([1, 1, 1], 1000, 1.0) == alltoall_bandwidth(3, 1000, 1.0)
     assert network_bandwidth([2, 2], 1000, 2.0) == 8 * 1000 / 2  # 12 messages, 4 of them inside a node
     assert network_bandwidth([2, 1], 1.0, 1.0) == 4
-
-
-@pytest.mark.parametrize(
-    ("ranks", "counts"), [(2, [2]), (3, [2, 3]), (4, [2, 4]), (6, [2, 4, 6]), (16, [2, 4, 8, 16])]
-)
-def test_sweep(ranks, counts):
-    assert sweep_of(ranks) == counts
 
 
 def test_subsets_fill_nodes_or_spread_over_them():
@@ -65,5 +57,7 @@ def test_buffers_of_a_rank():
         "bcast": (100, 100),
         "gather": (900, 800),
         "scatter": (900, 100),
+        "neighbour-alltoall": (600, 300),
+        "neighbour-allgather": (400, 300),
         "barrier": (0, 0),
     }

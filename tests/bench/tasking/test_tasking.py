@@ -55,6 +55,9 @@ def test_primitives_of_every_item(everything):
     assert len(of("channel", "primitive")) == 8
     assert of("channel", "operation") == {"put", "peek", "take"}
     assert of("futures", "workers") == of("initialise", "workers") == {1, 2}
+    assert of("start", "workers") == {1, 2}
+    assert {"Python interpreter", "Python with MPI", "multiprocessing, spawn"} <= of("start", "primitive")
+    assert of("jitter", "operation") == {"longest delay", "pause", "call"}
     assert of("futures", "work") == {"null", "fib 9"}
     assert of("initialise", "primitive") == {
         "C, OpenMP", "C, pthreads", "Numba prange", "process pool, shared memory", "MPI ranks"
@@ -67,9 +70,8 @@ def test_c_baselines_are_compared_with(everything):
     c = [row for row in everything.rows if row["primitive"].startswith("C,")]
     assert all(row["note"] is None or "OpenMP" in row["note"] for row in c)
     with_ratio = [row for row in everything.rows if "over_c" in row]
-    assert {row["item"] for row in with_ratio} == set(ITEMS) - (
-        {"initialise"} if any(row["note"] for row in c) else set()
-    )
+    alone = {"start", "jitter"} | ({"initialise"} if any(row["note"] for row in c) else set())
+    assert {row["item"] for row in with_ratio} == set(ITEMS) - alone
 
 
 def test_without_a_compiler_the_rows_say_so(without_compiler):

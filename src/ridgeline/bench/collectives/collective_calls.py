@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.parallel.payload import Buffer, Memory, content
+from ridgeline.parallel.payload import BYTES, Buffer, MessageForm, content
 from ridgeline.runtime.errors import VerificationError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Collective(ABC):
-    """One operation of a communicator on messages of up to `largest` bytes, which lie in `memory`.
+    """One operation of a communicator on messages of up to `largest` bytes, of this form.
 
     With `in_place` it uses MPI.IN_PLACE. The caller copies staged buffers with `stage_out` and `stage_in`.
     """
@@ -31,12 +32,14 @@ class Collective(ABC):
     one_buffer: ClassVar[bool] = False  # whether messages are sent from where others are received
     root = 0
 
-    def __init__(self, comm: MPI.Comm, largest: int, in_place: bool = False, memory: Memory = "host") -> None:
+    def __init__(
+        self, comm: MPI.Comm, largest: int, in_place: bool = False, form: MessageForm = BYTES
+    ) -> None:
         self.comm = comm
         self.in_place = in_place
         sent, received = self.blocks_here()
-        self.receive = Buffer(received * largest, memory)
-        self.send = self.receive if in_place or self.one_buffer else Buffer(sent * largest, memory)
+        self.receive = form.buffer(received * largest)
+        self.send = self.receive if in_place or self.one_buffer else form.buffer(sent * largest)
 
     def blocks_here(self) -> tuple[int, int]:
         """Return how many messages the send buffer and the receive buffer of this rank hold."""
@@ -56,6 +59,15 @@ class Collective(ABC):
     @abstractmethod
     def call(self, size: int) -> Call:
         """Return the function and arguments of the operation on messages of `size` bytes, to be looked up once."""
+
+    def begin(self, size: int) -> Call:
+        """Return the non-blocking form of `call`, such as MPI_Iallreduce, which returns a request."""
+        function, arguments = self.call(size)
+        owner: Any = getattr(function, "__self__", self.comm)
+        return getattr(owner, f"I{function.__name__.lower()}"), arguments
+
+    def free(self) -> None:  # noqa: B027
+        """Free what MPI holds beside the communicator. Collective."""
 
     @abstractmethod
     def prepare(self, size: int, sequence: int) -> None:
@@ -302,6 +314,87 @@ class ScatterCalls(Collective):
         self._compare(self.receive.read(size), expected, f"the message from rank {self.root}")
 
 
+def brick_neighbours(ranks: int, rank: int) -> list[int]:
+    """Return the up to six different neighbours of a rank in a periodic brick of all ranks (MPI_Dims_create)."""
+    dims = MPI.Compute_dims(ranks, 3)
+    here = np.unravel_index(rank, dims)
+    found = set()
+    for axis, step in product(range(3), (-1, 1)):
+        there = [int(place) for place in here]
+        there[axis] = (there[axis] + step) % dims[axis]
+        found.add(int(np.ravel_multi_index(there, dims)))
+    return sorted(found - {rank})
+
+
+class NeighbourAlltoallCalls(Collective):
+    """Every rank sends a separate message to each neighbour in a periodic brick of ranks.
+
+    The neighbours are given as a graph without duplicates, because MPI leaves open in which order the messages of two
+    ranks that are neighbours on both sides arrive.
+    """
+
+    name = "neighbour-alltoall"
+    pattern = (
+        "every rank sends a different message to each neighbour in a brick of ranks (MPI_Neighbor_alltoall)"
+    )
+    has_in_place = False
+
+    def __init__(
+        self, comm: MPI.Comm, largest: int, in_place: bool = False, form: MessageForm = BYTES
+    ) -> None:
+        super().__init__(comm, largest, in_place, form)
+        self.neighbours = brick_neighbours(comm.size, comm.rank)
+        self.graph = cast(MPI.Intracomm, comm).Create_dist_graph_adjacent(self.neighbours, self.neighbours)
+
+    @classmethod
+    def blocks(cls, ranks: int) -> tuple[int, int]:
+        n = len(brick_neighbours(ranks, 0))
+        return n, n
+
+    def call(self, size: int) -> Call:
+        return self.graph.Neighbor_alltoall, (self.send.message(size), self.receive.message(size))
+
+    def free(self) -> None:
+        self.graph.Free()
+
+    def prepare(self, size: int, sequence: int) -> None:
+        self.receive.write(np.zeros(len(self.neighbours) * size, np.uint8))
+        self.send.write(
+            np.concatenate([content(size, self.comm.rank, target, sequence) for target in self.neighbours])
+        )
+
+    def verify(self, size: int, sequence: int) -> None:
+        arrived = self.receive.read(len(self.neighbours) * size).reshape(len(self.neighbours), size)
+        for source, block in zip(self.neighbours, arrived):
+            expected = content(size, source, self.comm.rank, sequence)
+            self._compare(block, expected, f"the message from rank {source}")
+
+
+class NeighbourAllgatherCalls(NeighbourAlltoallCalls):
+    """Every rank sends one message to all its neighbours in a periodic brick of ranks."""
+
+    name = "neighbour-allgather"
+    pattern = (
+        "every rank sends the same message to each neighbour in a brick of ranks (MPI_Neighbor_allgather)"
+    )
+
+    @classmethod
+    def blocks(cls, ranks: int) -> tuple[int, int]:
+        return 1, len(brick_neighbours(ranks, 0))
+
+    def call(self, size: int) -> Call:
+        return self.graph.Neighbor_allgather, (self.send.message(size), self.receive.message(size))
+
+    def prepare(self, size: int, sequence: int) -> None:
+        self.receive.write(np.zeros(len(self.neighbours) * size, np.uint8))
+        self.send.write(content(size, self.comm.rank, self.comm.rank, sequence))
+
+    def verify(self, size: int, sequence: int) -> None:
+        arrived = self.receive.read(len(self.neighbours) * size).reshape(len(self.neighbours), size)
+        for source, block in zip(self.neighbours, arrived):
+            self._compare(block, content(size, source, source, sequence), f"the message from rank {source}")
+
+
 class BarrierCalls(Collective):
     """Every rank waits for all ranks; no data is sent."""
 
@@ -334,6 +427,8 @@ COLLECTIVES: dict[str, type[Collective]] = {
         AllgatherCalls,
         GatherCalls,
         ScatterCalls,
+        NeighbourAlltoallCalls,
+        NeighbourAllgatherCalls,
         BarrierCalls,
     )
 }

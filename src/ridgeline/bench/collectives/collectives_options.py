@@ -5,12 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.shared_options import SIZES, Device, Iterations, OutputFormat, RanksPerNode, WarmUp
+from ridgeline.bench.benchmark import Benchmark
+from ridgeline.bench.message_scaling import message_figures, message_scaling
+from ridgeline.bench.shared_options import SIZES, MessageOptions
 from ridgeline.runtime.declared_options import OptionSpec
 
-Operation = Literal["alltoall", "allreduce", "reduce", "bcast", "allgather", "gather", "scatter", "barrier"]
-Placement = Literal["packed", "spread"]
+__all__ = ["BENCHMARKS", "message_figures"]  # the figures of studies are found here
+
+Operation = Literal[
+    "alltoall",
+    "allreduce",
+    "reduce",
+    "bcast",
+    "allgather",
+    "gather",
+    "scatter",
+    "neighbour-alltoall",
+    "neighbour-allgather",
+    "barrier",
+]
 
 _LATENCY = (
     "latency = seconds of one call, the mean over iterations, of which the minimum, mean and maximum over ranks are "
@@ -19,13 +32,11 @@ _LATENCY = (
 
 
 @dataclass(frozen=True)
-class CollectiveOptions(BenchmarkOptions):
+class CollectiveOptions(MessageOptions):
     """Options of all collective operations."""
 
-    operation: Annotated[Operation, OptionSpec("The operation to measure.")] = "alltoall"
     sizes: Annotated[tuple[int, int] | None, replace(SIZES, otherwise="1 B (sums: 4 B) to 1 MiB")] = None
-    iterations: Iterations = None
-    warm_up: WarmUp = None
+    operation: Annotated[Operation, OptionSpec("The operation to measure.")] = "alltoall"
     seconds: Annotated[
         float | None,
         OptionSpec(
@@ -36,19 +47,19 @@ class CollectiveOptions(BenchmarkOptions):
         ),
     ] = None
     in_place: Annotated[bool, OptionSpec("Send from the receive buffer (MPI_IN_PLACE).")] = False
-    sweep: Annotated[
-        bool, OptionSpec("Measure among 2, 4, 8, ... and all ranks, with sub-communicators.")
-    ] = False
-    among: Annotated[tuple[int, ...], OptionSpec("Measure among this many ranks only.", otherwise="all")] = ()
-    placement: Annotated[
-        Placement,
+    among: Annotated[
+        tuple[int, ...],
         OptionSpec(
-            "How --sweep and --among choose ranks: node after node (packed), or from each node in turn (spread)."
+            "Measure among this many ranks only; packed fills node after node, spread takes from each in turn.",
+            otherwise="all",
         ),
-    ] = "packed"
-    ranks_per_node: RanksPerNode = None
-    device: Device = "cpu"
-    format: OutputFormat = "table"
+    ] = ()
+    overlap: Annotated[
+        bool,
+        OptionSpec(
+            "Measure the non-blocking operation (MPI_Iallreduce and so on) and how much of it computation hides."
+        ),
+    ] = False
 
 
 def _declare(
@@ -63,6 +74,7 @@ def _declare(
         options=CollectiveOptions,
         function="collective_benchmark.measure_collective",
         fixed={"operation": operation, **fixed},
+        scaling=message_scaling("collectives"),
     )
 
 
@@ -82,6 +94,7 @@ BENCHMARKS = (
         "Measure the latency of MPI_Allreduce for sums of float32 over all ranks.",
         "vectors of float32 are summed over all ranks (MPI_FLOAT, MPI_SUM), and every rank receives the sums.",
         f"{_LATENCY} The terms are whole numbers, so that the sums can be compared exactly.",
+        datatype="bytes",
     ),
     _declare(
         "reduce",
@@ -89,6 +102,7 @@ BENCHMARKS = (
         "Measure the latency of MPI_Reduce for sums of float32 over all ranks.",
         "vectors of float32 are summed over all ranks (MPI_FLOAT, MPI_SUM), and rank 0 receives the sums.",
         f"{_LATENCY} The terms are whole numbers, so that the sums can be compared exactly.",
+        datatype="bytes",
         in_place=False,
     ),
     _declare(
@@ -119,6 +133,22 @@ BENCHMARKS = (
         in_place=False,
     ),
     _declare(
+        "neighbour-alltoall",
+        "Time exchanges with neighbours in a brick.",
+        "Measure the latency of MPI_Neighbor_alltoall between neighbours in a brick of ranks, as in a halo.",
+        "the ranks form a periodic brick (MPI_Dims_create), and every rank sends a different message to each of its "
+        "up to six neighbours. A size is that of one message.",
+        in_place=False,
+    ),
+    _declare(
+        "neighbour-allgather",
+        "Time a gather from neighbours in a brick.",
+        "Measure the latency of MPI_Neighbor_allgather between neighbours in a brick of ranks.",
+        "the ranks form a periodic brick (MPI_Dims_create), and every rank sends one message to all of its up to six "
+        "neighbours. A size is that of one message.",
+        in_place=False,
+    ),
+    _declare(
         "barrier",
         "Time a barrier of all ranks (MPI_Barrier).",
         "Measure the latency of MPI_Barrier, in which every rank waits for all others.",
@@ -127,5 +157,8 @@ BENCHMARKS = (
         in_place=False,
         sizes=None,
         device="cpu",
+        hmem="default",
+        pages="default",
+        datatype="bytes",
     ),
 )

@@ -22,11 +22,11 @@ from ridgeline.bench.congestion.background import (
 from ridgeline.bench.congestion.congestion_figures import COLUMNS, NetworkSummary, make_rows, summarise
 from ridgeline.bench.congestion.congestion_options import DEFAULT_KINDS, LEAST_NODES, CongestionOptions
 from ridgeline.bench.congestion.network_tests import (
-    TESTS,
     Allreduces,
+    NeighbourRing,
     NetworkTest,
-    RandomRing,
     Times,
+    chosen_tests,
     run_test,
 )
 from ridgeline.bench.result import Plot, Result
@@ -63,13 +63,17 @@ def measure_congestion(
     layout, notes = find_units(comm, options.ranks_per_node)
     roles = assign_roles(layout.node_of_rank, options.fraction, options.seed, options.kinds)
     # Rank 0 may send background traffic or rest. It knows how long the tests take, but not how far they are.
-    (progress or silent()).begin(f"{2 * len(TESTS)} tests of up to {options.seconds:g} s each")
+    (progress or silent()).begin(
+        f"{2 * len(chosen_tests(options.natural_ring))} tests of up to {options.seconds:g} s each"
+    )
     outcome = _take_part(comm, roles, options, memory)
     raise_on_all_ranks(comm, outcome.problem)
     figures, samples = comm.bcast((outcome.figures, outcome.samples), roles.testers[0][0])
     result = _result(layout, roles, options, memory)
     result.rows = make_rows(figures)
-    result.extra["traffic"] = _total_traffic(roles, comm.allgather(outcome.traffic))
+    result.extra["traffic"] = _total_traffic(
+        roles, comm.allgather(outcome.traffic), chosen_tests(options.natural_ring)
+    )
     result.extra["samples"] = samples
     result.notes = notes + _notes(roles, layout, options, memory)
     return result
@@ -86,14 +90,15 @@ def _take_part(
     lane = comm.Split(MPI.UNDEFINED if number is None else number)
     if number is None:
         outcome = RankOutcome()
-        for _ in range(1 + 2 * len(TESTS)):
+        for _ in range(1 + 2 * len(chosen_tests(options.natural_ring))):
             sleeping_barrier(signals)
     elif tests:
         tester = Tester(everyone, lane, roles.testers[number], number, options)
         tester.run(signals, memory)
         outcome = RankOutcome(tester.figures, tester.samples, problem=tester.problem)
     else:
-        outcome = _send_background(signals, lane, *roles.background[number - len(roles.testers)], memory)
+        kind, names = roles.background[number - len(roles.testers)]
+        outcome = _send_background(signals, lane, kind, names, memory, chosen_tests(options.natural_ring))
     for communicator in (signals, everyone, lane):
         if communicator != MPI.COMM_NULL:
             communicator.Free()
@@ -101,13 +106,18 @@ def _take_part(
 
 
 def _send_background(
-    signals: MPI.Comm, lane: MPI.Comm, kind: str, names: list[int], memory: Memory
+    signals: MPI.Comm,
+    lane: MPI.Comm,
+    kind: str,
+    names: list[int],
+    memory: Memory,
+    tests: Sequence[NetworkTest],
 ) -> RankOutcome:
     """Send one kind of traffic during the second half of the tests. Collective over lane and signals."""
     outcome = RankOutcome()
     pattern = PATTERNS[kind](lane, names, memory)
     sleeping_barrier(signals)
-    for test in TESTS:
+    for test in tests:
         outcome.traffic[test.key] = send_until_over(signals, lane, pattern)
         try:
             pattern.verify()
@@ -125,16 +135,17 @@ class Tester:
     ) -> None:
         self.everyone, self.lane, self.names, self.options = everyone, lane, names, options
         self.seed = (options.seed, number)
+        self.tests = chosen_tests(options.natural_ring)
         self.figures: dict[tuple[str, str], NetworkSummary] = {}
         self.samples: dict[str, list[float]] = {}
         self.problem: VerificationError | None = None
 
     def run(self, signals: MPI.Comm, memory: Memory) -> None:
         """Take all tests twice. `background.send_until_over` explains the signals. Collective over everyone."""
-        for test in TESTS:
+        for test in self.tests:
             self._keep("isolated", test, self._times(test, memory))
         wait_asleep(signals.Ibarrier())
-        for test in TESTS:
+        for test in self.tests:
             # After the first signal the network is loaded; after the second the background traffic may stop.
             wait_asleep(signals.Ibarrier())
             rounds = self._times(test, memory)
@@ -146,7 +157,7 @@ class Tester:
         pattern = (
             Allreduces(self.lane, self.names, memory)
             if test.key == "allreduce"
-            else RandomRing(self.lane, self.names, test, self.seed, memory)
+            else NeighbourRing(self.lane, self.names, test, self.seed, memory)
         )
         repetitions = test.iterations if options.iterations is None else options.iterations
         warm_up = min(test.warm_up, repetitions)
@@ -283,7 +294,8 @@ def _result(layout: Layout, roles: CongestionRoles, options: CongestionOptions, 
     return Result(
         benchmark="congestion",
         pattern=(
-            f"{len(roles.test_nodes)} of {layout.n_nodes} nodes exchange messages in random rings (RR) and do "
+            f"{len(roles.test_nodes)} of {layout.n_nodes} nodes exchange messages in random rings (RR)"
+            f"{', in rings in the order of the ranks (NR)' * options.natural_ring} and do "
             "allreduces, first alone and then while the others congest the network: "
             + ", ".join(f"{kind} on {len(nodes)}" for kind, nodes in roles.background_nodes.items())
         ),
@@ -304,6 +316,7 @@ def _result(layout: Layout, roles: CongestionRoles, options: CongestionOptions, 
             "ranks_per_node": layout.ranks_per_node(),
             "kinds": list(roles.background_nodes),
             "rings": options.rings,
+            "natural_ring": options.natural_ring,
             "iterations": options.iterations,
             "memory": memory,
             "background_bytes": SIZE,
@@ -319,7 +332,9 @@ def _result(layout: Layout, roles: CongestionRoles, options: CongestionOptions, 
     )
 
 
-def _total_traffic(roles: CongestionRoles, loads: list[dict[str, Traffic]]) -> dict[str, dict[str, float]]:
+def _total_traffic(
+    roles: CongestionRoles, loads: list[dict[str, Traffic]], tests: Sequence[NetworkTest]
+) -> dict[str, dict[str, float]]:
     """Return the bandwidth of all senders of a kind in B/s, by kind and test."""
     return {
         kind: {
@@ -329,7 +344,7 @@ def _total_traffic(roles: CongestionRoles, loads: list[dict[str, Traffic]]) -> d
                 for rank in lane
                 if of == kind
             )
-            for test in TESTS
+            for test in tests
         }
         for kind in roles.background_nodes
     }

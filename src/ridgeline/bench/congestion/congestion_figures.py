@@ -13,7 +13,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ridgeline.bench.congestion.network_tests import TESTS, NetworkTest, Times
+from ridgeline.bench.congestion.network_tests import NATURAL, TESTS, NetworkTest, Times
 from ridgeline.bench.result import Column
 
 BUCKETS = 100_000  # of the distribution that a percentile is read from
@@ -66,12 +66,13 @@ def make_rows(figures: dict[tuple[str, str], NetworkSummary]) -> list[dict[str, 
     The keys tests, average and tail hold the cells that are printed: the block, the mean and the percentile.
     """
     rows: list[dict[str, Any]] = []
+    tests = [test for test in TESTS + NATURAL if ("isolated", test.key) in figures]
     for block in ("isolated", "congested"):
-        for test in TESTS:
+        for test in tests:
             summary = figures[block, test.key]
             row = {"block": block, "test": test.key, "title": test.title, "unit": test.unit_name}
             rows.append(row | asdict(summary))
-    for test in TESTS:
+    for test in tests:
         before, after = figures["isolated", test.key], figures["congested", test.key]
         factors = {
             key: impact_factor(getattr(before, key), getattr(after, key), test.unit, test.higher_is_better)
@@ -91,7 +92,7 @@ def _cell(row: dict[str, Any], key: str) -> str:
         return "-"
     if row["block"] == "impact":
         return f"{value:.1f}X"
-    test = next(test for test in TESTS if test.key == row["test"])
+    test = next(test for test in TESTS + NATURAL if test.key == row["test"])
     return f"{value / test.unit:.1f}"
 
 

@@ -21,7 +21,9 @@ class CongestionOptions(BenchmarkOptions):
         float,
         OptionSpec("Fraction of the nodes that send background traffic; the run in GPCNeT's paper had 0.4."),
     ] = 0.8
-    seconds: Annotated[float, OptionSpec("Time of each of the six tests.", unit="s", above=0)] = 10.0
+    seconds: Annotated[
+        float, OptionSpec("Time of each of the six tests, or ten with --natural-ring.", unit="s", above=0)
+    ] = 10.0
     kinds: Annotated[
         tuple[str, ...],
         OptionSpec(
@@ -36,6 +38,9 @@ class CongestionOptions(BenchmarkOptions):
             "Largest number of random rings in a test.", minimum=1, otherwise="until its time is over"
         ),
     ] = None
+    natural_ring: Annotated[
+        bool, OptionSpec("Also test rings in the order of the ranks, beside the random ones.")
+    ] = False
     iterations: Annotated[
         int | None,
         OptionSpec(

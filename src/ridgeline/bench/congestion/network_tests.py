@@ -1,10 +1,10 @@
-"""The three tests of GPCNeT's network load test: random rings (latency, bandwidth) and many allreduces at once."""
+"""The tests of GPCNeT's network load test: rings (latency, bandwidth), random or natural, and many allreduces."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,7 +27,7 @@ class NetworkTest:
     """What a test measures: messages of `size` bytes, `outstanding` ones to each neighbour at a time.
 
     `iterations` and `warm_up` are those of one ring. `unit` is the unit of the printed figures, in SI units, and
-    `title` is the name that GPCNeT prints.
+    `title` is the name that GPCNeT prints. `natural`: whether rings are in the order of the ranks.
     """
 
     key: str
@@ -39,12 +39,18 @@ class NetworkTest:
     outstanding: int
     iterations: int
     warm_up: int
+    natural: bool = False
 
     def figures(self, seconds: Times) -> Times:
         """Return the figures for the times of single repetitions: latencies in s or bandwidths in B/s."""
-        if self.key == "ring-bandwidth":
+        if self.is_bandwidth:
             return ring_bandwidth(self.size, self.outstanding, seconds)
-        return ring_latency(seconds) if self.key == "ring-latency" else seconds
+        return seconds if self.key == "allreduce" else ring_latency(seconds)
+
+    @property
+    def is_bandwidth(self) -> bool:
+        """Whether a barrier ends every repetition, and the figure is a bandwidth."""
+        return self.key.endswith("bandwidth")
 
 
 TESTS = (
@@ -54,6 +60,16 @@ TESTS = (
     ),
     NetworkTest("allreduce", "Multiple allreduce (8 B)", "us", 1e-6, False, 8, 1, 200, 1),
 )
+# The same rings in the order of the ranks, which Sec. 3.8.2 names beside the random ones. The titles are ours.
+NATURAL = tuple(
+    replace(test, key=f"natural-{test.key}", title=test.title.replace("RR", "NR"), natural=True)
+    for test in TESTS[:2]
+)
+
+
+def chosen_tests(natural_ring: bool) -> tuple[NetworkTest, ...]:
+    """Return the tests of a run: GPCNeT's three, and those of natural rings if they are wanted."""
+    return TESTS + NATURAL if natural_ring else TESTS
 
 
 class LanePattern(Protocol):
@@ -72,11 +88,11 @@ class LanePattern(Protocol):
         """Free what MPI holds."""
 
 
-class RandomRing:
-    """Ranks in a random ring exchange messages with both neighbours by persistent requests.
+class NeighbourRing:
+    """Ranks in a ring exchange messages with both neighbours by persistent requests.
 
-    The lane has at least 2 ranks, and `names` are their ranks in the job. Equal seeds give the same rings. In the
-    test of bandwidth a barrier ends every repetition.
+    The lane has at least 2 ranks, and `names` are their ranks in the job. Rings are random, the same for equal seeds,
+    or in the order of the ranks. In the test of bandwidth a barrier ends every repetition.
     """
 
     def __init__(
@@ -88,7 +104,8 @@ class RandomRing:
         memory: Memory,
     ) -> None:
         self.lane, self.names, self.seed, self.size = lane, names, seed, test.size
-        self.meet: Callable[[], None] | None = lane.Barrier if test.key == "ring-bandwidth" else None
+        self.natural = test.natural
+        self.meet: Callable[[], None] | None = lane.Barrier if test.is_bandwidth else None
         self.sent = [Buffer(test.size, memory) for _ in range(2)]
         self.received = [[Buffer(test.size, memory) for _ in range(test.outstanding)] for _ in range(2)]
         self.arrivals = [buffer for buffers in self.received for buffer in buffers]
@@ -98,7 +115,7 @@ class RandomRing:
     def prepare(self, ring: int) -> None:
         self.free()
         lane, n, me = self.lane, self.size, self.names[self.lane.rank]
-        order = ring_order((*self.seed, ring), lane.size)
+        order = list(range(lane.size)) if self.natural else ring_order((*self.seed, ring), lane.size)
         place = order.index(lane.rank)
         self.left, self.right = order[place - 1], order[(place + 1) % lane.size]
         self.sent[0].write(content(n, me, self.names[self.right], _ONWARD))

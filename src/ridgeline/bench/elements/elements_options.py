@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, Scaling, ScalingFigures
-from ridgeline.bench.shared_options import ComputeDevice
+from ridgeline.bench.shared_options import ComputeDevice, MachineOption
 from ridgeline.config.size_law import CountPerRank
 from ridgeline.runtime.declared_options import OptionSpec
 
@@ -49,6 +49,26 @@ class AcceptanceOptions(BenchmarkOptions):
         ),
     ] = 16
     elements: Annotated[int, OptionSpec("Elements of each rank in the gather-scatter.", minimum=1)] = 64
+    hpl: Annotated[
+        int, OptionSpec("Unknowns of HPL, which each node solves alone; 0 leaves that row out.", minimum=0)
+    ] = 4000
+    least: Annotated[
+        float,
+        OptionSpec(
+            "Leave out nodes with a rank below this fraction of the median, or of what the machine file says.",
+            minimum=0.0,
+            maximum=1.0,
+        ),
+    ] = 0.9
+    machine: MachineOption = None
+    leave_out: Annotated[
+        str | None,
+        OptionSpec(
+            "Write the names of the nodes to leave out to this file, one on each line.",
+            metavar="FILE",
+            otherwise="no file",
+        ),
+    ] = None
 
 
 def scaling_figures(content: Mapping[str, Any]) -> list[ScalingFigures]:
@@ -86,12 +106,15 @@ ACCEPTANCE = Benchmark(
     short="Check each rank's health before a large run.",
     summary="Check the health of every rank before a large run: kernels, memory, allreduce and gather-scatter.",
     pattern="all ranks at the same time run tensor kernels in and out of cache, STREAM triad, allreduces of one "
-    "number, and gather-scatters of one field.",
+    "number, and gather-scatters of one field; then each node solves a system with HPL.",
     formula="GFLOP/s = 6 nx1 operations x points / t; GB/s = 32 B x points / t, or 24 B x elements / t for STREAM; "
     "us = t of one call.",
-    details="If a rank is far below the mean, leave its core, memory channel or node out of the run (Hadri et al., "
-    "Tables 2 to 4).",
+    details="The figures are those of Hadri et al., Tables 2 to 4. A node is named, and written to --leave-out, if "
+    "the rate of one of its ranks is below --least times the median of all ranks, or what the machine file says "
+    "of STREAM. Allreduce and gather-scatter take as long as their slowest rank, so they are compared with that "
+    "file but blame no node; `ridgeline validate` does.",
     options=AcceptanceOptions,
     function="acceptance.measure_acceptance",
+    finish="acceptance.write_leave_out",
 )
 BENCHMARKS = (NEKBONE, ACCEPTANCE)

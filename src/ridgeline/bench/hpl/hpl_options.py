@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, Scaling, ScalingFigures
 from ridgeline.bench.hpl.record import Storage, operations
-from ridgeline.bench.shared_options import ComputeDevice
+from ridgeline.bench.shared_options import ComputeDevice, MachineOption
 from ridgeline.config.size_law import Settings, SizeLaw
 from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
@@ -97,6 +97,7 @@ class HplOptions(SystemOptions):
     seed: Annotated[int, OptionSpec("Seed of the random matrix; HPL's is 100.", minimum=0)] = 100
     device: ComputeDevice = "cpu"
     dgemm: Annotated[bool, OptionSpec("Measure DGEMM in the same run.")] = True
+    machine: MachineOption = None
     dat: Annotated[
         str | None,
         OptionSpec(
@@ -184,7 +185,8 @@ HPL = Benchmark(
     "ranks and broadcast along rows, and matrix rows are swapped within columns of ranks.",
     formula="rate = (2/3 N^3 + 3/2 N^2) / (time of factorisation and substitution).",
     details="The exit code is 0 only if the official test passes, which requires a scaled residual below the "
-    "threshold. The table shows the performance over the progress of the factorisation, and the lines of HPL 2.3 "
+    "threshold. --machine adds the share of the peak in a machine "
+    "file. The table shows the performance over the progress of the factorisation, and the lines of HPL 2.3 "
     "follow it. With --device cuda the matrix is in the memory of GPUs, which multiply with cuBLAS, while hosts "
     "factor the panels with --threads threads.",
     options=HplOptions,

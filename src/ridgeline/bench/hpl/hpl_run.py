@@ -12,6 +12,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
+from ridgeline.bench.expected_figures import read_expected
 from ridgeline.bench.hpl.blas import subtract_product
 from ridgeline.bench.hpl.hpl_dat import HplPlan, HplTest, make_plan
 from ridgeline.bench.hpl.hpl_options import HPL, HPL_MXP, HplMxpOptions, HplOptions
@@ -38,6 +39,7 @@ from ridgeline.bench.hpl.sizes import (
 )
 from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.config.machine_file import MachineFile
 from ridgeline.io.output_files import check_writable
 from ridgeline.jit.kernel import check_threads
 from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks
@@ -46,6 +48,8 @@ from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.payload import Memory
 from ridgeline.runtime.blas import blas_libraries
 from ridgeline.runtime.console import Phases
+from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.units import counted
 
 ORDER = 2048  # order of the matrices of each thread: a product takes tenths of a second in float64
 REPEATS = 5
@@ -86,6 +90,8 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
     OutputError : before a matrix is allocated, for a file
     """
     check_threads(options.threads, f"--threads {options.threads}")
+    machine = read_expected(options.machine)
+    peak = None if machine is None else peak_of_node(machine, options.device)
     plan = make_plan(comm, options)
     with errors_on_all_ranks(comm):
         if comm.rank == 0:
@@ -112,7 +118,35 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
     result.extra["lines"] = output_lines(outcomes, notes)
     result.extra["output"] = plan.output
     result.nodes = find_layout(comm).n_nodes
+    if peak is not None:
+        add_share_of_peak(result, peak)
     return result
+
+
+def peak_of_node(machine: MachineFile, device: str) -> float:
+    """Return the FLOP/s that a machine file states for a node, or for its devices. Raises ConfigError without it."""
+    devices = machine.device.peak, machine.device.count
+    if device != "cpu" and devices[0] is not None and devices[1] is not None:
+        return float(devices[0].value * devices[1].value)
+    if device == "cpu" and machine.node.peak is not None:
+        return float(machine.node.peak.value)
+    section = "[node] has no peak" if device == "cpu" else "[device] has no peak and count"
+    raise ConfigError(
+        f"--machine: {section} in the machine file of {machine.machine.name}. Add it with its source."
+    )
+
+
+def add_share_of_peak(result: Result, peak: float) -> None:
+    """Add each solve's share of the peak of all nodes: the scaling efficiency of Ibeid et al., Table 2.
+
+    peak: FLOP/s of a node.
+    """
+    for solve in result.extra["solves"]:
+        share = solve["fraction_of_peak"] = solve["flops_per_second"] / (peak * result.nodes)
+        result.notes.append(
+            f"N = {solve['n']}: {100 * share:.2f} % of the peak of {counted(result.nodes, 'node')} in the machine "
+            f"file ({peak / 1e12:.4g} TFLOP/s a node)"
+        )
 
 
 def product_rate(

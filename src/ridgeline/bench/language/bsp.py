@@ -21,6 +21,7 @@ from ridgeline.bench.language.languages import AvailableLanguages, find_language
 from ridgeline.bench.language.loops import Loops, RingWork, ring_partners
 from ridgeline.bench.outliers import remove_outliers
 from ridgeline.bench.result import Column, Plot, Result
+from ridgeline.bench.sweep_points import choose_ranks
 from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.layout import find_layout
 from ridgeline.parallel.payload import check, content
@@ -34,9 +35,11 @@ ROUNDS = 5  # the languages take turns in each
 
 COLUMNS = (
     Column("ranks", "ranks"),
+    Column("ranks_per_node", "per node"),
     Column("per_iteration", "c"),
     Column("language", "language"),
     Column("seconds", "us", 1e-6),
+    Column("deviation", "+- us", 1e-6),
     Column("ratio", "over C", form=".3f"),
     Column("communications_ratio", "messages over C", form=".3f"),
     *(Column(f"{part}_share", f"{part} %", 0.01, ".1f") for part in PARTS),
@@ -48,7 +51,7 @@ COLUMNS = (
 def measure_bsp(comm: MPI.Comm, options: BspOptions) -> Result:
     """Time the parts of an iteration of the ring in each language. Collective over comm.
 
-    Each number of communications is measured on each number of ranks of the sweep, which are the first ranks of comm.
+    Each number of communications is measured on each number of ranks of the sweep; rank 0 is one of them.
     Raises ConfigError for numbers out of range, and VerificationError if a message or a result is wrong.
     """
     size, words, iterations = options.size, options.words, options.iterations
@@ -61,18 +64,21 @@ def measure_bsp(comm: MPI.Comm, options: BspOptions) -> Result:
                 f"--sweep {number}: the job has {comm.size} rank{'s' * (comm.size != 1)}. Choose a ring of 1 to "
                 f"{comm.size}, or start more ranks."
             )
-    layout = find_layout(comm)
+    layout = find_layout(comm, options.ranks_per_node)
     languages = find_languages(comm, options.languages)
     work = RingWork(options.reads, options.writes, options.flops, 0)
     rows: list[dict[str, Any]] = []
     for n_ranks in counts:
-        part = comm.Split(comm.rank < n_ranks, comm.rank)
-        if comm.rank < n_ranks:
+        chosen = choose_ranks(layout, n_ranks, options.placement)
+        part = comm.Split(comm.rank in chosen, comm.rank)
+        if comm.rank in chosen:
             loops = [language.on(part) for language in languages.loops]
             for number in options.communications:
                 timed = _measure(part, loops, replace(work, communications=number), size, words, iterations)
                 if comm.rank == 0:
-                    rows += make_rows([language.name for language in loops], n_ranks, number, timed)
+                    names = [language.name for language in loops]
+                    per_node = layout.part(chosen).ranks_per_node()
+                    rows += make_rows(names, n_ranks, number, timed, per_node)
         sleeping_barrier(comm)
         part.Free()
     rows += [{"language": name, "note": f"not run: {why}"} for name, why in languages.missing.items()]
@@ -149,19 +155,28 @@ def expected_sums(work: RingWork, n_words: int, iterations: int) -> tuple[int, f
 
 
 def make_rows(
-    names: Sequence[str], n_ranks: int, communications: int, timed: NDArray[np.float64]
+    names: Sequence[str],
+    n_ranks: int,
+    communications: int,
+    timed: NDArray[np.float64],
+    per_node: str = "",
 ) -> list[dict[str, Any]]:
-    """Return a row for each language. `timed` holds seconds, means over ranks, [languages, iterations, 4]."""
+    """Return a row for each language. `timed` holds seconds, means over ranks, [languages, iterations, 4].
+
+    per_node: the ranks of the ring on each node, in words. The deviation is that of the iterations that count.
+    """
     means: dict[str, NDArray[np.float64]] = {}
-    outliers = {}
+    outliers, deviations = {}, {}
     for name, seconds in zip(names, timed):
         totals = seconds.sum(axis=1)
         kept = np.isin(totals, remove_outliers(totals))
         means[name], outliers[name] = seconds[kept].mean(axis=0), int((~kept).sum())
+        deviations[name] = float(totals[kept].std(ddof=1)) if kept.sum() > 1 else None
     rows = []
     for name, parts in means.items():
         total = float(parts.sum())
         row = {"ranks": n_ranks, "per_iteration": communications, "language": name, "seconds": total}
+        row |= {"ranks_per_node": per_node, "deviation": deviations[name]}
         row["ratio"] = total / float(means["C"].sum()) if "C" in means else None
         row["communications_ratio"] = parts[-1] / means["C"][-1] if "C" in means and means["C"][-1] else None
         for part, value in zip(PARTS, parts.tolist()):

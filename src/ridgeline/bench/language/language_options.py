@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.shared_options import SIZES, RanksPerNode
+from ridgeline.bench.shared_options import SIZES, Placement, RanksPerNode
 from ridgeline.runtime.declared_options import OptionSpec
 
 LANGUAGES = ("C", "mpi4py", "numba-mpi")
@@ -56,9 +56,14 @@ class BspOptions(BenchmarkOptions):
             "Number of 8-byte words in the array that is read and written, a power of two.", minimum=1
         ),
     ] = 65_536
-    sweep: Annotated[
-        tuple[int, ...], OptionSpec("Number of ranks in the ring, the first of the job.", otherwise="all")
-    ] = ()
+    sweep: Annotated[tuple[int, ...], OptionSpec("Number of ranks in the ring.", otherwise="all")] = ()
+    placement: Annotated[
+        Placement,
+        OptionSpec(
+            "Choose the ranks of --sweep node after node (packed), or from each node in turn (spread)."
+        ),
+    ] = "packed"
+    ranks_per_node: RanksPerNode = None
     languages: Languages = LANGUAGES
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from ridgeline.bench.collectives.collective_benchmark import measure_collective, sweep_of
+from ridgeline.bench.collectives.collective_benchmark import measure_collective
 from ridgeline.bench.collectives.collectives_options import CollectiveOptions
 from ridgeline.bench.machine.machine_options import MachineFileOptions
 from ridgeline.bench.memory.limit_tables import measure_peak
@@ -25,6 +25,7 @@ from ridgeline.bench.pairs.point_to_point import (
 )
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.bench.shared_options import MAX_COLLECTIVE_SIZE
+from ridgeline.bench.sweep_points import doubling
 from ridgeline.config.machine_file import Quantity
 from ridgeline.io.machine_file import write_machine_file
 from ridgeline.io.output_files import check_writable
@@ -198,7 +199,7 @@ def _measure_node(
     node: MPI.Comm, options: MachineFileOptions, figures: MachineFigures, progress: Phases
 ) -> None:
     """Measure the memory, caches and links of one node. Collective over its ranks."""
-    for count in sorted({1, *sweep_of(node.size)}):
+    for count in doubling(node.size):
         progress.begin(f"memory bandwidth, {count} of {node.size} ranks")
         part = node.Split(0 if node.rank < count else MPI.UNDEFINED, node.rank)
         if part != MPI.COMM_NULL:

@@ -34,7 +34,7 @@ from ridgeline.bench.one_sided.one_sided_options import Completion, Distribution
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.layout import find_layout
-from ridgeline.parallel.payload import Buffer, Memory, words_at
+from ridgeline.parallel.payload import Memory, MessageForm, words_at
 from ridgeline.runtime.errors import ConfigError, DeviceError
 
 WORD = 8  # bytes; pieces are whole words
@@ -254,6 +254,12 @@ def measure_irregular(comm: MPI.Comm, options: OneSidedOptions, memory: Memory =
     and DeviceError for GPU memory that MPI does not accept.
     """
     sync, every, messages, repeats = options.sync, options.every, options.messages, options.repeats
+    if options.total_messages is not None:
+        share, rest = divmod(options.total_messages, comm.size)
+        messages = share + (comm.rank < rest)
+    most = comm.allreduce(messages, MPI.MAX)
+    total = comm.allreduce(messages)
+    form = MessageForm(memory, options.pages)
     sizes = Pieces(*options.pieces, options.distribution)
     if memory == "cuda-staged":
         raise DeviceError(
@@ -263,7 +269,9 @@ def measure_irregular(comm: MPI.Comm, options: OneSidedOptions, memory: Memory =
     parts = {n: parts_of(comm.size, n) for n in options.communicators}
     layout = find_layout(comm)
     needed = int(_COPIES * messages * sizes.mean_bytes())
-    what = f"--messages {messages} on each rank requires"
+    what = f"--messages {most} on each rank requires"
+    if options.total_messages is not None:
+        what = f"--total-messages {total}, {most} on each rank, requires"
     require_memory(comm, needed, what, "Use fewer --messages or smaller --pieces")
     rows = []
     for n, ranges in parts.items():
@@ -271,14 +279,14 @@ def measure_irregular(comm: MPI.Comm, options: OneSidedOptions, memory: Memory =
         part = comm.Split(mine, comm.rank)
         for operation in options.operations or ("get",):
             plan = plan_accesses(part, messages, sizes, operation == "accumulate", options.seed)
-            seconds = _measure_pieces(comm, part, plan, operation, sync, every, repeats, memory)
+            seconds = _measure_pieces(comm, part, plan, operation, sync, every, repeats, form)
             moved = comm.allreduce(plan.local_words * WORD)
-            rows.append(_row(operation, n, messages * comm.size, moved, seconds))
+            rows.append(_row(operation, n, total, moved, seconds))
         part.Free()
     return Result(
         benchmark="one-sided, irregular",
         pattern=(
-            f"every rank accesses {messages} pieces of {sizes.smallest} to {sizes.largest} B "
+            f"every rank accesses {most} pieces of {sizes.smallest} to {sizes.largest} B "
             f"({options.distribution}) at irregular places in the windows of all other ranks; "
             f"{sync} after every {every} operations"
         ),
@@ -301,12 +309,13 @@ def measure_irregular(comm: MPI.Comm, options: OneSidedOptions, memory: Memory =
         settings={
             "sync": sync,
             "every": every,
-            "messages_per_rank": messages,
+            "messages_per_rank": most,
+            "messages": total,
             "pieces": [sizes.smallest, sizes.largest],
             "distribution": options.distribution,
             "repeats": repeats,
             "seed": options.seed,
-            "memory": memory,
+            **form.settings(None),
         },
         plot=Plot(
             kind="bars",
@@ -346,11 +355,11 @@ def _measure_pieces(
     sync: Completion,
     every: int,
     repeats: int,
-    memory: Memory,
+    form: MessageForm,
 ) -> np.ndarray:
     """Measure and verify every repeat; return the seconds of all ranks, float64 [repeats, ranks]. Collective."""
-    exposed = ExposedMemory(part, plan.window_words * WORD, memory, disp_unit=WORD)
-    local = Buffer(plan.local_words * WORD, memory)
+    exposed = ExposedMemory(part, plan.window_words * WORD, form.memory, disp_unit=WORD)
+    local = form.buffer(plan.local_words * WORD)
     win, reads = exposed.win, operation == "get"
     before = plan.readable() if reads else np.zeros(plan.window_words, np.uint64)
     sent = np.zeros(plan.local_words, np.uint64) if reads else plan.outgoing()

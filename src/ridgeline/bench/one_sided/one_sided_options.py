@@ -6,12 +6,23 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
-from ridgeline.bench.shared_options import SIZES, WINDOW, Device, OutputFormat
+from ridgeline.bench.message_scaling import FixedMessages, message_figures, message_scaling
+from ridgeline.bench.shared_options import (
+    SIZES,
+    WINDOW,
+    Device,
+    Hmem,
+    OutputFormat,
+    PagesOption,
+    Percentiles,
+)
 from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
 
+__all__ = ["BENCHMARKS", "message_figures"]  # the figures of studies are found here
+
 Operation = Literal["get", "put", "accumulate"]
-AccessTest = Literal["latency", "bandwidth"]
+AccessTest = Literal["latency", "bandwidth", "bibandwidth"]
 Completion = Literal["flush", "flush_local", "lock", "unlock", "fence", "pscw"]
 Distribution = Literal["log-uniform", "uniform"]
 
@@ -71,6 +82,15 @@ class OneSidedOptions(BenchmarkOptions):
     messages: Annotated[
         int, OptionSpec("With fmm: number of pieces that each rank accesses.", minimum=1, **_FMM)
     ] = 20_000
+    total_messages: Annotated[
+        int | None,
+        OptionSpec(
+            "With fmm: number of pieces that all ranks access together, instead of --messages.",
+            minimum=1,
+            otherwise="--messages of each rank",
+            **_FMM,
+        ),
+    ] = None
     pieces: Annotated[
         tuple[int, int],
         OptionSpec("With fmm: least and largest size of a piece.", unit="B", metavar="LEAST MOST", **_FMM),
@@ -85,6 +105,9 @@ class OneSidedOptions(BenchmarkOptions):
     repeats: Annotated[int, OptionSpec("With fmm: number of timed repeats.", minimum=1, **_FMM)] = 3
     seed: Annotated[int, OptionSpec("With fmm: seed for choosing sizes and places.", minimum=0, **_FMM)] = 0
     device: Device = "cpu"
+    hmem: Hmem = "default"
+    pages: PagesOption = "default"
+    percentiles: Percentiles = False
     format: OutputFormat = "table"
 
     def __post_init__(self) -> None:
@@ -92,6 +115,8 @@ class OneSidedOptions(BenchmarkOptions):
         super().__post_init__()
         if self.sync in _FOREIGN[self.pattern]:
             raise ConfigError(f"--sync {self.sync} cannot be used with --pattern {self.pattern}.")
+        if self.pattern == "fmm" and self.percentiles:
+            raise ConfigError("--percentiles cannot be used with --pattern fmm, which times whole repeats.")
 
 
 BENCHMARKS = (
@@ -106,12 +131,14 @@ BENCHMARKS = (
         "sides access in turn; bandwidth = size x window x n / t; messages/s = messages of all ranks / t, with t "
         "until the slowest rank has finished.",
         details="""--pattern pair measures as OSU's get and put do. Latency repeats one operation and its completion n
-times. Bandwidth repeats a window of operations at different places and one completion n times.
+times. Bandwidth repeats a window of operations at different places and one completion n times. In bibandwidth
+(osu_put_bibw) both ranks do so at the same time.
 
 --pattern fmm measures what the fast multipole method did on Aurora: every rank accesses very many small pieces at
 irregular places in the windows of all other ranks, with a completion after every --every operations. All data are
 compared with what was sent.""",
         options=OneSidedOptions,
         function="pair_access.measure_one_sided",
+        scaling=message_scaling("one_sided", FixedMessages("sizes", total="total_messages")),
     ),
 )

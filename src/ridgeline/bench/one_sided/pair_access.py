@@ -6,6 +6,7 @@ the OSU micro-benchmarks 7.4 (osu_get_latency, osu_put_latency, osu_acc_latency,
 - latency: n times one operation and its completion. With flush (the default), flush_local or lock it is t / n. With
   fence and pscw (post, start, complete, wait) origin and target operate in turn, and it is t / (2 n).
 - bandwidth: n times a window of operations at different places, then one completion: bytes x window x n / t.
+- bibandwidth: both ranks do so at the same time (osu_put_bibw): 2 x bytes x window x n / t, t of the slower rank.
 
 Every size is verified: the data that a get returned, and the data that puts and accumulates (sums of bytes modulo
 256) left. The timed loops, one for each kind of synchronization, are plain functions of an `Access`; everything that
@@ -16,22 +17,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from ridgeline.bench.exposed_memory import ExposedMemory, check_sums
+from ridgeline.bench.iteration_figures import (
+    ITERATION_COLUMNS,
+    buffer_note,
+    iteration_figures,
+    python_call_note,
+    python_call_seconds,
+)
 from ridgeline.bench.one_sided.irregular_access import measure_irregular
 from ridgeline.bench.one_sided.one_sided_options import AccessTest, Completion, OneSidedOptions, Operation
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
-from ridgeline.bench.shared_options import MAX_SIZE, Repetitions, message_sizes
+from ridgeline.bench.shared_options import MAX_SIZE, Family, Repetitions, message_sizes
 from ridgeline.parallel.allreduce import errors_on_all_ranks
 from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.parallel.layout import find_layout
-from ridgeline.parallel.payload import Buffer, Memory, check, content
+from ridgeline.parallel.payload import Buffer, Memory, MessageForm, check, content
 from ridgeline.runtime.errors import ConfigError
 
 ORIGIN, TARGET = 0, 1
@@ -43,9 +52,9 @@ def latency(seconds: float, iterations: int, sync: Completion) -> float:
     return seconds / iterations / (2 if sync in ("fence", "pscw") else 1)
 
 
-def bandwidth(size: int, window: int, iterations: int, seconds: float) -> float:
-    """Return the B/s of `iterations` windows of operations of `size` bytes."""
-    return size * window * iterations / seconds
+def bandwidth(size: int, window: int, iterations: int, seconds: float, directions: int = 1) -> float:
+    """Return the B/s of `iterations` windows of operations of `size` bytes in each direction."""
+    return size * window * iterations * directions / seconds
 
 
 def operations_in_flight(size: int, window: int) -> int:
@@ -83,49 +92,67 @@ def measure_one_sided(comm: MPI.Comm, options: OneSidedOptions, memory: Memory =
         raise ConfigError(
             f"--pair {pair[0]} {pair[1]}: the pair must be two different ranks from 0 to {comm.size - 1}."
         )
-    if memory == "cuda-staged" and sync != "flush":
+    foreign = f"--sync {sync}" if sync != "flush" else "--test bibandwidth"
+    if memory == "cuda-staged" and (sync != "flush" or "bibandwidth" in options.tests):
         raise ConfigError(
-            f"--sync {sync} requires an MPI library that accepts GPU memory. Use --sync flush, or --device cpu."
+            f"{foreign} with --device cuda requires an MPI library that accepts GPU memory. Use --sync flush and the "
+            "tests latency and bandwidth, or --device cpu."
         )
-    smallest, largest = options.sizes or (1, MAX_SIZE)
-    sizes = message_sizes(smallest, largest)
+    form = MessageForm(memory, options.pages)
+    sizes = message_sizes(*(options.sizes or (1, MAX_SIZE)))
     layout = find_layout(comm)
     half = comm.Split(
         0 if comm.rank in pair else MPI.UNDEFINED, pair.index(comm.rank) if comm.rank in pair else 0
     )
-    rows: list[dict[str, Any]] = []
+    measured = _PairFigures()
     if half != MPI.COMM_NULL:
-        rows = _measure_all(half, options, sizes, memory)
+        measured = _measure_all(half, options, sizes, form)
         half.Free()
     sleeping_barrier(comm)
-    return _result(comm, comm.bcast(rows, pair[0]), pair, layout.n_nodes, sync, memory, options.window)
+    return _result(comm.size, comm.bcast(measured, pair[0]), layout.n_nodes, options, form)
+
+
+@dataclass
+class _PairFigures:
+    """The rows of all tests, the cost of a call from Python, and the share of huge pages in the origin's buffer."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    call_seconds: float = 0.0
+    huge_pages: float | None = None
 
 
 def _measure_all(
-    half: MPI.Comm, options: OneSidedOptions, sizes: list[int], memory: Memory
-) -> list[dict[str, Any]]:
-    """Return the rows of all tests, operations and sizes. Collective over the two ranks."""
+    half: MPI.Comm, options: OneSidedOptions, sizes: list[int], form: MessageForm
+) -> _PairFigures:
+    """Return the figures of all tests, operations and sizes. Collective over the two ranks."""
     sync, rows = options.sync, []
     most = max(size * operations_in_flight(size, options.window) for size in sizes)
-    side = _make_side(half, most, memory)
+    side = _make_side(half, most, form)
     with side.exposed.freed_at_end():
         for test, operation, size in product(options.tests, options.operations or ("get", "put"), sizes):
-            counts = Repetitions(test, options.iterations, options.warm_up).of(size)
-            n = operations_in_flight(size, options.window) if test == "bandwidth" else 1
-            seconds = _measure(side, test, operation, sync, size, n, *counts)
+            family: Family = "latency" if test == "latency" else "bandwidth"
+            counts = Repetitions(family, options.iterations, options.warm_up).of(size)
+            n = 1 if test == "latency" else operations_in_flight(size, options.window)
+            single = np.zeros(counts[0]) if options.percentiles else None
+            seconds = _measure(side, test, operation, sync, size, n, *counts, single)
             row: dict[str, Any] = {"test": test, "operation": operation, "sync": sync, "size": size}
             if test == "latency":
-                rows.append(row | {"seconds": latency(seconds, counts[0], sync)})
+                row |= {"seconds": latency(seconds, counts[0], sync)}
             else:
-                rate = bandwidth(size, n, counts[0], seconds)
-                rows.append(row | {"window": n, "rate": rate, "messages": n * counts[0] / seconds})
+                directions = 2 if test == "bibandwidth" else 1
+                rate = bandwidth(size, n, counts[0], seconds, directions)
+                row |= {"window": n, "rate": rate, "messages": directions * n * counts[0] / seconds}
+            if single is not None:
+                row |= iteration_figures([latency(1.0, 1, sync) * single if test == "latency" else single])
+            rows.append(row)
     side.peer.Free()
-    return rows
+    call_seconds = python_call_seconds(side.local.message(0))
+    return _PairFigures(rows, call_seconds, side.local.huge_pages())
 
 
-def _make_side(comm: MPI.Comm, n_bytes: int, memory: Memory) -> _AccessSide:
-    exposed = ExposedMemory(comm, n_bytes, "host" if memory == "cuda-staged" else memory)
-    local = Buffer(n_bytes, memory)
+def _make_side(comm: MPI.Comm, n_bytes: int, form: MessageForm) -> _AccessSide:
+    exposed = ExposedMemory(comm, n_bytes, "host" if form.memory == "cuda-staged" else form.memory)
+    local = form.buffer(n_bytes)
     everyone = comm.Get_group()
     peer = everyone.Incl([1 - comm.rank])
     everyone.Free()
@@ -141,8 +168,13 @@ def _measure(
     n: int,
     iterations: int,
     warm_up: int,
+    single: NDArray[np.float64] | None = None,
 ) -> float:
-    """Return the origin's seconds of the timed iterations, after warming up and verifying. Collective."""
+    """Return the seconds of the timed iterations, after warming up and verifying. Collective.
+
+    They are the origin's, or those of the slower rank where both are origins. The origin's seconds of each iteration
+    go to `single`.
+    """
     win, rank, n_bytes = side.exposed.win, side.comm.rank, n * size
     reads = operation == "get"
     zeros = np.zeros(n_bytes, np.uint8)
@@ -157,32 +189,40 @@ def _measure(
         # Bytes as numbers: the sums of accumulate wrap around.
         operations=[([array, size, at, MPI.UINT8_T], [at, size, MPI.UINT8_T]) for at in places],
         peer=side.peer,
+        target=side.other,
         staged=side.local if side.local.staged else None,
         n_bytes=n_bytes,
         reads=reads,
     )
     loops = (staged_flush, idle) if side.local.staged else LOOPS[test, sync]
     loop = loops[rank]
-    locks = sync.startswith("flush") and rank == ORIGIN
+    both_ways = test == "bibandwidth"
+    locks = sync.startswith("flush") and (rank == ORIGIN or both_ways)
     side.comm.Barrier()
     if locks:
-        win.Lock(TARGET, MPI.LOCK_SHARED)
+        win.Lock(side.other, MPI.LOCK_SHARED)
     if sync == "fence":
         win.Fence()
     loop(access, warm_up)
     start = time.perf_counter()
-    loop(access, iterations)
+    if single is None:
+        loop(access, iterations)
+    else:
+        for i in range(iterations):
+            begin = time.perf_counter()
+            loop(access, 1)
+            single[i] = time.perf_counter() - begin
     seconds = time.perf_counter() - start
     if locks:
-        win.Unlock(TARGET)
+        win.Unlock(side.other)
     if sync == "fence":
         win.Fence(MPI.MODE_NOSUCCEED)
     # The target waits here and so makes progress, as in OSU's: many networks need its help.
     side.comm.Barrier()
-    both = test == "latency" and sync in ("fence", "pscw")
+    both = both_ways or (test == "latency" and sync in ("fence", "pscw"))
     with errors_on_all_ranks(side.comm):
         _verify(side, operation, n_bytes, size, warm_up + iterations, both)
-    return float(side.comm.bcast(seconds, ORIGIN))
+    return float(side.comm.allreduce(seconds, MPI.MAX) if both_ways else side.comm.bcast(seconds, ORIGIN))
 
 
 def _verify(side: _AccessSide, operation: Operation, n_bytes: int, size: int, times: int, both: bool) -> None:
@@ -202,23 +242,32 @@ def _verify(side: _AccessSide, operation: Operation, n_bytes: int, size: int, ti
 
 
 def _result(
-    comm: MPI.Comm,
-    rows: list[dict[str, Any]],
-    pair: tuple[int, int],
-    nodes: int,
-    sync: Completion,
-    memory: Memory,
-    window: int,
+    ranks: int, measured: _PairFigures, nodes: int, options: OneSidedOptions, form: MessageForm
 ) -> Result:
+    pair, sync = options.pair, options.sync
+    formula = f"us = t / {'(2 n), because both ranks access in turn' if sync in ('fence', 'pscw') else 'n'}; "
+    formula += "MB/s = size x window x n / t / 1e6"
+    if "bibandwidth" in options.tests:
+        formula += ", twice that for bibandwidth, in which both ranks access at the same time"
+    statistic = "mean over the n iterations of each size"
+    if options.percentiles:
+        statistic += (
+            "; fastest, percentiles and slowest over iterations, which are windows in tests of bandwidth"
+        )
+    notes = [python_call_note(measured.call_seconds)]
+    notes.append(buffer_note(options.pages, measured.huge_pages, "bytes"))
+    if form.memory == "host":
+        notes.append(
+            "These are the origin's buffers; MPI chooses the pages of the window (MPI_Win_allocate)."
+        )
+    if form.memory == "cuda-staged":
+        notes.append("The origin's buffer is in GPU memory and is copied through host memory.")
     return Result(
         benchmark="one-sided",
         pattern=f"rank {pair[0]} accesses the window of rank {pair[1]}, completion by {sync}",
-        formula=(
-            f"us = t / {'(2 n), because both ranks access in turn' if sync in ('fence', 'pscw') else 'n'}; "
-            "MB/s = size x window x n / t / 1e6"
-        ),
-        statistic="mean over the n iterations of each size",
-        ranks=comm.size,
+        formula=formula,
+        statistic=statistic,
+        ranks=ranks,
         nodes=nodes,
         columns=[
             Column("test", "test"),
@@ -228,13 +277,19 @@ def _result(
             Column("window", "window"),
             Column("rate", "MB/s", 1e6),
             Column("messages", "messages/s", 1.0, ".0f"),
+            *(ITERATION_COLUMNS if options.percentiles else ()),
         ],
-        rows=rows,
-        left_out=[rank for rank in range(comm.size) if rank not in pair],
-        settings={"sync": sync, "pair": list(pair), "window": window, "memory": memory},
-        notes=["The origin's buffer is in GPU memory and is copied through host memory."]
-        * (memory == "cuda-staged"),
-        plot=_plot(rows),
+        rows=measured.rows,
+        left_out=[rank for rank in range(ranks) if rank not in pair],
+        settings={
+            "sync": sync,
+            "pair": list(pair),
+            "window": options.window,
+            "call_seconds": measured.call_seconds,
+            **form.settings(measured.huge_pages),
+        },
+        notes=notes,
+        plot=_plot(measured.rows),
     )
 
 
@@ -242,7 +297,12 @@ def _plot(rows: list[dict[str, Any]]) -> Plot:
     """Return the curves of bandwidth, or of latency if nothing else was measured."""
     if any("rate" in row for row in rows):
         return Plot(
-            x="size", y=("rate",), by=("operation",), x_label="message size in B", y_label="MB/s", y_scale=1e6
+            x="size",
+            y=("rate",),
+            by=("test", "operation"),
+            x_label="message size in B",
+            y_label="MB/s",
+            y_scale=1e6,
         )
     return Plot(
         x="size", y=("seconds",), by=("operation",), x_label="message size in B", y_label="us", y_scale=1e-6
@@ -263,6 +323,8 @@ class Access:
         The message of the origin and its place in the target's window, for each operation of a window.
     peer
         The other rank as a group, for post, start, complete and wait.
+    target
+        The other rank, whose window this one accesses.
     staged
         The origin's buffer, if it is on a GPU whose memory MPI does not accept; with the n_bytes to copy.
     reads
@@ -274,6 +336,7 @@ class Access:
     flush: Callable[[int], None]
     operations: list[tuple[list[Any], list[Any]]]
     peer: MPI.Group
+    target: int = TARGET
     staged: Buffer | None = None
     n_bytes: int = 0
     reads: bool = True
@@ -288,52 +351,57 @@ def idle(access: Access, n: int) -> None:
 
 def flush_latency(access: Access, n: int) -> None:
     """Do operation, flush, n times."""
+    target = access.target
     operate, flush = access.operate, access.flush
     message, place = access.operations[0]
     for _ in range(n):
-        operate(message, TARGET, place)
-        flush(TARGET)
+        operate(message, target, place)
+        flush(target)
 
 
 def lock_latency(access: Access, n: int) -> None:
     """Do lock, operation, unlock, n times."""
+    target = access.target
     operate, lock, unlock = access.operate, access.win.Lock, access.win.Unlock
     message, place = access.operations[0]
     shared = MPI.LOCK_SHARED
     for _ in range(n):
-        lock(TARGET, shared)
-        operate(message, TARGET, place)
-        unlock(TARGET)
+        lock(target, shared)
+        operate(message, target, place)
+        unlock(target)
 
 
 def fence_latency_origin(access: Access, n: int) -> None:
     """Do operation, fence, then fence once more while the target operates on this rank's window, n times."""
+    target = access.target
     operate, fence = access.operate, access.win.Fence
     message, place = access.operations[0]
     for _ in range(n):
-        operate(message, TARGET, place)
+        operate(message, target, place)
         fence()
         fence()
 
 
 def fence_latency_target(access: Access, n: int) -> None:
     """Mirror the loop of the origin, n times."""
+    target = access.target
     operate, fence = access.operate, access.win.Fence
     message, place = access.operations[0]
     for _ in range(n):
         fence()
-        operate(message, ORIGIN, place)
+        operate(message, target, place)
         fence()
 
 
 def pscw_latency_origin(access: Access, n: int) -> None:
     """Do start, operation, complete; post, wait, n times."""
+    target = access.target
     win, operate, peer = access.win, access.operate, access.peer
     start, complete, post, wait = win.Start, win.Complete, win.Post, win.Wait
     message, place = access.operations[0]
     for _ in range(n):
         start(peer)
-        operate(message, TARGET, place)
+        operate(message, target, place)
         complete()
         post(peer)
         wait()
@@ -341,6 +409,7 @@ def pscw_latency_origin(access: Access, n: int) -> None:
 
 def pscw_latency_target(access: Access, n: int) -> None:
     """Mirror the loop of the origin, n times."""
+    target = access.target
     win, operate, peer = access.win, access.operate, access.peer
     start, complete, post, wait = win.Start, win.Complete, win.Post, win.Wait
     message, place = access.operations[0]
@@ -348,36 +417,39 @@ def pscw_latency_target(access: Access, n: int) -> None:
         post(peer)
         wait()
         start(peer)
-        operate(message, ORIGIN, place)
+        operate(message, target, place)
         complete()
 
 
 def flush_bandwidth(access: Access, n: int) -> None:
     """Do a window of operations, flush, n times."""
+    target = access.target
     operate, operations, flush = access.operate, access.operations, access.flush
     for _ in range(n):
         for message, place in operations:
-            operate(message, TARGET, place)
-        flush(TARGET)
+            operate(message, target, place)
+        flush(target)
 
 
 def lock_bandwidth(access: Access, n: int) -> None:
     """Do lock, a window of operations, unlock, n times."""
+    target = access.target
     operate, operations = access.operate, access.operations
     lock, unlock, shared = access.win.Lock, access.win.Unlock, MPI.LOCK_SHARED
     for _ in range(n):
-        lock(TARGET, shared)
+        lock(target, shared)
         for message, place in operations:
-            operate(message, TARGET, place)
-        unlock(TARGET)
+            operate(message, target, place)
+        unlock(target)
 
 
 def fence_bandwidth_origin(access: Access, n: int) -> None:
     """Do a window of operations, fence, n times."""
+    target = access.target
     operate, operations, fence = access.operate, access.operations, access.win.Fence
     for _ in range(n):
         for message, place in operations:
-            operate(message, TARGET, place)
+            operate(message, target, place)
         fence()
 
 
@@ -390,12 +462,13 @@ def fence_bandwidth_target(access: Access, n: int) -> None:
 
 def pscw_bandwidth_origin(access: Access, n: int) -> None:
     """Do start, a window of operations, complete, n times."""
+    target = access.target
     operate, operations, peer = access.operate, access.operations, access.peer
     start, complete = access.win.Start, access.win.Complete
     for _ in range(n):
         start(peer)
         for message, place in operations:
-            operate(message, TARGET, place)
+            operate(message, target, place)
         complete()
 
 
@@ -407,8 +480,23 @@ def pscw_bandwidth_target(access: Access, n: int) -> None:
         wait()
 
 
+def pscw_bandwidth_both(access: Access, n: int) -> None:
+    """Do post, start, a window of operations, complete, wait on both ranks, n times."""
+    target = access.target
+    operate, operations, peer, win = access.operate, access.operations, access.peer, access.win
+    post, start, complete, wait = win.Post, win.Start, win.Complete, win.Wait
+    for _ in range(n):
+        post(peer)
+        start(peer)
+        for message, place in operations:
+            operate(message, target, place)
+        complete()
+        wait()
+
+
 def staged_flush(access: Access, n: int) -> None:
     """Do copy from the GPU, operations, flush (or, to read: operations, flush, copy to the GPU), n times."""
+    target = access.target
     operate, operations, flush = access.operate, access.operations, access.flush
     assert access.staged is not None
     n_bytes, reads = access.n_bytes, access.reads
@@ -417,8 +505,8 @@ def staged_flush(access: Access, n: int) -> None:
         if not reads:
             stage_out(n_bytes)
         for message, place in operations:
-            operate(message, TARGET, place)
-        flush(TARGET)
+            operate(message, target, place)
+        flush(target)
         if reads:
             stage_in(n_bytes)
 
@@ -435,4 +523,9 @@ LOOPS: dict[tuple[str, str], tuple[Loop, Loop]] = {
     ("bandwidth", "lock"): (lock_bandwidth, idle),
     ("bandwidth", "fence"): (fence_bandwidth_origin, fence_bandwidth_target),
     ("bandwidth", "pscw"): (pscw_bandwidth_origin, pscw_bandwidth_target),
+    ("bibandwidth", "flush"): (flush_bandwidth, flush_bandwidth),
+    ("bibandwidth", "flush_local"): (flush_bandwidth, flush_bandwidth),
+    ("bibandwidth", "lock"): (lock_bandwidth, lock_bandwidth),
+    ("bibandwidth", "fence"): (fence_bandwidth_origin, fence_bandwidth_origin),
+    ("bibandwidth", "pscw"): (pscw_bandwidth_both, pscw_bandwidth_both),
 }

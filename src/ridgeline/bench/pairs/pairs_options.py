@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from ridgeline.bench.benchmark import Benchmark
-from ridgeline.bench.shared_options import MessageOptions
+from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
+from ridgeline.bench.message_scaling import message_figures, message_scaling
+from ridgeline.bench.shared_options import (
+    MAX_SIZE,
+    SIZES,
+    WINDOW,
+    Iterations,
+    MessageOptions,
+    PagesOption,
+    RanksPerNode,
+    WarmUp,
+)
 from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
+
+__all__ = ["BENCHMARKS", "message_figures"]  # the figures of studies are found here
 
 Pairing = Literal["halves", "node-halves", "neighbours"]
 Method = Literal["osu", "alcf"]
 Between = Literal["ranks", "nodes"]
+ThreadTest = Literal["latency", "rate"]
 
 _WINDOW = "Number of messages in flight."
 _ALL = ("all_pairs", True)
@@ -23,21 +36,36 @@ _NOT_ALL = {
     "pairing": "All pairs are measured. Leave the option out.",
     "pairs": "All pairs are measured. Leave the option out, or measure one pair at a time with --serial.",
     "method": "All pairs are measured as OSU does. Leave the option out.",
+    "sweep": "All pairs of the whole job are measured. Leave the option out.",
+    "percentiles": "A matrix has one figure for each pair. Leave the option out.",
+    "pages": "All pairs are measured in the pages that NumPy asks for. Leave the option out.",
+    "datatype": "All pairs are measured with bytes. Leave the option out.",
 }
 _METHOD = "Measure as OSU does, or as ALCF does with 16 synchronous sends in flight."
 
 
 @dataclass(frozen=True)
 class PairOptions(MessageOptions):
-    """Options of all benchmarks of pairs."""
+    """Options of all benchmarks of pairs. ONE_PAIR: whether one pair is measured where no number is given."""
 
+    ONE_PAIR: ClassVar[bool] = True
+
+    sizes: Annotated[tuple[int, int], SIZES] = (0, MAX_SIZE)
     pairing: Annotated[
         Pairing,
         OptionSpec(
             "Pair the two halves of the ranks, the two halves of the nodes, or neighbours (0-1, 2-3, ...)."
         ),
     ] = "halves"
-    pairs: Annotated[int | None, OptionSpec("Number of pairs that communicate at the same time.")] = 1
+    pairs: Annotated[
+        tuple[int, ...],
+        OptionSpec(
+            "Numbers of pairs that communicate at the same time, measured one after the other.",
+            minimum=1,
+            commas=True,
+            otherwise="1, or all with --sweep",
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -90,9 +118,17 @@ class WindowOptions(PairOptions):
 class ManyPairsOptions(PairOptions):
     """Options of multi-latency."""
 
+    ONE_PAIR: ClassVar[bool] = False
+
     pairs: Annotated[
-        int | None, OptionSpec("Number of pairs that communicate at the same time.", otherwise="all")
-    ] = None
+        tuple[int, ...],
+        OptionSpec(
+            "Numbers of pairs that communicate at the same time, measured one after the other.",
+            minimum=1,
+            commas=True,
+            otherwise="all",
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -103,6 +139,29 @@ class ManyPairsRateOptions(ManyPairsOptions):
     window: Annotated[
         int | None, OptionSpec(_WINDOW, otherwise="64, or 16 with --method alcf", minimum=1)
     ] = None
+
+
+@dataclass(frozen=True)
+class ThreadOptions(BenchmarkOptions):
+    """Options of multi-thread."""
+
+    threads: Annotated[
+        int,
+        OptionSpec("Most threads of a rank; 1, 2, 4, ... are measured too.", minimum=1, maximum=4096),
+    ] = 2
+    tests: Annotated[tuple[ThreadTest, ...], OptionSpec("The test to run.", flags=("--test",))] = (
+        "latency",
+        "rate",
+    )
+    sizes: Annotated[tuple[int, int], SIZES] = (0, MAX_SIZE)
+    iterations: Iterations = None
+    warm_up: WarmUp = None
+    window: Annotated[int, OptionSpec(_WINDOW, minimum=1)] = WINDOW
+    pairing: Annotated[
+        Pairing, OptionSpec("How the two ranks are chosen: the first pair of `bench latency --pairing`.")
+    ] = "halves"
+    ranks_per_node: RanksPerNode = None
+    pages: PagesOption = "default"
 
 
 _ALL_PAIRS = "in N - 1 rounds of disjoint pairs, or N rounds if N is odd"
@@ -119,6 +178,7 @@ BENCHMARKS = (
         f"every two ranks or nodes {_ALL_PAIRS}.",
         options=OneWayOptions,
         function="point_to_point.measure_latency",
+        scaling=message_scaling("pairs"),
     ),
     Benchmark(
         name="bandwidth",
@@ -130,6 +190,7 @@ BENCHMARKS = (
         f"measures every two ranks or nodes in both directions, {_ALL_PAIRS}.",
         options=OneWayOptions,
         function="point_to_point.measure_bandwidth",
+        scaling=message_scaling("pairs"),
     ),
     Benchmark(
         name="bibandwidth",
@@ -139,6 +200,7 @@ BENCHMARKS = (
         formula="bandwidth = 2 x bytes x window x iterations / t.",
         options=WindowOptions,
         function="point_to_point.measure_bibandwidth",
+        scaling=message_scaling("pairs"),
     ),
     Benchmark(
         name="multi-latency",
@@ -148,6 +210,7 @@ BENCHMARKS = (
         formula="latency = t / (2 iterations). The mean, minimum and maximum over pairs are printed.",
         options=ManyPairsOptions,
         function="point_to_point.measure_multi_latency",
+        scaling=message_scaling("pairs"),
     ),
     Benchmark(
         name="multi-bandwidth",
@@ -160,5 +223,20 @@ BENCHMARKS = (
         details="--method alcf sends windows of 16 synchronous sends (MPI_Ssend_init) without an answer.",
         options=ManyPairsRateOptions,
         function="point_to_point.measure_multi_bandwidth",
+        scaling=message_scaling("pairs"),
+    ),
+    Benchmark(
+        name="multi-thread",
+        short="Time messages of many threads at once.",
+        summary="Measure the latency and the message rate of several threads of a rank that send at once, for "
+        "0 B to 4 MiB.",
+        pattern="thread i of one rank exchanges messages with thread i of another: ping-pongs with MPI_Send and "
+        "MPI_Recv, or windows of 64 messages, each with a reply of 4 bytes.",
+        formula="latency = t / (2 iterations) of a thread; message rate = sum of window x iterations / t.",
+        details="MPI starts with MPI_THREAD_MULTIPLE, and the rows with one thread show what that level costs beside "
+        "`bench latency`. The threads are POSIX threads of a C library, which is compiled when the benchmark starts.",
+        options=ThreadOptions,
+        function="thread_messages.measure_multi_thread",
+        thread_level="multiple",
     ),
 )

@@ -7,10 +7,17 @@ communication window", where several ranks share a NIC ("MPI on Aurora", Sec. 5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.bench.iteration_figures import (
+    ITERATION_COLUMNS,
+    buffer_note,
+    iteration_figures,
+    python_call_note,
+    python_call_seconds,
+)
 from ridgeline.bench.pairs.pair_matrix import measure_all_pairs
 from ridgeline.bench.pairs.pairing import Pair, check_pairs, halves, neighbours, node_halves
 from ridgeline.bench.pairs.pairs_options import (
@@ -24,10 +31,12 @@ from ridgeline.bench.pairs.pairs_options import (
 )
 from ridgeline.bench.result import MICROSECONDS, SIZE, Column, Plot, Result
 from ridgeline.bench.shared_options import WINDOW, Family, Repetitions, message_sizes
-from ridgeline.limits.messages import Loop, bandwidth, message_rate, time_pairs
+from ridgeline.bench.sweep_points import sweep_points
+from ridgeline.limits.messages import Loop, PairTimes, bandwidth, message_rate, time_pairs
 from ridgeline.parallel.layout import Layout, find_layout
-from ridgeline.parallel.payload import Memory
+from ridgeline.parallel.payload import Memory, MessageForm
 from ridgeline.runtime.errors import ConfigError
+from ridgeline.runtime.units import counted
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -61,14 +70,11 @@ def measure_latency(
         return _ping_pongs(comm, "latency", options, memory)
     window = ALCF_WINDOW if options.window is None else options.window
     run = _measure(comm, options, memory, "windows", "bandwidth", window, synchronous=True)
-    each = [
-        [seconds / (count * window) for seconds, count in zip(times, run.counts)] for times in run.seconds
-    ]
     return run.latency_result(
         "latency (ALCF)",
         f"{window} synchronous sends (MPI_Ssend_init) in flight at once, in one direction and without a reply",
         f"latency = t / (iterations x {window})",
-        each,
+        window,
     )
 
 
@@ -122,7 +128,6 @@ def _ping_pongs(comm: MPI.Comm, name: str, options: PairOptions, memory: Memory)
         name,
         "one message and its answer (MPI_Send, MPI_Recv)",
         "latency = t / (2 iterations)",
-        run.seconds,
     )
 
 
@@ -142,56 +147,86 @@ def _one_way(
     )
 
 
+@dataclass(frozen=True)
+class _PairPoint:
+    """One point of a table: its nodes and ranks, its pairs, what they measured, and single iterations by size."""
+
+    nodes: int
+    ranks_per_node: str
+    pairs: list[Pair]
+    times: PairTimes
+    iterations: list[dict[str, float]]
+
+
 @dataclass
 class _PairRun:
-    """The seconds of a loop, [n_pairs][n_sizes]: one way of a ping-pong, or all windows; and how it was measured."""
+    """A loop at all points: how it was measured, and its times."""
 
     ranks: int
     layout: Layout
     options: PairOptions
-    memory: Memory
+    form: MessageForm
     loop: Loop
     window: int
-    pairs: list[Pair]
     sizes: list[int]
     counts: list[int]
-    seconds: list[list[float]]
+    points: list[_PairPoint]
+    call_seconds: float
 
-    def latency_result(
-        self, name: str, pattern: str, formula: str, each: Sequence[Sequence[float]]
-    ) -> Result:
-        """Return the mean, smallest and largest over pairs of latencies in s, [n_pairs][n_sizes]."""
+    def latency_result(self, name: str, pattern: str, formula: str, window: int = 0) -> Result:
+        """Return the mean, smallest and largest over pairs of latencies.
+
+        window: the messages of a window, whose seconds the times are; 0 where they are those of one message.
+        """
         rows = []
-        for size, *values in zip(self.sizes, *each):
-            row: dict[str, Any] = {"size": size, "seconds": sum(values) / len(values)}
-            rows.append(row | {"min_seconds": min(values), "max_seconds": max(values)})
+        for point in self.points:
+            for size, count, place, times in self._by_size(point):
+                values = [seconds / (count * window) if window else seconds for seconds in times]
+                row: dict[str, Any] = {**place, "size": size, "seconds": sum(values) / len(values)}
+                rows.append(row | {"min_seconds": min(values), "max_seconds": max(values)})
         columns = [SIZE, MICROSECONDS]
-        if len(self.pairs) > 1:
+        if self._most_pairs() > 1:
             columns = [
                 SIZE,
                 Column("seconds", "mean us", 1e-6),
                 Column("min_seconds", "min us", 1e-6),
                 Column("max_seconds", "max us", 1e-6),
             ]
-        plot = Plot("size", ("seconds",), x_label="message size in B", y_label="latency in us", y_scale=1e-6)
+        self._add_iterations(rows, max(window, 1))
+        plot = Plot(
+            "size",
+            ("seconds",),
+            self._by(),
+            x_label="message size in B",
+            y_label="latency in us",
+            y_scale=1e-6,
+        )
         return self._result(name, pattern, formula, columns, rows, plot)
 
     def bandwidth_result(self, name: str, pattern: str, window: int, directions: int) -> Result:
         """Return the rates of all pairs together, from the mean over pairs of the senders' seconds."""
         rows = []
-        for size, count, *times in zip(self.sizes, self.counts, *self.seconds):
-            seconds = sum(times) / len(times)
-            messages = count * window
-            rows.append(
-                {
-                    "size": size,
-                    "bandwidth": bandwidth(size, messages, seconds, len(times), directions),
-                    "message_rate": message_rate(messages, seconds, len(times), directions),
-                }
-            )
-        factors = "window x iterations" + " x 2" * (directions == 2) + " x pairs" * (len(self.pairs) > 1)
+        for point in self.points:
+            for size, count, place, times in self._by_size(point):
+                seconds = sum(times) / len(times)
+                messages = count * window
+                rows.append(
+                    {
+                        **place,
+                        "size": size,
+                        "bandwidth": bandwidth(size, messages, seconds, len(times), directions),
+                        "message_rate": message_rate(messages, seconds, len(times), directions),
+                    }
+                )
+        self._add_iterations(rows, 1)
+        factors = "window x iterations" + " x 2" * (directions == 2) + " x pairs" * (self._most_pairs() > 1)
         plot = Plot(
-            "size", ("bandwidth",), x_label="message size in B", y_label="bandwidth in MB/s", y_scale=1e6
+            "size",
+            ("bandwidth",),
+            self._by(),
+            x_label="message size in B",
+            y_label="bandwidth in MB/s",
+            y_scale=1e6,
         )
         return self._result(
             name,
@@ -202,6 +237,28 @@ class _PairRun:
             plot,
         )
 
+    def _by_size(self, point: _PairPoint) -> Iterator[tuple[int, int, dict[str, Any], tuple[float, ...]]]:
+        """Yield size, iterations, what tells the point apart, and the seconds of each pair."""
+        place = {"nodes": point.nodes, "ranks_per_node": point.ranks_per_node, "pairs": len(point.pairs)}
+        for size, count, *times in zip(self.sizes, self.counts, *point.times.seconds):
+            yield size, count, place if self._by() else {}, tuple(times)
+
+    def _add_iterations(self, rows: list[dict[str, Any]], messages: int) -> None:
+        """Add the figures of single iterations to the rows, each divided by the messages that it sends."""
+        if self.options.percentiles:
+            found = [figures for point in self.points for figures in point.iterations]
+            for row, figures in zip(rows, found, strict=True):
+                row |= {key: value / messages for key, value in figures.items()}
+
+    def _most_pairs(self) -> int:
+        return max(len(point.pairs) for point in self.points)
+
+    def _by(self) -> tuple[str, ...]:
+        """Return the keys that tell the points of a table apart."""
+        if self.options.sweep:
+            return ("nodes", "ranks_per_node", "pairs")
+        return ("pairs",) if len(self.points) > 1 else ()
+
     def _result(
         self,
         name: str,
@@ -211,31 +268,47 @@ class _PairRun:
         rows: list[dict[str, Any]],
         plot: Plot,
     ) -> Result:
-        n = len(self.pairs)
-        ranks = f"ranks {self.pairs[0][0]} and {self.pairs[0][1]}"
-        if n > 1:
-            ranks = f"{n} pairs at the same time, {_PAIRINGS[self.options.pairing]}"
-        busy = {rank for pair in self.pairs for rank in pair}
-        options = self.options
+        options, every = self.options, [point.pairs for point in self.points]
+        n = self._most_pairs()
+        ranks = f"ranks {every[0][0][0]} and {every[0][0][1]}"
+        if n > 1 or len(every) > 1:
+            fewest = min(map(len, every))
+            most = counted(n, "pair") if fewest == n else f"{fewest} to {n} pairs"
+            ranks = f"{most} at the same time, {_PAIRINGS[options.pairing]}"
+        statistic = "mean of all iterations" + (", mean over pairs" if n > 1 else "")
+        if options.percentiles:
+            unit = "iterations" if name.startswith(("latency", "multi-latency")) else "windows"
+            statistic += f"; fastest, percentiles and slowest are over the single {unit} of all pairs"
+            columns = [*columns, *ITERATION_COLUMNS]
+        busy = {rank for pairs in every for pair in pairs for rank in pair}
+        huge = [point.times.huge_pages for point in self.points]
+        least = min((share for share in huge if share is not None), default=None)
+        heads = {"nodes": "nodes", "ranks_per_node": "per node", "pairs": "pairs"}
         return Result(
             benchmark=name,
             pattern=f"{ranks}: {pattern}",
             formula=formula,
-            statistic="mean of all iterations" + (", mean over pairs" if n > 1 else ""),
+            statistic=statistic,
             ranks=self.ranks,
             nodes=self.layout.n_nodes,
-            columns=columns,
+            columns=[*(Column(key, heads[key]) for key in self._by()), *columns],
             rows=rows,
             left_out=[rank for rank in range(self.ranks) if rank not in busy],
             settings={
                 "pairing": options.pairing,
-                "pairs": self.pairs[:64],
+                "pairs": every[-1][:64],
                 "n_pairs": n,
+                "placement": options.placement,
                 "window": self.window,
                 "iterations": dict(zip(map(str, self.sizes), self.counts)),
                 "ranks_per_node": self.layout.ranks_per_node(),
-                "memory": self.memory,
+                "call_seconds": self.call_seconds,
+                **self.form.settings(least),
             },
+            notes=[
+                python_call_note(self.call_seconds),
+                buffer_note(options.pages, least, options.datatype),
+            ],
             plot=plot,
         )
 
@@ -263,12 +336,35 @@ def _measure(
     window: int,
     synchronous: bool = False,
 ) -> _PairRun:
-    """Run a loop for every message size on all pairs at the same time. Collective."""
-    sizes = message_sizes(*options.sizes)
+    """Run a loop for every message size on all pairs of each point at the same time. Collective."""
+    form = MessageForm(memory, options.pages, options.datatype)
+    sizes = message_sizes(*options.sizes, form.multiple)
     repetitions = Repetitions(family, options.iterations, options.warm_up)
     layout = find_layout(comm, options.ranks_per_node)
-    pairs = choose_pairs(layout, options.pairing, options.pairs)
     rounds = [(size, *repetitions.of(size)) for size in sizes]
-    seconds = time_pairs(comm, pairs, rounds, memory, loop, window, synchronous)
+    points = []
+    for place, pairs in _points(layout, options):
+        times = time_pairs(comm, pairs, rounds, form, loop, window, synchronous, options.percentiles)
+        single = comm.bcast([iteration_figures(of_size) for of_size in zip(*times.samples)])
+        points.append(_PairPoint(place.n_nodes, place.ranks_per_node(), pairs, times, single))
+    call_seconds = comm.bcast(python_call_seconds(form.buffer(8).message(0)))
     counts = [iterations for _, iterations, _ in rounds]
-    return _PairRun(comm.size, layout, options, memory, loop, window, pairs, sizes, counts, seconds)
+    return _PairRun(comm.size, layout, options, form, loop, window, sizes, counts, points, call_seconds)
+
+
+def _points(layout: Layout, options: PairOptions) -> list[tuple[Layout, list[Pair]]]:
+    """Return the layout and the pairs of each point: of the whole job, or of a sweep. Raises ConfigError.
+
+    A sweep leaves out the numbers of pairs that a point does not have.
+    """
+    pairing, numbers = options.pairing, sorted(set(options.pairs))
+    if not options.sweep:
+        wanted: list[int | None] = [*numbers] or [1 if options.ONE_PAIR else None]
+        return [(layout, choose_pairs(layout, pairing, number)) for number in wanted]
+    choose_pairs(layout, pairing, max(numbers, default=None))
+    found = []
+    for point in sweep_points(layout, options, least_nodes=2 if pairing == "node-halves" else 1):
+        part = layout.part(point.ranks)
+        every = [(point.ranks[a], point.ranks[b]) for a, b in choose_pairs(part, pairing, None)]
+        found += [(part, every[:number]) for number in numbers or [len(every)] if number <= len(every)]
+    return found

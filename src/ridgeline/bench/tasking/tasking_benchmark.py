@@ -18,10 +18,12 @@ from ridgeline.bench.tasking.futures import (
     measure_mpi_futures,
     measure_spawned_futures,
 )
+from ridgeline.bench.tasking.jitter import measure_jitter
 from ridgeline.bench.tasking.task_communication import measure_channels, measure_notification
 from ridgeline.bench.tasking.task_creation import measure_creation, measure_switch
 from ridgeline.bench.tasking.tasking_options import ITEMS, TaskingOptions
 from ridgeline.bench.tasking.trials import Series, Trials, load_tasking, tabulate
+from ridgeline.bench.tasking.worker_start import measure_start
 from ridgeline.parallel.allreduce import raise_on_all_ranks
 from ridgeline.parallel.communicator import sleeping_barrier
 from ridgeline.runtime.console import Phases, silent
@@ -74,6 +76,8 @@ def measure_tasking(comm: MPI.Comm, options: TaskingOptions, progress: Phases | 
         "notification": [lambda: measure_notification(trials, c, how)],
         "channel": [lambda: measure_channels(trials, c, how)],
         "initialise": [lambda: measure_fill(trials, counts, n_bytes, c, how)],
+        "start": [lambda: measure_start(trials, counts)],
+        "jitter": [lambda: measure_jitter(trials)],
     }
     if options.spawn:
         on_rank_zero["futures"].append(lambda: measure_spawned_futures(trials, counts, fibonacci))
@@ -156,7 +160,7 @@ def _samples(series: list[Series], items: Sequence[str]) -> dict[str, list[float
 def _plot(items: Sequence[str]) -> Plot:
     """Return curves over the number of workers if all items depend on it, otherwise violins of all trials."""
     labels: dict[str, Any] = {"y_label": f"time ({MICROSECONDS.head})", "y_scale": MICROSECONDS.scale}
-    if set(items) <= {"futures", "initialise"}:
+    if set(items) <= {"futures", "initialise", "start"}:
         by = ("primitive", "operation", "work")
         return Plot("workers", ("seconds",), by, x_label="workers", log_x=False, **labels)
     return Plot(kind="boxes", **labels)

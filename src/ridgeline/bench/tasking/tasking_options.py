@@ -9,7 +9,7 @@ from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
 from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.machine import cores_available
 
-ITEMS = ("creation", "switch", "futures", "notification", "channel", "initialise")
+ITEMS = ("creation", "switch", "futures", "notification", "channel", "initialise", "start", "jitter")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class TaskingOptions(BenchmarkOptions):
     workers: Annotated[
         tuple[int, ...],
         OptionSpec(
-            "Number of workers in futures and initialise.",
+            "Number of workers in futures, initialise and start.",
             minimum=1,
             otherwise="1, 2, 4, ... up to the number of cores here, at most 16",
         ),
@@ -63,7 +63,12 @@ until the future exists (spawn), and until its result has arrived (spawn + fetch
 mpi4py.futures with the other ranks of the job (-n W+1 for W workers), and C.
 
 notification times from just before the signal until the waiting task runs. channel times put, peek and take of
-numbers in one task. initialise times filling an array of 50 MB that is divided among workers: C with OpenMP and with
+numbers in one task. start times 1, 2, ... workers from their call until all have run: processes, interpreters with
+and without MPI, and workers of multiprocessing, in at most 5 trials. jitter times equal pieces of compiled work, with
+and without garbage, and the longest delay of one of them; pauses of the collector; and the first call of a compiled
+function.
+
+initialise times filling an array of 50 MB that is divided among workers: C with OpenMP and with
 pthreads, Numba, processes with shared memory, and MPI ranks.
 
 All data are checked. By default there are 100 trials after 10 to warm up. Outliers more than 1.5 interquartile ranges
