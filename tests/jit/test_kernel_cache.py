@@ -25,15 +25,8 @@ from numba.core.serialize import dumps
 import ridgeline
 from ridgeline.jit import kernel_cache
 from ridgeline.jit.kernel import kernel
-from ridgeline.jit.kernel_cache import (
-    KEPT_BYTES,
-    KEPT_SECONDS,
-    KernelFiles,
-    closure_of,
-    delete_old_kernels,
-    keep_kernels,
-    kernel_folder,
-)
+from ridgeline.jit.kernel_cache import KernelFiles, closure_of, keep_kernels
+from ridgeline.jit.kernel_folders import KEPT_BYTES, KEPT_SECONDS, delete_old_kernels, kernel_folder
 from ridgeline.runtime.signals import SignalCatcher, StoppedError, stops_at_once
 
 PACKAGE = Path(ridgeline.__file__).parent

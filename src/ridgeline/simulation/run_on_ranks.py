@@ -142,7 +142,7 @@ def compile_case(loaded: LoadedCase) -> float:
     """Compile every kernel of a case into the cache; print the seconds that it took, and return them."""
     case = loaded.case
     with job(case.run.threads) as comm:
-        from ridgeline.jit.kernel_cache import kernel_folder
+        from ridgeline.jit.kernel_folders import kernel_folder
         from ridgeline.parallel.communicator import in_turn_per_node
         from ridgeline.runtime.context import Context
         from ridgeline.simulation.limits import measure_limits
