@@ -157,11 +157,18 @@ def test_a_sticky_parent_of_root_and_a_stale_kernel_are_nothing_to_warn_of(place
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
-def test_a_missing_folder_of_the_installation_is_silent(places, monkeypatch, caplog) -> None:
+def test_a_missing_folder_of_the_installation_is_silent_but_not_one_that_is_open(
+    places, monkeypatch, caplog
+) -> None:
     monkeypatch.delenv("RIDGELINE_SHARED_KERNELS")
     monkeypatch.setattr(kernel_folders.sys, "prefix", str(places.root))
     assert hits() == 0
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
+    (places.root / "share" / "ridgeline").mkdir(parents=True)
+    places.shared.rename(places.root / "share" / "ridgeline" / "kernels")
+    places.root.chmod(0o777)
+    assert hits() == 1, "from the own folder"
+    assert "other users can write to" in caplog.text
 
 
 def test_files_are_readable_by_all_whatever_the_umask_of_root(places, monkeypatch) -> None:

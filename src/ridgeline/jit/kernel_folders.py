@@ -133,11 +133,11 @@ def _trusted_owners() -> frozenset[int]:
 def read_shared(name: str) -> bytes | None:
     """Return the content of a file of the shared folder; None if there is none that is trusted.
 
-    A file that is there and not trusted costs a warning, and so does a folder that the environment names.
+    A folder or a file that is there and not trusted costs a warning, and so does a folder that the environment names.
     """
     folder, why = shared_folder()
     if why:
-        if os.environ.get(SHARED_VARIABLE):
+        if os.environ.get(SHARED_VARIABLE) or folder.exists():
             warn_of_shared(f"shared kernels in {folder}", why)
         return None
     try:
