@@ -161,6 +161,6 @@ def compile_case(loaded: LoadedCase) -> float:
         seconds = time.perf_counter() - begin
         if comm.rank == 0:
             shared, unused = shared_folder()
-            places = f"{kernel_folder()}" if unused else f"{shared} or {kernel_folder()}"
+            places = " or ".join(dict.fromkeys(map(str, [*([] if unused else [shared]), kernel_folder()])))
             sys.stderr.write(f"kernels of {case.run.model} are in {places} ({seconds:.1f} s)\n")
     return seconds
