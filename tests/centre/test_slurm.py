@@ -223,6 +223,7 @@ def test_a_job_at_its_time_limit_leaves_a_checkpoint_and_continues_when_it_is_re
     assert 0 < step_of(tmp_path) < STEPS
     (tmp_path / "fast").touch()
     cluster.run("scontrol", "requeue", job)
+    cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=30")
     assert cluster.wait(job, "COMPLETED", "FAILED", Restarts="1")["JobState"] == "COMPLETED", log_of(tmp_path)
     xarray.testing.assert_equal(ridgeline.open(tmp_path / "data.zarr").load(), uninterrupted)
 

@@ -170,6 +170,11 @@ def _is_library(path: Path) -> bool:
     return not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
 
 
+def _is_of_python(module: str) -> bool:
+    """Say whether a module is one of Python itself, whose version is part of every key."""
+    return module.partition(".")[0] in sys.stdlib_module_names and _file_of(module) is None
+
+
 @cache
 def _version_of(library: str) -> str:
     try:
@@ -270,7 +275,8 @@ def text_of(value: Any, seen: frozenset[int] = frozenset()) -> str:
     value = getattr(value, "py_func", getattr(value, "_defn", value))
     if isinstance(value, FunctionType):
         top = str(value.__module__).partition(".")[0]
-        if id(value) in seen or (seen and top != _PACKAGE and _is_library(Path(value.__code__.co_filename))):
+        installed = _is_library(Path(value.__code__.co_filename)) or _is_of_python(str(value.__module__))
+        if id(value) in seen or (seen and top != _PACKAGE and installed):
             return f"{value.__module__}.{value.__qualname__} {_version_of(top)}"
         seen |= {id(value)}
         # A function that `eval` made has no module; the file that closes over it has given it its names.
