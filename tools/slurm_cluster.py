@@ -57,7 +57,7 @@ def install() -> None:
         done = subprocess.run(["sh", PACKAGES, "slurm"], capture_output=True, text=True, check=False)
         if missing():
             why = (done.stderr or done.stdout).strip().rpartition("\n")[2] or f"exit code {done.returncode}"
-            raise Unavailable(f"Slurm cannot be installed here: {why}")
+            raise Unavailable(f"Slurm is missing: {why}")
 
 
 def free_ports(number: int) -> list[int]:
