@@ -103,7 +103,7 @@ def configuration(folder: Path, nodes: Sequence[str], changes: Mapping[str, str]
     }
     lines = [f"{key}={value}" for key, value in settings.items()]
     lines += [
-        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} State=UNKNOWN"
+        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} RealMemory=1000"
         for name, port in zip(nodes, ports, strict=True)
     ]
     lines += [
