@@ -19,7 +19,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 gc.set_threshold(50_000)  # at Python's 700 a quarter of the time of compilation goes into looking for garbage
 
 # All tests keep their kernels in one place, whatever cache folder a test gives its commands.
-from ridgeline.jit.kernel_cache import kernel_folder  # noqa: E402
+from ridgeline.jit.kernel_folders import kernel_folder  # noqa: E402
 
 os.environ.setdefault("NUMBA_CACHE_DIR", str(kernel_folder()))
 

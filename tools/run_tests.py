@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ridgeline.jit.kernel_cache import kernel_folder
+from ridgeline.jit.kernel_folders import kernel_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 4  # processes: each has threads of its own

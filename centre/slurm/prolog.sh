@@ -22,9 +22,15 @@ set -- validate "--$phase" --report "$report"
 # The prolog keeps its counters for the epilog of the job, which finds them by SLURM_JOB_ID.
 [ -n "${RIDGELINE_READINGS:-}" ] && set -- "$@" --readings "$RIDGELINE_READINGS"
 output=${RIDGELINE_JOB_OUTPUT:-${SLURM_JOB_STDOUT:-}}
-# Slurm passes on the pattern of the name. Only numbers are filled in: a job's name is its user's.
-output=$(printf '%s\n' "$output" | sed -e "s/%j/${SLURM_JOB_ID:-0}/g" -e "s/%A/${SLURM_ARRAY_JOB_ID:-0}/g" \
-    -e "s/%a/${SLURM_ARRAY_TASK_ID:-0}/g")
+# Slurm passes on the pattern of the name. Only numbers are filled in: a job's name is its user's. Those of an array
+# are not in this environment, so that the controller is asked for them.
+case $output in
+*%[Aa]*)
+    [ "$phase" = epilog ] && command -v scontrol >/dev/null &&
+        output=$(scontrol show job "${SLURM_JOB_ID:-0}" 2>/dev/null | sed -n 's/^ *StdOut=//p' | head -n 1)
+    ;;
+esac
+output=$(printf '%s\n' "$output" | sed "s/%j/${SLURM_JOB_ID:-0}/g")
 case $output in
 '' | /*) ;;
 *) output=${SLURM_JOB_WORK_DIR:-.}/$output ;;

@@ -30,7 +30,8 @@ from ridgeline.io.mesh_file import mesh_digest, read_mesh
 from ridgeline.io.place_lists import read_places, write_places
 from ridgeline.io.series import SeriesWriter, read_series
 from ridgeline.jit import kernel_cache
-from ridgeline.jit.kernel_cache import keep_kernels, kernel_folder
+from ridgeline.jit.kernel_cache import keep_kernels
+from ridgeline.jit.kernel_folders import kernel_folder
 from ridgeline.parallel.autotuner import choose
 from ridgeline.runtime.aligned import aligned_empty
 from ridgeline.runtime.errors import RidgelineError

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import ridgeline as package
-from ridgeline.jit.kernel_cache import kernel_folder
+from ridgeline.jit.kernel_folders import kernel_folder
 
 SOURCES = Path(package.__file__).parent
 # Each with what the name of a kernel that it calls begins with.

@@ -12,8 +12,10 @@ import sys
 import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
-from types import FunctionType
+from posixpath import join
+from types import CellType, FunctionType
 from typing import Any
 
 import numba
@@ -25,15 +27,8 @@ from numba.core.serialize import dumps
 import ridgeline
 from ridgeline.jit import kernel_cache
 from ridgeline.jit.kernel import kernel
-from ridgeline.jit.kernel_cache import (
-    KEPT_BYTES,
-    KEPT_SECONDS,
-    KernelFiles,
-    closure_of,
-    delete_old_kernels,
-    keep_kernels,
-    kernel_folder,
-)
+from ridgeline.jit.kernel_cache import KernelFiles, closure_of, keep_kernels
+from ridgeline.jit.kernel_folders import KEPT_BYTES, KEPT_SECONDS, delete_old_kernels, kernel_folder
 from ridgeline.runtime.signals import SignalCatcher, StoppedError, stops_at_once
 
 PACKAGE = Path(ridgeline.__file__).parent
@@ -208,6 +203,23 @@ def test_defaults_options_and_globals_of_what_a_kernel_calls_are_part_of_its_key
         make(2.0, "python")(0.0)
     monkeypatch.setitem(globals(), "FACTORS", (3.0,))
     assert make(2.0, "numpy")(2.0) == 3.0, "a global that a program sets"
+
+
+def test_functions_of_python_itself_count_by_their_name() -> None:
+    """A formula's function names one that suggests words. Other code without a file has no lasting text."""
+
+    def suggest(word):
+        return get_close_matches(word, [join("a", word)])
+
+    def call(word):
+        return suggest(word)
+
+    text = kernel_cache.text_of(call)
+    assert "difflib.get_close_matches" in text
+    assert "posixpath.join" in text
+    typed = FunctionType((lambda: 1).__code__, {"__name__": "typed_at_a_prompt"})
+    with pytest.raises(LookupError):
+        kernel_cache.text_of(FunctionType(call.__code__, globals(), closure=(CellType(typed),)))
 
 
 def test_a_kernel_has_the_same_key_in_every_process() -> None:

@@ -39,6 +39,14 @@ def test_nodes_of_the_job(comm):
         find_layout(comm, ranks_per_node=0)
 
 
+def test_nodes_have_the_names_that_slurm_gives_to_each(comm, monkeypatch):
+    monkeypatch.setenv("SLURMD_NODENAME", f"node{comm.rank}")
+    assert find_layout(comm, ranks_per_node=1).hosts == tuple(f"node{rank}" for rank in range(comm.size))
+    if comm.size > 1:  # some launchers give all ranks the variables of the first
+        monkeypatch.setenv("SLURMD_NODENAME", "node0")
+        assert "node0" not in find_layout(comm, ranks_per_node=1).hosts
+
+
 def test_one_rank_is_told_to_start_two(comm):
     if comm.size > 1:
         pytest.skip("there are pairs")

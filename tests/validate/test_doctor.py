@@ -43,6 +43,22 @@ def test_kernels_that_the_environment_chooses_are_pointed_at(finding, monkeypatc
     assert "OPENBLAS_CORETYPE=Nehalem selects the kernels" in finding().advice
 
 
+def test_shared_kernels_are_counted_or_refused_with_the_reason(tmp_path, monkeypatch):
+    (tmp_path / "some.kernel").touch()
+    monkeypatch.setenv("RIDGELINE_SHARED_KERNELS", str(tmp_path))
+    monkeypatch.setattr(doctor, "prepare_rank", lambda: "the cache")
+    found = doctor._numba()
+    assert (found.status, found.advice) == ("ok", "")
+    assert found.text.endswith(f"; 1 shared kernel in {tmp_path}")
+    open_folder = tmp_path / "open"
+    open_folder.mkdir()
+    open_folder.chmod(0o777)
+    monkeypatch.setenv("RIDGELINE_SHARED_KERNELS", str(open_folder))
+    found = doctor._numba()
+    assert f"those in {open_folder} are not used: other users can write to {open_folder}" in found.text
+    assert "nobody else write there" in found.advice
+
+
 def test_ranks_that_srun_left_alone_are_told_the_cure_once(monkeypatch, capsys):
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     monkeypatch.setenv("SLURM_PROCID", "0")

@@ -17,10 +17,10 @@ The import closure is read with `ast`. What a file imports, and the digest of it
 A file that has changed since this process began may differ from what the process has imported, so the kernels that
 depend on it are compiled but not kept.
 
-Kernels are loaded and run unchecked, so the folder must be private (`runtime.user_cache`). Each file ends with a
-digest of its content: a file that is damaged, or was cut off by a full disk or a crash, counts as missing. Files are
-replaced atomically. Processes of one host that need the same kernel wait for the first to compile it. This module
-must be importable before Numba is.
+Kernels are loaded and run unchecked, so `kernel_folders` says which folders are trusted: the user's own, and one that
+a centre shares. Each file ends with a digest of its content: a file that is damaged, or was cut off by a full disk or
+a crash, counts as missing. Files are replaced atomically. Processes of one host that need the same kernel wait for
+the first to compile it. This module must be importable before Numba is.
 """
 
 from __future__ import annotations
@@ -47,21 +47,26 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import IO, Any, NamedTuple
 
+from ridgeline.jit.kernel_folders import (
+    DAY,
+    SUFFIX,
+    kernel_folder,
+    read_shared,
+    shared_folder,
+    warn_of_shared,
+)
 from ridgeline.runtime.console import Tally
 from ridgeline.runtime.files import DAMAGED, read_regular
 from ridgeline.runtime.launcher import may_print
 from ridgeline.runtime.machine import cpu_name
-from ridgeline.runtime.user_cache import open_kept, private_folder, read_kept_bytes
+from ridgeline.runtime.user_cache import open_kept, read_kept_bytes
 
 log = logging.getLogger(__name__)
 _compiled = Tally("compiled {} kernels so far.", log)
 
 # The environment variable for narrower vectors than the processor has, to compare widths: 16, 32 or 64 bytes.
 VECTOR_BYTES_VARIABLE = "RIDGELINE_VECTOR_BYTES"
-KEPT_SECONDS = 30 * 86400.0  # since a kernel was used last
-KEPT_BYTES = 2 * 1024**3  # of all kernels
 
-_DAY = 86400.0
 _DIGEST_BYTES = 16
 _PACKAGE = __name__.partition(".")[0]
 # Modules that put nothing into kernels.
@@ -69,7 +74,6 @@ _NOT_COMPILED = {__name__, *(f"{_PACKAGE}.runtime.{name}" for name in ("errors",
 _PYTHON = Path(os.__file__).parent
 _POLL = 0.05  # seconds between two attempts to take a lock that another process holds
 _SILENT = 2.0  # seconds of waiting before a message says for whom
-_SUFFIX = ".kernel"
 
 
 def _process_start() -> float:
@@ -164,6 +168,11 @@ def _file_of(name: str) -> Path | None:
 def _is_library(path: Path) -> bool:
     """Say whether a file belongs to an installed library, whose version stands for it."""
     return not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+
+
+def _is_of_python(module: str) -> bool:
+    """Say whether a module is one of Python itself, whose version is part of every key."""
+    return module.partition(".")[0] in sys.stdlib_module_names and _file_of(module) is None
 
 
 @cache
@@ -266,7 +275,8 @@ def text_of(value: Any, seen: frozenset[int] = frozenset()) -> str:
     value = getattr(value, "py_func", getattr(value, "_defn", value))
     if isinstance(value, FunctionType):
         top = str(value.__module__).partition(".")[0]
-        if id(value) in seen or (seen and top != _PACKAGE and _is_library(Path(value.__code__.co_filename))):
+        installed = _is_library(Path(value.__code__.co_filename)) or _is_of_python(str(value.__module__))
+        if id(value) in seen or (seen and top != _PACKAGE and installed):
             return f"{value.__module__}.{value.__qualname__} {_version_of(top)}"
         seen |= {id(value)}
         # A function that `eval` made has no module; the file that closes over it has given it its names.
@@ -379,13 +389,21 @@ class KernelFiles:
         if not about or " at 0x" in str(types):  # an address, which no other process has
             return None
         digest = _digest(f"{about} {types} {further}".encode()).hex()
-        return kernel_folder() / f"{self.name}-{digest}{_SUFFIX}"
+        return kernel_folder() / f"{self.name}-{digest}{SUFFIX}"
 
     def load(self, key: Any) -> Any:
         """Return the kernel of a key: argument types, target and more of Numba's; None if there is none."""
         path = self._path(key)
         if path is None:
             return None
+        content = read_shared(path.name)
+        if content is not None:
+            if _is_whole(content):
+                return _unpickle(content, key) or self._load_own(path, key)
+            warn_of_shared(f"some shared kernels in {shared_folder()[0]}", "they are damaged")
+        return self._load_own(path, key)
+
+    def _load_own(self, path: Path, key: Any) -> Any:
         try:
             content = _read(path)
         except FileNotFoundError:
@@ -395,18 +413,13 @@ class KernelFiles:
             why = error.strerror or error
             _say(logging.WARNING, f"kernels in {path.parent} cannot be read ({why}) and are compiled again.")
             return None
-        body = content[:-_DIGEST_BYTES]
-        if _digest(body) != content[-_DIGEST_BYTES:]:
+        if not _is_whole(content):
             _say(logging.WARNING, f"compiled kernels in {path.parent} are damaged and are compiled again.")
             return None
         with suppress(OSError):
-            if path.stat().st_mtime < time.time() - _DAY:
+            if path.stat().st_mtime < time.time() - DAY:
                 os.utime(path)  # it is in use
-        try:
-            kept_key, kernel = pickle.loads(body)
-        except Exception:  # its module cannot be imported by its name here, or no longer has what it had
-            return None
-        return kernel if kept_key == key else None
+        return _unpickle(content, key)
 
     def save(self, key: Any, kernel: Any) -> None:
         """Keep the kernel of a key. Where it cannot be written, warn and continue with the kernel in memory."""
@@ -425,16 +438,30 @@ class KernelFiles:
                 )
 
 
+def _is_whole(content: bytes) -> bool:
+    return _digest(content[:-_DIGEST_BYTES]) == content[-_DIGEST_BYTES:]
+
+
+def _unpickle(content: bytes, key: Any) -> Any:
+    """Return the kernel in a file, None if it is not that of the key."""
+    try:
+        kept_key, kernel = pickle.loads(content[:-_DIGEST_BYTES])
+    except Exception:  # its module cannot be imported by its name here, or no longer has what it had
+        return None
+    return kernel if kept_key == key else None
+
+
 def _read(path: Path) -> bytes:
     """Return what a file of the cache holds. Files in NUMBA_CACHE_DIR are trusted, whoever owns them."""
     return read_regular(path) if os.environ.get("NUMBA_CACHE_DIR") else read_kept_bytes(path)
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, writable by this user only, whatever the umask."""
+    """Write a file whole or not at all, which all may read and this user alone may write, whatever the umask."""
     new = path.with_name(f".{uuid.uuid4().hex}.new")
     try:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
+            os.fchmod(file.fileno(), 0o644)
             file.write(content)
         new.replace(path)
     finally:
@@ -505,53 +532,7 @@ def _compile_exclusively(kernels: Any, compile: Callable[[Any], Any], signature:
         return compile(signature)
 
 
-# ---- folder and its lock ----
-
-
-def kernel_folder() -> Path:
-    """Return the folder that kernels are kept in; create it if it is missing.
-
-    NUMBA_CACHE_DIR, if set, is used without a check of who can write there. Otherwise it is `kernels` in the user's
-    cache (`user_cache.private_folder`), in which kernels that have not been used for long are deleted.
-    """
-    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
-        return Path(chosen)
-    return _own_folder(*map(os.environ.get, ("RIDGELINE_CACHE_DIR", "XDG_CACHE_HOME")))
-
-
-@cache
-def _own_folder(*environment: str | None) -> Path:
-    folder = private_folder("kernels")
-    if may_print():
-        delete_old_kernels(folder)
-    return folder
-
-
-def delete_old_kernels(folder: Path) -> None:
-    """Delete, once a day, kernels not used for 30 days and, beyond 2 GiB, those that were used longest ago.
-
-    Folders of earlier versions are deleted after 30 days too. A process that is about to load a deleted kernel
-    compiles it again.
-    """
-    mark, now = folder / "cleaned", time.time()
-    with suppress(OSError):
-        if mark.is_file() and now - mark.stat().st_mtime < _DAY:
-            return
-        with open(mark, "ab", opener=open_kept) as file:
-            os.utime(file.fileno())
-        paths = [Path(parent, name) for parent, _, names in os.walk(folder) for name in names]
-        facts = {path: path.lstat() for path in paths if path != mark}
-        total = 0
-        for path in sorted(facts, key=lambda path: facts[path].st_mtime, reverse=True):
-            total += facts[path].st_size
-            is_kernel = path.suffix == _SUFFIX
-            may_go = is_kernel or path.suffix == ".new" or path.parent != folder
-            if may_go and (now - facts[path].st_mtime > KEPT_SECONDS or (is_kernel and total > KEPT_BYTES)):
-                path.unlink(missing_ok=True)
-        for parent, folders, _ in os.walk(folder, topdown=False):
-            for name in folders:
-                with suppress(OSError):  # it is not empty
-                    Path(parent, name).rmdir()
+# ---- the lock ----
 
 
 @contextmanager

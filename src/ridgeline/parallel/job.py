@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ridgeline.jit.kernel_cache import kernel_folder
+from ridgeline.jit.kernel_folders import kernel_folder
 from ridgeline.runtime.environment import check_limits
 from ridgeline.runtime.errors import ConfigError, LauncherError
 from ridgeline.runtime.launcher import detect_launch, launch_ranks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,24 +88,28 @@ def find_layout(comm: MPI.Comm, ranks_per_node: int | None = None) -> Layout:
     """Return the nodes of the job: ranks that share memory are on one node. Collective.
 
     ranks_per_node: let every so many consecutive ranks count as a node, to try patterns of nodes on one machine.
-    Nodes with the same host name get different names (host, host#2). Raises ConfigError if ranks_per_node is below 1.
+    A node has the name that Slurm knows it by, otherwise its host name. Nodes with the same host name get different
+    names (host, host#2). Raises ConfigError if ranks_per_node is below 1.
     """
-    host = describe_machine().host
     if ranks_per_node is not None:
         if ranks_per_node < 1:
             raise ConfigError(f"the number of ranks per node is {ranks_per_node}, but it must be at least 1.")
         first = comm.rank - comm.rank % ranks_per_node
     else:
         first = place_on_node(comm).first
-    every = comm.allgather((first, host))
-    order = sorted({rank for rank, _ in every})
+    every = comm.allgather((first, describe_machine().host, os.environ.get("SLURMD_NODENAME", "")))
+    order = sorted({one[0] for one in every})
+    hosts = [every[rank][1] for rank in order]
+    slurm = [every[rank][2] for rank in order]
+    # Some launchers pass the variables of the first node to all nodes.
+    if all(slurm) and len(set(slurm)) == len(slurm):
+        hosts = slurm
     names, copies = [], Counter[str]()
-    for rank in order:
-        name = every[rank][1]
+    for name in hosts:
         copies[name] += 1
         names.append(name if copies[name] == 1 else f"{name}#{copies[name]}")
     number = {rank: node for node, rank in enumerate(order)}
-    nodes = [number[rank] for rank, _ in every]
+    nodes = [number[one[0]] for one in every]
     local, seen = [], Counter[int]()
     for node in nodes:
         local.append(seen[node])

@@ -142,7 +142,7 @@ def compile_case(loaded: LoadedCase) -> float:
     """Compile every kernel of a case into the cache; print the seconds that it took, and return them."""
     case = loaded.case
     with job(case.run.threads) as comm:
-        from ridgeline.jit.kernel_cache import kernel_folder
+        from ridgeline.jit.kernel_folders import kernel_folder, shared_folder
         from ridgeline.parallel.communicator import in_turn_per_node
         from ridgeline.runtime.context import Context
         from ridgeline.simulation.limits import measure_limits
@@ -160,5 +160,7 @@ def compile_case(loaded: LoadedCase) -> float:
         measure_limits(context, fresh=True)
         seconds = time.perf_counter() - begin
         if comm.rank == 0:
-            sys.stderr.write(f"kernels of {case.run.model} are in {kernel_folder()} ({seconds:.1f} s)\n")
+            shared, unused = shared_folder()
+            places = " or ".join(dict.fromkeys(map(str, [*([] if unused else [shared]), kernel_folder()])))
+            sys.stderr.write(f"kernels of {case.run.model} are in {places} ({seconds:.1f} s)\n")
     return seconds

@@ -34,6 +34,7 @@ from ridgeline.runtime.machine import cache_sizes, describe_machine
 from ridgeline.runtime.mpi_import import why_no_library
 from ridgeline.runtime.mpiexec import find_mpiexec, mpiexec_environment
 from ridgeline.runtime.plugins import BENCHMARKS, MODELS, RECORDERS, entries, load_entry, owner_of, plugins
+from ridgeline.runtime.units import counted
 from ridgeline.version import VERSION
 
 SCHEMA = 1  # of `findings_to_dict`; raised when a key changes its meaning or goes
@@ -260,13 +261,18 @@ def _numba() -> Finding:
     path = prepare_rank()
     import numba
 
+    from ridgeline.jit.kernel_folders import SHARED_VARIABLE, SUFFIX, shared_folder
     from ridgeline.jit.llvm import host_vector_bytes
 
-    return Finding(
-        "Numba",
-        "ok",
-        f"{numba.__version__}, vectors of {8 * host_vector_bytes()} bits, compiled kernels are cached in {path}",
-    )
+    text = f"{numba.__version__}, vectors of {8 * host_vector_bytes()} bits, compiled kernels are cached in {path}"
+    advice = ""
+    shared, why = shared_folder()
+    if not why:
+        text += f"; {counted(sum(1 for _ in shared.glob(f'*{SUFFIX}')), 'shared kernel')} in {shared}"
+    elif shared.exists() or os.environ.get(SHARED_VARIABLE):
+        text += f"; those in {shared} are not used: {why}"
+        advice = "Let root own the folder and all above it, and let nobody else write there."
+    return Finding("Numba", "ok", text, advice)
 
 
 def _gpu() -> Finding:
