@@ -49,7 +49,7 @@ class Busy:
         )
         busy_parts = busy if kind == "system" else busy.intersection(nodes)
         parts = n_nodes if kind == "system" else len(nodes)
-        enough = 1 if together or kind in ("node", "link") else parts // 2 + 1
+        enough = 1 if together or kind in ("node", "link", "route") else parts // 2 + 1
         if len(busy_parts) < enough:
             return False
         for node in busy_parts:

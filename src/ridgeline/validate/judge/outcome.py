@@ -24,6 +24,7 @@ from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import OutputError, VerificationError
 from ridgeline.runtime.files import DAMAGED, replace_file
 from ridgeline.runtime.units import number
+from ridgeline.validate.fabric.fabric import fabric_of_groups
 from ridgeline.validate.judge.baseline import add_drifts, compare_with_baseline
 from ridgeline.validate.judge.busy_nodes import find_busy
 from ridgeline.validate.judge.counter_screening import screen_counters
@@ -43,6 +44,7 @@ from ridgeline.validate.judge.suspects import (
     NODE_SLOW,
     NODE_TOOL,
     NODE_WRONG,
+    OF_NODES,
     SYSTEM,
     Suspects,
     allowed_in_words,
@@ -81,8 +83,9 @@ def screen(
     _screen_stages(measurements, suspects, verdict)
     for quantity in measurements.node_quantities:
         _screen_nodes(quantity, measurements.parts.get(quantity.name, {}), thresholds, suspects, verdict)
+    fabric = measurements.fabric or fabric_of_groups(len(measurements.nodes), measurements.groups)
     for pairs in measurements.pair_quantities:
-        screen_pairs(pairs, measurements.worse.get(pairs.name), thresholds, suspects, verdict)
+        screen_pairs(pairs, measurements.worse.get(pairs.name), fabric, thresholds, suspects, verdict)
     systemwide = screen_system(measurements, thresholds, suspects)
     screen_counters(measurements, thresholds, suspects, verdict, history)
     for node, results in measurements.tools.items():
@@ -232,8 +235,8 @@ def _judge_nodes(measurements: Measurements, verdict: Verdict) -> list[NodeVerdi
     for busy in verdict.busy:
         nodes[busy.node] = NodeVerdict(busy.name, "busy", False, list(busy.reasons))
     for suspect in verdict.suspects:
-        if suspect.kind in ("node", "group"):
-            label = f"{suspect.name}: " if suspect.kind == "group" else ""
+        if suspect.kind in OF_NODES:
+            label = f"{suspect.name}: " if suspect.kind != "node" else ""
             for number_ in suspect.nodes:
                 nodes[number_].verdict, nodes[number_].use = "suspect", False
                 nodes[number_].reasons += [label + reason for reason in suspect.reasons]

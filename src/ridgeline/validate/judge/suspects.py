@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,7 +10,9 @@ from ridgeline.runtime.units import number
 from ridgeline.validate.judge.busy_nodes import Busy
 from ridgeline.validate.judge.verdict import Suspect
 
-Kind = Literal["node", "link", "group", "system"]
+Kind = Literal["node", "link", "fabric link", "route", "switch", "group", "system"]
+
+OF_NODES = ("node", "switch", "group")  # suspects whose nodes are left out
 
 NODE_SLOW = (
     "Compare its clock, power limit and temperature with those of a healthy node. Look for other processes on it and "
@@ -31,6 +33,18 @@ NODE_TOOL = "Read the tool's output in report.json, and follow its vendor's inst
 LINK = (
     "Check the cable and the switch ports between the two nodes, and their error counters. Reseat the cable or "
     "reroute the traffic, and validate again."
+)
+FABRIC_LINK = (
+    "Check the cable and both ports: lanes, speed, error counters and restarts of the link. Put it into maintenance "
+    "in the fabric manager, so that routes avoid it, and validate again. The nodes can be used meanwhile."
+)
+ROUTE = (
+    "Too few measured pairs of nodes share parts of this route to say which part is slow. Validate again with more "
+    "--rounds, and check the error counters of the links on the route. The nodes can be used meanwhile."
+)
+SWITCH = (
+    "Check the switch: its error counters, temperature and firmware, and the links to its neighbours. Leave its "
+    "nodes out until it is repaired."
 )
 GROUP = (
     "Check what its nodes share: the switch, uplinks, rack power and cooling. Leave the whole group out until it is "
@@ -69,10 +83,12 @@ class Suspects:
         quantity: str = "",
         slowdown: float | None = None,
         name: str = "",
+        alternatives: Sequence[str] = (),
     ) -> None:
         """Add a reason to suspect a part, unless other jobs kept it busy.
 
-        name: of a group; other parts are named after their nodes. quantity: the one in which the part is slow. Wrong
+        name: of a group, a switch or a fabric link; other parts are named after their nodes. alternatives: what it
+        cannot be told from. quantity: the one in which the part is slow. Wrong
         data and counted errors have no quantity, and a busy node does not explain them.
         """
         numbers = tuple(sorted(nodes)) if kind != "system" else ()
@@ -84,7 +100,10 @@ class Suspects:
         )
         if quantity and self.busy.excuses(kind, numbers, len(self.nodes), quantity, text):
             return
-        suspect = self.by_part.setdefault((kind, numbers, name), Suspect(kind, name, list(numbers)))
+        key = (kind, numbers if kind in ("node", "link", "route") else (), name)
+        suspect = self.by_part.setdefault(key, Suspect(kind, name, list(numbers)))
+        suspect.nodes = sorted({*suspect.nodes, *numbers})
+        suspect.alternatives += [other for other in alternatives if other not in suspect.alternatives]
         if reason not in suspect.reasons:
             suspect.reasons.append(reason)
         if advice not in suspect.advice:
@@ -96,13 +115,13 @@ class Suspects:
 
     def suspect_nodes(self) -> set[int]:
         """Return the nodes that are suspects, alone or with their group."""
-        return {node for s in self.by_part.values() if s.kind in ("node", "group") for node in s.nodes}
+        return {node for s in self.by_part.values() if s.kind in OF_NODES for node in s.nodes}
 
     def drop_explained_links(self) -> None:
-        """Drop links with an end that is a suspect: the node explains them."""
+        """Drop links and routes with an end that is a suspect: the node explains them."""
         suspected = self.suspect_nodes()
         for key, suspect in list(self.by_part.items()):
-            if suspect.kind == "link" and suspected.intersection(suspect.nodes):
+            if suspect.kind in ("link", "route") and suspected.intersection(suspect.nodes):
                 del self.by_part[key]
 
     def merge_groups(self, share: float) -> None:
@@ -126,8 +145,10 @@ class Suspects:
                     self.by_part.pop(("node", tuple(suspect.nodes), suspect.name), None)
 
     def result(self) -> list[Suspect]:
-        """Return the suspects: the system, groups, nodes, links, each the worst first."""
-        order = {"system": 0, "group": 1, "node": 2, "link": 3}
+        """Return the suspects: the largest parts first, and of each kind the worst first."""
+        order = {
+            k: n for n, k in enumerate(("system", "group", "switch", "fabric link", "node", "link", "route"))
+        }
         return sorted(
             self.by_part.values(),
             key=lambda s: (order[s.kind], s.slowdown is not None, -(s.slowdown or 0.0), s.nodes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ridgeline.io.output_files import to_json, write_text
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import DAMAGED, output_errors, read_regular
+from ridgeline.validate.fabric.fabric import Fabric
 from ridgeline.validate.measure.vendor_tools import ToolResult
 
 SCHEMA = 1  # of the stored file; raised when a reader of the last one could not read it
@@ -75,7 +76,7 @@ class Measurements:
     of pairs -> float64 [n_pairs, measurements times repeats], the repeats of those measurements that another one was
     better than, NaN where there are none: stalls come and go, so all measurements count for them. inventory: node ->
     part -> what it is (`inventory.read_inventory`); tools: node -> what each vendor's tool did there, as
-    `vendor_tools.ToolResult`.
+    `vendor_tools.ToolResult`; fabric: what joins the nodes, if a topology was given.
     """
 
     nodes: list[str]
@@ -96,13 +97,15 @@ class Measurements:
     parts: dict[str, dict[int, str]] = field(default_factory=dict)
     inventory: dict[int, dict[str, str]] = field(default_factory=dict)
     tools: dict[int, list[ToolResult]] = field(default_factory=dict)
+    fabric: Fabric | None = None
     machine: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     created: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON; NaN becomes null."""
-        content: dict[str, Any] = _plain(asdict(self))
+        content: dict[str, Any] = _plain(asdict(replace(self, fabric=None)))
+        content["fabric"] = None if self.fabric is None else self.fabric.to_dict()
         return {"schema": SCHEMA} | content
 
     @classmethod
@@ -147,6 +150,8 @@ class Measurements:
                 name: {int(node): float(share) for node, share in nodes.items()}
                 for name, nodes in content.get("others", {}).items()
             }
+            fabric = content.get("fabric")
+            values["fabric"] = None if fabric is None else Fabric.from_dict(fabric)
             return cls(**values)
         except DAMAGED as error:
             raise ConfigError(

@@ -22,7 +22,7 @@ from ridgeline.validate.judge.busy_nodes import ADVICE
 from ridgeline.validate.judge.counter_screening import grown_on
 from ridgeline.validate.judge.pair_screening import link_costs
 from ridgeline.validate.judge.statistics import Booleans, Floats, costs, steady
-from ridgeline.validate.judge.suspects import percent
+from ridgeline.validate.judge.suspects import OF_NODES, percent
 from ridgeline.validate.judge.verdict import HEALTHY, SUSPECTS, Suspect, Verdict, write_hostfile
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
 
@@ -33,7 +33,9 @@ def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tu
         cost = steady(costs(quantity.values, quantity.higher_is_better))[0]
         there = np.flatnonzero(np.isfinite(cost))
         suspected = {s.nodes[0] for s in _suspects_of(verdict, quantity.name) if s.kind == "node"}
-        suspected |= {n for s in _suspects_of(verdict, quantity.name) if s.kind == "group" for n in s.nodes}
+        suspected |= {
+            n for s in _suspects_of(verdict, quantity.name) if s.kind in ("switch", "group") for n in s.nodes
+        }
         names = [measurements.nodes[node] for node in there]
         suspect = np.isin(there, list(suspected))
         if there.size > 1:
@@ -46,8 +48,8 @@ def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tu
         if links.cost.size == 0:
             continue
         suspects = _suspects_of(verdict, pairs.name)
-        ends = {tuple(s.nodes) for s in suspects if s.kind == "link"}
-        nodes = np.array([n for s in suspects if s.kind in ("node", "group") for n in s.nodes], np.int64)
+        ends = {tuple(s.nodes) for s in suspects if s.kind in ("link", "route")}
+        nodes = np.array([n for s in suspects if s.kind in OF_NODES for n in s.nodes], np.int64)
         suspect = np.isin(links.first, nodes) | np.isin(links.second, nodes)
         both = list(zip(links.first.tolist(), links.second.tolist()))
         if ends:
