@@ -20,7 +20,7 @@ from ridgeline.validate.judge.outcome import Outcome, screen
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.judge.verdict import Verdict
 from ridgeline.validate.measure.measurements import Measurements, PairQuantity
-from ridgeline.validate.measure.session import better, group_rounds, node_rounds
+from ridgeline.validate.measure.session import group_rounds, node_rounds
 
 RULES = tomllib.loads(Path(__file__).with_name("fabric_faults.toml").read_text())
 
@@ -212,10 +212,11 @@ class Simulator:
             rows = np.flatnonzero(np.isin(ends, nodes.get(quantity.name, [])).any(axis=0))
             new = self.values(quantity.name)
             worse = np.full_like(quantity.values, np.nan)
-            for row in rows.tolist():
-                kept = better(quantity.values[row], new[row], quantity.higher_is_better)
-                worse[row] = quantity.values[row] if kept is new[row] else new[row]
-                quantity.values[row] = kept
+            old, new = quantity.values[rows], new[rows]
+            # As `better` has it, for all rows at once: the larger geometric mean of rates, or the smaller of times.
+            kept = (np.log(new).mean(axis=1) > np.log(old).mean(axis=1)) == quantity.higher_is_better
+            worse[rows] = np.where(kept[:, None], old, new)
+            quantity.values[rows] = np.where(kept[:, None], new, old)
             known = measurements.worse.get(quantity.name, np.empty((len(worse), 0)))
             measurements.worse[quantity.name] = np.hstack([known, worse])
 

@@ -271,6 +271,8 @@ def _dimension_order(fabric: Fabric, source: Integers, target: Integers) -> Entr
         dimension = int(np.flatnonzero(difference)[0])
         ahead = difference[dimension] % shape[dimension] == 1
         positive[place[u if ahead else v], dimension] = number
+        if shape[dimension] == 2:
+            positive[place[v], dimension] = number
     parts: list[Entries] = []
     for begin, end in ((source, target), (target, source)):
         here = fabric.coordinates[begin].copy()

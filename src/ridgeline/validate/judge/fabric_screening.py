@@ -32,9 +32,10 @@ _NAMED = 6  # alternatives in a sentence
 def routes_of(fabric: Fabric, first: Integers, second: Integers) -> RoutingMatrix:
     """Return the routing matrix of pairs, computed once for the same pairs."""
     key = hash((first.tobytes(), second.tobytes()))
-    if key not in fabric.known:
-        fabric.known[key] = routing_matrix(fabric, first, second)
-    return fabric.known[key]
+    known: RoutingMatrix | None = fabric.known.get(key)
+    if known is None:
+        known = fabric.known[key] = routing_matrix(fabric, first, second)
+    return known
 
 
 def distance_classes(hops: Floats, cost: Floats) -> tuple[Integers, Floats]:

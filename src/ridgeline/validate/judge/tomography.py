@@ -129,7 +129,7 @@ class _Search:
         return _Choice(element, extra, gain - float(self.penalty[element]))
 
     def best(self, chosen: dict[int, float]) -> _Choice | None:
-        """Return the element that explains most beside the chosen ones, None if none does; the first of equal ones."""
+        """Return what explains most beside the chosen elements, the first of equal ones; None if nothing does."""
         state = self.state(chosen)
         bound = self.gains(state)
         bound[list(chosen)] = -np.inf

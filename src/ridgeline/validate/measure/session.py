@@ -40,6 +40,7 @@ class Session:
     node_comm: MPI.Comm
     stage_ends: MPI.Comm
     groups: dict[str, list[int]] = field(default_factory=dict)
+    switches: dict[str, list[int]] = field(default_factory=dict)
     again: set[int] | None = None  # the nodes that are measured, None for all
 
     @property
