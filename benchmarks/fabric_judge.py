@@ -4,9 +4,9 @@
     python benchmarks/fabric_judge.py --final          # the seeds of fabric_faults_final.toml
     python benchmarks/fabric_judge.py --only "torus, 512 nodes" --wrong
 
-It prints a table: of how many faults, how many can be identified, how many of these were named (recall), and how many
-of the suspects are faults (precision). fabric_faults.toml says what can be identified, and what a class of elements is
-that no measurement can tell apart; a suspect is right if a fault is in its class.
+It prints a table: of how many faults, how many can be identified, how many of these were named (recall), and how
+many of the suspects are faults (precision). fabric_faults.toml says what can be identified, and what a class of
+elements is that no measurement can tell apart; a suspect is right if a fault is in its class.
 """
 
 import argparse

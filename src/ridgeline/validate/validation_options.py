@@ -178,7 +178,9 @@ class ValidationOptions(DeclaredOptions):
         by = {"--groups": self.groups, "--group-by": self.group_by}
         also = [name for name, value in by.items() if value is not None]
         if self.topology is not None and also:
-            raise ConfigError(f"--topology cannot be used with {also[0]}, because the topology has the groups.")
+            raise ConfigError(
+                f"--topology cannot be used with {also[0]}, because the topology has the groups."
+            )
         given = {
             "--job": self.job,
             "--readings": self.readings,

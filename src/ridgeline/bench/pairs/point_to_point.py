@@ -236,6 +236,8 @@ class _PairRun:
                 "ranks_per_node": self.layout.ranks_per_node(),
                 "memory": self.memory,
             },
+            # For those who look for a slow pair; the seconds are by pair and size.
+            extra={"pair_ranks": self.pairs, "pair_seconds": self.seconds} if n > 1 else {},
             plot=plot,
         )
 

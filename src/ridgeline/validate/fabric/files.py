@@ -19,8 +19,6 @@ from ridgeline.validate.measure.hosts import expand, slurm_lines
 CORE = "core"  # what joins switches for which the file names nothing that does
 _KEYS = ("routing", "nonminimal", "dimensions", "switches", "groups", "link")
 _SWITCH = re.compile(r'Switch\s+\d+\s+"(S-[0-9a-f]+)"\s*#\s*"([^"]*)"')
-    r'"S-'
-)  # a line such as [1](8f10403960985) "S-0008f10400410015"[6] belongs to a channel adapter
 _PORT = re.compile(r'\[(\d+)\]\S*\s+"([SH])-([0-9a-f]+)"\[(\d+)\]\S*\s*#\s*"([^"]*)"')
 
 
@@ -113,8 +111,9 @@ def _of_ibnetdiscover(text: str, nodes: Sequence[str], source: str) -> Fabric:
         if kind == "H":
             switch_of.setdefault(description.split()[0] if description.split() else peer, here)
         else:
-            a, b = sorted([(here, number), (peer, peer_number)])
-            cables[a, b] = None
+            here_end, there = (here, number), (peer, peer_number)
+            if (there, here_end) not in cables:  # each end lists the cable
+                cables[here_end, there] = None
     # Descriptions of the same model are alike; the GUID then tells switches apart.
     counts = [list(names.values()).count(name) for name in names.values()]
     shown = {guid: name if count == 1 else guid for (guid, name), count in zip(names.items(), counts)}
@@ -129,7 +128,7 @@ def _of_toml(path: Path, nodes: Sequence[str]) -> Fabric:
     unknown = [key for key in document if key not in _KEYS]
     if unknown:
         raise ConfigError(
-            f"{path}: unknown key {unknown[0]!r}.{did_you_mean(unknown[0], list(_KEYS))} Known keys: "
+            f"{path}: unknown key {unknown[0]!r}{did_you_mean(unknown[0], list(_KEYS))} Known keys: "
             f"{', '.join(_KEYS)}."
         )
     switches = _table(document, "switches", path)

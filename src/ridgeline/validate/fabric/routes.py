@@ -64,7 +64,7 @@ def routing_matrix(fabric: Fabric, first: Integers, second: Integers) -> Routing
     routes = sparse.csr_array((entries.share, (entries.row, entries.column)), shape)
     routes.sum_duplicates()
     n_pairs, n_nodes, n_switches = len(first), len(fabric.switch_of), len(fabric.switches)
-    # Every link on a route adds a half to both of its switches, and the ends of the route get the missing half.
+    # Every link on a route adds a half to both of its switches; all messages cross the switches at its ends.
     both = np.arange(keys.shape[1])
     incidence = sparse.csr_array(
         (
@@ -74,9 +74,10 @@ def routing_matrix(fabric: Fabric, first: Integers, second: Integers) -> Routing
         (len(fabric.links), n_switches),
     )
     ends = sparse.csr_array(
-        (np.full(2 * len(both), 0.5), (np.tile(both, 2), keys.ravel())), (len(both), n_switches)
+        (np.ones(2 * len(both)), (np.tile(both, 2), keys.ravel())), (len(both), n_switches)
     )
-    through = routes @ incidence + ends
+    through = (routes @ incidence).maximum(ends)
+    through.data = np.minimum(through.data, 1.0)
     nodes = sparse.csr_array(
         (np.ones(2 * n_pairs), (np.tile(np.arange(n_pairs), 2), np.concatenate([first, second]))),
         (n_pairs, n_nodes),

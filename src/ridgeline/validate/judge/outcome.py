@@ -27,6 +27,7 @@ from ridgeline.runtime.units import number
 from ridgeline.validate.fabric.fabric import fabric_of_groups
 from ridgeline.validate.judge.baseline import add_drifts, compare_with_baseline
 from ridgeline.validate.judge.busy_nodes import find_busy
+from ridgeline.validate.judge.congestion_words import congestion_in_words
 from ridgeline.validate.judge.counter_screening import screen_counters
 from ridgeline.validate.judge.history import (
     Entry,
@@ -50,7 +51,7 @@ from ridgeline.validate.judge.suspects import (
     allowed_in_words,
     percent,
 )
-from ridgeline.validate.judge.system_screening import screen_system
+from ridgeline.validate.judge.system_screening import screen_simultaneous_pairs, screen_system
 from ridgeline.validate.judge.thresholds import CPU_SHARE, Thresholds
 from ridgeline.validate.judge.verdict import UNMEASURED, NodeVerdict, Verdict
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, Stage
@@ -75,7 +76,8 @@ def screen(
     """
     thresholds = thresholds or Thresholds()
     busy = find_busy(measurements, thresholds)
-    suspects = Suspects(measurements.nodes, measurements.groups, busy)
+    switches = {} if measurements.fabric is None else measurements.fabric.nodes_by_switch()
+    suspects = Suspects(measurements.nodes, measurements.groups, switches, busy)
     verdict = Verdict()
     for node, texts in measurements.errors.items():
         for text in texts:
@@ -87,6 +89,8 @@ def screen(
     for pairs in measurements.pair_quantities:
         screen_pairs(pairs, measurements.worse.get(pairs.name), fabric, thresholds, suspects, verdict)
     systemwide = screen_system(measurements, thresholds, suspects)
+    screen_simultaneous_pairs(measurements, thresholds, suspects)
+    verdict.notes += congestion_in_words(measurements.system)
     screen_counters(measurements, thresholds, suspects, verdict, history)
     for node, results in measurements.tools.items():
         for result in results:

@@ -20,6 +20,7 @@ from ridgeline.validate.judge.fabric_screening import (
     screen_elements,
 )
 from ridgeline.validate.judge.links import Stalls, find_stalls, find_suspects, node_scores
+from ridgeline.validate.judge.shared_links import find_shared
 from ridgeline.validate.judge.statistics import (
     FEW,
     Floats,
@@ -36,6 +37,7 @@ from ridgeline.validate.judge.suspects import (
     LINK,
     NODE_NETWORK,
     ROUTE,
+    SHARED,
     SYSTEM,
     Suspects,
     allowed_in_words,
@@ -100,8 +102,9 @@ def screen_pairs(
     routes = None if fabric is None else routes_of(fabric, links.first, links.second)
     measured = _measure_distances(quantity, links, values, few, routes, thresholds, verdict)
     if routes is None:
-        nodes = _screen_nodes_and_links(quantity, links, values, measured, few, thresholds, suspects)
-        stalled = find_stalls(quantity, worse, len(suspects.nodes), nodes, thresholds.stalls)
+        nodes, rows = _screen_nodes_and_links(quantity, links, values, measured, few, thresholds, suspects)
+        pairs = zip(links.first[rows].tolist(), links.second[rows].tolist())
+        stalled = find_stalls(quantity, worse, len(suspects.nodes), nodes, thresholds.stalls, list(pairs))
     else:
         crossing = _screen_fabric(quantity, links, values, measured, routes, thresholds, suspects)
         pairs = zip(links.first[crossing].tolist(), links.second[crossing].tolist())
@@ -204,6 +207,12 @@ def _screen_fabric(
     return crossing
 
 
+def _side(names: list[str], side: list[int]) -> str:
+    """Name the nodes on one side of a link."""
+    more = f" and {len(side) - 3} more" if len(side) > 3 else ""
+    return ", ".join(names[node] for node in side[:3]) + more
+
+
 def _link_reason(quantity: PairQuantity, value: float, usual: float, slowdown: float) -> str:
     return (
         f"{quantity.name}: {number(value, quantity.unit)}, {percent(slowdown)} more time than the usual "
@@ -219,8 +228,11 @@ def _screen_nodes_and_links(
     few: bool,
     thresholds: Thresholds,
     suspects: Suspects,
-) -> set[int]:
-    """Suspect nodes whose links are mostly slow, and links that are slow themselves; return the nodes."""
+) -> tuple[set[int], list[int]]:
+    """Suspect nodes whose links are mostly slow, and links that are slow themselves.
+
+    Returns the nodes, and rows of pairs that share a slow link.
+    """
     first, second, distance, cut = links.first, links.second, measured.distance, measured.cut
     scores = node_scores(len(suspects.nodes), first, second, distance)
     scores = scores[np.isfinite(scores)]
@@ -236,12 +248,33 @@ def _screen_nodes_and_links(
             f"{quantity.name}: most links take at least {percent(slowdown)} more time than the usual {usual}"
         )
         suspects.add("node", [node], reason, NODE_NETWORK, quantity=quantity.name, slowdown=slowdown)
+    shared = find_shared(len(suspects.nodes), first, second, at_fault.links)
+    for link in shared:
+        slowdown = math.expm1(float(np.median(distance[link.rows])))
+        sides = " and ".join(_side(suspects.nodes, side) for side in link.sides)
+        reason = (
+            f"{quantity.name}: {len(link.rows)} of {link.pairs} pairs of nodes between {sides} take "
+            f"{percent(slowdown)} more time than the usual {usual}, and their other pairs do not"
+        )
+        members = [node for side in link.sides for node in side]
+        suspects.add(
+            "fabric link",
+            members,
+            reason,
+            SHARED,
+            quantity=quantity.name,
+            slowdown=slowdown,
+            name=f"between {sides}",
+        )
+    explained = {row for link in shared for row in link.rows}
     for row in at_fault.links:
+        if row in explained:
+            continue
         slowdown = math.expm1(measured.distance[row])
         reason = _link_reason(quantity, values[row], measured.usual[row], slowdown)
         ends = int(links.first[row]), int(links.second[row])
         suspects.add("link", ends, reason, LINK, quantity=quantity.name, slowdown=slowdown)
-    return set(at_fault.nodes)
+    return set(at_fault.nodes), sorted(explained)
 
 
 def _add_stalls(

@@ -38,6 +38,10 @@ FABRIC_LINK = (
     "Check the cable and both ports: lanes, speed, error counters and restarts of the link. Put it into maintenance "
     "in the fabric manager, so that routes avoid it, and validate again. The nodes can be used meanwhile."
 )
+SHARED = (
+    "The slow pairs of nodes share a part of the fabric. Give a topology (--topology, or --groups) and validate "
+    "again to learn which. The nodes can be used meanwhile."
+)
 ROUTE = (
     "Too few measured pairs of nodes share parts of this route to say which part is slow. Validate again with more "
     "--rounds, and check the error counters of the links on the route. The nodes can be used meanwhile."
@@ -64,12 +68,13 @@ WHOLE = (
 class Suspects:
     """The suspects found so far.
 
-    nodes: host names; groups: name -> numbers of nodes; busy: nodes whose slowness other jobs explain; by_part: the
-    suspects by kind, numbers of nodes and name.
+    nodes: host names; groups, switches: name -> numbers of nodes; busy: nodes whose slowness other jobs explain;
+    by_part: the suspects by kind, numbers of nodes and name.
     """
 
     nodes: list[str]
     groups: Mapping[str, list[int]] = field(default_factory=dict)
+    switches: Mapping[str, list[int]] = field(default_factory=dict)
     busy: Busy = field(default_factory=Busy)
     by_part: dict[tuple[str, tuple[int, ...], str], Suspect] = field(default_factory=dict)
 
@@ -125,9 +130,16 @@ class Suspects:
                 del self.by_part[key]
 
     def merge_groups(self, share: float) -> None:
-        """Suspect a group instead of its nodes for a quantity that at least this share of its nodes is slow in."""
+        """Suspect a group instead of its nodes for a quantity that at least this share of its nodes is slow in.
+
+        The same then of the switches.
+        """
+        self._merge("group", self.groups, GROUP, share)
+        self._merge("switch", self.switches, SWITCH, share)
+
+    def _merge(self, kind: Kind, parts: Mapping[str, list[int]], advice: str, share: float) -> None:
         by_node = {s.nodes[0]: s for s in self.by_part.values() if s.kind == "node"}
-        for name, members in self.groups.items():
+        for name, members in parts.items():
             inside = [by_node[node] for node in members if node in by_node]
             for quantity in {q: None for s in inside for q in s.quantities}:
                 slow_nodes = [s for s in inside if quantity in s.quantities]
@@ -137,7 +149,7 @@ class Suspects:
                     continue
                 worst = max((s.slowdown or 0.0 for s in slow_nodes), default=0.0)
                 reason = f"{quantity}: {len(slow_nodes)} of {len(members)} nodes are slow, by up to {percent(worst)}"
-                self.add("group", members, reason, GROUP, quantity=quantity, slowdown=worst, name=name)
+                self.add(kind, members, reason, advice, quantity=quantity, slowdown=worst, name=name)
                 for suspect in slow_nodes:
                     suspect.quantities.remove(quantity)
             for suspect in inside:

@@ -18,6 +18,7 @@ from ridgeline.validate.fabric.routes import KINDS, RoutingMatrix
 from ridgeline.validate.judge.statistics import Floats, Integers
 
 CONSISTENT = 0.9  # of the pairs that cross a slow element are slowed down by at least half of what it costs
+COVERED = 1 / 3  # of the pairs that cross an element must be bad; chance keeps others from being counted
 WEAK = 0.5  # share of the cut from which an element explains its pairs, though it is no suspect
 LEAST_PAIRS = 2  # that cross an element: with one alone, it is not told from the rest of the route
 FALSE_ALARMS = 0.05  # elements that noise may make suspect, in all of one quantity
@@ -238,7 +239,7 @@ def cover(
     """Return the fewest elements that cover bad pairs, with the rows of each, and the rows that none covers.
 
     rows: of the bad pairs; others: pairs that say nothing, bool [n_pairs]. Boolean tomography by the greedy SCFS: an
-    element may be bad if most of the telling pairs that cross it are, and at least two.
+    element may be bad if at least a third of the telling pairs that cross it are, and at least two.
     """
     bad = np.zeros(len(others), bool)
     bad[rows] = True
@@ -247,8 +248,10 @@ def cover(
     crossed = (routes.matrix >= CONSISTENT).astype(np.float64).T.tocsr()
     while bad.any():
         hits, all_ = crossed @ bad.astype(float), crossed @ telling.astype(float)
-        hits[hits < CONSISTENT * all_] = 0.0
-        element = int(np.argmax(hits))
+        hits[hits < COVERED * all_] = 0.0
+        element = int(
+            np.argmax(hits + hits / np.maximum(all_, 1.0))
+        )  # of equal ones that with fewest other pairs
         if hits[element] < LEAST_PAIRS:
             break
         pairs = crossed[[element]].indices

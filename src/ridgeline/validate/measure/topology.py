@@ -72,7 +72,7 @@ def groups_of_names(nodes: Sequence[str], pattern: str) -> dict[str, list[int]]:
 
 
 def groups_of_xnames(nodes: Sequence[str]) -> dict[str, list[int]]:
-    """Return cabinet -> node numbers from the names of HPE Cray EX, such as x1000c0s0b0n0; by chassis if few cabinets.
+    """Return cabinet -> node numbers from names of HPE Cray EX such as x1000c0s0b0n0; by chassis if cabinets are few.
 
     A name says in which cabinet (x), chassis (c), slot (s) and board (b) a node is. It does not say which switches it
     is attached to, nor what joins them. Raises ConfigError if a host has another name.
