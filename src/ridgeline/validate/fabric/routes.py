@@ -37,13 +37,17 @@ class RoutingMatrix:
     """The shares in which pairs cross elements.
 
     matrix: scipy.sparse.csc_array, float64 [n_pairs, n_elements]; start: number of the first element of each kind in
-    the order of KINDS, and the number of all; hops: links between switches on a pair's routes, float64 [n_pairs].
+    the order of KINDS, and the number of all; hops: links between switches on a pair's routes, float64 [n_pairs];
+    first, second: the nodes of the pairs, int64 [n_pairs]; by_pair: the matrix by rows, once it was needed.
     """
 
     fabric: Fabric
     matrix: Any
     start: Integers
     hops: NDArray[np.float64]
+    first: Integers
+    second: Integers
+    by_pair: Any = None
 
     def kind(self, element: int) -> ElementKind:
         """Return what an element is."""
@@ -91,7 +95,7 @@ def routing_matrix(fabric: Fabric, first: Integers, second: Integers) -> Routing
         through = sparse.csr_array(through.shape)  # nothing is known of these switches
     parts = [nodes, routes[inverse], through[inverse], uplinks[inverse]]
     start = np.concatenate([[0], np.cumsum([part.shape[1] for part in parts])])
-    return RoutingMatrix(fabric, sparse.hstack(parts, format="csc"), start, hops)
+    return RoutingMatrix(fabric, sparse.hstack(parts, format="csc"), start, hops, first, second)
 
 
 def _routes(fabric: Fabric, source: Integers, target: Integers) -> Entries:

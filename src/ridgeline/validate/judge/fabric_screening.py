@@ -26,7 +26,6 @@ from ridgeline.validate.measure.measurements import PairQuantity
 
 _CLASS = 32  # pairs of one distance, at least, that are compared with each other
 ALONE = 0.75  # of the slowdown that must be found
-_NAMED = 6  # alternatives in a sentence
 
 
 def routes_of(fabric: Fabric, first: Integers, second: Integers) -> RoutingMatrix:
@@ -97,7 +96,7 @@ def screen_elements(
     )
     found = explain(routes, extra, scale * expected_noise(ratio - 1.0, sigma), least, alone * scale)
     typical = number(float(np.median(usual)), quantity.unit)
-    ends = np.stack(routes_ends(routes))
+    ends = np.stack([routes.first, routes.second])
     for slow in found.elements:
         kind = routes.kind(slow.element)
         reason = _reason(quantity.name, slow, routes, typical)
@@ -107,15 +106,6 @@ def screen_elements(
             alternatives=[element_name(routes, other, suspects.nodes) for other in slow.alternatives],
         )  # fmt: skip
     return found
-
-
-def routes_ends(routes: RoutingMatrix) -> tuple[Integers, Integers]:
-    """Return the nodes of each pair, int64 [n_pairs] each."""
-    n_nodes = int(routes.start[1])
-    by_pair = routes.matrix[:, :n_nodes].tocsr()
-    by_pair.sort_indices()
-    both = by_pair.indices.reshape(-1, 2).astype(np.int64)
-    return both[:, 0], both[:, 1]
 
 
 def _described(routes: RoutingMatrix, element: int, ends: Integers) -> tuple[str, str, list[int]]:
@@ -160,18 +150,19 @@ def _reason(name: str, slow: SlowElement, routes: RoutingMatrix, typical: str) -
 def add_route(
     suspects: Suspects,
     routes: RoutingMatrix,
-    row: int,
     ends: tuple[int, int],
     reason: str,
     name: str,
-    slowdown: float,
+    slowdown: float | None,
 ) -> None:
     """Suspect the route between two nodes, which too few measured pairs share to say which part of it is slow."""
-    links = routes.matrix[[row], routes.start[1] : routes.start[2]].tocoo().col.tolist()
-    on_it = [f"fabric link {routes.fabric.link_name(link)}" for link in links]
-    suspects.add(
-        "route", ends, reason, ROUTE, quantity=name, slowdown=slowdown, alternatives=on_it[: 4 * _NAMED]
-    )
+    if routes.by_pair is None:
+        routes.by_pair = routes.matrix.tocsr()
+    row = int(np.flatnonzero((routes.first == min(ends)) & (routes.second == max(ends)))[0])
+    some = slice(routes.by_pair.indptr[row], routes.by_pair.indptr[row + 1])
+    parts = [element for element in routes.by_pair.indices[some].tolist() if routes.kind(element) != "node"]
+    on_it = [element_name(routes, element, suspects.nodes) for element in sorted(parts)]
+    suspects.add("route", ends, reason, ROUTE, quantity=name, slowdown=slowdown, alternatives=on_it)
 
 
 def add_stalled(
@@ -185,7 +176,7 @@ def add_stalled(
 
     stalled: pairs of nodes -> share of their repeats; crossing: pairs that cross another suspect, bool [n_pairs].
     """
-    ends = np.stack(routes_ends(routes))
+    ends = np.stack([routes.first, routes.second])
     rows = np.array([n for n, pair in enumerate(zip(*ends.tolist())) if pair in stalled], np.int64)
     found, left = cover(routes, rows, crossing)
     for element, pairs in found.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +35,6 @@ from ridgeline.validate.judge.statistics import (
 from ridgeline.validate.judge.suspects import (
     LINK,
     NODE_NETWORK,
-    ROUTE,
     SHARED,
     SYSTEM,
     Suspects,
@@ -115,7 +113,7 @@ def screen_pairs(
             )
             left = add_stalled(suspects, routes, stalled.links, crossing, quantity.name)
             stalled.links = {ends: stalled.links[ends] for ends in left}
-    _add_stalls(quantity, stalled, "link" if routes is None or routes.fabric.inferred else "route", suspects)
+    _add_stalls(quantity, stalled, None if routes is None or routes.fabric.inferred else routes, suspects)
     _screen_limit(quantity, links, values, thresholds, suspects)
 
 
@@ -201,7 +199,7 @@ def _screen_fabric(
         if routes.fabric.inferred:
             suspects.add("link", ends, reason, LINK, quantity=quantity.name, slowdown=slowdown)
         else:
-            add_route(suspects, routes, row, ends, reason, quantity.name, slowdown)
+            add_route(suspects, routes, ends, reason, quantity.name, slowdown)
     crossing = found.crossing.copy()
     crossing[found.left] = True
     return crossing
@@ -278,16 +276,18 @@ def _screen_nodes_and_links(
 
 
 def _add_stalls(
-    quantity: PairQuantity, stalled: Stalls, kind: Literal["link", "route"], suspects: Suspects
+    quantity: PairQuantity, stalled: Stalls, routes: RoutingMatrix | None, suspects: Suspects
 ) -> None:
-    """Suspect nodes and links that are slow now and then."""
+    """Suspect nodes, and links or routes, that are slow now and then."""
     for node, share in stalled.nodes.items():
         reason = f"{quantity.name}: {100 * share:.3g} % of its repeats took twice the usual time or more"
         suspects.add("node", [node], reason, NODE_NETWORK, quantity=quantity.name)
     for ends, share in stalled.links.items():
         reason = f"{quantity.name}: {100 * share:.3g} % of the repeats took twice the usual time or more"
-        advice = LINK if kind == "link" else ROUTE
-        suspects.add(kind, ends, reason, advice, quantity=quantity.name)
+        if routes is None:
+            suspects.add("link", ends, reason, LINK, quantity=quantity.name)
+        else:
+            add_route(suspects, routes, ends, reason, quantity.name, None)
 
 
 def _screen_limit(

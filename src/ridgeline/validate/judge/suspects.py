@@ -123,10 +123,12 @@ class Suspects:
         return {node for s in self.by_part.values() if s.kind in OF_NODES for node in s.nodes}
 
     def drop_explained_links(self) -> None:
-        """Drop links and routes with an end that is a suspect: the node explains them."""
+        """Drop links and routes with an end that is a suspect, and routes across a suspect: these explain them."""
         suspected = self.suspect_nodes()
+        parts = {f"{s.kind} {s.name}" for s in self.by_part.values()}
         for key, suspect in list(self.by_part.items()):
-            if suspect.kind in ("link", "route") and suspected.intersection(suspect.nodes):
+            ends = suspect.kind in ("link", "route") and suspected.intersection(suspect.nodes)
+            if ends or (suspect.kind == "route" and parts.intersection(suspect.alternatives)):
                 del self.by_part[key]
 
     def merge_groups(self, share: float) -> None:
