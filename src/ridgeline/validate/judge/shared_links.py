@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from ridgeline.validate.judge.statistics import Integers
 
-LEAST = 4  # slow pairs, of at least so many nodes
+LEAST = 6  # slow pairs, and at least as many as nodes: chance joins pairs to trees, which have one pair less
 SLOW_SHARE = 0.75  # of the measured pairs between the two sets
 
 
@@ -41,11 +41,9 @@ def find_shared(n_nodes: int, first: Integers, second: Integers, slow: list[int]
         mine = rows[part[first[rows]] == number]
         colour = _colours(graph, int(first[mine[0]]), n_nodes)
         sides = [np.flatnonzero(colour == side) for side in (1, 2)]
-        if (
-            len(mine) < LEAST
-            or min(map(len, sides)) < 2
-            or (colour[first[mine]] == colour[second[mine]]).any()
-        ):
+        nodes = sum(map(len, sides))
+        one_side = (colour[first[mine]] == colour[second[mine]]).any()
+        if len(mine) < max(LEAST, nodes) or min(map(len, sides)) < 2 or one_side:
             continue
         across = colour[first] * colour[second] == 2
         if len(mine) >= SLOW_SHARE * across.sum():
