@@ -448,7 +448,8 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
         say(f"counter {name} grew: {places}{more}")
     for suspect in verdict.suspects:
         say(f"{suspect.kind} {suspect.name}")
-        for text in (*suspect.reasons, *(f"-> {advice}" for advice in suspect.advice)):
+        doubt = [suspect.doubt] if suspect.doubt else []
+        for text in (*suspect.reasons, *doubt, *(f"-> {advice}" for advice in suspect.advice)):
             say(f"    {text}")
     for busy in verdict.busy:
         for text in (f"busy: node {busy.sentence}", f"    -> {ADVICE}"):

@@ -80,12 +80,12 @@ class Fabric:
         return found
 
     def nodes_by_group(self) -> dict[str, list[int]]:
-        """Return group -> numbers of its nodes; of the switches if there are no groups."""
+        """Return group -> numbers of its nodes, for groups with nodes of the job."""
         found: dict[str, list[int]] = {}
         for node, group in enumerate(self.group_of[self.switch_of].tolist()):
             if group >= 0:
                 found.setdefault(self.groups[group], []).append(node)
-        return found or self.nodes_by_switch()
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""

@@ -51,11 +51,17 @@ def _sentence(row: dict[str, Any], quiet: dict[str, Any]) -> str:
         value = quiet.get("percentile")
         rate = row["test"] == "ring-bandwidth"
         was = "" if not isinstance(value, float) else f" of {number(value, 'B/s' if rate else 's')}"
-        verb = f"falls to {1 / tail:.2g} of" if rate else f"is {tail:.3g} times"
+        verb = f"falls to {1 / tail:.2g} of" if rate else f"is {_times(tail)} times"
         shown.append(f"the 99th percentile of {name} {verb} its quiet value{was}")
     if isinstance(mean, float) and (mean >= NOTICED or not shown):
         shown.append(
-            f"the mean takes {mean:.3g} times as long" if shown else f"{name} takes {mean:.3g} times as long"
+            f"the mean takes {_times(mean)} times as long"
+            if shown
+            else f"{name} takes {_times(mean)} times as long"
         )
     degree = who if max(factors) >= SEVERE else who.replace("will suffer", "will notice it")
     return f"congestion: {' and '.join(shown)}: {degree} ({beside})."
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.3g}" if factor < 1000 else f"{factor:,.0f}"

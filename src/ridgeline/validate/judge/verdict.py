@@ -33,6 +33,15 @@ class Suspect:
     advice: list[str] = field(default_factory=list)
     alternatives: list[str] = field(default_factory=list)
 
+    @property
+    def doubt(self) -> str:
+        """Which other parts may be at fault instead, in one sentence; "" if none."""
+        if not self.alternatives:
+            return ""
+        more = f" and {len(self.alternatives) - 8} more" if len(self.alternatives) > 8 else ""
+        what = "on the route are" if self.kind == "route" else "the measurements cannot tell it from"
+        return f"{what}: {'; '.join(self.alternatives[:8])}{more}"
+
 
 @dataclass
 class NodeVerdict:

@@ -59,7 +59,13 @@ def _bisection(session: Session, parts: Mapping[str, Sequence[int]], prefix: str
     from ridgeline.bench.pairs.point_to_point import measure_multi_bandwidth
 
     size = _SIZE[not session.plan.quick]
-    options = ManyPairsRateOptions(pairing="node-halves", sizes=(size, size), iterations=10, warm_up=2)
+    options = ManyPairsRateOptions(
+        pairing="node-halves",
+        sizes=(size, size),
+        iterations=10,
+        warm_up=2,
+        ranks_per_node=session.plan.ranks_per_node,
+    )
     _in_parts(session, parts, f"{prefix} bisection", lambda comm: measure_multi_bandwidth(comm, options))
 
 
