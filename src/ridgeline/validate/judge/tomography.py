@@ -22,6 +22,7 @@ COVERED = 1 / 3  # of the pairs that cross an element must be bad; chance keeps 
 WEAK = 0.5  # share of the cut from which an element explains its pairs, though it is no suspect
 LEAST_PAIRS = 2  # that cross an element: with one alone, it is not told from the rest of the route
 FALSE_ALARMS = 0.05  # elements that noise may make suspect, in all of one quantity
+PURE_PAIRS = 5  # that cross an element and no suspect, if there are so many, are enough to judge it
 PENALTY = {"node": 0.0, "fabric link": 0.0, "switch": 1.0, "group": 2.0}  # of the logarithm of the prior
 ODDS = 3.0  # difference of logarithms of probabilities below which the data do not decide
 _TRIED = 64  # candidates that are looked at closely
@@ -67,7 +68,7 @@ class _State:
 
 
 @dataclass
-class _Choice:
+class _SlowCandidate:
     """A candidate. gain: of the logarithm of the posterior probability."""
 
     element: int
@@ -112,10 +113,20 @@ class _Search:
         gain = np.where(slope > 0, slope**2 / np.maximum(2.0 * norm, 1e-300), 0.0)
         return np.asarray(gain - self.penalty)
 
-    def examine(self, element: int, state: _State) -> _Choice | None:
+    def telling(self, element: int, state: _State) -> NDArray[np.bool_]:
+        """Return which pairs of a column say how slow the element is: those that cross no suspect, if there are some.
+
+        What a suspect with a share of a pair explains may be wrong by a part of what is looked for.
+        """
+        rows, share = self.column(element)
+        most = share >= 0.5 * self.largest[element]
+        pure = most & (state.left[rows] > 1.0 - 1e-9)
+        return pure if pure.sum() >= PURE_PAIRS else most & (state.left[rows] > 0.5)
+
+    def examine(self, element: int, state: _State) -> _SlowCandidate | None:
         """Return an element as a suspect, None if its pairs are not consistently slow."""
         rows, share = self.column(element)
-        telling = (state.left[rows] > 0.5) & (share >= 0.5 * self.largest[element])
+        telling = self.telling(element, state)
         if telling.sum() < LEAST_PAIRS:
             return None
         values = state.rest[rows[telling]] / share[telling]
@@ -127,14 +138,14 @@ class _Search:
             return None
         rest, weight = state.rest[rows], state.weight[rows]
         gain = 0.5 * float((weight * (rest**2 - (rest - share * extra) ** 2)).sum())
-        return _Choice(element, extra, gain - float(self.penalty[element]))
+        return _SlowCandidate(element, extra, gain - float(self.penalty[element]))
 
-    def best(self, chosen: dict[int, float]) -> _Choice | None:
+    def best(self, chosen: dict[int, float]) -> _SlowCandidate | None:
         """Return what explains most beside the chosen elements, the first of equal ones; None if nothing does."""
         state = self.state(chosen)
         bound = self.gains(state)
         bound[list(chosen)] = -np.inf
-        best: _Choice | None = None
+        best: _SlowCandidate | None = None
         most = min(_TRIED, len(bound) - 1)
         likely = np.argpartition(-bound, most)[: most + 1]
         for element in likely[np.lexsort((likely, -bound[likely]))].tolist():
@@ -192,7 +203,7 @@ def explain(routes: RoutingMatrix, extra: Floats, sigma: Floats, cut: float, lin
             continue
         rows, share = search.column(element)
         without = search.state({e: value for e, value in chosen.items() if e != element})
-        clear = (without.left[rows] > 0.5) & (share >= 0.5 * search.largest[element])
+        clear = search.telling(element, without)
         slow = int((without.rest[rows[clear]] >= 0.5 * share[clear] * x).sum())
         others = search.alternatives(chosen, element)
         elements.append(SlowElement(element, x, rows[clear].astype(np.int64), slow, others))
