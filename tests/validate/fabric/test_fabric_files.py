@@ -128,6 +128,7 @@ def test_xnames_say_cabinets_or_chassis():
         ("f.toml", TOML.replace('to = "t1"', 'to = "t7"'), "'t7', which is not in [switches]"),
         ("f.toml", TOML.replace("count = 2", "count = 0"), "whole number from 1 to 1000"),
         ("f.toml", TOML.replace("n[4-5]", "n4"), "node n5 of this job is in none"),
+        ("f.toml", TOML.replace('"n[4-5]"', '"n[3-5]"'), "host n3 is attached to s1 and to t0"),
         ("f.toml", "[groups]\n", "[switches] is missing"),
         ("f.toml", 'routing = "dimension-order"\n[switches]\na = "n[0-5]"\n', "requires dimensions"),
         ("f.txt", "nothing\n", "is no topology"),

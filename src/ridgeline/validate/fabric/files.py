@@ -136,7 +136,13 @@ def _of_toml(path: Path, nodes: Sequence[str]) -> Fabric:
         raise ConfigError(
             f'{path}: the table [switches] is missing. It has a line such as s1 = "n[01-16]" a switch.'
         )
-    switch_of = {host: switch for switch, hosts in switches.items() for host in expand(hosts)}
+    switch_of: dict[str, str] = {}
+    for switch, hosts in switches.items():
+        for host in expand(hosts):
+            if switch_of.setdefault(host, switch) != switch:
+                raise ConfigError(
+                    f"{path}: host {host} is attached to {switch_of[host]} and to {switch}. Leave it at one of them."
+                )
     of_group = _table(document, "groups", path)
     group_of = {switch: group for group, members in of_group.items() for switch in expand(members)}
     missing = [switch for switch in group_of if switch not in switches]
