@@ -147,6 +147,7 @@ def test_pairs_that_stall_name_the_link_that_they_share():
     assert blamed(screen(measurements)) == [f"fabric link {link}"]
 
 
+@pytest.mark.full
 def test_random_placements_on_a_small_dragonfly():
     """Precision and recall of a few placements; benchmarks/fabric_judge.py has two hundred."""
     plan, named, identifiable = plan_of("dragonfly"), 0, 0

@@ -121,7 +121,8 @@ class _Search:
         rows, share = self.column(element)
         most = share >= 0.5 * self.largest[element]
         pure = most & (state.left[rows] > 1.0 - 1e-9)
-        return pure if pure.sum() >= PURE_PAIRS else most & (state.left[rows] > 0.5)
+        enough = bool(pure.sum() >= PURE_PAIRS)
+        return np.asarray(pure if enough else most & (state.left[rows] > 0.5), np.bool_)
 
     def examine(self, element: int, state: _State) -> _SlowCandidate | None:
         """Return an element as a suspect, None if its pairs are not consistently slow."""
