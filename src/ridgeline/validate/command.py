@@ -195,6 +195,11 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
         if comm.rank == 0:
             thresholds, baseline = _load(options, measurements)
             measurements.groups = _find_groups(layout, options, [facts[rank][1] for rank in leaders])
+            if options.topology not in (None, "xnames"):
+                from ridgeline.validate.fabric.files import read_fabric
+
+                measurements.fabric = read_fabric(str(options.topology), layout.hosts)
+                measurements.groups = measurements.fabric.nodes_by_group()
             if baseline is not None:
                 from ridgeline.validate.judge.baseline import check_baseline
 
@@ -219,8 +224,10 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
                 **_records(options),
             )
     site = None if outcome is None else outcome.thresholds
-    groups, patterns, log_files, tools = comm.bcast(
-        None if site is None else (measurements.groups, site.patterns, site.log_files, site.tools)
+    fabric = measurements.fabric
+    switches = {} if fabric is None else fabric.nodes_by_switch()
+    groups, switches, patterns, log_files, tools = comm.bcast(
+        None if site is None else (measurements.groups, switches, site.patterns, site.log_files, site.tools)
     )
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
     # Only rank 0 finds trouble and suspects.
@@ -228,7 +235,9 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     before = read_counters() if comm.rank == layout.ranks_on(layout.node_of_rank[comm.rank])[0] else {}
     start = log_moment(log_files)
     watch = start_watch(comm, end)
-    session = Session(comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups, ports=ports)
+    session = Session(
+        comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups, switches, ports=ports
+    )
     if any(step.name == "gpus" for step in chosen_steps(plan)):
         session.gpus = find_gpus(comm, layout)
     if outcome is not None:
@@ -379,10 +388,12 @@ def _find_groups(
 ) -> dict[str, list[int]]:
     """Check the hostfile and return the groups of nodes."""
     from ridgeline.validate.measure.hosts import check_hosts, read_hosts
-    from ridgeline.validate.measure.topology import find_groups
+    from ridgeline.validate.measure.topology import find_groups, groups_of_xnames
 
     if options.hostlist is not None:
         check_hosts(read_hosts(options.hostlist), layout.hosts, options.hostlist)
+    if options.topology == "xnames":
+        return groups_of_xnames(layout.hosts)
     return find_groups(layout.hosts, options.groups, options.group_by, addresses, _run_command)
 
 
@@ -469,7 +480,8 @@ def _show(measurements: Measurements, verdict: Verdict) -> None:
         say(f"counter {name} grew: {places}{more}")
     for suspect in verdict.suspects:
         say(f"{suspect.kind} {suspect.name}")
-        for text in (*suspect.reasons, *(f"-> {advice}" for advice in suspect.advice)):
+        doubt = [suspect.doubt] if suspect.doubt else []
+        for text in (*suspect.reasons, *doubt, *(f"-> {advice}" for advice in suspect.advice)):
             say(f"    {text}")
     for busy in verdict.busy:
         for text in (f"busy: node {busy.sentence}", f"    -> {ADVICE}"):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from ridgeline.runtime.declared_options import DeclaredOptions, OptionSpec
 from ridgeline.runtime.errors import ConfigError
 
-LEVELS = ("node", "group", "system")
+LEVELS = ("node", "switch", "group", "system")
 # Options that say what is measured, and are stored with measurements.
 MEASURED = (
     "level",
@@ -33,15 +33,16 @@ class ValidationOptions(DeclaredOptions):
     """
 
     level: Annotated[
-        Literal["node", "group", "system"],
+        Literal["node", "switch", "group", "system"],
         OptionSpec("Highest level to measure, after all levels below it."),
     ] = "system"
     only: Annotated[bool, OptionSpec("Leave out the levels below --level.")] = False
     stages: Annotated[
         tuple[str, ...],
         OptionSpec(
-            "Measure only this stage: memory, compute, peak, stream, gpus, on-node, group-pairs, pairs, alltoall, "
-            "multi-bandwidth, multi-latency or congestion.",
+            "Measure only this stage: memory, compute, peak, stream, gpus, on-node, switch-pairs, switch-alltoall, "
+            "switch-bisection, group-pairs, group-alltoall, group-bisection, pairs, alltoall, multi-bandwidth, "
+            "multi-latency, allreduce or congestion.",
             flags=("--stage",),
         ),
     ] = ()
@@ -79,6 +80,14 @@ class ValidationOptions(DeclaredOptions):
             "from a resource of PBS nodes.",
             metavar="FILE|pbs:RESOURCE",
             otherwise="Slurm's topology, if it has one",
+        ),
+    ] = None
+    topology: Annotated[
+        str | None,
+        OptionSpec(
+            "Name slow links and switches, with the routes that this file of switches and links gives: TOML, Slurm's "
+            "topology.conf, or the output of ibnetdiscover; xnames groups the nodes of HPE Cray EX by cabinet.",
+            metavar="FILE|xnames",
         ),
     ] = None
     group_by: Annotated[
@@ -166,6 +175,12 @@ class ValidationOptions(DeclaredOptions):
         super().__post_init__()
         if self.prolog and self.epilog:
             raise ConfigError("--prolog cannot be used with --epilog. Choose one of the two.")
+        by = {"--groups": self.groups, "--group-by": self.group_by}
+        also = [name for name, value in by.items() if value is not None]
+        if self.topology is not None and also:
+            raise ConfigError(
+                f"--topology cannot be used with {also[0]}, because the topology has the groups."
+            )
         given = {
             "--job": self.job,
             "--readings": self.readings,

@@ -250,6 +250,12 @@ class _PairRun:
             for row, figures in zip(rows, found, strict=True):
                 row |= {key: value / messages for key, value in figures.items()}
 
+    def _of_pairs(self) -> dict[str, Any]:
+        """Return the seconds by pair and size, for those who look for a slow pair. A sweep has none."""
+        if len(self.points) > 1 or self._most_pairs() < 2:
+            return {}
+        return {"pair_ranks": self.points[0].pairs, "pair_seconds": self.points[0].times.seconds}
+
     def _most_pairs(self) -> int:
         return max(len(point.pairs) for point in self.points)
 
@@ -309,6 +315,7 @@ class _PairRun:
                 python_call_note(self.call_seconds),
                 buffer_note(options.pages, least, options.datatype),
             ],
+            extra=self._of_pairs(),
             plot=plot,
         )
 

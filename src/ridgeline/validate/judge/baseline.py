@@ -18,7 +18,7 @@ from ridgeline.validate.judge.part_screening import part_name, parts_as_nodes
 from ridgeline.validate.judge.rail_screening import Interfaces, by_rail, interface_name, rail_name
 from ridgeline.validate.judge.statistics import Floats, costs, figure, steady
 from ridgeline.validate.judge.suspects import GPU_SLOW, INTERFACE, NODE_SLOW, SYSTEM, Kind, Suspects, percent
-from ridgeline.validate.judge.system_screening import column_direction, column_unit
+from ridgeline.validate.judge.system_screening import column_direction, column_unit, system_figures
 from ridgeline.validate.judge.thresholds import CPU_SHARE
 from ridgeline.validate.judge.verdict import Drift
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity
@@ -140,6 +140,9 @@ def _system_drifts(measurements: Measurements, baseline: Measurements, tolerance
     stored = {result["benchmark"]: result for result in baseline.system}
     for result in measurements.system:
         old = stored.get(result["benchmark"])
+        if old is not None and any("block" in row for row in result["rows"]):
+            drifts += _congestion_drifts(old, result, tolerance)
+            continue
         if old is None or len(old["rows"]) != len(result["rows"]) or "unit" in result["columns"]:
             continue  # another sweep, or rows of several kinds of figures
         for key in result["columns"]:
@@ -155,6 +158,19 @@ def _system_drifts(measurements: Measurements, baseline: Measurements, tolerance
             slow = change >= math.log1p(2 * tolerance)
             name = f"{result['benchmark']} {key}"
             drifts.append(Drift(name, unit, None, "", *medians, math.expm1(change), slow))
+    return drifts
+
+
+def _congestion_drifts(old: dict[str, Any], new: dict[str, Any], tolerance: float) -> list[Drift]:
+    """Return how the worst impact factors changed. They vary: only five times the tolerance is drift."""
+    before = {figure_.name: figure_ for figure_ in system_figures([old])}
+    drifts = []
+    for now in system_figures([new]):
+        if now.name in before:
+            change = math.log(now.value / before[now.name].value)
+            slow = change >= math.log1p(5 * tolerance)
+            values = before[now.name].value, now.value
+            drifts.append(Drift(now.name, now.unit, None, "", *values, math.expm1(change), slow))
     return drifts
 
 

@@ -49,7 +49,8 @@ class Busy:
         )
         busy_parts = busy if kind == "system" else busy.intersection(nodes)
         parts = n_nodes if kind == "system" else len(nodes)
-        enough = 1 if together or kind not in ("group", "system") else parts // 2 + 1
+        of_many = kind in ("switch", "fabric link", "group", "system")
+        enough = parts // 2 + 1 if of_many and not together else 1
         if len(busy_parts) < enough:
             return False
         for node in busy_parts:

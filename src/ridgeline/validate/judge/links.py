@@ -118,13 +118,15 @@ def find_stalls(
     n_nodes: int,
     known: Collection[int],
     least: float,
+    explained: Collection[tuple[int, int]] = (),
 ) -> Stalls:
     """Return nodes and links of whose repeats at least the share `least` takes twice the usual time or more.
 
     Chance must be ruled out too. If the part were like the rest, as many stalls would occur in less than one of 1000
     screenings (binomial distribution). A node is a suspect if more than half of its links stall, and more than by
     chance even without the worst of them. The worst node comes first, and its links no longer count. known: nodes
-    that are suspects already. worse: repeats of further measurements (`Measurements.worse`). A fault that comes and
+    that are suspects already; explained: pairs of nodes, the smaller first, that are always slow for another reason.
+    worse: repeats of further measurements (`Measurements.worse`). A fault that comes and
     goes is quiet in one of them by chance, so all count; but a part whose stalls are all of one measurement was
     disturbed then.
     """
@@ -156,6 +158,9 @@ def find_stalls(
     nodes = _persist(*(_of_nodes(table, unique, n_nodes) for table in (stalled, repeats)))
     stalled, repeats = stalled.sum(axis=1), repeats.sum(axis=1)
     alive = (repeats > 0) & (unique[0] != unique[1]) & ~np.isin(unique, list(known)).any(axis=0)
+    if explained:
+        always = set(explained)
+        alive &= np.array([pair not in always for pair in zip(*unique.tolist())])
     return _peel(n_nodes, unique, stalled, repeats, nodes, links, alive, least)
 
 

@@ -24,8 +24,10 @@ from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import OutputError, VerificationError
 from ridgeline.runtime.files import DAMAGED, replace_file
 from ridgeline.runtime.units import number
+from ridgeline.validate.fabric.fabric import fabric_of_groups
 from ridgeline.validate.judge.baseline import add_drifts, compare_with_baseline
 from ridgeline.validate.judge.busy_nodes import find_busy
+from ridgeline.validate.judge.congestion_words import congestion_in_words
 from ridgeline.validate.judge.counter_screening import screen_counters
 from ridgeline.validate.judge.history import (
     Entry,
@@ -40,6 +42,7 @@ from ridgeline.validate.judge.part_screening import screen_parts
 from ridgeline.validate.judge.rail_screening import screen_rails
 from ridgeline.validate.judge.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise
 from ridgeline.validate.judge.suspects import (
+    LEFT_OUT,
     NODE_SILENT,
     NODE_SLOW,
     NODE_TOOL,
@@ -49,7 +52,7 @@ from ridgeline.validate.judge.suspects import (
     allowed_in_words,
     percent,
 )
-from ridgeline.validate.judge.system_screening import screen_system
+from ridgeline.validate.judge.system_screening import screen_simultaneous_pairs, screen_system
 from ridgeline.validate.judge.thresholds import CPU_SHARE, Thresholds
 from ridgeline.validate.judge.verdict import UNMEASURED, NodeVerdict, Verdict
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, Stage
@@ -74,7 +77,8 @@ def screen(
     """
     thresholds = thresholds or Thresholds()
     busy = find_busy(measurements, thresholds)
-    suspects = Suspects(measurements.nodes, measurements.groups, busy)
+    switches = {} if measurements.fabric is None else measurements.fabric.nodes_by_switch()
+    suspects = Suspects(measurements.nodes, measurements.groups, switches, busy)
     verdict = Verdict()
     for node, texts in measurements.errors.items():
         for text in texts:
@@ -83,10 +87,13 @@ def screen(
     for quantity in measurements.node_quantities:
         _screen_nodes(quantity, measurements.parts.get(quantity.name, {}), thresholds, suspects, verdict)
     screen_parts(measurements, thresholds, suspects, verdict)
+    fabric = measurements.fabric or fabric_of_groups(len(measurements.nodes), measurements.groups)
     for pairs in measurements.pair_quantities:
         worse = measurements.worse.get(pairs.name)
-        screen_rails(pairs, worse, measurements.interfaces, thresholds, suspects, verdict)
+        screen_rails(pairs, worse, fabric, measurements.interfaces, thresholds, suspects, verdict)
     systemwide = screen_system(measurements, thresholds, suspects)
+    screen_simultaneous_pairs(measurements, thresholds, suspects)
+    verdict.notes += congestion_in_words(measurements.system)
     screen_counters(measurements, thresholds, suspects, verdict, history)
     for node, results in measurements.tools.items():
         for result in results:
@@ -237,7 +244,7 @@ def _judge_nodes(measurements: Measurements, verdict: Verdict) -> list[NodeVerdi
     for busy in verdict.busy:
         nodes[busy.node] = NodeVerdict(busy.name, "busy", False, list(busy.reasons))
     for suspect in verdict.suspects:
-        if suspect.kind in ("node", "interface", "GPU", "group"):
+        if suspect.kind in LEFT_OUT:
             label = "" if suspect.kind == "node" else f"{suspect.name}: "
             for number_ in suspect.nodes:
                 nodes[number_].verdict, nodes[number_].use = "suspect", False

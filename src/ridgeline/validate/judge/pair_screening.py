@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.runtime.units import number
-from ridgeline.validate.judge.links import find_stalls, find_suspects, node_scores
+from ridgeline.validate.fabric.fabric import Fabric
+from ridgeline.validate.fabric.routes import RoutingMatrix
+from ridgeline.validate.judge.fabric_screening import (
+    add_route,
+    add_stalled,
+    distance_classes,
+    routes_of,
+    screen_elements,
+)
+from ridgeline.validate.judge.links import Stalls, find_stalls, find_suspects, node_scores
+from ridgeline.validate.judge.shared_links import find_shared
 from ridgeline.validate.judge.statistics import (
     FEW,
     Floats,
@@ -24,9 +33,9 @@ from ridgeline.validate.judge.statistics import (
     summarise,
 )
 from ridgeline.validate.judge.suspects import (
-    GROUP,
     LINK,
     NODE_NETWORK,
+    SHARED,
     SYSTEM,
     Suspects,
     allowed_in_words,
@@ -72,34 +81,40 @@ class _Distances:
 def screen_pairs(
     quantity: PairQuantity,
     worse: Floats | None,
+    fabric: Fabric | None,
     thresholds: Thresholds,
     suspects: Suspects,
     verdict: Verdict,
 ) -> None:
-    """Suspect groups, nodes and links whose figures are worse than those of the others, or than a limit.
+    """Suspect parts whose figures are worse than those of the others, or than a limit.
 
-    worse: repeats of further measurements, see `Measurements.worse`.
-
-    With groups, links inside a group and links between groups are each compared with their like.
+    worse: repeats of further measurements, see `Measurements.worse`; fabric: what joins the nodes, None if nothing is
+    known. With a fabric, pairs are compared with pairs of the same distance, and elements of the fabric are suspects;
+    without one, nodes and the links between two nodes.
     """
     links = link_costs(quantity)
     if not links.cost.size:
         return
     values = np.array([figure(c, quantity.higher_is_better) for c in links.cost])
     few = np.unique(np.concatenate([links.first, links.second])).size < FEW
-    group_of = group_numbers(len(suspects.nodes), suspects.groups)
-    measured = _measure_distances(quantity, links, values, few, group_of, thresholds, verdict)
-    kept = ~_screen_groups(quantity, links, measured, group_of, thresholds, suspects)
-    _screen_nodes_and_links(quantity, links, values, measured, kept, few, worse, thresholds, suspects)
+    routes = None if fabric is None else routes_of(fabric, links.first, links.second)
+    measured = _measure_distances(quantity, links, values, few, routes, thresholds, verdict)
+    if routes is None:
+        nodes, rows = _screen_nodes_and_links(quantity, links, values, measured, few, thresholds, suspects)
+        pairs = zip(links.first[rows].tolist(), links.second[rows].tolist())
+        stalled = find_stalls(quantity, worse, len(suspects.nodes), nodes, thresholds.stalls, list(pairs))
+    else:
+        crossing = _screen_fabric(quantity, links, values, measured, routes, thresholds, suspects)
+        pairs = zip(links.first[crossing].tolist(), links.second[crossing].tolist())
+        stalled = find_stalls(quantity, worse, len(suspects.nodes), (), thresholds.stalls, list(pairs))
+        if not routes.fabric.inferred:
+            crossing = crossing | np.isin(np.stack([links.first, links.second]), list(stalled.nodes)).any(
+                axis=0
+            )
+            left = add_stalled(suspects, routes, stalled.links, crossing, quantity.name)
+            stalled.links = {ends: stalled.links[ends] for ends in left}
+    _add_stalls(quantity, stalled, None if routes is None or routes.fabric.inferred else routes, suspects)
     _screen_limit(quantity, links, values, thresholds, suspects)
-
-
-def group_numbers(n_nodes: int, groups: Mapping[str, list[int]]) -> Integers:
-    """Return the number of every node's group, -1 for none: int64 [n_nodes]."""
-    numbers = np.full(n_nodes, -1)
-    for number_, members in enumerate(groups.values()):
-        numbers[members] = number_
-    return numbers
 
 
 def _measure_distances(
@@ -107,38 +122,47 @@ def _measure_distances(
     links: LinkCosts,
     values: Floats,
     few: bool,
-    group_of: Integers,
+    routes: RoutingMatrix | None,
     thresholds: Thresholds,
     verdict: Verdict,
 ) -> _Distances:
-    """Return how far links are from the usual, and add the statistics to the verdict."""
-    a, b = group_of[links.first], group_of[links.second]
-    inside = (a == b) & (a >= 0)
-    kinds = [(" inside groups", inside), (" between groups", ~inside)]
-    if not inside.any() or inside.all():
-        kinds = [("", np.ones(len(inside), bool))]
+    """Return how far links are from the usual for their distance, and add the statistics to the verdict."""
+    classes, cost = np.zeros(links.cost.size, np.int64), links.cost
+    if routes is not None:
+        classes, cost = distance_classes(routes.hops, links.cost)
     result = _Distances(*(np.zeros_like(links.cost) for _ in range(3)))
-    for label, rows in kinds:
+    labels = [""]
+    if routes is not None and routes.fabric.inferred and classes.any():
+        labels = [" inside groups", " between groups"]
+    worst = (0.0, 0.0)
+    for number_ in range(int(classes.max()) + 1):
+        rows = classes == number_
         start = None
-        if label and len(set(a[rows]) | set(b[rows])) < FEW:
-            # If one of three groups is slow, most pairs of groups are.
-            start = centre(_pair_medians(a[rows], b[rows], links.cost[rows])[1], few=True)[0]
+        if routes is not None and (routes.hops[rows] > 0).all():
+            ends = [routes.fabric.switch_of[side[rows]] for side in (links.first, links.second)]
+            if np.unique(np.concatenate(ends)).size < FEW:
+                # If one of three groups is slow, most pairs of groups are.
+                start = centre(_pair_medians(ends[0], ends[1], cost[rows])[1], few=True)[0]
         distance, reference, sigma, cut = screen_costs(
-            links.cost[rows], links.noise, few or rows.sum() < FEW, thresholds, start
+            cost[rows], links.noise, few or rows.sum() < FEW, thresholds, start
         )
         result.distance[rows], result.cut[rows] = distance, cut
         result.usual[rows] = figure(reference, quantity.higher_is_better)
-        verdict.summaries.append(
-            summarise(
-                quantity.name + label,
-                quantity.unit,
-                quantity.higher_is_better,
-                "links",
-                values[rows],
-                sigma,
-                cut,
+        worst = max(worst, (cut, sigma))
+        if len(labels) > 1 or number_ == classes.max():
+            rows = rows if len(labels) > 1 else np.ones(len(rows), bool)
+            label = labels[min(number_, len(labels) - 1)]
+            verdict.summaries.append(
+                summarise(
+                    quantity.name + label,
+                    quantity.unit,
+                    quantity.higher_is_better,
+                    "links",
+                    values[rows],
+                    sigma if len(labels) > 1 else worst[1],
+                    cut if len(labels) > 1 else worst[0],
+                )
             )
-        )
     if not few:
         result.distance[~links.holds] = np.minimum(result.distance[~links.holds], 0.0)
     return result
@@ -152,38 +176,46 @@ def _pair_medians(a: Integers, b: Integers, values: Floats) -> tuple[Integers, F
     return pairs, np.array([np.median(part) for part in parts])
 
 
-def _screen_groups(
+def _screen_fabric(
     quantity: PairQuantity,
     links: LinkCosts,
+    values: Floats,
     measured: _Distances,
-    group_of: Integers,
+    routes: RoutingMatrix,
     thresholds: Thresholds,
     suspects: Suspects,
 ) -> NDArray[np.bool_]:
-    """Suspect groups whose links to most others are slow, for most of their nodes; return the links explained."""
-    a, b = group_of[links.first], group_of[links.second]
-    between = (a != b) & (a >= 0) & (b >= 0)
-    explained = np.zeros(len(between), bool)
-    if len(suspects.groups) < 3 or not between.any():
-        return explained
-    distance = measured.distance[between]
-    pairs, medians = _pair_medians(a[between], b[between], distance)
-    cut = float(measured.cut[between].max())
-    at_fault = find_suspects(len(suspects.groups), pairs[0], pairs[1], medians, cut, math.inf)
-    scores = node_scores(len(group_of), links.first[between], links.second[between], distance, least=1)
-    for number_, score in at_fault.nodes.items():
-        name, members = list(suspects.groups.items())[number_]
-        slow = int((scores[members] >= cut).sum())
-        if len(members) < 2 or slow < thresholds.group_share * len(members):
-            continue
-        explained |= between & ((a == number_) | (b == number_))
-        slowdown = math.expm1(score)
-        reason = (
-            f"{quantity.name}: its links to other groups take {percent(slowdown)} more time than usual between "
-            f"groups, for {slow} of its {len(members)} nodes"
-        )
-        suspects.add("group", members, reason, GROUP, quantity=quantity.name, slowdown=slowdown, name=name)
-    return explained
+    """Suspect elements of the fabric, and what is between two nodes if no element explains it.
+
+    Returns which pairs cross a suspect.
+    """
+    found = screen_elements(
+        quantity, routes, measured.distance, measured.usual, links.noise, measured.cut, thresholds, suspects
+    )
+    for row in found.left:
+        slowdown = math.expm1(measured.distance[row])
+        reason = _link_reason(quantity, values[row], measured.usual[row], slowdown)
+        ends = int(links.first[row]), int(links.second[row])
+        if routes.fabric.inferred:
+            suspects.add("link", ends, reason, LINK, quantity=quantity.name, slowdown=slowdown)
+        else:
+            add_route(suspects, routes, ends, reason, quantity.name, slowdown)
+    crossing = found.crossing.copy()
+    crossing[found.left] = True
+    return crossing
+
+
+def _side(names: list[str], side: list[int]) -> str:
+    """Name the nodes on one side of a link."""
+    more = f" and {len(side) - 3} more" if len(side) > 3 else ""
+    return ", ".join(names[node] for node in side[:3]) + more
+
+
+def _link_reason(quantity: PairQuantity, value: float, usual: float, slowdown: float) -> str:
+    return (
+        f"{quantity.name}: {number(value, quantity.unit)}, {percent(slowdown)} more time than the usual "
+        f"{number(usual, quantity.unit)}"
+    )
 
 
 def _screen_nodes_and_links(
@@ -191,15 +223,15 @@ def _screen_nodes_and_links(
     links: LinkCosts,
     values: Floats,
     measured: _Distances,
-    kept: NDArray[np.bool_],
     few: bool,
-    worse: Floats | None,
     thresholds: Thresholds,
     suspects: Suspects,
-) -> None:
-    """Suspect nodes whose links are mostly slow, and links that are slow themselves."""
-    first, second = links.first[kept], links.second[kept]
-    distance, cut = measured.distance[kept], measured.cut[kept]
+) -> tuple[set[int], list[int]]:
+    """Suspect nodes whose links are mostly slow, and links that are slow themselves.
+
+    Returns the nodes, and rows of pairs that share a slow link.
+    """
+    first, second, distance, cut = links.first, links.second, measured.distance, measured.cut
     scores = node_scores(len(suspects.nodes), first, second, distance)
     scores = scores[np.isfinite(scores)]
     node_cut = float(cut.max(initial=0.0))
@@ -207,28 +239,55 @@ def _screen_nodes_and_links(
         offset, spread = centre(scores, few)
         node_cut = max(offset, 0.0) + cut_of(spread, scores.size, thresholds)
     at_fault = find_suspects(len(suspects.nodes), first, second, distance, node_cut, cut)
-    usual = number(float(np.median(measured.usual[kept])) if kept.any() else math.nan, quantity.unit)
+    usual = number(float(np.median(measured.usual)), quantity.unit)
     for node, score in at_fault.nodes.items():
         slowdown = math.expm1(score)
         reason = (
             f"{quantity.name}: most links take at least {percent(slowdown)} more time than the usual {usual}"
         )
         suspects.add("node", [node], reason, NODE_NETWORK, quantity=quantity.name, slowdown=slowdown)
-    for row in np.flatnonzero(kept)[at_fault.links]:
-        slowdown = math.expm1(measured.distance[row])
+    shared = find_shared(len(suspects.nodes), first, second, at_fault.links)
+    for link in shared:
+        slowdown = math.expm1(float(np.median(distance[link.rows])))
+        sides = " and ".join(_side(suspects.nodes, side) for side in link.sides)
         reason = (
-            f"{quantity.name}: {number(values[row], quantity.unit)}, {percent(slowdown)} more time than the usual "
-            f"{number(measured.usual[row], quantity.unit)}"
+            f"{quantity.name}: {len(link.rows)} of {link.pairs} pairs of nodes between {sides} take "
+            f"{percent(slowdown)} more time than the usual {usual}, and their other pairs do not"
         )
+        members = [node for side in link.sides for node in side]
+        suspects.add(
+            "fabric link",
+            members,
+            reason,
+            SHARED,
+            quantity=quantity.name,
+            slowdown=slowdown,
+            name=f"between {sides}",
+        )
+    explained = {row for link in shared for row in link.rows}
+    for row in at_fault.links:
+        if row in explained:
+            continue
+        slowdown = math.expm1(measured.distance[row])
+        reason = _link_reason(quantity, values[row], measured.usual[row], slowdown)
         ends = int(links.first[row]), int(links.second[row])
         suspects.add("link", ends, reason, LINK, quantity=quantity.name, slowdown=slowdown)
-    stalled = find_stalls(quantity, worse, len(suspects.nodes), at_fault.nodes, thresholds.stalls)
+    return set(at_fault.nodes), sorted(explained)
+
+
+def _add_stalls(
+    quantity: PairQuantity, stalled: Stalls, routes: RoutingMatrix | None, suspects: Suspects
+) -> None:
+    """Suspect nodes, and links or routes, that are slow now and then."""
     for node, share in stalled.nodes.items():
         reason = f"{quantity.name}: {100 * share:.3g} % of its repeats took twice the usual time or more"
         suspects.add("node", [node], reason, NODE_NETWORK, quantity=quantity.name)
     for ends, share in stalled.links.items():
         reason = f"{quantity.name}: {100 * share:.3g} % of the repeats took twice the usual time or more"
-        suspects.add("link", ends, reason, LINK, quantity=quantity.name)
+        if routes is None:
+            suspects.add("link", ends, reason, LINK, quantity=quantity.name)
+        else:
+            add_route(suspects, routes, ends, reason, quantity.name, None)
 
 
 def _screen_limit(

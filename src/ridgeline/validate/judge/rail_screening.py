@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ridgeline.validate.fabric.fabric import Fabric
 from ridgeline.validate.judge.pair_screening import screen_pairs
 from ridgeline.validate.judge.statistics import Floats
 from ridgeline.validate.judge.suspects import INTERFACE, Kind, Suspects
@@ -42,6 +43,7 @@ def rail_name(interfaces: Interfaces, rail: int) -> str:
 def screen_rails(
     quantity: PairQuantity,
     worse: Floats | None,
+    fabric: Fabric | None,
     interfaces: Interfaces,
     thresholds: Thresholds,
     suspects: Suspects,
@@ -49,23 +51,24 @@ def screen_rails(
 ) -> None:
     """Suspect nodes, links, groups and single interfaces whose figures are worse than those of their like.
 
-    worse: see `pair_screening.screen_pairs`. With one rail, that function alone judges.
+    worse, fabric: see `pair_screening.screen_pairs`. With one rail, that function alone judges.
     """
     rails = by_rail(quantity)
     if len(rails) < 2:
-        screen_pairs(quantity, worse, thresholds, suspects, verdict)
+        screen_pairs(quantity, worse, fabric, thresholds, suspects, verdict)
         return
     found: dict[tuple[str, tuple[int, ...], str], dict[int, Suspect]] = {}
     for rail, part in rails.items():
         alone = replace(suspects, by_part={})
         before = len(verdict.summaries)
         rows = None if worse is None else worse[quantity.rail == rail]
-        screen_pairs(part, rows, thresholds, alone, verdict)
+        screen_pairs(part, rows, fabric, thresholds, alone, verdict)
         for summary in verdict.summaries[before:]:
             summary.name += f" {rail_name(interfaces, rail)}"
         for key, suspect in alone.by_part.items():
             found.setdefault(key, {})[rail] = suspect
-    for (kind, nodes, _), on_rails in found.items():
+    for (kind, _, _), on_rails in found.items():
+        nodes = next(iter(on_rails.values())).nodes
         measured = [rail for rail, part in rails.items() if _has(part, nodes)]
         if 2 * len(on_rails) > len(measured):
             _add_whole(suspects, on_rails, len(measured))
@@ -100,6 +103,7 @@ def _add_interface(
     new: dict[str, tuple[Kind, str]] = {
         "node": ("interface", names[0] if names else ""),
         "link": ("link", " - ".join(names)),
+        "route": ("route", " - ".join(names)),
     }
     whole = f"{suspect.name} {rail_name(interfaces, rail)}".lstrip()
     as_kind, name = new.get(kind, (suspect.kind, whole))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ridgeline.runtime.units import number
-from ridgeline.validate.judge.statistics import costs
-from ridgeline.validate.judge.suspects import WHOLE, Suspects, allowed_in_words
+from ridgeline.validate.judge.statistics import FEW, costs
+from ridgeline.validate.judge.suspects import LINK, ROUTE, WHOLE, Suspects, allowed_in_words
 from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.measure.measurements import Measurements
 
@@ -68,6 +68,32 @@ def column_unit(key: str) -> str:
     if "message" in key:
         return "messages/s"
     return "B/s" if "bandwidth" in key else "1/s" if column_direction(key) else "s"
+
+
+def screen_simultaneous_pairs(measurements: Measurements, thresholds: Thresholds, suspects: Suspects) -> None:
+    """Suspect pairs that were much slower than the others while all pairs exchanged messages at the same time.
+
+    They share links, so that only those count that take longer than the median by more than one over
+    `machine_share`: 2 with its default. A node meets one other node there, so that neither is known to be at fault.
+    """
+    for result in measurements.system:
+        extra = result.get("extra", {})
+        seconds = np.array(extra.get("node_pair_seconds", []), float)
+        if seconds.size < FEW:
+            continue
+        usual = float(np.median(seconds))
+        for row in np.flatnonzero(seconds > usual / thresholds.machine_share):
+            slower = seconds[row] / usual
+            reason = f"{result['benchmark']}: {slower:.3g} times the usual time while all pairs were active"
+            known = measurements.fabric is not None
+            suspects.add(
+                "route" if known else "link",
+                extra["node_pairs"][row],
+                reason,
+                ROUTE if known else LINK,
+                quantity=f"{result['benchmark']} seconds",
+                slowdown=slower - 1.0,
+            )
 
 
 def screen_system(measurements: Measurements, thresholds: Thresholds, suspects: Suspects) -> list[str]:

@@ -93,6 +93,7 @@ FLOORS = {
     "alltoall bandwidth": 1e5,
     "multi-bandwidth bandwidth": 1e5,
     "multi-latency seconds": 0.1,
+    "allreduce seconds": 0.1,
 }
 
 
@@ -314,7 +315,8 @@ def limits_of_machine(
 ) -> dict[str, float]:
     """Return limits from the figures of a machine file: this share of the rates, and times longer by as much.
 
-    What an all-to-all reaches is taken from the row with the least efficiency.
+    What an all-to-all reaches is taken from the row with the next larger number of nodes, or the largest one. Half of
+    the pairs of nodes may need the links between groups: their share of the global bandwidth then bounds them.
     """
     node, network, device = machine.node, machine.network, machine.device
     limits = {}
@@ -328,7 +330,23 @@ def limits_of_machine(
         limits["GPU DGEMM"] = share * device.peak.value
     if n_nodes > 1 and network.latency:
         limits["latency"] = network.latency.value / share
-    if n_nodes > 1 and network.injection and machine.all_to_all:
-        efficiency = min(row.efficiency.value for row in machine.all_to_all)
-        limits["alltoall bandwidth"] = share * efficiency * network.injection.value * n_nodes
+    if n_nodes > 1 and network.allreduce:
+        limits["allreduce seconds"] = network.allreduce.value / share
+    if n_nodes > 1 and network.injection:
+        injection = network.injection.value * n_nodes
+        if machine.all_to_all:
+            rows = sorted(
+                machine.all_to_all,
+                key=lambda row: (row.nodes.value < n_nodes, abs(row.nodes.value - n_nodes)),
+            )
+            nodes = rows[0].nodes.value
+            efficiency = min(row.efficiency.value for row in rows if row.nodes.value == nodes)
+            limits["alltoall bandwidth"] = share * efficiency * injection
+        group, total = network.group_nodes, machine.machine.nodes
+        pairs = 0.5 * injection
+        if network.global_bandwidth and total and group and n_nodes > group.value:
+            pairs = min(pairs, 0.5 * network.global_bandwidth.value * min(n_nodes / total.value, 1.0))
+        # Fewer ranks than usual may not fill all interfaces of a node.
+        if node.ranks and ranks_per_node >= node.ranks.value:
+            limits["multi-bandwidth bandwidth"] = share * pairs
     return limits

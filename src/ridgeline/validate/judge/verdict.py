@@ -16,18 +16,31 @@ HEALTHY, SUSPECTS, UNMEASURED = 0, 1, 2  # exit codes
 class Suspect:
     """A part of the machine that is slow or wrong.
 
-    kind: what it is; name: for people, from host and group names; nodes: their numbers (both ends of a link, all
-    nodes of a group, none for the system); quantities: what showed it; slowdown: the worst extra time, 0.1 for 10 %
-    more than the reference, None where the fault is not slowness; reasons: one sentence each; advice: what to do.
+    kind: what it is: a "link" is between two nodes, a "fabric link" between two switches, and a "route" all that is
+    between two nodes, of which it is not known what is slow; name: for people, from the names of hosts, switches and
+    groups; nodes: their numbers (both ends of a link or a route, all nodes of a switch or a group, those that were
+    measured across a fabric link, none for the system); quantities: what showed it; slowdown: the worst extra time,
+    0.1 for 10 % more than the reference, None where the fault is not slowness; reasons: one sentence each; advice:
+    what to do; alternatives: other parts that the measurements cannot tell from it.
     """
 
-    kind: Literal["node", "interface", "GPU", "link", "group", "system"]
+    kind: Literal["node", "interface", "GPU", "link", "fabric link", "route", "switch", "group", "system"]
     name: str
     nodes: list[int]
     reasons: list[str] = field(default_factory=list)
     quantities: list[str] = field(default_factory=list)
     slowdown: float | None = None
     advice: list[str] = field(default_factory=list)
+    alternatives: list[str] = field(default_factory=list)
+
+    @property
+    def doubt(self) -> str:
+        """Which other parts may be at fault instead, in one sentence; "" if none."""
+        if not self.alternatives:
+            return ""
+        more = f" and {len(self.alternatives) - 8} more" if len(self.alternatives) > 8 else ""
+        what = "on the route are" if self.kind == "route" else "the measurements cannot tell it from"
+        return f"{what}: {'; '.join(self.alternatives[:8])}{more}"
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -73,6 +73,16 @@ def read_hosts(path: str | Path) -> list[str]:
     if not hosts:
         raise ConfigError(f"{path}: the file names no host. Write one host on each line.")
     return list(dict.fromkeys(hosts))
+
+
+def slurm_lines(path: str | Path) -> Iterator[dict[str, str]]:
+    """Yield the fields of each line of Slurm's topology.conf, keys in lower case, other lines left out.
+
+    Raises OutputError if the file cannot be read.
+    """
+    for line in _read_lines(path):
+        if _SLURM_FIELD.match(line):
+            yield {key.lower(): quoted or bare for key, quoted, bare in _SLURM_FIELD.findall(line)}
 
 
 def read_groups(path: str | Path) -> dict[str, list[str]]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ridgeline.io.output_files import to_json, write_text
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.files import DAMAGED, output_errors, read_regular
+from ridgeline.validate.fabric.fabric import Fabric
 from ridgeline.validate.measure.vendor_tools import ToolResult
 
 SCHEMA = 2  # of the stored file; raised when a reader of the last one could not read it
@@ -113,7 +114,7 @@ class Measurements:
     measured over, by the number of their rail; gpus: node -> names of its GPUs; part_errors: node -> name of a GPU ->
     what was found wrong there; ranks: interface and GPU of each rank (`parallel.rank_devices`); mpi:
     versions and environment of the MPI library; tools: node -> what each vendor's tool did there, as
-    `vendor_tools.ToolResult`.
+    `vendor_tools.ToolResult`; fabric: what joins the nodes, if a topology was given.
     """
 
     nodes: list[str]
@@ -140,13 +141,15 @@ class Measurements:
     ranks: list[dict[str, Any]] = field(default_factory=list)
     mpi: dict[str, Any] = field(default_factory=dict)
     tools: dict[int, list[ToolResult]] = field(default_factory=dict)
+    fabric: Fabric | None = None
     machine: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     created: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON; NaN becomes null."""
-        content: dict[str, Any] = _plain(asdict(self))
+        content: dict[str, Any] = _plain(asdict(replace(self, fabric=None)))
+        content["fabric"] = None if self.fabric is None else self.fabric.to_dict()
         return {"schema": SCHEMA} | content
 
     @classmethod
@@ -206,6 +209,8 @@ class Measurements:
                 name: {int(node): float(share) for node, share in nodes.items()}
                 for name, nodes in content.get("others", {}).items()
             }
+            fabric = content.get("fabric")
+            values["fabric"] = None if fabric is None else Fabric.from_dict(fabric)
             return cls(**values)
         except DAMAGED as error:
             raise ConfigError(

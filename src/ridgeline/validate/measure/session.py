@@ -42,6 +42,7 @@ class Session:
     node_comm: MPI.Comm
     stage_ends: MPI.Comm
     groups: dict[str, list[int]] = field(default_factory=dict)
+    switches: dict[str, list[int]] = field(default_factory=dict)
     again: set[int] | None = None  # the nodes that are measured, None for all
     ports: list[list[tuple[int, str]]] = field(default_factory=list)  # see `rank_devices.ports_of_nodes`
     gpus: Gpus = field(default_factory=lambda: Gpus([], "none was looked for"))

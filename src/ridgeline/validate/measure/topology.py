@@ -71,6 +71,22 @@ def groups_of_names(nodes: Sequence[str], pattern: str) -> dict[str, list[int]]:
     return groups
 
 
+def groups_of_xnames(nodes: Sequence[str]) -> dict[str, list[int]]:
+    """Return cabinet -> node numbers from names of HPE Cray EX such as x1000c0s0b0n0; by chassis if cabinets are few.
+
+    A name says in which cabinet (x), chassis (c), slot (s) and board (b) a node is. It does not say which switches it
+    is attached to, nor what joins them. Raises ConfigError if a host has another name.
+    """
+    wrong = [node for node in nodes if not re.fullmatch(r"x\d+c\d+s\d+b\d+n\d+", node.partition(".")[0])]
+    if wrong:
+        raise ConfigError(
+            f"--topology xnames: the host {wrong[0]} has no name of HPE Cray EX, such as x1000c0s0b0n0. Name a file "
+            "instead, or use --group-by with a part of the host names."
+        )
+    cabinets = groups_of_names(nodes, r"x\d+")
+    return cabinets if len(cabinets) > 2 else groups_of_names(nodes, r"x\d+c\d+")
+
+
 def find_groups(
     nodes: Sequence[str],
     path: str | None,

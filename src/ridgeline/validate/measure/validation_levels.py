@@ -1,4 +1,4 @@
-"""Which stages of a validation run, in which order and for how long: nodes alone, then groups, then the whole system.
+"""Which stages of a validation run, in which order and for how long: nodes, switches, groups, the whole system.
 
 What a stage measures is in `validate.measure.validation_stages`. The health of the system rests on that of its
 groups, and that of a group on its nodes and switches. The smallest parts are therefore measured first. Every stage
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.node_load import others_share, read_load
-from ridgeline.validate.measure import gpu_stages, validation_stages
+from ridgeline.validate.measure import gpu_stages, part_stages, validation_stages
 from ridgeline.validate.measure.measurements import Measurements, Stage
 from ridgeline.validate.measure.session import Session
 from ridgeline.validate.validation_options import ValidationOptions
@@ -52,16 +52,32 @@ STEPS = (
         "on-node", "node", validation_stages.on_node, ("on-node latency", "on-node bandwidth"), least_ranks=2
     ),
     LevelStage(
+        "switch-pairs",
+        "switch",
+        validation_stages.switch_pairs,
+        ("switch latency", "switch bandwidth"),
+        least_nodes=2,
+    ),
+    LevelStage(
+        "switch-alltoall", "switch", part_stages.switch_alltoall, ("switch all-to-all",), least_nodes=2
+    ),
+    LevelStage(
+        "switch-bisection", "switch", part_stages.switch_bisection, ("switch bisection",), least_nodes=2
+    ),
+    LevelStage(
         "group-pairs",
         "group",
         validation_stages.group_pairs,
         ("group latency", "group bandwidth"),
         least_nodes=2,
     ),
+    LevelStage("group-alltoall", "group", part_stages.group_alltoall, ("group all-to-all",), least_nodes=2),
+    LevelStage("group-bisection", "group", part_stages.group_bisection, ("group bisection",), least_nodes=2),
     LevelStage("pairs", "system", validation_stages.pairs, ("latency", "bandwidth"), least_nodes=2),
     LevelStage("alltoall", "system", validation_stages.alltoall, least_ranks=2),
     LevelStage("multi-bandwidth", "system", validation_stages.multi_bandwidth, least_ranks=2),
     LevelStage("multi-latency", "system", validation_stages.multi_latency, least_ranks=2),
+    LevelStage("allreduce", "system", validation_stages.allreduce, least_ranks=2),
     LevelStage("congestion", "system", validation_stages.congestion, least_ranks=3),
 )
 
@@ -91,6 +107,8 @@ def skip_reason(step: LevelStage, session: Session) -> str:
         return session.gpus.missing
     if step.name == "on-node" and ranks == nodes:
         return "no node has two ranks"
+    if step.level == "switch" and not any(len(members) > 1 for members in session.switches.values()):
+        return "no switch with two nodes is known (--topology names switches)"
     if step.level == "group" and not any(len(members) > 1 for members in session.groups.values()):
         return "no groups are known (--groups names them)"
     return ""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ridgeline.bench.pairs.pairing import Pair
+    from ridgeline.bench.result import Result
 
     Figures = tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[np.float64]]]
 
@@ -199,6 +200,11 @@ def on_node(session: Session) -> None:
         session.store_by_rank(f"on-node {name}", unit, higher_is_better, found, np.nanmean)
 
 
+def switch_pairs(session: Session) -> None:
+    """Measure the pairs of nodes of every switch, all switches at the same time. Collective."""
+    _node_pairs(session, group_rounds(session.switches), "switch ")
+
+
 def group_pairs(session: Session) -> None:
     """Measure the pairs of nodes inside every group, all groups at the same time. Collective."""
     _node_pairs(session, group_rounds(session.groups), "group ")
@@ -298,7 +304,7 @@ def multi_bandwidth(session: Session) -> None:
     from ridgeline.bench.pairs.point_to_point import measure_multi_bandwidth
 
     options = ManyPairsRateOptions(**_pair_options(session, 2**20))
-    session.note_result(measure_multi_bandwidth(session.comm, options))
+    _note_pairs(session, measure_multi_bandwidth(session.comm, options))
 
 
 def multi_latency(session: Session) -> None:
@@ -307,7 +313,35 @@ def multi_latency(session: Session) -> None:
     from ridgeline.bench.pairs.point_to_point import measure_multi_latency
 
     options = ManyPairsOptions(**_pair_options(session, 1024))
-    session.note_result(measure_multi_latency(session.comm, options))
+    _note_pairs(session, measure_multi_latency(session.comm, options))
+
+
+def _note_pairs(session: Session, result: Result) -> None:
+    """Keep a benchmark of many pairs, with the longest seconds of each pair of nodes at the best size."""
+    if session.comm.rank == 0 and "pair_seconds" in result.extra:
+        node = session.layout.node_of_rank
+        best = -1 if result.benchmark == "multi-bandwidth" else 0  # the largest messages, or the smallest
+        worst: dict[tuple[int, int], float] = {}
+        for (a, b), seconds in zip(result.extra.pop("pair_ranks"), result.extra.pop("pair_seconds")):
+            ends = (node[a], node[b])
+            worst[ends] = max(worst.get(ends, 0.0), seconds[best])
+        result.extra["node_pairs"] = [list(ends) for ends in worst]
+        result.extra["node_pair_seconds"] = list(worst.values())
+    session.note_result(result)
+
+
+def allreduce(session: Session) -> None:
+    """Measure sums over all ranks of few numbers, whose latency bounds codes with many small sums. Collective."""
+    from ridgeline.bench.collectives.collective_benchmark import measure_collective
+    from ridgeline.bench.collectives.collectives_options import CollectiveOptions
+
+    options = CollectiveOptions(
+        operation="allreduce",
+        sizes=(8, 1024),
+        seconds=_SIZE_SECONDS[not session.plan.quick],
+        ranks_per_node=session.plan.ranks_per_node,
+    )
+    session.note_result(measure_collective(session.comm, options))
 
 
 def _pair_options(session: Session, most: int) -> dict[str, Any]:

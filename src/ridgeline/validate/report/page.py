@@ -24,7 +24,7 @@ from ridgeline.validate.judge.pair_screening import LinkCosts, link_costs
 from ridgeline.validate.judge.part_screening import part_name
 from ridgeline.validate.judge.rail_screening import by_rail, interface_name, rail_name
 from ridgeline.validate.judge.statistics import Booleans, Floats, costs, steady
-from ridgeline.validate.judge.suspects import percent
+from ridgeline.validate.judge.suspects import OF_NODES, percent
 from ridgeline.validate.judge.verdict import HEALTHY, SUSPECTS, Suspect, Verdict, write_hostfile
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity, PairQuantity, PartQuantity
 
@@ -35,7 +35,9 @@ def quantity_charts(measurements: Measurements, verdict: Verdict) -> Iterator[tu
         cost = steady(costs(quantity.values, quantity.higher_is_better))[0]
         there = np.flatnonzero(np.isfinite(cost))
         suspected = {s.nodes[0] for s in _suspects_of(verdict, quantity.name) if s.kind == "node"}
-        suspected |= {n for s in _suspects_of(verdict, quantity.name) if s.kind == "group" for n in s.nodes}
+        suspected |= {
+            n for s in _suspects_of(verdict, quantity.name) if s.kind in ("switch", "group") for n in s.nodes
+        }
         names = [measurements.nodes[node] for node in there]
         suspect = np.isin(there, list(suspected))
         if there.size > 1:
@@ -90,9 +92,9 @@ def _suspect_links(
 ) -> Booleans:
     """Return which links of a rail are suspects, or belong to nodes, groups or interfaces that are."""
     names = measurements.nodes
-    whole = np.array([n for s in suspects if s.kind in ("node", "group") for n in s.nodes], np.int64)
+    whole = np.array([n for s in suspects if s.kind in OF_NODES for n in s.nodes], np.int64)
     found: Booleans = np.isin(links.first, whole) | np.isin(links.second, whole)
-    parts = {s.name for s in suspects if s.kind in ("interface", "link")}
+    parts = {s.name for s in suspects if s.kind in ("interface", "link", "route")}
 
     def suspect(a: int, b: int) -> bool:
         ends = [f"{names[n]} {interface_name(measurements.interfaces, n, rail)}" for n in (a, b)]

@@ -1,0 +1,1 @@
+"""What joins the nodes: switches, links and groups (`fabric`), read from files (`files`), and their `routes`."""
