@@ -169,3 +169,34 @@ def test_two_groups_say_nothing_of_a_fabric():
     assert fabric_of_groups(4, {"a": [0, 1], "b": [2, 3]}) is None
     assert fabric_of_groups(4, {"a": [0, 1], "b": [2], "c": []}) is None
     assert len(fabric_of_groups(3, {"a": [0], "b": [1], "c": [2]}).links) == 3
+
+
+def over_interfaces(plan, faults):
+    """Return measurements of 128 nodes, over one interface for each list of faults."""
+    of_rails = [Simulator(plan, some, 20 + rail).measure() for rail, some in enumerate(faults)]
+    measurements = of_rails[0]
+    measurements.fabric = plan.fabric
+    measurements.interfaces = {
+        node: [f"hsn{rail}" for rail in range(len(faults))] for node in range(len(plan.names))
+    }
+    for place, quantity in enumerate(measurements.pair_quantities):
+        parts = [one.pair_quantities[place] for one in of_rails]
+        rail = np.repeat(np.arange(len(parts)), [len(part.first) for part in parts])
+        quantity.first, quantity.second, quantity.values = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("first", "second", "values")
+        )
+        quantity.rail = rail
+    return Measurements.from_dict(measurements.to_dict())
+
+
+def test_interfaces_of_nodes_and_links_of_the_fabric_are_told_apart():
+    plan = make_plan(dragonfly(8, 8, 2))
+    link = Fault(element(plan, "fabric link", "x1002s4 - x1005s2"), 1.0)
+    node = Fault(element(plan, "node", "nid00017"), 1.0)
+    verdict = screen(over_interfaces(plan, [[link], [link, node], [link]]))
+    assert sorted(blamed(verdict)) == ["fabric link x1002s4 - x1005s2", "interface nid00017 hsn1"]
+    assert set(plan.names) - set(verdict.good_nodes()) == {"nid00017"}
+    # On one of three interfaces only, the fault is named with that interface.
+    verdict = screen(over_interfaces(plan, [[], [link], []]))
+    assert blamed(verdict) == ["fabric link x1002s4 - x1005s2 hsn1"]
+    assert verdict.good_nodes() == plan.names
