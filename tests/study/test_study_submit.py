@@ -173,10 +173,12 @@ def test_threads_and_ranks_make_batches(tmp_path):
     assert batches[1].stem == "ranks_1_threads_2"
 
 
-def test_submission_by_a_stand_in(tmp_path, stand_ins):
+def test_submission_by_a_stand_in(tmp_path, stand_ins, monkeypatch):
     _, _, scripts = scripts_of(tmp_path, "slurm")
-    with pytest.raises(ConfigError, match="--now requires the command sbatch"):
-        submit(scripts, "slurm")
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))  # this machine may have Slurm
+        with pytest.raises(ConfigError, match="--now requires the command sbatch"):
+            submit(scripts, "slurm")
     stand_ins.program("sbatch", '#!/bin/sh\necho "$1" >> {calls}\necho "Submitted batch job 77"\n')
     assert submit(scripts, "slurm") == ["Submitted batch job 77"] * 2
     assert stand_ins() == [str(script) for script in scripts]
