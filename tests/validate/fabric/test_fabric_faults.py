@@ -6,6 +6,7 @@ import pytest
 from ridgeline.validate.fabric.fabric import fabric_of_groups
 from ridgeline.validate.judge.fabric_screening import element_name
 from ridgeline.validate.judge.outcome import screen
+from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.measure.measurements import Measurements
 from simulated_fabrics import (
     Fault,
@@ -199,4 +200,17 @@ def test_interfaces_of_nodes_and_links_of_the_fabric_are_told_apart():
     # On one of three interfaces only, the fault is named with that interface.
     verdict = screen(over_interfaces(plan, [[], [link], []]))
     assert blamed(verdict) == ["fabric link x1002s4 - x1005s2 hsn1"]
+    assert verdict.good_nodes() == plan.names
+
+
+def test_a_link_of_the_fabric_that_lost_speed_since_the_baseline_is_named():
+    plan = make_plan(dragonfly(8, 8, 2))
+    before, same = (Simulator(plan, [], seed).measure() for seed in (31, 33))
+    lost = Simulator(plan, [Fault(element(plan, "fabric link", "x1002s4 - x1005s2"), 0.4)], 32).measure()
+    for measurements in (before, lost, same):
+        measurements.fabric = plan.fabric
+    loose = Thresholds(slowdown=0.9)
+    assert blamed(screen(lost, loose)) == blamed(screen(same, loose, before)) == []
+    verdict = screen(lost, loose, before)
+    assert blamed(verdict) == ["fabric link x1002s4 - x1005s2"]
     assert verdict.good_nodes() == plan.names

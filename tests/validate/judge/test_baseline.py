@@ -9,6 +9,7 @@ import pytest
 from ridgeline.runtime.errors import ConfigError, OutputError
 from ridgeline.validate.judge.baseline import compare_with_baseline
 from ridgeline.validate.judge.outcome import screen
+from ridgeline.validate.judge.thresholds import Thresholds
 from ridgeline.validate.measure.measurements import NodeQuantity, load_measurements, save_measurements
 from simulated_system import all_pairs
 
@@ -54,6 +55,36 @@ def test_a_system_that_became_slow_as_a_whole_blames_no_node(before):
     verdict = screen(now, baseline=before)
     assert [s.kind for s in verdict.suspects] == ["system"]
     assert verdict.suspects[0].slowdown == pytest.approx(0.25, abs=0.01)
+
+
+def test_a_link_that_lost_speed_is_named_though_others_were_never_faster():
+    """Links of two kinds; one of the fast kind is now as fast as the slow kind."""
+    speeds = np.full((12, 12), 2e10)
+    speeds[:, ::2] = speeds[::2] = 1.4e10
+    before, now = all_pairs(speeds, seed=1), all_pairs(speeds, seed=2)
+    first = now.pair_quantities[0].first
+    lost = (first == 3) & (now.pair_quantities[0].second == 7)
+    now.pair_quantities[0].values[lost] *= 0.7
+    loose = Thresholds(slowdown=0.9)
+    assert screen(now, loose).suspects == []
+    verdict = screen(now, loose, before)
+    assert [(s.kind, s.name, s.quantities) for s in verdict.suspects] == [
+        ("link", "nid3 - nid7", ["bandwidth"])
+    ]
+    assert verdict.suspects[0].reasons[0].endswith("more time than in the baseline")
+    # In another order, with a node that the baseline has not: host names tell.
+    now.nodes[0] = "new"
+    before.nodes.reverse()
+    old = before.pair_quantities[0]
+    old.first, old.second = 11 - old.second, 11 - old.first
+    assert [s.name for s in screen(now, loose, before).suspects] == ["nid3 - nid7"]
+    # A node whose links all lost is the node's drift alone, and nothing is wrong with links that were always slow.
+    slow = all_pairs(speeds, seed=3)
+    of_node = (slow.pair_quantities[0].first == 5) | (slow.pair_quantities[0].second == 5)
+    slow.pair_quantities[0].values[of_node] *= 0.7
+    verdict = screen(slow, loose, all_pairs(speeds, seed=1))
+    assert [(s.kind, s.name) for s in verdict.suspects] == [("node", "nid5")]
+    assert screen(all_pairs(speeds, seed=4), loose, all_pairs(speeds, seed=1)).suspects == []
 
 
 def test_benchmarks_of_the_whole_system_drift(before):

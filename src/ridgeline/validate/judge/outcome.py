@@ -38,6 +38,7 @@ from ridgeline.validate.judge.history import (
     send_to_syslog,
 )
 from ridgeline.validate.judge.inventory_screening import screen_inventory
+from ridgeline.validate.judge.link_drift import screen_link_drifts
 from ridgeline.validate.judge.part_screening import screen_parts
 from ridgeline.validate.judge.rail_screening import screen_rails
 from ridgeline.validate.judge.statistics import FEW, Floats, costs, figure, screen_costs, steady, summarise
@@ -109,6 +110,7 @@ def screen(
     if baseline is not None:
         verdict.drifts = compare_with_baseline(measurements, baseline, thresholds.drift)
         add_drifts(verdict.drifts, suspects)
+        screen_link_drifts(measurements, baseline, fabric, thresholds, suspects)
     screen_history(measurements, history, thresholds, suspects)
     suspects.merge_groups(thresholds.group_share)
     suspects.drop_explained_links()
