@@ -111,12 +111,12 @@ DatatypeOption = Annotated[
     ),
 ]
 Percentiles = Annotated[
-    bool, OptionSpec("Time every iteration by itself, and show the fastest, percentiles and the slowest.")
+    bool, OptionSpec("Time every iteration separately, and show the fastest, percentiles and the slowest.")
 ]
 Hmem = Annotated[
     Literal["default", "on", "off"],
     OptionSpec(
-        "With --device cuda: set MPIR_CVAR_CH4_OFI_ENABLE_HMEM, by which MPICH hands GPU memory to the network.",
+        "With --device cuda: set MPIR_CVAR_CH4_OFI_ENABLE_HMEM, with which MPICH passes GPU memory to libfabric.",
         only=("device", "cuda"),
     ),
 ]
@@ -127,7 +127,7 @@ Device = Annotated[
 OutputFormat = Annotated[
     Literal["table", "osu"],
     OptionSpec(
-        "Print the figures as a table, or as the OSU micro-benchmarks print theirs, for scripts that read these."
+        "Print the results as a table, or in the format of the OSU micro-benchmarks, for scripts that read it."
     ),
 ]
 
@@ -164,7 +164,7 @@ class MessageOptions(BenchmarkOptions):
     nodes: Annotated[
         tuple[int, ...],
         OptionSpec(
-            "With --sweep: numbers of nodes.",
+            "With --sweep: numbers of nodes, separated by commas.",
             minimum=1,
             commas=True,
             otherwise="1, 2, 4, ... and all",
@@ -174,7 +174,7 @@ class MessageOptions(BenchmarkOptions):
     per_node: Annotated[
         tuple[int, ...],
         OptionSpec(
-            "With --sweep: numbers of ranks on each node.",
+            "With --sweep: numbers of ranks on each node, separated by commas.",
             minimum=1,
             commas=True,
             otherwise="1, 2, 4, ... and all",
@@ -184,7 +184,7 @@ class MessageOptions(BenchmarkOptions):
     placement: Annotated[
         Placement,
         OptionSpec(
-            "Choose the first nodes and ranks (packed), or evenly distributed ones (spread), for a sweep."
+            "With --sweep: choose the first nodes and ranks (packed), or evenly distributed ones (spread)."
         ),
     ] = "packed"
     ranks_per_node: RanksPerNode = None

@@ -15,7 +15,9 @@ from ridgeline.validate.validation_options import ValidationOptions
 
 Json = Annotated[
     str | None,
-    typer.Option("--json", metavar="FILE", help="Write the figures to this file too; - is standard output."),
+    typer.Option(
+        "--json", metavar="FILE", help="Write the results as JSON to this file; - is standard output."
+    ),
 ]
 Csv = Annotated[
     str | None,
@@ -23,7 +25,7 @@ Csv = Annotated[
 ]
 Plot = Annotated[
     str | None,
-    typer.Option("--plot", metavar="FILE", help="Draw the figures into this PNG, SVG or PDF file."),
+    typer.Option("--plot", metavar="FILE", help="Draw the results into this PNG, SVG or PDF file."),
 ]
 # Names of the options that every benchmark has, which no option of a benchmark may have.
 OUTPUTS = ("json", "csv", "plot", "debug", "oversubscribe")
@@ -76,15 +78,20 @@ def validate(
     options: ValidationOptions,
     debug: Debug = False,
 ) -> None:
-    """Measure each node alone, then groups of nodes, then the whole system, and blame slow nodes and slow links.
+    """Measure nodes, then switches and groups of nodes, then the whole system, and name slow or wrong parts.
 
-    Nodes: memory patterns, exact arithmetic and the share of the processor that ranks get, multiply-adds, STREAM
-    triad, messages on the node. Pairs of nodes, in rounds of disjoint ones: 8 B latency t / (2 iterations), bandwidth
-    bytes x window / t of the slower direction. System: all-to-all, multi-pair bandwidth and latency, congestion.
-    Every figure is compared with the other parts' (median and MAD), limits and a baseline. A link is blamed only when
-    the other links of both ends are healthy. Suspects are measured again.
+    Each node: memory patterns, exact arithmetic, the share of the processor that ranks get, multiply-adds, STREAM
+    triad, GPUs, and messages between its ranks. Switches and groups: pairs of nodes, all-to-all and bisection.
+    System: pairs of nodes, all-to-all, bandwidth and latency of many pairs, allreduce and congestion.
 
-    Exit code: 0 healthy, 1 suspects, 2 could not measure (a stage hung or failed, a node was busy with
+    Pairs of nodes are measured in rounds of disjoint pairs: latency = t / (2 iterations) of 8 B; bandwidth = bytes x
+    window / t of the slower direction.
+
+    Every measurement is compared with those of similar parts (median and median absolute deviation), with limits,
+    and with a baseline. A link is a suspect only if other links of both its ends are healthy. Suspects are measured
+    again.
+
+    Exit code: 0 healthy, 1 suspects, 2 could not measure (a stage hung or failed, or a node was busy with
     something else).
     """
     from ridgeline.validate.command import start_validation
@@ -101,14 +108,15 @@ def bind(
             "--ranks-per-node",
             min=1,
             metavar="N",
-            help="Ranks of a node; by default one for each network interface or GPU, or else NUMA domain.",
+            help="Number of ranks on a node; by default one for each network interface or GPU, whichever are more, "
+            "or one for each NUMA domain if there are neither.",
         ),
     ] = None,
     launcher: Annotated[
         Literal["mpiexec", "pals", "srun", "pbs"] | None,
         typer.Option(
             "--for",
-            help="Print only the options of this launcher: mpiexec of MPICH, PALS (Cray), srun or qsub (pbs).",
+            help="Print only the options for this launcher: MPICH's mpiexec, Cray's PALS, srun, or qsub (pbs).",
         ),
     ] = None,
     reserve: Annotated[
@@ -133,11 +141,12 @@ def bind(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Print which CPUs, network interface and GPU each rank of a node should have, for its launcher.
+    """Print which CPUs, network interface and GPU each rank of a node should use, and the launcher's options for it.
 
-    Ranks go beside network interfaces as long as each can have its own, then beside GPUs, then evenly over the NUMA
-    domains.
-    As in: ridgeline bind --script > bind.sh; srun $(ridgeline bind --for srun) sh bind.sh ridgeline validate
+    Ranks are placed beside network interfaces as long as each can have its own, otherwise beside GPUs, otherwise
+    evenly over the NUMA domains.
+
+    Example: ridgeline bind --script > bind.sh; srun $(ridgeline bind --for srun) sh bind.sh ridgeline validate
     """
     from ridgeline.runtime.console import plain_console
     from ridgeline.runtime.errors import ConfigError

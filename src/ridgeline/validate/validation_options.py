@@ -57,7 +57,8 @@ class ValidationOptions(DeclaredOptions):
         str | None, OptionSpec("Compare with the measurements that --save-baseline stored.", metavar="FILE")
     ] = None
     save_baseline: Annotated[
-        str | None, OptionSpec("Store the measurements as a baseline, if all is healthy.", metavar="FILE")
+        str | None,
+        OptionSpec("Store the measurements as a baseline if the verdict is healthy.", metavar="FILE"),
     ] = None
     history: Annotated[
         str | None,
@@ -76,8 +77,8 @@ class ValidationOptions(DeclaredOptions):
     groups: Annotated[
         str | None,
         OptionSpec(
-            "Group nodes by switch or rack, from a file with lines `name: n[01-16]`, from Slurm's topology.conf, or "
-            "from a resource of PBS nodes.",
+            "Read groups of nodes, such as racks, from a file with lines `name: n[01-16]`, from Slurm's "
+            "topology.conf, or from a resource of PBS nodes.",
             metavar="FILE|pbs:RESOURCE",
             otherwise="Slurm's topology, if it has one",
         ),
@@ -85,41 +86,46 @@ class ValidationOptions(DeclaredOptions):
     topology: Annotated[
         str | None,
         OptionSpec(
-            "Name slow links and switches, with the routes that this file of switches and links gives: TOML, Slurm's "
-            "topology.conf, or the output of ibnetdiscover; xnames groups the nodes of HPE Cray EX by cabinet.",
+            "Name slow links and switches by means of the fabric in this file: TOML, Slurm's topology.conf, or the "
+            "output of ibnetdiscover; xnames groups the nodes of HPE Cray EX by cabinet.",
             metavar="FILE|xnames",
         ),
     ] = None
     group_by: Annotated[
         str | None,
-        OptionSpec("Group nodes by the part of their names that matches, as x\\d+c\\d+.", metavar="REGEX"),
+        OptionSpec(
+            "Group nodes by the part of their names that matches, such as x\\d+c\\d+.", metavar="REGEX"
+        ),
     ] = None
     thresholds: Annotated[
-        str | None, OptionSpec("Read the table [thresholds] of this TOML file.", metavar="FILE")
+        str | None,
+        OptionSpec(
+            "Read thresholds, limits, inventory, log patterns and tools from this TOML file.", metavar="FILE"
+        ),
     ] = None
     time_limit: Annotated[
         float,
         OptionSpec("Time limit of each stage, after which it counts as hung.", above=0, metavar="SECONDS"),
     ] = 300.0
-    serial: Annotated[
-        bool, OptionSpec("Measure one node, then one pair at a time, for hosts that share cores.")
-    ] = False
+    serial: Annotated[bool, OptionSpec("Measure one node or pair at a time, for hosts that share cores.")] = (
+        False
+    )
     quick: Annotated[bool, OptionSpec("Use few repeats and small sizes, so that a stage takes seconds.")] = (
         False
     )
-    confirm: Annotated[bool, OptionSpec("Measure suspects again before they are judged.")] = True
+    confirm: Annotated[bool, OptionSpec("Measure suspects again before the verdict.")] = True
     rounds: Annotated[
         int | None,
         OptionSpec(
             "Number of rounds of pairs of nodes.",
             minimum=1,
-            otherwise="all pairs of up to 64 nodes, 24 rounds of more",
+            otherwise="all pairs of up to 64 nodes, 24 rounds on more",
         ),
     ] = None
     seed: Annotated[int, OptionSpec("Seed for choosing the random rounds.")] = 0
     prolog: Annotated[
         bool,
-        OptionSpec("Check all of this node before a job, by default in 30 s, and store its error counters."),
+        OptionSpec("Check this node before a job, and store its error counters for --epilog."),
     ] = False
     epilog: Annotated[
         bool,
@@ -131,7 +137,9 @@ class ValidationOptions(DeclaredOptions):
     job: Annotated[
         str | None,
         OptionSpec(
-            "Number of the job of a prolog or epilog.", metavar="ID", otherwise="$SLURM_JOB_ID, $PBS_JOBID"
+            "Number of the job that the prolog or epilog belongs to.",
+            metavar="ID",
+            otherwise="$SLURM_JOB_ID, $PBS_JOBID",
         ),
     ] = None
     readings: Annotated[
@@ -139,7 +147,7 @@ class ValidationOptions(DeclaredOptions):
         OptionSpec(
             "Folder on the node, closed to other users, in which a prolog stores the counters for the epilog.",
             metavar="DIR",
-            otherwise="/var/lib/ridgeline/prolog for root, /var/tmp/ridgeline-UID/prolog",
+            otherwise="/var/lib/ridgeline/prolog for root, otherwise /var/tmp/ridgeline-UID/prolog",
         ),
     ] = None
     job_output: Annotated[
@@ -152,7 +160,7 @@ class ValidationOptions(DeclaredOptions):
     within: Annotated[
         float | None,
         OptionSpec(
-            "Time for all stages of a prolog or epilog; those that would begin later are skipped.",
+            "Time after which no further stage of a prolog or epilog begins.",
             above=0,
             metavar="SECONDS",
             otherwise="30",
@@ -161,7 +169,7 @@ class ValidationOptions(DeclaredOptions):
     machine: Annotated[
         str | None,
         OptionSpec(
-            "Derive limits from the figures of this machine file; `here` is the one that bench machine-file wrote.",
+            "Derive limits from this machine file; `here` is the one that `bench machine-file` wrote.",
             metavar="FILE|here",
         ),
     ] = None

@@ -41,7 +41,7 @@ _NOT_ALL = {
     "pages": "All pairs are measured in the pages that NumPy asks for. Leave the option out.",
     "datatype": "All pairs are measured with bytes. Leave the option out.",
 }
-_METHOD = "Measure as OSU does, or as ALCF does with 16 synchronous sends in flight."
+_METHOD = "Measure as OSU does, or as Argonne (ALCF) does, with 16 synchronous sends in flight."
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PairOptions(MessageOptions):
     pairs: Annotated[
         tuple[int, ...],
         OptionSpec(
-            "Numbers of pairs that communicate at the same time, measured one after the other.",
+            "Numbers of pairs that communicate at the same time, separated by commas and measured in turn.",
             minimum=1,
             commas=True,
             otherwise="1, or all with --sweep",
@@ -123,7 +123,7 @@ class ManyPairsOptions(PairOptions):
     pairs: Annotated[
         tuple[int, ...],
         OptionSpec(
-            "Numbers of pairs that communicate at the same time, measured one after the other.",
+            "Numbers of pairs that communicate at the same time, separated by commas and measured in turn.",
             minimum=1,
             commas=True,
             otherwise="all",

@@ -167,7 +167,7 @@ def _healthy_values(history: Sequence[Entry], quantity: str) -> dict[str, list[f
 
 
 def note_repeats(history: Sequence[Entry], verdict: Verdict) -> None:
-    """Say how often parts were suspects before: those that are now, and links that are not now but often were."""
+    """Say how often parts were suspects before: those that are now, and links and parts of nodes that often were."""
     earlier: dict[tuple[str, str], list[str]] = {}
     for entry in history:
         for suspect in entry.get("suspects", []):
@@ -178,5 +178,5 @@ def note_repeats(history: Sequence[Entry], verdict: Verdict) -> None:
         since = f"the first on {min(days)}, the last on {max(days)}"
         if (kind, name) in now:
             verdict.notes.append(f"{often} ({since}), and is one again.")
-        elif kind in ("link", "interface") and len(days) >= FEWEST:
+        elif kind in ("link", "fabric link", "route", "interface", "GPU") and len(days) >= FEWEST:
             verdict.notes.append(f"{often} ({since}), but is none now: its fault comes and goes.")

@@ -86,8 +86,12 @@ FLOORS = {
     "GPU to GPU": 1e8,
     "on-node latency": 0.1,
     "on-node bandwidth": 1e6,
-    "group latency": 0.1,
-    "group bandwidth": 1e5,
+    **{f"{part} latency": 0.1 for part in ("switch", "group")},
+    **{
+        f"{part} {what}": 1e5
+        for part in ("switch", "group")
+        for what in ("bandwidth", "all-to-all", "bisection")
+    },
     "latency": 0.1,
     "bandwidth": 1e5,
     "alltoall bandwidth": 1e5,
