@@ -335,8 +335,8 @@ def test_reports_of_benchmarks(name, report, labels, expected):
 def test_a_benchmark_that_no_longer_scales():
     from ridgeline.study.folder import JobStatus
 
-    record = {"subject": "latency", "ranks": 1, "threads": 1, "axes": {}, "size": "", "logarithmic": False}
-    with pytest.raises(ConfigError, match="latency declares no size law in this version"):
+    record = {"subject": "congestion", "ranks": 1, "threads": 1, "axes": {}, "size": "", "logarithmic": False}
+    with pytest.raises(ConfigError, match="congestion declares no size law in this version"):
         list(rows_of_job(JobStatus("n1/1", "done", "", record, bench_report([]))))
 
 

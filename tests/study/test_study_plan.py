@@ -196,7 +196,7 @@ def test_points_that_cannot_be(tmp_path, given, error, words):
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("latency", {}, "the benchmark latency declares no size law.* with a size law: .*hpcg"),
+        ("congestion", {}, "the benchmark congestion declares no size law.* with a size law: .*hpcg"),
         ("nekbon", {}, "no benchmark is called"),
         ("nekbone", {"threads": (2,)}, "the benchmark nekbone has no option --threads"),
         ("nekbone", {"process_grids": "all"}, "has no option --process-grid"),
