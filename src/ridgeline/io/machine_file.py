@@ -1,4 +1,4 @@
-"""The machine file of this machine: its name, its path, and writing it."""
+"""The machine file of this machine: its name, its path, reading and writing it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import socket
 from pathlib import Path
 
-from ridgeline.config.machine_file import MachineDocument, machine_text
+from ridgeline.config.machine_file import MachineDocument, MachineFile, machine_text, read_machine_file
 from ridgeline.io.output_files import GENERATOR, write_text
+from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.user_cache import private_folder
 
 
@@ -32,6 +33,16 @@ def machine_file_here() -> Path:
     No folder is created.
     """
     return private_folder("machines", make=False) / f"{machine_name_here()}.toml"
+
+
+def read_named_machine(name: str) -> MachineFile:
+    """Return the machine file of an option --machine: "here" for this machine's, or a path. Raises ConfigError."""
+    path = machine_file_here() if name == "here" else Path(name)
+    if not path.is_file():
+        raise ConfigError(
+            f"--machine {name}: there is no machine file {path}. Write one with `ridgeline bench machine-file`."
+        )
+    return read_machine_file(path)
 
 
 def write_machine_file(

@@ -201,7 +201,8 @@ class Buffer:
         self.datatype = datatype
         self.staged = memory == "cuda-staged"
         self._device: Any = None
-        self._spread = MessageForm(datatype=datatype).spread
+        form = MessageForm(memory, pages, datatype)
+        self._spread, self._multiple = form.spread, form.multiple
         if memory == "host":
             self.host: Bytes = paged_zeros(n_bytes * self._spread, pages)
         else:
@@ -221,7 +222,7 @@ class Buffer:
         here = array[first * self._spread :] if first else array
         if self.datatype == "bytes":
             return [here, n_bytes, MPI.BYTE]
-        return [here, n_bytes // MessageForm(datatype=self.datatype).multiple, _unit_type(self.datatype)]
+        return [here, n_bytes // self._multiple, _unit_type(self.datatype)]
 
     def huge_pages(self) -> float | None:
         """Return the share of the host memory around this buffer that lies in huge pages; None if it is not known."""

@@ -45,7 +45,7 @@ def paged_zeros(n_bytes: int, pages: Pages = "default") -> NDArray[np.uint8]:
         if advice is not None:
             memory.madvise(advice)
         elif pages == "huge":
-            raise OSError("there is no such advice")
+            raise OSError("Python knows no such advice on this system")
     except OSError as error:
         if pages == "huge":
             raise ConfigError(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.parallel.job import job, start_ranks
 from ridgeline.runtime.environment import child_environment
-from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.launcher import detect_launch, launch_ranks, ranks_that_died
 from ridgeline.runtime.machine import describe_machine
 
@@ -232,7 +231,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
     # Only rank 0 finds trouble and suspects.
     end = outcome.end_process if outcome is not None else print
-    before = read_counters() if comm.rank == layout.ranks_on(layout.node_of_rank[comm.rank])[0] else {}
+    before = read_counters() if comm.rank in leaders else {}
     start = log_moment(log_files)
     watch = start_watch(comm, end)
     session = Session(
@@ -354,22 +353,15 @@ def _machine(layout: Layout, machines: Sequence[dict[str, Any]], quick: bool) ->
 
 def _load(options: ValidationOptions, measurements: Measurements) -> tuple[Thresholds, Measurements | None]:
     """Return thresholds and baseline of the files that were named."""
-    from ridgeline.config.machine_file import read_machine_file
-    from ridgeline.io.machine_file import machine_file_here
+    from ridgeline.io.machine_file import read_named_machine
     from ridgeline.validate.judge.thresholds import Thresholds, limits_of_machine, load_thresholds
     from ridgeline.validate.measure.measurements import load_measurements
 
     thresholds = Thresholds() if options.thresholds is None else load_thresholds(options.thresholds)
     if options.machine is not None:
-        path = machine_file_here() if options.machine == "here" else Path(options.machine)
-        if not path.is_file():
-            raise ConfigError(
-                f"--machine {options.machine}: there is no file {path}. `ridgeline bench machine-file` writes one."
-            )
         ranks = max(measurements.machine.get("ranks_per_node") or [1])
-        limits = limits_of_machine(
-            read_machine_file(path), thresholds.machine_share, len(measurements.nodes), ranks
-        )
+        machine = read_named_machine(options.machine)
+        limits = limits_of_machine(machine, thresholds.machine_share, len(measurements.nodes), ranks)
         thresholds = thresholds.model_copy(update={"machine_limits": limits})
     return thresholds, None if options.baseline is None else load_measurements(options.baseline)
 

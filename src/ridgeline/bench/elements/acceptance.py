@@ -33,7 +33,6 @@ from numba import float64, int64, types
 
 from ridgeline.bench.elements.elements_options import ACCEPTANCE, AcceptanceOptions
 from ridgeline.bench.elements.nekbone import brick
-from ridgeline.bench.expected_figures import read_expected
 from ridgeline.bench.hpl.hpl_options import HplOptions
 from ridgeline.bench.hpl.hpl_run import measure_hpl
 from ridgeline.bench.node_memory import require_memory
@@ -43,6 +42,7 @@ from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.quadrature import gll_derivative
 from ridgeline.elements.tensor import GENERATED, along_x, along_y, along_z
+from ridgeline.io.machine_file import read_named_machine
 from ridgeline.io.output_files import write_text
 from ridgeline.jit.kernel import kernel
 from ridgeline.limits.stream import StreamArrays, compile_stream, last_level_caches
@@ -114,7 +114,7 @@ def measure_acceptance(comm: MPI.Comm, options: AcceptanceOptions, progress: Pha
     Raises ConfigError for too little memory, or a machine file that cannot be read.
     """
     n = options.points
-    expected = read_expected(options.machine)
+    machine = None if options.machine is None else read_named_machine(options.machine)
     large, cache_bytes, per_node = _sizes(comm, n)
     progress = progress or silent()
     progress.begin("tensor kernels")
@@ -141,7 +141,7 @@ def measure_acceptance(comm: MPI.Comm, options: AcceptanceOptions, progress: Pha
         progress.begin(f"HPL, N = {options.hpl}")
         checks.append(HealthCheck(_HPL, "GFLOP/s", 1e9, comm.allgather(_hpl(comm, options.hpl)), True))
     layout = find_layout(comm)
-    return _result(layout, options, large, checks, expected)
+    return _result(layout, options, large, checks, machine)
 
 
 def _hpl(comm: MPI.Comm, n: int) -> float:

@@ -12,7 +12,6 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
-from ridgeline.bench.expected_figures import read_expected
 from ridgeline.bench.hpl.blas import subtract_product
 from ridgeline.bench.hpl.hpl_dat import HplPlan, HplTest, make_plan
 from ridgeline.bench.hpl.hpl_options import HPL, HPL_MXP, HplMxpOptions, HplOptions
@@ -40,6 +39,7 @@ from ridgeline.bench.hpl.sizes import (
 from ridgeline.bench.hpl.team import TileTeam
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.config.machine_file import MachineFile
+from ridgeline.io.machine_file import read_named_machine
 from ridgeline.io.output_files import check_writable
 from ridgeline.jit.kernel import check_threads
 from ridgeline.parallel.allreduce import allreduce_max, errors_on_all_ranks
@@ -90,8 +90,9 @@ def measure_hpl(comm: MPI.Comm, options: HplOptions, progress: Phases, memory: M
     OutputError : before a matrix is allocated, for a file
     """
     check_threads(options.threads, f"--threads {options.threads}")
-    machine = read_expected(options.machine)
-    peak = None if machine is None else peak_of_node(machine, options.device)
+    peak = None
+    if options.machine is not None:
+        peak = peak_of_node(read_named_machine(options.machine), options.device)
     plan = make_plan(comm, options)
     with errors_on_all_ranks(comm):
         if comm.rank == 0:

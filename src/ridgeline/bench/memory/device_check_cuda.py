@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from ridgeline.bench.memory.memory_check import ALL_ONES, word_of
+from ridgeline.bench.memory.memory_check import ALL_ONES, LAST, ODD, ONE, word_of
 from ridgeline.jit.cuda_device import SIMULATED, barrier, device_function, kernel, load, store
 
 THREADS = 8 if SIMULATED else 256
@@ -26,7 +26,6 @@ if SIMULATED:
         return np.uint64(word_of(int(kind), int(key), int(i), 0))
 
 else:
-    _ODD, _ONE, _LAST = np.uint64(0x9E3779B97F4A7C15), np.uint64(1), np.uint64(63)
 
     @device_function
     def _word(kind, key, i):
@@ -34,8 +33,8 @@ else:
         if kind == 0:
             return key
         if kind == 1:
-            return _ONE << ((np.uint64(i) + key) & _LAST)
-        return (np.uint64(i) + key) * _ODD
+            return ONE << ((np.uint64(i) + key) & LAST)
+        return (np.uint64(i) + key) * ODD
 
 
 def blocks_for(n: int) -> int:

@@ -32,12 +32,12 @@ FIXED, WALKING, ADDRESS = range(3)
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 NOTHING = np.uint64(0)
 PAGE = 512  # words that are read before they are written
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_ONE = np.uint64(1)
-_LAST = np.uint64(63)
+ODD = np.uint64(0x9E3779B97F4A7C15)
+ONE = np.uint64(1)
+LAST = np.uint64(63)
 
 # The order finds most in a short check: address lines, then stuck bits, then coupled bits.
-_PATTERNS = (
+PATTERNS = (
     ("address", ADDRESS, 1),
     ("alternating bits", FIXED, 0x5555555555555555),
     ("walking bit", WALKING, 0),
@@ -50,8 +50,8 @@ def _word(kind, key, i):
     if kind == 0:  # FIXED
         return key
     if kind == 1:  # WALKING
-        return _ONE << ((np.uint64(i) + key) & _LAST)
-    return (np.uint64(i) + key) * _ODD
+        return ONE << ((np.uint64(i) + key) & LAST)
+    return (np.uint64(i) + key) * ODD
 
 
 @subroutine
@@ -113,7 +113,7 @@ def verify_and_invert(words, kind, key, mask, downwards):
 
 def word_of(kind: int, key: int, i: int, mask: int) -> int:
     """Return what word i of a pattern, xor mask, must be, computed with Python's integers."""
-    value = (key, 1 << ((i + key) & 63), (i + key) * int(_ODD))[kind]
+    value = (key, 1 << ((i + key) & 63), (i + key) * int(ODD))[kind]
     return (value ^ mask) & int(ALL_ONES)
 
 
@@ -177,10 +177,10 @@ def check_memory(n_bytes: int, seconds: float | None = None) -> MemoryResult:
     passes = n_errors = 0
     first_offset, detail = None, ""
     while True:
-        if passes and (passes >= len(_PATTERNS) if end is None else time.monotonic() >= end):
+        if passes and (passes >= len(PATTERNS) if end is None else time.monotonic() >= end):
             break
-        turn, which = divmod(passes, len(_PATTERNS))
-        name, kind, key = _PATTERNS[which]
+        turn, which = divmod(passes, len(PATTERNS))
+        name, kind, key = PATTERNS[which]
         if kind != FIXED:
             key += turn * 7919
         errors, offset, text = _run_pattern(words, kind, key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions
@@ -41,6 +41,12 @@ _NOT_ALL = {
     "pages": "All pairs are measured in the pages that NumPy asks for. Leave the option out.",
     "datatype": "All pairs are measured with bytes. Leave the option out.",
 }
+_PAIRS = OptionSpec(
+    "Numbers of pairs that communicate at the same time, separated by commas and measured in turn.",
+    minimum=1,
+    commas=True,
+    otherwise="1, or all with --sweep",
+)
 _METHOD = "Measure as OSU does, or as Argonne (ALCF) does, with 16 synchronous sends in flight."
 
 
@@ -57,15 +63,7 @@ class PairOptions(MessageOptions):
             "Pair the two halves of the ranks, the two halves of the nodes, or neighbours (0-1, 2-3, ...)."
         ),
     ] = "halves"
-    pairs: Annotated[
-        tuple[int, ...],
-        OptionSpec(
-            "Numbers of pairs that communicate at the same time, separated by commas and measured in turn.",
-            minimum=1,
-            commas=True,
-            otherwise="1, or all with --sweep",
-        ),
-    ] = ()
+    pairs: Annotated[tuple[int, ...], _PAIRS] = ()
 
 
 @dataclass(frozen=True)
@@ -120,15 +118,7 @@ class ManyPairsOptions(PairOptions):
 
     ONE_PAIR: ClassVar[bool] = False
 
-    pairs: Annotated[
-        tuple[int, ...],
-        OptionSpec(
-            "Numbers of pairs that communicate at the same time, separated by commas and measured in turn.",
-            minimum=1,
-            commas=True,
-            otherwise="all",
-        ),
-    ] = ()
+    pairs: Annotated[tuple[int, ...], replace(_PAIRS, otherwise="all")] = ()
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ def fabric_of_groups(n_nodes: int, groups: Mapping[str, Sequence[int]]) -> Fabri
 
 
 def check_routing(routing: str, place: str) -> Routing:
-    """Return the routing. Raises ConfigError if there is no such one."""
+    """Return the routing. Raises ConfigError for a name that is not one of ROUTINGS."""
     for known in ROUTINGS:
         if routing == known:
             return known

@@ -131,18 +131,13 @@ def element_name(routes: RoutingMatrix, element: int, nodes: list[str]) -> str:
 
 
 def _reason(name: str, slow: SlowElement, routes: RoutingMatrix, typical: str) -> str:
-    what = {
-        "node": "most links take at least",
-        "fabric link": "that cross it take",
-        "switch": "that cross it take",
-        "group": "that cross its uplinks take",
-    }[routes.kind(slow.element)]
-    if routes.kind(slow.element) == "node":
-        return f"{name}: {what} {percent(slow.extra)} more time than the usual {typical}"
-    if routes.kind(slow.element) == "group":
-        return f"{name}: its links to other groups take {percent(slow.extra)} more time than usual between groups"
+    kind, more = routes.kind(slow.element), percent(slow.extra)
+    if kind == "node":
+        return f"{name}: most links take at least {more} more time than the usual {typical}"
+    if kind == "group":
+        return f"{name}: its links to other groups take {more} more time than usual between groups"
     return (
-        f"{name}: messages {what} {percent(slow.extra)} more time than the usual {typical}, as {slow.slow} of "
+        f"{name}: messages that cross it take {more} more time than the usual {typical}, as {slow.slow} of "
         f"{len(slow.pairs)} pairs of nodes show"
     )
 

@@ -30,7 +30,7 @@ _ORDER = {True: 4096, False: 8192}
 _OWN_ORDER = 2048  # of products without cuBLAS
 _COPY_BYTES = {True: 2**27, False: 2**29}
 _CALLS = 10  # of a repeat of triad
-_PATTERNS = (("address", 2, 1), ("alternating bits", 0, 0x5555555555555555), ("walking bit", 1, 0))
+_PATTERNS = 3  # of those of `memory_check`, in whose order most is found first
 _SCALAR = 3.0
 
 
@@ -53,6 +53,7 @@ def _compute(
 ) -> None:
     """Check memory, then measure triad and products, on one GPU."""
     from ridgeline.bench.memory import device_check_cuda as kernels
+    from ridgeline.bench.memory.memory_check import PATTERNS
 
     cuda = import_module("numba.cuda")
     index = gpu["index"]
@@ -62,7 +63,7 @@ def _compute(
     n = 512 if small else int(_SHARE[quick] * free) // 8
     words = cuda.device_array(n, np.uint64)
     wrong, text = 0, ""
-    for name, kind, key in _PATTERNS:
+    for name, kind, key in PATTERNS[:_PATTERNS]:
         count, first = kernels.check_pattern(words, kind, key, stream)
         if count and not wrong:
             text = f"the first at offset {8 * first} of {8 * n} bytes (pattern: {name})"

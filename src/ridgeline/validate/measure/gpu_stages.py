@@ -18,7 +18,7 @@ from typing import Any
 
 from ridgeline.runtime.environment import child_environment
 from ridgeline.validate.measure.node_gpus import NodeGpu
-from ridgeline.validate.measure.nvml_readings import opened, unusable_gpus
+from ridgeline.validate.measure.nvml_readings import opened, unusable_gpus, users_of_gpus
 from ridgeline.validate.measure.session import Session
 
 _SECONDS = {True: 60.0, False: 300.0}  # of a process, quick or not
@@ -31,7 +31,7 @@ _UNITS = {
     "GPU to GPU": "B/s",
 }
 QUANTITIES = tuple(_UNITS)
-# A process that measures is no rank of the job, although it imports what ranks do.
+# A process that measures is not a rank of the job, although it imports what ranks do.
 _NO_MPI = {"MPI4PY_RC_INITIALIZE": "0", "MPI4PY_RC_FINALIZE": "0"}
 
 Line = dict[str, Any]
@@ -167,17 +167,3 @@ def _read(output: str) -> Iterator[Line]:
             found = json.loads(line)
             if isinstance(found, dict) and "index" in found:
                 yield found
-
-
-def users_of_gpus(nvml: Any | None = None) -> dict[str, str]:
-    """Return the PCI addresses of GPUs on which processes compute, with those processes: "process 4711"."""
-    found = {}
-    with opened(nvml) as (library, there):
-        for gpu in there:
-            try:
-                processes = library.nvmlDeviceGetComputeRunningProcesses(gpu.handle)
-            except (library.NVMLError, AttributeError):
-                continue
-            if processes:
-                found[gpu.address] = ", ".join(f"process {process.pid}" for process in processes[:4])
-    return found

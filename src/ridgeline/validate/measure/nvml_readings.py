@@ -190,6 +190,17 @@ def unusable_gpus(nvml: Any | None = None) -> dict[str, str]:
     return found
 
 
+def users_of_gpus(nvml: Any | None = None) -> dict[str, str]:
+    """Return the PCI addresses of GPUs on which processes compute, with those processes: "process 4711"."""
+    found = {}
+    with opened(nvml) as (library, gpus):
+        for gpu in gpus:
+            processes = _ask(library, "nvmlDeviceGetComputeRunningProcesses", gpu.handle)
+            if processes:
+                found[gpu.address] = ", ".join(f"process {process.pid}" for process in processes[:4])
+    return found
+
+
 def _ask(nvml: Any, name: str, *arguments: Any) -> Any:
     """Return what a function of NVML says, None where the GPU or the driver does not support it."""
     try:
