@@ -1,6 +1,7 @@
 """Cutting grids into blocks, and the memory of a field."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,6 +55,13 @@ def test_blocks_tile_the_grid() -> None:
                 assert block.n_ranks == n_ranks, f"{shape=}, {grid=}"
                 owner[tuple(slice(o, o + n) for o, n in zip(block.offset_global, block.shape_local))] += 1
             assert np.all(owner == 1), f"{shape=}, {grid=}"
+
+
+def test_blocks_with_given_cuts_have_them() -> None:
+    cuts = ((0, 3, 4, 10), (0, 5), (0, 2, 9))
+    found = [replace(Block.of_rank((10, 5, 9), (3, 1, 2), rank), cuts=cuts) for rank in range(6)]
+    assert [block.offset_global for block in found] == [(z, 0, x) for z in (0, 3, 4) for x in (0, 2)]
+    assert [block.shape_local for block in found] == [(z, 5, x) for z in (3, 1, 6) for x in (2, 7)]
 
 
 def test_neighbours_are_mutual() -> None:

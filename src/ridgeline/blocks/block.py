@@ -138,6 +138,9 @@ class Block:
         Whether each direction is periodic.
     ghost : int
         Layers of ghost cells.
+    cuts : three tuples of ints, or None
+        Where each direction is cut: 0, the first cells of the other blocks, and the number of cells. By default all
+        blocks have the same size, give or take one cell.
 
     Examples
     --------
@@ -154,6 +157,7 @@ class Block:
     coords: Triple
     periodic: tuple[bool, bool, bool] = (True, True, True)
     ghost: int = 1
+    cuts: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None = None
 
     @classmethod
     def of_rank(
@@ -188,6 +192,9 @@ class Block:
         )
 
     def _split(self, axis: int) -> tuple[int, int]:
+        if self.cuts is not None:
+            first, end = self.cuts[axis][self.coords[axis] : self.coords[axis] + 2]
+            return first, end - first
         return split(self.shape_global[axis], self.process_grid[axis], self.coords[axis])
 
     @property
