@@ -35,6 +35,23 @@ def test_a_healthy_node_its_report_and_its_baseline(ridgeline):
     assert other.stderr.count("error:") == 1
 
 
+def test_loopback_needs_messages_that_leave_the_node(ridgeline):
+    options = ("-n", 4, "--quick", "--level", "node", "--stage", "loopback", "--report", "r")
+    limits = ("--thresholds", thresholds(ridgeline))
+    done = ridgeline("validate", *options, *limits)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "skipped: messages inside a node go through shared memory" in " ".join(done.stdout.split())
+    through_network = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}
+    done = ridgeline("validate", *options, *limits, env=through_network)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((ridgeline.path / "r" / "report.json").read_text())
+    assert len(report["nodes"]) == 1
+    assert [quantity["name"] for quantity in report["node_quantities"]] == [
+        "loopback latency",
+        "loopback bandwidth",
+    ]
+
+
 def test_a_day_that_was_not_well_is_no_baseline(ridgeline):
     (ridgeline.path / "limits.toml").write_text(
         "[thresholds]\ncpu_share = 0.01\nothers_share = 1\n[thresholds.limits]\ncompute = 1e30\n"

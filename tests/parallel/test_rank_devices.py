@@ -12,6 +12,7 @@ from ridgeline.parallel.rank_devices import (
     find_rank_devices,
     named_interface,
     ports_of_nodes,
+    ranks_on_interfaces,
     visible_gpu,
 )
 from ridgeline.runtime.node_topology import Nic, NodeTopology, NumaDomain
@@ -84,9 +85,10 @@ def test_ports_are_the_first_ranks_on_each_interface():
     def of(*names):
         return [RankDevices(name, "", None) for name in names]
 
-    assert ports_of_nodes(layout, of("x", "x", "y", "y", "x", "y")) == [
-        [(0, "x"), (2, "y")],
-        [(4, "x"), (5, "y")],
-    ]
-    assert ports_of_nodes(layout, of(*[None] * 6)) == [[(0, "")], [(4, "")]]
-    assert ports_of_nodes(layout, of(None, "x", "x", "y", None, None)) == [[(1, "x"), (3, "y")], [(4, "")]]
+    def ports(*names):
+        return ports_of_nodes(ranks_on_interfaces(layout, of(*names)))
+
+    assert ranks_on_interfaces(layout, of("x", "x", "y", "y", "x", "y"))[0] == {"x": [0, 1], "y": [2, 3]}
+    assert ports("x", "x", "y", "y", "x", "y") == [[(0, "x"), (2, "y")], [(4, "x"), (5, "y")]]
+    assert ports(*[None] * 6) == [[(0, "")], [(4, "")]]
+    assert ports(None, "x", "x", "y", None, None) == [[(1, "x"), (3, "y")], [(4, "")]]

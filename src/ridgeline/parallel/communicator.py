@@ -45,9 +45,14 @@ def world() -> MPI.Comm:
     return MPI.COMM_WORLD.Dup()
 
 
+def library_version() -> str:
+    """Return what the MPI library says of its name, version and devices, of several lines."""
+    return MPI.Get_library_version().strip()
+
+
 def mpi_library() -> str:
     """Return the MPI library's name and version in one line."""
-    text = MPI.Get_library_version().strip()
+    text = library_version()
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     if lines and lines[0].startswith("MPICH Version"):
         return "MPICH " + lines[0].split(":")[-1].strip()

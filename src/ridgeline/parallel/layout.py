@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ridgeline.parallel.communicator import node_communicator
+from ridgeline.parallel.communicator import library_version, node_communicator
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import describe_machine, oversubscription, usable_cores
 from ridgeline.runtime.node_load import Reading, others_share, read_load
@@ -84,10 +84,49 @@ class Layout:
         return f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
 
 
+def hides_nodes(environ: Mapping[str, str]) -> bool:
+    """Say whether MPICH is told to treat every rank as if it were alone on its node.
+
+    MPICH reads each of its variables with three prefixes, and this one with two spellings.
+    """
+    names = [
+        prefix + name
+        for prefix in ("MPIR_CVAR_", "MPIR_PARAM_", "MPICH_")
+        for name in ("NOLOCAL", "NO_LOCAL")
+    ]
+    return any(environ.get(name, "").lower() in ("1", "yes", "true", "on") for name in names)
+
+
+def _excludes(transports: Collection[str]) -> bool:
+    """Say whether a list of transports names those that must not be used: its first name then begins with ^."""
+    return any(name.startswith("^") for name in transports)
+
+
+def avoids_shared_memory(environ: Mapping[str, str], library: str | None = None) -> bool:
+    """Say whether messages between ranks of one node go through their network interfaces, and not through memory.
+
+    library: what `MPI_Get_library_version` returns, by default that of this process. UCX has a choice of its own,
+    below that of MPICH or Open MPI.
+    """
+    library = library_version() if library is None else library
+    chosen = {name for name in environ.get("UCX_TLS", "").lower().split(",") if name}
+    memory = {"all", "shm", "sm", "mm", "posix", "sysv", "cma", "knem", "xpmem"}
+    ucx = bool(chosen) and not chosen & memory and not _excludes(chosen)
+    if library.startswith("Intel"):
+        return environ.get("I_MPI_FABRICS", "") == "ofi"
+    if library.startswith("Open MPI"):
+        layer, transports = environ.get("OMPI_MCA_pml", ""), environ.get("OMPI_MCA_btl", "").split(",")
+        ob1 = not {"", "sm", "vader"}.intersection(transports) and not _excludes(transports)
+        return (layer == "ucx" and ucx) or (layer == "ob1" and ob1)
+    on_ucx = "ucx" in environ.get("MPIR_CVAR_CH4_NETMOD", library).lower()
+    return hides_nodes(environ) and (ucx or not on_ucx)
+
+
 def find_layout(comm: MPI.Comm, ranks_per_node: int | None = None) -> Layout:
     """Return the nodes of the job: ranks that share memory are on one node. Collective.
 
     ranks_per_node: let every so many consecutive ranks count as a node, to try patterns of nodes on one machine.
+    Where MPICH hides which ranks share memory (`hides_nodes`), ranks with the same host name are on one node.
     A node has the name that Slurm knows it by, otherwise its host name. Nodes with the same host name get different
     names (host, host#2). Raises ConfigError if ranks_per_node is below 1.
     """
@@ -97,7 +136,11 @@ def find_layout(comm: MPI.Comm, ranks_per_node: int | None = None) -> Layout:
         first = comm.rank - comm.rank % ranks_per_node
     else:
         first = place_on_node(comm).first
-    every = comm.allgather((first, describe_machine().host, os.environ.get("SLURMD_NODENAME", "")))
+    host, hidden = describe_machine().host, hides_nodes(os.environ) and ranks_per_node is None
+    every = comm.allgather((first, host, os.environ.get("SLURMD_NODENAME", ""), hidden))
+    if any(one[3] for one in every):
+        firsts: dict[str, int] = {}
+        every = [(firsts.setdefault(one[1], rank), *one[1:]) for rank, one in enumerate(every)]
     order = sorted({one[0] for one in every})
     hosts = [every[rank][1] for rank in order]
     slurm = [every[rank][2] for rank in order]

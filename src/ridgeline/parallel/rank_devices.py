@@ -104,14 +104,22 @@ def _is_fabric(nic: Nic) -> bool:
     return bool(nic.port) or nic.name.startswith("cxi")
 
 
-def ports_of_nodes(layout: Layout, devices: Sequence[RankDevices]) -> list[list[tuple[int, str]]]:
+def ranks_on_interfaces(layout: Layout, devices: Sequence[RankDevices]) -> list[dict[str, list[int]]]:
+    """Return, for each node, the ranks on each of its interfaces, by the interface's name.
+
+    Ranks whose interface is unknown are left out, unless that of all ranks of a node is unknown. Its name is then "".
+    """
+    found: list[dict[str, list[int]]] = [{} for _ in range(layout.n_nodes)]
+    for rank, node in enumerate(layout.node_of_rank):
+        found[node].setdefault(devices[rank].interface or "", []).append(rank)
+    return [
+        {name: ranks for name, ranks in of_node.items() if name or len(of_node) == 1} for of_node in found
+    ]
+
+
+def ports_of_nodes(interfaces: Sequence[Mapping[str, Sequence[int]]]) -> list[list[tuple[int, str]]]:
     """Return, for each node, the first rank on each of its interfaces with the interface's name, by local number.
 
-    Where no interface is known, a node has one port without a name: its first rank.
+    interfaces: what `ranks_on_interfaces` returns.
     """
-    ports: list[dict[str, int]] = [{} for _ in range(layout.n_nodes)]
-    for rank, node in enumerate(layout.node_of_rank):
-        ports[node].setdefault(devices[rank].interface or "", rank)
-    return [
-        [(rank, name) for name, rank in of_node.items() if name or len(of_node) == 1] for of_node in ports
-    ]
+    return [[(ranks[0], name) for name, ranks in of_node.items()] for of_node in interfaces]

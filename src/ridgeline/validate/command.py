@@ -158,7 +158,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     from ridgeline.io.output_files import check_writable
     from ridgeline.parallel.allreduce import errors_on_all_ranks
     from ridgeline.parallel.communicator import mpi_environment, mpi_versions
-    from ridgeline.parallel.rank_devices import find_rank_devices, ports_of_nodes
+    from ridgeline.parallel.rank_devices import find_rank_devices, ports_of_nodes, ranks_on_interfaces
     from ridgeline.runtime.console import Phases
     from ridgeline.runtime.files import check_folder
     from ridgeline.validate.judge.outcome import Outcome
@@ -176,7 +176,8 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     facts = comm.allgather((describe_machine().to_dict(), tuple(os.environ.get(name, "") for name in _SLURM)))
     processes = comm.gather((layout.hosts[layout.node_of_rank[comm.rank]], os.getpid()))
     devices = find_rank_devices(comm, layout)
-    ports = ports_of_nodes(layout, devices)
+    interfaces = ranks_on_interfaces(layout, devices)
+    ports = ports_of_nodes(interfaces)
     measurements = Measurements(
         nodes=list(layout.hosts),
         node_of_rank=list(layout.node_of_rank),
@@ -235,7 +236,17 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     start = log_moment(log_files)
     watch = start_watch(comm, end)
     session = Session(
-        comm, layout, plan, watch, measurements, node_comm, comm.Dup(), groups, switches, ports=ports
+        comm,
+        layout,
+        plan,
+        watch,
+        measurements,
+        node_comm,
+        comm.Dup(),
+        groups,
+        switches,
+        ports=ports,
+        ranks_on_interfaces=interfaces,
     )
     if any(step.name == "gpus" for step in chosen_steps(plan)):
         session.gpus = find_gpus(comm, layout)

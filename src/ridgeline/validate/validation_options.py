@@ -40,9 +40,9 @@ class ValidationOptions(DeclaredOptions):
     stages: Annotated[
         tuple[str, ...],
         OptionSpec(
-            "Measure only this stage: memory, compute, peak, stream, gpus, on-node, switch-pairs, switch-alltoall, "
-            "switch-bisection, group-pairs, group-alltoall, group-bisection, pairs, alltoall, multi-bandwidth, "
-            "multi-latency, allreduce or congestion.",
+            "Measure only this stage: memory, compute, peak, stream, gpus, on-node, loopback, switch-pairs, "
+            "switch-alltoall, switch-bisection, group-pairs, group-alltoall, group-bisection, pairs, alltoall, "
+            "multi-bandwidth, multi-latency, allreduce or congestion.",
             flags=("--stage",),
         ),
     ] = ()

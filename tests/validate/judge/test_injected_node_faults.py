@@ -49,7 +49,7 @@ PARTS = HEALTHY | {
     f"{NIC}/max_link_width": 16,
     f"{NIC}/current_link_speed": "16.0 GT/s PCIe",
 }
-RATES = {"compute": 2e9, "peak": 4e12, "stream": 4e11, "slowest core": 1.0}
+RATES = {"compute": 2e9, "peak": 4e12, "stream": 4e11, "slowest core": 1.0, "loopback bandwidth": 2.2e10}
 OF_GPUS = {
     "GPU triad": 3e12,
     "GPU DGEMM": 5e13,
@@ -187,6 +187,9 @@ FAULTS = {
         "node", "processors online is 0-62", was={"sys/devices/system/cpu/online": "0-62"}
     ),
     "core that is slow": Fault("node", "slowest core (core 17)", slow={("slowest core",): 0.2}),
+    "interface that is slow to itself": Fault(
+        "node", "loopback bandwidth (hsn3)", slow={("loopback bandwidth",): 0.5}
+    ),
     "core that computes wrong results": Fault(
         "node", "core 3 computes", errors=("core 3 computes wrong results",)
     ),
@@ -294,6 +297,7 @@ def measure(tmp_path, monkeypatch, fault: Fault | None, seed: int = 0, noise: fl
         values[BAD] *= slow.get((name,), 1.0)
         measurements.node_quantities.append(NodeQuantity(name, "1", True, values))
     measurements.parts["slowest core"] = dict.fromkeys(range(NODES), "core 17")
+    measurements.parts["loopback bandwidth"] = dict.fromkeys(range(NODES), "hsn3")
     for name, rate in OF_GPUS.items():
         pairs = name == "GPU to GPU"
         places = [(a, b) for a in range(GPUS) for b in (range(a + 1, GPUS) if pairs else (-1,))]

@@ -189,10 +189,10 @@ def _screen_nodes(
     for index in np.flatnonzero(distance >= cut):
         slowdown = math.expm1(distance[index])
         value = number(values[index], quantity.unit)
-        reason = f"{quantity.name}: {value} where {usual} is usual, {percent(slowdown)} more time"
-        suspects.add(
-            "node", [int(there[index])], reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown
-        )
+        node = int(there[index])
+        part = f" ({parts[node]})" if node in parts else ""
+        reason = f"{quantity.name}{part}: {value} where {usual} is usual, {percent(slowdown)} more time"
+        suspects.add("node", [node], reason, NODE_SLOW, quantity=quantity.name, slowdown=slowdown)
     if limit:
         _screen_limit(quantity, parts, there, known, values, limit, suspects)
 

@@ -86,7 +86,8 @@ FLOORS = {
     "GPU to GPU": 1e8,
     "on-node latency": 0.1,
     "on-node bandwidth": 1e6,
-    **{f"{part} latency": 0.1 for part in ("switch", "group")},
+    **{f"{part} latency": 0.1 for part in ("loopback", "switch", "group")},
+    "loopback bandwidth": 1e5,
     **{
         f"{part} {what}": 1e5
         for part in ("switch", "group")

@@ -45,6 +45,7 @@ class Session:
     switches: dict[str, list[int]] = field(default_factory=dict)
     again: set[int] | None = None  # the nodes that are measured, None for all
     ports: list[list[tuple[int, str]]] = field(default_factory=list)  # see `rank_devices.ports_of_nodes`
+    ranks_on_interfaces: list[dict[str, list[int]]] = field(default_factory=list)  # of each node, by name
     gpus: Gpus = field(default_factory=lambda: Gpus([], "none was looked for"))
 
     @property
@@ -157,13 +158,9 @@ class Session:
         node, number, peer = np.array(list(rows), np.int64).T
         self.measurements.part_quantities.append(PartQuantity(name, unit, True, node, number, peer, table))
 
-    def note_slowest_cores(self, cores: Mapping[int, int]) -> None:
-        """Keep on rank 0 which core of a node was the slowest. cores: by rank; a node's first rank counts."""
-        known = self.measurements.parts.setdefault("slowest core", {})
-        for rank, core in cores.items():
-            node = self.layout.node_of_rank[rank]
-            if rank == self.leaders[node]:
-                known[node] = f"core {core}"
+    def note_worst(self, quantity: str, parts: Mapping[int, str]) -> None:
+        """Keep on rank 0 which part of each node has the figure that counts as the node's."""
+        self.measurements.parts.setdefault(quantity, {}).update(parts)
 
     def note_result(self, result: Result) -> None:
         """Keep a benchmark of the whole system, on rank 0."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ridgeline.parallel.layout import avoids_shared_memory
 from ridgeline.runtime.errors import ConfigError, VerificationError
 from ridgeline.runtime.node_load import others_share, read_load
 from ridgeline.validate.measure import gpu_stages, part_stages, validation_stages
@@ -50,6 +52,13 @@ STEPS = (
     LevelStage("gpus", "node", gpu_stages.gpus, gpu_stages.QUANTITIES),
     LevelStage(
         "on-node", "node", validation_stages.on_node, ("on-node latency", "on-node bandwidth"), least_ranks=2
+    ),
+    LevelStage(
+        "loopback",
+        "node",
+        validation_stages.loopback,
+        ("loopback latency", "loopback bandwidth"),
+        least_ranks=2,
     ),
     LevelStage(
         "switch-pairs",
@@ -107,6 +116,10 @@ def skip_reason(step: LevelStage, session: Session) -> str:
         return session.gpus.missing
     if step.name == "on-node" and ranks == nodes:
         return "no node has two ranks"
+    if step.name == "loopback" and not avoids_shared_memory(os.environ):
+        return "messages inside a node go through shared memory (MPIR_CVAR_NOLOCAL=1 changes that in MPICH)"
+    if step.name == "loopback" and not validation_stages.loopback_pairs(session):
+        return "no network interface is known to have two ranks"
     if step.level == "switch" and not any(len(members) > 1 for members in session.switches.values()):
         return "no switch with two nodes is known (--topology names switches)"
     if step.level == "group" and not any(len(members) > 1 for members in session.groups.values()):

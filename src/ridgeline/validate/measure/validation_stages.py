@@ -126,8 +126,10 @@ def compute(session: Session) -> None:
     for column, (name, unit) in enumerate(columns if len(cores) > 1 else columns[:2]):
         values = [None if rows is None else [row[column] for row in rows] for rows in found]
         session.store_by_rank(name, unit, True, values, np.min)
-    session.note_slowest_cores(
-        {rank: min(rows, key=itemgetter(2))[3] for rank, rows in enumerate(found) if rows}
+    slowest = {rank: min(rows, key=itemgetter(2))[3] for rank, rows in enumerate(found) if rows}
+    firsts = {rank: session.layout.node_of_rank[rank] for rank in session.leaders}
+    session.note_worst(
+        "slowest core", {firsts[r]: f"core {core}" for r, core in slowest.items() if r in firsts}
     )
 
 
@@ -198,6 +200,38 @@ def on_node(session: Session) -> None:
         for rank, row in zip(first.tolist(), values[name]):
             found[rank] = row.tolist()
         session.store_by_rank(f"on-node {name}", unit, higher_is_better, found, np.nanmean)
+
+
+def loopback_pairs(session: Session) -> list[tuple[str, Pair]]:
+    """Return the first two ranks on each network interface of the nodes that are measured, with its name."""
+    found: list[tuple[str, Pair]] = []
+    for node, interfaces in enumerate(session.ranks_on_interfaces):
+        for name, ranks in interfaces.items():
+            if len(ranks) > 1 and session.takes_part(node):
+                found.append((name, (ranks[0], ranks[1])))
+    return found
+
+
+def loopback(session: Session) -> None:
+    """Measure messages that leave and enter a node through one interface; the worst of a node counts. Collective."""
+    pairs = loopback_pairs(session)
+    figures = _measure(session, [[pair for _, pair in pairs]])
+    if figures is None:
+        return
+    names = {pair[0]: name for name, pair in pairs}
+    first, _, values = figures
+    for quantity, unit, higher_is_better in _QUANTITIES:
+        found: list[list[float] | None] = [None] * session.comm.size
+        for rank, row in zip(first.tolist(), values[quantity]):
+            found[rank] = row.tolist()
+        worst = np.min if higher_is_better else np.max
+        session.store_by_rank(f"loopback {quantity}", unit, higher_is_better, found, worst)
+        of_node: dict[int, tuple[float, str]] = {}
+        for rank, row in zip(first.tolist(), values[quantity]):
+            cost = -float(np.mean(row)) if higher_is_better else float(np.mean(row))
+            node = session.layout.node_of_rank[rank]
+            of_node[node] = max(of_node.get(node, (-np.inf, "")), (cost, names[rank]))
+        session.note_worst(f"loopback {quantity}", {node: name for node, (_, name) in of_node.items()})
 
 
 def switch_pairs(session: Session) -> None:
