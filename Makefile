@@ -7,7 +7,7 @@ TIER := quick
 # Of the site: `cache` executes the notebooks that have changed, `off` shows them as they are stored.
 NOTEBOOKS := cache
 
-.PHONY: run test test-gpu test-all test-slow lint types unit adios2-mpi bench bench-quick bench-gpu docs site site-links lock clean
+.PHONY: run test test-gpu test-all test-slow lint types unit adios2-mpi bench bench-quick bench-gpu bench-peers docs site site-links lock clean
 
 run: $(VENV)/.run
 	$(BIN)/ridgeline run $(EXAMPLE) -n 2
@@ -50,6 +50,10 @@ bench-quick: $(VENV)/.dev
 # All that is to be asked of this node's GPUs: tests, benchmarks, figures with a goal. GPU="--only nekbone" for some.
 bench-gpu: $(VENV)/.dev
 	$(BIN)/python benchmarks/gpu_all.py $(GPU)
+
+# Other programs beside ours. PEERS="--hpcg DIR" for those that are compiled from a checkout.
+bench-peers: $(VENV)/.dev
+	$(BIN)/python benchmarks/peers.py $(PEERS)
 
 docs: $(VENV)/.dev
 	$(BIN)/python tools/generate_settings_doc.py

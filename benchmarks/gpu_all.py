@@ -10,18 +10,13 @@ their smallest sizes, which shows, without a GPU, that everything runs.
 """
 
 import argparse
-import json
-import os
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from harness.table import Row, show
+from harness.parts import run_parts
 from ridgeline.runtime.devices import describe_devices, simulated
 from ridgeline.runtime.errors import DeviceError
 from ridgeline.runtime.machine import cores_available
@@ -30,8 +25,6 @@ from ridgeline.runtime.mpiexec import find_mpiexec
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = Path("build", "gpu")
 MINUTES = 10.0
-GRACE = 10.0  # seconds in which a part that took too long may end by itself
-LINES = 15  # of a part that failed
 
 
 @dataclass(frozen=True)
@@ -124,64 +117,20 @@ def command_of(name: str, part: Part, gpus: int, folder: Path) -> list[str]:
     return words if part.small is None or not simulated() else [*words, *part.small]
 
 
-def run_part(command: Sequence[str], output: Path, seconds: float) -> str:
-    """Run a command whose words go to a file; return "done", or how it ended otherwise."""
-    with output.open("w") as file:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file, start_new_session=True)
-        try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(GRACE)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            return f"ended after {seconds / 60:g} minutes"
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return "done" if code == 0 else f"failed with {code}"
-
-
-def rows_of(path: Path) -> list[Row]:
-    """Return the figures with a goal of a file, and those that could not be measured, [] if it has no rows."""
-    if not path.exists():
-        return []
-    found: list[dict[str, Any]] = json.loads(path.read_text()).get("rows", [])
-    rows = [
-        Row(row["name"], row["figure"], row["target"], row["median"], row["note"], row["unit"])
-        for row in found
-        if "target" in row
-    ]
-    return [row for row in rows if row.target or row.figure is None]
-
-
 def run(arguments: argparse.Namespace, parts: dict[str, Part]) -> int:
     """Run parts one after the other, show what came out, and return the exit status."""
     gpus = arguments.gpus or len(describe_devices())
     folder = arguments.folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    rows: list[Row] = []
-    ends: dict[str, str] = {}
+    commands: dict[str, list[str] | str] = {}
     for name in arguments.only or parts:
-        part = parts[name]
-        if gpus < part.least:
-            ends[name] = f"not run: it requires {part.least} GPUs"
-        elif simulated() and part.small is None:
-            ends[name] = "not run: kernels are simulated"
+        if gpus < parts[name].least:
+            commands[name] = f"it requires {parts[name].least} GPUs"
+        elif simulated() and parts[name].small is None:
+            commands[name] = "kernels are simulated"
         else:
-            figures, output = folder / f"{name}.json", folder / f"{name}.txt"
-            figures.unlink(missing_ok=True)  # of an earlier session
-            begin = time.monotonic()
-            ends[name] = run_part(command_of(name, part, gpus, folder), output, arguments.minutes * 60)
-            ends[name] += f" in {time.monotonic() - begin:.0f} s"
-            rows += rows_of(figures)
-            if not ends[name].startswith("done"):
-                print(*output.read_text(errors="replace").splitlines()[-LINES:], sep="\n", flush=True)
-        print(f"{name}: {ends[name]}", flush=True)
-    show("GPUs: figures with a goal", rows, {"GPUs": str(gpus), "folder": str(folder)})
-    return int(any(not end.startswith(("done", "not run")) for end in ends.values()))
+            commands[name] = command_of(name, parts[name], gpus, folder)
+    facts = {"GPUs": str(gpus), "folder": str(folder)}
+    return run_parts("GPUs: figures with a goal", commands, folder, arguments.minutes, facts)
 
 
 def main() -> int:

@@ -3,8 +3,8 @@
     python benchmarks/reaction_diffusion_peers.py [--sizes 64 128 256] [--rounds N] [--peers PYTHON] [--json FILE]
 
 All have float64, no noise and one thread. The figure is CPU time, the least of the rounds, because other programs may
-use the machine meanwhile. --peers names the Python of an environment that has Devito, py-pde and Numba. Devito and C
-have no periodic sides here, which spares them work.
+use the machine meanwhile. --peers names the Python of an environment that has Devito and py-pde, or is "install" for
+a temporary one. Devito and C have no periodic sides here, which spares them work.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import numpy as np
 from gray_scott_peers import Fields, c_plain
 from harness.c_library import CUnavailable
 from harness.machine import describe
+from harness.peer import peer_python
 from harness.table import Row, show, write_json
 from reaction_diffusion import DU, DV, F, K, model_of
 from ridgeline.parallel.job import prepare_rank
@@ -136,14 +137,16 @@ def ours(n: int, steps_per_sweep: int) -> Any:
         "steps_per_sweep": steps_per_sweep,
     }
     run = {"model": "reaction_diffusion", "steps": 1}
-    return model_of("reaction_diffusion", {"run": run, "grid": {"shape": [n] * 3}, "model": model}, 1)
+    return model_of(
+        "reaction_diffusion", {"run": run, "grid": {"shape": [n] * 3}, "model": model}, ("cpu", 1)
+    )
 
 
 def built_in(n: int, steps_per_sweep: int) -> Any:
     """Return Gray-Scott as built in."""
     model = {"Du": DU, "Dv": DV, "F": F, "k": K, "noise": 0.0, "steps_per_sweep": steps_per_sweep}
     run = {"model": "gray_scott", "steps": 1, "precision": "float64"}
-    return model_of("gray_scott", {"run": run, "grid": {"shape": [n] * 3}, "model": model}, 1)
+    return model_of("gray_scott", {"run": run, "grid": {"shape": [n] * 3}, "model": model}, ("cpu", 1))
 
 
 def with_numpy(n: int) -> Callable[[], None]:
@@ -232,15 +235,18 @@ def main() -> None:
         "--sizes", type=int, nargs="+", default=[64, 128, 256], help="cells in each direction"
     )
     parser.add_argument("--rounds", type=int, default=9, help="turns of each program (9)")
-    parser.add_argument("--peers", metavar="PYTHON", help="Python of an environment with Devito and py-pde")
+    parser.add_argument(
+        "--peers", metavar="PYTHON", help="path of a Python that has Devito and py-pde, or 'install'"
+    )
     parser.add_argument("--json", type=Path, help="file for the rows")
     options = parser.parse_args()
     prepare_rank(1)
     found = []
-    for n in options.sizes:
-        for row in rows(n, options.rounds, options.peers):
-            print(row.line(), flush=True)
-            found.append(row)
+    with peer_python(options.peers, ("devito", "py-pde")) as peers:
+        for n in options.sizes:
+            for row in rows(n, options.rounds, peers):
+                print(row.line(), flush=True)
+                found.append(row)
     command = " ".join(["python", "benchmarks/reaction_diffusion_peers.py", *sys.argv[1:]])
     show("Gray-Scott as formulas and its peers", found, describe())
     if options.json:

@@ -21,7 +21,8 @@ def peer_python(choice: str | None, packages: Sequence[str]) -> Iterator[str | N
         print(f"installing {' '.join(packages)} into a temporary environment", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         python = str(Path(folder) / "bin" / "python")
-        command = [python, "-m", "pip", "install", "-q", "--only-binary", ":all:", *packages]
+        # What they depend on may be plain Python without a wheel.
+        command = [python, "-m", "pip", "install", "-q", "--only-binary", ",".join(packages), *packages]
         subprocess.run(command, check=True, stdout=sys.stderr)
         yield python
 
