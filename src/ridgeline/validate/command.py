@@ -163,6 +163,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     from ridgeline.runtime.files import check_folder
     from ridgeline.validate.judge.outcome import Outcome
     from ridgeline.validate.judge.verdict import HEALTHY
+    from ridgeline.validate.measure.cores import count_cores, remarks_on_cores
     from ridgeline.validate.measure.counters import read_counters
     from ridgeline.validate.measure.logs import log_moment
     from ridgeline.validate.measure.measurements import Measurements, save_measurements
@@ -230,6 +231,9 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
         None if site is None else (measurements.groups, switches, site.patterns, site.log_files, site.tools)
     )
     node_comm = comm.Split(layout.node_of_rank[comm.rank], comm.rank)
+    counts = comm.gather(count_cores(node_comm))
+    if counts is not None:
+        measurements.remarks += remarks_on_cores([counts[rank] for rank in leaders], layout.hosts)
     # Only rank 0 finds trouble and suspects.
     end = outcome.end_process if outcome is not None else print
     before = read_counters() if comm.rank in leaders else {}

@@ -13,7 +13,13 @@ from ridgeline.config.machine_file import check_machine
 from ridgeline.validate.judge.outcome import screen
 from ridgeline.validate.judge.thresholds import Thresholds, limits_of_machine
 from ridgeline.validate.measure import cores, validation_levels, validation_stages
-from ridgeline.validate.measure.cores import cores_of_rank, first_threads, on_cores
+from ridgeline.validate.measure.cores import (
+    cores_of_rank,
+    count_cores,
+    first_threads,
+    on_cores,
+    remarks_on_cores,
+)
 from ridgeline.validate.measure.measurements import Measurements, NodeQuantity
 from ridgeline.validate.validation_options import ValidationOptions
 
@@ -46,6 +52,24 @@ def test_bound_ranks_keep_their_own_cores(monkeypatch, tmp_path):
     monkeypatch.setattr(cores, "usable_cores", lambda: {2, 3})
     comm = SimpleNamespace(rank=1, allgather=lambda mine: [[0, 1], mine])
     assert cores_of_rank(comm, tmp_path) == [2, 3]
+
+
+def test_cores_that_no_rank_may_use_are_counted_and_named(monkeypatch, tmp_path):
+    write(tmp_path, {"sys/devices/system/cpu/online": "0-7"})
+    for cpu in range(8):
+        file = f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        write(tmp_path, {file: f"{cpu % 4},{cpu % 4 + 4}"})
+    monkeypatch.setattr(cores, "usable_cores", lambda: {1, 5})
+    comm = SimpleNamespace(allgather=lambda mine: [mine, {2}])
+    assert count_cores(comm, tmp_path) == (2, 4)
+    assert count_cores(comm, tmp_path / "none") == (3, 3), "what is not known is not complained of"
+    few, fine, less = (2, 4), (4, 4), (1, 4)
+    said = remarks_on_cores([few, fine, less, few], ["a", "b", "c", "d"])
+    assert [line.split(",")[0] for line in said] == [
+        "2 nodes",
+        "c: the ranks of a node may use 1 of its 4 cores",
+    ]
+    assert "such as a: the ranks of a node may use 2 of its 4 cores" in said[0]
 
 
 def test_each_thread_is_on_its_core_and_this_process_stays_where_it_was():

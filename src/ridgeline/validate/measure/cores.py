@@ -57,6 +57,33 @@ def cores_of_rank(node_comm: MPI.Comm, root: Path = Path("/")) -> list[int]:
     return mine[first:last] or [mine[node_comm.rank % len(mine)]]
 
 
+def count_cores(node_comm: MPI.Comm, root: Path = Path("/")) -> tuple[int, int]:
+    """Return how many cores the ranks of this node may use together, and how many the node has.
+
+    Collective over the node.
+    """
+    usable = set().union(*node_comm.allgather(usable_cores()))
+    try:
+        online = _numbers((root / "sys/devices/system/cpu/online").read_text()) | usable
+    except (OSError, ValueError):
+        online = usable
+    return len(first_threads(usable, root)), len(first_threads(online, root))
+
+
+def remarks_on_cores(counts: Sequence[tuple[int, int]], hosts: Sequence[str]) -> list[str]:
+    """Return a sentence for each count of cores that some nodes' ranks may not use; counts: see `count_cores`."""
+    few: dict[tuple[int, int], list[str]] = {}
+    for (usable, online), host in zip(counts, hosts, strict=True):
+        if usable < online:
+            few.setdefault((usable, online), []).append(host)
+    return [
+        f"{names[0] if len(names) == 1 else f'{len(names)} nodes, such as {names[0]}'}: the ranks of a node may use "
+        f"{usable} of its {online} cores, and only these were measured. Give the ranks all cores, for example with "
+        "--cpus-per-task of srun."
+        for (usable, online), names in few.items()
+    ]
+
+
 def on_cores(cores: Sequence[int], action: Callable[[], T]) -> list[T]:
     """Run an action that releases the interpreter's lock on all these cores at once; return the results in order.
 
