@@ -107,7 +107,7 @@ class CellGrid:
         self.x, self.b = (contiguous_field(block, dtype) for _ in range(2))
         self.fill = GhostFill(comm, [(self.x,), (self.b,)])
         nz, ny, nx = whole(self.x).shape
-        self._ring = np.zeros((self.steps - 1, 3, *((nz, nx) if lines else (ny, nx))), dtype)
+        self._ring = np.zeros((self.steps - 1, 4, *((nz, nx) if lines else (ny, nx))), dtype)
         self._has_neighbour = np.array(
             [
                 [
@@ -145,6 +145,8 @@ class CellGrid:
             self.restricted, self.correction = coarse_grid.b, coarse_grid.x
         self._places, shares, self._ranges = local_restriction(coarse, self.level, self.block, natural)
         self._shares = shares.astype(self.dtype)
+        cells = int(self._ranges[2, 1] - self._ranges[2, 0])
+        self._pairs = cells - natural.shape_local[2] if coarse.coarsened[2] else 0
         self._near, self._other, weight = local_interpolation(
             coarse, self.level, self.block, natural, self.sides
         )
@@ -169,7 +171,7 @@ class CellGrid:
             *(whole(self.x), whole(self.b), int(from_zero), *self._equation(), self.taus, self._ring),
             *(self.ghost, self._has_neighbour, layers),
             *(int(prolongs), whole(self.correction), self._near, self._other, self._weight, self.steps),
-            *(int(restricts), whole(self.restricted), self._places, self._shares, self._ranges),
+            *(int(restricts), whole(self.restricted), self._places, self._shares, self._ranges, self._pairs),
         )
 
     def residual(self, out: Array | None = None) -> float:

@@ -200,7 +200,7 @@ class CellMultigrid:
             natural = self.levels[0].natural_block(block.coords, steps)
             assert natural is not None
             self._staging = contiguous_field(natural, self.dtype)
-        in_turn_per_node(comm, lambda: compile_kernels(kernels_of_cells(self.dtype)))
+        in_turn_per_node(comm, lambda: compile_kernels(kernels_of_cells(self.dtype, self.lines)))
         self.cycles = self.messages = self.bytes_sent = 0
         self.passes_per_cycle = PASSES_PER_CYCLE
         self._side_beta: dict[tuple[int, int], Any] = {}
@@ -586,9 +586,7 @@ class CellMultigrid:
         return float(allreduce_sums(self.comm, [self.volumes() * values], self.levels[0].cells)[0]) / total
 
 
-def kernels_of_cells(dtype: DTypeLike) -> list[Specialisation]:
-    """Return the kernels that a `CellMultigrid` of dtype calls."""
-    return [
-        *specialise([smooth_points, smooth_lines, cell_residual, multiply_dense], dtype),
-        *kernels_of_sums(np.float64),
-    ]
+def kernels_of_cells(dtype: DTypeLike, lines: bool) -> list[Specialisation]:
+    """Return the kernels that a `CellMultigrid` of dtype calls, with lines or points."""
+    smooth = smooth_lines if lines else smooth_points
+    return [*specialise([smooth, cell_residual, multiply_dense], dtype), *kernels_of_sums(np.float64)]
