@@ -185,9 +185,9 @@ def solve_lines(sums, diagonal, upper, variable, j, fz, factors, first, last, st
             lower = lo[k] * (fz[k, j, i] if variable else one)
             if k == first:
                 lower = sums.dtype.type(0)
-            pivot = diagonal[k, i] - lower * upper[k - ONE, i]
-            upper[k, i] = (up[k] * face) / pivot
-            sums[k, i] = (sums[k, i] + lower * sums[k - ONE, i]) / pivot
+            inverse = one / (diagonal[k, i] - lower * upper[k - ONE, i])
+            upper[k, i] = (up[k] * face) * inverse
+            sums[k, i] = (sums[k, i] + lower * sums[k - ONE, i]) * inverse
     for k in range(first + ONE, last):
         row = last + first - ONE - k
         for i in range(start, end):
