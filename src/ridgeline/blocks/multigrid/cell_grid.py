@@ -253,12 +253,8 @@ class CellGrid:
                 faces = starts[first : first + nodal.shape_local[axis]] + shift
                 values = np.take(values, faces, axis)
                 continue
-            shape = [1, 1, 1]
             begin, end = self._ranges[axis]
-            shape[axis] = end - begin
-            weights = self._shares[axis, begin:end].reshape(shape)
-            part = np.take(values, np.arange(begin, end), axis) * weights
-            values = np.add.reduceat(part, starts[first : first + n] + shift - begin, axis)
+            values = _pair_means(values, axis, self._shares[axis, begin:end], begin, n)
         if face_axis is None:
             return values
         padded = np.zeros(nodal.shape_local, self.dtype)
@@ -300,6 +296,20 @@ class CellGrid:
         """Free what belongs to MPI."""
         for fill in (self.fill, *self._coefficient_fills):
             fill.free()
+
+
+def _pair_means(values: Array, axis: int, shares: Array, begin: int, n: int) -> Array:
+    """Return n means over aggregates along an axis: pairs from cell `begin` on, then single cells."""
+    pairs = len(shares) - n
+    cells = np.moveaxis(values, axis, 0)[begin : begin + len(shares)]
+    if pairs == 0:
+        return np.moveaxis(cells, 0, axis)
+    shares = shares.reshape(-1, 1, 1)
+    out = np.empty((n, *cells.shape[1:]), values.dtype)
+    np.multiply(cells[0 : 2 * pairs : 2], shares[0 : 2 * pairs : 2], out=out[:pairs])
+    out[:pairs] += cells[1 : 2 * pairs : 2] * shares[1 : 2 * pairs : 2]
+    out[pairs:] = cells[2 * pairs :] * shares[2 * pairs :]
+    return np.moveaxis(out, 0, axis)
 
 
 def towards(axis: int, end: int) -> Triple:

@@ -267,7 +267,8 @@ class CellMultigrid:
             if self.singular:
                 # Constants are the null space; the sum of all equations is removed with them.
                 volume = np.einsum("i,j,k->ijk", *last.level.widths).ravel()
-                matrix += np.outer(volume, volume) * (abs(matrix).max() / volume.max() ** 2 / len(volume))
+                scale = abs(matrix).max() or 1.0
+                matrix += np.outer(volume, volume) * (scale / volume.max() ** 2 / len(volume))
             self._inverse = np.ascontiguousarray(np.linalg.inv(matrix)).astype(self.dtype)
             self._volume = np.einsum("i,j,k->ijk", *last.level.widths).astype(self.dtype)
 
