@@ -53,8 +53,8 @@ class MultigridResult:
     Attributes
     ----------
     converged : bool
-        Whether the residual is at most the tolerance times max |b|. False if max_cycles were done, or if a number
-        became NaN or infinite.
+        Whether the residual is at most the tolerance times max |b|, or at most the absolute one. False if
+        max_cycles were done, or if a number became NaN or infinite.
     cycles : int
         V-cycles done.
     residual, initial_residual : float
@@ -341,7 +341,12 @@ class CellMultigrid:
     # ---- solve ----
 
     def solve(
-        self, b: BlockArray, x: BlockArray, tolerance: float = 1e-10, max_cycles: int = 50
+        self,
+        b: BlockArray,
+        x: BlockArray,
+        tolerance: float = 1e-10,
+        max_cycles: int = 50,
+        absolute: float = 0.0,
     ) -> MultigridResult:
         """Solve A x = b by V-cycles from the values that x has.
 
@@ -356,6 +361,8 @@ class CellMultigrid:
             The solve ends when max |b - A x| <= tolerance * max |b|.
         max_cycles : int
             The most V-cycles.
+        absolute : float
+            The solve also ends when max |b - A x| <= absolute.
 
         Returns
         -------
@@ -383,14 +390,14 @@ class CellMultigrid:
         if self.singular:
             removed = self._mean(values)
             values = np.asarray(values - np.asarray(removed, values.dtype))
-        scale = float(allreduce_max(self.comm, abs(values).max()))
+        limit = max(tolerance * float(allreduce_max(self.comm, abs(values).max())), absolute)
         self._load(values, self._finest("b"))
         self._load(x.owned, self._finest("x"))
         self._fill(0, 0)
         self._fill(0, 1)
         residual = initial = self._residual()
         cycles = 0
-        while np.isfinite(residual) and residual > tolerance * scale and cycles < max_cycles:
+        while np.isfinite(residual) and residual > limit and cycles < max_cycles:
             self._cycle(0, False)
             cycles += 1
             residual = self._residual()
@@ -399,7 +406,7 @@ class CellMultigrid:
         if self.singular:
             mean = self._mean(x.owned)
             np.subtract(x.ghosted, np.asarray(mean, x.flat.dtype), out=x.ghosted)
-        converged = bool(np.isfinite(residual)) and residual <= tolerance * scale
+        converged = bool(np.isfinite(residual)) and residual <= limit
         return MultigridResult(converged, cycles, residual, initial, factor, removed)
 
     def cycle(self, b: Array, x: Array, from_zero: bool = True) -> None:
