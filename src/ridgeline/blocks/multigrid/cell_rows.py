@@ -200,14 +200,20 @@ def solve_lines(sums, diagonal, upper, variable, j, fz, factors, first, last, st
     lo, up = factors[0, LO], factors[0, UP]
     one = sums.dtype.type(1)
     for k in range(first, last):
-        for i in range(start, end):
-            face = fz[k + ONE, j, i] if variable else one
-            lower = lo[k] * (fz[k, j, i] if variable else one)
-            if k == first:
-                lower = sums.dtype.type(0)
-            inverse = one / (diagonal[k, i] - lower * upper[k - ONE, i])
-            upper[k, i] = (up[k] * face) * inverse
-            sums[k, i] = (sums[k, i] + lower * sums[k - ONE, i]) * inverse
+        below, above = lo[k], up[k]
+        if k == first:
+            below = sums.dtype.type(0)
+        if variable:
+            for i in range(start, end):
+                lower = below * fz[k, j, i]
+                inverse = one / (diagonal[k, i] - lower * upper[k - ONE, i])
+                upper[k, i] = (above * fz[k + ONE, j, i]) * inverse
+                sums[k, i] = (sums[k, i] + lower * sums[k - ONE, i]) * inverse
+        else:
+            for i in range(start, end):
+                inverse = one / (diagonal[k, i] - below * upper[k - ONE, i])
+                upper[k, i] = above * inverse
+                sums[k, i] = (sums[k, i] + below * sums[k - ONE, i]) * inverse
     for k in range(first + ONE, last):
         row = last + first - ONE - k
         for i in range(start, end):
