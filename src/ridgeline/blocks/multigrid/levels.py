@@ -184,11 +184,11 @@ def plan_levels(
     --------
     >>> from ridgeline.blocks.block import Block
     >>> from ridgeline.blocks.multigrid.levels import plan_levels
-    >>> levels = plan_levels(Block.of_rank((64, 64, 33), (2, 1, 1), 0), (0.1, 1.0, 1.0), thickness=4)
+    >>> levels = plan_levels(Block.of_rank((64, 64, 33), (2, 1, 1), 0), (0.25, 1.0, 1.0), thickness=4)
     >>> [level.shape_global for level in levels]
-    [(64, 64, 33), (32, 64, 33), (16, 64, 33), (8, 64, 33), (4, 32, 16), (2, 16, 8)]
-    >>> [level.process_grid for level in levels][-3:]
-    [(2, 1, 1), (1, 1, 1), (1, 1, 1)]
+    [(64, 64, 33), (32, 64, 33), (16, 64, 33), (8, 32, 17), (4, 16, 9), (2, 8, 5)]
+    >>> [level.process_grid for level in levels][:4]
+    [(2, 1, 1), (2, 1, 1), (2, 1, 1), (1, 1, 1)]
     """
     shape = block.shape_global
     if len(widths) != 3:
