@@ -1,4 +1,4 @@
-"""The incompressible large-eddy simulation of wind over land and around turbines, on blocks.
+"""Wind: incompressible large-eddy simulation of the atmospheric boundary layer on blocks of cells.
 
-Read `settings.py` and `model.py` first; docs/theory-wind.md has the equations.
+Read reference.py for the method in plain NumPy, then engine_cpu.py for a step on ranks and model.py for a run.
 """

@@ -128,7 +128,7 @@ class InitialState:
         self.names = (
             *VELOCITY,
             *(["theta"] if settings.temperature.enabled else []),
-            *_scalar_names(scalars),
+            *scalars,
         )
         self._formulas: dict[str, Any] = {}
         texts: dict[str, str | None] = {}
