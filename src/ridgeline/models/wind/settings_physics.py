@@ -1,4 +1,4 @@
-"""Settings of the physics of the wind model: subgrid closure, surface, rotation, driving force, turbines, profiles."""
+"""Settings of the physics of the wind model: closure, surface, rotation, driving force, turbines, profiles."""
 
 from __future__ import annotations
 
