@@ -288,8 +288,8 @@ class DrivingSection(Checked):
     )
     relaxation_time: Number | None = setting(
         None,
-        "Time in which the force brings the mean wind to its target. If it is shorter than the time step or not set, it "
-        "is the time step.",
+        "Time in which the force brings the mean wind to its target. If it is shorter than the time step or not set, "
+        "it is the time step.",
         unit="time",
         rule="a number > 0",
         gt=0,
