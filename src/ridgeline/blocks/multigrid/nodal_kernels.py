@@ -1,0 +1,215 @@
+"""Fused passes of nodal multigrid: relaxation with residual and restriction, correction with relaxation.
+
+A pass walks through the planes once. The second half of its work follows the first at a distance of one plane, while
+the planes are in cache. Fields are the flat memory of a `BlockArray`; a `layout` is its origin, plane pitch and row
+pitch. A `box` holds the first nodes and the ends to compute, local: z0, z1, y0, y1, x0, x1. The tables of the axes
+begin `ghost` places before the first owned node (nodal_tables.py). nodal_rows.py computes the rows.
+"""
+
+from __future__ import annotations
+
+from numba import boolean, int64, types
+
+from ridgeline.blocks.multigrid.nodal_rows import (
+    COARSE,
+    FACTORS,
+    LANES,
+    LARGEST,
+    RESIDUAL,
+    STEPS,
+    first_steps,
+    relax,
+    residual,
+)
+from ridgeline.jit.kernel import kernel, subroutine
+
+
+@subroutine(nogil=True)
+def clear_work(work):
+    """Forget the largest residual, and the weights for which the steps of a row are known."""
+    for i in range(LANES):
+        work[LARGEST, i] = 0
+    for i in range(18):
+        work[FACTORS, i] = -1
+
+
+@subroutine(nogil=True)
+def largest_of(work):
+    """Return the largest residual of a pass."""
+    largest = work[LARGEST, 0]
+    for i in range(1, LANES):
+        # Written so that a NaN is kept.
+        if not work[LARGEST, i] <= largest:
+            largest = work[LARGEST, i]
+    return largest
+
+
+@subroutine(nogil=True)
+def add_to_coarse_rows(values, count, k, j, lower, parts, coarse_shape, sums):
+    """Add a row of residuals, with the weights of the interpolation, to the rows of coarse nodes around it."""
+    for dz in range(2):
+        coarse_k, part_z = lower[0][k] + dz, parts[0][dz, k]
+        if part_z != 0 and 0 <= coarse_k < coarse_shape[0]:
+            for dy in range(2):
+                coarse_j, part_y = lower[1][j] + dy, parts[1][dy, j]
+                if part_y != 0 and 0 <= coarse_j < coarse_shape[1]:
+                    part, target = part_z * part_y, sums[coarse_k % 2, coarse_j]
+                    for i in range(count):
+                        target[i] += part * values[i]
+
+
+@subroutine(nogil=True)
+def store_coarse_plane(coarse_k, first, count, lower, parts, coarse_shape, sums, coarse, layout, work):
+    """Restrict the finished sums of a coarse plane along x, store them, and clear the sums."""
+    row = work[COARSE]
+    for coarse_j in range(coarse_shape[1]):
+        values = sums[coarse_k % 2, coarse_j]
+        for i in range(coarse_shape[2] + 3):
+            row[i] = 0
+        for i in range(count):
+            place = lower[2][first + i] + 1
+            row[place] += parts[2][0, first + i] * values[i]
+            row[place + 1] += parts[2][1, first + i] * values[i]
+        start = layout[0] + coarse_k * layout[1] + coarse_j * layout[2]
+        for i in range(coarse_shape[2]):
+            coarse[start + i] = row[i + 1]
+        for i in range(count):
+            values[i] = 0
+
+
+def _fields_and_tables(T):
+    """Return the types of the arguments that both passes begin with."""
+    field, ints, tables = T[::1], int64[::1], types.UniTuple(T[:, ::1], 3)
+    return field, field, field, ints, ints, int64, T, tables, boolean, field, ints, T[:, ::1]
+
+
+def _transfer(T):
+    return types.UniTuple(int64[::1], 3), types.UniTuple(T[:, ::1], 3), T[::1], int64[::1]
+
+
+@kernel(
+    lambda T: (*_fields_and_tables(T), boolean, int64[::1], *_transfer(T), int64[::1], T[:, :, ::1]), nogil=True
+)
+def smooth_and_restrict(
+    u, b, out, layout, box, ghost, weight, tables, by_cells, sigma, sigma_layout, work, zero_guess, residual_box,
+    lower, parts, coarse, coarse_layout, coarse_shape, sums,
+):  # fmt: skip
+    """Set out = u + weight (b - A u) / diagonal in a box, restrict b - A out of a smaller box, return max |b - A u|.
+
+    zero_guess: u is zero and is not read. An empty residual_box leaves the restriction out. Words per node: reads u
+    and b, writes out, and writes the coarse field.
+    """
+    plane, pitch, count = layout[1], layout[2], box[5] - box[4]
+    first, inner_count = residual_box[4] + ghost, residual_box[5] - residual_box[4]
+    clear_work(work)
+    for k in range(box[0], box[1] + 1):
+        if k < box[1]:
+            for j in range(box[2], box[3]):
+                place = layout[0] + k * plane + j * pitch + box[4]
+                if zero_guess:
+                    first_steps(
+                        tables, k + ghost, j + ghost, box[4] + ghost, count, weight, by_cells, sigma, sigma_layout, work
+                    )  # fmt: skip
+                    steps, target, result = work[STEPS], b[place : place + count], out[place : place + count]
+                    for i in range(count):
+                        result[i] = steps[i] * target[i]
+                else:
+                    here = place - 1
+                    relax(
+                        u, here - plane, here, here + plane, pitch, tables, k + ghost, j + ghost, box[4] + ghost, count,
+                        b, place, weight, by_cells, sigma, sigma_layout, out, work,
+                    )  # fmt: skip
+        r = k - 1
+        if residual_box[0] <= r < residual_box[1]:
+            for j in range(residual_box[2], residual_box[3]):
+                place = layout[0] + r * plane + j * pitch + residual_box[4]
+                here = place - 1
+                residual(
+                    out, here - plane, here, here + plane, pitch, tables, r + ghost, j + ghost, first, inner_count,
+                    b, place, by_cells, sigma, sigma_layout, work[RESIDUAL], work,
+                )  # fmt: skip
+                add_to_coarse_rows(
+                    work[RESIDUAL], inner_count, r + ghost, j + ghost, lower, parts, coarse_shape, sums
+                )
+            coarse_k = lower[0][r + ghost]
+            is_last = r + 1 == residual_box[1] or lower[0][r + 1 + ghost] > coarse_k
+            if is_last and 0 <= coarse_k < coarse_shape[0]:
+                store_coarse_plane(
+                    coarse_k, first, inner_count, lower, parts, coarse_shape, sums, coarse, coarse_layout, work
+                )
+    return largest_of(work)
+
+
+@subroutine(nogil=True)
+def interpolate_row(k, j, x, count, lower, parts, coarse, layout, row):
+    """Interpolate a coarse field along z and y to a fine row; return the coarse node, along x, of row[0]."""
+    first = lower[2][x]
+    n = lower[2][x + count - 1] - first + 2
+    values = row[:n]
+    for i in range(n):
+        values[i] = 0
+    for dz in range(2):
+        for dy in range(2):
+            part = parts[0][dz, k] * parts[1][dy, j]
+            if part != 0:
+                start = layout[0] + (lower[0][k] + dz) * layout[1] + (lower[1][j] + dy) * layout[2] + first
+                source = coarse[start : start + n]
+                for i in range(n):
+                    values[i] += part * source[i]
+    return first
+
+
+@kernel(lambda T: (*_fields_and_tables(T), int64[::1], *_transfer(T), T[:, ::1]), nogil=True)
+def correct_and_smooth(
+    u, b, out, layout, box, ghost, weight, tables, by_cells, sigma, sigma_layout, work, corrected_box,
+    lower, parts, coarse, coarse_layout, planes,
+):  # fmt: skip
+    """Set v = u + P coarse and out = v + weight (b - A v) / diagonal, where P interpolates linearly.
+
+    corrected_box is one node larger than box where there are nodes. v is kept in three planes and never stored. Words
+    per node: reads u and b, writes out, and reads the coarse field.
+    """
+    plane, pitch, count = layout[1], layout[2], box[5] - box[4]
+    x, corrected_count = corrected_box[4] + ghost, corrected_box[5] - corrected_box[4]
+    flat, size = planes.reshape(-1), planes.shape[1]
+    clear_work(work)
+    for k in range(box[0] - 1, box[1] + 1):
+        slot = (k + 3) % 3 * size + ghost * pitch + ghost
+        if not corrected_box[0] <= k < corrected_box[1]:
+            # Beyond a side. The weights there are zero, but zero times a NaN of an earlier pass is not.
+            planes[(k + 3) % 3, :] = 0
+        if corrected_box[0] <= k < corrected_box[1]:
+            for j in range(corrected_box[2], corrected_box[3]):
+                row = work[COARSE]
+                first = interpolate_row(
+                    k + ghost, j + ghost, x, corrected_count, lower, parts, coarse, coarse_layout, row
+                )
+                place = layout[0] + k * plane + j * pitch + corrected_box[4]
+                source = u[place : place + corrected_count]
+                start = slot + j * pitch + corrected_box[4]
+                target = flat[start : start + corrected_count]
+                low_x, part_low, part_high = lower[2][x:], parts[2][0, x:], parts[2][1, x:]
+                for i in range(corrected_count):
+                    c = low_x[i] - first
+                    target[i] = source[i] + (part_low[i] * row[c] + part_high[i] * row[c + 1])
+        r = k - 1
+        if r >= box[0]:
+            below, here, above = (r + 2) % 3 * size, r % 3 * size, (r + 1) % 3 * size
+            for j in range(box[2], box[3]):
+                offset = (j + ghost) * pitch + ghost + box[4] - 1
+                place = layout[0] + r * plane + j * pitch + box[4]
+                relax(
+                    flat, below + offset, here + offset, above + offset, pitch, tables, r + ghost, j + ghost,
+                    box[4] + ghost, count, b, place, weight, by_cells, sigma, sigma_layout, out, work,
+                )  # fmt: skip
+    return largest_of(work)
+
+
+@kernel(lambda T: (T[:, ::1], T[::1], T[::1]), nogil=True)
+def apply_dense(matrix, values, out):
+    """Set out = matrix values, every row summed from left to right."""
+    for i in range(matrix.shape[0]):
+        total = matrix[i, 0] * values[0]
+        for j in range(1, matrix.shape[1]):
+            total += matrix[i, j] * values[j]
+        out[i] = total
