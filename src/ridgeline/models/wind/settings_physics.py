@@ -1,0 +1,544 @@
+"""Settings of the physics of the wind model: subgrid closure, surface, rotation, driving force, turbines, start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ridgeline.config.expressions import faults
+from ridgeline.config.fields import Checked, FormulaText, Integer, Number, PathText, Problem, Truth, setting
+from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
+
+Positive = Annotated[Number, Field(gt=0)]
+Wind = tuple[Number, Number]
+Velocity = tuple[Number, Number, Number]
+INITIAL_NAMES = ("x", "y", "z", "random")
+
+
+class SubgridSection(Checked):
+    """The closure of the motions that the grid does not resolve."""
+
+    kind: Literal["none", "smagorinsky", "one-equation"] = setting(
+        "none",
+        'Subgrid closure: "none" (a laminar flow, or a direct simulation), "smagorinsky" (the eddy viscosity follows '
+        'from the strain) or "one-equation" (an equation for the subgrid kinetic energy, after Deardorff 1980 and '
+        "Moeng 1984).",
+    )
+    coefficient: Number | None = setting(
+        None,
+        "Coefficient of the eddy viscosity: C_s of Smagorinsky, 0.17 if it is not set, or C_k of the one-equation "
+        "closure, 0.1 if it is not set.",
+        rule="a number > 0",
+        gt=0,
+        needs={"kind": ("smagorinsky", "one-equation")},
+    )
+    prandtl: Number = setting(
+        1 / 3,
+        "Turbulent Prandtl number nu_t/kappa_t of the closure of Smagorinsky.",
+        gt=0,
+        needs={"kind": "smagorinsky"},
+    )
+    stratification: Truth = setting(
+        True,
+        "Whether a stable stratification weakens the eddy viscosity of Smagorinsky (Lilly 1962): |S|^2 becomes "
+        "|S|^2 - N^2/Pr_t, and at least 0.",
+        needs={"kind": "smagorinsky"},
+    )
+    wall_damping: Truth = setting(
+        False,
+        "Whether the mixing length of Smagorinsky is limited by the distance from the surface at z = 0 (Mason and "
+        "Thomson 1992).",
+        needs={"kind": "smagorinsky"},
+    )
+    initial_energy: Number = setting(
+        0.1,
+        "Subgrid kinetic energy of the initial state, below initial_height.",
+        unit="length^2/time^2",
+        ge=0,
+        needs={"kind": "one-equation"},
+    )
+    initial_height: Number | None = setting(
+        None,
+        "Height up to which the initial subgrid kinetic energy decreases as (1 - z/initial_height)^3; if it is not "
+        "set, the energy is the same everywhere.",
+        unit="length",
+        rule="a number > 0",
+        gt=0,
+        needs={"kind": "one-equation"},
+    )
+
+    def constant(self) -> float:
+        """Return the coefficient of the eddy viscosity."""
+        return self.coefficient or {"smagorinsky": 0.17, "one-equation": 0.1}.get(self.kind, 0.0)
+
+
+class SurfaceSection(Checked):
+    """The ground below z_min, by Monin-Obukhov similarity; for a side z_min of the kind "surface"."""
+
+    roughness: Number = setting(0.1, "Roughness length z_0 for momentum.", unit="length", gt=0)
+    roughness_heat: Number | None = setting(
+        None,
+        "Roughness length for heat; that for momentum if it is not set.",
+        unit="length",
+        rule="a number > 0",
+        gt=0,
+        needs={"heat": "temperature"},
+    )
+    heat: Literal["none", "flux", "temperature"] = setting(
+        "none",
+        'Exchange of heat with the ground: "none" (neutral), "flux" (heat_flux is given) or "temperature" (that of '
+        "the ground is given).",
+    )
+    heat_flux: Number = setting(
+        0.0,
+        "Kinematic heat flux from the ground into the air, <w theta>.",
+        unit="temperature length/time",
+        needs={"heat": "flux"},
+    )
+    temperature: Number | None = setting(
+        None,
+        "Potential temperature of the ground at time 0.",
+        unit="temperature",
+        rule="a number > 0",
+        gt=0,
+        needs={"heat": "temperature"},
+    )
+    temperature_rate: Number = setting(
+        0.0,
+        "Rate at which the temperature of the ground changes, which is negative where the ground cools.",
+        unit="temperature/time",
+        needs={"heat": "temperature"},
+    )
+    distribution: Literal["moeng", "local", "uniform"] = setting(
+        "moeng",
+        'Distribution of stress and heat flux over the surface: "moeng" (Moeng 1984: the similarity of the plane '
+        'means, distributed by the local wind and temperature), "local" (the similarity in each cell) or "uniform" '
+        "(the mean flux in each cell).",
+    )
+    least_speed: Number = setting(
+        0.1,
+        "Least wind speed with which the similarity is evaluated, so that the heat flux of free convection does not "
+        "vanish with the wind.",
+        unit="length/time",
+        gt=0,
+    )
+    von_karman: Number = setting(0.4, "Von Karman constant.", gt=0)
+    stable: tuple[Positive, Positive] = setting(
+        (5.0, 5.0),
+        "Coefficients [momentum, heat] of the stable similarity functions phi = 1 + b z/L.",
+        rule="two numbers > 0 as [momentum, heat]",
+    )
+    unstable: tuple[Positive, Positive] = setting(
+        (16.0, 16.0),
+        "Coefficients [momentum, heat] of the unstable similarity functions phi_m = (1 - g z/L)^(-1/4) and phi_h = "
+        "(1 - g z/L)^(-1/2).",
+        rule="two numbers > 0 as [momentum, heat]",
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        if self.heat == "temperature" and self.temperature is None:
+            yield Problem("temperature", 'a number > 0 with surface.heat = "temperature"')
+        momentum, heat = self.stable
+        if heat < momentum / 2:
+            yield Problem(
+                "stable", "two numbers > 0, of which that of heat is at least half that of momentum"
+            )
+
+
+class TemperatureSection(Checked):
+    """Potential temperature, and the buoyancy that it causes in the direction z."""
+
+    enabled: Truth = setting(False, "Whether the model has a potential temperature theta and its buoyancy.")
+    reference: Number = setting(
+        300.0,
+        "Reference temperature theta_0 in the buoyancy g (theta - theta_ref)/theta_0.",
+        unit="temperature",
+        gt=0,
+        needs={"enabled": True},
+    )
+    gravity: Number = setting(9.81, "Gravity g, in -z.", unit="length/time^2", ge=0, needs={"enabled": True})
+    heights: tuple[Number, ...] = setting(
+        (),
+        "Heights of the initial profile of theta, ascending; without them it is temperature.reference everywhere.",
+        unit="length",
+        rule="a list of ascending numbers",
+        max_length=1000,
+        needs={"enabled": True},
+    )
+    values: tuple[Number, ...] = setting(
+        (),
+        "Potential temperatures at temperature.heights, with straight lines between them; below the first and above "
+        "the last height theta is constant.",
+        unit="temperature",
+        rule="a list of numbers, one for each of temperature.heights",
+        max_length=1000,
+        needs={"enabled": True},
+    )
+    subtracted: Literal["profile", "constant"] = setting(
+        "profile",
+        'Temperature theta_ref that the buoyancy subtracts: the initial "profile", with which an undisturbed '
+        'atmosphere has no forces, or the "constant" temperature.reference. Only the pressure differs.',
+        needs={"enabled": True},
+    )
+    diffusivity: Number = setting(
+        0.0, "Molecular diffusivity of heat.", unit="length^2/time", ge=0, needs={"enabled": True}
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        if any(low >= high for low, high in pairwise(self.heights)):
+            yield Problem("heights", "a list of ascending numbers")
+        if len(self.values) != len(self.heights):
+            yield Problem(
+                "values", f"a list of {len(self.heights)} numbers, one for each of temperature.heights"
+            )
+
+
+class RotationSection(Checked):
+    """The rotation of the frame: -2 Omega x u, with x to the east, y to the north and z up."""
+
+    latitude: Number | None = setting(
+        None,
+        "Latitude, from which the Coriolis parameters follow.",
+        unit="degrees",
+        rule="a number from -90 to 90",
+        ge=-90,
+        le=90,
+    )
+    rate: Number = setting(
+        7.2921159e-5,
+        "Angular velocity of the Earth.",
+        unit="1/time",
+        ge=0,
+        needs={"latitude": ()},
+    )
+    parameter: Number | None = setting(
+        None,
+        "Coriolis parameter f = 2 Omega sin(latitude), in place of the latitude.",
+        unit="1/time",
+        rule="a number",
+    )
+    components: Literal["horizontal", "full"] = setting(
+        "horizontal",
+        'Parts of the Coriolis force: "horizontal" (f alone) or "full" (also the terms with 2 Omega cos(latitude), '
+        "which couple u and w).",
+        needs={"latitude": ()},
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        if self.latitude is not None and self.parameter is not None:
+            yield Problem("parameter", "left out with rotation.latitude, which determines it")
+
+    def coriolis(self) -> tuple[float, float]:
+        """Return 2 Omega sin(latitude) and 2 Omega cos(latitude), 0 for what is not included."""
+        if self.latitude is None:
+            return self.parameter or 0.0, 0.0
+        angle = math.radians(self.latitude)
+        full = self.components == "full"
+        return 2 * self.rate * math.sin(angle), 2 * self.rate * math.cos(angle) if full else 0.0
+
+
+class DrivingSection(Checked):
+    """The force that drives the wind."""
+
+    kind: Literal["none", "force", "geostrophic", "hub-height"] = setting(
+        "none",
+        'Driving force: "none", "force" (a constant force per mass, such as a pressure gradient), "geostrophic" (the '
+        'pressure gradient that balances the Coriolis force at the geostrophic wind) or "hub-height" (a uniform '
+        "force that brings the mean wind at a height to a target).",
+    )
+    force: Velocity = setting(
+        (0.0, 0.0, 0.0),
+        "Force per mass [f_x, f_y, f_z].",
+        unit="length/time^2",
+        rule="three numbers as [f_x, f_y, f_z]",
+        needs={"kind": "force"},
+    )
+    geostrophic_wind: Wind = setting(
+        (0.0, 0.0),
+        "Geostrophic wind [u, v].",
+        unit="length/time",
+        rule="two numbers as [u, v]",
+        needs={"kind": "geostrophic"},
+    )
+    target: Wind = setting(
+        (0.0, 0.0),
+        "Mean wind [u, v] that the flow shall have at driving.height.",
+        unit="length/time",
+        rule="two numbers as [u, v]",
+        needs={"kind": "hub-height"},
+    )
+    height: Number | None = setting(
+        None,
+        "Height of the target wind, between the centres of the lowest and the highest cells.",
+        unit="length",
+        rule="a number > 0",
+        gt=0,
+        needs={"kind": "hub-height"},
+    )
+    relaxation_time: Number | None = setting(
+        None,
+        "Time in which the force brings the mean wind to its target; the time step if it is not set.",
+        unit="time",
+        rule="a number > 0",
+        gt=0,
+        needs={"kind": "hub-height"},
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        if self.kind == "hub-height" and self.height is None:
+            yield Problem("height", 'a number > 0 with driving.kind = "hub-height"')
+
+
+class DampingSection(Checked):
+    """A Rayleigh layer below the top of the domain, which absorbs gravity waves."""
+
+    depth: Number = setting(0.0, "Depth of the layer; 0 for none.", unit="length", ge=0)
+    time: Number | None = setting(
+        None,
+        "Damping time at the top; the rate grows as sin^2 from the lower end of the layer.",
+        unit="time",
+        rule="a number > 0",
+        gt=0,
+        needs={"depth": ()},
+    )
+    velocity: Literal["vertical", "all"] = setting(
+        "vertical",
+        'Velocity that is damped: "vertical" (w, towards 0) or "all" (also u and v, towards the geostrophic or the '
+        "target wind of [driving]).",
+        needs={"depth": ()},
+    )
+    temperature: Truth = setting(
+        True,
+        "Whether theta is damped as well, towards its initial profile.",
+        needs={"depth": (), "temperature.enabled": True},
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        if self.depth and self.time is None:
+            yield Problem("time", "a number > 0 with damping.depth > 0")
+
+
+class TurbineSection(Checked):
+    """A wind turbine as an actuator disc: a force on the cells around its rotor."""
+
+    position: Velocity = setting(
+        ..., "Centre of the rotor, [x, y, z].", unit="length", rule="three numbers as [x, y, z]"
+    )
+    diameter: Number = setting(..., "Diameter of the rotor.", unit="length", gt=0)
+    thrust_coefficient: Number = setting(
+        ...,
+        "Thrust coefficient: C_T or C_T', as turbine.N.reference says.",
+        ge=0,
+    )
+    reference: Literal["upstream", "disc"] = setting(
+        "upstream",
+        'Speed to which the thrust coefficient refers: "upstream" (C_T; the undisturbed speed follows from the speed '
+        'at the disc by momentum theory, so that C_T < 1) or "disc" (the local C_T\' = C_T/(1 - a)^2).',
+    )
+    yaw: Number = setting(
+        0.0,
+        "Angle from the direction x to the axis of the rotor, towards y.",
+        unit="degrees",
+        ge=-360,
+        le=360,
+    )
+    kernel: Literal["gaussian", "top-hat"] = setting(
+        "gaussian",
+        'Weights of cells: "gaussian" (a Gaussian along the axis, and a disc with smooth edge) or "top-hat" (equal '
+        "weights in a disc of the thickness turbine.N.width; its edge is smooth over a cell).",
+    )
+    width: Number | None = setting(
+        None,
+        "Width of the kernel along the axis: the standard deviation of the Gaussian, or the thickness of the top "
+        "hat. If it is not set, it is the width of a cell along the axis, or twice that for the top hat.",
+        unit="length",
+        rule="a number > 0",
+        gt=0,
+    )
+    density: Number = setting(
+        1.225, "Density of air, for the thrust and the power in the time series.", unit="mass/length^3", gt=0
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        if self.reference == "upstream" and self.thrust_coefficient >= 1:
+            yield Problem("thrust_coefficient", 'a number >= 0 and < 1 with turbine.N.reference = "upstream"')
+
+    def local_coefficient(self) -> float:
+        """Return C_T', from C_T = 4 a (1 - a) by momentum theory where C_T is given."""
+        if self.reference == "disc":
+            return self.thrust_coefficient
+        induction = (1 - math.sqrt(1 - self.thrust_coefficient)) / 2
+        return self.thrust_coefficient / (1 - induction) ** 2
+
+
+class InitialSection(Checked):
+    """The state of step 0. The first projection removes the divergence of its velocity."""
+
+    kind: Literal["uniform", "log", "taylor-green", "vortex", "bubble", "formulas"] = setting(
+        "uniform",
+        'Initial state: "uniform" (initial.velocity), "log" (the logarithmic profile of a neutral surface layer), '
+        '"taylor-green" (in x and y, carried by initial.velocity), "vortex" (a Gaussian vortex about z, carried by '
+        'initial.velocity), "bubble" (a warm bubble in initial.velocity) or "formulas".',
+    )
+    velocity: Velocity = setting(
+        (0.0, 0.0, 0.0),
+        "Uniform velocity [u, v, w]; the geostrophic wind for a flow that it drives.",
+        unit="length/time",
+        rule="three numbers as [u, v, w]",
+        needs={"kind": ("uniform", "taylor-green", "vortex", "bubble")},
+    )
+    friction_velocity: Number | None = setting(
+        None,
+        "Friction velocity of the logarithmic profile.",
+        unit="length/time",
+        rule="a number > 0",
+        gt=0,
+        needs={"kind": "log"},
+    )
+    direction: Number = setting(
+        0.0,
+        "Direction to which the wind of the logarithmic profile blows, from x towards y.",
+        unit="degrees",
+        ge=-360,
+        le=360,
+        needs={"kind": "log"},
+    )
+    amplitude: Number = setting(
+        1.0,
+        'Amplitude: of the velocity of "taylor-green", the largest speed of "vortex", or the excess temperature in '
+        'the centre of "bubble".',
+        unit="length/time; temperature",
+        needs={"kind": ("taylor-green", "vortex", "bubble")},
+    )
+    waves: Integer = setting(
+        1, "Number of vortices of Taylor and Green along x and y.", ge=1, needs={"kind": "taylor-green"}
+    )
+    centre: Velocity | None = setting(
+        None,
+        "Centre [x, y, z] of the vortex or the bubble; that of the domain if it is not set.",
+        unit="length",
+        rule="three numbers as [x, y, z]",
+        needs={"kind": ("vortex", "bubble")},
+    )
+    radius: Number | None = setting(
+        None,
+        "Radius of the vortex, at which its speed is largest, or of the bubble; a tenth of the smallest length of "
+        "the domain across which it extends if it is not set.",
+        unit="length",
+        rule="a number > 0",
+        gt=0,
+        needs={"kind": ("vortex", "bubble")},
+    )
+    planar: Truth = setting(
+        False,
+        "Whether the bubble is a cylinder along y.",
+        needs={"kind": "bubble"},
+    )
+    u: FormulaText = setting(
+        "0",
+        "Velocity u as a formula of x, y, z and `random`, a number that is uniform in [-1, 1) and drawn for each "
+        "cell and field.",
+        unit="length/time",
+        rule="a number or a formula",
+        needs={"kind": "formulas"},
+    )
+    v: FormulaText = setting(
+        "0",
+        "Velocity v, like initial.u.",
+        unit="length/time",
+        rule="a number or a formula",
+        needs={"kind": "formulas"},
+    )
+    w: FormulaText = setting(
+        "0",
+        "Velocity w, like initial.u.",
+        unit="length/time",
+        rule="a number or a formula",
+        needs={"kind": "formulas"},
+    )
+    theta: FormulaText | None = setting(
+        None,
+        "Potential temperature, like initial.u; the profile of [temperature] if it is not set.",
+        unit="temperature",
+        rule="a number or a formula",
+        needs={"kind": "formulas", "temperature.enabled": True},
+    )
+    scalars: tuple[FormulaText, ...] = setting(
+        (),
+        "Passive scalars in their order, like initial.u; those that are left out begin with 0.",
+        rule="a list of numbers or formulas",
+        max_length=16,
+    )
+    perturbation: Number = setting(
+        0.0,
+        "Amplitude of random numbers, uniform in [-1, 1), that are added to u, v and w below perturbation_height.",
+        unit="length/time",
+        ge=0,
+    )
+    theta_perturbation: Number = setting(
+        0.0,
+        "Amplitude of random numbers that are added to theta below perturbation_height.",
+        unit="temperature",
+        ge=0,
+        needs={"temperature.enabled": True},
+    )
+    perturbation_height: Number | None = setting(
+        None,
+        "Height below which random numbers are added; everywhere if it is not set.",
+        unit="length",
+        rule="a number > 0",
+        gt=0,
+        needs=({"perturbation": ()}, {"theta_perturbation": ()}),
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        if self.kind == "log" and self.friction_velocity is None:
+            yield Problem("friction_velocity", 'a number > 0 with initial.kind = "log"')
+        for key in ("u", "v", "w", "theta"):
+            text = getattr(self, key)
+            if text is not None:
+                yield from faults(key, (text,), variables=INITIAL_NAMES)
+        yield from faults("scalars", self.scalars, variables=INITIAL_NAMES)
+
+
+class ProfileSettings(Scheduled):
+    """Settings of profiles in height, which the section [output] of the model derives from."""
+
+    profiles: PathText = setting(
+        "profiles.bp",
+        "Data set of profiles in height: means over x and y and over the time of a window, variances, fluxes and "
+        "subgrid stresses.",
+        rule="a path",
+        min_length=1,
+        needs=recurring("profiles_every"),
+    )
+    profiles_every: Integer = setting(
+        0,
+        "Number of steps between samples of the profiles; 0 takes none.",
+        unit="steps",
+        ge=0,
+    )
+    profiles_every_time: Number | None = time_interval("samples of the profiles")
+    profiles_every_wall: Number | None = wall_interval("samples of the profiles")
+    profiles_window: Integer = setting(
+        0,
+        "Number of steps between the ends of windows, each of which is written as it ends, with averages over it "
+        "alone. With 0 there is one window unless profiles_window_time is set, which is written when the run ends.",
+        unit="steps",
+        ge=0,
+        needs=recurring("profiles_every"),
+    )
+    profiles_window_time: Number | None = time_interval(
+        "the ends of windows of the profiles", recurring("profiles_every")
+    )
+    profiles_start: Number = setting(
+        0.0,
+        "Model time from which the profiles are sampled.",
+        unit="time",
+        ge=0,
+        needs=recurring("profiles_every"),
+    )
