@@ -28,22 +28,28 @@ from numpy.typing import NDArray
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.jit.kernel import compile_kernels, specialise
-from ridgeline.models.contract import Context
+from ridgeline.models.contract import Context, SolveCount
 from ridgeline.models.wind import kernels, kernels_advection, kernels_diffusion, kernels_projection
-from ridgeline.models.wind.direct_solvers import cell_solver, helmholtz_solver, node_solver
+from ridgeline.models.wind.direct_solvers import cell_solver, node_solver
 from ridgeline.models.wind.kernels import INSIDE, SIDE_VALUE
 from ridgeline.models.wind.problem import GHOST, FlowProblem, evaluate_side, normal_field
 from ridgeline.models.wind.projections import (
     BlockSolver,
+    CellSolver,
     DirectSolver,
+    HelmholtzSolver,
+    NodeSolver,
     layer_block,
     node_block,
     touched_sides,
 )
+from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.partition import Triple
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from ridgeline.models.wind.physical_terms import PhysicalTerms
 
 SMALL = 1e-10  # as in the reference
 TINY = 1e-300  # tolerances of a fluid at rest are not 0
@@ -75,7 +81,9 @@ class CpuEngine:
     problem : what is computed
     cartesian, block : the ranks in their grid, and this rank's block with three layers of ghosts
     context : threads, regions of time
+    terms : the physics beside the equations of the problem, None without any
     tolerance : of both projections: the largest divergence left, over the largest rate at which fluid crosses a cell
+    direct : whether Poisson problems are solved on one rank by diagonalisation, otherwise by multigrid
     """
 
     def __init__(
@@ -84,12 +92,15 @@ class CpuEngine:
         cartesian: MPI.Cartcomm,
         block: Block,
         context: Context,
+        terms: PhysicalTerms | None = None,
         tolerance: float = 1e-9,
+        direct: bool = False,
     ) -> None:
         self.problem, self.block, self.time = problem, block, 0.0
-        self.cycles: dict[str, list[int]] = {"mac": [], "nodal": [], "diffusion": []}
+        self.solves = {name: SolveCount() for name in ("mac", "nodal", "diffusion")}
         self._comm, self._threads, self._regions = cartesian, context.threads, context.regions
-        self._tolerance = tolerance
+        self._terms, self._tolerance, self._direct = terms, tolerance, direct
+        self._dt = 1.0
         self._sides = touched_sides(problem, block)
         self._allocate()
         self._plan(cartesian)
@@ -144,16 +155,28 @@ class CpuEngine:
             if side is not None and side.outflow:
                 layer = BlockArray.allocate(layer_block(self.block, axis), np.float64)
                 self._outflow_faces[axis] = layer, halo((layer,))
-        problem, on_root = self.problem, cartesian.rank == 0
+        self._mac: BlockSolver
+        self._nodal: list[BlockSolver]
+        if self._direct:
+            self._mac = DirectSolver(cartesian, self._phi, cell_solver(self.problem).solve)
+            solve = node_solver(self.problem).solve
+            self._nodal = [DirectSolver(cartesian, p, solve) for p in self._pressures]
+        else:
+            self._mac = CellSolver(cartesian, self._phi.block, self.problem, None)
+            self._nodal = [NodeSolver(cartesian, self._phi.block, self.problem)] * 2
+        self._helmholtz: dict[int, HelmholtzSolver] = {}
+        for number in range(len(self.problem.names)):
+            if self.problem.implicit and self.problem.diffusivity(number):
+                same = [n for n in self._helmholtz if self._fixed(n) == self._fixed(number)]
+                self._helmholtz[number] = (
+                    self._helmholtz[same[0]]
+                    if same
+                    else HelmholtzSolver(cartesian, self._phi, self.problem, number, self._direct)
+                )
 
-        def solver(make: Any, x: BlockArray, *arguments: Any) -> BlockSolver:
-            solve = make(problem, *arguments).solve if on_root else np.array
-            return DirectSolver(cartesian, x, solve)
-
-        self._mac = solver(cell_solver, self._phi)
-        self._nodal = [solver(node_solver, p) for p in self._pressures]
-        self._helmholtz: dict[int, tuple[float, BlockSolver]] = {}
-        self._make_helmholtz: Any = lambda number, factor: solver(helmholtz_solver, self._phi, number, factor)
+    def _fixed(self, number: int) -> tuple[bool, ...]:
+        """Return at which sides a field has a value."""
+        return tuple(side.fields[number].fixed for _, side in sorted(self.problem.sides.items()))
 
     # ---- what the model asks for ----
 
@@ -175,13 +198,64 @@ class CpuEngine:
     def compile(self) -> None:
         """Compile or load every kernel. No communication."""
         compile_kernels(specialise(KERNELS))
+        if self._terms is not None:
+            compile_kernels(self._terms.kernels(self.fields[0]))
 
     def commit(self) -> None:
         """Take over what was written into fields and pressure. Collective."""
         self._pressure_halo.exchange(self._pressure_set)
 
-    def speeds(self) -> tuple[float, float]:
-        """Return the largest |u_i|, and the largest |u_i| / width, over the whole grid. Collective."""
+    @property
+    def rate(self) -> float:
+        """The largest |u_i| / width at the beginning of the last step, over the whole grid."""
+        return self._rate
+
+    @property
+    def bytes_exchanged(self) -> float:
+        """Bytes that this rank sends in a step of Godunov's method, without the linear solvers."""
+        return float(sum(times * halo.bytes_sent for times, halo in self._exchanges()))
+
+    @property
+    def messages(self) -> float:
+        """Messages that this rank sends in a step of Godunov's method, without the linear solvers."""
+        return float(sum(times * halo.messages_sent for times, halo in self._exchanges()))
+
+    def _exchanges(self) -> list[tuple[int, HaloExchange]]:
+        stages = 1 if self.problem.godunov else 2
+        once = (self._tendency_halo, self._face_halo, self._velocity_halo)
+        return [(2, self._field_halo), *((stages, halo) for halo in once)]
+
+    def allocated(self) -> int:
+        """Return the bytes of fields held, without those of the linear solvers."""
+        arrays = [*self._sets[0], *self._sets[1], *self._tendencies, *self._later, *self._rates, *self._faces]
+        arrays += [self._phi, self._divergence, self._at_nodes, *self._pressures]
+        return sum(each.flat.nbytes for each in arrays) + self._work.nbytes
+
+    def cell_pressure(self) -> NDArray[np.float64]:
+        """Return the mean of the pressure at the nodes around each cell."""
+        p: NDArray[Any] = self.pressure.ghosted
+        nz, ny, nx = self.block.shape_local
+        parts = [p[k : k + nz, j : j + ny, i : i + nx] for k in (1, 2) for j in (1, 2) for i in (1, 2)]
+        total = parts[0].copy()
+        for part in parts[1:]:
+            total += part
+        return np.asarray(0.125 * total)
+
+    def largest_divergence(self) -> float:
+        """Return the largest divergence of the face velocities of the last step in this block."""
+        b = self._divergence
+        layout = layout_of(self._faces[0])
+        shape = self.block.shape_local
+        kernels_projection.set_face_divergence(
+            flats(self._faces), layout, layout_of(b), shape, self._per_width, b.flat
+        )
+        return float(abs(owned(b)).max())
+
+    def speeds(self) -> tuple[float, float, float]:
+        """Return the largest |u_i|, the largest |u_i| / width, and the largest eddy diffusivity. Collective.
+
+        The last one is that of the last call of `fill`, the larger of 2 nu_t and kappa_t.
+        """
         u, v, w = self.fields[:3]
         largest = np.zeros((self._threads, 2))
         kernels.find_speeds(
@@ -194,15 +268,13 @@ class CpuEngine:
             self._threads,
             largest,
         )
-        from mpi4py import MPI
-
-        result = np.empty(2)
-        self._comm.Allreduce(largest.max(0), result, MPI.MAX)
-        return float(result[0]), float(result[1])
+        eddy = 0.0 if self._terms is None else self._terms.largest_diffusivity()
+        speed, rate, diffusivity = allreduce_max(self._comm, [*largest.max(0), eddy])
+        return float(speed), float(rate), float(diffusivity)
 
     def start(self) -> None:
         """Make an initial velocity free of divergence, by the nodal projection. Collective."""
-        self._speed, self._rate = self.speeds()
+        self._speed, self._rate, _ = self.speeds()
         self.pressure.flat[:] = 0.0
         self._project(self._now, 1.0)
 
@@ -225,7 +297,10 @@ class CpuEngine:
 
     def advance(self, dt: float) -> None:
         """Advance by one step of length dt. Collective."""
-        self._speed, self._rate = self.speeds()
+        self._speed, self._rate, _ = self.speeds()
+        self._dt = dt
+        if self._terms is not None:
+            self._forces = self._terms.forces(self.fields, dt)
         if self.problem.godunov:
             self._advance_godunov(dt)
         else:
@@ -285,10 +360,8 @@ class CpuEngine:
     def _set_tendencies(self, which: int, out: tuple[BlockArray, ...], with_diffusion: bool = True) -> None:
         """Set the tendencies of all fields of a set, whose ghosts are filled first."""
         problem, fields = self.problem, self._sets[which]
-        with self._regions("exchange"):
-            self._field_halo.exchange(which)
+        self.fill(which)
         with self._regions("compute"):
-            self.fill_sides(fields)
             u, v, w = fields[:3]
             heat = fields[3] if problem.scalars else w
             p = self._pressures[0]
@@ -305,6 +378,22 @@ class CpuEngine:
                     out[number].flat[:] = 0.0
             if with_diffusion:
                 self._add_side_fluxes(out)
+            if self._terms is not None:
+                self._terms.add(fields, out, self.time, self._dt)
+
+    def fill(self, which: int | None = None) -> None:
+        """Fill the ghosts of a set of fields, by default the present ones, and set eddy viscosities. Collective."""
+        which = self._now if which is None else which
+        fields = self._sets[which]
+        with self._regions("exchange"):
+            self._field_halo.exchange(which)
+        with self._regions("compute"):
+            self.fill_sides(fields)
+            if self._terms is not None:
+                self._terms.prepare(fields)
+                for field in (self._terms.viscosity, self._terms.diffusivity):
+                    if field is not None:
+                        self._extend(field, range(3))
 
     def _set_diffusion(self, number: int, which: int, out: BlockArray) -> None:
         """Set the diffusion of one field of a set, whose ghosts are filled."""
@@ -346,7 +435,8 @@ class CpuEngine:
             kernels_projection.set_face_divergence(
                 flats(self._faces), layout, layout_of(b), shape, self._per_width, b.flat
             )
-            self.cycles["mac"].append(self._mac.solve(b, phi, self._tolerance * max(self._rate, TINY)))
+            phi.flat[:] = 0.0
+            self._count("mac", self._mac.solve(b, phi, self._tolerance * max(self._rate, TINY)))
             for axis, last in self._sides:
                 side = self.problem.at(axis, last)
                 assert side is not None
@@ -393,9 +483,7 @@ class CpuEngine:
             )
             self._add_inflows(b, 1.0 / dt)
             new.flat[:] = p.flat
-            self.cycles["nodal"].append(
-                self._nodal[1].solve(b, new, self._tolerance * max(self._rate, TINY) / dt)
-            )
+            self._count("nodal", self._nodal[1].solve(b, new, self._tolerance * max(self._rate, TINY) / dt))
             kernels_projection.add_gradient(
                 new.flat, layout_of(new), layout, shape, self._per_width, -dt, flats(velocity)
             )
@@ -410,16 +498,15 @@ class CpuEngine:
                 if not kappa:
                     target.owned[...] = owned(q) + owned(b)
                     continue
-                factor = 0.5 * dt * kappa
-                if self._helmholtz.get(number, (0.0, None))[0] != factor:
-                    self._helmholtz[number] = factor, self._make_helmholtz(number, factor)
+                solver = self._helmholtz[number]
+                solver.use(0.5 * dt * kappa)
                 self._divergence.owned[...] = b.owned
                 self._phi.owned[...] = b.owned
-                solver = self._helmholtz[number][1]
-                scale = self._tolerance * max(self._speed, TINY)
-                self.cycles["diffusion"].append(solver.solve(self._divergence, self._phi, scale))
+                self._count("diffusion", solver.solve(self._divergence, self._phi, self._tolerance))
                 target.owned[...] = owned(q) + owned(self._phi)
-                self._phi.flat[:] = 0.0
+
+    def _count(self, name: str, cycles: int) -> None:
+        self.solves[name] = self.solves[name].after(cycles)
 
     # ---- sides ----
 
@@ -448,6 +535,7 @@ class CpuEngine:
         value = side.fields[number].value
         if not callable(value):
             return value
+        sizes = []
         places: dict[str, Any] = {
             "zyx"[axis]: self.problem.shape[axis] * self.problem.widths[axis] if last else 0.0
         }
@@ -456,9 +544,10 @@ class CpuEngine:
             n = self.problem.shape[d]
             index = self.block.offset_global[d] + np.arange(-GHOST, self.block.shape_local[d] + GHOST)
             index = index % n if self.problem.periodic[d] else index.clip(0, n - 1)
+            sizes.append(len(index))
             centres = (index + 0.5) * self.problem.widths[d]
             places["zyx"[d]] = centres[:, None] if d == along[0] else centres
-        return evaluate_side(value, places, self.time)
+        return np.broadcast_to(evaluate_side(value, places, self.time), sizes)
 
     def _add_side_fluxes(self, out: tuple[BlockArray, ...]) -> None:
         """Add the fluxes through the sides to the tendencies of the cells there."""

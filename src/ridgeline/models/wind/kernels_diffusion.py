@@ -11,8 +11,8 @@ are added by the engine, in the cells at the sides.
 from numba import float64, prange, types
 
 from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.models.wind.forcing import momentum_rates
 from ridgeline.models.wind.kernels import FIELD, LAYOUT
-from ridgeline.models.wind.problem import momentum_rates
 
 VISCOUS, PER_WIDTH = 0, 3  # numbers of `set_momentum`
 

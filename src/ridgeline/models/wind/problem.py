@@ -88,8 +88,8 @@ class FlowProblem:
     sides : by the names of SIDES; both sides of a direction or none, which is then periodic
     scalars : names of the transported scalars, "theta" first if there is one
     viscosity, diffusivities : of momentum and of each scalar, constant
-    forces : (6,) the numbers of `momentum_rates`: the Coriolis parameters 2 Omega_z and 2 Omega_y, a uniform force
-        in x, y and z, and g/theta_0 of the first scalar, 0 without buoyancy
+    forces : (6,) the numbers of `forcing.momentum_rates`: the Coriolis parameters 2 Omega_z and 2 Omega_y, a uniform
+        force in x, y and z, and g/theta_0 of the first scalar, 0 without buoyancy
     theta_reference : the temperature without buoyancy, a number or one for each plane
     godunov : whether advection follows Godunov's method; otherwise it follows the method of lines with Heun's steps
     reconstruction : PPM, UNLIMITED or PLM
@@ -140,14 +140,6 @@ class FlowProblem:
     def centres(self, axis: int) -> Array:
         """Return the coordinates of the centres of all cells along an axis."""
         return (np.arange(self.shape[axis]) + 0.5) * self.widths[axis]
-
-
-def momentum_rates(u: Any, v: Any, w: Any, theta: Any, theta_ref: Any, numbers: Any) -> tuple[Any, Any, Any]:
-    """Return the rates of u, v and w at a point by rotation, buoyancy and a uniform force."""
-    rate_u = numbers[0] * v - numbers[1] * w + numbers[2]
-    rate_v = numbers[3] - numbers[0] * u
-    rate_w = numbers[1] * u + numbers[5] * (theta - theta_ref) + numbers[4]
-    return rate_u, rate_v, rate_w
 
 
 def evaluate_side(value: SideValue, places: dict[str, Any], time: float) -> Any:

@@ -7,6 +7,7 @@ multigrid solvers of `blocks.multigrid`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,12 +17,18 @@ from numpy.typing import NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloExchange
+from ridgeline.blocks.multigrid.cells import CellMultigrid
+from ridgeline.blocks.multigrid.nodes import NodalMultigrid
+from ridgeline.models.wind.direct_solvers import helmholtz_solver
 from ridgeline.models.wind.problem import FlowProblem
+from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.partition import split
+from ridgeline.runtime.errors import DivergedError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+MOST_CYCLES = 60
 Solve = Callable[[NDArray[Any]], NDArray[Any]]
 
 
@@ -65,6 +72,95 @@ class DirectSolver:
             tuple(slice(first, first + n) for first, n in zip(offset, shape))
             for offset, shape in self._places
         ]
+
+
+def side_names(problem: FlowProblem, number: int | None) -> list[Any]:
+    """Return the sides of a problem at cells as multigrid names them.
+
+    number: of the field whose values are given at sides; None for the projections, whose unknown is 0 at outflows.
+    """
+    names: list[Any] = []
+    for axis in range(3):
+        pair = [problem.at(axis, last) for last in (False, True)]
+        fixed = [
+            side is not None and (side.outflow if number is None else side.fields[number].fixed)
+            for side in pair
+        ]
+        kinds = tuple("dirichlet" if each else "neumann" for each in fixed)
+        names.append("periodic" if problem.periodic[axis] else kinds)
+    return names
+
+
+class CellSolver:
+    """Multigrid for -div(grad x) = b at cells, or for x - factor lap x = b after `use`. Collective when it is made."""
+
+    def __init__(
+        self, cartesian: MPI.Cartcomm, block: Block, problem: FlowProblem, number: int | None
+    ) -> None:
+        self._comm = cartesian
+        self._multigrid = CellMultigrid(cartesian, block, problem.widths, side_names(problem, number))
+
+    def use(self, factor: float) -> None:
+        """Let the equation be x - factor lap x = b. Collective."""
+        self._multigrid.set_coefficients(alpha=1.0, beta=factor)
+
+    def solve(self, b: BlockArray, x: BlockArray, tolerance: float) -> int:
+        largest = float(allreduce_max(self._comm, abs(b.owned).max()))
+        if largest <= tolerance:
+            x.flat[:] = 0.0
+            return 0
+        result = self._multigrid.solve(b, x, tolerance / largest, MOST_CYCLES)
+        return check_solve(result.cycles, result.converged, "solve at cells")
+
+
+class NodeSolver:
+    """Multigrid for the trilinear finite elements at nodes, with the right side over the volume of a cell."""
+
+    def __init__(self, cartesian: MPI.Cartcomm, block: Block, problem: FlowProblem) -> None:
+        self._volume = math.prod(problem.widths)
+        self._multigrid = NodalMultigrid(cartesian, block, problem.widths, side_names(problem, None))
+
+    def solve(self, b: BlockArray, x: BlockArray, tolerance: float) -> int:
+        np.multiply(b.owned, self._volume, out=b.owned)
+        result = self._multigrid.solve(b, x, tolerance=tolerance * self._volume, max_cycles=MOST_CYCLES)
+        return check_solve(result.cycles, result.converged, "nodal projection")
+
+
+class HelmholtzSolver:
+    """Solves x - factor lap x = b with the sides of a field, for implicit diffusion. Collective when it is made."""
+
+    def __init__(
+        self, cartesian: MPI.Cartcomm, x: BlockArray, problem: FlowProblem, number: int, direct: bool
+    ) -> None:
+        self._factor, self._comm = math.nan, cartesian
+        self._solver: Any = None if direct else CellSolver(cartesian, x.block, problem, number)
+        self._direct = (cartesian, x, problem, number) if direct else None
+
+    def use(self, factor: float) -> None:
+        """Set the factor. Collective."""
+        if factor == self._factor:
+            return
+        self._factor = factor
+        if self._direct is None:
+            self._solver.use(factor)
+        else:
+            cartesian, x, problem, number = self._direct
+            self._solver = DirectSolver(cartesian, x, helmholtz_solver(problem, number, factor).solve)
+
+    def solve(self, b: BlockArray, x: BlockArray, tolerance: float) -> int:
+        """Solve to a residual of `tolerance` over the largest b. Collective."""
+        largest = float(allreduce_max(self._comm, abs(b.owned).max()))
+        return int(self._solver.solve(b, x, tolerance * largest))
+
+
+def check_solve(cycles: int, converged: bool, what: str) -> int:
+    """Return the cycles of a solve. Raises DivergedError if it did not converge."""
+    if not converged:
+        raise DivergedError(
+            f"The {what} did not reach model.tolerance in {cycles} V-cycles. Set a larger model.tolerance, or a "
+            f"smaller model.dt or model.courant if the flow diverges."
+        )
+    return cycles
 
 
 def node_block(block: Block, ghost: int = 1) -> Block:

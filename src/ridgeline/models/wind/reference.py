@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.models.wind.direct_solvers import cell_solver, helmholtz_solver, node_solver
+from ridgeline.models.wind.forcing import forces_reference
 from ridgeline.models.wind.problem import (
     GHOST,
     PLM,
     UNLIMITED,
     FlowProblem,
     evaluate_side,
-    momentum_rates,
     normal_field,
 )
 
@@ -345,7 +345,7 @@ class ReferenceSolver:
         problem = self.problem
         theta = fields[3] if problem.scalars else fields[2]
         u, v, w = fields[:3]
-        rates = momentum_rates(u, v, w, theta, problem.theta_profile[:, None, None], problem.forces)
+        rates = forces_reference(u, v, w, theta, problem.theta_profile, np.array(problem.forces))
         return [*rates, *(np.zeros_like(q) for q in fields[3:])]
 
     def tendencies(self, fields: list[Array], with_diffusion: bool = True) -> list[Array]:
