@@ -1,6 +1,5 @@
 """Eddy viscosities: the kernels have the bits of the plain version, and both the values of simple flows."""
 
-import numba
 import numpy as np
 import pytest
 
@@ -27,48 +26,43 @@ CLOSURE = Closure((0.7, 1.1, 1.3), 0.17, buoyancy=0.9, prandtl=0.4)
 def random_fields(count, dtype):
     """Fields with three layers of ghosts, all of them random and positive."""
     numbers = np.random.default_rng(3)
-    fields = [
-        BlockArray.allocate(Block.of_rank(SHAPE, (1, 1, 1), 0, ghost=GHOST), dtype) for _ in range(count)
-    ]
+    block = Block.of_rank(SHAPE, (1, 1, 1), 0, ghost=GHOST)
+    fields = [BlockArray.allocate(block, dtype) for _ in range(count)]
     for field in fields:
         field.ghosted[...] = numbers.uniform(0.1, 2.0, field.ghosted.shape)
-    return [field.ghosted for field in fields]
-
-
-def around(field, reach):
-    """The cells in which results are set and one layer more."""
-    cut = GHOST - reach - 1
-    return field[cut : field.shape[0] - cut, cut : field.shape[1] - cut, cut : field.shape[2] - cut]
+    return fields
 
 
 def inside(field, reach):
+    """The cells in which results are set."""
     cut = GHOST - reach
-    return field[cut:-cut, cut:-cut, cut:-cut]
+    return field.ghosted[cut:-cut, cut:-cut, cut:-cut]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("reach", [0, 1])
-def test_kernels_have_the_bits_of_the_plain_version(dtype, reach):
-    u, v, w, theta, energy, nu, kappa, source = random_fields(8, dtype)
-    energy[4, 4, 4] = -0.5
-    energy[4, 5, 4] = 0.0
-    compile_kernels(specialise([set_smagorinsky, set_one_equation], numba.typeof(u)))
-    given = [around(field, reach) for field in (u, v, w, theta, energy)]
-    heights = (np.arange(SHAPE[0] + 2 * GHOST) - GHOST + 0.5) * CLOSURE.widths[0]
+@pytest.mark.parametrize(("reach", "surface"), [(0, True), (1, False)])
+def test_kernels_have_the_bits_of_the_plain_version(dtype, reach, surface):
+    fields = random_fields(8, dtype)
+    energy = fields[4].owned
+    energy[1, 1, 1], energy[1, 2, 1] = -0.5, 0.0
+    compile_kernels(specialise([set_smagorinsky, set_one_equation], dtype))
+    *given, nu, kappa, source = (field.flat for field in fields)
+    layout = fields[0].origin, fields[0].row_pitch, fields[0].plane_pitch
+    heights = (np.arange(SHAPE[0] + 2 * reach) - reach + 0.5) * CLOSURE.widths[0]
     lengths = squared_lengths(CLOSURE, heights, wall_damping=True, roughness=0.1)
-    cut = GHOST - reach
-    set_smagorinsky(u, v, w, theta, CLOSURE.numbers(), lengths, cut, GHOST, reach, nu, kappa)
-    expected = smagorinsky_reference(*given[:4], CLOSURE, lengths[cut:-cut], over_surface=True)
+    common = layout, SHAPE, CLOSURE.numbers()
+    set_smagorinsky(*given[:4], *common, lengths, int(surface), reach, nu, kappa)
+    padded = [inside(field, reach + 1) for field in fields[:5]]
+    expected = smagorinsky_reference(*padded[:4], CLOSURE, lengths, surface)
     assert (expected[0] == 0).any()  # stable cells, and others
     assert (expected[0] > 0).any()
-    for values, plain in zip((nu, kappa), expected):
-        assert np.array_equal(inside(values, reach), plain.astype(dtype))
-    plane = cut
-    set_one_equation(u, v, w, theta, energy, CLOSURE.numbers(), plane, GHOST, reach, nu, kappa, source)
-    plain = one_equation_reference(*given, CLOSURE, over_surface=True)
-    for values, each in zip((nu, kappa, source), plain):
-        assert np.isfinite(each).all()
-        assert np.array_equal(inside(values, reach), each.astype(dtype))
+    for field, plain in zip(fields[5:], expected):
+        assert np.array_equal(inside(field, reach), plain.astype(dtype))
+    set_one_equation(*given, *common, int(surface), reach, nu, kappa, source)
+    expected = one_equation_reference(*padded, CLOSURE, surface)
+    for field, plain in zip(fields[5:], expected):
+        assert np.isfinite(plain).all()
+        assert np.array_equal(inside(field, reach), plain.astype(dtype))
 
 
 def shear_flow(slope, lapse=0.0, energy=1.0):

@@ -9,8 +9,8 @@ from mpi4py import MPI
 
 from ridgeline.blocks.block import Block
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.models.wind.settings_physics import TurbineSection
-from ridgeline.models.wind.turbines import Turbines, discs_reference, turbine_problems, weight_shape
+from ridgeline.models.wind.settings_physics import TurbineSection, turbine_problems
+from ridgeline.models.wind.turbines import Turbines, discs_reference, weight_shape
 
 SHAPE, WIDTHS = (16, 17, 19), (8.0, 10.0, 12.0)
 PERIODIC = (False, True, True)

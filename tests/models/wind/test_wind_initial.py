@@ -9,7 +9,8 @@ from mpi4py import MPI
 
 from ridgeline.blocks.block import Block
 from ridgeline.models.wind.initial import InitialState, carried_vortex, set_start, taylor_green
-from ridgeline.models.wind.settings_physics import InitialSection, SurfaceSection, TemperatureSection
+from ridgeline.models.wind.settings_initial import InitialSection
+from ridgeline.models.wind.settings_physics import SurfaceSection, TemperatureSection
 from ridgeline.runtime.errors import ConfigError
 
 SHAPE, LENGTHS = (6, 9, 11), (60.0, 90.0, 110.0)

@@ -22,10 +22,10 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numba import float64, int64, prange
-from numpy.typing import NDArray
+from numba import float64, int64, prange, types
+from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
+from ridgeline.jit.kernel import Specialisation, kernel, specialise
 from ridgeline.parallel.allreduce import allreduce_sums, kernels_of_sums
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ CORIOLIS, CORIOLIS_Y, FORCE_X, FORCE_Y, FORCE_Z, BUOYANCY = range(6)
 
 
 class Profiles(NamedTuple):
-    """What forces depend on in height, float64, for the planes of the ghosted arrays.
+    """What forces depend on in height, float64, for some planes.
 
     theta: theta_ref that the buoyancy subtracts; damped_theta: the initial profile; rate: r [1/time] of the damping;
     wind: (u, v) towards which the layer damps; damps_wind, damps_theta: whether it does.
@@ -120,67 +120,38 @@ def force_numbers(
 
 
 def momentum_rates(u, v, w, theta, theta_ref, numbers):
-    """Return the rates of u, v and w at a point. theta_ref: theta where there is no temperature."""
+    """Return the rates of u, v and w at a point, for NumPy and for compiled kernels. numbers: `force_numbers`."""
     rate_u = numbers[CORIOLIS] * v - numbers[CORIOLIS_Y] * w + numbers[FORCE_X]
     rate_v = numbers[FORCE_Y] - numbers[CORIOLIS] * u
     rate_w = numbers[CORIOLIS_Y] * u + numbers[BUOYANCY] * (theta - theta_ref) + numbers[FORCE_Z]
     return rate_u, rate_v, rate_w
 
 
-_momentum_rates = subroutine(momentum_rates)
-
-
-@kernel(lambda field: (*[field] * 4, float64[::1], float64[::1], int64, field, field, field), parallel=True)
-def add_forces(u, v, w, theta, theta_ref, numbers, ghost, out_u, out_v, out_w):
-    """Add Coriolis force, buoyancy and the uniform force to the rates of the owned cells.
-
-    Parameters
-    ----------
-    u, v, w, theta : (nz+2g, ny+2g, nx+2g) float32 or float64; without temperature u in place of theta
-    theta_ref : (nz+2g,) float64, `Profiles.theta`
-    numbers : (6,) float64, `force_numbers`
-    ghost : layers of ghosts g, int64
-    out_u, out_v, out_w : like u [length/time^2], read and written
-
-    Communication: none.  Cost: 11 flops, 10 values of memory traffic per cell.
-    """
-    nz, ny, nx = u.shape
-    for k in prange(ghost, nz - ghost):
-        for j in range(ghost, ny - ghost):
-            for i in range(ghost, nx - ghost):
-                rate_u, rate_v, rate_w = _momentum_rates(
-                    np.float64(u[k, j, i]),
-                    np.float64(v[k, j, i]),
-                    np.float64(w[k, j, i]),
-                    np.float64(theta[k, j, i]),
-                    theta_ref[k],
-                    numbers,
-                )
-                out_u[k, j, i] = np.float64(out_u[k, j, i]) + rate_u
-                out_v[k, j, i] = np.float64(out_v[k, j, i]) + rate_v
-                out_w[k, j, i] = np.float64(out_w[k, j, i]) + rate_w
-
-
-@kernel(lambda field: (field, float64[::1], float64[::1], int64, field), parallel=True)
-def add_damping(field, target, rate, ghost, out):
-    """Add rate (target - field) to the rates of the owned cells of one field, where the rate is not 0.
+@kernel(
+    lambda T: (T[::1], *[types.UniTuple(int64, 3)] * 2, float64[::1], float64[::1], T[::1]),
+    parallel=True,
+    nogil=True,
+)
+def add_damping(q, layout, shape, target, rate, out):
+    """Add rate (target - q) to the rate of change of the owned cells, in planes where the rate is not 0.
 
     Parameters
     ----------
-    field : (nz+2g, ny+2g, nx+2g) float32 or float64
-    target, rate : (nz+2g,) float64; rate: `step_rates`
-    ghost : layers of ghosts g, int64
-    out : like field, per time, read and written
+    q : flat field, float32 or float64; layout : its origin, row and plane pitch; shape : owned cells in z, y and x
+    target, rate : (nz,) float64, of the owned planes; rate: `step_rates`
+    out : like q, per time, read and written
 
     Communication: none.  Cost: 3 flops, 3 values of memory traffic per cell of the layer.
     """
-    nz, ny, nx = field.shape
-    for k in prange(ghost, nz - ghost):
+    origin, row, plane = layout
+    nz, ny, nx = shape
+    for k in prange(nz):
         if rate[k] != 0.0:
-            for j in range(ghost, ny - ghost):
-                for i in range(ghost, nx - ghost):
-                    change = rate[k] * (target[k] - np.float64(field[k, j, i]))
-                    out[k, j, i] = np.float64(out[k, j, i]) + change
+            for j in range(ny):
+                at = origin + k * plane + j * row
+                values, to = q[at : at + nx], out[at : at + nx]
+                for i in range(nx):
+                    to[i] = np.float64(to[i]) + rate[k] * (target[k] - np.float64(values[i]))
 
 
 def step_rates(rate: Array, dt: float) -> Array:
@@ -188,15 +159,15 @@ def step_rates(rate: Array, dt: float) -> Array:
     return np.asarray(-np.expm1(-rate * dt) / dt)
 
 
-def kernels(field: Any) -> list[Specialisation]:
-    """Return the kernels of forces. field: Numba's type of ghosted arrays."""
-    return [*specialise([add_forces, add_damping], field), *kernels_of_sums(np.dtype(field.dtype.name))]
+def kernels(dtype: DTypeLike) -> list[Specialisation]:
+    """Return the kernels of damping layers and of the controller. dtype: of the fields."""
+    return [*specialise([add_damping], dtype), *kernels_of_sums(dtype)]
 
 
 def forces_reference(
     u: Array, v: Array, w: Array, theta: Array, theta_ref: Array, numbers: Array
 ) -> tuple[Array, Array, Array]:
-    """Return the rates of u, v and w on the whole grid in plain NumPy: what `add_forces` is held to.
+    """Return the rates of u, v and w on the whole grid in plain NumPy.
 
     theta_ref: of the planes.
     """

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +24,14 @@ from ridgeline.blocks.block import Block
 from ridgeline.config.expressions import parse
 from ridgeline.jit.random import uniform_reference
 from ridgeline.models.wind.forcing import theta_profile
-from ridgeline.models.wind.settings_physics import INITIAL_NAMES
+from ridgeline.models.wind.settings_initial import INITIAL_NAMES
 from ridgeline.parallel.allreduce import raise_on_all_ranks
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.models.wind.settings_physics import InitialSection, SurfaceSection, TemperatureSection
+    from ridgeline.models.wind.settings_physics import PhysicsSettings
 
 Array = NDArray[np.float64]
 Triple = tuple[float, float, float]
@@ -40,17 +40,6 @@ VELOCITY = ("u", "v", "w")
 RANDOM = "random"
 # The random numbers of the start are those of steps that no run reaches, another one for each field.
 _LAST_STEP = 2**32 - 1
-
-
-class StartSettings(Protocol):
-    """The sections that an initial state depends on."""
-
-    @property
-    def initial(self) -> InitialSection: ...
-    @property
-    def temperature(self) -> TemperatureSection: ...
-    @property
-    def surface(self) -> SurfaceSection: ...
 
 
 def taylor_green(
@@ -113,7 +102,7 @@ class InitialState:
 
     def __init__(
         self,
-        settings: StartSettings,
+        settings: PhysicsSettings,
         lengths: Triple,
         shape: tuple[int, int, int],
         seed: int,
@@ -145,13 +134,13 @@ class InitialState:
         """Yield each field by name in a plane of cells, (rows, columns) float64. All numbers are global indices."""
         initial = self._settings.initial
         dz, dy, dx = self._h
-        places = {
+        places: dict[str, Any] = {
             "x": (columns[np.newaxis, :] + 0.5) * dx,
             "y": (rows[:, np.newaxis] + 0.5) * dy,
             "z": np.float64((k + 0.5) * dz),
         }
         top = initial.perturbation_height
-        perturbed = top is None or places["z"] < top
+        perturbed = top is None or float(places["z"]) < top
         for n, (name, values) in enumerate(self._undisturbed(places).items()):
 
             def random(n: int = n) -> Array:

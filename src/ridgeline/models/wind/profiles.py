@@ -223,14 +223,16 @@ class HeightProfiles:
         )
 
         def gradient(field: BlockArray) -> tuple[Array, Array, Array]:
-            return gradient_reference(field.ghosted[around], self._gradients, on_surface)
+            padded = field.ghosted[around].astype(np.float64)
+            return gradient_reference(padded, self._gradients, on_surface)
 
         u, v, w = (gradient(field) for field in flow.velocity)
-        nu = flow.viscosity.owned[here]
+        nu = flow.viscosity.owned[here].astype(np.float64)
         fluxes = [-nu * (u[2] + w[0]), -nu * (v[2] + w[1])]
         if "subgrid_w_theta" in self._fluxes:
             assert flow.diffusivity is not None
-            fluxes.append(-flow.diffusivity.owned[here] * gradient(flow.scalars["theta"])[2])
+            kappa = flow.diffusivity.owned[here].astype(np.float64)
+            fluxes.append(-kappa * gradient(flow.scalars["theta"])[2])
         return fluxes
 
     def state(self) -> dict[str, DistributedArray]:

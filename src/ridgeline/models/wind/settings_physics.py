@@ -1,22 +1,29 @@
-"""Settings of the physics of the wind model: subgrid closure, surface, rotation, driving force, turbines, start."""
+"""Settings of the physics of the wind model: closure, surface, rotation, driving force, turbines, profiles."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
-from ridgeline.config.expressions import faults
-from ridgeline.config.fields import Checked, FormulaText, Integer, Number, PathText, Problem, Truth, setting
+from ridgeline.config.fields import (
+    ON,
+    Checked,
+    Integer,
+    Number,
+    PathText,
+    Problem,
+    Truth,
+    setting,
+)
 from ridgeline.config.intervals import Scheduled, recurring, time_interval, wall_interval
+from ridgeline.models.wind.settings_initial import InitialSection, Velocity
 
 Positive = Annotated[Number, Field(gt=0)]
 Wind = tuple[Number, Number]
-Velocity = tuple[Number, Number, Number]
-INITIAL_NAMES = ("x", "y", "z", "random")
 
 
 class SubgridSection(Checked):
@@ -213,7 +220,7 @@ class RotationSection(Checked):
         "Angular velocity of the Earth.",
         unit="1/time",
         ge=0,
-        needs={"latitude": ()},
+        needs={"latitude": ON},
     )
     parameter: Number | None = setting(
         None,
@@ -225,7 +232,7 @@ class RotationSection(Checked):
         "horizontal",
         'Parts of the Coriolis force: "horizontal" (f alone) or "full" (also the terms with 2 Omega cos(latitude), '
         "which couple u and w).",
-        needs={"latitude": ()},
+        needs={"latitude": ON},
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -303,18 +310,18 @@ class DampingSection(Checked):
         unit="time",
         rule="a number > 0",
         gt=0,
-        needs={"depth": ()},
+        needs={"depth": ON},
     )
     velocity: Literal["vertical", "all"] = setting(
         "vertical",
         'Velocity that is damped: "vertical" (w, towards 0) or "all" (also u and v, towards the geostrophic or the '
         "target wind of [driving]).",
-        needs={"depth": ()},
+        needs={"depth": ON},
     )
     temperature: Truth = setting(
         True,
         "Whether theta is damped as well, towards its initial profile.",
-        needs={"depth": (), "temperature.enabled": True},
+        needs={"depth": ON, "temperature.enabled": True},
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -367,142 +374,17 @@ class TurbineSection(Checked):
         if self.reference == "upstream" and self.thrust_coefficient >= 1:
             yield Problem("thrust_coefficient", 'a number >= 0 and < 1 with turbine.N.reference = "upstream"')
 
+    def axis(self) -> Velocity:
+        """Return the direction (x, y, z) of the axis, along which the rotor faces away from the wind."""
+        yaw = math.radians(self.yaw)
+        return math.cos(yaw), math.sin(yaw), 0.0
+
     def local_coefficient(self) -> float:
         """Return C_T', from C_T = 4 a (1 - a) by momentum theory where C_T is given."""
         if self.reference == "disc":
             return self.thrust_coefficient
         induction = (1 - math.sqrt(1 - self.thrust_coefficient)) / 2
         return self.thrust_coefficient / (1 - induction) ** 2
-
-
-class InitialSection(Checked):
-    """The state of step 0. The first projection removes the divergence of its velocity."""
-
-    kind: Literal["uniform", "log", "taylor-green", "vortex", "bubble", "formulas"] = setting(
-        "uniform",
-        'Initial state: "uniform" (initial.velocity), "log" (the logarithmic profile of a neutral surface layer), '
-        '"taylor-green" (in x and y, carried by initial.velocity), "vortex" (a Gaussian vortex about z, carried by '
-        'initial.velocity), "bubble" (a warm bubble in initial.velocity) or "formulas".',
-    )
-    velocity: Velocity = setting(
-        (0.0, 0.0, 0.0),
-        "Uniform velocity [u, v, w]; the geostrophic wind for a flow that it drives.",
-        unit="length/time",
-        rule="three numbers as [u, v, w]",
-        needs={"kind": ("uniform", "taylor-green", "vortex", "bubble")},
-    )
-    friction_velocity: Number | None = setting(
-        None,
-        "Friction velocity of the logarithmic profile.",
-        unit="length/time",
-        rule="a number > 0",
-        gt=0,
-        needs={"kind": "log"},
-    )
-    direction: Number = setting(
-        0.0,
-        "Direction to which the wind of the logarithmic profile blows, from x towards y.",
-        unit="degrees",
-        ge=-360,
-        le=360,
-        needs={"kind": "log"},
-    )
-    amplitude: Number = setting(
-        1.0,
-        'Amplitude: of the velocity of "taylor-green", the largest speed of "vortex", or the excess temperature in '
-        'the centre of "bubble".',
-        unit="length/time; temperature",
-        needs={"kind": ("taylor-green", "vortex", "bubble")},
-    )
-    waves: Integer = setting(
-        1, "Number of vortices of Taylor and Green along x and y.", ge=1, needs={"kind": "taylor-green"}
-    )
-    centre: Velocity | None = setting(
-        None,
-        "Centre [x, y, z] of the vortex or the bubble; that of the domain if it is not set.",
-        unit="length",
-        rule="three numbers as [x, y, z]",
-        needs={"kind": ("vortex", "bubble")},
-    )
-    radius: Number | None = setting(
-        None,
-        "Radius of the vortex, at which its speed is largest, or of the bubble; a tenth of the smallest length of "
-        "the domain across which it extends if it is not set.",
-        unit="length",
-        rule="a number > 0",
-        gt=0,
-        needs={"kind": ("vortex", "bubble")},
-    )
-    planar: Truth = setting(
-        False,
-        "Whether the bubble is a cylinder along y.",
-        needs={"kind": "bubble"},
-    )
-    u: FormulaText = setting(
-        "0",
-        "Velocity u as a formula of x, y, z and `random`, a number that is uniform in [-1, 1) and drawn for each "
-        "cell and field.",
-        unit="length/time",
-        rule="a number or a formula",
-        needs={"kind": "formulas"},
-    )
-    v: FormulaText = setting(
-        "0",
-        "Velocity v, like initial.u.",
-        unit="length/time",
-        rule="a number or a formula",
-        needs={"kind": "formulas"},
-    )
-    w: FormulaText = setting(
-        "0",
-        "Velocity w, like initial.u.",
-        unit="length/time",
-        rule="a number or a formula",
-        needs={"kind": "formulas"},
-    )
-    theta: FormulaText | None = setting(
-        None,
-        "Potential temperature, like initial.u; the profile of [temperature] if it is not set.",
-        unit="temperature",
-        rule="a number or a formula",
-        needs={"kind": "formulas", "temperature.enabled": True},
-    )
-    scalars: tuple[FormulaText, ...] = setting(
-        (),
-        "Passive scalars in their order, like initial.u; those that are left out begin with 0.",
-        rule="a list of numbers or formulas",
-        max_length=16,
-    )
-    perturbation: Number = setting(
-        0.0,
-        "Amplitude of random numbers, uniform in [-1, 1), that are added to u, v and w below perturbation_height.",
-        unit="length/time",
-        ge=0,
-    )
-    theta_perturbation: Number = setting(
-        0.0,
-        "Amplitude of random numbers that are added to theta below perturbation_height.",
-        unit="temperature",
-        ge=0,
-        needs={"temperature.enabled": True},
-    )
-    perturbation_height: Number | None = setting(
-        None,
-        "Height below which random numbers are added; everywhere if it is not set.",
-        unit="length",
-        rule="a number > 0",
-        gt=0,
-        needs=({"perturbation": ()}, {"theta_perturbation": ()}),
-    )
-
-    def problems(self) -> Iterator[Problem]:
-        if self.kind == "log" and self.friction_velocity is None:
-            yield Problem("friction_velocity", 'a number > 0 with initial.kind = "log"')
-        for key in ("u", "v", "w", "theta"):
-            text = getattr(self, key)
-            if text is not None:
-                yield from faults(key, (text,), variables=INITIAL_NAMES)
-        yield from faults("scalars", self.scalars, variables=INITIAL_NAMES)
 
 
 class ProfileSettings(Scheduled):
@@ -542,3 +424,85 @@ class ProfileSettings(Scheduled):
         ge=0,
         needs=recurring("profiles_every"),
     )
+
+
+class PhysicsSettings(Protocol):
+    """The sections of this file in the case of the model, in which repeated tables are tuples."""
+
+    @property
+    def subgrid(self) -> SubgridSection: ...
+    @property
+    def surface(self) -> SurfaceSection: ...
+    @property
+    def temperature(self) -> TemperatureSection: ...
+    @property
+    def rotation(self) -> RotationSection: ...
+    @property
+    def driving(self) -> DrivingSection: ...
+    @property
+    def damping(self) -> DampingSection: ...
+    @property
+    def turbine(self) -> tuple[TurbineSection, ...]: ...
+    @property
+    def initial(self) -> InitialSection: ...
+
+
+def physics_problems(
+    case: PhysicsSettings,
+    lengths: Velocity,
+    shape: tuple[int, int, int],
+    periodic: tuple[bool, bool, bool],
+    has_surface: bool,
+    scalars: int,
+) -> Iterator[Problem]:
+    """Yield the rules between these sections, the grid and the sides that a case breaks.
+
+    lengths, shape, periodic: of the domain in z, y and x; has_surface: whether the side z_min is a surface; scalars:
+    number of passive scalars.
+    """
+    if case.surface.heat != "none" and has_surface and not case.temperature.enabled:
+        yield Problem("surface.heat", '"none" without temperature.enabled = true')
+    if case.driving.kind == "geostrophic" and case.rotation.coriolis()[0] == 0:
+        yield Problem("rotation.parameter", 'a number other than 0 with driving.kind = "geostrophic"')
+    half = lengths[0] / shape[0] / 2
+    height = case.driving.height
+    if case.driving.kind == "hub-height" and height is not None and not half <= height <= lengths[0] - half:
+        yield Problem(
+            "driving.height", f"a number from {half:g} to {lengths[0] - half:g}, between centres of cells"
+        )
+    if case.damping.depth > lengths[0]:
+        yield Problem("damping.depth", f"a number <= {lengths[0]:g}, the height of the domain")
+    if case.damping.depth and periodic[0]:
+        yield Problem("damping.depth", "0 in a domain that is periodic in z")
+    if case.initial.kind == "bubble" and not case.temperature.enabled:
+        yield Problem("initial.kind", 'another one than "bubble" without temperature.enabled = true')
+    if len(case.initial.scalars) > scalars:
+        yield Problem("initial.scalars", f"a list of at most {scalars} formulas, one for each passive scalar")
+    if half <= case.surface.roughness and has_surface:
+        yield Problem(
+            "surface.roughness", f"a number below {half:g}, the height of the centres of the lowest cells"
+        )
+    rough = case.surface.roughness_heat
+    if rough is not None and half <= rough and has_surface:
+        yield Problem(
+            "surface.roughness_heat", f"a number below {half:g}, half the height of the lowest cells"
+        )
+    yield from turbine_problems(case.turbine, lengths, periodic)
+
+
+def turbine_problems(
+    turbines: Sequence[TurbineSection], lengths: Velocity, periodic: tuple[bool, bool, bool]
+) -> Iterator[Problem]:
+    """Yield the turbines whose rotors do not lie in the domain. lengths, periodic: in z, y and x."""
+    for n, turbine in enumerate(turbines):
+        axis = turbine.axis()
+        for name, place, length, wraps, along in zip(
+            "xyz", turbine.position, lengths[::-1], periodic[::-1], axis, strict=True
+        ):
+            half = 0.5 * turbine.diameter * math.sqrt(max(1 - along**2, 0.0))
+            if wraps and (2 * half > length or not 0 <= place <= length):
+                rule = f"in the domain, whose length in {name} is {length:g}, with a rotor no wider than it"
+                yield Problem(f"turbine.{n}.position", rule)
+            elif not wraps and not half <= place <= length - half:
+                inside = f"at least {half:g} from the sides in {name}, at 0 and {length:g}"
+                yield Problem(f"turbine.{n}.position", f"{inside}, so that the rotor is in the domain")

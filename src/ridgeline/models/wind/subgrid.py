@@ -22,7 +22,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import float64, int64, prange
+from numba import float64, int64, prange, types
 from numpy.typing import NDArray
 
 from ridgeline.jit.kernel import kernel, subroutine
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+LAYOUT = types.UniTuple(int64, 3)
 STABLE_LENGTH = 0.76  # l = 0.76 sqrt(e)/N: Deardorff (1980)
 DISSIPATION = (0.19, 0.74)  # c_eps = 0.19 + 0.74 l/Delta: Moeng (1984)
 SURFACE_DISSIPATION = 3.9  # c_eps in the lowest cells over a surface: Moeng (1984)
+TINY = 1e-300  # in place of N^2 where it is not positive
 LEAST_LENGTH = 1e-6  # of l/Delta, where e vanishes in a stable layer
 # Places in the numbers that kernels read.
 HALF_PER_X, HALF_PER_Y, HALF_PER_Z, BUOYANCY, FILTER, COEFFICIENT, PER_PRANDTL = range(7)
@@ -120,10 +122,8 @@ def smagorinsky_viscosity(strain, stability, squared_length):
 
 def mixing_length(energy, stability, width):
     """Return the length l of the one-equation closure. stability: N^2."""
-    length = width
-    if stability > 0.0:
-        length = min(width, STABLE_LENGTH * math.sqrt(energy / stability))
-    return max(length, LEAST_LENGTH * width)
+    stable = min(width, STABLE_LENGTH * math.sqrt(energy / max(stability, TINY)))
+    return max(stable if stability > 0.0 else width, LEAST_LENGTH * width)
 
 
 def energy_viscosity(energy, length, coefficient):
@@ -140,103 +140,147 @@ def energy_source(energy, length, width, viscosity, diffusivity, strain, stabili
     return production - dissipation * energy * math.sqrt(energy) / length
 
 
-_difference = subroutine(difference)
-_strain_squared = subroutine(strain_squared)
-_smagorinsky_viscosity = subroutine(smagorinsky_viscosity)
-_mixing_length = subroutine(mixing_length)
-_energy_viscosity = subroutine(energy_viscosity)
-_energy_source = subroutine(energy_source)
+_difference = subroutine(error_model="numpy")(difference)
+_strain_squared = subroutine(error_model="numpy")(strain_squared)
+_smagorinsky_viscosity = subroutine(error_model="numpy")(smagorinsky_viscosity)
+_mixing_length = subroutine(error_model="numpy")(mixing_length)
+_energy_viscosity = subroutine(error_model="numpy")(energy_viscosity)
+_energy_source = subroutine(error_model="numpy")(energy_source)
 
 
 @subroutine
-def _strain(u, v, w, k, j, i, below, z, numbers):
-    """Return |S|^2 at a cell. below: the lower plane of derivatives in z, and z their factor."""
-    x, y = numbers[HALF_PER_X], numbers[HALF_PER_Y]
+def _around(q, at, n, row, plane, below):
+    """Return the rows of a field beside the cells at, ..., at + n - 1: west, east, south, north, below, above.
+
+    below: distance to the lower plane of derivatives in z.
+    """
+    return (
+        q[at - 1 : at - 1 + n],
+        q[at + 1 : at + 1 + n],
+        q[at - row : at - row + n],
+        q[at + row : at + row + n],
+        q[at - below : at - below + n],
+        q[at + plane : at + plane + n],
+    )
+
+
+@subroutine
+def _strain(u, v, w, i, x, y, z):
+    """Return |S|^2 at cell i of rows as `_around` returns them. x, y, z: factors of differences."""
     return _strain_squared(
-        _difference(u[k, j, i + 1], u[k, j, i - 1], x),
-        _difference(u[k, j + 1, i], u[k, j - 1, i], y),
-        _difference(u[k + 1, j, i], u[below, j, i], z),
-        _difference(v[k, j, i + 1], v[k, j, i - 1], x),
-        _difference(v[k, j + 1, i], v[k, j - 1, i], y),
-        _difference(v[k + 1, j, i], v[below, j, i], z),
-        _difference(w[k, j, i + 1], w[k, j, i - 1], x),
-        _difference(w[k, j + 1, i], w[k, j - 1, i], y),
-        _difference(w[k + 1, j, i], w[below, j, i], z),
+        _difference(u[1][i], u[0][i], x),
+        _difference(u[3][i], u[2][i], y),
+        _difference(u[5][i], u[4][i], z),
+        _difference(v[1][i], v[0][i], x),
+        _difference(v[3][i], v[2][i], y),
+        _difference(v[5][i], v[4][i], z),
+        _difference(w[1][i], w[0][i], x),
+        _difference(w[3][i], w[2][i], y),
+        _difference(w[5][i], w[4][i], z),
     )
 
 
 @kernel(
-    lambda field: (*[field] * 4, float64[::1], float64[::1], int64, int64, int64, field, field), parallel=True
+    lambda T: (*[T[::1]] * 4, *[LAYOUT] * 2, float64[::1], float64[::1], int64, int64, T[::1], T[::1]),
+    parallel=True,
+    nogil=True,
+    error_model="numpy",
 )
-def set_smagorinsky(u, v, w, theta, numbers, squared_length, surface_plane, ghost, reach, out_nu, out_kappa):
+def set_smagorinsky(
+    u, v, w, theta, layout, shape, numbers, squared_length, surface, reach, out_nu, out_kappa
+):
     """Set nu_t and kappa_t = nu_t/Pr_t of Smagorinsky.
 
     Parameters
     ----------
-    u, v, w, theta : (nz+2g, ny+2g, nx+2g) float32 or float64; reach + 1 layers of ghosts are filled
+    u, v, w, theta : flat fields, float32 or float64, with reach + 1 layers of ghosts filled; u in place of theta
+        without a temperature
+    layout, shape : origin, row and plane pitch of all fields; owned cells in z, y and x
     numbers : `Closure.numbers`
-    squared_length : (nz+2g,) float64 [length^2], `squared_lengths` of the planes
-    surface_plane : the plane k of the arrays that lies on a surface, -1 if none does, int64
-    ghost, reach : layers of ghosts g, and layers of ghosts in which results are set, int64
+    squared_length : (nz + 2 reach,) float64 [length^2], `squared_lengths` of the planes with results
+    surface : 1 where the lowest owned cells lie on a surface, otherwise 0
+    reach : layers of ghosts in which results are set, int64
     out_nu, out_kappa : like u [length^2/time]
 
     Communication: none.  Cost: about 50 flops, 6 values of memory traffic per cell.
     """
-    nz, ny, nx = u.shape
-    first = ghost - reach
-    for k in prange(first, nz - first):
-        on_surface = k == surface_plane
-        below = k if on_surface else k - 1
+    origin, row, plane = layout
+    nz, ny, nx = shape
+    n = nx + 2 * reach
+    x, y = numbers[HALF_PER_X], numbers[HALF_PER_Y]
+    per_prandtl = numbers[PER_PRANDTL]
+    for k in prange(-reach, nz + reach):
+        on_surface = surface == 1 and k == 0
+        below = 0 if on_surface else plane
         z = numbers[HALF_PER_Z] + (numbers[HALF_PER_Z] if on_surface else 0.0)
-        for j in range(first, ny - first):
-            for i in range(first, nx - first):
-                slope = _difference(theta[k + 1, j, i], theta[below, j, i], z)
-                stability = numbers[BUOYANCY] * slope * numbers[PER_PRANDTL]
-                strain = _strain(u, v, w, k, j, i, below, z, numbers)
-                nu = _smagorinsky_viscosity(strain, stability, squared_length[k])
-                out_nu[k, j, i] = nu
-                out_kappa[k, j, i] = nu * numbers[PER_PRANDTL]
+        length = squared_length[k + reach]
+        for j in range(-reach, ny + reach):
+            at = origin + k * plane + j * row - reach
+            us, vs, ws = (
+                _around(u, at, n, row, plane, below),
+                _around(v, at, n, row, plane, below),
+                _around(w, at, n, row, plane, below),
+            )
+            low, high = theta[at - below : at - below + n], theta[at + plane : at + plane + n]
+            nus, kappas = out_nu[at : at + n], out_kappa[at : at + n]
+            for i in range(n):
+                stability = numbers[BUOYANCY] * _difference(high[i], low[i], z) * per_prandtl
+                nu = _smagorinsky_viscosity(_strain(us, vs, ws, i, x, y, z), stability, length)
+                nus[i] = nu
+                kappas[i] = nu * per_prandtl
 
 
-@kernel(lambda field: (*[field] * 5, float64[::1], int64, int64, int64, field, field, field), parallel=True)
+@kernel(
+    lambda T: (*[T[::1]] * 5, *[LAYOUT] * 2, float64[::1], int64, int64, *[T[::1]] * 3),
+    parallel=True,
+    nogil=True,
+    error_model="numpy",
+)
 def set_one_equation(
-    u, v, w, theta, energy, numbers, surface_plane, ghost, reach, out_nu, out_kappa, out_source
+    u, v, w, theta, energy, layout, shape, numbers, surface, reach, out_nu, out_kappa, out_source
 ):
     """Set nu_t, kappa_t and the source of the subgrid kinetic energy, without its transport.
 
     Parameters
     ----------
-    u, v, w, theta, energy : (nz+2g, ny+2g, nx+2g) float32 or float64; reach + 1 layers of ghosts are filled
-    numbers : `Closure.numbers`
-    surface_plane : the plane k of the arrays that lies on a surface, -1 if none does, int64
-    ghost, reach : layers of ghosts g, and layers of ghosts in which results are set, int64
+    u, v, w, theta, energy : flat fields, float32 or float64, with reach + 1 layers of ghosts filled; u in place of
+        theta without a temperature
+    layout, shape, numbers, surface, reach : as of `set_smagorinsky`
     out_nu, out_kappa : like u [length^2/time]
     out_source : like u [length^2/time^3]
 
     Communication: none.  Cost: about 70 flops, 8 values of memory traffic per cell.
     """
-    nz, ny, nx = u.shape
-    first = ghost - reach
-    width = numbers[FILTER]
-    for k in prange(first, nz - first):
-        on_surface = k == surface_plane
-        below = k if on_surface else k - 1
+    origin, row, plane = layout
+    nz, ny, nx = shape
+    n = nx + 2 * reach
+    x, y = numbers[HALF_PER_X], numbers[HALF_PER_Y]
+    width, buoyancy, coefficient = numbers[FILTER], numbers[BUOYANCY], numbers[COEFFICIENT]
+    for k in prange(-reach, nz + reach):
+        on_surface = surface == 1 and k == 0
+        below = 0 if on_surface else plane
         z = numbers[HALF_PER_Z] + (numbers[HALF_PER_Z] if on_surface else 0.0)
-        for j in range(first, ny - first):
-            for i in range(first, nx - first):
-                slope = _difference(theta[k + 1, j, i], theta[below, j, i], z)
-                stability = numbers[BUOYANCY] * slope
-                strain = _strain(u, v, w, k, j, i, below, z, numbers)
-                e = max(np.float64(energy[k, j, i]), 0.0)
+        for j in range(-reach, ny + reach):
+            at = origin + k * plane + j * row - reach
+            us, vs, ws = (
+                _around(u, at, n, row, plane, below),
+                _around(v, at, n, row, plane, below),
+                _around(w, at, n, row, plane, below),
+            )
+            low, high = theta[at - below : at - below + n], theta[at + plane : at + plane + n]
+            es = energy[at : at + n]
+            nus, kappas, sources = out_nu[at : at + n], out_kappa[at : at + n], out_source[at : at + n]
+            for i in range(n):
+                stability = buoyancy * _difference(high[i], low[i], z)
+                strain = _strain(us, vs, ws, i, x, y, z)
+                e = max(np.float64(es[i]), 0.0)
                 length = _mixing_length(e, stability, width)
-                nu = _energy_viscosity(e, length, numbers[COEFFICIENT])
+                nu = _energy_viscosity(e, length, coefficient)
                 share = length / width
                 kappa = (1.0 + (share + share)) * nu
-                out_nu[k, j, i] = nu
-                out_kappa[k, j, i] = kappa
-                out_source[k, j, i] = _energy_source(
-                    e, length, width, nu, kappa, strain, stability, on_surface
-                )
+                nus[i] = nu
+                kappas[i] = kappa
+                sources[i] = _energy_source(e, length, width, nu, kappa, strain, stability, on_surface)
 
 
 def gradient_reference(field: Array, closure: Closure, over_surface: bool) -> tuple[Array, Array, Array]:

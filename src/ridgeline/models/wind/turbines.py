@@ -22,14 +22,13 @@ Wind Energy Handbook, Sec. 3.2 (momentum theory).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import float64, int64
 from numpy.typing import NDArray
 
-from ridgeline.config.fields import Problem
 from ridgeline.jit.kernel import Specialisation, kernel, specialise
 from ridgeline.parallel.allreduce import allreduce_sums, kernels_of_sums
 
@@ -54,33 +53,10 @@ class DiscState(NamedTuple):
     power: float
 
 
-def turbine_problems(
-    turbines: Sequence[TurbineSection], lengths: Triple, periodic: tuple[bool, bool, bool]
-) -> Iterator[Problem]:
-    """Yield the turbines that do not lie in the domain. lengths, periodic: in z, y and x."""
-    for n, turbine in enumerate(turbines):
-        axis = rotor_axis(turbine)
-        for name, place, length, wraps, along in zip(
-            "xyz", turbine.position, lengths[::-1], periodic[::-1], axis
-        ):
-            half = 0.5 * turbine.diameter * math.sqrt(max(1 - along**2, 0.0))
-            if wraps and (2 * half > length or not 0 <= place <= length):
-                yield Problem(f"turbine.{n}.position", f"in the domain, whose length in {name} is {length:g}")
-            elif not wraps and not half <= place <= length - half:
-                inside = f"at least {half:g} from the sides in {name}, at 0 and {length:g}"
-                yield Problem(f"turbine.{n}.position", f"{inside}, so that the rotor is in the domain")
-
-
-def rotor_axis(turbine: TurbineSection) -> Triple:
-    """Return the direction (x, y, z) of the axis, along which the rotor faces away from the wind."""
-    yaw = math.radians(turbine.yaw)
-    return math.cos(yaw), math.sin(yaw), 0.0
-
-
 def kernel_widths(turbine: TurbineSection, widths: Triple) -> tuple[float, float]:
     """Return the width of the kernel along the axis, and that of cells along it. widths: of cells in z, y and x."""
     _, dy, dx = widths
-    x, y, _ = rotor_axis(turbine)
+    x, y, _ = turbine.axis()
     along = dx * abs(x) + dy * abs(y)
     return turbine.width or (along if turbine.kernel == "gaussian" else 2 * along), along
 
@@ -92,7 +68,7 @@ def weight_shape(turbine: TurbineSection, widths: Triple, x: Array, y: Array, z:
     1 in the disc of that thickness; its faces and its edge fall linearly over a cell.
     """
     dz, dy, dx = widths
-    axis_x, axis_y, _ = rotor_axis(turbine)
+    axis_x, axis_y, _ = turbine.axis()
     width, cell = kernel_widths(turbine, widths)
     along = axis_x * x + axis_y * y
     across = axis_x * y - axis_y * x
@@ -151,7 +127,7 @@ class ActuatorDisc:
         self, turbine: TurbineSection, block: Block, widths: Triple, periodic: tuple[bool, bool, bool]
     ) -> None:
         self.settings = turbine
-        self.axis = rotor_axis(turbine)
+        self.axis = turbine.axis()
         self.area = math.pi * turbine.diameter**2 / 4
         self.coefficient = turbine.local_coefficient()
         width, cell = kernel_widths(turbine, widths)
@@ -273,7 +249,7 @@ def discs_reference(
         z, y, x = np.meshgrid(*places, indexing="ij")
         weights = weight_shape(turbine, widths, x, y, z)
         weights /= weights.sum() * math.prod(widths)
-        axis_x, axis_y, _ = rotor_axis(turbine)
+        axis_x, axis_y, _ = turbine.axis()
         speed = float((weights * (axis_x * u + axis_y * v)).sum() * math.prod(widths))
         area = math.pi * turbine.diameter**2 / 4
         thrust = 0.5 * area * turbine.local_coefficient() * speed * abs(speed)
