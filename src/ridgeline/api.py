@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
     from ridgeline.blocks.cartesian import decompose
     from ridgeline.blocks.halo import HaloExchange
+    from ridgeline.blocks.multigrid.cell_preconditioner import CellOperator, CellPreconditioner
+    from ridgeline.blocks.multigrid.cells import CellMultigrid
     from ridgeline.config import sections
     from ridgeline.config.case import AnyCase
     from ridgeline.config.fields import Checked, Integer, Number, Problem, setting
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from ridgeline.fourier.tuning import TransformTuning
     from ridgeline.io.series import SeriesWriter
     from ridgeline.jit.kernel import compile_kernels, kernel, specialise
-    from ridgeline.krylov.cg import cg, kernels_of_cg
+    from ridgeline.krylov.cg import cg, flexible_cg, kernels_of_cg
     from ridgeline.krylov.operator import Workspace
     from ridgeline.models.contract import DistributedArray, Estimate, Model, Variable, Work
     from ridgeline.models.recorders import Recorder, WrittenSteps
@@ -49,6 +51,9 @@ _PLACES = {
     "Block": "blocks.block",
     "BlockArray": "blocks.block",
     "BoxMesh": "elements.mesh",
+    "CellMultigrid": "blocks.multigrid.cells",
+    "CellOperator": "blocks.multigrid.cell_preconditioner",
+    "CellPreconditioner": "blocks.multigrid.cell_preconditioner",
     "Checked": "config.fields",
     "Column": "bench.result",
     "ConfigError": "runtime.errors",
@@ -94,6 +99,7 @@ _PLACES = {
     "content": "parallel.payload",
     "decompose": "blocks.cartesian",
     "even_boxes": "particles.boxes",
+    "flexible_cg": "krylov.cg",
     "in_turn_per_node": "parallel.communicator",
     "kernel": "jit.kernel",
     "kernels_of_cg": "krylov.cg",
@@ -112,6 +118,9 @@ __all__ = [
     "Block",
     "BlockArray",
     "BoxMesh",
+    "CellMultigrid",
+    "CellOperator",
+    "CellPreconditioner",
     "Checked",
     "Column",
     "ConfigError",
@@ -155,6 +164,7 @@ __all__ = [
     "content",
     "decompose",
     "even_boxes",
+    "flexible_cg",
     "in_turn_per_node",
     "kernel",
     "kernels_of_boxes",

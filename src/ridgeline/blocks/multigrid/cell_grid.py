@@ -1,0 +1,305 @@
+"""One level of cell-centred multigrid on one rank: its fields, coefficients, tables and exchanges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.blocks.block import Block, BlockArray
+from ridgeline.blocks.halo import HaloExchange
+from ridgeline.blocks.multigrid.agglomeration import Agglomeration
+from ridgeline.blocks.multigrid.axis_tables import (
+    Sides,
+    local_factors,
+    local_interpolation,
+    local_restriction,
+)
+from ridgeline.blocks.multigrid.cell_kernels import cell_residual, smooth_lines, smooth_points
+from ridgeline.blocks.multigrid.levels import GridLevel
+from ridgeline.parallel.partition import Triple
+
+Array = NDArray[Any]
+
+
+def contiguous_field(block: Block, dtype: np.dtype[Any]) -> BlockArray:
+    """Return a field of zeros whose memory has no gaps, so that kernels see it as one array [z, y, x] with ghosts."""
+    nz, ny, nx = (n + 2 * block.ghost for n in block.shape_local)
+    return BlockArray(block, np.zeros(nz * ny * nx, dtype), block.ghost * (ny * nx + nx + 1), nx, ny * nx)
+
+
+def whole(field: BlockArray) -> Array:
+    """Return the memory of a contiguous field as an array [nz+2g, ny+2g, nx+2g]."""
+    shape = [n + 2 * field.block.ghost for n in field.block.shape_local]
+    return field.flat.reshape(shape)
+
+
+class GhostFill:
+    """Fill the ghosts of contiguous fields: from other ranks, then around periodic axes that are not cut.
+
+    The second part reads any number of times around the axis, so an axis may have fewer cells than ghost layers.
+    """
+
+    def __init__(self, comm: MPI.Comm, sets: list[tuple[BlockArray, ...]]) -> None:
+        self._sets = sets
+        block = sets[0][0].block
+        self._around = [axis for axis in range(3) if block.periodic[axis] and block.process_grid[axis] == 1]
+        self._exchange = (
+            HaloExchange.of_fields(comm, sets, corners=True, wrap=(False, False, False), method="pack")
+            if block.n_ranks > 1
+            else None
+        )
+        self.messages = 0 if self._exchange is None else self._exchange.messages_sent
+        self.bytes_sent = 0 if self._exchange is None else self._exchange.bytes_sent
+
+    def fill(self, index: int) -> None:
+        """Fill the ghosts of a set. Communicates with neighbours."""
+        if self._exchange is not None:
+            self._exchange.exchange(index)
+        for field in self._sets[index]:
+            ghost, values = field.block.ghost, whole(field)
+            for axis in self._around:
+                n, moved = field.block.shape_local[axis], np.moveaxis(values, axis, 0)
+                for layer in range(ghost):
+                    moved[ghost - 1 - layer] = moved[ghost + (n - 1 - layer) % n]
+                    moved[ghost + n + layer] = moved[ghost + layer % n]
+
+    def free(self) -> None:
+        """Free what belongs to MPI."""
+        if self._exchange is not None:
+            self._exchange.free()
+
+
+class CellGrid:
+    """What one rank holds of one level.
+
+    Parameters
+    ----------
+    comm : the ranks that own the level, in the order of its process grid
+    level : the level
+    coords : this rank's coordinates in the finest process grid
+    sides : of each axis
+    taus : of the steps of a smoothing
+    lines : whether lines along z are relaxed
+    dtype : float32 or float64
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        level: GridLevel,
+        coords: Triple,
+        sides: Sides,
+        taus: Array,
+        lines: bool,
+        dtype: np.dtype[Any],
+    ) -> None:
+        self.comm, self.level, self.coords, self.sides = comm, level, coords, sides
+        self.lines, self.taus, self.dtype = lines, taus.astype(dtype), dtype
+        self.steps = len(taus)
+        self.ghost = 2 * self.steps
+        block, nodal = level.block(coords, self.ghost), level.block(coords, self.ghost, nodes=True)
+        assert block is not None
+        assert nodal is not None
+        self.block, self.nodal_block = block, nodal
+        self.x, self.b = (contiguous_field(block, dtype) for _ in range(2))
+        self.fill = GhostFill(comm, [(self.x,), (self.b,)])
+        nz, ny, nx = whole(self.x).shape
+        self._ring = np.zeros((self.steps - 1, 3, *((nz, nx) if lines else (ny, nx))), dtype)
+        self._has_neighbour = np.array(
+            [
+                [
+                    block.neighbour(towards(axis, end)) is not None and not (lines and axis == 0)
+                    for end in (-1, 1)
+                ]
+                for axis in range(3)
+            ],
+            np.int64,
+        )
+        self._nothing = np.zeros((1, 1, 1), dtype)
+        self.variable = False
+        self.alpha = dtype.type(0)
+        self.reaction: BlockArray | None = None
+        self.faces: tuple[BlockArray, ...] | None = None
+        self._coefficient_fills: list[GhostFill] = []
+        self.factors = local_factors(level, block, sides, 1.0, dtype)
+        self.coarse: GridLevel | None = None
+
+    def join(self, coarse: GridLevel, coarse_grid: CellGrid | None) -> None:
+        """Prepare the transfers to the next coarser level; coarse_grid: this rank's part of it, if it has one."""
+        self.coarse, self.coarse_grid = coarse, coarse_grid
+        natural = coarse.natural_block(self.coords, self.ghost)
+        assert natural is not None
+        self.natural = natural
+        self.move: Agglomeration | None = None
+        if coarse.is_agglomerated:
+            self.move = Agglomeration(self.comm, coarse, self.coords, self.steps, self.dtype)
+            self._move_nodes = Agglomeration(
+                self.comm, coarse, self.coords, self.steps, self.dtype, nodes=True
+            )
+            self.restricted, self.correction = (contiguous_field(natural, self.dtype) for _ in range(2))
+        else:
+            assert coarse_grid is not None
+            self.restricted, self.correction = coarse_grid.b, coarse_grid.x
+        self._places, shares, self._ranges = local_restriction(coarse, self.level, self.block, natural)
+        self._shares = shares.astype(self.dtype)
+        self._near, self._other, weight = local_interpolation(
+            coarse, self.level, self.block, natural, self.sides
+        )
+        self._weight = weight.astype(self.dtype)
+
+    # ---- passes ----
+
+    def _equation(self) -> tuple[Any, ...]:
+        """Return the arguments of kernels that are the equation."""
+        if not self.variable:
+            return (0, self.alpha, *[self._nothing] * 4, self.factors)
+        assert self.reaction is not None
+        assert self.faces is not None
+        fz, fy, fx = (whole(face) for face in self.faces)
+        return (1, self.alpha, whole(self.reaction), fz, fy, fx, self.factors)
+
+    def smooth(self, from_zero: bool, restricts: bool, prolongs: bool) -> None:
+        """Smooth x once, after adding the correction or before restricting the residual."""
+        kernel = smooth_lines if self.lines else smooth_points
+        layers = self.steps if restricts else 0
+        kernel(
+            *(whole(self.x), whole(self.b), int(from_zero), *self._equation(), self.taus, self._ring),
+            *(self.ghost, self._has_neighbour, layers),
+            *(int(prolongs), whole(self.correction), self._near, self._other, self._weight, self.steps),
+            *(int(restricts), whole(self.restricted), self._places, self._shares, self._ranges),
+        )
+
+    def residual(self, out: Array | None = None) -> float:
+        """Return max |b - A x| of this rank's cells, and set out = b - A x if it is given. x has its ghosts."""
+        largest = np.zeros(1, self.dtype)
+        keeps = out is not None
+        cell_residual(
+            *(whole(self.x), whole(self.b), *self._equation(), self.ghost),
+            *(int(keeps), out if keeps else self._nothing, largest),
+        )
+        return float(largest[0])
+
+    # ---- coefficients ----
+
+    def set_constant(self, alpha: float, beta: float) -> None:
+        """Use constant coefficients."""
+        self.variable, self.alpha = False, self.dtype.type(alpha)
+        self.factors = local_factors(self.level, self.block, self.sides, beta, self.dtype)
+
+    def allocate_coefficients(self) -> None:
+        """Make room for coefficients that vary, at the first time."""
+        self.factors = local_factors(self.level, self.block, self.sides, 1.0, self.dtype)
+        if self.faces is None:
+            self.reaction = contiguous_field(self.block, self.dtype)
+            self.faces = tuple(contiguous_field(self.nodal_block, self.dtype) for _ in range(3))
+            self._coefficient_fills = [
+                GhostFill(self.comm, [(self.reaction,)]),
+                GhostFill(self.comm, [self.faces]),
+            ]
+
+    def finish_coefficients(self) -> None:
+        """Fill the ghosts of the coefficients. Communicates with neighbours."""
+        for fill in self._coefficient_fills:
+            fill.fill(0)
+        self.variable = True
+
+    def coarsen_coefficients(self) -> None:
+        """Set the next coarser level's coefficients: means over aggregates, and over the faces on a coarser face.
+
+        Collective over the ranks of this level.
+        """
+        assert self.coarse is not None
+        assert self.reaction is not None
+        assert self.faces is not None
+        target = self.coarse_grid
+        if target is not None:
+            target.allocate_coefficients()
+        reaction = self._means(whole(self.reaction), None)
+        faces = [self._means(whole(face), axis) for axis, face in enumerate(self.faces)]
+        if self.move is None:
+            assert target is not None
+            assert target.reaction is not None
+            assert target.faces is not None
+            target.reaction.owned[...] = reaction
+            for field, values in zip(target.faces, faces):
+                field.owned[...] = values
+        else:
+            self.move.gather(reaction, None if target is None else target.reaction)
+            for axis, values in enumerate(faces):
+                merged = None if target is None or target.faces is None else target.faces[axis]
+                self._move_nodes.gather(values, merged)
+        if target is not None:
+            target.finish_coefficients()
+
+    def _means(self, values: Array, face_axis: int | None) -> Array:
+        """Return means over the aggregates of this rank; along face_axis the values at the lower faces of aggregates.
+
+        Values at faces have the shape of the natural block of nodes, and zeros where there is no face.
+        """
+        assert self.coarse is not None
+        assert self.coarse.aggregates is not None
+        nodal = self.coarse.natural_block(self.coords, 0, nodes=True)
+        assert nodal is not None
+        for axis in range(3):
+            shift = self.ghost - self.block.offset_global[axis]
+            starts = self.coarse.aggregates[axis]
+            first, n = self.natural.offset_global[axis], self.natural.shape_local[axis]
+            if axis == face_axis:
+                faces = starts[first : first + nodal.shape_local[axis]] + shift
+                values = np.take(values, faces, axis)
+                continue
+            shape = [1, 1, 1]
+            begin, end = self._ranges[axis]
+            shape[axis] = end - begin
+            weights = self._shares[axis, begin:end].reshape(shape)
+            part = np.take(values, np.arange(begin, end), axis) * weights
+            values = np.add.reduceat(part, starts[first : first + n] + shift - begin, axis)
+        if face_axis is None:
+            return values
+        padded = np.zeros(nodal.shape_local, self.dtype)
+        padded[tuple(slice(n) for n in values.shape)] = values
+        return padded
+
+    def dense_matrix(self) -> Array:
+        """Return the equation of a level that one rank owns, each row times the cell's volume, float64 [n, n]."""
+        shape, ghost = self.block.shape_local, self.ghost
+        n = self.block.shape_local[0] * shape[1] * shape[2]
+        volume = np.einsum("i,j,k->ijk", *self.level.widths)
+        number = np.arange(n).reshape(shape)
+        matrix = np.zeros((n, n))
+        diagonal = np.full(shape, float(self.alpha))
+        if self.variable and self.reaction is not None:
+            diagonal = self.reaction.owned.astype(np.float64)
+        for axis in range(3):
+            along = [1, 1, 1]
+            along[axis] = shape[axis]
+            for end in (0, 1):
+                factor = (
+                    self.factors[axis, end, ghost : ghost + shape[axis]].astype(np.float64).reshape(along)
+                )
+                coupling = np.broadcast_to(factor, shape)
+                if self.variable and self.faces is not None:
+                    corner = tuple(slice(ghost + (end if a == axis else 0), None) for a in range(3))
+                    face = whole(self.faces[axis])[corner][: shape[0], : shape[1], : shape[2]]
+                    coupling = coupling * face
+                diagonal = diagonal + coupling
+                neighbour = np.roll(number, 1 if end == 0 else -1, axis)
+                inside = np.ones(shape, bool)
+                if not self.block.periodic[axis]:
+                    np.moveaxis(inside, axis, 0)[0 if end == 0 else -1] = False
+                np.add.at(matrix, (number[inside], neighbour[inside]), -(coupling * volume)[inside])
+        matrix[number.ravel(), number.ravel()] += (diagonal * volume).ravel()
+        return matrix
+
+    def free(self) -> None:
+        """Free what belongs to MPI."""
+        for fill in (self.fill, *self._coefficient_fills):
+            fill.free()
+
+
+def towards(axis: int, end: int) -> Triple:
+    """Return the direction of the lower (-1) or the upper (1) end of an axis."""
+    return end * (axis == 0), end * (axis == 1), end * (axis == 2)
