@@ -3,7 +3,7 @@
 A pass walks through the planes once. The second half of its work follows the first at a distance of one plane, while
 the planes are in cache. Fields are the flat memory of a `BlockArray`; a `layout` is its origin, plane pitch and row
 pitch. A `box` holds the first nodes and the ends to compute, local: z0, z1, y0, y1, x0, x1. The tables of the axes
-begin `ghost` places before the first owned node (nodal_tables.py). nodal_rows.py computes the rows.
+begin `MARGIN` places before the first owned node (nodal_tables.py). nodal_rows.py computes the rows.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from numba import boolean, int64, types
 
 from ridgeline.blocks.multigrid.nodal_rows import (
-    COARSE,
     FACTORS,
     LANES,
     LARGEST,
+    MARGIN,
     RESIDUAL,
     STEPS,
     first_steps,
@@ -59,20 +59,20 @@ def add_to_coarse_rows(values, count, k, j, lower, parts, coarse_shape, sums):
 
 
 @subroutine(nogil=True)
-def store_coarse_plane(coarse_k, first, count, lower, parts, coarse_shape, sums, coarse, layout, work):
+def store_coarse_plane(coarse_k, first, count, parts, places, coarse_shape, sums, coarse, layout):
     """Restrict the finished sums of a coarse plane along x, store them, and clear the sums."""
-    row = work[COARSE]
+    part_low, part_high = parts[2][0, first:], parts[2][1, first:]
     for coarse_j in range(coarse_shape[1]):
         values = sums[coarse_k % 2, coarse_j]
-        for i in range(coarse_shape[2] + 3):
-            row[i] = 0
-        for i in range(count):
-            place = lower[2][first + i] + 1
-            row[place] += parts[2][0, first + i] * values[i]
-            row[place + 1] += parts[2][1, first + i] * values[i]
         start = layout[0] + coarse_k * layout[1] + coarse_j * layout[2]
-        for i in range(coarse_shape[2]):
-            coarse[start + i] = row[i + 1]
+        target = coarse[start : start + coarse_shape[2]]
+        for n in range(coarse_shape[2]):
+            total = values[0] - values[0]
+            for i in range(places[n], places[n + 1]):
+                total += part_high[i] * values[i]
+            for i in range(places[n + 1], places[n + 2]):
+                total += part_low[i] * values[i]
+            target[n] = total
         for i in range(count):
             values[i] = 0
 
@@ -80,7 +80,7 @@ def store_coarse_plane(coarse_k, first, count, lower, parts, coarse_shape, sums,
 def _fields_and_tables(T):
     """Return the types of the arguments that both passes begin with."""
     field, ints, tables = T[::1], int64[::1], types.UniTuple(T[:, ::1], 3)
-    return field, field, field, ints, ints, int64, T, tables, boolean, field, ints, T[:, ::1]
+    return field, field, field, ints, ints, T, tables, boolean, field, ints, T[:, ::1]
 
 
 def _transfer(T):
@@ -88,11 +88,20 @@ def _transfer(T):
 
 
 @kernel(
-    lambda T: (*_fields_and_tables(T), boolean, int64[::1], *_transfer(T), int64[::1], T[:, :, ::1]), nogil=True
+    lambda T: (
+        *_fields_and_tables(T),
+        boolean,
+        int64[::1],
+        *_transfer(T),
+        int64[::1],
+        int64[::1],
+        T[:, :, ::1],
+    ),
+    nogil=True,
 )
 def smooth_and_restrict(
-    u, b, out, layout, box, ghost, weight, tables, by_cells, sigma, sigma_layout, work, zero_guess, residual_box,
-    lower, parts, coarse, coarse_layout, coarse_shape, sums,
+    u, b, out, layout, box, weight, tables, by_cells, sigma, sigma_layout, work, zero_guess, residual_box,
+    lower, parts, coarse, coarse_layout, coarse_shape, places, sums,
 ):  # fmt: skip
     """Set out = u + weight (b - A u) / diagonal in a box, restrict b - A out of a smaller box, return max |b - A u|.
 
@@ -100,7 +109,7 @@ def smooth_and_restrict(
     and b, writes out, and writes the coarse field.
     """
     plane, pitch, count = layout[1], layout[2], box[5] - box[4]
-    first, inner_count = residual_box[4] + ghost, residual_box[5] - residual_box[4]
+    first, inner_count = residual_box[4] + MARGIN, residual_box[5] - residual_box[4]
     clear_work(work)
     for k in range(box[0], box[1] + 1):
         if k < box[1]:
@@ -108,7 +117,8 @@ def smooth_and_restrict(
                 place = layout[0] + k * plane + j * pitch + box[4]
                 if zero_guess:
                     first_steps(
-                        tables, k + ghost, j + ghost, box[4] + ghost, count, weight, by_cells, sigma, sigma_layout, work
+                        tables, k + MARGIN, j + MARGIN, box[4] + MARGIN, count, weight, by_cells, sigma,
+                        sigma_layout, work
                     )  # fmt: skip
                     steps, target, result = work[STEPS], b[place : place + count], out[place : place + count]
                     for i in range(count):
@@ -116,8 +126,8 @@ def smooth_and_restrict(
                 else:
                     here = place - 1
                     relax(
-                        u, here - plane, here, here + plane, pitch, tables, k + ghost, j + ghost, box[4] + ghost, count,
-                        b, place, weight, by_cells, sigma, sigma_layout, out, work,
+                        u, here - plane, here, here + plane, pitch, tables, k + MARGIN, j + MARGIN, box[4] + MARGIN,
+                        count, b, place, weight, by_cells, sigma, sigma_layout, out, work,
                     )  # fmt: skip
         r = k - 1
         if residual_box[0] <= r < residual_box[1]:
@@ -125,44 +135,64 @@ def smooth_and_restrict(
                 place = layout[0] + r * plane + j * pitch + residual_box[4]
                 here = place - 1
                 residual(
-                    out, here - plane, here, here + plane, pitch, tables, r + ghost, j + ghost, first, inner_count,
+                    out, here - plane, here, here + plane, pitch, tables, r + MARGIN, j + MARGIN, first, inner_count,
                     b, place, by_cells, sigma, sigma_layout, work[RESIDUAL], work,
                 )  # fmt: skip
                 add_to_coarse_rows(
-                    work[RESIDUAL], inner_count, r + ghost, j + ghost, lower, parts, coarse_shape, sums
+                    work[RESIDUAL], inner_count, r + MARGIN, j + MARGIN, lower, parts, coarse_shape, sums
                 )
-            coarse_k = lower[0][r + ghost]
-            is_last = r + 1 == residual_box[1] or lower[0][r + 1 + ghost] > coarse_k
+            coarse_k = lower[0][r + MARGIN]
+            is_last = r + 1 == residual_box[1] or lower[0][r + 1 + MARGIN] > coarse_k
             if is_last and 0 <= coarse_k < coarse_shape[0]:
                 store_coarse_plane(
-                    coarse_k, first, inner_count, lower, parts, coarse_shape, sums, coarse, coarse_layout, work
+                    coarse_k, first, inner_count, parts, places, coarse_shape, sums, coarse, coarse_layout
                 )
     return largest_of(work)
 
 
 @subroutine(nogil=True)
-def interpolate_row(k, j, x, count, lower, parts, coarse, layout, row):
-    """Interpolate a coarse field along z and y to a fine row; return the coarse node, along x, of row[0]."""
-    first = lower[2][x]
-    n = lower[2][x + count - 1] - first + 2
-    values = row[:n]
-    for i in range(n):
-        values[i] = 0
-    for dz in range(2):
-        for dy in range(2):
-            part = parts[0][dz, k] * parts[1][dy, j]
-            if part != 0:
-                start = layout[0] + (lower[0][k] + dz) * layout[1] + (lower[1][j] + dy) * layout[2] + first
-                source = coarse[start : start + n]
-                for i in range(n):
-                    values[i] += part * source[i]
-    return first
+def expand_plane(coarse_k, x, count, lower, parts, coarse, layout, expanded):
+    """Interpolate the rows of a coarse plane along x, to all nodes from place x of the tables on."""
+    low_x, part_low, part_high = (
+        lower[2][x : x + count],
+        parts[2][0, x : x + count],
+        parts[2][1, x : x + count],
+    )
+    for n in range(expanded.shape[1]):
+        start = layout[0] + coarse_k * layout[1] + (n - 1) * layout[2] + low_x[0]
+        source, target = coarse[start : start + low_x[count - 1] - low_x[0] + 2], expanded[coarse_k % 2, n]
+        for i in range(count):
+            c = low_x[i] - low_x[0]
+            target[i] = part_low[i] * source[c] + part_high[i] * source[c + 1]
 
 
-@kernel(lambda T: (*_fields_and_tables(T), int64[::1], *_transfer(T), T[:, ::1]), nogil=True)
+@subroutine(nogil=True)
+def correct_row(k, j, count, lower, parts, expanded, source, target):
+    """Set target = source + the interpolation along z and y of coarse rows that are expanded along x."""
+    low_z, low_y = lower[0][k] % 2, lower[1][j] + 1
+    z0, z1, y0, y1 = parts[0][0, k], parts[0][1, k], parts[1][0, j], parts[1][1, j]
+    e00, e01 = expanded[low_z, low_y], expanded[low_z, low_y + 1]
+    e10, e11 = expanded[1 - low_z, low_y], expanded[1 - low_z, low_y + 1]
+    if z1 == 0 and y1 == 0:
+        for i in range(count):
+            target[i] = source[i] + z0 * y0 * e00[i]
+    elif z1 == 0:
+        for i in range(count):
+            target[i] = source[i] + (z0 * y0 * e00[i] + z0 * y1 * e01[i])
+    elif y1 == 0:
+        for i in range(count):
+            target[i] = source[i] + (z0 * y0 * e00[i] + z1 * y0 * e10[i])
+    else:
+        for i in range(count):
+            target[i] = source[i] + (
+                z0 * y0 * e00[i] + z0 * y1 * e01[i] + (z1 * y0 * e10[i] + z1 * y1 * e11[i])
+            )
+
+
+@kernel(lambda T: (*_fields_and_tables(T), int64[::1], *_transfer(T), T[:, ::1], T[:, :, ::1]), nogil=True)
 def correct_and_smooth(
-    u, b, out, layout, box, ghost, weight, tables, by_cells, sigma, sigma_layout, work, corrected_box,
-    lower, parts, coarse, coarse_layout, planes,
+    u, b, out, layout, box, weight, tables, by_cells, sigma, sigma_layout, work, corrected_box,
+    lower, parts, coarse, coarse_layout, planes, expanded,
 ):  # fmt: skip
     """Set v = u + P coarse and out = v + weight (b - A v) / diagonal, where P interpolates linearly.
 
@@ -170,37 +200,37 @@ def correct_and_smooth(
     per node: reads u and b, writes out, and reads the coarse field.
     """
     plane, pitch, count = layout[1], layout[2], box[5] - box[4]
-    x, corrected_count = corrected_box[4] + ghost, corrected_box[5] - corrected_box[4]
+    x, corrected_count = corrected_box[4] + MARGIN, corrected_box[5] - corrected_box[4]
     flat, size = planes.reshape(-1), planes.shape[1]
+    # Rows of the three planes, and the node 0 of a row, begin on cache lines.
+    origin = -(box[2] - 1) * pitch + MARGIN
+    expanded_to = lower[0][corrected_box[0] + MARGIN] - 1
     clear_work(work)
     for k in range(box[0] - 1, box[1] + 1):
-        slot = (k + 3) % 3 * size + ghost * pitch + ghost
+        slot = (k + 3) % 3 * size + origin
         if not corrected_box[0] <= k < corrected_box[1]:
             # Beyond a side. The weights there are zero, but zero times a NaN of an earlier pass is not.
             planes[(k + 3) % 3, :] = 0
-        if corrected_box[0] <= k < corrected_box[1]:
+        else:
+            while expanded_to < lower[0][k + MARGIN] + 1:
+                expanded_to += 1
+                expand_plane(expanded_to, x, corrected_count, lower, parts, coarse, coarse_layout, expanded)
             for j in range(corrected_box[2], corrected_box[3]):
-                row = work[COARSE]
-                first = interpolate_row(
-                    k + ghost, j + ghost, x, corrected_count, lower, parts, coarse, coarse_layout, row
-                )
                 place = layout[0] + k * plane + j * pitch + corrected_box[4]
-                source = u[place : place + corrected_count]
                 start = slot + j * pitch + corrected_box[4]
-                target = flat[start : start + corrected_count]
-                low_x, part_low, part_high = lower[2][x:], parts[2][0, x:], parts[2][1, x:]
-                for i in range(corrected_count):
-                    c = low_x[i] - first
-                    target[i] = source[i] + (part_low[i] * row[c] + part_high[i] * row[c + 1])
+                correct_row(
+                    k + MARGIN, j + MARGIN, corrected_count, lower, parts, expanded,
+                    u[place : place + corrected_count], flat[start : start + corrected_count],
+                )  # fmt: skip
         r = k - 1
         if r >= box[0]:
             below, here, above = (r + 2) % 3 * size, r % 3 * size, (r + 1) % 3 * size
             for j in range(box[2], box[3]):
-                offset = (j + ghost) * pitch + ghost + box[4] - 1
+                offset = origin + j * pitch + box[4] - 1
                 place = layout[0] + r * plane + j * pitch + box[4]
                 relax(
-                    flat, below + offset, here + offset, above + offset, pitch, tables, r + ghost, j + ghost,
-                    box[4] + ghost, count, b, place, weight, by_cells, sigma, sigma_layout, out, work,
+                    flat, below + offset, here + offset, above + offset, pitch, tables, r + MARGIN, j + MARGIN,
+                    box[4] + MARGIN, count, b, place, weight, by_cells, sigma, sigma_layout, out, work,
                 )  # fmt: skip
     return largest_of(work)
 

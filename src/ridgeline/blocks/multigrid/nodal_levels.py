@@ -1,8 +1,9 @@
 """One level of nodal multigrid: its fields, tables and exchanges, and the passes over it.
 
-A level may live twice on a rank: as the *natural* block, into which the finer level restricts, and as the block of its
-owner after agglomeration (levels.py). `NodalLevel` is the owner's. Ghosts are deep enough that smoothing, residual and
-restriction need no exchange in between: neighbours compute the same values of these nodes from the same numbers.
+A level may live twice on a rank: as the *natural* block, into which the finer level restricts, and as the block of
+its owner after agglomeration (levels.py). `NodalLevel` is the owner's. Ghosts are deep enough that smoothing,
+residual and restriction need no exchange in between: neighbours compute the same values of these nodes from the
+same numbers.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloExchange, HaloPlan, HostPacker
 from ridgeline.blocks.multigrid.levels import GridLevel
 from ridgeline.blocks.multigrid.nodal_kernels import correct_and_smooth, smooth_and_restrict
-from ridgeline.blocks.multigrid.nodal_rows import LANES, WORK_ROWS
+from ridgeline.blocks.multigrid.nodal_rows import LANES, MARGIN, MASS, STIFFNESS, WORK_ROWS
 from ridgeline.blocks.multigrid.nodal_tables import (
-    MASS,
-    STIFFNESS,
     AxisTransfer,
     Fixed,
     axis_table,
     axis_transfer,
+    coarse_places,
     ghost_layers,
     smoothing_weights,
 )
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.partition import Triple
+from ridgeline.runtime.aligned import aligned_zeros
 
 Array = NDArray[Any]
 NO_BOX = np.zeros(6, np.int64)
@@ -43,7 +44,7 @@ def layout_of(field: BlockArray) -> Array:
 
 
 class GhostExchange:
-    """Fills the ghosts of one of several fields, corners included, also along periodic axes thinner than the ghosts."""
+    """Fills the ghosts of one of several fields, with corners, also along periodic axes thinner than the ghosts."""
 
     def __init__(self, comm: MPI.Comm, fields: Sequence[BlockArray], layers: int) -> None:
         block = fields[0].block
@@ -106,7 +107,8 @@ class NodalLevel:
         dtype: np.dtype[Any],
     ) -> None:
         block, cells = level.block(coords, ghost, nodes=True), level.block(coords, ghost)
-        assert block is not None and cells is not None
+        assert block is not None
+        assert cells is not None
         self.comm, self.level, self.block, self.cells, self.dtype = comm, level, block, cells, dtype
         self.fields = (BlockArray.allocate(block, dtype), BlockArray.allocate(block, dtype))
         self.b = BlockArray.allocate(block, dtype)
@@ -114,7 +116,7 @@ class NodalLevel:
         self._fixed = fixed
         self._tables = [
             axis_table(
-                level.widths[a], level.periodic[a], fixed[a], block.offset_global[a], block.shape_local[a], ghost
+                level.widths[a], level.periodic[a], fixed[a], block.offset_global[a], block.shape_local[a]
             )
             for a in range(3)
         ]
@@ -137,21 +139,26 @@ class NodalLevel:
     def _prepare(self, coarser: GridLevel | None, coarse_block: Block) -> None:
         """Plan the passes: interpolation, boxes, scratch memory."""
         ghost, (_, ny, nx) = self.block.ghost, self.block.shape_local
-        length = max(nx + 2 * ghost, coarse_block.shape_local[2] + 8) + LANES
-        self._work = np.zeros((WORK_ROWS, length), self.dtype)
-        self._planes = np.zeros((3, self.b.row_pitch * (ny + 2 * ghost) + LANES), self.dtype)
+        length = -(-(max(nx, coarse_block.shape_local[2]) + 2 * MARGIN + LANES) // LANES) * LANES
+        self._work = aligned_zeros((WORK_ROWS, length), self.dtype)
+        self._planes = aligned_zeros((3, self.b.row_pitch * (ny + 2 * ghost) + 2 * MARGIN), self.dtype)
+        self._expanded = aligned_zeros((2, coarse_block.shape_local[1] + 3, length), self.dtype)
         if coarser is None:
-            places = [n + 2 * ghost for n in self.block.shape_local]
+            places = [n + 2 * MARGIN for n in self.block.shape_local]
             axes = [AxisTransfer(np.zeros(n, np.int64), np.zeros((2, n)), 0, 0) for n in places]
         else:
             self.before, self.after = smoothing_weights(self.level, coarser)
-            axes = [axis_transfer(self.level, coarser, a, self._tables[a], self.block, coarse_block) for a in range(3)]
+            axes = [
+                axis_transfer(self.level, coarser, a, self._tables[a], self.block, coarse_block)
+                for a in range(3)
+            ]
             if coarser.is_agglomerated:
                 self.natural = BlockArray.allocate(coarse_block, self.dtype)
         self._lower = tuple(axis.lower for axis in axes)
         self._parts = tuple(np.ascontiguousarray(axis.parts, self.dtype) for axis in axes)
         box = np.array([[axis.first, axis.end] for axis in axes], np.int64).reshape(-1)
         self._residual_box, self._smooth_box = box, self._widened(box, 1)
+        self._places_of_coarse = coarse_places(axes[2], coarse_block.shape_local[2])
         self._corrected_box = self._widened(self._box, 1)
         self._sums = np.zeros((2, coarse_block.shape_local[1], int(box[5] - box[4])), self.dtype)
 
@@ -171,15 +178,15 @@ class NodalLevel:
         """Take the coefficient: one number, or a field of the level's cells whose ghosts are filled."""
         factor = 1.0
         if isinstance(sigma, BlockArray):
-            ghost = sigma.block.ghost
             self._by_cells, self._sigma = True, sigma.flat
-            first = sigma.origin - ghost * (sigma.plane_pitch + sigma.row_pitch + 1)
+            first = sigma.origin - MARGIN * (sigma.plane_pitch + sigma.row_pitch + 1)
             self._sigma_layout = np.array([first, sigma.plane_pitch, sigma.row_pitch], np.int64)
         else:
             self._by_cells, self._sigma, factor = False, np.zeros(1, self.dtype), sigma
-        tables = [table.copy() for table in self._tables]
-        tables[0][MASS : STIFFNESS + 3] *= factor
-        self._scaled = tuple(np.ascontiguousarray(table, self.dtype) for table in tables)
+        self._scaled = tuple(aligned_zeros(table.shape, self.dtype) for table in self._tables)
+        for scaled, table in zip(self._scaled, self._tables):
+            scaled[...] = table
+        self._scaled[0][MASS : STIFFNESS + 3] = self._tables[0][MASS : STIFFNESS + 3] * factor
 
     def b_is_ready(self) -> None:
         """Set b to zero at the fixed nodes, and fill its ghosts."""
@@ -192,12 +199,15 @@ class NodalLevel:
                 owned[-1] = 0
         self.exchange_b(0)
 
-    def _smooth(self, weight: float, box: Array, residual_box: Array, restricted: BlockArray, zero_guess: bool) -> float:
+    def _smooth(
+        self, weight: float, box: Array, residual_box: Array, restricted: BlockArray, zero_guess: bool
+    ) -> float:
         source, target = self.fields[self.current], self.fields[1 - self.current]
         largest = smooth_and_restrict(
-            source.flat, self.b.flat, target.flat, self._layout, box, self.block.ghost, self.dtype.type(weight),
+            source.flat, self.b.flat, target.flat, self._layout, box, self.dtype.type(weight),
             self._scaled, self._by_cells, self._sigma, self._sigma_layout, self._work, zero_guess, residual_box,
-            self._lower, self._parts, restricted.flat, layout_of(restricted), self._coarse_shape, self._sums,
+            self._lower, self._parts, restricted.flat, layout_of(restricted), self._coarse_shape,
+            self._places_of_coarse, self._sums,
         )  # fmt: skip
         self.current = 1 - self.current
         return float(largest)
@@ -225,12 +235,13 @@ class NodalLevel:
             self._smooth(weight, self._smooth_box, box, restricted, False)
 
     def smooth_after(self, correction: BlockArray) -> None:
-        """Correct the solution by the coarser level's, one layer of whose ghosts is filled, and take the last steps."""
+        """Correct the solution by the coarser level's, whose first ghosts are filled, and take the last steps."""
         source, target = self.fields[self.current], self.fields[1 - self.current]
         correct_and_smooth(
-            source.flat, self.b.flat, target.flat, self._layout, self._box, self.block.ghost,
+            source.flat, self.b.flat, target.flat, self._layout, self._box,
             self.dtype.type(self.after[0]), self._scaled, self._by_cells, self._sigma, self._sigma_layout, self._work,
             self._corrected_box, self._lower, self._parts, correction.flat, layout_of(correction), self._planes,
+            self._expanded,
         )  # fmt: skip
         self.current = 1 - self.current
         for weight in self.after[1:]:

@@ -1,14 +1,14 @@
 """Rows of the nodal operator: one row of A u, of its diagonal, of a residual and of a damped Jacobi step.
 
-The operator is -div(sigma grad phi) in trilinear finite elements. With one sigma for all cells it is a sum of products
-of the one-dimensional stiffness K and mass M of the axes,
+The operator is -div(sigma grad phi) in trilinear finite elements. With one sigma for all cells it is a sum of
+products of the one-dimensional stiffness K and mass M of the axes,
 
     A = Kz My Mx + Mz Ky Mx + Mz My Kx,
 
 so that a row of A u is found in two steps: the nine neighbouring rows of u are summed into two rows, one with the
-weights Kz My + Mz Ky and one with Mz My, to which Mx and Kx are applied (`combine_rows`, `relax_row`). These two steps
-are LLVM code with explicit multiply-adds, so that a node rounds alike wherever it lies in a row, and on any ranks.
-With one sigma for each cell, the four rows of cells around a row of nodes are summed one after the other.
+weights Kz My + Mz Ky and one with Mz My, to which Mx and Kx are applied (`combine_rows`, `relax_row`). These two
+steps are LLVM code with explicit multiply-adds, so that a node rounds alike wherever it lies in a row, and on any
+ranks. With one sigma for each cell, the four rows of cells around a row of nodes are summed one after the other.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from numba import types
 from numba.extending import intrinsic
 
 from ridgeline.jit.kernel import subroutine
-from ridgeline.jit.llvm import I64, VectorLoop
+from ridgeline.jit.llvm import I64, Vector, VectorLoop
 
+LINE = 64  # bytes of a cache line, on which rows are loaded
+MARGIN = 16  # places of a table before the first owned node, so that owned rows begin on a cache line
 LANES = 16  # numbers in which relax_row keeps the largest residuals: as many float32 as the widest vector has
 MASS, STIFFNESS, FREE, CELL_MASS, CELL_SLOPE = 0, 3, 6, 7, 8  # rows of the table of an axis (nodal_tables.py)
 # Rows of the work array of a pass.
-SUMS_A, SUMS_B, STEPS, DIAGONAL, APPLIED, RESIDUAL, FACTORS, RESIDUAL_FACTORS, LARGEST, COARSE = range(10)
-WORK_ROWS = 10
+SUMS_A, SUMS_B, STEPS, DIAGONAL, APPLIED, RESIDUAL, FACTORS, RESIDUAL_FACTORS, LARGEST = range(9)
+WORK_ROWS = 9
 
 
 @intrinsic
@@ -58,30 +60,60 @@ def combine_rows(typing, count, rows, below, here, above, pitch, factors, sums_a
     return signature, codegen
 
 
-ROW = ["count", "sums_a", "sums_b", "table", "stride", "x_start", "b", "b_start"]
+ROW = ["count", "skip", "sums_a", "sums_b", "table", "stride", "x_start", "b", "b_start"]
 
 
-def _residual(loop: VectorLoop, i: ir.Value):
+def _residual(loop: VectorLoop, i: ir.Value) -> Vector:
     """Return b - A u in the nodes from i on: the two sums of rows go through the mass and the stiffness along x."""
     builder = loop.builder
     applied = None
-    place = builder.add(loop.values["x_start"], i)
+    place, first = builder.add(loop.values["x_start"], i), builder.add(loop.values["skip"], i)
     for part, sums in enumerate(("sums_a", "sums_b")):
         for d in range(3):
             offset = builder.mul(loop.values["stride"], ir.Constant(I64, 3 * part + d))
             factor = loop.load("table", builder.add(place, offset))
-            value = loop.load(sums, builder.add(i, ir.Constant(I64, d)))
+            value = loop.load(sums, builder.add(first, ir.Constant(I64, d)))
             applied = factor * value if applied is None else loop.lanes.fma(factor, value, applied)
+    assert applied is not None
     return loop.load("b", builder.add(loop.values["b_start"], i)) - applied
 
 
 @intrinsic
 def relax_row(
-    typing, count, sums_a, sums_b, table, stride, x_start, b, b_start, steps, u, u_start, out, out_start, largest
+    typing,
+    count,
+    skip,
+    sums_a,
+    sums_b,
+    table,
+    stride,
+    x_start,
+    b,
+    b_start,
+    steps,
+    u,
+    u_start,
+    out,
+    out_start,
+    largest,
 ):
     """Set out = u + steps (b - A u) in a row, and keep the largest |b - A u| of each lane in `largest`."""
     signature = types.void(
-        count, sums_a, sums_b, table, stride, x_start, b, b_start, steps, u, u_start, out, out_start, largest
+        count,
+        skip,
+        sums_a,
+        sums_b,
+        table,
+        stride,
+        x_start,
+        b,
+        b_start,
+        steps,
+        u,
+        u_start,
+        out,
+        out_start,
+        largest,
     )
     names = [*ROW, "steps", "u", "u_start", "out", "out_start", "largest"]
 
@@ -104,9 +136,9 @@ def relax_row(
 
 
 @intrinsic
-def residual_row(typing, count, sums_a, sums_b, table, stride, x_start, b, b_start, out):
+def residual_row(typing, count, skip, sums_a, sums_b, table, stride, x_start, b, b_start, out):
     """Set out = b - A u in a row."""
-    signature = types.void(count, sums_a, sums_b, table, stride, x_start, b, b_start, out)
+    signature = types.void(count, skip, sums_a, sums_b, table, stride, x_start, b, b_start, out)
     names = [*ROW, "out"]
 
     def codegen(context, builder, signature, args):
@@ -160,12 +192,14 @@ def sum_rows_of_cell(u, place, plane, pitch, factors, sums_a, sums_b, count):
 
 @subroutine(nogil=True)
 def add_row_of_cells(sigma, place, table_x, x, sums_a, sums_b, count, applied):
-    """Add a row of cells to a row of A u. sums_a and sums_b begin one node before the row, `place` is the right cell."""
+    """Add a row of cells to a row of A u. The sums begin one node before the row, `place` is the right cell."""
     left, right = sigma[place - 1 : place - 1 + count], sigma[place : place + count]
     mass, slope = table_x[CELL_MASS, x - 1 : x + count], table_x[CELL_SLOPE, x - 1 : x + count]
     for i in range(count):
         low = mass[i] * (sums_a[i + 1] + sums_a[i] / 2) + slope[i] * (sums_b[i + 1] - sums_b[i])
-        high = mass[i + 1] * (sums_a[i + 1] + sums_a[i + 2] / 2) + slope[i + 1] * (sums_b[i + 1] - sums_b[i + 2])
+        high = mass[i + 1] * (sums_a[i + 1] + sums_a[i + 2] / 2) + slope[i + 1] * (
+            sums_b[i + 1] - sums_b[i + 2]
+        )
         applied[i] += left[i] * low + right[i] * high
 
 
@@ -175,7 +209,9 @@ def add_diagonal_of_cells(sigma, place, table_x, x, a, b, count, diagonal):
     left, right = sigma[place - 1 : place - 1 + count], sigma[place : place + count]
     mass, slope = table_x[CELL_MASS, x - 1 : x + count], table_x[CELL_SLOPE, x - 1 : x + count]
     for i in range(count):
-        diagonal[i] += left[i] * (a * mass[i] + b * slope[i]) + right[i] * (a * mass[i + 1] + b * slope[i + 1])
+        diagonal[i] += left[i] * (a * mass[i] + b * slope[i]) + right[i] * (
+            a * mass[i + 1] + b * slope[i + 1]
+        )
 
 
 @subroutine(nogil=True)
@@ -241,10 +277,21 @@ def relax(
     if factors[4] != known_a or factors[13] != known_b:
         diagonal_row(factors, table_x, x, count, diagonal)
         jacobi_steps(weight, diagonal, count, steps)
-    combine_rows(count + 2, u, below, here, above, pitch, factors, work[SUMS_A], work[SUMS_B])
+    skip = here % (LINE // u.itemsize)
+    combine_rows(
+        count + 2 + skip,
+        u,
+        below - skip,
+        here - skip,
+        above - skip,
+        pitch,
+        factors,
+        work[SUMS_A],
+        work[SUMS_B],
+    )
     relax_row(
-        count, work[SUMS_A], work[SUMS_B], table_x, table_x.shape[1], x, b, place, steps, u, here + 1, out, place,
-        work[LARGEST],
+        count, skip, work[SUMS_A], work[SUMS_B], table_x, table_x.shape[1], x, b, place, steps, u, here + 1, out,
+        place, work[LARGEST],
     )  # fmt: skip
 
 
@@ -265,8 +312,19 @@ def residual(
         return
     factors = work[RESIDUAL_FACTORS]
     row_factors(table_z, table_y, k, j, factors)
-    combine_rows(count + 2, u, below, here, above, pitch, factors, work[SUMS_A], work[SUMS_B])
-    residual_row(count, work[SUMS_A], work[SUMS_B], table_x, table_x.shape[1], x, b, place, out)
+    skip = here % (LINE // u.itemsize)
+    combine_rows(
+        count + 2 + skip,
+        u,
+        below - skip,
+        here - skip,
+        above - skip,
+        pitch,
+        factors,
+        work[SUMS_A],
+        work[SUMS_B],
+    )
+    residual_row(count, skip, work[SUMS_A], work[SUMS_B], table_x, table_x.shape[1], x, b, place, out)
 
 
 @subroutine(nogil=True)

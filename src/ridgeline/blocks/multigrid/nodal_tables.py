@@ -1,15 +1,17 @@
 """What nodal multigrid knows of each axis: the finite elements, the interpolation, and the weights of the smoother.
 
-Along one axis, linear elements on cells of widths h have the mass matrix M with rows (h-/6, (h- + h+)/3, h+/6) and the
-stiffness K with rows (-1/h-, 1/h- + 1/h+, -1/h+), where h- and h+ are the cells left and right of a node. A missing
-cell counts as none, which is the natural (Neumann) condition; the rows of fixed (Dirichlet) nodes are zero. Trilinear
-elements of a coarse grid, whose cells are aggregates of finer ones, are linear combinations of the finer elements.
-Linear interpolation by position therefore makes the operator of the coarse grid the Galerkin product P^T A P.
+Along one axis, linear elements on cells of widths h have the mass matrix M with rows (h-/6, (h- + h+)/3, h+/6) and
+the stiffness K with rows (-1/h-, 1/h- + 1/h+, -1/h+), where h- and h+ are the cells left and right of a node. A
+missing cell counts as none, which is the natural (Neumann) condition; the rows of fixed (Dirichlet) nodes are zero.
+Trilinear elements of a coarse grid, whose cells are aggregates of finer ones, are linear combinations of the finer
+elements. Linear interpolation by position therefore makes the operator of the coarse grid the Galerkin product P^T
+A P.
 
-The smoother takes damped Jacobi steps x += w (b - A x) / diag(A). Their weights w are those of the Chebyshev polynomial
-for the interval of eigenvalues of A / diag(A) that the coarse grid cannot represent. On cubes this interval is
-[1/2, 3/2], against [1/3, 2] for the stencil of seven points, so that two steps reduce these errors by 7. The interval
-of other cells follows from the symbol of the stencil (Trottenberg, Oosterlee and Schueller, Multigrid, 2001, chapter 4).
+The smoother takes damped Jacobi steps x += w (b - A x) / diag(A). Their weights w are those of the Chebyshev
+polynomial for the interval of eigenvalues of A / diag(A) that the coarse grid cannot represent. On cubes this
+interval is [1/2, 3/2], against [1/3, 2] for the stencil of seven points, so that two steps reduce these errors by
+7. The interval of other cells follows from the symbol of the stencil (Trottenberg, Oosterlee and Schueller,
+Multigrid, 2001, chapter 4).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from numpy.typing import NDArray
 
 from ridgeline.blocks.block import Block
 from ridgeline.blocks.multigrid.levels import GridLevel
-from ridgeline.blocks.multigrid.nodal_rows import CELL_MASS, CELL_SLOPE, FREE, MASS, STIFFNESS
+from ridgeline.blocks.multigrid.nodal_rows import CELL_MASS, CELL_SLOPE, FREE, MARGIN, MASS, STIFFNESS
 
 Array = NDArray[Any]
 Fixed = tuple[bool, bool]  # whether phi = 0 at the two sides of an axis
@@ -33,10 +35,10 @@ MAX_STEPS = 12  # of one cycle: beyond it, cells are so unlike that the factor o
 
 
 class AxisTransfer(NamedTuple):
-    """The interpolation along one axis, with `ghost` places before the first owned node of the finer block.
+    """The interpolation along one axis, with `MARGIN` places before the first owned node of the finer block.
 
-    lower: int64 [n + 2 ghost], local index of the coarse node at or below each node.
-    parts: [2, n + 2 ghost], weights of that coarse node and of the next; zero at fixed nodes and beyond the sides.
+    lower: int64 [n + 2 MARGIN], local index of the coarse node at or below each node.
+    parts: [2, n + 2 MARGIN], weights of that coarse node and of the next; zero at fixed nodes and beyond the sides.
     first, end: the nodes, local, whose residuals the owned coarse nodes need.
     """
 
@@ -46,8 +48,8 @@ class AxisTransfer(NamedTuple):
     end: int
 
 
-def axis_table(widths: Array, periodic: bool, fixed: Fixed, first: int, n: int, ghost: int) -> Array:
-    """Return the table of one axis, [9, n + 2 ghost]: mass and stiffness (3 rows each), free nodes, cells.
+def axis_table(widths: Array, periodic: bool, fixed: Fixed, first: int, n: int) -> Array:
+    """Return the table of one axis, [9, at least n + 2 MARGIN]: mass and stiffness (3 rows each), free nodes, cells.
 
     Parameters
     ----------
@@ -57,13 +59,13 @@ def axis_table(widths: Array, periodic: bool, fixed: Fixed, first: int, n: int, 
         Whether the axis is periodic.
     fixed : pair of bools
         Whether phi = 0 at the lower and the upper side.
-    first, n, ghost : int
-        First owned node, number of owned nodes, and layers of ghosts.
+    first, n : int
+        First owned node, and number of owned nodes.
     """
-    table = np.zeros((9, n + 2 * ghost))
+    table = np.zeros((9, -(-n // MARGIN) * MARGIN + 2 * MARGIN))
     cells = len(widths)
-    for place in range(n + 2 * ghost):
-        node = first + place - ghost
+    for place in range(n + 2 * MARGIN):
+        node = first + place - MARGIN
         if periodic:
             left, right = widths[(node - 1) % cells], widths[node % cells]
         elif not 0 <= node <= cells:
@@ -75,8 +77,12 @@ def axis_table(widths: Array, periodic: bool, fixed: Fixed, first: int, n: int, 
             table[CELL_MASS, place], table[CELL_SLOPE, place] = right / 3, 1 / right
         if not periodic and ((node == 0 and fixed[0]) or (node == cells and fixed[1])):
             continue
-        low, high = (1 / left if left > 0 else 0.0), (1 / right if right > 0 else 0.0)
         table[FREE, place] = 1.0
+        if periodic and cells == 1:
+            # The node is its own neighbour, and constant along this axis.
+            table[MASS + 1, place] = right
+            continue
+        low, high = (1 / left if left > 0 else 0.0), (1 / right if right > 0 else 0.0)
         table[MASS : MASS + 3, place] = left / 6, (left + right) / 3, right / 6
         table[STIFFNESS : STIFFNESS + 3, place] = -low, low + high, -high
     return table
@@ -88,12 +94,12 @@ def axis_transfer(
     """Return the interpolation along an axis from the natural coarse block of nodes to the finer block."""
     assert coarse.aggregates is not None
     starts, widths, periodic = coarse.aggregates[axis], fine.widths[axis], fine.periodic[axis]
-    cells, coarse_cells, ghost = len(widths), len(starts) - 1, fine_block.ghost
+    cells, coarse_cells = len(widths), len(starts) - 1
     first, n = fine_block.offset_global[axis], fine_block.shape_local[axis]
     coarse_first, coarse_n = coarse_block.offset_global[axis], coarse_block.shape_local[axis]
-    lower, parts = np.zeros(n + 2 * ghost, np.int64), np.zeros((2, n + 2 * ghost))
-    for place in range(n + 2 * ghost):
-        node = first + place - ghost
+    lower, parts = np.zeros(n + 2 * MARGIN, np.int64), np.zeros((2, n + 2 * MARGIN))
+    for place in range(n + 2 * MARGIN):
+        node = first + place - MARGIN
         turns, inside = divmod(node, cells) if periodic else (0, min(max(node, 0), cells))
         coarse_node = int(np.searchsorted(starts, inside, "right")) - 1
         lower[place] = coarse_node + turns * coarse_cells - coarse_first
@@ -105,6 +111,16 @@ def axis_transfer(
             parts[:, place] = 1.0 - part, part
     begin, end = residual_range(starts, periodic, coarse_first, coarse_n)
     return AxisTransfer(lower, parts, begin - first, end - first)
+
+
+def coarse_places(axis: AxisTransfer, n: int) -> Array:
+    """Return where the residuals of n coarse nodes begin, and the end, as numbers of nodes from `axis.first` on.
+
+    Coarse node I takes nodes places[I] to places[I + 1] with the weight of the upper node, and places[I + 1] to
+    places[I + 2] with that of the lower one. int64 [n + 2].
+    """
+    lower = axis.lower[MARGIN + axis.first : MARGIN + axis.end]
+    return np.searchsorted(lower, np.arange(-1, n + 1)).astype(np.int64)
 
 
 def residual_range(starts: Array, periodic: bool, coarse_first: int, coarse_n: int) -> tuple[int, int]:
@@ -135,44 +151,44 @@ def ghost_layers(fine: GridLevel, coarse: GridLevel) -> int:
 
 
 def smoothing_interval(
-    widths: Sequence[Array], coarsened: Sequence[bool], periodic: Sequence[bool]
+    widths: Sequence[Array], longest: Sequence[int], periodic: Sequence[bool]
 ) -> tuple[float, float]:
     """Return the least and the largest eigenvalue of A / diag(A) that the smoother must reduce.
 
-    The symbol of the operator is evaluated for a sample of the cells. Errors that a coarse grid cannot represent have
-    an angle of pi/2 or more along a coarsened axis. The largest eigenvalue is a bound, because it is that of an element.
+    The symbol of the operator is evaluated for a sample of the cells. Errors that a coarse grid cannot represent
+    have an angle of pi / n or more along an axis whose longest aggregate has n cells, n > 1. The largest eigenvalue
+    is a bound, because it is that of an element.
     """
-    angles = np.linspace(0.0, np.pi, 13)
     low, high = np.inf, 0.0
-    axes = [angles if len(w) > 1 or not wraps else angles[:1] for w, wraps in zip(widths, periodic)]
-    grid = np.meshgrid(*axes, indexing="ij")
+    single = [len(w) == 1 and wraps for w, wraps in zip(widths, periodic)]
+    grid = np.meshgrid(
+        *[np.zeros(1) if one else np.linspace(0.0, np.pi, 13) for one in single], indexing="ij"
+    )
     stiffness, mass = [2 - 2 * np.cos(t) for t in grid], [(2 + np.cos(t)) / 3 for t in grid]
+    # On the diagonal.
+    k, m = [0.0 if one else 2.0 for one in single], [1.0 if one else 2 / 3 for one in single]
     fine_only = np.zeros(grid[0].shape, bool)
-    for axis in range(3):
-        if coarsened[axis]:
-            fine_only |= grid[axis] >= np.pi / 2 - 1e-9
+    for angle, n in zip(grid, longest):
+        if n > 1:
+            fine_only |= angle >= np.pi / n - 1e-9
     samples = [np.unique(np.quantile(w, (0.0, 0.25, 0.5, 0.75, 1.0))) for w in widths]
     for hz, hy, hx in product(*samples):
         symbol = (
             stiffness[0] * mass[1] * mass[2] / hz**2
             + mass[0] * stiffness[1] * mass[2] / hy**2
             + mass[0] * mass[1] * stiffness[2] / hx**2
-        ) / (8 / 9 * (1 / hz**2 + 1 / hy**2 + 1 / hx**2))
+        ) / (k[0] * m[1] * m[2] / hz**2 + m[0] * k[1] * m[2] / hy**2 + m[0] * m[1] * k[2] / hx**2)
         low, high = min(low, float(symbol[fine_only].min())), max(high, float(symbol.max()))
     return low, high
 
 
 def smoothing_weights(fine: GridLevel, coarse: GridLevel) -> tuple[Array, Array]:
-    """Return the weights of the Jacobi steps before and after the coarse grid: the fewest that reduce by `REDUCTION`.
-
-    One step more is taken where an aggregate has three cells, whose middle is interpolated from farther away.
-    """
+    """Return the weights of the Jacobi steps before and after the coarse grid, as few as reduce by `REDUCTION`."""
     assert coarse.aggregates is not None
-    low, high = smoothing_interval(fine.widths, coarse.coarsened, fine.periodic)
+    longest = [int(np.diff(starts).max()) for starts in coarse.aggregates]
+    low, high = smoothing_interval(fine.widths, longest, fine.periodic)
     ratio, steps = (high + low) / (high - low), 2
     while steps < MAX_STEPS and np.cosh(steps * np.arccosh(ratio)) < 1 / REDUCTION:
-        steps += 1
-    if any(np.diff(starts).max() > 2 for starts in coarse.aggregates):
         steps += 1
     roots = np.cos(np.pi * (2 * np.arange(steps) + 1) / (2 * steps))
     weights = 1 / ((high + low) / 2 + (high - low) / 2 * roots)
@@ -195,7 +211,7 @@ def dense_inverse(
     corners = list(product((0, 1), repeat=3))
     hz, hy, hx = np.meshgrid(*widths, indexing="ij")
 
-    def nodes_at(corner: tuple[int, int, int]) -> Array:
+    def nodes_at(corner: tuple[int, ...]) -> Array:
         places = [(np.arange(n) + c) % size for n, c, size in zip(cells, corner, shape)]
         return number[np.ix_(*places)]
 
