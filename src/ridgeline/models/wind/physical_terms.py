@@ -21,7 +21,6 @@ from ridgeline.models.wind.forcing import (
     make_profiles,
     step_rates,
 )
-from ridgeline.models.wind.problem import GHOST
 from ridgeline.models.wind.settings import ENERGY, WindCase
 from ridgeline.models.wind.subgrid import make_closure, set_one_equation, set_smagorinsky, squared_lengths
 from ridgeline.models.wind.surface_layer import SurfaceLayer
@@ -40,6 +39,8 @@ class PhysicalTerms:
     def __init__(self, case: WindCase, block: Block, comm: MPI.Comm) -> None:
         self._case, self._block = case, block
         self._names = case.transported()
+        like = BlockArray.allocate(block, np.float64)
+        self._extent = (like.origin, like.row_pitch, like.plane_pitch), block.shape_local
         h = case.grid.spacing()
         self._per_width = tuple(1.0 / each for each in h)
         self.surface = (
@@ -50,12 +51,10 @@ class PhysicalTerms:
         self.control = None
         if case.driving.kind == "hub-height":
             self.control = HubHeightControl(case.driving, case.rotation.coriolis()[0], h[0], block, comm)
-        planes = block.offset_global[0] + np.arange(-GHOST, block.shape_local[0] + GHOST)
-        heights = (planes + 0.5) * h[0]
-        self._profiles = make_profiles(
-            case.temperature, case.damping, case.driving, heights, case.grid.lengths[0]
-        )
-        self._profiles.rate[planes >= case.grid.shape[0]] = 0.0
+        planes = block.offset_global[0] + np.arange(block.shape_local[0])
+        heights = np.asarray((planes + 0.5) * h[0], np.float64)
+        top = case.grid.lengths[0]
+        self._profiles = make_profiles(case.temperature, case.damping, case.driving, heights, top)
         self.viscosity: BlockArray | None = None
         self.diffusivity: BlockArray | None = None
         self._source: BlockArray | None = None
@@ -67,24 +66,23 @@ class PhysicalTerms:
             )
             self._squared = squared_lengths(
                 self._closure,
-                np.abs(heights),
+                np.array([heights[0] - h[0], *heights, heights[-1] + h[0]]),
                 case.subgrid.wall_damping and case.has_surface(),
                 case.surface.roughness,
                 case.surface.von_karman,
             )
-            on_ground = case.has_surface() and block.offset_global[0] == 0
-            self._surface_plane = GHOST if on_ground else -1
+            self._on_ground = int(case.has_surface() and block.offset_global[0] == 0)
 
     def kernels(self, field: BlockArray) -> list[Specialisation]:
         """Return the kernels that are called."""
-        ghosted, owned, plane = (numba.typeof(each) for each in (field.ghosted, field.owned, field.owned[0]))
-        wanted = [*specialise([add_damping], ghosted), *kernels_of_sums("float64")]
+        cells, plane = numba.typeof(field.owned), numba.typeof(field.owned[0])
+        wanted = [*specialise([add_damping], "float64"), *kernels_of_sums("float64")]
         if self.surface is not None:
             wanted += self.surface.kernels(plane)
         if self.turbines is not None:
-            wanted += self.turbines.kernels(owned)
+            wanted += self.turbines.kernels(cells)
         if self.viscosity is not None:
-            wanted += specialise([set_smagorinsky, set_one_equation], ghosted)
+            wanted += specialise([set_smagorinsky, set_one_equation], "float64")
             wanted += specialise(
                 [kernels_diffusion.add_eddy_diffusion, kernels_diffusion.add_transposed_stress]
             )
@@ -99,16 +97,15 @@ class PhysicalTerms:
             return
         assert self.diffusivity is not None
         assert self._source is not None
-        u, v, w = (q.ghosted for q in fields[:3])
-        theta = (self._theta(fields) or fields[0]).ghosted
-        nu, kappa = self.viscosity.ghosted, self.diffusivity.ghosted
-        place = self._surface_plane, GHOST, 1
+        u, v, w = (q.flat for q in fields[:3])
+        theta = (self._theta(fields) or fields[0]).flat
+        nu, kappa = self.viscosity.flat, self.diffusivity.flat
+        numbers, ground = self._numbers, self._on_ground
         if self._case.subgrid.kind == "smagorinsky":
-            set_smagorinsky(u, v, w, theta, self._numbers, self._squared, *place, nu, kappa)
+            set_smagorinsky(u, v, w, theta, *self._extent, numbers, self._squared, ground, 1, nu, kappa)
         else:
-            energy = fields[-1].ghosted
-            source = self._source.ghosted
-            set_one_equation(u, v, w, theta, energy, self._numbers, *place, nu, kappa, source)
+            energy, source = fields[-1].flat, self._source.flat
+            set_one_equation(u, v, w, theta, energy, *self._extent, numbers, ground, 1, nu, kappa, source)
 
     def largest_diffusivity(self) -> float:
         """Return the largest of 2 nu_t and kappa_t on this block."""
@@ -156,7 +153,7 @@ class PhysicalTerms:
         if p.damps_theta:
             targets[3] = p.damped_theta
         for number, target in targets.items():
-            add_damping(fields[number].ghosted, target, rate, GHOST, out[number].ghosted)
+            add_damping(fields[number].flat, *self._extent, target, rate, out[number].flat)
 
     def _add_closure(self, fields: Fields, out: Fields) -> None:
         if self.viscosity is None:
@@ -164,7 +161,7 @@ class PhysicalTerms:
         assert self.diffusivity is not None
         assert self._source is not None
         nu, kappa = self.viscosity, self.diffusivity
-        extent = (nu.origin, nu.row_pitch, nu.plane_pitch), self._block.shape_local
+        extent = self._extent
         u, v, w = (q.flat for q in fields[:3])
         for number, (q, target) in enumerate(zip(fields, out, strict=True)):
             is_energy = number >= 3 and self._names[number - 3] == ENERGY
@@ -174,6 +171,6 @@ class PhysicalTerms:
                 q.flat, coefficient.flat, *extent, self._per_width, factor, target.flat
             )
             if is_energy:
-                target.owned[...] += self._source.owned  # type: ignore[operator]
+                np.add(target.owned, self._source.owned, out=target.owned)
         targets = tuple(each.flat for each in out[:3])
         kernels_diffusion.add_transposed_stress(u, v, w, nu.flat, *extent, self._per_width, targets)
