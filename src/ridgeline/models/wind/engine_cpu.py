@@ -29,20 +29,10 @@ from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.contract import Context, SolveCount
-from ridgeline.models.wind import kernels, kernels_advection, kernels_diffusion, kernels_projection
-from ridgeline.models.wind.direct_solvers import cell_solver, node_solver
+from ridgeline.models.wind import kernels, kernels_advection, kernels_diffusion
 from ridgeline.models.wind.kernels import INSIDE, SIDE_VALUE
 from ridgeline.models.wind.problem import GHOST, FlowProblem, evaluate_side, normal_field
-from ridgeline.models.wind.projections import (
-    BlockSolver,
-    CellSolver,
-    DirectSolver,
-    HelmholtzSolver,
-    NodeSolver,
-    layer_block,
-    node_block,
-    touched_sides,
-)
+from ridgeline.models.wind.projections import FlowProjections, layer_block, touched_sides
 from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.partition import Triple
 
@@ -52,7 +42,6 @@ if TYPE_CHECKING:
     from ridgeline.models.wind.physical_terms import PhysicalTerms
 
 SMALL = 1e-10  # as in the reference
-TINY = 1e-300  # tolerances of a fluid at rest are not 0
 KERNELS = (
     kernels.find_speeds,
     kernels.add_difference,
@@ -61,10 +50,6 @@ KERNELS = (
     kernels_advection.advect,
     kernels_diffusion.set_momentum,
     kernels_diffusion.set_diffusion,
-    kernels_projection.set_face_divergence,
-    kernels_projection.correct_faces,
-    kernels_projection.add_gradient,
-    kernels_projection.set_node_divergence,
 )
 
 
@@ -97,11 +82,11 @@ class CpuEngine:
         direct: bool = False,
     ) -> None:
         self.problem, self.block, self.time = problem, block, 0.0
-        self.solves = {name: SolveCount() for name in ("mac", "nodal", "diffusion")}
         self._comm, self._threads, self._regions = cartesian, context.threads, context.regions
-        self._terms, self._tolerance, self._direct = terms, tolerance, direct
+        self._terms, self._tolerance = terms, tolerance
         self._dt = 1.0
         self._sides = touched_sides(problem, block)
+        self._projections = FlowProjections(problem, cartesian, block, direct)
         self._allocate()
         self._plan(cartesian)
         n = len(problem.names)
@@ -128,15 +113,11 @@ class CpuEngine:
             return tuple(BlockArray.allocate(block, np.float64) for _ in range(count))
 
         self._sets = [some(n), some(n)]
-        self._now = self._pressure_set = 0
+        self._now = 0
         self._tendencies, self._later = some(n), some(n)
         self._rates = () if self.problem.godunov else some(n)
         self._faces = some(3)
-        cells = Block(block.shape_global, block.process_grid, block.coords, block.periodic, 1)
-        self._phi, self._divergence = (BlockArray.allocate(cells, np.float64) for _ in range(2))
-        nodes = node_block(block)
-        self._pressures = [BlockArray.allocate(nodes, np.float64) for _ in range(2)]
-        self._at_nodes = BlockArray.allocate(nodes, np.float64)
+        self._pressure = BlockArray.allocate(self._projections.nodes, np.float64)
 
     def _plan(self, cartesian: MPI.Cartcomm) -> None:
         def halo(*sets: tuple[BlockArray, ...]) -> HaloExchange:
@@ -148,35 +129,13 @@ class CpuEngine:
         self._velocity_halo = halo(*(each[:3] for each in self._sets))
         self._tendency_halo = halo(self._tendencies)
         self._face_halo = halo(self._faces)
-        self._pressure_halo = halo(*((p,) for p in self._pressures))
+        self._pressure_halo = halo((self._pressure,))
         self._outflow_faces = {}
         for axis in range(3):
             side = self.problem.at(axis, True)
             if side is not None and side.outflow:
                 layer = BlockArray.allocate(layer_block(self.block, axis), np.float64)
                 self._outflow_faces[axis] = layer, halo((layer,))
-        self._mac: BlockSolver
-        self._nodal: list[BlockSolver]
-        if self._direct:
-            self._mac = DirectSolver(cartesian, self._phi, cell_solver(self.problem).solve)
-            solve = node_solver(self.problem).solve
-            self._nodal = [DirectSolver(cartesian, p, solve) for p in self._pressures]
-        else:
-            self._mac = CellSolver(cartesian, self._phi.block, self.problem, None)
-            self._nodal = [NodeSolver(cartesian, self._phi.block, self.problem)] * 2
-        self._helmholtz: dict[int, HelmholtzSolver] = {}
-        for number in range(len(self.problem.names)):
-            if self.problem.implicit and self.problem.diffusivity(number):
-                same = [n for n in self._helmholtz if self._fixed(n) == self._fixed(number)]
-                self._helmholtz[number] = (
-                    self._helmholtz[same[0]]
-                    if same
-                    else HelmholtzSolver(cartesian, self._phi, self.problem, number, self._direct)
-                )
-
-    def _fixed(self, number: int) -> tuple[bool, ...]:
-        """Return at which sides a field has a value."""
-        return tuple(side.fields[number].fixed for _, side in sorted(self.problem.sides.items()))
 
     # ---- what the model asks for ----
 
@@ -186,9 +145,14 @@ class CpuEngine:
         return self._sets[self._now]
 
     @property
+    def solves(self) -> dict[str, SolveCount]:
+        """Counts of the solves so far, by their names."""
+        return self._projections.solves
+
+    @property
     def pressure(self) -> BlockArray:
         """The present pressure at nodes."""
-        return self._pressures[0]
+        return self._pressure
 
     @property
     def faces(self) -> tuple[BlockArray, ...]:
@@ -203,7 +167,7 @@ class CpuEngine:
 
     def commit(self) -> None:
         """Take over what was written into fields and pressure. Collective."""
-        self._pressure_halo.exchange(self._pressure_set)
+        self._pressure_halo.exchange()
 
     @property
     def rate(self) -> float:
@@ -228,14 +192,16 @@ class CpuEngine:
     def allocated(self) -> int:
         """Return the bytes of fields held, without those of the linear solvers."""
         arrays = [*self._sets[0], *self._sets[1], *self._tendencies, *self._later, *self._rates, *self._faces]
-        arrays += [self._phi, self._divergence, self._at_nodes, *self._pressures]
+        arrays += [self._pressure]
         return sum(each.flat.nbytes for each in arrays) + self._work.nbytes
 
     def cell_pressure(self) -> NDArray[np.float64]:
         """Return the mean of the pressure at the nodes around each cell."""
         p: NDArray[Any] = self.pressure.ghosted
         nz, ny, nx = self.block.shape_local
-        parts = [p[k : k + nz, j : j + ny, i : i + nx] for k in (1, 2) for j in (1, 2) for i in (1, 2)]
+        g = self.pressure.block.ghost
+        steps = (g, g + 1)
+        parts = [p[k : k + nz, j : j + ny, i : i + nx] for k in steps for j in steps for i in steps]
         total = parts[0].copy()
         for part in parts[1:]:
             total += part
@@ -243,13 +209,7 @@ class CpuEngine:
 
     def largest_divergence(self) -> float:
         """Return the largest divergence of the face velocities of the last step in this block."""
-        b = self._divergence
-        layout = layout_of(self._faces[0])
-        shape = self.block.shape_local
-        kernels_projection.set_face_divergence(
-            flats(self._faces), layout, layout_of(b), shape, self._per_width, b.flat
-        )
-        return float(abs(owned(b)).max())
+        return self._projections.largest_divergence(self._faces)
 
     def speeds(self) -> tuple[float, float, float]:
         """Return the largest |u_i|, the largest |u_i| / width, and the largest eddy diffusivity. Collective.
@@ -276,7 +236,7 @@ class CpuEngine:
         """Make an initial velocity free of divergence, by the nodal projection. Collective."""
         self._speed, self._rate, _ = self.speeds()
         self.pressure.flat[:] = 0.0
-        self._project(self._now, 1.0)
+        self._project(self._now, 1.0, last=False)
 
     def guess_pressure(self, dt: float) -> None:
         """Let the pressure be that of a step of length dt, which is not kept. Collective."""
@@ -286,12 +246,6 @@ class CpuEngine:
         self.time = time
         for q, old in zip(self.fields, kept, strict=True):
             q.owned[...] = old
-
-    def _swap_pressures(self) -> None:
-        """Let the second pressure be the present one."""
-        self._pressures.reverse()
-        self._nodal.reverse()
-        self._pressure_set = 1 - self._pressure_set
 
     # ---- a step ----
 
@@ -305,7 +259,6 @@ class CpuEngine:
             self._advance_godunov(dt)
         else:
             self._advance_lines(dt)
-        self._swap_pressures()
         self.time += dt
 
     def _advance_godunov(self, dt: float) -> None:
@@ -339,7 +292,7 @@ class CpuEngine:
             self._solve_diffusion(now, self._later, dt, new)
             for rate in self._later:
                 rate.owned[...] = owned(rate) / dt
-        self._project(other, dt)
+        self._project(other, dt, last=False)
         self._set_tendencies(other, self._tendencies)
         self._advect(other, self._rates, 0.0, (0.0, 1.0))
         if self.problem.implicit:
@@ -364,7 +317,7 @@ class CpuEngine:
         with self._regions("compute"):
             u, v, w = fields[:3]
             heat = fields[3] if problem.scalars else w
-            p = self._pressures[0]
+            p = self._pressure
             viscous = problem.viscosity if with_diffusion else 0.0
             numbers = np.array([*(viscous * r * r for r in self._per_width), *self._per_width])
             kernels_diffusion.set_momentum(
@@ -430,21 +383,7 @@ class CpuEngine:
     def _project_faces(self) -> None:
         """Make the face velocities free of divergence, and fill their ghosts."""
         with self._regions("projection"):
-            phi, b = self._phi, self._divergence
-            layout, shape = layout_of(self._faces[0]), self.block.shape_local
-            kernels_projection.set_face_divergence(
-                flats(self._faces), layout, layout_of(b), shape, self._per_width, b.flat
-            )
-            phi.flat[:] = 0.0
-            self._count("mac", self._mac.solve(b, phi, self._tolerance * max(self._rate, TINY)))
-            for axis, last in self._sides:
-                side = self.problem.at(axis, last)
-                assert side is not None
-                ghost, inside = planes(phi, axis, last, 1)
-                ghost[...] = -inside if side.outflow else inside
-            kernels_projection.correct_faces(
-                phi.flat, layout_of(phi), layout, shape, self._per_width, flats(self._faces)
-            )
+            self._projections.project_faces(self._faces, self._tolerance * self._rate)
         with self._regions("exchange"):
             self._face_halo.exchange()
             # The faces on upper sides are beyond the cells that an exchange sends: they have one of their own.
@@ -461,32 +400,23 @@ class CpuEngine:
                     plane(face.ghosted, axis, GHOST + self.block.shape_local[axis])[...] = value
                 self._extend(face, [d for d in range(3) if d != axis])
 
-    def _project(self, which: int, dt: float) -> None:
-        """Make the velocity of a set approximately free of divergence; the pressure goes to the second array."""
-        velocity = self._sets[which][:3]
-        p, new, b = self._pressures[0], self._pressures[1], self._at_nodes
-        layout, shape = layout_of(velocity[0]), self.block.shape_local
+    def _project(self, which: int, dt: float, last: bool = True) -> None:
+        """Make the velocity of a set approximately free of divergence. last: whether the pressure is kept."""
+        velocity, p, projections = self._sets[which][:3], self._pressure, self._projections
         with self._regions("projection"):
-            kernels_projection.add_gradient(
-                p.flat, layout_of(p), layout, shape, self._per_width, dt, flats(velocity)
-            )
+            projections.add_gradient(p, dt, velocity)
         with self._regions("exchange"):
             self._velocity_halo.exchange(which)
         with self._regions("projection"):
-            for field in velocity:
-                for axis, last in self._sides:
-                    for distance in range(1, GHOST + 1):
-                        planes(field, axis, last, distance)[0][...] = 0.0
-            u, v, w = flats(velocity)
-            kernels_projection.set_node_divergence(
-                u, v, w, layout, layout_of(b), b.block.shape_local, self._per_width, 1.0 / dt, b.flat
-            )
-            self._add_inflows(b, 1.0 / dt)
-            new.flat[:] = p.flat
-            self._count("nodal", self._nodal[1].solve(b, new, self._tolerance * max(self._rate, TINY) / dt))
-            kernels_projection.add_gradient(
-                new.flat, layout_of(new), layout, shape, self._per_width, -dt, flats(velocity)
-            )
+            for axis, end in self._sides:
+                side = self.problem.at(axis, end)
+                assert side is not None
+                if side.inflow:  # what flows through the side counts; other ghosts beyond sides do not
+                    number = normal_field(axis)
+                    planes(velocity[number], axis, end, 1)[0][...] = self._value_at(number, axis, end)
+            phi = projections.project_velocity(velocity, p, dt, self._tolerance * self._rate)
+            if last:
+                np.multiply(phi.flat, 1.0 / dt, out=p.flat)
 
     def _solve_diffusion(
         self, which: int, rates: tuple[BlockArray, ...], dt: float, out: tuple[BlockArray, ...] | None = None
@@ -498,15 +428,8 @@ class CpuEngine:
                 if not kappa:
                     target.owned[...] = owned(q) + owned(b)
                     continue
-                solver = self._helmholtz[number]
-                solver.use(0.5 * dt * kappa)
-                self._divergence.owned[...] = b.owned
-                self._phi.owned[...] = b.owned
-                self._count("diffusion", solver.solve(self._divergence, self._phi, self._tolerance))
-                target.owned[...] = owned(q) + owned(self._phi)
-
-    def _count(self, name: str, cycles: int) -> None:
-        self.solves[name] = self.solves[name].after(cycles)
+                x = self._projections.solve_diffusion(number, 0.5 * dt * kappa, b, self._tolerance)
+                target.owned[...] = owned(q) + x
 
     # ---- sides ----
 
@@ -562,30 +485,6 @@ class CpuEngine:
                 flux = flux[inner] if flux.ndim == 2 else flux
                 cells = plane(out[number].owned, axis, -1 if last else 0)
                 cells += flux * self._per_width[axis]
-
-    def _add_inflows(self, b: BlockArray, factor: float) -> None:
-        """Add what flows through inflows to the right side of the nodal projection."""
-        nz, ny, nx = b.block.shape_local
-        for axis, last in self._sides:
-            side = self.problem.at(axis, last)
-            assert side is not None
-            if not side.inflow:
-                continue
-            along = [d for d in range(3) if d != axis]
-            sizes = [self.block.shape_local[d] + 2 * GHOST for d in along]
-            u = np.array(np.broadcast_to(self._value_at(normal_field(axis), axis, last), sizes))
-            for turn, d in enumerate(along):  # cells beyond sides that are not periodic count nothing
-                for end in (False, True):
-                    if (d, end) in self._sides:
-                        ghosts: list[slice] = [slice(None)] * 2
-                        ghosts[turn] = slice(-GHOST, None) if end else slice(None, GHOST)
-                        u[tuple(ghosts)] = 0.0
-            rows, columns = ((nz, ny, nx)[d] for d in along)
-            g = GHOST
-            around = [u[g - m : g - m + rows, g - n : g - n + columns] for m in (1, 0) for n in (1, 0)]
-            mean = 0.5 * (0.5 * (around[0] + around[2]) + 0.5 * (around[1] + around[3]))
-            nodes = plane(b.owned, axis, -1 if last else 0)
-            nodes += ((-1.0 if last else 1.0) * factor * self._per_width[axis]) * mean
 
 
 def inside_axis(axis: int, n: int) -> tuple[slice, ...]:

@@ -29,8 +29,8 @@ def process_grid(case: WindCase, n_ranks: int) -> Triple:
     for axis, n, p in zip("zyx", shape, grid, strict=True):
         if n // p < GHOST:
             raise DecompositionError(
-                f"grid.process_grid = {list(grid)} leaves blocks of {n // p} cells in {axis}, but at least {GHOST} are "
-                f"needed. Use fewer ranks in {axis} or a larger grid.shape."
+                f"grid.process_grid = {list(grid)} leaves blocks of {n // p} cells in {axis}, but at least {GHOST} "
+                f"are needed. Use fewer ranks in {axis} or a larger grid.shape."
             )
     return grid
 

@@ -87,7 +87,7 @@ class Wind(Model):
         set_start(state, self._block, fields, self._context.comm)
         if ENERGY in fields:
             planes = self._block.offset_global[0] + np.arange(self._block.shape_local[0])
-            heights = (planes + 0.5) * case.grid.spacing()[0]
+            heights = np.asarray((planes + 0.5) * case.grid.spacing()[0], np.float64)
             fields[ENERGY][...] = initial_energy(case.subgrid, heights)[:, np.newaxis, np.newaxis]
         self._step, self._time, engine.time = 0, case.begin_time(), case.begin_time()
         self._begin()

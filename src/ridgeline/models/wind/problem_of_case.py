@@ -62,7 +62,7 @@ def make_problem(case: WindCase) -> FlowProblem:
     }
     theta = (case.temperature.diffusivity,) if case.temperature.enabled else ()
     energy = (0.0,) if case.subgrid.kind == "one-equation" else ()
-    heights = (np.arange(case.grid.shape[0]) + 0.5) * case.grid.spacing()[0]
+    heights = np.asarray((np.arange(case.grid.shape[0]) + 0.5) * case.grid.spacing()[0], np.float64)
     profiles = make_profiles(case.temperature, case.damping, case.driving, heights, case.grid.lengths[0])
     m = case.model
     return FlowProblem(

@@ -1,16 +1,15 @@
-"""The linear solvers behind the projections and implicit diffusion, as the engine calls them.
+"""The projections of a step and the solves of implicit diffusion, by multigrid or by diagonalisation on one rank.
 
-A `BlockSolver` takes the right side and the solution as fields of one block, and returns its cycles. Two are here:
-`DirectSolver`, which solves on one rank by diagonalisation (`direct_solvers`) and suits small grids, and the
-multigrid solvers of `blocks.multigrid`.
+Both projections are those of `blocks.projection`. Their potentials start from what the state holds alone: zero for
+the MAC projection, and the pressure of the last step for the nodal one, so that a resumed run has the same bits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,9 @@ from numpy.typing import NDArray
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.blocks.multigrid.cells import CellMultigrid
-from ridgeline.blocks.multigrid.nodes import NodalMultigrid
-from ridgeline.models.wind.direct_solvers import helmholtz_solver
+from ridgeline.blocks.projection import FlowSides, MacProjection, NodalProjection, multigrid_sides
+from ridgeline.models.contract import SolveCount
+from ridgeline.models.wind.direct_solvers import cell_solver, helmholtz_solver, node_solver
 from ridgeline.models.wind.problem import FlowProblem
 from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.partition import split
@@ -29,32 +29,37 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 MOST_CYCLES = 60
+TINY = 1e-300  # tolerances of a fluid at rest are not 0
 Solve = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-class BlockSolver(Protocol):
-    """Solves one linear problem whose fields are blocks of cells or nodes."""
+class SolveEnd(NamedTuple):
+    """How a solve ended."""
 
-    def solve(self, b: BlockArray, x: BlockArray, tolerance: float) -> int:
-        """Solve to a residual of `tolerance` in the maximum norm, from the x that is given; return the cycles.
-
-        The ghosts of x that other ranks or periodic directions have are filled. Collective.
-        """
+    cycles: int
+    converged: bool
 
 
 class DirectSolver:
     """Gathers the right side on rank 0, solves there, and scatters the solution. Collective when it is made.
 
     solve : of the whole problem, in float64; only rank 0 calls it
+    outflows : the sides that are not periodic, as (axis, whether the upper one, whether the solution is 0 there)
     """
 
-    def __init__(self, cartesian: MPI.Cartcomm, x: BlockArray, solve: Solve) -> None:
-        self._comm, self._solve = cartesian, solve
-        block = x.block
-        self._places = cartesian.allgather((block.offset_global, block.shape_local))
+    def __init__(
+        self,
+        cartesian: MPI.Cartcomm,
+        x: BlockArray,
+        solve: Solve,
+        outflows: Sequence[tuple[int, bool, bool]] = (),
+    ) -> None:
+        self._comm, self._solve, self._outflows = cartesian, solve, outflows
+        self._places = cartesian.allgather((x.block.offset_global, x.block.shape_local))
         self._halo = HaloExchange.of_fields(cartesian, [(x,)], corners=True, method="pack")
 
-    def solve(self, b: BlockArray, x: BlockArray, tolerance: float) -> int:
+    def solve(self, b: BlockArray, x: BlockArray, tolerance: float = 0.0, max_cycles: int = 1) -> SolveEnd:
+        """Solve A x = b, and fill the ghosts of x. Collective."""
         parts = self._comm.gather(np.ascontiguousarray(b.owned))
         pieces = None
         if parts is not None:
@@ -65,7 +70,12 @@ class DirectSolver:
             pieces = [np.ascontiguousarray(solved[place]) for place in self._slices()]
         x.owned[...] = self._comm.scatter(pieces)
         self._halo.exchange()
-        return 1
+        ghost = x.block.ghost
+        for axis, last, vanishes in self._outflows:
+            along: NDArray[Any] = np.moveaxis(x.ghosted, axis, 0)
+            beyond, inside = (-ghost, -ghost - 1) if last else (ghost - 1, ghost)
+            along[beyond] = -along[inside] if vanishes else along[inside]
+        return SolveEnd(1, bool(np.isfinite(x.owned).all()))
 
     def _slices(self) -> list[tuple[slice, ...]]:
         return [
@@ -74,107 +84,158 @@ class DirectSolver:
         ]
 
 
-def side_names(problem: FlowProblem, number: int | None) -> list[Any]:
-    """Return the sides of a problem at cells as multigrid names them.
+class CycleSolver:
+    """Multigrid at cells up to an absolute residual, in the maximum norm."""
 
-    number: of the field whose values are given at sides; None for the projections, whose unknown is 0 at outflows.
-    """
-    names: list[Any] = []
-    for axis in range(3):
-        pair = [problem.at(axis, last) for last in (False, True)]
-        fixed = [
-            side is not None and (side.outflow if number is None else side.fields[number].fixed)
-            for side in pair
-        ]
-        kinds = tuple("dirichlet" if each else "neumann" for each in fixed)
-        names.append("periodic" if problem.periodic[axis] else kinds)
-    return names
+    def __init__(self, cartesian: MPI.Cartcomm, multigrid: CellMultigrid) -> None:
+        self._comm, self.multigrid = cartesian, multigrid
 
-
-class CellSolver:
-    """Multigrid for -div(grad x) = b at cells, or for x - factor lap x = b after `use`. Collective when it is made."""
-
-    def __init__(
-        self, cartesian: MPI.Cartcomm, block: Block, problem: FlowProblem, number: int | None
-    ) -> None:
-        self._comm = cartesian
-        self._multigrid = CellMultigrid(cartesian, block, problem.widths, side_names(problem, number))
-
-    def use(self, factor: float) -> None:
-        """Let the equation be x - factor lap x = b. Collective."""
-        self._multigrid.set_coefficients(alpha=1.0, beta=factor)
-
-    def solve(self, b: BlockArray, x: BlockArray, tolerance: float) -> int:
+    def solve(self, b: BlockArray, x: BlockArray, tolerance: float, max_cycles: int) -> SolveEnd:
+        """Solve A x = b to max |b - A x| <= tolerance, and fill the ghosts of x. Collective."""
         largest = float(allreduce_max(self._comm, abs(b.owned).max()))
         if largest <= tolerance:
             x.flat[:] = 0.0
-            return 0
-        result = self._multigrid.solve(b, x, tolerance / largest, MOST_CYCLES)
-        return check_solve(result.cycles, result.converged, "solve at cells")
+            return SolveEnd(0, True)
+        result = self.multigrid.solve(b, x, tolerance / largest, max_cycles)
+        return SolveEnd(result.cycles, result.converged)
 
 
-class NodeSolver:
-    """Multigrid for the trilinear finite elements at nodes, with the right side over the volume of a cell."""
+class FlowProjections:
+    """The projections of one block, and its solves for implicit diffusion. Collective when it is made.
 
-    def __init__(self, cartesian: MPI.Cartcomm, block: Block, problem: FlowProblem) -> None:
-        self._volume = math.prod(problem.widths)
-        self._multigrid = NodalMultigrid(cartesian, block, problem.widths, side_names(problem, None))
-
-    def solve(self, b: BlockArray, x: BlockArray, tolerance: float) -> int:
-        np.multiply(b.owned, self._volume, out=b.owned)
-        result = self._multigrid.solve(b, x, tolerance=tolerance * self._volume, max_cycles=MOST_CYCLES)
-        return check_solve(result.cycles, result.converged, "nodal projection")
-
-
-class HelmholtzSolver:
-    """Solves x - factor lap x = b with the sides of a field, for implicit diffusion. Collective when it is made."""
-
-    def __init__(
-        self, cartesian: MPI.Cartcomm, x: BlockArray, problem: FlowProblem, number: int, direct: bool
-    ) -> None:
-        self._factor, self._comm = math.nan, cartesian
-        self._solver: Any = None if direct else CellSolver(cartesian, x.block, problem, number)
-        self._direct = (cartesian, x, problem, number) if direct else None
-
-    def use(self, factor: float) -> None:
-        """Set the factor. Collective."""
-        if factor == self._factor:
-            return
-        self._factor = factor
-        if self._direct is None:
-            self._solver.use(factor)
-        else:
-            cartesian, x, problem, number = self._direct
-            self._solver = DirectSolver(cartesian, x, helmholtz_solver(problem, number, factor).solve)
-
-    def solve(self, b: BlockArray, x: BlockArray, tolerance: float) -> int:
-        """Solve to a residual of `tolerance` over the largest b. Collective."""
-        largest = float(allreduce_max(self._comm, abs(b.owned).max()))
-        return int(self._solver.solve(b, x, tolerance * largest))
-
-
-def check_solve(cycles: int, converged: bool, what: str) -> int:
-    """Return the cycles of a solve. Raises DivergedError if it did not converge."""
-    if not converged:
-        raise DivergedError(
-            f"The {what} did not reach model.tolerance in {cycles} V-cycles. Set a larger model.tolerance, or a "
-            f"smaller model.dt or model.courant if the flow diverges."
-        )
-    return cycles
-
-
-def node_block(block: Block, ghost: int = 1) -> Block:
-    """Return the block of nodes of a block of cells: node i is the lower corner of cell i.
-
-    In a direction that is not periodic the last block also owns the last node.
+    Attributes
+    ----------
+    nodes : the block of the nodes of this rank, on which pressures lie
+    solves : counts of the solves by their names
     """
-    cuts, shape = [], []
-    for n, parts, wraps in zip(block.shape_global, block.process_grid, block.periodic, strict=True):
-        starts = [split(n, parts, part)[0] for part in range(parts)]
-        shape.append(n + (not wraps))
-        cuts.append((*starts, shape[-1]))
-    z, y, x = shape
-    return replace(block, shape_global=(z, y, x), ghost=ghost, cuts=(cuts[0], cuts[1], cuts[2]))
+
+    def __init__(self, problem: FlowProblem, cartesian: MPI.Cartcomm, block: Block, direct: bool) -> None:
+        self._problem, self._comm, self._block, self._is_direct = problem, cartesian, block, direct
+        sides = flow_sides(problem)
+        self._nodal = NodalProjection(cartesian, block, problem.widths, sides)
+        self.nodes = self._nodal.solver.block
+        x = BlockArray.allocate(block, np.float64)
+        if direct:
+            vanishing = [
+                (axis, last, bool(getattr(problem.at(axis, last), "outflow", False)))
+                for axis, last in touched_sides(problem, block)
+            ]
+        self._mac = MacProjection(cartesian, block, problem.widths, sides, _Late())
+        if direct:
+            mac: Any = DirectSolver(cartesian, self._mac.phi, cell_solver(problem).solve, vanishing)
+        else:
+            mac = CycleSolver(
+                cartesian, CellMultigrid(cartesian, block, problem.widths, multigrid_sides(sides))
+            )
+        self._mac.solver = mac
+        self._at_nodes = (
+            DirectSolver(cartesian, self._nodal.phi, node_solver(problem).solve) if direct else None
+        )
+        self._x = x
+        self._helmholtz: dict[tuple[Any, ...], tuple[float, Any]] = {}
+        self.solves = {name: SolveCount() for name in ("mac", "nodal", "diffusion")}
+
+    def project_faces(self, faces: Sequence[BlockArray], tolerance: float) -> None:
+        """Make the velocities across the lower faces in z, y and x free of divergence, of owned cells and one beyond.
+
+        tolerance: the largest divergence that may remain. Collective.
+        """
+        result = self._mac.project(faces, max(tolerance, TINY), MOST_CYCLES)
+        self._count("mac", result.cycles, result.converged)
+
+    def largest_divergence(self, faces: Sequence[BlockArray]) -> float:
+        """Return the largest divergence of face velocities in this block."""
+        self._mac.set_divergence(faces, self._x)
+        return float(abs(self._x.owned).max())
+
+    def add_gradient(self, pressure: BlockArray, factor: float, velocity: Sequence[BlockArray]) -> None:
+        """Add factor G p to the owned cells of u, v and w."""
+        self._nodal.add_gradient(pressure, factor, velocity[::-1])
+
+    def project_velocity(
+        self, velocity: Sequence[BlockArray], pressure: BlockArray, dt: float, tolerance: float
+    ) -> BlockArray:
+        """Make u, v and w approximately free of divergence, and return the potential dt p. Collective.
+
+        The ghosts of the velocity are filled; beyond inflows they hold the velocity across the side.
+        """
+        projection = self._nodal
+        projection.set_divergence(velocity[::-1])
+        phi, b = projection.phi, projection.solver.b
+        volume = math.prod(self._problem.widths)
+        if self._at_nodes is not None:
+            np.divide(b.owned, volume, out=b.owned)
+            result: Any = self._at_nodes.solve(b, phi)
+        else:
+            np.multiply(pressure.flat, dt, out=phi.flat)
+            absolute = max(tolerance, TINY) * volume
+            result = projection.solver.solve(None, None, 0.0, MOST_CYCLES, absolute=absolute)
+        self._count("nodal", result.cycles, result.converged)
+        projection.add_gradient(phi, -1.0, velocity[::-1])
+        return phi
+
+    def solve_diffusion(self, number: int, factor: float, b: BlockArray, tolerance: float) -> NDArray[Any]:
+        """Return x of x - factor lap x = b in the owned cells, with homogeneous sides of a field. Collective.
+
+        tolerance: of the residual, over the largest b.
+        """
+        fixed = tuple(side.fields[number].fixed for _, side in sorted(self._problem.sides.items()))
+        known, solver = self._helmholtz.get(fixed, (math.nan, None))
+        if known != factor:
+            if self._is_direct:
+                solver = DirectSolver(
+                    self._comm, self._x, helmholtz_solver(self._problem, number, factor).solve
+                )
+            else:
+                if solver is None:
+                    sides = value_sides(self._problem, number)
+                    multigrid = CellMultigrid(self._comm, self._block, self._problem.widths, sides)
+                    solver = CycleSolver(self._comm, multigrid)
+                solver.multigrid.set_coefficients(alpha=1.0, beta=factor)
+            self._helmholtz[fixed] = factor, solver
+        assert solver is not None
+        self._x.owned[...] = b.owned
+        largest = float(allreduce_max(self._comm, abs(b.owned).max()))
+        result = solver.solve(b, self._x, max(tolerance * largest, TINY), MOST_CYCLES)
+        self._count("diffusion", result.cycles, result.converged)
+        return self._x.owned
+
+    def _count(self, name: str, cycles: int, converged: bool) -> None:
+        self.solves[name] = self.solves[name].after(cycles)
+        if not converged:
+            raise DivergedError(
+                f"The solve {name} did not reach model.tolerance in {cycles} cycles. Set a smaller model.dt or "
+                "model.courant if the flow diverges, and otherwise a larger model.tolerance."
+            )
+
+
+class _Late:
+    """Stands for a solver that is set once the fields that it needs are there."""
+
+    def solve(self, b: BlockArray, x: BlockArray, tolerance: float, max_cycles: int) -> Any:
+        raise NotImplementedError
+
+
+def flow_sides(problem: FlowProblem) -> list[FlowSides]:
+    """Return the sides of a flow as projections name them."""
+    found: list[FlowSides] = []
+    for axis in range(3):
+        pair: list[Any] = []
+        for last in (False, True):
+            side = problem.at(axis, last)
+            pair.append("outflow" if side and side.outflow else "inflow" if side and side.inflow else "wall")
+        found.append("periodic" if problem.periodic[axis] else (pair[0], pair[1]))
+    return found
+
+
+def value_sides(problem: FlowProblem, number: int) -> list[Any]:
+    """Return the sides of a field for multigrid at cells: whether it has a value or no gradient there."""
+    found: list[Any] = []
+    for axis in range(3):
+        pair = [problem.at(axis, last) for last in (False, True)]
+        kinds = tuple("dirichlet" if side and side.fields[number].fixed else "neumann" for side in pair)
+        found.append("periodic" if problem.periodic[axis] else kinds)
+    return found
 
 
 def touched_sides(problem: FlowProblem, block: Block) -> list[tuple[int, bool]]:

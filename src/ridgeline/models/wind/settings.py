@@ -15,10 +15,10 @@ from ridgeline.config.fields import Checked, FormulaText, Number, PathText, Prob
 from ridgeline.config.part_selection import UniformGrid
 from ridgeline.config.parts import PartSection
 from ridgeline.models.wind.problem import GHOST, SIDES, VELOCITIES
+from ridgeline.models.wind.settings_initial import InitialSection
 from ridgeline.models.wind.settings_physics import (
     DampingSection,
     DrivingSection,
-    InitialSection,
     ProfileSettings,
     RotationSection,
     SubgridSection,
