@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ridgeline.models.wind.problem import PLM, UNLIMITED, FlowProblem, FlowSide, SideField
+from ridgeline.models.wind.problem import PLM, UNLIMITED, WindProblem, FlowSide, SideField
 
 NO_FLUX = SideField(False)
-BOX = FlowProblem(
+BOX = WindProblem(
     (9, 12, 14),
     (0.1, 0.12, 0.09),
     viscosity=0.002,

@@ -8,7 +8,7 @@ from tests.wind_flows import BOX, start_of
 
 from ridgeline.models.wind.forcing import ekman_profile
 from ridgeline.models.wind.initial import carried_vortex, taylor_green
-from ridgeline.models.wind.problem import PLM, PPM, UNLIMITED, FlowProblem, FlowSide
+from ridgeline.models.wind.problem import PLM, PPM, UNLIMITED, WindProblem, FlowSide
 from ridgeline.models.wind.reference import ReferenceSolver
 
 WIND = (1.0, 0.5, 0.0)
@@ -18,7 +18,7 @@ VISCOSITY = 0.05
 def error_of(n, exact, viscosity, length, end, **scheme):
     """The root mean square and the largest error of u and v after `end`, for a Courant number of about 0.5."""
     h = length / n
-    problem = FlowProblem((4, n, n), (h, h, h), viscosity=viscosity, **scheme)
+    problem = WindProblem((4, n, n), (h, h, h), viscosity=viscosity, **scheme)
     places = dict(zip("yx", np.meshgrid(problem.centres(1), problem.centres(2), indexing="ij")))
     u, v = (np.tile(q, (4, 1, 1)) for q in exact(places, 0.0))
     solver = ReferenceSolver(problem, [u, v, np.zeros_like(u)])
@@ -86,7 +86,7 @@ def test_poiseuille_flow_is_of_second_order(implicit):
         h = 1 / n
         sides = {"z_min": FlowSide.wall(0), "z_max": FlowSide.wall(0)}
         forces = (0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
-        problem = FlowProblem((n, 4, 4), (h, h, h), sides, viscosity=1.0, forces=forces, implicit=implicit)
+        problem = WindProblem((n, 4, 4), (h, h, h), sides, viscosity=1.0, forces=forces, implicit=implicit)
         solver = ReferenceSolver(problem, [np.zeros(problem.shape)] * 3)
         dt = 0.5 * h if implicit else 0.3 * h * h
         while solver.time < 1.2:
@@ -101,7 +101,7 @@ def test_ekman_layer_approaches_the_exact_profile():
     for n in (16, 32):
         h, f = 8.0 / n, 1.0
         sides = {"z_min": FlowSide.wall(0), "z_max": FlowSide.slip(0)}
-        problem = FlowProblem(
+        problem = WindProblem(
             (n, 4, 4), (h, h, h), sides, viscosity=0.5, forces=(f, 0.0, 0.0, f, 0.0, 0.0), implicit=True
         )
         u, v = ekman_profile(problem.centres(0), 0.5, f, (1.0, 0.0))

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ridgeline.models.wind.problem import FlowProblem
+from ridgeline.models.wind.problem import WindProblem
 
 Array = NDArray[Any]
 
@@ -55,7 +55,7 @@ class TensorSolver:
         return result
 
 
-def cell_solver(problem: FlowProblem) -> TensorSolver:
+def cell_solver(problem: WindProblem) -> TensorSolver:
     """Return the solver of -div(grad x) = b at cells: x = 0 at outflows, no gradient at other sides."""
     stiffness = []
     for axis, (n, h) in enumerate(zip(problem.shape, problem.widths, strict=True)):
@@ -71,7 +71,7 @@ def cell_solver(problem: FlowProblem) -> TensorSolver:
     return TensorSolver(stiffness, [np.eye(n) for n in problem.shape], [np.arange(n) for n in problem.shape])
 
 
-def node_solver(problem: FlowProblem) -> TensorSolver:
+def node_solver(problem: WindProblem) -> TensorSolver:
     """Return the solver of the trilinear finite elements at nodes, whose right side is over the volume of a cell."""
     stiffness, mass, free = [], [], []
     for axis, (n, h) in enumerate(zip(problem.shape, problem.widths, strict=True)):
@@ -97,7 +97,7 @@ def node_solver(problem: FlowProblem) -> TensorSolver:
     return TensorSolver(stiffness, mass, free)
 
 
-def helmholtz_solver(problem: FlowProblem, number: int, factor: float) -> TensorSolver:
+def helmholtz_solver(problem: WindProblem, number: int, factor: float) -> TensorSolver:
     """Return the solver of x - factor lap x = b with x = 0 at sides with values and no gradient at others."""
     stiffness = []
     for axis, (n, h) in enumerate(zip(problem.shape, problem.widths, strict=True)):

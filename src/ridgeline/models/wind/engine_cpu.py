@@ -31,7 +31,7 @@ from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.contract import Context, SolveCount
 from ridgeline.models.wind import kernels, kernels_advection, kernels_diffusion
 from ridgeline.models.wind.kernels import INSIDE, SIDE_VALUE
-from ridgeline.models.wind.problem import GHOST, FlowProblem, evaluate_side, normal_field
+from ridgeline.models.wind.problem import GHOST, WindProblem, evaluate_side, normal_field
 from ridgeline.models.wind.projections import FlowProjections, layer_block, touched_sides
 from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.partition import Triple
@@ -73,7 +73,7 @@ class CpuEngine:
 
     def __init__(
         self,
-        problem: FlowProblem,
+        problem: WindProblem,
         cartesian: MPI.Cartcomm,
         block: Block,
         context: Context,

@@ -1,4 +1,4 @@
-"""The parts of the physics that act beside the equations of a `FlowProblem`: closure, ground, turbines and damping.
+"""The parts of the physics that act beside the equations of a `WindProblem`: closure, ground, turbines and damping.
 
 The engine calls `prepare` once the ghosts of its fields are filled, and then `add`. Each part has a file of its own.
 """

@@ -1,6 +1,6 @@
 """What a flow is, as plain data: grid, sides, fields, constants and the scheme.
 
-The reference and the engines read a `FlowProblem`; the settings make one. Fields are numbered: 0, 1 and 2 are the
+The reference and the engines read a `WindProblem`; the settings make one. Fields are numbered: 0, 1 and 2 are the
 velocities u, v and w in x, y and z, and the transported scalars follow, the potential temperature first if there is
 one. Axes are numbered as arrays are, z, y, x: the velocity across axis d is field 2 - d.
 
@@ -78,7 +78,7 @@ class FlowSide:
 
 
 @dataclass(frozen=True)
-class FlowProblem:
+class WindProblem:
     """A flow to be computed.
 
     Attributes

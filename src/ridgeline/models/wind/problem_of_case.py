@@ -1,4 +1,4 @@
-"""The `FlowProblem` of a case: sides with their formulas, and the numbers of the forces."""
+"""The `WindProblem` of a case: sides with their formulas, and the numbers of the forces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ridgeline.models.wind.forcing import force_numbers, make_profiles
 from ridgeline.models.wind.problem import (
     RECONSTRUCTIONS,
     SIDES,
-    FlowProblem,
+    WindProblem,
     FlowSide,
     SideField,
     SideValue,
@@ -53,7 +53,7 @@ def flow_side(case: WindCase, section: SideSection, axis: int) -> FlowSide:
     return FlowSide(tuple(fields), inflow=section.kind == "inflow")
 
 
-def make_problem(case: WindCase) -> FlowProblem:
+def make_problem(case: WindCase) -> WindProblem:
     """Return the flow of a case, without what `physical_terms` adds."""
     sides = {
         name: flow_side(case, case.boundary.side(name), n // 2)
@@ -65,7 +65,7 @@ def make_problem(case: WindCase) -> FlowProblem:
     heights = np.asarray((np.arange(case.grid.shape[0]) + 0.5) * case.grid.spacing()[0], np.float64)
     profiles = make_profiles(case.temperature, case.damping, case.driving, heights, case.grid.lengths[0])
     m = case.model
-    return FlowProblem(
+    return WindProblem(
         case.grid.shape,
         case.grid.spacing(),
         sides,

@@ -20,7 +20,7 @@ from ridgeline.blocks.multigrid.cells import CellMultigrid
 from ridgeline.blocks.projection import FlowSides, MacProjection, NodalProjection, multigrid_sides
 from ridgeline.models.contract import SolveCount
 from ridgeline.models.wind.direct_solvers import cell_solver, helmholtz_solver, node_solver
-from ridgeline.models.wind.problem import FlowProblem
+from ridgeline.models.wind.problem import WindProblem
 from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.partition import split
 from ridgeline.runtime.errors import DivergedError
@@ -40,7 +40,7 @@ class SolveEnd(NamedTuple):
     converged: bool
 
 
-class DirectSolver:
+class RootSolver:
     """Gathers the right side on rank 0, solves there, and scatters the solution. Collective when it is made.
 
     solve : of the whole problem, in float64; only rank 0 calls it
@@ -109,7 +109,7 @@ class FlowProjections:
     solves : counts of the solves by their names
     """
 
-    def __init__(self, problem: FlowProblem, cartesian: MPI.Cartcomm, block: Block, direct: bool) -> None:
+    def __init__(self, problem: WindProblem, cartesian: MPI.Cartcomm, block: Block, direct: bool) -> None:
         self._problem, self._comm, self._block, self._is_direct = problem, cartesian, block, direct
         sides = flow_sides(problem)
         self._nodal = NodalProjection(cartesian, block, problem.widths, sides)
@@ -122,14 +122,14 @@ class FlowProjections:
             ]
         self._mac = MacProjection(cartesian, block, problem.widths, sides, _Late())
         if direct:
-            mac: Any = DirectSolver(cartesian, self._mac.phi, cell_solver(problem).solve, vanishing)
+            mac: Any = RootSolver(cartesian, self._mac.phi, cell_solver(problem).solve, vanishing)
         else:
             mac = CycleSolver(
                 cartesian, CellMultigrid(cartesian, block, problem.widths, multigrid_sides(sides))
             )
         self._mac.solver = mac
         self._at_nodes = (
-            DirectSolver(cartesian, self._nodal.phi, node_solver(problem).solve) if direct else None
+            RootSolver(cartesian, self._nodal.phi, node_solver(problem).solve) if direct else None
         )
         self._x = x
         self._helmholtz: dict[tuple[Any, ...], tuple[float, Any]] = {}
@@ -183,7 +183,7 @@ class FlowProjections:
         known, solver = self._helmholtz.get(fixed, (math.nan, None))
         if known != factor:
             if self._is_direct:
-                solver = DirectSolver(
+                solver = RootSolver(
                     self._comm, self._x, helmholtz_solver(self._problem, number, factor).solve
                 )
             else:
@@ -216,7 +216,7 @@ class _Late:
         raise NotImplementedError
 
 
-def flow_sides(problem: FlowProblem) -> list[FlowSides]:
+def flow_sides(problem: WindProblem) -> list[FlowSides]:
     """Return the sides of a flow as projections name them."""
     found: list[FlowSides] = []
     for axis in range(3):
@@ -228,7 +228,7 @@ def flow_sides(problem: FlowProblem) -> list[FlowSides]:
     return found
 
 
-def value_sides(problem: FlowProblem, number: int) -> list[Any]:
+def value_sides(problem: WindProblem, number: int) -> list[Any]:
     """Return the sides of a field for multigrid at cells: whether it has a value or no gradient there."""
     found: list[Any] = []
     for axis in range(3):
@@ -238,7 +238,7 @@ def value_sides(problem: FlowProblem, number: int) -> list[Any]:
     return found
 
 
-def touched_sides(problem: FlowProblem, block: Block) -> list[tuple[int, bool]]:
+def touched_sides(problem: WindProblem, block: Block) -> list[tuple[int, bool]]:
     """Return the sides that are not periodic and that a block touches, as (axis, whether it is the upper one)."""
     found = []
     for axis in range(3):

@@ -29,7 +29,7 @@ from ridgeline.models.wind.problem import (
     GHOST,
     PLM,
     UNLIMITED,
-    FlowProblem,
+    WindProblem,
     evaluate_side,
     normal_field,
 )
@@ -111,7 +111,7 @@ class ReferenceSolver:
     pressure : at the nodes, (nz+1, ny+1, nx+1), of which the last in a periodic direction repeats the first
     """
 
-    def __init__(self, problem: FlowProblem, fields: list[Array], pressure: Array | None = None) -> None:
+    def __init__(self, problem: WindProblem, fields: list[Array], pressure: Array | None = None) -> None:
         self.problem = problem
         self.fields = [np.array(q) for q in fields]
         self.time = 0.0
