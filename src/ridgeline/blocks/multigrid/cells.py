@@ -53,8 +53,8 @@ class MultigridResult:
     Attributes
     ----------
     converged : bool
-        Whether the residual is at most the tolerance times max |b|. False if max_cycles were done, or if a number
-        became NaN or infinite.
+        Whether the residual is at most the tolerance times max |b|, or at most the absolute one. False if
+        max_cycles were done, or if a number became NaN or infinite.
     cycles : int
         V-cycles done.
     residual, initial_residual : float
@@ -200,7 +200,7 @@ class CellMultigrid:
             natural = self.levels[0].natural_block(block.coords, steps)
             assert natural is not None
             self._staging = contiguous_field(natural, self.dtype)
-        in_turn_per_node(comm, lambda: compile_kernels(kernels_of_cells(self.dtype)))
+        in_turn_per_node(comm, lambda: compile_kernels(kernels_of_cells(self.dtype, self.lines)))
         self.cycles = self.messages = self.bytes_sent = 0
         self.passes_per_cycle = PASSES_PER_CYCLE
         self._side_beta: dict[tuple[int, int], Any] = {}
@@ -267,7 +267,8 @@ class CellMultigrid:
             if self.singular:
                 # Constants are the null space; the sum of all equations is removed with them.
                 volume = np.einsum("i,j,k->ijk", *last.level.widths).ravel()
-                matrix += np.outer(volume, volume) * (abs(matrix).max() / volume.max() ** 2 / len(volume))
+                scale = abs(matrix).max() or 1.0
+                matrix += np.outer(volume, volume) * (scale / volume.max() ** 2 / len(volume))
             self._inverse = np.ascontiguousarray(np.linalg.inv(matrix)).astype(self.dtype)
             self._volume = np.einsum("i,j,k->ijk", *last.level.widths).astype(self.dtype)
 
@@ -340,7 +341,12 @@ class CellMultigrid:
     # ---- solve ----
 
     def solve(
-        self, b: BlockArray, x: BlockArray, tolerance: float = 1e-10, max_cycles: int = 50
+        self,
+        b: BlockArray,
+        x: BlockArray,
+        tolerance: float = 1e-10,
+        max_cycles: int = 50,
+        absolute: float = 0.0,
     ) -> MultigridResult:
         """Solve A x = b by V-cycles from the values that x has.
 
@@ -355,6 +361,8 @@ class CellMultigrid:
             The solve ends when max |b - A x| <= tolerance * max |b|.
         max_cycles : int
             The most V-cycles.
+        absolute : float
+            The solve also ends when max |b - A x| <= absolute.
 
         Returns
         -------
@@ -382,14 +390,14 @@ class CellMultigrid:
         if self.singular:
             removed = self._mean(values)
             values = np.asarray(values - np.asarray(removed, values.dtype))
-        scale = float(allreduce_max(self.comm, abs(values).max()))
+        limit = max(tolerance * float(allreduce_max(self.comm, abs(values).max())), absolute)
         self._load(values, self._finest("b"))
         self._load(x.owned, self._finest("x"))
         self._fill(0, 0)
         self._fill(0, 1)
         residual = initial = self._residual()
         cycles = 0
-        while np.isfinite(residual) and residual > tolerance * scale and cycles < max_cycles:
+        while np.isfinite(residual) and residual > limit and cycles < max_cycles:
             self._cycle(0, False)
             cycles += 1
             residual = self._residual()
@@ -398,7 +406,7 @@ class CellMultigrid:
         if self.singular:
             mean = self._mean(x.owned)
             np.subtract(x.ghosted, np.asarray(mean, x.flat.dtype), out=x.ghosted)
-        converged = bool(np.isfinite(residual)) and residual <= tolerance * scale
+        converged = bool(np.isfinite(residual)) and residual <= limit
         return MultigridResult(converged, cycles, residual, initial, factor, removed)
 
     def cycle(self, b: Array, x: Array, from_zero: bool = True) -> None:
@@ -586,9 +594,7 @@ class CellMultigrid:
         return float(allreduce_sums(self.comm, [self.volumes() * values], self.levels[0].cells)[0]) / total
 
 
-def kernels_of_cells(dtype: DTypeLike) -> list[Specialisation]:
-    """Return the kernels that a `CellMultigrid` of dtype calls."""
-    return [
-        *specialise([smooth_points, smooth_lines, cell_residual, multiply_dense], dtype),
-        *kernels_of_sums(np.float64),
-    ]
+def kernels_of_cells(dtype: DTypeLike, lines: bool) -> list[Specialisation]:
+    """Return the kernels that a `CellMultigrid` of dtype calls, with lines or points."""
+    smooth = smooth_lines if lines else smooth_points
+    return [*specialise([smooth, cell_residual, multiply_dense], dtype), *kernels_of_sums(np.float64)]
