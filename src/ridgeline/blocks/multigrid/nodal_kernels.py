@@ -233,13 +233,3 @@ def correct_and_smooth(
                     box[4] + MARGIN, count, b, place, weight, by_cells, sigma, sigma_layout, out, work,
                 )  # fmt: skip
     return largest_of(work)
-
-
-@kernel(lambda T: (T[:, ::1], T[::1], T[::1]), nogil=True)
-def apply_dense(matrix, values, out):
-    """Set out = matrix values, every row summed from left to right."""
-    for i in range(matrix.shape[0]):
-        total = matrix[i, 0] * values[0]
-        for j in range(1, matrix.shape[1]):
-            total += matrix[i, j] * values[j]
-        out[i] = total
