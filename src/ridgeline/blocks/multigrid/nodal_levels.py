@@ -238,7 +238,8 @@ class NodalLevel:
         correct_and_smooth(
             source.flat, self.b.flat, target.flat, self._layout, self._box,
             self.dtype.type(self.after[0]), self._scaled, self._by_cells, self._sigma, self._sigma_layout, self._work,
-            self._corrected_box, self._lower, self._parts, correction.flat, layout_of(correction), self._planes,
+            self._corrected_box, self._lower, self._parts, correction.flat, layout_of(correction),
+            self._coarse_shape, self._planes,
             self._expanded,
         )  # fmt: skip
         self.current = 1 - self.current
