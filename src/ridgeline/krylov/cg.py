@@ -240,11 +240,16 @@ def flexible_cg(
 
     Parameters
     ----------
-    operator : A, symmetric positive (semi-)definite
-    preconditioner : symmetric positive, or None for none
-    restart : after so many iterations the next direction is the preconditioned residual alone; 0 for never
-    b, x, tolerance, max_iterations, zero_guess, residual, work : as for `gmres`
-    regions : the vector passes are charged to the region "cg"
+    operator : Operator
+        A, symmetric positive (semi-)definite.
+    b, x, tolerance, max_iterations, zero_guess, residual, work
+        As for `gmres`.
+    preconditioner : Preconditioner or None
+        Symmetric positive, or None for none.
+    restart : int
+        After so many iterations the next direction is the preconditioned residual alone; 0 for never.
+    regions : Regions or None
+        The vector passes are charged to its region "cg".
 
     Returns
     -------
@@ -253,6 +258,8 @@ def flexible_cg(
 
     Notes
     -----
+    Collective.
+
     Communication of an iteration: the operator's, the preconditioner's, and Allreduces of 1, 1 and 2 numbers.
     Memory: 4 vectors and z, where GMRES needs m + 1 and m. Passes over memory of an iteration, in words per point,
     besides operator and preconditioner (z has 4 or 8 bytes a point):
@@ -261,6 +268,25 @@ def flexible_cg(
     - x, r and r.r, with the old r kept: 8;
     - the two products with z: 3.5 or 4;
     - the next direction: 2.5 or 3.
+
+    Examples
+    --------
+    -u'' = 1 on a grid of cells with u = 0 at two sides, preconditioned by a V-cycle of multigrid, with two ranks,
+    started by `mpiexec -n 2 python program.py`:
+
+    >>> import numpy as np
+    >>> from mpi4py import MPI
+    >>> from ridgeline.api import CellMultigrid, CellOperator, CellPreconditioner, decompose, flexible_cg
+    >>> cartesian, block = decompose(MPI.COMM_WORLD, (16, 16, 16), periodic=(False, True, True))
+    >>> sides = (("dirichlet", "dirichlet"), "periodic", "periodic")
+    >>> multigrid = CellMultigrid(cartesian, block, (1 / 16, 1 / 16, 1 / 16), sides)
+    >>> operator = CellOperator(multigrid)
+    >>> b, x = operator.integrate(np.ones(block.shape_local)), np.zeros(block.shape_local)
+    >>> preconditioner = CellPreconditioner(multigrid, operator.volumes)
+    >>> flexible_cg(operator, b, x, preconditioner, 0, 1e-10, 20).converged
+    True
+    >>> multigrid.free()
+    >>> cartesian.Free()
     """
     work = work or Workspace()
     with timed(regions, "cg"):

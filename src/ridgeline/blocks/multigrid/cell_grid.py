@@ -107,7 +107,7 @@ class CellGrid:
         self.x, self.b = (contiguous_field(block, dtype) for _ in range(2))
         self.fill = GhostFill(comm, [(self.x,), (self.b,)])
         nz, ny, nx = whole(self.x).shape
-        self._ring = np.zeros((self.steps - 1, 3, *((nz, nx) if lines else (ny, nx))), dtype)
+        self._ring = np.zeros((self.steps - 1, 4, *((nz, nx) if lines else (ny, nx))), dtype)
         self._has_neighbour = np.array(
             [
                 [
@@ -145,6 +145,8 @@ class CellGrid:
             self.restricted, self.correction = coarse_grid.b, coarse_grid.x
         self._places, shares, self._ranges = local_restriction(coarse, self.level, self.block, natural)
         self._shares = shares.astype(self.dtype)
+        cells = int(self._ranges[2, 1] - self._ranges[2, 0])
+        self._pairs = cells - natural.shape_local[2] if coarse.coarsened[2] else 0
         self._near, self._other, weight = local_interpolation(
             coarse, self.level, self.block, natural, self.sides
         )
@@ -169,7 +171,7 @@ class CellGrid:
             *(whole(self.x), whole(self.b), int(from_zero), *self._equation(), self.taus, self._ring),
             *(self.ghost, self._has_neighbour, layers),
             *(int(prolongs), whole(self.correction), self._near, self._other, self._weight, self.steps),
-            *(int(restricts), whole(self.restricted), self._places, self._shares, self._ranges),
+            *(int(restricts), whole(self.restricted), self._places, self._shares, self._ranges, self._pairs),
         )
 
     def residual(self, out: Array | None = None) -> float:
@@ -251,12 +253,8 @@ class CellGrid:
                 faces = starts[first : first + nodal.shape_local[axis]] + shift
                 values = np.take(values, faces, axis)
                 continue
-            shape = [1, 1, 1]
             begin, end = self._ranges[axis]
-            shape[axis] = end - begin
-            weights = self._shares[axis, begin:end].reshape(shape)
-            part = np.take(values, np.arange(begin, end), axis) * weights
-            values = np.add.reduceat(part, starts[first : first + n] + shift - begin, axis)
+            values = _pair_means(values, axis, self._shares[axis, begin:end], begin, n)
         if face_axis is None:
             return values
         padded = np.zeros(nodal.shape_local, self.dtype)
@@ -298,6 +296,20 @@ class CellGrid:
         """Free what belongs to MPI."""
         for fill in (self.fill, *self._coefficient_fills):
             fill.free()
+
+
+def _pair_means(values: Array, axis: int, shares: Array, begin: int, n: int) -> Array:
+    """Return n means over aggregates along an axis: pairs from cell `begin` on, then single cells."""
+    pairs = len(shares) - n
+    cells = np.moveaxis(values, axis, 0)[begin : begin + len(shares)]
+    if pairs == 0:
+        return np.moveaxis(cells, 0, axis)
+    shares = shares.reshape(-1, 1, 1)
+    out = np.empty((n, *cells.shape[1:]), values.dtype)
+    np.multiply(cells[0 : 2 * pairs : 2], shares[0 : 2 * pairs : 2], out=out[:pairs])
+    out[:pairs] += cells[1 : 2 * pairs : 2] * shares[1 : 2 * pairs : 2]
+    out[pairs:] = cells[2 * pairs :] * shares[2 * pairs :]
+    return np.moveaxis(out, 0, axis)
 
 
 def towards(axis: int, end: int) -> Triple:

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 class CellOperator:
-    """The equation of a `CellMultigrid` times the cells' volumes, as an `Operator` of `krylov`.
+    """Apply the equation of a `CellMultigrid` times the cells' volumes, as an `Operator` of `krylov`.
 
     Parameters
     ----------
@@ -30,6 +30,23 @@ class CellOperator:
     Notes
     -----
     Collective. Vectors are contiguous float64 arrays [nz, ny, nx] of this rank's cells.
+
+    Examples
+    --------
+    With one rank, or with two ranks by `mpiexec -n 2 python program.py`:
+
+    >>> import numpy as np
+    >>> from mpi4py import MPI
+    >>> from ridgeline.api import CellMultigrid, CellOperator, decompose
+    >>> cartesian, block = decompose(MPI.COMM_WORLD, (8, 8, 8))
+    >>> multigrid = CellMultigrid(cartesian, block, (0.5, 0.5, 0.5), ("periodic", "periodic", "periodic"))
+    >>> operator = CellOperator(multigrid)
+    >>> out = np.empty(block.shape_local)
+    >>> operator.apply(np.ones(block.shape_local), out)
+    >>> operator.nullspace, float(abs(out).max()), float(operator.volumes.max())
+    (True, 0.0, 0.125)
+    >>> multigrid.free()
+    >>> cartesian.Free()
     """
 
     def __init__(self, multigrid: CellMultigrid) -> None:
@@ -61,7 +78,7 @@ class CellOperator:
 
 
 class CellPreconditioner:
-    """One V-cycle from zero as a `Preconditioner` of `flexible_cg`.
+    """Apply one V-cycle from zero, as a `Preconditioner` of `flexible_cg`.
 
     Parameters
     ----------
@@ -70,9 +87,13 @@ class CellPreconditioner:
     volumes : array [nz, ny, nx]
         Volumes of this rank's cells, by which residuals were multiplied: `CellOperator.volumes`.
 
+    Notes
+    -----
+    Collective.
+
     Examples
     --------
-    With one rank or two ranks:
+    With one rank, or with two ranks by `mpiexec -n 2 python program.py`:
 
     >>> import numpy as np
     >>> from mpi4py import MPI

@@ -200,7 +200,7 @@ class CellMultigrid:
             natural = self.levels[0].natural_block(block.coords, steps)
             assert natural is not None
             self._staging = contiguous_field(natural, self.dtype)
-        in_turn_per_node(comm, lambda: compile_kernels(kernels_of_cells(self.dtype)))
+        in_turn_per_node(comm, lambda: compile_kernels(kernels_of_cells(self.dtype, self.lines)))
         self.cycles = self.messages = self.bytes_sent = 0
         self.passes_per_cycle = PASSES_PER_CYCLE
         self._side_beta: dict[tuple[int, int], Any] = {}
@@ -267,7 +267,8 @@ class CellMultigrid:
             if self.singular:
                 # Constants are the null space; the sum of all equations is removed with them.
                 volume = np.einsum("i,j,k->ijk", *last.level.widths).ravel()
-                matrix += np.outer(volume, volume) * (abs(matrix).max() / volume.max() ** 2 / len(volume))
+                scale = abs(matrix).max() or 1.0
+                matrix += np.outer(volume, volume) * (scale / volume.max() ** 2 / len(volume))
             self._inverse = np.ascontiguousarray(np.linalg.inv(matrix)).astype(self.dtype)
             self._volume = np.einsum("i,j,k->ijk", *last.level.widths).astype(self.dtype)
 
@@ -586,9 +587,7 @@ class CellMultigrid:
         return float(allreduce_sums(self.comm, [self.volumes() * values], self.levels[0].cells)[0]) / total
 
 
-def kernels_of_cells(dtype: DTypeLike) -> list[Specialisation]:
-    """Return the kernels that a `CellMultigrid` of dtype calls."""
-    return [
-        *specialise([smooth_points, smooth_lines, cell_residual, multiply_dense], dtype),
-        *kernels_of_sums(np.float64),
-    ]
+def kernels_of_cells(dtype: DTypeLike, lines: bool) -> list[Specialisation]:
+    """Return the kernels that a `CellMultigrid` of dtype calls, with lines or points."""
+    smooth = smooth_lines if lines else smooth_points
+    return [*specialise([smooth, cell_residual, multiply_dense], dtype), *kernels_of_sums(np.float64)]

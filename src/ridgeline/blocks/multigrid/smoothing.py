@@ -33,7 +33,7 @@ def chebyshev_factors(steps: int, eigenvalues: tuple[float, float]) -> Array:
 
 def choose_lines(lines: bool | Literal["auto"], widths: Sequence[float | Array], block: Block) -> bool:
     """Return whether lines along z are relaxed. Raises ValueError if they are needed and not possible."""
-    along_z = np.asarray(widths[0], np.float64)
+    along_z = np.atleast_1d(np.asarray(widths[0], np.float64)) if len(widths) else np.ones(1)
     stretched = along_z.max() > STRETCHED * along_z.min() > 0
     possible = block.process_grid[0] == 1 and not block.periodic[0]
     if lines == "auto":
