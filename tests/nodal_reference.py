@@ -14,7 +14,7 @@ import scipy.sparse.linalg
 
 from ridgeline.blocks.block import Block
 from ridgeline.blocks.multigrid.nodal_tables import smoothing_weights
-from ridgeline.blocks.multigrid.nodes import nodal_plan
+from ridgeline.blocks.multigrid.nodes import nodal_levels
 
 
 def node_shape(cells, periodic):
@@ -75,7 +75,7 @@ class Reference:
     def __init__(self, cells, widths, sides, sigma=1.0):
         periodic = tuple(pair == "periodic" for pair in sides)
         block = Block.of_rank(cells, (1, 1, 1), 0, periodic)
-        self.levels, _ = nodal_plan(block, widths, 4096, 256)
+        self.levels = nodal_levels(block, widths, 4096, 256)
         self.singular = all(pair == "periodic" or "dirichlet" not in pair for pair in sides)
         sigma = np.broadcast_to(sigma, cells)
         self.free, self.operators, self.interpolations, self.weights = [], [], [], []

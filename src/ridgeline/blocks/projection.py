@@ -28,9 +28,11 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
+from ridgeline.blocks.multigrid.axis_tables import AxisSides, Condition
+from ridgeline.blocks.multigrid.cells import CellMultigrid, MultigridResult
 from ridgeline.blocks.multigrid.levels import axis_widths
 from ridgeline.blocks.multigrid.nodal_levels import layout_of
-from ridgeline.blocks.multigrid.nodes import AxisSides, NodalMultigrid, NodalSolution, Side
+from ridgeline.blocks.multigrid.nodes import NodalMultigrid
 from ridgeline.blocks.projection_kernels import (
     HALF_LEFT,
     HALF_RIGHT,
@@ -81,7 +83,7 @@ def multigrid_sides(sides: Sequence[FlowSides]) -> list[AxisSides]:
                 f'sides of {axis}: {pair!r} is not "periodic" or a pair of "wall", "slip", "inflow" and "outflow", '
                 f"lower side first."
             )
-        kinds: list[Side] = ["dirichlet" if side == "outflow" else "neumann" for side in pair]
+        kinds: list[Condition] = ["dirichlet" if side == "outflow" else "neumann" for side in pair]
         found.append((kinds[0], kinds[1]))
     return found
 
@@ -128,10 +130,7 @@ class NodalProjection:
 
     >>> import numpy as np
     >>> from mpi4py import MPI
-    >>> from ridgeline.blocks.block import BlockArray
-    >>> from ridgeline.blocks.cartesian import decompose
-    >>> from ridgeline.blocks.halo import HaloExchange
-    >>> from ridgeline.blocks.projection import NodalProjection
+    >>> from ridgeline.api import BlockArray, HaloExchange, NodalProjection, decompose
     >>> cartesian, block = decompose(MPI.COMM_WORLD, (32, 32, 32))
     >>> velocity = [BlockArray.allocate(block, "float64") for _ in range(3)]
     >>> velocity[2].owned[...] = np.cos(2 * np.pi * (np.arange(32) + 0.5) / 32)
@@ -209,7 +208,7 @@ class NodalProjection:
         *,
         absolute: float = 0.0,
         keep_guess: bool = False,
-    ) -> NodalSolution:
+    ) -> MultigridResult:
         """Solve for phi, and subtract its gradient from the owned cells of a velocity.
 
         Parameters
@@ -223,10 +222,12 @@ class NodalProjection:
 
         Returns
         -------
-        NodalSolution
+        MultigridResult
             How the solve ended. The velocity is corrected in any case.
 
-        Notes ----- Collective. Sides without outflow must let in as much as they let out, otherwise no phi exists
+        Notes
+        -----
+        Collective. Sides without outflow must let in as much as they let out, otherwise no phi exists
         and the residual stays at the excess.
         """
         self.set_divergence(velocity)
@@ -256,8 +257,8 @@ class MacProjection:
     widths, sides
         As for `NodalProjection`. The velocities through walls, slip walls and inflow sides are given, and not
         changed.
-    solver : CellSolver
-        Solves for phi, with the sides of `multigrid_sides`: usually a `CellMultigrid`.
+    solver : CellSolver or None
+        Solves for phi, with the sides of `multigrid_sides`; by default a `CellMultigrid`, which `free` frees.
     dtype : dtype
         float64 or float32.
 
@@ -266,7 +267,9 @@ class MacProjection:
     phi, b : BlockArray
         The potential at the cells, with one layer of ghosts, and minus the divergence.
 
-    Notes ----- Collective. Besides the solver, a projection reads and writes 3 + 1 words for the divergence and 4 +
+    Notes
+    -----
+    Collective. Besides the solver, a projection reads and writes 3 + 1 words for the divergence and 4 +
     3 for the correction, a cell. The last faces are corrected by both neighbours alike, so that the divergence of
     the owned cells needs no exchange afterwards.
     """
@@ -277,15 +280,19 @@ class MacProjection:
         block: Block,
         widths: Sequence[float | NDArray[Any]],
         sides: Sequence[FlowSides],
-        solver: CellSolver,
+        solver: CellSolver | None = None,
         *,
         dtype: DTypeLike = "float64",
     ) -> None:
-        multigrid_sides(sides)
+        z, y, x = multigrid_sides(sides)
         kind = np.dtype(dtype)
+        self._own = None if solver else CellMultigrid(comm, block, widths, (z, y, x), dtype=kind)
         kernels = specialise([set_face_divergence, subtract_face_gradient], kind)
         in_turn_per_node(comm, lambda: compile_kernels(kernels))
-        self.solver, self._kind = solver, kind
+        chosen = solver or self._own
+        assert chosen is not None
+        self.solver: CellSolver = chosen
+        self._kind = kind
         self.phi, self.b = (BlockArray.allocate(block, kind) for _ in range(2))
         self._shape, self._cells = block.shape_local, np.array(block.shape_local, np.int64)
         self._tables = tuple(
@@ -340,6 +347,11 @@ class MacProjection:
             self.phi.flat, layout_of(self.phi), self._tables, self._cells, (z.flat, y.flat, x.flat), layout_of(z)
         )  # fmt: skip
         return result
+
+    def free(self) -> None:
+        """Free the solver, unless it was given. Collective."""
+        if self._own is not None:
+            self._own.free()
 
 
 def node_table(widths: NDArray[Any], sides: FlowSides, first: int, n: int) -> NDArray[np.float64]:

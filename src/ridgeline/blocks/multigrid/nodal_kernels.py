@@ -15,8 +15,9 @@ from ridgeline.blocks.multigrid.nodal_rows import (
     LANES,
     LARGEST,
     MARGIN,
-    RESIDUAL,
     STEPS,
+    add_four_rows,
+    add_residual,
     first_steps,
     relax,
     residual,
@@ -45,17 +46,16 @@ def largest_of(work):
 
 
 @subroutine(nogil=True)
-def add_to_coarse_rows(values, count, k, j, lower, parts, coarse_shape, sums):
-    """Add a row of residuals, with the weights of the interpolation, to the rows of coarse nodes around it."""
+def add_to_coarse_rows(count, k, j, lower, parts, coarse_shape, sums, work):
+    """Add work[RESIDUAL], with the weights of the interpolation, to the sums of the coarse rows around a fine row."""
     for dz in range(2):
         coarse_k, part_z = lower[0][k] + dz, parts[0][dz, k]
         if part_z != 0 and 0 <= coarse_k < coarse_shape[0]:
             for dy in range(2):
                 coarse_j, part_y = lower[1][j] + dy, parts[1][dy, j]
                 if part_y != 0 and 0 <= coarse_j < coarse_shape[1]:
-                    part, target = part_z * part_y, sums[coarse_k % 2, coarse_j]
-                    for i in range(count):
-                        target[i] += part * values[i]
+                    place = (coarse_k % 2 * sums.shape[1] + coarse_j) * sums.shape[2]
+                    add_residual(count, part_z * part_y, work, work.shape[1], sums, place)
 
 
 @subroutine(nogil=True)
@@ -136,10 +136,10 @@ def smooth_and_restrict(
                 here = place - 1
                 residual(
                     out, here - plane, here, here + plane, pitch, tables, r + MARGIN, j + MARGIN, first, inner_count,
-                    b, place, by_cells, sigma, sigma_layout, work[RESIDUAL], work,
+                    b, place, by_cells, sigma, sigma_layout, work,
                 )  # fmt: skip
                 add_to_coarse_rows(
-                    work[RESIDUAL], inner_count, r + MARGIN, j + MARGIN, lower, parts, coarse_shape, sums
+                    inner_count, r + MARGIN, j + MARGIN, lower, parts, coarse_shape, sums, work
                 )
             coarse_k = lower[0][r + MARGIN]
             is_last = r + 1 == residual_box[1] or lower[0][r + 1 + MARGIN] > coarse_k
@@ -151,14 +151,17 @@ def smooth_and_restrict(
 
 
 @subroutine(nogil=True)
-def expand_plane(coarse_k, x, count, lower, parts, coarse, layout, expanded):
-    """Interpolate the rows of a coarse plane along x, to all nodes from place x of the tables on."""
-    low_x, part_low, part_high = (
-        lower[2][x : x + count],
-        parts[2][0, x : x + count],
-        parts[2][1, x : x + count],
-    )
-    for n in range(expanded.shape[1]):
+def expand_plane(coarse_k, x, count, lower, parts, coarse, layout, coarse_shape, expanded):
+    """Interpolate the rows of a coarse plane along x, to all nodes from place x of the tables on.
+
+    Rows and planes beyond the first ghosts have no weight in the interpolation, and stay zero.
+    """
+    if coarse_k > coarse_shape[0]:
+        expanded[coarse_k % 2] = 0
+        return
+    low_x = lower[2][x : x + count]
+    part_low, part_high = parts[2][0, x : x + count], parts[2][1, x : x + count]
+    for n in range(coarse_shape[1] + 2):
         start = layout[0] + coarse_k * layout[1] + (n - 1) * layout[2] + low_x[0]
         source, target = coarse[start : start + low_x[count - 1] - low_x[0] + 2], expanded[coarse_k % 2, n]
         for i in range(count):
@@ -167,32 +170,24 @@ def expand_plane(coarse_k, x, count, lower, parts, coarse, layout, expanded):
 
 
 @subroutine(nogil=True)
-def correct_row(k, j, count, lower, parts, expanded, source, target):
-    """Set target = source + the interpolation along z and y of coarse rows that are expanded along x."""
+def correct_row(k, j, count, lower, parts, expanded, u, place, target, target_place):
+    """Set a row of target = u + the interpolation along z and y of coarse rows that are expanded along x."""
+    rows, length = expanded.shape[1], expanded.shape[2]
     low_z, low_y = lower[0][k] % 2, lower[1][j] + 1
     z0, z1, y0, y1 = parts[0][0, k], parts[0][1, k], parts[1][0, j], parts[1][1, j]
-    e00, e01 = expanded[low_z, low_y], expanded[low_z, low_y + 1]
-    e10, e11 = expanded[1 - low_z, low_y], expanded[1 - low_z, low_y + 1]
-    if z1 == 0 and y1 == 0:
-        for i in range(count):
-            target[i] = source[i] + z0 * y0 * e00[i]
-    elif z1 == 0:
-        for i in range(count):
-            target[i] = source[i] + (z0 * y0 * e00[i] + z0 * y1 * e01[i])
-    elif y1 == 0:
-        for i in range(count):
-            target[i] = source[i] + (z0 * y0 * e00[i] + z1 * y0 * e10[i])
-    else:
-        for i in range(count):
-            target[i] = source[i] + (
-                z0 * y0 * e00[i] + z0 * y1 * e01[i] + (z1 * y0 * e10[i] + z1 * y1 * e11[i])
-            )
+    add_four_rows(
+        count, z0 * y0, z0 * y1, z1 * y0, z1 * y1, expanded, (low_z * rows + low_y) * length,
+        ((1 - low_z) * rows + low_y) * length, length, u, place, target, target_place,
+    )  # fmt: skip
 
 
-@kernel(lambda T: (*_fields_and_tables(T), int64[::1], *_transfer(T), T[:, ::1], T[:, :, ::1]), nogil=True)
+@kernel(
+    lambda T: (*_fields_and_tables(T), int64[::1], *_transfer(T), int64[::1], T[:, ::1], T[:, :, ::1]),
+    nogil=True,
+)
 def correct_and_smooth(
     u, b, out, layout, box, weight, tables, by_cells, sigma, sigma_layout, work, corrected_box,
-    lower, parts, coarse, coarse_layout, planes, expanded,
+    lower, parts, coarse, coarse_layout, coarse_shape, planes, expanded,
 ):  # fmt: skip
     """Set v = u + P coarse and out = v + weight (b - A v) / diagonal, where P interpolates linearly.
 
@@ -214,14 +209,23 @@ def correct_and_smooth(
         else:
             while expanded_to < lower[0][k + MARGIN] + 1:
                 expanded_to += 1
-                expand_plane(expanded_to, x, corrected_count, lower, parts, coarse, coarse_layout, expanded)
+                expand_plane(
+                    expanded_to,
+                    x,
+                    corrected_count,
+                    lower,
+                    parts,
+                    coarse,
+                    coarse_layout,
+                    coarse_shape,
+                    expanded,
+                )
             for j in range(corrected_box[2], corrected_box[3]):
                 place = layout[0] + k * plane + j * pitch + corrected_box[4]
                 start = slot + j * pitch + corrected_box[4]
                 correct_row(
-                    k + MARGIN, j + MARGIN, corrected_count, lower, parts, expanded,
-                    u[place : place + corrected_count], flat[start : start + corrected_count],
-                )  # fmt: skip
+                    k + MARGIN, j + MARGIN, corrected_count, lower, parts, expanded, u, place, flat, start
+                )
         r = k - 1
         if r >= box[0]:
             below, here, above = (r + 2) % 3 * size, r % 3 * size, (r + 1) % 3 * size
@@ -233,13 +237,3 @@ def correct_and_smooth(
                     box[4] + MARGIN, count, b, place, weight, by_cells, sigma, sigma_layout, out, work,
                 )  # fmt: skip
     return largest_of(work)
-
-
-@kernel(lambda T: (T[:, ::1], T[::1], T[::1]), nogil=True)
-def apply_dense(matrix, values, out):
-    """Set out = matrix values, every row summed from left to right."""
-    for i in range(matrix.shape[0]):
-        total = matrix[i, 0] * values[0]
-        for j in range(1, matrix.shape[1]):
-            total += matrix[i, j] * values[j]
-        out[i] = total

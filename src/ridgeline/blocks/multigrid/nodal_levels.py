@@ -22,12 +22,12 @@ from ridgeline.blocks.multigrid.levels import GridLevel
 from ridgeline.blocks.multigrid.nodal_kernels import correct_and_smooth, smooth_and_restrict
 from ridgeline.blocks.multigrid.nodal_rows import LANES, MARGIN, MASS, STIFFNESS, WORK_ROWS
 from ridgeline.blocks.multigrid.nodal_tables import (
+    GHOST,
     AxisTransfer,
     Fixed,
     axis_table,
     axis_transfer,
     coarse_places,
-    ghost_layers,
     smoothing_weights,
 )
 from ridgeline.parallel.communicator import in_turn_per_node
@@ -103,10 +103,9 @@ class NodalLevel:
         coarser: GridLevel | None,
         coords: Triple,
         fixed: Sequence[Fixed],
-        ghost: int,
         dtype: np.dtype[Any],
     ) -> None:
-        block, cells = level.block(coords, ghost, nodes=True), level.block(coords, ghost)
+        block, cells = level.block(coords, GHOST, nodes=True), level.block(coords, GHOST)
         assert block is not None
         assert cells is not None
         self.comm, self.level, self.block, self.cells, self.dtype = comm, level, block, cells, dtype
@@ -122,9 +121,8 @@ class NodalLevel:
         ]
         self._by_cells, self._sigma = False, np.zeros(1, dtype)
         self._sigma_layout = np.zeros(3, np.int64)
-        layers = 1 if coarser is None else ghost_layers(level, coarser)
-        self.exchange_b = GhostExchange(comm, [self.b], layers)
-        self.exchange_deep = GhostExchange(comm, self.fields, layers + 1)
+        self.exchange_b = GhostExchange(comm, [self.b], GHOST - 1)
+        self.exchange_deep = GhostExchange(comm, self.fields, GHOST)
         self.exchange_shallow = GhostExchange(comm, self.fields, 1)
         self._layout = layout_of(self.b)
         shape = block.shape_local
@@ -138,10 +136,10 @@ class NodalLevel:
 
     def _prepare(self, coarser: GridLevel | None, coarse_block: Block) -> None:
         """Plan the passes: interpolation, boxes, scratch memory."""
-        ghost, (_, ny, nx) = self.block.ghost, self.block.shape_local
+        _, ny, nx = self.block.shape_local
         length = -(-(max(nx, coarse_block.shape_local[2]) + 2 * MARGIN + LANES) // LANES) * LANES
         self._work = aligned_zeros((WORK_ROWS, length), self.dtype)
-        self._planes = aligned_zeros((3, self.b.row_pitch * (ny + 2 * ghost) + 2 * MARGIN), self.dtype)
+        self._planes = aligned_zeros((3, self.b.row_pitch * (ny + 2 * GHOST) + 2 * MARGIN), self.dtype)
         self._expanded = aligned_zeros((2, coarse_block.shape_local[1] + 3, length), self.dtype)
         if coarser is None:
             places = [n + 2 * MARGIN for n in self.block.shape_local]
@@ -240,7 +238,8 @@ class NodalLevel:
         correct_and_smooth(
             source.flat, self.b.flat, target.flat, self._layout, self._box,
             self.dtype.type(self.after[0]), self._scaled, self._by_cells, self._sigma, self._sigma_layout, self._work,
-            self._corrected_box, self._lower, self._parts, correction.flat, layout_of(correction), self._planes,
+            self._corrected_box, self._lower, self._parts, correction.flat, layout_of(correction),
+            self._coarse_shape, self._planes,
             self._expanded,
         )  # fmt: skip
         self.current = 1 - self.current

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ridgeline.jit.kernel import subroutine
@@ -29,17 +30,30 @@ SUMS_A, SUMS_B, STEPS, DIAGONAL, APPLIED, RESIDUAL, FACTORS, RESIDUAL_FACTORS, L
 WORK_ROWS = 9
 
 
+def _place(loop: VectorLoop, row: int, i: ir.Value) -> ir.Value:
+    """Return the place in the work array of number i of one of its rows."""
+    return loop.builder.add(loop.builder.mul(loop.values["length"], ir.Constant(I64, row)), i)
+
+
 @intrinsic
-def combine_rows(typing, count, rows, below, here, above, pitch, factors, sums_a, sums_b):
-    """Sum nine rows, those around place `here` and in the planes below and above, with two sets of nine factors."""
-    signature = types.void(count, rows, below, here, above, pitch, factors, sums_a, sums_b)
-    names = ["count", "rows", "below", "here", "above", "pitch", "factors", "sums_a", "sums_b"]
+def combine_rows(typing, count, rows, below, here, above, pitch, work, length, factor_row):
+    """Set work[SUMS_A] and work[SUMS_B] to sums of nine rows, with the 9 + 9 factors of a row of the work array.
+
+    The rows are those around place `here` and in the planes below and above. length: of a row of the work array, of
+    which no slices are taken, because counting references to them costs as much as a row of 100 nodes.
+    """
+    signature = types.void(count, rows, below, here, above, pitch, work, length, factor_row)
+    names = ["count", "rows", "below", "here", "above", "pitch", "work", "length", "factor_row"]
 
     def codegen(context, builder, signature, args):
         loop = VectorLoop(context, builder, signature, args, names, rows.dtype)
-        weights = [loop.splat("factors", n) for n in range(18)]
-        pitch_value = loop.values["pitch"]
-        starts = []
+        factors = builder.gep(
+            loop.values["work"], [builder.mul(loop.values["length"], loop.values["factor_row"])]
+        )
+        weights = [
+            loop.lanes.splat(builder.load(builder.gep(factors, [ir.Constant(I64, n)]))) for n in range(18)
+        ]
+        pitch_value, starts = loop.values["pitch"], []
         for plane in ("below", "here", "above"):
             middle = loop.values[plane]
             starts += [builder.sub(middle, pitch_value), middle, builder.add(middle, pitch_value)]
@@ -51,8 +65,8 @@ def combine_rows(typing, count, rows, below, here, above, pitch, factors, sums_a
                 a, b = weights[n], weights[9 + n]
                 first = a * value if first is None else loop.lanes.fma(a, value, first)
                 second = b * value if second is None else loop.lanes.fma(b, value, second)
-            loop.store(first, "sums_a", i)
-            loop.store(second, "sums_b", i)
+            loop.store(first, "work", _place(loop, SUMS_A, i))
+            loop.store(second, "work", _place(loop, SUMS_B, i))
 
         loop.run(body)
         return context.get_dummy_value()
@@ -60,74 +74,78 @@ def combine_rows(typing, count, rows, below, here, above, pitch, factors, sums_a
     return signature, codegen
 
 
-ROW = ["count", "skip", "sums_a", "sums_b", "table", "stride", "x_start", "b", "b_start"]
+ROW = ["count", "skip", "work", "length", "table", "stride", "x", "b", "place"]
 
 
 def _residual(loop: VectorLoop, i: ir.Value) -> Vector:
     """Return b - A u in the nodes from i on: the two sums of rows go through the mass and the stiffness along x."""
     builder = loop.builder
     applied = None
-    place, first = builder.add(loop.values["x_start"], i), builder.add(loop.values["skip"], i)
-    for part, sums in enumerate(("sums_a", "sums_b")):
+    place, first = builder.add(loop.values["x"], i), builder.add(loop.values["skip"], i)
+    for part, sums in ((MASS, SUMS_A), (STIFFNESS, SUMS_B)):
         for d in range(3):
-            offset = builder.mul(loop.values["stride"], ir.Constant(I64, 3 * part + d))
+            offset = builder.mul(loop.values["stride"], ir.Constant(I64, part + d))
             factor = loop.load("table", builder.add(place, offset))
-            value = loop.load(sums, builder.add(first, ir.Constant(I64, d)))
+            value = loop.load("work", _place(loop, sums, builder.add(first, ir.Constant(I64, d))))
             applied = factor * value if applied is None else loop.lanes.fma(factor, value, applied)
     assert applied is not None
-    return loop.load("b", builder.add(loop.values["b_start"], i)) - applied
+    return loop.load("b", builder.add(loop.values["place"], i)) - applied
 
 
 @intrinsic
-def relax_row(
-    typing,
-    count,
-    skip,
-    sums_a,
-    sums_b,
-    table,
-    stride,
-    x_start,
-    b,
-    b_start,
-    steps,
-    u,
-    u_start,
-    out,
-    out_start,
-    largest,
-):
-    """Set out = u + steps (b - A u) in a row, and keep the largest |b - A u| of each lane in `largest`."""
-    signature = types.void(
-        count,
-        skip,
-        sums_a,
-        sums_b,
-        table,
-        stride,
-        x_start,
-        b,
-        b_start,
-        steps,
-        u,
-        u_start,
-        out,
-        out_start,
-        largest,
-    )
-    names = [*ROW, "steps", "u", "u_start", "out", "out_start", "largest"]
+def relax_row(typing, count, skip, work, length, table, stride, x, b, place, u, u_place, out):
+    """Set a row of out = u + work[STEPS] (b - A u), and keep the largest |b - A u| of each lane in work[LARGEST]."""
+    signature = types.void(count, skip, work, length, table, stride, x, b, place, u, u_place, out)
+    names = [*ROW, "u", "u_place", "out"]
 
     def codegen(context, builder, signature, args):
         loop = VectorLoop(context, builder, signature, args, names, b.dtype)
-        zero = ir.Constant(I64, 0)
+        kept = _place(loop, LARGEST, ir.Constant(I64, 0))
+        largest = cgutils.alloca_once(builder, loop.lanes.type)
+        builder.store(loop.load("work", kept).value, largest)
 
         def body(i: ir.Value) -> None:
             residual = _residual(loop, i)
-            known = loop.lanes.load(loop.values["largest"], zero)
-            known.max_ordered(residual.magnitude()).store(loop.values["largest"], zero)
-            before = loop.load("u", builder.add(loop.values["u_start"], i))
-            after = loop.lanes.fma(loop.load("steps", i), residual, before)
-            loop.store(after, "out", builder.add(loop.values["out_start"], i))
+            known = loop.lanes.vector(builder.load(largest))
+            builder.store(known.max_ordered(residual.magnitude()).value, largest)
+            before = loop.load("u", builder.add(loop.values["u_place"], i))
+            after = loop.lanes.fma(loop.load("work", _place(loop, STEPS, i)), residual, before)
+            loop.store(after, "out", builder.add(loop.values["place"], i))
+
+        loop.run(body)
+        loop.lanes.vector(builder.load(largest)).store(loop.values["work"], kept)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def residual_row(typing, count, skip, work, length, table, stride, x, b, place):
+    """Set work[RESIDUAL] = b - A u in a row."""
+    signature = types.void(count, skip, work, length, table, stride, x, b, place)
+
+    def codegen(context, builder, signature, args):
+        loop = VectorLoop(context, builder, signature, args, ROW, b.dtype)
+        loop.run(lambda i: loop.store(_residual(loop, i), "work", _place(loop, RESIDUAL, i)))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def add_residual(typing, count, part, work, length, sums, place):
+    """Add part * work[RESIDUAL] to `count` numbers of `sums` from a place on."""
+    signature = types.void(count, part, work, length, sums, place)
+    names = ["count", "part", "work", "length", "sums", "place"]
+
+    def codegen(context, builder, signature, args):
+        loop = VectorLoop(context, builder, signature, args, names, sums.dtype)
+        part = loop.splat("part")
+
+        def body(i: ir.Value) -> None:
+            at = builder.add(loop.values["place"], i)
+            residual = loop.load("work", _place(loop, RESIDUAL, i))
+            loop.store(loop.lanes.fma(part, residual, loop.load("sums", at)), "sums", at)
 
         loop.run(body)
         return context.get_dummy_value()
@@ -136,28 +154,58 @@ def relax_row(
 
 
 @intrinsic
-def residual_row(typing, count, skip, sums_a, sums_b, table, stride, x_start, b, b_start, out):
-    """Set out = b - A u in a row."""
-    signature = types.void(count, skip, sums_a, sums_b, table, stride, x_start, b, b_start, out)
-    names = [*ROW, "out"]
+def add_four_rows(typing, count, f00, f01, f10, f11, rows, low, high, length, u, place, target, target_place):
+    """Set target = u + the sum of four rows with factors: two rows from place low on, and two from place high on."""
+    signature = types.void(count, f00, f01, f10, f11, rows, low, high, length, u, place, target, target_place)
+    names = ["count", "f00", "f01", "f10", "f11", "rows", "low", "high", "length"]
 
     def codegen(context, builder, signature, args):
-        loop = VectorLoop(context, builder, signature, args, names, b.dtype)
-        loop.run(lambda i: loop.store(_residual(loop, i), "out", i))
+        loop = VectorLoop(
+            context, builder, signature, args, [*names, "u", "place", "target", "target_place"], u.dtype
+        )
+        factors = [loop.splat(name) for name in names[1:5]]
+        length = loop.values["length"]
+        starts = [
+            start
+            for name in ("low", "high")
+            for start in (loop.values[name], builder.add(loop.values[name], length))
+        ]
+
+        def body(i: ir.Value) -> None:
+            total = factors[0] * loop.load("rows", builder.add(starts[0], i))
+            for factor, start in zip(factors[1:], starts[1:]):
+                total = loop.lanes.fma(factor, loop.load("rows", builder.add(start, i)), total)
+            value = loop.load("u", builder.add(loop.values["place"], i)) + total
+            loop.store(value, "target", builder.add(loop.values["target_place"], i))
+
+        loop.run(body)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
 @subroutine(nogil=True)
-def row_factors(table_z, table_y, k, j, factors):
+def set_factors(table_z, table_y, k, j, work, row):
     """Set the weights of the nine rows around row (k, j) of the tables: Kz My + Mz Ky, then Mz My."""
     for dz in range(3):
         kz, mz = table_z[STIFFNESS + dz, k], table_z[MASS + dz, k]
         for dy in range(3):
             ky, my = table_y[STIFFNESS + dy, j], table_y[MASS + dy, j]
-            factors[3 * dz + dy] = kz * my + mz * ky
-            factors[9 + 3 * dz + dy] = mz * my
+            work[row, 3 * dz + dy] = kz * my + mz * ky
+            work[row, 9 + 3 * dz + dy] = mz * my
+
+
+@subroutine(nogil=True)
+def set_row_steps(tables, k, j, x, count, weight, work):
+    """Set work[FACTORS] and work[STEPS] = weight / diagonal in a row, unless they are those of the row before."""
+    known_a, known_b = work[FACTORS, 4], work[FACTORS, 13]
+    set_factors(tables[0], tables[1], k, j, work, FACTORS)
+    if work[FACTORS, 4] != known_a or work[FACTORS, 13] != known_b:
+        table_x, diagonal = tables[2], work[DIAGONAL]
+        mass, stiffness = table_x[MASS + 1, x : x + count], table_x[STIFFNESS + 1, x : x + count]
+        for i in range(count):
+            diagonal[i] = work[FACTORS, 4] * mass[i] + work[FACTORS, 13] * stiffness[i]
+        jacobi_steps(weight, diagonal, count, work[STEPS])
 
 
 @subroutine(nogil=True)
@@ -168,14 +216,6 @@ def jacobi_steps(weight, diagonal, count, steps):
             steps[i] = weight / diagonal[i]
         else:
             steps[i] = 0
-
-
-@subroutine(nogil=True)
-def diagonal_row(factors, table_x, x, count, diagonal):
-    """Set the diagonal of A in a row from the row's weights."""
-    mass, stiffness = table_x[MASS + 1, x : x + count], table_x[STIFFNESS + 1, x : x + count]
-    for i in range(count):
-        diagonal[i] = factors[4] * mass[i] + factors[13] * stiffness[i]
 
 
 @subroutine(nogil=True)
@@ -256,99 +296,66 @@ def relax(
 
     below, here, above: places in u of the node before the row, in three planes. k, j, x: places in the tables.
     """
-    table_z, table_y, table_x = tables
-    steps, diagonal, factors = work[STEPS], work[DIAGONAL], work[FACTORS]
     if by_cells:
         cells = sigma_layout[0] + k * sigma_layout[1] + j * sigma_layout[2] + x
         apply_by_cells(
             u, below, here, above, pitch, tables, k, j, x, count, sigma, cells, sigma_layout[1], sigma_layout[2], work
         )  # fmt: skip
-        jacobi_steps(weight, diagonal, count, steps)
+        jacobi_steps(weight, work[DIAGONAL], count, work[STEPS])
         applied, before, result = work[APPLIED], u[here + 1 : here + 1 + count], out[place : place + count]
-        target, largest = b[place : place + count], work[LARGEST, 0]
+        target, largest, steps = b[place : place + count], work[LARGEST, 0], work[STEPS]
         for i in range(count):
             residual = target[i] - applied[i]
             result[i] = before[i] + steps[i] * residual
             largest = max(largest, abs(residual))
         work[LARGEST, 0] = largest
         return
-    known_a, known_b = factors[4], factors[13]
-    row_factors(table_z, table_y, k, j, factors)
-    if factors[4] != known_a or factors[13] != known_b:
-        diagonal_row(factors, table_x, x, count, diagonal)
-        jacobi_steps(weight, diagonal, count, steps)
-    skip = here % (LINE // u.itemsize)
-    combine_rows(
-        count + 2 + skip,
-        u,
-        below - skip,
-        here - skip,
-        above - skip,
-        pitch,
-        factors,
-        work[SUMS_A],
-        work[SUMS_B],
-    )
-    relax_row(
-        count, skip, work[SUMS_A], work[SUMS_B], table_x, table_x.shape[1], x, b, place, steps, u, here + 1, out,
-        place, work[LARGEST],
-    )  # fmt: skip
+    set_row_steps(tables, k, j, x, count, weight, work)
+    length, table, skip = work.shape[1], tables[2], here % (LINE // u.itemsize)
+    combine_rows(count + 2 + skip, u, below - skip, here - skip, above - skip, pitch, work, length, FACTORS)
+    relax_row(count, skip, work, length, table, table.shape[1], x, b, place, u, here + 1, out)
 
 
 @subroutine(nogil=True)
 def residual(
-    u, below, here, above, pitch, tables, k, j, x, count, b, place, by_cells, sigma, sigma_layout, out, work
+    u, below, here, above, pitch, tables, k, j, x, count, b, place, by_cells, sigma, sigma_layout, work
 ):  # fmt: skip
-    """Set out = b - A u in a row; the arguments are those of `relax`."""
-    table_z, table_y, table_x = tables
+    """Set work[RESIDUAL] = b - A u in a row; the arguments are those of `relax`."""
     if by_cells:
         cells = sigma_layout[0] + k * sigma_layout[1] + j * sigma_layout[2] + x
         apply_by_cells(
             u, below, here, above, pitch, tables, k, j, x, count, sigma, cells, sigma_layout[1], sigma_layout[2], work
         )  # fmt: skip
-        applied, target = work[APPLIED], b[place : place + count]
+        applied, target, out = work[APPLIED], b[place : place + count], work[RESIDUAL]
         for i in range(count):
             out[i] = target[i] - applied[i]
         return
-    factors = work[RESIDUAL_FACTORS]
-    row_factors(table_z, table_y, k, j, factors)
-    skip = here % (LINE // u.itemsize)
+    set_factors(tables[0], tables[1], k, j, work, RESIDUAL_FACTORS)
+    length, table, skip = work.shape[1], tables[2], here % (LINE // u.itemsize)
     combine_rows(
-        count + 2 + skip,
-        u,
-        below - skip,
-        here - skip,
-        above - skip,
-        pitch,
-        factors,
-        work[SUMS_A],
-        work[SUMS_B],
+        count + 2 + skip, u, below - skip, here - skip, above - skip, pitch, work, length, RESIDUAL_FACTORS
     )
-    residual_row(count, skip, work[SUMS_A], work[SUMS_B], table_x, table_x.shape[1], x, b, place, out)
+    residual_row(count, skip, work, length, table, table.shape[1], x, b, place)
 
 
 @subroutine(nogil=True)
 def first_steps(tables, k, j, x, count, weight, by_cells, sigma, sigma_layout, work):
     """Set work[STEPS] = weight / diagonal of A in a row."""
-    table_z, table_y, table_x = tables
-    steps, diagonal, factors = work[STEPS], work[DIAGONAL], work[FACTORS]
     if not by_cells:
-        known_a, known_b = factors[4], factors[13]
-        row_factors(table_z, table_y, k, j, factors)
-        if factors[4] == known_a and factors[13] == known_b:
-            return
-        diagonal_row(factors, table_x, x, count, diagonal)
-    else:
-        for i in range(count):
-            diagonal[i] = 0
-        for dz in range(2):
-            mass_z, slope_z = table_z[CELL_MASS, k - 1 + dz], table_z[CELL_SLOPE, k - 1 + dz]
-            for dy in range(2):
-                mass_y, slope_y = table_y[CELL_MASS, j - 1 + dy], table_y[CELL_SLOPE, j - 1 + dy]
-                cells = sigma_layout[0] + (k - 1 + dz) * sigma_layout[1] + (j - 1 + dy) * sigma_layout[2] + x
-                a, b = slope_z * mass_y + mass_z * slope_y, mass_z * mass_y
-                add_diagonal_of_cells(sigma, cells, table_x, x, a, b, count, diagonal)
-        free, free_x = table_z[FREE, k] * table_y[FREE, j], table_x[FREE, x : x + count]
-        for i in range(count):
-            diagonal[i] *= free * free_x[i]
-    jacobi_steps(weight, diagonal, count, steps)
+        set_row_steps(tables, k, j, x, count, weight, work)
+        return
+    table_z, table_y, table_x = tables
+    diagonal = work[DIAGONAL]
+    for i in range(count):
+        diagonal[i] = 0
+    for dz in range(2):
+        mass_z, slope_z = table_z[CELL_MASS, k - 1 + dz], table_z[CELL_SLOPE, k - 1 + dz]
+        for dy in range(2):
+            mass_y, slope_y = table_y[CELL_MASS, j - 1 + dy], table_y[CELL_SLOPE, j - 1 + dy]
+            cells = sigma_layout[0] + (k - 1 + dz) * sigma_layout[1] + (j - 1 + dy) * sigma_layout[2] + x
+            a, b = slope_z * mass_y + mass_z * slope_y, mass_z * mass_y
+            add_diagonal_of_cells(sigma, cells, table_x, x, a, b, count, diagonal)
+    free, free_x = table_z[FREE, k] * table_y[FREE, j], table_x[FREE, x : x + count]
+    for i in range(count):
+        diagonal[i] *= free * free_x[i]
+    jacobi_steps(weight, diagonal, count, work[STEPS])

@@ -31,7 +31,10 @@ Array = NDArray[Any]
 Fixed = tuple[bool, bool]  # whether phi = 0 at the two sides of an axis
 
 REDUCTION = 0.15  # of errors that the coarse grid cannot represent, at least, by the smoothing of one cycle
-MAX_STEPS = 12  # of one cycle: beyond it, cells are so unlike that the factor of convergence grows
+MAX_STEPS = 12  # of one cycle
+# The layers of ghosts that the fused passes need: one of residuals around the nodes of an owned coarse node, one more
+# of the solution for these residuals, and one more of the solution before its smoothing.
+GHOST = 3
 
 
 class AxisTransfer(NamedTuple):
@@ -135,29 +138,14 @@ def residual_range(starts: Array, periodic: bool, coarse_first: int, coarse_n: i
     return (begin, end) if periodic else (max(begin, 0), min(end, cells + 1))
 
 
-def ghost_layers(fine: GridLevel, coarse: GridLevel) -> int:
-    """Return the layers of b that the fused passes of a level need: those of residuals, and one more."""
-    assert coarse.aggregates is not None
-    layers = 0
-    for starts, cuts, periodic in zip(coarse.aggregates, fine.cuts, fine.periodic):
-        places = np.searchsorted(starts[:-1], cuts)
-        for part in range(len(cuts) - 1):
-            begins, ends = int(places[part]), int(places[part + 1])
-            is_end = part == len(cuts) - 2 and not periodic
-            n = ends - begins + (1 if is_end else 0)
-            low, high = residual_range(starts, periodic, begins, n)
-            layers = max(layers, cuts[part] - low, high - cuts[part + 1] - (1 if is_end else 0))
-    return layers + 1
-
-
 def smoothing_interval(
-    widths: Sequence[Array], longest: Sequence[int], periodic: Sequence[bool]
+    widths: Sequence[Array], coarsened: Sequence[bool], periodic: Sequence[bool]
 ) -> tuple[float, float]:
     """Return the least and the largest eigenvalue of A / diag(A) that the smoother must reduce.
 
-    The symbol of the operator is evaluated for a sample of the cells. Errors that a coarse grid cannot represent
-    have an angle of pi / n or more along an axis whose longest aggregate has n cells, n > 1. The largest eigenvalue
-    is a bound, because it is that of an element.
+    The symbol of the operator is evaluated for a sample of the cells, the narrowest and the widest included. Errors
+    that a coarse grid cannot represent have an angle of pi / 2 or more along an axis that is coarsened. The largest
+    eigenvalue is a bound, because it is that of an element.
     """
     low, high = np.inf, 0.0
     single = [len(w) == 1 and wraps for w, wraps in zip(widths, periodic)]
@@ -168,9 +156,9 @@ def smoothing_interval(
     # On the diagonal.
     k, m = [0.0 if one else 2.0 for one in single], [1.0 if one else 2 / 3 for one in single]
     fine_only = np.zeros(grid[0].shape, bool)
-    for angle, n in zip(grid, longest):
-        if n > 1:
-            fine_only |= angle >= np.pi / n - 1e-9
+    for angle, is_coarsened in zip(grid, coarsened):
+        if is_coarsened:
+            fine_only |= angle >= np.pi / 2 - 1e-9
     samples = [np.unique(np.quantile(w, (0.0, 0.25, 0.5, 0.75, 1.0))) for w in widths]
     for hz, hy, hx in product(*samples):
         symbol = (
@@ -184,9 +172,7 @@ def smoothing_interval(
 
 def smoothing_weights(fine: GridLevel, coarse: GridLevel) -> tuple[Array, Array]:
     """Return the weights of the Jacobi steps before and after the coarse grid, as few as reduce by `REDUCTION`."""
-    assert coarse.aggregates is not None
-    longest = [int(np.diff(starts).max()) for starts in coarse.aggregates]
-    low, high = smoothing_interval(fine.widths, longest, fine.periodic)
+    low, high = smoothing_interval(fine.widths, coarse.coarsened, fine.periodic)
     ratio, steps = (high + low) / (high - low), 2
     while steps < MAX_STEPS and np.cosh(steps * np.arccosh(ratio)) < 1 / REDUCTION:
         steps += 1

@@ -18,10 +18,8 @@ Computation 31 (1977) 333; Trottenberg, Oosterlee and Schueller, Multigrid, 2001
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -29,45 +27,19 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.multigrid.agglomeration import Agglomeration, free_levels, split_levels
+from ridgeline.blocks.multigrid.axis_tables import AxisSides, checked_sides
+from ridgeline.blocks.multigrid.cell_kernels import multiply_dense
+from ridgeline.blocks.multigrid.cells import MultigridResult
 from ridgeline.blocks.multigrid.levels import CELLS_PER_RANK, COARSEST_CELLS, GridLevel, plan_levels
-from ridgeline.blocks.multigrid.nodal_kernels import apply_dense, correct_and_smooth, smooth_and_restrict
+from ridgeline.blocks.multigrid.nodal_kernels import correct_and_smooth, smooth_and_restrict
 from ridgeline.blocks.multigrid.nodal_levels import GhostExchange, NodalLevel
-from ridgeline.blocks.multigrid.nodal_tables import dense_inverse, ghost_layers, is_singular
+from ridgeline.blocks.multigrid.nodal_tables import GHOST, dense_inverse, is_singular
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.partition import Triple
 
-Side = Literal["dirichlet", "neumann"]
-AxisSides = Literal["periodic"] | tuple[Side, Side]
 LEAST_CELLS = 3  # that an axis keeps: fewer cannot fill their ghosts by one exchange
-
-
-@dataclass(frozen=True)
-class NodalSolution:
-    """How a solve ended.
-
-    Attributes
-    ----------
-    cycles : int
-        V-cycles that were done.
-    residual, initial_residual : float
-        Largest |b - A phi| of all nodes, now and at the beginning.
-    converged : bool
-        Whether the residual is at most the tolerance.
-    """
-
-    cycles: int
-    residual: float
-    initial_residual: float
-    converged: bool
-
-    @property
-    def factor(self) -> float:
-        """Mean factor by which a cycle reduced the residual; 0 without a cycle."""
-        if not self.cycles or not self.initial_residual:
-            return 0.0
-        return float((self.residual / self.initial_residual) ** (1 / self.cycles))
 
 
 class CycleWork(NamedTuple):
@@ -138,8 +110,7 @@ class NodalMultigrid:
 
     >>> import numpy as np
     >>> from mpi4py import MPI
-    >>> from ridgeline.blocks.cartesian import decompose
-    >>> from ridgeline.blocks.multigrid.nodes import NodalMultigrid
+    >>> from ridgeline.api import NodalMultigrid, decompose
     >>> cartesian, block = decompose(MPI.COMM_WORLD, (32, 32, 32))
     >>> solver = NodalMultigrid(cartesian, block, (1.0, 1.0, 1.0), ("periodic", "periodic", "periodic"))
     >>> x = np.arange(32) + 0.5
@@ -164,16 +135,16 @@ class NodalMultigrid:
         coarsest_cells: int = COARSEST_CELLS,
     ) -> None:
         self._fixed = [
-            fixed_sides(side, wraps, axis) for side, wraps, axis in zip(sides, block.periodic, "zyx")
+            (False, False) if pair == "periodic" else (pair[0] == "dirichlet", pair[1] == "dirichlet")
+            for pair in checked_sides(sides, block.periodic)
         ]
         self._periodic, self._coords, self.comm = block.periodic, block.coords, comm
         self.dtype = np.dtype(dtype)
         self.is_singular = is_singular(block.periodic, self._fixed)
-        self.levels, ghost = nodal_plan(block, widths, cells_per_rank, coarsest_cells)
-        self._ghost = ghost
+        self.levels = nodal_levels(block, widths, cells_per_rank, coarsest_cells)
         self._comms = split_levels(comm, self.levels, block.coords)
         kernels = specialise([smooth_and_restrict, correct_and_smooth], self.dtype) + specialise(
-            [apply_dense], "float64"
+            [multiply_dense], "float64"
         )
         in_turn_per_node(comm, lambda: compile_kernels(kernels))
 
@@ -189,12 +160,10 @@ class NodalMultigrid:
             if above is None:
                 break
             coarser = self.levels[number + 1] if number + 1 < len(self.levels) else None
-            self._parts.append(
-                NodalLevel(above, level, coarser, block.coords, self._fixed, ghost, self.dtype)
-            )
+            self._parts.append(NodalLevel(above, level, coarser, block.coords, self._fixed, self.dtype))
 
         if self.levels[0].is_agglomerated:
-            natural = self.levels[0].natural_block(block.coords, ghost, nodes=True)
+            natural = self.levels[0].natural_block(block.coords, GHOST, nodes=True)
             assert natural is not None
             self.x, self.b = (BlockArray.allocate(natural, self.dtype) for _ in range(2))
         else:
@@ -247,7 +216,7 @@ class NodalMultigrid:
                 field.owned[...] = values
             if field is None:
                 break
-            exchange = GhostExchange(self._parts[number].comm, [field], self._ghost)
+            exchange = GhostExchange(self._parts[number].comm, [field], GHOST)
             exchange(0)
             exchange.free()
             self._parts[number].set_sigma(field)
@@ -264,7 +233,7 @@ class NodalMultigrid:
         max_cycles: int = 50,
         *,
         absolute: float = 0.0,
-    ) -> NodalSolution:
+    ) -> MultigridResult:
         """Solve A x = b by V-cycles from the guess in x.
 
         Parameters
@@ -279,7 +248,7 @@ class NodalMultigrid:
 
         Returns
         -------
-        NodalSolution
+        MultigridResult
             `converged` is False if the tolerance was not reached, or if the residual is not a number.
 
         Raises
@@ -344,7 +313,7 @@ class NodalMultigrid:
             into = tuple(slice(outer, outer + n) for n in shape)
             target[into] = source[tuple(slice(inner, inner + n) for n in shape)]
 
-    def _iterate(self, tolerance: float, max_cycles: int, absolute: float) -> NodalSolution:
+    def _iterate(self, tolerance: float, max_cycles: int, absolute: float) -> MultigridResult:
         part = self._parts[0] if self._parts else None
         largest = 0.0
         if part:
@@ -362,7 +331,8 @@ class NodalMultigrid:
             if residual <= limit or cycle == max_cycles or not np.isfinite(residual):
                 if part:
                     part.undo_step()
-                return NodalSolution(cycle, residual, initial, residual <= limit)
+                factor = (residual / initial) ** (1 / cycle) if cycle and initial > 0 else 0.0
+                return MultigridResult(residual <= limit, cycle, residual, initial, factor)
             if part:
                 self._finish_visit(0)
         raise AssertionError("unreachable")
@@ -384,7 +354,7 @@ class NodalMultigrid:
         if number + 1 == len(self.levels):
             assert self._inverse is not None
             result = np.empty(len(self._inverse))
-            apply_dense(self._inverse, np.ascontiguousarray(part.b.owned, np.float64).reshape(-1), result)
+            multiply_dense(self._inverse, np.ascontiguousarray(part.b.owned, np.float64).reshape(-1), result)
             part.current = 0
             part.fields[0].owned[...] = result.reshape(part.block.shape_local)
             return
@@ -441,38 +411,18 @@ class NodalMultigrid:
         free_levels(self.comm, self._comms)
 
 
-def nodal_plan(
+def nodal_levels(
     block: Block, widths: Sequence[float | NDArray[Any]], cells_per_rank: int, coarsest_cells: int
-) -> tuple[list[GridLevel], int]:
-    """Return the levels and the layers of ghosts that the fused passes need on all of them."""
-    ghost = 3
-    while True:
-        levels = plan_levels(
-            block,
-            widths,
-            thickness=ghost,
-            cells_per_rank=cells_per_rank,
-            coarsest_cells=coarsest_cells,
-            least=LEAST_CELLS,
-        )
-        needed = max((ghost_layers(fine, coarse) + 1 for fine, coarse in pairwise(levels)), default=ghost)
-        if needed <= ghost:
-            return levels, ghost
-        ghost = needed
-
-
-def fixed_sides(sides: AxisSides, periodic: bool, axis: str) -> tuple[bool, bool]:
-    """Return whether phi is fixed at the two sides of an axis. Raises ValueError for sides that do not exist."""
-    if sides == "periodic" or periodic:
-        if not (sides == "periodic" and periodic):
-            is_or_not = "is" if periodic else "is not"
-            raise ValueError(f"sides of {axis}: {sides!r}, but the block {is_or_not} periodic along {axis}.")
-        return False, False
-    if len(sides) != 2 or any(side not in ("dirichlet", "neumann") for side in sides):
-        raise ValueError(
-            f'sides of {axis}: {sides!r} is not "periodic" or a pair of "dirichlet" and "neumann", lower side first.'
-        )
-    return sides[0] == "dirichlet", sides[1] == "dirichlet"
+) -> list[GridLevel]:
+    """Return the levels of a solver at nodes, whose blocks are as thick as the ghosts that neighbours need."""
+    return plan_levels(
+        block,
+        widths,
+        thickness=GHOST,
+        least=LEAST_CELLS,
+        cells_per_rank=cells_per_rank,
+        coarsest_cells=coarsest_cells,
+    )
 
 
 def mean_over_aggregates(
