@@ -52,7 +52,7 @@ def test_profiles_of_means_and_moments(comm, homogeneous):
     times = np.array([0.0, 0.1, 0.3, 0.4])
     for t in times:
         statistics.sample(0, t, *flow(grid, t))
-    assert (statistics.samples, statistics.seconds) == (3, pytest.approx(0.4))
+    assert (statistics.clock.samples, statistics.clock.seconds) == (3, pytest.approx(0.4))
     found = statistics.averages(homogeneous)
     dims = tuple(a for a in "zyx" if a not in homogeneous)
     y = found["y"].values
@@ -107,7 +107,7 @@ def test_nothing_is_gathered_before_the_start(comm):
     grid, statistics = make(comm, start=0.25)
     for t in (0.0, 0.2, 0.3, 0.5):
         statistics.sample(0, t, *flow(grid, t))
-    assert (statistics.samples, statistics.seconds) == (2, pytest.approx(0.25))
+    assert (statistics.clock.samples, statistics.clock.seconds) == (2, pytest.approx(0.25))
     found = statistics.averages(("x", "z"))["velocity_z"].values
     np.testing.assert_allclose(found, -(0.05 * 0.3 + 0.2 * 0.5) / 0.25)
     _, untouched = make(comm)
@@ -132,7 +132,7 @@ def test_a_resumed_run_has_the_same_sums(comm, folder, left_out):
     """Saved on all ranks, gone on with in another object: the same bits. Older checkpoints lack the step."""
     grid, whole = make(comm)
     _, before = make(comm)
-    assert (before.step, before.time) == (0, 0.0)
+    assert (before.clock.step, before.clock.time) == (0, 0.0)
     for step, t in enumerate((0.0, 0.1)):
         for statistics in (whole, before):
             statistics.sample(4 * step, t, *flow(grid, t))
@@ -142,10 +142,14 @@ def test_a_resumed_run_has_the_same_sums(comm, folder, left_out):
         store.save(saved, step=5, time=0.12, identity={})
         store.load(after.state(), {}, later=(SAMPLED_STEP,))
     after.restored(3)
-    assert (after.step, after.time) == (3 if left_out else 4, 0.1)
+    assert (after.clock.step, after.clock.time) == (3 if left_out else 4, 0.1)
     for step, t in ((8, 0.15), (12, 0.4)):
         for statistics in (whole, after):
             statistics.sample(step, t, *flow(grid, t))
     for name, array in whole.state().items():
         np.testing.assert_array_equal(array.local, after.state()[name].local)
-    assert (after.samples, after.seconds) == (whole.samples, whole.seconds) == (3, pytest.approx(0.4))
+    assert (
+        (after.clock.samples, after.clock.seconds)
+        == (whole.clock.samples, whole.clock.seconds)
+        == (3, pytest.approx(0.4))
+    )

@@ -60,7 +60,7 @@ def test_profiles_are_those_of_the_plain_version(dtype):
     np.testing.assert_allclose(found["z"].values, (np.arange(35) + 0.5) * 0.5)
     for name, values in expected.items():
         np.testing.assert_allclose(found[name].values, values, rtol=1e-11, atol=1e-12, err_msg=name)
-    assert (profiles.seconds, profiles.samples, profiles.step) == (1.75, 2, 2)
+    assert (profiles.clock.seconds, profiles.clock.samples, profiles.clock.step) == (1.75, 2, 2)
 
 
 def test_a_checkpoint_continues_the_averages():
@@ -78,7 +78,7 @@ def test_a_checkpoint_continues_the_averages():
         third.sample(step, flow)
     for name, profile in first.averages().items():
         assert np.array_equal(profile.values, third.averages()[name].values)
-    assert third.samples == 3
+    assert third.clock.samples == 3
 
 
 def test_windows_are_written_as_they_end(tmp_path):

@@ -38,6 +38,7 @@ from ridgeline.models.navier_stokes.stress_budgets import (
     gradients,
     term_names,
 )
+from ridgeline.models.windows import WindowClock
 from ridgeline.parallel.partition import DistributedArray
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 AXES = ("z", "y", "x")
-ROUNDING = 1e-12  # of a model time, which no time between samples is below
 ELEMENT_DIMS = ("element", "t", "s", "r")
 SAMPLED_STEP = "statistics_step"  # missing in old checkpoints, see Model.later
 
@@ -83,8 +83,7 @@ class Statistics:
     """Running sums over time at every point of this rank's elements.
 
     start: model time before which nothing is gathered; viscosity: that of the flow if the terms of budgets are
-    gathered too, otherwise None. seconds: model time gathered in the present window; samples: their number; step,
-    time: of the last call of `sample`, 0 before the first.
+    gathered too, otherwise None. clock: of the present window and the last call of `sample`.
     """
 
     def __init__(
@@ -97,41 +96,19 @@ class Statistics:
         viscosity: float | None = None,
     ) -> None:
         self._comm, self._grid, self._geometry = comm, grid, geometry
-        self._start, self._viscosity = start, viscosity
+        self._viscosity = viscosity
         self._means, self._moments = moment_names(n_scalars, viscosity is not None)
         self._terms = [] if viscosity is None else term_names()
         self._first = np.array([i for _, i, _ in self._moments], np.int64)
         self._second = np.array([j for _, _, j in self._moments], np.int64)
         self._sums = np.zeros((len(self._means) + len(self._moments) + len(self._terms), *grid.shape))
         self._fields = np.empty((4, grid.n_points))
-        # Model time gathered, time of the last sample (NaN: none yet), number of samples.
-        self._clock = np.array([0.0, np.nan, 0.0])
-        self._step = np.array([np.nan])  # of the last sample
-
-    @property
-    def seconds(self) -> float:
-        """Model time over which the sums extend."""
-        return float(self._clock[0])
-
-    @property
-    def samples(self) -> int:
-        """Number of samples in the sums."""
-        return int(self._clock[2])
-
-    @property
-    def step(self) -> int:
-        """Step of the last sample."""
-        return int(np.nan_to_num(self._step[0]))
-
-    @property
-    def time(self) -> float:
-        """Model time of the last sample."""
-        return float(np.nan_to_num(self._clock[1]))
+        self.clock = WindowClock(comm, start, "statistics")
 
     def begin_window(self) -> None:
         """Begin a new window, which extends from the last sample on."""
         self._sums[...] = 0.0
-        self._clock[[0, 2]] = 0.0
+        self.clock.begin_window()
 
     @staticmethod
     def kernels() -> list[Specialisation]:
@@ -149,11 +126,8 @@ class Statistics:
         call, and calls at or before `start`, only set the clock. No communication.
         Memory: fields read once (velocity and pressure twice, because they are copied), sums read and written.
         """
-        last = self._clock[1]
-        self._clock[1], self._step[0] = time, step
-        weight = time - max(last, self._start)  # NaN at the first call
-        # A time that a run meets may be above `start` by rounding: that is no window of its own.
-        if not weight > ROUNDING * abs(time):
+        weight = self.clock.weigh(step, time)
+        if not weight:
             return
         self._fields[:3] = velocity.reshape(3, -1)
         self._fields[3] = pressure.reshape(-1)
@@ -163,27 +137,19 @@ class Statistics:
         add_moments(weight, self._fields, theta, self._first, self._second, sums)
         if self._terms:
             add_terms(weight, self._geometry, velocity, pressure, self._sums[n_moments:])
-        self._clock[0] += weight
-        self._clock[2] += 1
 
     def state(self) -> dict[str, DistributedArray]:
         """Return what a checkpoint holds: the sums, and on rank 0 the clock and the step of the last sample."""
         shape = (len(self._sums), *self._grid.shape_global)
-        arrays = [DistributedArray("statistics", shape, (0, self._grid.first, 0, 0, 0), self._sums)]
-        for name, numbers in (("statistics_clock", self._clock), (SAMPLED_STEP, self._step)):
-            here = numbers if self._comm.rank == 0 else numbers[:0]
-            arrays.append(DistributedArray(name, numbers.shape, (0,), here))
-        return {array.name: array for array in arrays}
+        sums = DistributedArray("statistics", shape, (0, self._grid.first, 0, 0, 0), self._sums)
+        return {sums.name: sums, **self.clock.state()}
 
     def restored(self, step: int) -> None:
         """Continue from what was read into the arrays of `state`. Collective.
 
         step: that of the last sample, for old checkpoints that do not hold it.
         """
-        self._clock[:] = self._comm.bcast(self._clock)
-        self._step[:] = self._comm.bcast(self._step)
-        if np.isnan(self._step[0]) and not np.isnan(self._clock[1]):
-            self._step[0] = step
+        self.clock.restored(step)
 
     def averages(self, homogeneous: Sequence[str] = ()) -> dict[str, Average]:
         """Return means, central second moments and, with a viscosity, terms of budgets by name. Collective.
@@ -194,7 +160,7 @@ class Statistics:
         the axes. With a map, the axes are named k, j, i, and the mean places x, y, z are arrays. All averages are 0
         until there is a sample.
         """
-        seconds = self._clock[0] or 1.0
+        seconds = self.clock.seconds or 1.0
         if not homogeneous:
             fields = ((name, values / seconds) for name, values in self._named_sums())
             places = zip("xyz", self._geometry.coordinates)

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.config.intervals import Moment
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.geometry import ElementGeometry
 from ridgeline.elements.mesh import ElementGrid
@@ -39,12 +38,12 @@ from ridgeline.models.navier_stokes.flow_statistics import ELEMENT_DIMS, Statist
 from ridgeline.models.navier_stokes.problem import VELOCITIES, FlowState, field_names
 from ridgeline.models.navier_stokes.sampling import Lattice, Sampler, image_lattice
 from ridgeline.models.navier_stokes.streamfunction import AXES, Streamfunction
+from ridgeline.models.windows import OF_WINDOWS, WindowRecord
 from ridgeline.parallel.partition import DistributedArray, Triple
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from ridgeline.models.navier_stokes.case_sections.output import OutputSection
     from ridgeline.models.navier_stokes.settings import NavierStokesCase
 
 
@@ -52,11 +51,6 @@ Array = NDArray[np.float64]
 VORTICITY = ("vorticity_x", "vorticity_y", "vorticity_z")
 DERIVED = (*VORTICITY, "vorticity_magnitude", "q_criterion", *AXES)
 PLACES = ("x", "y", "z")
-# Numbers of a window, with descriptions, in the order of `_write_window`. It begins at its time less averaging_time.
-OF_WINDOWS = (
-    ("averaging_time", "model time over which the averages extend"),
-    ("samples", "samples in the averages"),
-)
 
 
 def output_names(n_scalars: int) -> tuple[str, ...]:
@@ -240,43 +234,36 @@ def statistics_recorder(
         return []
     running, window = statistics, output.interval("statistics_window")
 
+    def variable(name: str, values: Array, dims: tuple[str, ...], description: str) -> Variable:
+        if dims == ELEMENT_DIMS:
+            blocks = grid.shape_global, (grid.first, 0, 0, 0), grid.shape
+        else:
+            blocks = values.shape, (0,) * values.ndim, here(values).shape  # type: ignore[assignment]
+        place = dims == ELEMENT_DIMS and name in ("x", "y", "z")
+        return Variable(name, np.float64, *blocks, description=description, dims=dims, once=place)
+
+    def here(values: Array) -> Array:
+        """Return the part of an array that this rank writes: rank 0 the whole, the other ranks nothing."""
+        return values if comm.rank == 0 else values[(slice(0),) * values.ndim]
+
+    def sample(step: int) -> None:
+        now = flow()
+        running.sample(step, now.time, now.velocity, now.pressure, now.scalars)
+
+    def averages() -> dict[str, Array]:
+        return {
+            name: average.values if average.dims == ELEMENT_DIMS else here(average.values)
+            for name, average in running.averages(output.homogeneous).items()
+        }
+
     def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
-        return _Windows(comm, grid, running, output, attributes, keep, flow)
-
-    fingerprint = bp_sums.fingerprint
-    return [Recorder("statistics", output.statistics, every, begin, fingerprint=fingerprint, also=window)]
-
-
-class _Windows:
-    """Samples the flow at each recorded step, and writes one output step of averages for each window.
-
-    A window is written when it ends. The last one, which is whole only by chance, is written when the run ends; a
-    resumed run cuts it off and continues it, because its sums are in the checkpoints.
-    """
-
-    def __init__(
-        self,
-        comm: MPI.Comm,
-        grid: ElementGrid,
-        statistics: Statistics,
-        output: OutputSection,
-        attributes: Mapping[str, Any],
-        keep: int | None,
-        flow: Callable[[], FlowState],
-    ) -> None:
-        self.path = output.statistics
-        self._statistics, self._homogeneous, self._flow = statistics, output.homogeneous, flow
-        self._interval = output.interval("statistics_window")
-        self._rank = comm.rank
         variables = [
-            self._variable(name, average.values, average.dims, average.description, grid)
-            for name, average in statistics.averages(self._homogeneous).items()
+            variable(name, average.values, average.dims, average.description)
+            for name, average in running.averages(output.homogeneous).items()
         ]
-        variables += [
-            self._variable(name, np.zeros(1), ("point",), words, grid) for name, words in OF_WINDOWS
-        ]
-        self._writer = open_writer(
-            self.path,
+        variables += [variable(name, np.zeros(1), ("point",), words) for name, words in OF_WINDOWS]
+        writer = open_writer(
+            output.statistics,
             comm,
             variables,
             attributes,
@@ -284,55 +271,7 @@ class _Windows:
             keep_steps=keep,
             setting="output.statistics",
         )
+        return WindowRecord(output.statistics, writer, running, window, sample, averages, comm.rank == 0)
 
-    def _variable(
-        self, name: str, values: Array, dims: tuple[str, ...], description: str, grid: ElementGrid
-    ) -> Variable:
-        if dims == ELEMENT_DIMS:
-            blocks = grid.shape_global, (grid.first, 0, 0, 0), grid.shape
-        else:
-            blocks = values.shape, (0,) * values.ndim, self._here(values).shape  # type: ignore[assignment]
-        place = dims == ELEMENT_DIMS and name in ("x", "y", "z")
-        return Variable(name, np.float64, *blocks, description=description, dims=dims, once=place)
-
-    def _here(self, values: Array) -> Array:
-        """Return the part of an array that this rank writes: rank 0 the whole, the other ranks nothing."""
-        return values if self._rank == 0 else values[(slice(0),) * values.ndim]
-
-    @property
-    def count(self) -> int:
-        return self._writer.steps
-
-    @property
-    def fingerprint(self) -> str:
-        """A short text that identifies the windows that are written."""
-        return self._writer.fingerprint
-
-    def write(self, step: int) -> int:
-        """Take a sample, and write the window if it ends here."""
-        statistics, now = self._statistics, self._flow()
-        before = Moment(statistics.step, statistics.time)
-        statistics.sample(step, now.time, now.velocity, now.pressure, now.scalars)
-        if not statistics.samples or not self._interval.due(before, Moment(step, now.time)):
-            return 0
-        written = self._write_window()
-        statistics.begin_window()
-        return written
-
-    def _write_window(self) -> int:
-        statistics = self._statistics
-        arrays = {
-            name: average.values if average.dims == ELEMENT_DIMS else self._here(average.values)
-            for name, average in statistics.averages(self._homogeneous).items()
-        }
-        amounts = statistics.seconds, statistics.samples
-        arrays |= {
-            name: self._here(np.array([float(amount)])) for (name, _), amount in zip(OF_WINDOWS, amounts)
-        }
-        return self._writer.write(statistics.step, statistics.time, arrays)
-
-    def close(self) -> None:
-        """Write the window that is not over, if it has samples or there is none before it."""
-        if self._statistics.samples or not self.count:
-            self._write_window()
-        self._writer.close()
+    fingerprint = bp_sums.fingerprint
+    return [Recorder("statistics", output.statistics, every, begin, fingerprint=fingerprint, also=window)]

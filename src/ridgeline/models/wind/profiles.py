@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ridgeline.config.intervals import Moment
 from ridgeline.io import bp_sums
 from ridgeline.io.open_store import open_writer
 from ridgeline.io.store import Variable
 from ridgeline.jit.kernel import Specialisation
 from ridgeline.models.contract import Profile, Record, Recorder
 from ridgeline.models.wind.subgrid import Closure, gradient_reference
+from ridgeline.models.windows import OF_WINDOWS, WindowClock, WindowRecord, on_root
 from ridgeline.parallel.allreduce import allreduce_sums, kernels_of_sums
 from ridgeline.parallel.partition import DistributedArray
 
@@ -47,14 +47,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 PLANES = 16  # planes of the whole grid in a batch, whose products are in memory at once
-ROUNDING = 1e-12  # of a model time, which no time between samples is below
 SUBGRID = ("eddy_viscosity", "eddy_diffusivity", "subgrid_energy")
 FLUXES = ("subgrid_uw", "subgrid_vw", "subgrid_w_theta")
-# Numbers of a window, with descriptions. It begins at its time less averaging_time.
-OF_WINDOWS = (
-    ("averaging_time", "model time over which the averages extend"),
-    ("samples", "samples in the averages"),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +102,7 @@ class HeightProfiles:
         energy: bool = False,
         start: float = 0.0,
     ) -> None:
-        self._comm, self._block, self._start = comm, block, start
+        self._comm, self._block = comm, block
         self._gradients = Closure(widths, 0.0)
         self._means = ["u", "v", "w", *scalars]
         self._moments = moment_names(scalars)
@@ -119,55 +113,29 @@ class HeightProfiles:
         nz = block.shape_global[0]
         self.heights = (np.arange(nz) + 0.5) * widths[0]
         self._sums = np.zeros((len(self._names), nz))
-        # Model time gathered, time of the last sample (NaN: none yet), number of samples, step of the last sample.
-        self._clock = np.array([0.0, np.nan, 0.0, np.nan])
+        self.clock = WindowClock(comm, start, "profile")
 
     @staticmethod
     def kernels(dtype: DTypeLike) -> list[Specialisation]:
         """Return the kernels that `sample` calls. dtype: of the fields."""
         return kernels_of_sums("float64") + (kernels_of_sums(dtype) if np.dtype(dtype) != np.float64 else [])
 
-    @property
-    def seconds(self) -> float:
-        """Model time over which the sums extend."""
-        return float(self._clock[0])
-
-    @property
-    def samples(self) -> int:
-        """Number of samples in the sums."""
-        return int(self._clock[2])
-
-    @property
-    def step(self) -> int:
-        """Step of the last sample."""
-        return int(np.nan_to_num(self._clock[3]))
-
-    @property
-    def time(self) -> float:
-        """Model time of the last sample."""
-        return float(np.nan_to_num(self._clock[1]))
-
     def begin_window(self) -> None:
         """Begin a new window, which extends from the last sample on."""
         self._sums[...] = 0.0
-        self._clock[[0, 2]] = 0.0
+        self.clock.begin_window()
 
     def sample(self, step: int, flow: ProfiledFlow) -> None:
         """Add the present flow, weighted by the time since the last call or since `start`. Collective.
 
         The first call, and calls at or before `start`, only set the clock.
         """
-        last = self._clock[1]
-        self._clock[1], self._clock[3] = flow.time, step
-        weight = flow.time - max(last, self._start)  # NaN at the first call
-        # A time that a run meets may be above `start` by rounding: that is no window of its own.
-        if not weight > ROUNDING * abs(flow.time):
+        weight = self.clock.weigh(step, flow.time)
+        if not weight:
             return
         for low in range(0, self._block.shape_global[0], PLANES):
             high = min(low + PLANES, self._block.shape_global[0])
             self._sums[:, low:high] += weight * self._plane_means(flow, low, high)
-        self._clock[0] += weight
-        self._clock[2] += 1
 
     def _plane_means(self, flow: ProfiledFlow, low: int, high: int) -> Array:
         """Return all means of the planes from low to high of the whole grid. Collective."""
@@ -237,22 +205,16 @@ class HeightProfiles:
 
     def state(self) -> dict[str, DistributedArray]:
         """Return what a checkpoint holds: the sums and the clock, on rank 0."""
-        arrays = {"profile_sums": self._sums, "profile_clock": self._clock}
-        return {
-            name: DistributedArray(
-                name, values.shape, (0,) * values.ndim, values if self._comm.rank == 0 else values[:0]
-            )
-            for name, values in arrays.items()
-        }
+        return {"profile_sums": on_root(self._comm, "profile_sums", self._sums), **self.clock.state()}
 
     def restored(self) -> None:
         """Continue from what was read into the arrays of `state`. Collective."""
-        for values in (self._sums, self._clock):
-            self._comm.Bcast(values)
+        self._comm.Bcast(self._sums)
+        self.clock.restored()
 
     def averages(self) -> dict[str, Profile]:
         """Return the heights z and the averages of the present window, 0 until there is a sample. Local."""
-        seconds = self._clock[0] or 1.0
+        seconds = self.clock.seconds or 1.0
         words = {name: f"covariance of {a} and {b}" for name, a, b in self._moments}
         words |= {name: f"variance of {a}" for name, a, b in self._moments if a == b}
         words |= {name: f"mean of {name}" for name in (*self._means, *self._subgrid)}
@@ -275,50 +237,27 @@ def profile_windows_recorder(
     if not every:
         return []
 
+    writes = comm.rank == 0  # on behalf of all ranks, which have the same values
+
+    def here(values: Array) -> Array:
+        return values if writes else values[:0]
+
+    def variable(name: str, each: Profile) -> Variable:
+        shape, own = each.values.shape, here(each.values).shape
+        words, dims = each.description, each.dims
+        return Variable(name, np.float64, shape, (0,), own, each.unit, words, dims, once=name == "z")
+
+    def sample(step: int) -> None:
+        profiles.sample(step, flow())
+
+    def averages() -> dict[str, Array]:
+        return {name: here(each.values) for name, each in profiles.averages().items()}
+
     def begin(attributes: Mapping[str, Any], keep: int | None) -> Record:
-        return _ProfileWindows(case, settings, comm, profiles, attributes, keep, flow)
-
-    fingerprint = bp_sums.fingerprint
-    return [Recorder("profiles", settings.profiles, every, begin, fingerprint=fingerprint, also=window)]
-
-
-class _ProfileWindows:
-    """Samples the flow at each recorded step, and writes one output step of averages for each window.
-
-    A window is written when it ends. The last one, which is whole only by chance, is written when the run ends; a
-    resumed run cuts it off and continues it, because its sums are in the checkpoints.
-    """
-
-    def __init__(
-        self,
-        case: AnyCase,
-        settings: ProfileSettings,
-        comm: MPI.Comm,
-        profiles: HeightProfiles,
-        attributes: Mapping[str, Any],
-        keep: int | None,
-        flow: Callable[[], ProfiledFlow],
-    ) -> None:
-        self.path = settings.profiles
-        self._profiles, self._flow = profiles, flow
-        self._interval = settings.interval("profiles_window")
-        self._writes = comm.rank == 0  # on behalf of all ranks, which have the same values
-        variables = [
-            Variable(
-                name,
-                np.float64,
-                each.values.shape,
-                (0,),
-                self._here(each.values).shape,
-                each.unit,
-                each.description,
-                each.dims,
-                once=name == "z",
-            )
-            for name, each in self._written().items()
-        ]
-        self._writer = open_writer(
-            self.path,
+        numbers = {name: Profile(np.zeros(1), ("point",), description=words) for name, words in OF_WINDOWS}
+        variables = [variable(name, each) for name, each in (profiles.averages() | numbers).items()]
+        writer = open_writer(
+            settings.profiles,
             comm,
             variables,
             attributes,
@@ -326,48 +265,10 @@ class _ProfileWindows:
             keep_steps=keep,
             setting="output.profiles",
         )
+        return WindowRecord(settings.profiles, writer, profiles, window, sample, averages, writes)
 
-    def _written(self) -> dict[str, Profile]:
-        """Return the averages and the numbers of the present window."""
-        amounts = self._profiles.seconds, self._profiles.samples
-        numbers = {
-            name: Profile(np.array([float(amount)]), ("point",), description=words)
-            for (name, words), amount in zip(OF_WINDOWS, amounts)
-        }
-        return self._profiles.averages() | numbers
-
-    def _here(self, values: Array) -> Array:
-        return values if self._writes else values[:0]
-
-    @property
-    def count(self) -> int:
-        return self._writer.steps
-
-    @property
-    def fingerprint(self) -> str:
-        """A short text that identifies the windows that are written."""
-        return self._writer.fingerprint
-
-    def write(self, step: int) -> int:
-        """Take a sample, and write the window if it ends here. Collective."""
-        profiles, now = self._profiles, self._flow()
-        before = Moment(profiles.step, profiles.time)
-        profiles.sample(step, now)
-        if not profiles.samples or not self._interval.due(before, Moment(step, now.time)):
-            return 0
-        written = self._write_window()
-        profiles.begin_window()
-        return written
-
-    def _write_window(self) -> int:
-        arrays = {name: self._here(each.values) for name, each in self._written().items()}
-        return self._writer.write(self._profiles.step, self._profiles.time, arrays)
-
-    def close(self) -> None:
-        """Write the window that is not over, if it has samples or there is none before it."""
-        if self._profiles.samples or not self.count:
-            self._write_window()
-        self._writer.close()
+    fingerprint = bp_sums.fingerprint
+    return [Recorder("profiles", settings.profiles, every, begin, fingerprint=fingerprint, also=window)]
 
 
 def profiles_reference(
