@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ridgeline.models.wind.problem import PLM, UNLIMITED, WindProblem, FlowSide, SideField
+from ridgeline.models.wind.problem import PLM, UNLIMITED, FlowSide, SideField, WindProblem
 
 NO_FLUX = SideField(False)
 BOX = WindProblem(

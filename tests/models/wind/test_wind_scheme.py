@@ -8,7 +8,7 @@ from tests.wind_flows import BOX, start_of
 
 from ridgeline.models.wind.forcing import ekman_profile
 from ridgeline.models.wind.initial import carried_vortex, taylor_green
-from ridgeline.models.wind.problem import PLM, PPM, UNLIMITED, WindProblem, FlowSide
+from ridgeline.models.wind.problem import PLM, PPM, UNLIMITED, FlowSide, WindProblem
 from ridgeline.models.wind.reference import ReferenceSolver
 
 WIND = (1.0, 0.5, 0.0)

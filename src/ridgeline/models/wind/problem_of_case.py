@@ -9,10 +9,10 @@ from ridgeline.models.wind.forcing import force_numbers, make_profiles
 from ridgeline.models.wind.problem import (
     RECONSTRUCTIONS,
     SIDES,
-    WindProblem,
     FlowSide,
     SideField,
     SideValue,
+    WindProblem,
     normal_field,
 )
 from ridgeline.models.wind.settings import ENERGY, SideSection, WindCase

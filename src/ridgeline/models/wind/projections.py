@@ -87,16 +87,12 @@ class RootSolver:
 class CycleSolver:
     """Multigrid at cells up to an absolute residual, in the maximum norm."""
 
-    def __init__(self, cartesian: MPI.Cartcomm, multigrid: CellMultigrid) -> None:
-        self._comm, self.multigrid = cartesian, multigrid
+    def __init__(self, multigrid: CellMultigrid) -> None:
+        self.multigrid = multigrid
 
     def solve(self, b: BlockArray, x: BlockArray, tolerance: float, max_cycles: int) -> SolveEnd:
         """Solve A x = b to max |b - A x| <= tolerance, and fill the ghosts of x. Collective."""
-        largest = float(allreduce_max(self._comm, abs(b.owned).max()))
-        if largest <= tolerance:
-            x.flat[:] = 0.0
-            return SolveEnd(0, True)
-        result = self.multigrid.solve(b, x, tolerance / largest, max_cycles)
+        result = self.multigrid.solve(b, x, 0.0, max_cycles, absolute=tolerance)
         return SolveEnd(result.cycles, result.converged)
 
 
@@ -124,9 +120,7 @@ class FlowProjections:
         if direct:
             mac: Any = RootSolver(cartesian, self._mac.phi, cell_solver(problem).solve, vanishing)
         else:
-            mac = CycleSolver(
-                cartesian, CellMultigrid(cartesian, block, problem.widths, multigrid_sides(sides))
-            )
+            mac = CycleSolver(CellMultigrid(cartesian, block, problem.widths, multigrid_sides(sides)))
         self._mac.solver = mac
         self._at_nodes = (
             RootSolver(cartesian, self._nodal.phi, node_solver(problem).solve) if direct else None
@@ -190,7 +184,7 @@ class FlowProjections:
                 if solver is None:
                     sides = value_sides(self._problem, number)
                     multigrid = CellMultigrid(self._comm, self._block, self._problem.widths, sides)
-                    solver = CycleSolver(self._comm, multigrid)
+                    solver = CycleSolver(multigrid)
                 solver.multigrid.set_coefficients(alpha=1.0, beta=factor)
             self._helmholtz[fixed] = factor, solver
         assert solver is not None
