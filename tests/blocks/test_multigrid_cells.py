@@ -1,5 +1,7 @@
 """Cell-centred multigrid on one rank: against NumPy and direct solvers, convergence, order, counts, errors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -203,6 +205,18 @@ def test_results_say_when_the_tolerance_is_not_reached() -> None:
     assert not multigrid.solve(b, field(block), 1e-6).converged
     zero = multigrid.solve(field(block), field(block))
     assert (zero.converged, zero.cycles) == (True, 0)
+
+
+def test_ghosts_of_solutions_hold_neighbours_and_mirror_images() -> None:
+    multigrid, block = make((9, 8, 7), (1.0, 1.0, 1.0), (MIXED, PERIODIC, WALLS))
+    block = replace(block, ghost=2)
+    x = BlockArray.allocate(block, np.float64)
+    multigrid.solve(field(block, np.random.default_rng(7).standard_normal((9, 8, 7))), x, 1e-6)
+    inner = x.owned
+    padded = np.pad(inner, ((0, 0), (2, 2), (0, 0)), mode="wrap")
+    padded = np.pad(padded, ((2, 2), (0, 0), (2, 2)), mode="symmetric")
+    padded[:2] *= -1
+    np.testing.assert_array_equal(x.ghosted, padded)
 
 
 def test_single_precision_reaches_its_rounding() -> None:

@@ -26,7 +26,7 @@ from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.multigrid.agglomeration import Agglomeration, free_levels, split_levels
 from ridgeline.blocks.multigrid.axis_tables import Sides, checked_sides
 from ridgeline.blocks.multigrid.cell_coefficients import Mean, coefficient_error, faces_of_cells
-from ridgeline.blocks.multigrid.cell_grid import CellGrid, contiguous_field, towards
+from ridgeline.blocks.multigrid.cell_grid import CellGrid, contiguous_field, mirror_beyond_sides, towards
 from ridgeline.blocks.multigrid.cell_kernels import cell_residual, multiply_dense, smooth_lines, smooth_points
 from ridgeline.blocks.multigrid.levels import CELLS_PER_RANK, plan_levels
 from ridgeline.blocks.multigrid.smoothing import (
@@ -193,11 +193,11 @@ class CellMultigrid:
                 fine.join(level, grid)
         self._load_move: Agglomeration | None = None
         if self.levels[0].is_agglomerated:
-            self._load_move = Agglomeration(comm, self.levels[0], block.coords, steps, self.dtype)
+            self._load_move = Agglomeration(comm, self.levels[0], block.coords, 2 * steps, self.dtype)
             self._load_nodes = Agglomeration(
                 comm, self.levels[0], block.coords, steps, self.dtype, nodes=True
             )
-            natural = self.levels[0].natural_block(block.coords, steps)
+            natural = self.levels[0].natural_block(block.coords, 2 * steps)
             assert natural is not None
             self._staging = contiguous_field(natural, self.dtype)
         in_turn_per_node(comm, lambda: compile_kernels(kernels_of_cells(self.dtype, self.lines)))
@@ -355,8 +355,8 @@ class CellMultigrid:
         b : BlockArray
             The right-hand side; its ghosts are not read.
         x : BlockArray
-            The first guess, and on return the solution, with as many ghost layers filled as it has, at most `steps`:
-            by neighbours' cells, and beyond sides by the mirror image (Neumann) or its negative (Dirichlet).
+            The first guess, and on return the solution, with as many ghost layers filled as it has, at most twice
+            `steps`: by neighbours' cells, and beyond sides by the mirror image (Neumann) or its negative (Dirichlet).
         tolerance : float
             The solve ends when max |b - A x| <= tolerance * max |b|.
         max_cycles : int
@@ -561,25 +561,13 @@ class CellMultigrid:
             self._load_move.scatter(source, self._staging)
             source = self._staging
         assert source is not None
-        ghost = x.block.ghost
-        layers = min(ghost, source.block.ghost)
+        layers = min(x.block.ghost, source.block.ghost)
         inner = [
             tuple(slice(g - layers, -(g - layers) or None) for _ in range(3))
-            for g in (ghost, source.block.ghost)
+            for g in (x.block.ghost, source.block.ghost)
         ]
         x.ghosted[inner[0]] = source.ghosted[inner[1]]
-        for axis, pair in enumerate(self._sides):
-            if pair == "periodic":
-                continue
-            n, moved = self._block.shape_local[axis], np.moveaxis(x.ghosted, axis, 0)
-            for end in (0, 1):
-                if self._block.neighbour(towards(axis, 2 * end - 1)) is None:
-                    sign = -1 if pair[end] == "dirichlet" else 1
-                    for layer in range(min(layers, n)):
-                        if end == 0:
-                            moved[ghost - 1 - layer] = sign * moved[ghost + layer]
-                        else:
-                            moved[ghost + n + layer] = sign * moved[ghost + n - 1 - layer]
+        mirror_beyond_sides(x, self._block, self._sides, layers)
 
     def volumes(self) -> Array:
         """Return the volumes of this rank's cells, float64 [nz, ny, nx]."""
