@@ -14,13 +14,20 @@ from ridgeline.blocks.multigrid.nodal_rows import (
     FACTORS,
     LANES,
     LARGEST,
+    LINE,
     MARGIN,
+    RESIDUAL_FACTORS,
     STEPS,
     add_four_rows,
     add_residual,
+    combine_rows,
     first_steps,
-    relax,
-    residual,
+    relax_by_cells,
+    relax_row,
+    residual_by_cells,
+    residual_row,
+    set_factors,
+    set_steps,
 )
 from ridgeline.jit.kernel import kernel, subroutine
 
@@ -43,19 +50,6 @@ def largest_of(work):
         if not work[LARGEST, i] <= largest:
             largest = work[LARGEST, i]
     return largest
-
-
-@subroutine(nogil=True)
-def add_to_coarse_rows(count, k, j, lower, parts, coarse_shape, sums, work):
-    """Add work[RESIDUAL], with the weights of the interpolation, to the sums of the coarse rows around a fine row."""
-    for dz in range(2):
-        coarse_k, part_z = lower[0][k] + dz, parts[0][dz, k]
-        if part_z != 0 and 0 <= coarse_k < coarse_shape[0]:
-            for dy in range(2):
-                coarse_j, part_y = lower[1][j] + dy, parts[1][dy, j]
-                if part_y != 0 and 0 <= coarse_j < coarse_shape[1]:
-                    place = (coarse_k % 2 * sums.shape[1] + coarse_j) * sums.shape[2]
-                    add_residual(count, part_z * part_y, work, work.shape[1], sums, place)
 
 
 @subroutine(nogil=True)
@@ -110,6 +104,8 @@ def smooth_and_restrict(
     """
     plane, pitch, count = layout[1], layout[2], box[5] - box[4]
     first, inner_count = residual_box[4] + MARGIN, residual_box[5] - residual_box[4]
+    (table_z, table_y, table_x), (lower_z, lower_y, _), (parts_z, parts_y, _) = tables, lower, parts
+    x, length, line = box[4] + MARGIN, work.shape[1], LINE // u.itemsize
     clear_work(work)
     for k in range(box[0], box[1] + 1):
         if k < box[1]:
@@ -117,32 +113,61 @@ def smooth_and_restrict(
                 place = layout[0] + k * plane + j * pitch + box[4]
                 if zero_guess:
                     first_steps(
-                        tables, k + MARGIN, j + MARGIN, box[4] + MARGIN, count, weight, by_cells, sigma,
+                        tables, k + MARGIN, j + MARGIN, x, count, weight, by_cells, sigma,
                         sigma_layout, work
                     )  # fmt: skip
                     steps, target, result = work[STEPS], b[place : place + count], out[place : place + count]
                     for i in range(count):
                         result[i] = steps[i] * target[i]
-                else:
+                elif by_cells:
                     here = place - 1
-                    relax(
-                        u, here - plane, here, here + plane, pitch, tables, k + MARGIN, j + MARGIN, box[4] + MARGIN,
-                        count, b, place, weight, by_cells, sigma, sigma_layout, out, work,
+                    relax_by_cells(
+                        u, here - plane, here, here + plane, pitch, tables, k + MARGIN, j + MARGIN, x, count, b,
+                        place, weight, sigma, sigma_layout, out, work,
                     )  # fmt: skip
+                else:
+                    known_a, known_b = work[FACTORS, 4], work[FACTORS, 13]
+                    set_factors(table_z, table_y, k + MARGIN, j + MARGIN, work, FACTORS)
+                    if work[FACTORS, 4] != known_a or work[FACTORS, 13] != known_b:
+                        set_steps(table_x, x, count, weight, work)
+                    skip = (place - 1) % line
+                    here = place - 1 - skip
+                    combine_rows(
+                        count + 2 + skip, u, here - plane, here, here + plane, pitch, work, length, FACTORS
+                    )
+                    relax_row(
+                        count, skip, work, length, table_x, table_x.shape[1], x, b, place, u, place, out
+                    )
         r = k - 1
         if residual_box[0] <= r < residual_box[1]:
             for j in range(residual_box[2], residual_box[3]):
                 place = layout[0] + r * plane + j * pitch + residual_box[4]
-                here = place - 1
-                residual(
-                    out, here - plane, here, here + plane, pitch, tables, r + MARGIN, j + MARGIN, first, inner_count,
-                    b, place, by_cells, sigma, sigma_layout, work,
-                )  # fmt: skip
-                add_to_coarse_rows(
-                    inner_count, r + MARGIN, j + MARGIN, lower, parts, coarse_shape, sums, work
-                )
-            coarse_k = lower[0][r + MARGIN]
-            is_last = r + 1 == residual_box[1] or lower[0][r + 1 + MARGIN] > coarse_k
+                if by_cells:
+                    here = place - 1
+                    residual_by_cells(
+                        out, here - plane, here, here + plane, pitch, tables, r + MARGIN, j + MARGIN, first,
+                        inner_count, b, place, sigma, sigma_layout, work,
+                    )  # fmt: skip
+                else:
+                    set_factors(table_z, table_y, r + MARGIN, j + MARGIN, work, RESIDUAL_FACTORS)
+                    skip = (place - 1) % line
+                    here = place - 1 - skip
+                    combine_rows(
+                        inner_count + 2 + skip, out, here - plane, here, here + plane, pitch, work, length,
+                        RESIDUAL_FACTORS,
+                    )  # fmt: skip
+                    residual_row(inner_count, skip, work, length, table_x, table_x.shape[1], first, b, place)
+                # Add the residual, with the weights of the interpolation, to the sums of the coarse rows around it.
+                for dz in range(2):
+                    coarse_k, part_z = lower_z[r + MARGIN] + dz, parts_z[dz, r + MARGIN]
+                    if part_z != 0 and 0 <= coarse_k < coarse_shape[0]:
+                        for dy in range(2):
+                            coarse_j, part_y = lower_y[j + MARGIN] + dy, parts_y[dy, j + MARGIN]
+                            if part_y != 0 and 0 <= coarse_j < coarse_shape[1]:
+                                at = (coarse_k % 2 * sums.shape[1] + coarse_j) * sums.shape[2]
+                                add_residual(inner_count, part_z * part_y, work, length, sums, at)
+            coarse_k = lower_z[r + MARGIN]
+            is_last = r + 1 == residual_box[1] or lower_z[r + 1 + MARGIN] > coarse_k
             if is_last and 0 <= coarse_k < coarse_shape[0]:
                 store_coarse_plane(
                     coarse_k, first, inner_count, parts, places, coarse_shape, sums, coarse, coarse_layout
@@ -169,18 +194,6 @@ def expand_plane(coarse_k, x, count, lower, parts, coarse, layout, coarse_shape,
             target[i] = part_low[i] * source[c] + part_high[i] * source[c + 1]
 
 
-@subroutine(nogil=True)
-def correct_row(k, j, count, lower, parts, expanded, u, place, target, target_place):
-    """Set a row of target = u + the interpolation along z and y of coarse rows that are expanded along x."""
-    rows, length = expanded.shape[1], expanded.shape[2]
-    low_z, low_y = lower[0][k] % 2, lower[1][j] + 1
-    z0, z1, y0, y1 = parts[0][0, k], parts[0][1, k], parts[1][0, j], parts[1][1, j]
-    add_four_rows(
-        count, z0 * y0, z0 * y1, z1 * y0, z1 * y1, expanded, (low_z * rows + low_y) * length,
-        ((1 - low_z) * rows + low_y) * length, length, u, place, target, target_place,
-    )  # fmt: skip
-
-
 @kernel(
     lambda T: (*_fields_and_tables(T), int64[::1], *_transfer(T), int64[::1], T[:, ::1], T[:, :, ::1]),
     nogil=True,
@@ -197,9 +210,12 @@ def correct_and_smooth(
     plane, pitch, count = layout[1], layout[2], box[5] - box[4]
     x, corrected_count = corrected_box[4] + MARGIN, corrected_box[5] - corrected_box[4]
     flat, size = planes.reshape(-1), planes.shape[1]
+    (table_z, table_y, table_x), (lower_z, lower_y, _), (parts_z, parts_y, _) = tables, lower, parts
+    length, line = work.shape[1], LINE // u.itemsize
+    rows, width = expanded.shape[1], expanded.shape[2]
     # Rows of the three planes, and the node 0 of a row, begin on cache lines.
     origin = -(box[2] - 1) * pitch + MARGIN
-    expanded_to = lower[0][corrected_box[0] + MARGIN] - 1
+    expanded_to = lower_z[corrected_box[0] + MARGIN] - 1
     clear_work(work)
     for k in range(box[0] - 1, box[1] + 1):
         slot = (k + 3) % 3 * size + origin
@@ -207,7 +223,7 @@ def correct_and_smooth(
             # Beyond a side. The weights there are zero, but zero times a NaN of an earlier pass is not.
             planes[(k + 3) % 3, :] = 0
         else:
-            while expanded_to < lower[0][k + MARGIN] + 1:
+            while expanded_to < lower_z[k + MARGIN] + 1:
                 expanded_to += 1
                 expand_plane(
                     expanded_to,
@@ -220,20 +236,39 @@ def correct_and_smooth(
                     coarse_shape,
                     expanded,
                 )
+            low_z, z0, z1 = lower_z[k + MARGIN] % 2, parts_z[0, k + MARGIN], parts_z[1, k + MARGIN]
             for j in range(corrected_box[2], corrected_box[3]):
                 place = layout[0] + k * plane + j * pitch + corrected_box[4]
                 start = slot + j * pitch + corrected_box[4]
-                correct_row(
-                    k + MARGIN, j + MARGIN, corrected_count, lower, parts, expanded, u, place, flat, start
-                )
+                y0, y1, first = parts_y[0, j + MARGIN], parts_y[1, j + MARGIN], lower_y[j + MARGIN] + 1
+                add_four_rows(
+                    corrected_count, z0 * y0, z0 * y1, z1 * y0, z1 * y1, expanded, (low_z * rows + first) * width,
+                    ((1 - low_z) * rows + first) * width, width, u, place, flat, start,
+                )  # fmt: skip
         r = k - 1
         if r >= box[0]:
             below, here, above = (r + 2) % 3 * size, r % 3 * size, (r + 1) % 3 * size
             for j in range(box[2], box[3]):
-                offset = origin + j * pitch + box[4] - 1
+                offset = origin + j * pitch + box[4]
                 place = layout[0] + r * plane + j * pitch + box[4]
-                relax(
-                    flat, below + offset, here + offset, above + offset, pitch, tables, r + MARGIN, j + MARGIN,
-                    box[4] + MARGIN, count, b, place, weight, by_cells, sigma, sigma_layout, out, work,
-                )  # fmt: skip
+                if by_cells:
+                    relax_by_cells(
+                        flat, below + offset - 1, here + offset - 1, above + offset - 1, pitch, tables, r + MARGIN,
+                        j + MARGIN, box[4] + MARGIN, count, b, place, weight, sigma, sigma_layout, out, work,
+                    )  # fmt: skip
+                else:
+                    known_a, known_b = work[FACTORS, 4], work[FACTORS, 13]
+                    set_factors(table_z, table_y, r + MARGIN, j + MARGIN, work, FACTORS)
+                    if work[FACTORS, 4] != known_a or work[FACTORS, 13] != known_b:
+                        set_steps(table_x, box[4] + MARGIN, count, weight, work)
+                    skip = (here + offset - 1) % line
+                    start = offset - 1 - skip
+                    combine_rows(
+                        count + 2 + skip, flat, below + start, here + start, above + start, pitch, work, length,
+                        FACTORS,
+                    )  # fmt: skip
+                    relax_row(
+                        count, skip, work, length, table_x, table_x.shape[1], box[4] + MARGIN, b, place, flat,
+                        here + offset, out,
+                    )  # fmt: skip
     return largest_of(work)

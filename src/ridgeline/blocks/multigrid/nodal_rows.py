@@ -155,7 +155,10 @@ def add_residual(typing, count, part, work, length, sums, place):
 
 @intrinsic
 def add_four_rows(typing, count, f00, f01, f10, f11, rows, low, high, length, u, place, target, target_place):
-    """Set target = u + the sum of four rows with factors: two rows from place low on, and two from place high on."""
+    """Set target = u + the sum of four rows with factors: two rows from place low on, and two from place high on.
+
+    These are coarse rows, expanded along x, around a fine row.
+    """
     signature = types.void(count, f00, f01, f10, f11, rows, low, high, length, u, place, target, target_place)
     names = ["count", "f00", "f01", "f10", "f11", "rows", "low", "high", "length"]
 
@@ -184,7 +187,7 @@ def add_four_rows(typing, count, f00, f01, f10, f11, rows, low, high, length, u,
     return signature, codegen
 
 
-@subroutine(nogil=True)
+@subroutine(nogil=True, inline="always")
 def set_factors(table_z, table_y, k, j, work, row):
     """Set the weights of the nine rows around row (k, j) of the tables: Kz My + Mz Ky, then Mz My."""
     for dz in range(3):
@@ -196,16 +199,13 @@ def set_factors(table_z, table_y, k, j, work, row):
 
 
 @subroutine(nogil=True)
-def set_row_steps(tables, k, j, x, count, weight, work):
-    """Set work[FACTORS] and work[STEPS] = weight / diagonal in a row, unless they are those of the row before."""
-    known_a, known_b = work[FACTORS, 4], work[FACTORS, 13]
-    set_factors(tables[0], tables[1], k, j, work, FACTORS)
-    if work[FACTORS, 4] != known_a or work[FACTORS, 13] != known_b:
-        table_x, diagonal = tables[2], work[DIAGONAL]
-        mass, stiffness = table_x[MASS + 1, x : x + count], table_x[STIFFNESS + 1, x : x + count]
-        for i in range(count):
-            diagonal[i] = work[FACTORS, 4] * mass[i] + work[FACTORS, 13] * stiffness[i]
-        jacobi_steps(weight, diagonal, count, work[STEPS])
+def set_steps(table_x, x, count, weight, work):
+    """Set work[STEPS] = weight / diagonal in a row whose weights are work[FACTORS]."""
+    diagonal = work[DIAGONAL]
+    mass, stiffness = table_x[MASS + 1, x : x + count], table_x[STIFFNESS + 1, x : x + count]
+    for i in range(count):
+        diagonal[i] = work[FACTORS, 4] * mass[i] + work[FACTORS, 13] * stiffness[i]
+    jacobi_steps(weight, diagonal, count, work[STEPS])
 
 
 @subroutine(nogil=True)
@@ -289,62 +289,51 @@ def apply_by_cells(
 
 
 @subroutine(nogil=True)
-def relax(
-    u, below, here, above, pitch, tables, k, j, x, count, b, place, weight, by_cells, sigma, sigma_layout, out, work
+def relax_by_cells(
+    u, below, here, above, pitch, tables, k, j, x, count, b, place, weight, sigma, sigma_layout, out, work
 ):  # fmt: skip
-    """Set a row of out = u + weight (b - A u) / diagonal; keep the largest residuals in work[LARGEST].
+    """Set a row of out = u + weight (b - A u) / diagonal; keep the largest residual in work[LARGEST].
 
     below, here, above: places in u of the node before the row, in three planes. k, j, x: places in the tables.
     """
-    if by_cells:
-        cells = sigma_layout[0] + k * sigma_layout[1] + j * sigma_layout[2] + x
-        apply_by_cells(
-            u, below, here, above, pitch, tables, k, j, x, count, sigma, cells, sigma_layout[1], sigma_layout[2], work
-        )  # fmt: skip
-        jacobi_steps(weight, work[DIAGONAL], count, work[STEPS])
-        applied, before, result = work[APPLIED], u[here + 1 : here + 1 + count], out[place : place + count]
-        target, largest, steps = b[place : place + count], work[LARGEST, 0], work[STEPS]
-        for i in range(count):
-            residual = target[i] - applied[i]
-            result[i] = before[i] + steps[i] * residual
-            largest = max(largest, abs(residual))
-        work[LARGEST, 0] = largest
-        return
-    set_row_steps(tables, k, j, x, count, weight, work)
-    length, table, skip = work.shape[1], tables[2], here % (LINE // u.itemsize)
-    combine_rows(count + 2 + skip, u, below - skip, here - skip, above - skip, pitch, work, length, FACTORS)
-    relax_row(count, skip, work, length, table, table.shape[1], x, b, place, u, here + 1, out)
+    cells = sigma_layout[0] + k * sigma_layout[1] + j * sigma_layout[2] + x
+    apply_by_cells(
+        u, below, here, above, pitch, tables, k, j, x, count, sigma, cells, sigma_layout[1], sigma_layout[2], work
+    )  # fmt: skip
+    jacobi_steps(weight, work[DIAGONAL], count, work[STEPS])
+    applied, before, result = work[APPLIED], u[here + 1 : here + 1 + count], out[place : place + count]
+    target, largest, steps = b[place : place + count], work[LARGEST, 0], work[STEPS]
+    for i in range(count):
+        residual = target[i] - applied[i]
+        result[i] = before[i] + steps[i] * residual
+        largest = max(largest, abs(residual))
+    work[LARGEST, 0] = largest
 
 
 @subroutine(nogil=True)
-def residual(
-    u, below, here, above, pitch, tables, k, j, x, count, b, place, by_cells, sigma, sigma_layout, work
-):  # fmt: skip
-    """Set work[RESIDUAL] = b - A u in a row; the arguments are those of `relax`."""
-    if by_cells:
-        cells = sigma_layout[0] + k * sigma_layout[1] + j * sigma_layout[2] + x
-        apply_by_cells(
-            u, below, here, above, pitch, tables, k, j, x, count, sigma, cells, sigma_layout[1], sigma_layout[2], work
-        )  # fmt: skip
-        applied, target, out = work[APPLIED], b[place : place + count], work[RESIDUAL]
-        for i in range(count):
-            out[i] = target[i] - applied[i]
-        return
-    set_factors(tables[0], tables[1], k, j, work, RESIDUAL_FACTORS)
-    length, table, skip = work.shape[1], tables[2], here % (LINE // u.itemsize)
-    combine_rows(
-        count + 2 + skip, u, below - skip, here - skip, above - skip, pitch, work, length, RESIDUAL_FACTORS
-    )
-    residual_row(count, skip, work, length, table, table.shape[1], x, b, place)
+def residual_by_cells(
+    u, below, here, above, pitch, tables, k, j, x, count, b, place, sigma, sigma_layout, work
+):
+    """Set work[RESIDUAL] = b - A u in a row; the arguments are those of `relax_by_cells`."""
+    cells = sigma_layout[0] + k * sigma_layout[1] + j * sigma_layout[2] + x
+    apply_by_cells(
+        u, below, here, above, pitch, tables, k, j, x, count, sigma, cells, sigma_layout[1], sigma_layout[2], work
+    )  # fmt: skip
+    applied, target, out = work[APPLIED], b[place : place + count], work[RESIDUAL]
+    for i in range(count):
+        out[i] = target[i] - applied[i]
 
 
 @subroutine(nogil=True)
 def first_steps(tables, k, j, x, count, weight, by_cells, sigma, sigma_layout, work):
     """Set work[STEPS] = weight / diagonal of A in a row."""
-    if not by_cells:
-        set_row_steps(tables, k, j, x, count, weight, work)
-        return
     table_z, table_y, table_x = tables
+    if not by_cells:
+        known_a, known_b = work[FACTORS, 4], work[FACTORS, 13]
+        set_factors(table_z, table_y, k, j, work, FACTORS)
+        if work[FACTORS, 4] != known_a or work[FACTORS, 13] != known_b:
+            set_steps(table_x, x, count, weight, work)
+        return
     diagonal = work[DIAGONAL]
     for i in range(count):
         diagonal[i] = 0
