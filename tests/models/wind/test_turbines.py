@@ -137,10 +137,13 @@ def test_a_lightly_loaded_disc_slows_the_wind_as_momentum_theory_says(kernel, sh
 
 def test_rotors_outside_of_the_domain_are_named():
     lengths = tuple(n * h for n, h in zip(SHAPE, WIDTHS))
-    assert not list(turbine_problems(PAIR, lengths, PERIODIC))
+    assert not list(turbine_problems(PAIR, lengths, SHAPE, PERIODIC))
     low = TurbineSection(position=(110.0, 80.0, 25.0), diameter=60.0, thrust_coefficient=0.7)
-    (problem,) = turbine_problems([PAIR[0], low], lengths, PERIODIC)
+    (problem,) = turbine_problems([PAIR[0], low], lengths, SHAPE, PERIODIC)
     assert problem.key == "turbine.1.position"
     assert "30" in problem.rule
+    fine = TurbineSection(position=(110.0, 80.0, 60.0), diameter=23.0, thrust_coefficient=0.7, width=5.9)
+    found = [problem.key for problem in turbine_problems([fine], lengths, SHAPE, PERIODIC)]
+    assert found == ["turbine.0.diameter", "turbine.0.width"]
     with pytest.raises(ValueError, match="< 1"):
         TurbineSection(position=(0.0, 0.0, 0.0), diameter=1.0, thrust_coefficient=1.0)

@@ -110,6 +110,7 @@ def test_the_mean_at_hub_height_lies_between_two_planes():
     mean = 0.4 * u[1].mean() + 0.6 * u[2].mean()
     assert control.mean[0] == pytest.approx(mean)
     assert force[0] == pytest.approx((8.0 - mean) / 4.0)
+    assert control.force(u, v, 8.0)[0] == pytest.approx((8.0 - mean) / 8.0)  # a step longer than the time
     top = DrivingSection(kind="hub-height", target=(8.0, 0.0), height=35.0)
     assert HubHeightControl(top, 0.0, 10.0, block, MPI.COMM_SELF).force(u, v, 0.5)[1] == pytest.approx(
         -v[3].mean() / 0.5

@@ -196,7 +196,8 @@ class HubHeightControl:
         self, driving: DrivingSection, coriolis: float, width: float, block: Block, comm: MPI.Comm
     ) -> None:
         assert driving.height is not None  # by the rules of [driving]
-        self._target, self._time, self._coriolis = driving.target, driving.relaxation_time, coriolis
+        self._target, self._coriolis = driving.target, coriolis
+        self._time = driving.relaxation_time or 0.0
         self._comm = comm
         nz, ny, nx = block.shape_global
         self._cells = ny * nx
@@ -222,7 +223,7 @@ class HubHeightControl:
             float((1 - share) * low_u + share * high_u),
             float((1 - share) * low_v + share * high_v),
         )
-        return control_force(self.mean, self._target, self._time or dt, self._coriolis)
+        return control_force(self.mean, self._target, max(self._time, dt), self._coriolis)
 
 
 def control_force(

@@ -288,7 +288,8 @@ class DrivingSection(Checked):
     )
     relaxation_time: Number | None = setting(
         None,
-        "Time in which the force brings the mean wind to its target; the time step if it is not set.",
+        "Time in which the force brings the mean wind to its target. If it is shorter than the time step or not set, "
+        "it is the time step.",
         unit="time",
         rule="a number > 0",
         gt=0,
@@ -335,7 +336,7 @@ class TurbineSection(Checked):
     position: Velocity = setting(
         ..., "Centre of the rotor, [x, y, z].", unit="length", rule="three numbers as [x, y, z]"
     )
-    diameter: Number = setting(..., "Diameter of the rotor.", unit="length", gt=0)
+    diameter: Number = setting(..., "Diameter of the rotor, at least two cells.", unit="length", gt=0)
     thrust_coefficient: Number = setting(
         ...,
         "Thrust coefficient: C_T or C_T', as turbine.N.reference says.",
@@ -487,15 +488,30 @@ def physics_problems(
         yield Problem(
             "surface.roughness_heat", f"a number below {half:g}, half the height of the lowest cells"
         )
-    yield from turbine_problems(case.turbine, lengths, periodic)
+    yield from turbine_problems(case.turbine, lengths, shape, periodic)
 
 
 def turbine_problems(
-    turbines: Sequence[TurbineSection], lengths: Velocity, periodic: tuple[bool, bool, bool]
+    turbines: Sequence[TurbineSection],
+    lengths: Velocity,
+    shape: tuple[int, int, int],
+    periodic: tuple[bool, bool, bool],
 ) -> Iterator[Problem]:
-    """Yield the turbines whose rotors do not lie in the domain. lengths, periodic: in z, y and x."""
+    """Yield the turbines whose rotors do not lie in the domain, or are finer than the cells.
+
+    lengths, shape, periodic: of the domain in z, y and x.
+    """
+    dz, dy, dx = (length / n for length, n in zip(lengths, shape, strict=True))
     for n, turbine in enumerate(turbines):
         axis = turbine.axis()
+        largest, along_axis = max(dz, dy, dx), dx * abs(axis[0]) + dy * abs(axis[1])
+        if turbine.diameter < 2 * largest:
+            yield Problem(
+                f"turbine.{n}.diameter", f"a number >= {2 * largest:g}, twice the largest width of a cell"
+            )
+        if turbine.width is not None and turbine.width < along_axis / 2:
+            rule = f"a number >= {along_axis / 2:g}, half the width of a cell along the axis"
+            yield Problem(f"turbine.{n}.width", rule)
         for name, place, length, wraps, along in zip(
             "xyz", turbine.position, lengths[::-1], periodic[::-1], axis, strict=True
         ):
