@@ -94,8 +94,19 @@ class Wind(Model):
 
     def _begin(self) -> None:
         """Make the present velocity free of divergence, and find a pressure for it. Collective."""
-        self._engine.start()
-        self._engine.guess_pressure(self._length())
+        engine = self._engine
+        engine.start()
+        dt = self._length()
+        self._check_courant(dt, engine.speeds()[1])
+        engine.guess_pressure(dt)
+
+    def _check_courant(self, dt: float, rate: float) -> None:
+        """Raise DivergedError if a fixed step of length dt has a Courant number above 1."""
+        if self._fixed is not None and dt * rate > 1.0:
+            raise DivergedError(
+                f"model.dt = {dt:g} gives the Courant number {dt * rate:.3g} at step {self._step}, but it must be at "
+                f"most 1. Set a smaller model.dt, or model.courant instead."
+            )
 
     def _length(self) -> float:
         """Return the length that the next step has where no output shortens it. Collective."""
@@ -153,12 +164,7 @@ class Wind(Model):
         else:
             dt, time = next_step(self._time, self._length(), until)
         engine.advance(dt)
-        number = dt * engine.rate
-        if self._fixed is not None and number > 1.0:
-            raise DivergedError(
-                f"model.dt = {dt:g} gives the Courant number {number:.3g} at step {self._step}, but it must be at "
-                f"most 1. Set a smaller model.dt, or model.courant instead."
-            )
+        self._check_courant(dt, engine.rate)
         self._step, self._time, engine.time = self._step + 1, time, time
         return 1
 
