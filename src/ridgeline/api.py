@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ridgeline.blocks.halo import HaloExchange
     from ridgeline.blocks.multigrid.cell_preconditioner import CellOperator, CellPreconditioner
     from ridgeline.blocks.multigrid.cells import CellMultigrid
+    from ridgeline.blocks.multigrid.nodes import NodalMultigrid
+    from ridgeline.blocks.projection import MacProjection, NodalProjection
     from ridgeline.config import sections
     from ridgeline.config.case import AnyCase
     from ridgeline.config.fields import Checked, Integer, Number, Problem, setting
@@ -70,8 +72,11 @@ _PLACES = {
     "IdentityRanges": "particles.identity_ranges",
     "Integer": "config.fields",
     "MICROSECONDS": "bench.result",
+    "MacProjection": "blocks.projection",
     "Migration": "particles.migration",
     "Model": "models.contract",
+    "NodalMultigrid": "blocks.multigrid.nodes",
+    "NodalProjection": "blocks.projection",
     "Number": "config.fields",
     "OptionSpec": "runtime.declared_options",
     "ParticleField": "particles.particles",
@@ -136,8 +141,11 @@ __all__ = [
     "HaloExchange",
     "IdentityRanges",
     "Integer",
+    "MacProjection",
     "Migration",
     "Model",
+    "NodalMultigrid",
+    "NodalProjection",
     "Number",
     "OptionSpec",
     "ParticleField",

@@ -269,7 +269,7 @@ WRONG_FILES = [
     (
         GOOD.replace("gray_scott", "grayscott"),
         'case.toml:2: no model is called "grayscott". Did you mean "gray_scott"? The models are gray_scott, '
-        "molecular_dynamics, n_body, navier_stokes, reaction_diffusion, turbulence.",
+        "molecular_dynamics, n_body, navier_stokes, reaction_diffusion, turbulence, wind.",
     ),
     (
         GOOD.replace('model = "gray_scott"', 'model = "gray_scott"\ndevice = "cuda"')

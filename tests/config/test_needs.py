@@ -84,8 +84,19 @@ ALWAYS = {
         model.hyperviscosity model.drag
         model.transpose_variables forcing.kind scalar.N.schmidt scalar.N.mean_gradient scalar.N.variance
         particles.count output.spectra_every""",
+    "wind": """
+        run.seed
+        grid.shape grid.process_grid grid.lengths
+        model.viscosity model.dt model.courant model.advection model.reconstruction model.diffusion model.solver
+        model.tolerance
+        damping.depth driving.kind initial.perturbation initial.scalars output.profiles_every
+        rotation.latitude rotation.parameter scalar.N.diffusivity scalar.N.name subgrid.kind
+        surface.distribution surface.heat surface.least_speed surface.roughness surface.stable
+        surface.unstable surface.von_karman temperature.enabled turbine.N.density turbine.N.diameter
+        turbine.N.kernel turbine.N.position turbine.N.reference turbine.N.thrust_coefficient
+        turbine.N.width turbine.N.yaw""",
 }
-for _model in ("gray_scott", "navier_stokes", "reaction_diffusion", "turbulence"):
+for _model in ("gray_scott", "navier_stokes", "reaction_diffusion", "turbulence", "wind"):
     ALWAYS[_model] += f" {OF_PARTS}"
 ALWAYS["navier_stokes"] += " output.part.N.points output.part.N.side"
 # An interval in another unit has an effect wherever that in steps has.
@@ -101,8 +112,8 @@ ALWAYS = {
 SIDES = [f"{axis}_{end}" for axis in "xyz" for end in ("min", "max")]
 # Whether a value is possible is not asked here, only whether it would have an effect.
 VALUES: tuple[Any, ...] = (
-    7, 3, 2, 1, 1.2, 0.5, 4.0, -0.5, True, False, "x", "wavy", ["scalars"], ["x"], [1.0, 2.0, 3.0], [2, 2, 2],
-    ["1", "2", "3"], ["sine", "sine", "sine"], {"X": 1.0},
+    7, 3, 2, 1, 1.2, 0.5, 4.0, -0.5, True, False, "x", "wavy", ["scalars"], ["x"], [1.0, 2.0], [1.0, 2.0, 3.0],
+    [2, 2, 2], ["1", "2", "3"], ["sine", "sine", "sine"], {"X": 1.0},
 )  # fmt: skip
 Document = dict[str, Any]
 
@@ -214,7 +225,7 @@ def test_every_key_states_what_it_needs_or_always_has_an_effect(model: str) -> N
     expected = {*ALWAYS[""].split(), *ALWAYS[model].split()}
     if model == "navier_stokes":
         expected |= {f"{home}.{side}.kind" for home in ("boundary", "scalar.N.boundary") for side in SIDES}
-    if model == "reaction_diffusion":
+    if model in ("reaction_diffusion", "wind"):
         expected |= {f"boundary.{side}.kind" for side in SIDES}
     without_kinds = ("molecular_dynamics", "reaction_diffusion")
     assert keys == (expected - {"initial.kind"} if model in without_kinds else expected)

@@ -68,6 +68,19 @@ CASES = {
         "parameters": {"steps_to_today": 400, "substeps": 2},
         "output": {**SERIES, **SPECTRA},
     },
+    "wind": {
+        "grid": {"shape": (8, 9, 10), "lengths": (80.0, 90.0, 100.0)},
+        "parameters": {"courant": 0.4},
+        "boundary": {"z_min": {"kind": "surface"}, "z_max": {"kind": "slip"}},
+        "temperature": {"enabled": True},
+        "surface": {"heat": "flux", "heat_flux": 0.05},
+        "subgrid": {"kind": "one-equation"},
+        "driving": {"kind": "hub-height", "target": (8.0, 0.0), "height": 40.0},
+        "turbine": [{"position": (50.0, 45.0, 40.0), "diameter": 40.0, "thrust_coefficient": 0.7}],
+        "scalar": [{"name": "dye"}],
+        "initial": {"velocity": (8.0, 0.0, 0.0), "perturbation": 0.5},
+        "output": {**SERIES, **PARTS, "profiles_every": 2},
+    },
 }  # fmt: skip
 
 

@@ -1,0 +1,521 @@
+"""A step of the wind model on the block of one rank, on CPU cores.
+
+State. u, v, w and the scalars are `BlockArray`s at cells with three layers of ghosts; a second set takes turns with
+them. The pressure is at nodes, with one layer. Tendencies and face velocities have the layout of the fields, so that
+one index serves them all; face (k, j, i) is the lower one of that cell. All of it belongs to one level: levels of
+refinement would each have such an engine.
+
+Step of Godunov's method. `reference` has the equations. One pass finds the speeds, and one sets the tendencies of
+the velocity; each scalar has one more. `predict_faces` reads velocities and tendencies once, `advect` each field
+with its tendency and the faces once. Then come the corrector (the tendencies once more, and one pass that adds them)
+and the nodal projection (three passes over the velocity). Without the linear solvers, a step with n fields reads or
+writes about 30 + 13 n values a cell. The method of lines makes most of this twice.
+
+Messages. A step exchanges the fields twice (before its advection and before its corrector), the tendencies once, the
+face velocities once and the velocity once, each in one message to each neighbour, with edges and corners. The solvers
+exchange by themselves. One allreduce of two numbers finds the speeds.
+
+The same bits on any ranks: cells are computed alike in any block, maxima are exact, and the solvers promise it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.blocks.block import Block, BlockArray
+from ridgeline.blocks.halo import HaloExchange
+from ridgeline.jit.kernel import compile_kernels, specialise
+from ridgeline.models.contract import Context, SolveCount
+from ridgeline.models.wind import kernels, kernels_advection, kernels_diffusion
+from ridgeline.models.wind.kernels import INSIDE, SIDE_VALUE
+from ridgeline.models.wind.problem import GHOST, WindProblem, evaluate_side, normal_field
+from ridgeline.models.wind.projections import FlowProjections, layer_block, touched_sides
+from ridgeline.parallel.allreduce import allreduce_max
+from ridgeline.parallel.partition import Triple
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from ridgeline.models.wind.physical_terms import PhysicalTerms
+
+SMALL = 1e-10  # as in the reference
+KERNELS = (
+    kernels.find_speeds,
+    kernels.add_difference,
+    kernels.combine,
+    kernels_advection.predict_faces,
+    kernels_advection.advect,
+    kernels_diffusion.set_momentum,
+    kernels_diffusion.set_diffusion,
+)
+
+
+def layout_of(field: BlockArray) -> Triple:
+    """Return where a field's cells lie, as kernels take it."""
+    return field.origin, field.row_pitch, field.plane_pitch
+
+
+class CpuEngine:
+    """Fields and steps of one block.
+
+    Parameters
+    ----------
+    problem : what is computed
+    cartesian, block : the ranks in their grid, and this rank's block with three layers of ghosts
+    context : threads, regions of time
+    terms : the physics beside the equations of the problem, None without any
+    tolerance : of both projections: the largest divergence left, over the largest rate at which fluid crosses a cell
+    direct : whether Poisson problems are solved on one rank by diagonalisation, otherwise by multigrid
+    """
+
+    def __init__(
+        self,
+        problem: WindProblem,
+        cartesian: MPI.Cartcomm,
+        block: Block,
+        context: Context,
+        terms: PhysicalTerms | None = None,
+        tolerance: float = 1e-9,
+        direct: bool = False,
+    ) -> None:
+        self.problem, self.block, self.time = problem, block, 0.0
+        self._comm, self._threads, self._regions = cartesian, context.threads, context.regions
+        self._terms, self._tolerance = terms, tolerance
+        self._dt = 1.0
+        self._sides = touched_sides(problem, block)
+        self._projections = FlowProjections(problem, cartesian, block, direct)
+        self._allocate()
+        self._plan(cartesian)
+        n = len(problem.names)
+        self._codes = np.zeros((n, 3, 2), np.int64)
+        for axis, last in self._sides:
+            side = problem.at(axis, last)
+            assert side is not None
+            for number, field in enumerate(side.fields):
+                self._codes[number, axis, int(last)] = SIDE_VALUE if field.fixed else INSIDE
+        self._tiles = kernels_advection.make_tiles(block.shape_local)
+        arrays = max(kernels_advection.FACE_ARRAYS, kernels_advection.ADVECTION_ARRAYS)
+        self._work = kernels_advection.workspace(block.shape_local, arrays, context.threads)
+        self._per_width = tuple(1.0 / h for h in problem.widths)
+        self._speed, self._rate = 0.0, 0.0
+        first, n_planes = block.offset_global[0], block.shape_local[0]
+        self._theta_profile = problem.theta_profile[first : first + n_planes].copy()
+        self._forces = np.array(problem.forces)
+        self._extent = layout_of(self._sets[0][0]), block.shape_local
+
+    def _allocate(self) -> None:
+        n, block = len(self.problem.names), self.block
+
+        def some(count: int) -> tuple[BlockArray, ...]:
+            return tuple(BlockArray.allocate(block, np.float64) for _ in range(count))
+
+        self._sets = [some(n), some(n)]
+        self._now = 0
+        self._tendencies, self._later = some(n), some(n)
+        self._rates = () if self.problem.godunov else some(n)
+        self._faces = some(3)
+        self._pressure = BlockArray.allocate(self._projections.nodes, np.float64)
+
+    def _plan(self, cartesian: MPI.Cartcomm) -> None:
+        def halo(*sets: tuple[BlockArray, ...]) -> HaloExchange:
+            return HaloExchange.of_fields(
+                cartesian, sets, corners=True, method="pack", n_threads=self._threads
+            )
+
+        self._field_halo = halo(*self._sets)
+        self._velocity_halo = halo(*(each[:3] for each in self._sets))
+        self._tendency_halo = halo(self._tendencies)
+        self._face_halo = halo(self._faces)
+        self._pressure_halo = halo((self._pressure,))
+        self._outflow_faces = {}
+        for axis in range(3):
+            side = self.problem.at(axis, True)
+            if side is not None and side.outflow:
+                layer = BlockArray.allocate(layer_block(self.block, axis), np.float64)
+                self._outflow_faces[axis] = layer, halo((layer,))
+
+    # ---- what the model asks for ----
+
+    @property
+    def fields(self) -> tuple[BlockArray, ...]:
+        """The present fields, with ghosts that are not guaranteed."""
+        return self._sets[self._now]
+
+    @property
+    def solves(self) -> dict[str, SolveCount]:
+        """Counts of the solves so far, by their names."""
+        return self._projections.solves
+
+    @property
+    def pressure(self) -> BlockArray:
+        """The present pressure at nodes."""
+        return self._pressure
+
+    @property
+    def faces(self) -> tuple[BlockArray, ...]:
+        """The velocities across the lower faces in z, y and x of the last step."""
+        return self._faces
+
+    def compile(self) -> None:
+        """Compile or load every kernel. No communication."""
+        compile_kernels(specialise(KERNELS))
+        if self._terms is not None:
+            compile_kernels(self._terms.kernels(self.fields[0]))
+
+    def commit(self) -> None:
+        """Take over what was written into fields and pressure. Collective."""
+        self._pressure_halo.exchange()
+
+    @property
+    def rate(self) -> float:
+        """The largest |u_i| / width at the beginning of the last step, over the whole grid."""
+        return self._rate
+
+    @property
+    def bytes_exchanged(self) -> float:
+        """Bytes that this rank sends in a step of Godunov's method, without the linear solvers."""
+        return float(sum(times * halo.bytes_sent for times, halo in self._exchanges()))
+
+    @property
+    def messages(self) -> float:
+        """Messages that this rank sends in a step of Godunov's method, without the linear solvers."""
+        return float(sum(times * halo.messages_sent for times, halo in self._exchanges()))
+
+    def _exchanges(self) -> list[tuple[int, HaloExchange]]:
+        stages = 1 if self.problem.godunov else 2
+        once = (self._tendency_halo, self._face_halo, self._velocity_halo)
+        return [(2, self._field_halo), *((stages, halo) for halo in once)]
+
+    def allocated(self) -> int:
+        """Return the bytes of fields held, without those of the linear solvers."""
+        arrays = [*self._sets[0], *self._sets[1], *self._tendencies, *self._later, *self._rates, *self._faces]
+        arrays += [self._pressure]
+        return sum(each.flat.nbytes for each in arrays) + self._work.nbytes
+
+    def cell_pressure(self) -> NDArray[np.float64]:
+        """Return the mean of the pressure at the nodes around each cell."""
+        p: NDArray[Any] = self.pressure.ghosted
+        nz, ny, nx = self.block.shape_local
+        g = self.pressure.block.ghost
+        steps = (g, g + 1)
+        parts = [p[k : k + nz, j : j + ny, i : i + nx] for k in steps for j in steps for i in steps]
+        total = parts[0].copy()
+        for part in parts[1:]:
+            total += part
+        return np.asarray(0.125 * total)
+
+    def largest_divergence(self) -> float:
+        """Return the largest divergence of the face velocities of the last step in this block."""
+        return self._projections.largest_divergence(self._faces)
+
+    def speeds(self) -> tuple[float, float, float]:
+        """Return the largest |u_i|, the largest |u_i| / width, and the largest eddy diffusivity. Collective.
+
+        The last one is that of the last call of `fill`, the larger of 2 nu_t and kappa_t.
+        """
+        u, v, w = self.fields[:3]
+        largest = np.zeros((self._threads, 2))
+        kernels.find_speeds(
+            u.flat,
+            v.flat,
+            w.flat,
+            layout_of(u),
+            self.block.shape_local,
+            self._per_width,
+            self._threads,
+            largest,
+        )
+        eddy = 0.0 if self._terms is None else self._terms.largest_diffusivity()
+        speed, rate, diffusivity = allreduce_max(self._comm, [*largest.max(0), eddy])
+        return float(speed), float(rate), float(diffusivity)
+
+    def start(self) -> None:
+        """Make an initial velocity free of divergence, by the nodal projection. Collective."""
+        self._speed, self._rate, _ = self.speeds()
+        self.pressure.flat[:] = 0.0
+        self._project(self._now, 1.0, last=False)
+
+    def guess_pressure(self, dt: float) -> None:
+        """Let the pressure be that of a step of length dt, which is not kept. Collective."""
+        kept = [q.owned.copy() for q in self.fields]
+        time = self.time
+        self.advance(dt)
+        self.time = time
+        for q, old in zip(self.fields, kept, strict=True):
+            q.owned[...] = old
+
+    # ---- a step ----
+
+    def advance(self, dt: float) -> None:
+        """Advance by one step of length dt. Collective."""
+        self._speed, self._rate, _ = self.speeds()
+        self._dt = dt
+        if self._terms is not None:
+            self._forces = self._terms.forces(self.fields, dt)
+        if self.problem.godunov:
+            self._advance_godunov(dt)
+        else:
+            self._advance_lines(dt)
+        self.time += dt
+
+    def _advance_godunov(self, dt: float) -> None:
+        now, other = self._now, 1 - self._now
+        new = self._sets[other]
+        self._set_tendencies(now, self._tendencies)
+        if self.problem.implicit:
+            self._advect(now, new, dt, (0.0, dt))
+            self._solve_diffusion(now, new, dt)
+            self._set_tendencies(now, self._tendencies, False)
+        else:
+            self._advect(now, new, dt, (1.0, dt))
+        self._set_tendencies(other, self._later, not self.problem.implicit)
+        with self._regions("compute"):
+            for q, later, first in zip(new, self._later, self._tendencies, strict=True):
+                kernels.add_difference(q.flat, 0.5 * dt, later.flat, first.flat, *self._extent)
+        self._project(other, dt)
+        self._now = other
+
+    def _advance_lines(self, dt: float) -> None:
+        """Advance by Heun's scheme, with the states at faces at the times of the fields."""
+        now, other = self._now, 1 - self._now
+        fields, new = self._sets[now], self._sets[other]
+        self._set_tendencies(now, self._tendencies)
+        self._advect(now, self._later, 0.0, (0.0, 1.0))
+        for q, rate, target in zip(fields, self._later, new, strict=True):
+            kernels.combine(q.flat, dt, rate.flat, 0.0, rate.flat, target.flat, *self._extent)
+        if self.problem.implicit:
+            for rate in self._later:
+                rate.owned[...] = dt * owned(rate)
+            self._solve_diffusion(now, self._later, dt, new)
+            for rate in self._later:
+                rate.owned[...] = owned(rate) / dt
+        self._project(other, dt, last=False)
+        self._set_tendencies(other, self._tendencies)
+        self._advect(other, self._rates, 0.0, (0.0, 1.0))
+        if self.problem.implicit:
+            # Crank-Nicolson's scheme has the diffusion of the first fields alone on the right side.
+            for number, rate in enumerate(self._rates):
+                for source, sign in ((now, 1.0), (other, -1.0)):
+                    self._set_diffusion(number, source, self._tendencies[number])
+                    owned(rate)[...] += sign * owned(self._tendencies[number])
+            for rate, first in zip(self._rates, self._later, strict=True):
+                rate.owned[...] = (0.5 * dt) * (owned(first) + owned(rate))
+            self._solve_diffusion(now, self._rates, dt, fields)
+        else:
+            for q, first, second in zip(fields, self._later, self._rates, strict=True):
+                half = 0.5 * dt
+                kernels.combine(q.flat, half, first.flat, half, second.flat, q.flat, *self._extent)
+        self._project(now, dt)
+
+    def _set_tendencies(self, which: int, out: tuple[BlockArray, ...], with_diffusion: bool = True) -> None:
+        """Set the tendencies of all fields of a set, whose ghosts are filled first."""
+        problem, fields = self.problem, self._sets[which]
+        self.fill(which)
+        with self._regions("compute"):
+            u, v, w = fields[:3]
+            heat = fields[3] if problem.scalars else w
+            p = self._pressure
+            viscous = problem.viscosity if with_diffusion else 0.0
+            numbers = np.array([*(viscous * r * r for r in self._per_width), *self._per_width])
+            kernels_diffusion.set_momentum(
+                u.flat, v.flat, w.flat, heat.flat, p.flat, layout_of(u), layout_of(p), self.block.shape_local,
+                numbers, self._forces, self._theta_profile, flats(out[:3]),
+            )  # fmt: skip
+            for number in range(3, len(fields)):
+                if with_diffusion:
+                    self._set_diffusion(number, which, out[number])
+                else:
+                    out[number].flat[:] = 0.0
+            if with_diffusion:
+                self._add_side_fluxes(out)
+            if self._terms is not None:
+                self._terms.add(fields, out, self.time, self._dt)
+
+    def fill(self, which: int | None = None) -> None:
+        """Fill the ghosts of a set of fields, by default the present ones, and set eddy viscosities. Collective."""
+        which = self._now if which is None else which
+        fields = self._sets[which]
+        with self._regions("exchange"):
+            self._field_halo.exchange(which)
+        with self._regions("compute"):
+            self.fill_sides(fields)
+            if self._terms is not None:
+                self._terms.prepare(fields)
+                for field in (self._terms.viscosity, self._terms.diffusivity):
+                    if field is not None:
+                        self._extend(field, range(3))
+
+    def _set_diffusion(self, number: int, which: int, out: BlockArray) -> None:
+        """Set the diffusion of one field of a set, whose ghosts are filled."""
+        kappa = self.problem.diffusivity(number)
+        coefficients = tuple(kappa * r * r for r in self._per_width)
+        kernels_diffusion.set_diffusion(self._sets[which][number].flat, *self._extent, coefficients, out.flat)
+
+    def _advect(
+        self, which: int, out: tuple[BlockArray, ...], dt: float, factors: tuple[float, float]
+    ) -> None:
+        """Set out = factors[0] fields + factors[1] (tendencies - div(u fields)), with states at faces dt/2 later."""
+        fields, regions = self._sets[which], self._regions
+        numbers = np.array(
+            [*(dt * r for r in self._per_width), *self._per_width, 0.5 * dt, SMALL * self._speed, *factors]
+        )
+        with regions("exchange"):
+            self._tendency_halo.exchange()
+        with regions("compute"):
+            for field in self._tendencies:
+                self._extend(field, range(3))
+            reconstruction, work = self.problem.reconstruction, self._work
+            kernels_advection.predict_faces(
+                flats(fields[:3]), flats(self._tendencies[:3]), *self._extent, self._codes[:3].copy(), numbers,
+                reconstruction, self._tiles, work, flats(self._faces),
+            )  # fmt: skip
+        self._project_faces()
+        with regions("compute"):
+            for number, (q, force, target) in enumerate(zip(fields, self._tendencies, out, strict=True)):
+                kernels_advection.advect(
+                    q.flat, force.flat, flats(self._faces), *self._extent, self._codes[number].copy(), numbers,
+                    reconstruction, self._tiles, work, target.flat,
+                )  # fmt: skip
+
+    def _project_faces(self) -> None:
+        """Make the face velocities free of divergence, and fill their ghosts."""
+        with self._regions("projection"):
+            self._projections.project_faces(self._faces, self._tolerance * self._rate)
+        with self._regions("exchange"):
+            self._face_halo.exchange()
+            # The faces on upper sides are beyond the cells that an exchange sends: they have one of their own.
+            for axis, (layer, halo) in self._outflow_faces.items():
+                faces = self._faces[axis].ghosted[inside_axis(axis, self.block.shape_local[axis])]
+                layer.owned[...] = faces[inside_others(axis)]
+                halo.exchange()
+                if (axis, True) in self._sides:
+                    faces[...] = layer.ghosted[(slice(None),) * axis + (slice(GHOST, -GHOST),)]
+        with self._regions("compute"):
+            for axis, face in enumerate(self._faces):
+                if (axis, True) in self._sides and axis not in self._outflow_faces:
+                    value = self._value_at(normal_field(axis), axis, True)
+                    plane(face.ghosted, axis, GHOST + self.block.shape_local[axis])[...] = value
+                self._extend(face, [d for d in range(3) if d != axis])
+
+    def _project(self, which: int, dt: float, last: bool = True) -> None:
+        """Make the velocity of a set approximately free of divergence. last: whether the pressure is kept."""
+        velocity, p, projections = self._sets[which][:3], self._pressure, self._projections
+        with self._regions("projection"):
+            projections.add_gradient(p, dt, velocity)
+        with self._regions("exchange"):
+            self._velocity_halo.exchange(which)
+        with self._regions("projection"):
+            for axis, end in self._sides:
+                side = self.problem.at(axis, end)
+                assert side is not None
+                if side.inflow:  # what flows through the side counts; other ghosts beyond sides do not
+                    number = normal_field(axis)
+                    planes(velocity[number], axis, end, 1)[0][...] = self._value_at(number, axis, end)
+            phi = projections.project_velocity(velocity, p, dt, self._tolerance * self._rate)
+            if last:
+                np.multiply(phi.flat, 1.0 / dt, out=p.flat)
+
+    def _solve_diffusion(
+        self, which: int, rates: tuple[BlockArray, ...], dt: float, out: tuple[BlockArray, ...] | None = None
+    ) -> None:
+        """Set out to the fields of a set and x, where (1 - dt/2 L) x = rates. out: the rates themselves if None."""
+        with self._regions("projection"):
+            for number, (q, b, target) in enumerate(zip(self._sets[which], rates, out or rates, strict=True)):
+                kappa = self.problem.diffusivity(number)
+                if not kappa:
+                    target.owned[...] = owned(q) + owned(b)
+                    continue
+                x = self._projections.solve_diffusion(number, 0.5 * dt * kappa, b, self._tolerance)
+                target.owned[...] = owned(q) + x
+
+    # ---- sides ----
+
+    def fill_sides(self, fields: tuple[BlockArray, ...]) -> None:
+        """Fill the ghosts beyond the sides of all fields, from the cells inside and the values at the sides."""
+        for axis, last in self._sides:
+            side = self.problem.at(axis, last)
+            assert side is not None
+            for number, (field, condition) in enumerate(zip(fields, side.fields, strict=True)):
+                value = self._value_at(number, axis, last) if condition.fixed else None
+                for distance in range(1, GHOST + 1):
+                    ghost, inside = planes(field, axis, last, distance)
+                    ghost[...] = inside if value is None else 2.0 * value - inside
+
+    def _extend(self, field: BlockArray, axes: Any) -> None:
+        """Copy the cells at the sides across some axes into the first ghosts beyond."""
+        for axis, last in self._sides:
+            if axis in axes:
+                ghost, inside = planes(field, axis, last, 1)
+                ghost[...] = inside
+
+    def _value_at(self, number: int, axis: int, last: bool) -> Any:
+        """Return what a field has at a side, on the faces of this block with ghosts around."""
+        side = self.problem.at(axis, last)
+        assert side is not None
+        value = side.fields[number].value
+        if not callable(value):
+            return value
+        sizes = []
+        places: dict[str, Any] = {
+            "zyx"[axis]: self.problem.shape[axis] * self.problem.widths[axis] if last else 0.0
+        }
+        along = [d for d in range(3) if d != axis]
+        for d in along:
+            n = self.problem.shape[d]
+            index = self.block.offset_global[d] + np.arange(-GHOST, self.block.shape_local[d] + GHOST)
+            index = index % n if self.problem.periodic[d] else index.clip(0, n - 1)
+            sizes.append(len(index))
+            centres = (index + 0.5) * self.problem.widths[d]
+            places["zyx"[d]] = centres[:, None] if d == along[0] else centres
+        return np.broadcast_to(evaluate_side(value, places, self.time), sizes)
+
+    def _add_side_fluxes(self, out: tuple[BlockArray, ...]) -> None:
+        """Add the fluxes through the sides to the tendencies of the cells there."""
+        inner = (slice(GHOST, -GHOST),) * 2
+        for axis, last in self._sides:
+            side = self.problem.at(axis, last)
+            assert side is not None
+            for number, condition in enumerate(side.fields):
+                if condition.fixed or (not callable(condition.value) and condition.value == 0.0):
+                    continue
+                flux = np.asarray(self._value_at(number, axis, last))
+                flux = flux[inner] if flux.ndim == 2 else flux
+                cells = plane(out[number].owned, axis, -1 if last else 0)
+                cells += flux * self._per_width[axis]
+
+
+def inside_axis(axis: int, n: int) -> tuple[slice, ...]:
+    """Return the place of the faces beyond the n cells of a block along an axis, with ghosts along the others."""
+    return (slice(None),) * axis + (slice(GHOST + n, GHOST + n + 1),)
+
+
+def inside_others(axis: int) -> tuple[slice, ...]:
+    """Return the place of what is owned along the axes other than this one."""
+    return tuple(slice(None) if d == axis else slice(GHOST, -GHOST) for d in range(3))
+
+
+def flats(fields: tuple[BlockArray, ...]) -> Any:
+    """Return the memory of some fields."""
+    return tuple(field.flat for field in fields)
+
+
+def plane(values: NDArray[Any], axis: int, index: int) -> NDArray[Any]:
+    """Return a plane of an array across an axis, a view."""
+    return values[(slice(None),) * axis + (index,)]
+
+
+def planes(field: BlockArray, axis: int, last: bool, distance: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the plane of ghosts at a distance from a side, from 1, and that of the cells mirrored at the side."""
+    ghosted, ghost = field.ghosted, field.block.ghost
+    if last:
+        edge = ghosted.shape[axis] - ghost
+        return plane(ghosted, axis, edge + distance - 1), plane(ghosted, axis, edge - distance)
+    return plane(ghosted, axis, ghost - distance), plane(ghosted, axis, ghost + distance - 1)
+
+
+def owned(field: BlockArray) -> NDArray[Any]:
+    """Return the owned cells of a field, typed for arithmetic."""
+    return field.owned
