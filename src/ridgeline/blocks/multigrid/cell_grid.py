@@ -298,6 +298,27 @@ class CellGrid:
             fill.free()
 
 
+def mirror_beyond_sides(x: BlockArray, block: Block, sides: Sides, layers: int) -> None:
+    """Fill ghosts beyond sides by the mirror image (Neumann) or its negative (Dirichlet). Others are filled before.
+
+    A block may be thinner than the layers: the mirror image then lies in the ghosts on its other side.
+    """
+    ghost = x.block.ghost
+    for axis, pair in enumerate(sides):
+        if pair == "periodic":
+            continue
+        n, moved = block.shape_local[axis], np.moveaxis(x.ghosted, axis, 0)
+        for end in (0, 1):
+            if block.neighbour(towards(axis, 2 * end - 1)) is not None:
+                continue
+            sign = -1 if pair[end] == "dirichlet" else 1
+            for layer in range(min(layers, block.shape_global[axis])):
+                inside, beyond = ghost + layer, ghost - 1 - layer
+                if end == 1:
+                    inside, beyond = ghost + n - 1 - layer, ghost + n + layer
+                moved[beyond] = sign * moved[inside]
+
+
 def _pair_means(values: Array, axis: int, shares: Array, begin: int, n: int) -> Array:
     """Return n means over aggregates along an axis: pairs from cell `begin` on, then single cells."""
     pairs = len(shares) - n

@@ -32,10 +32,10 @@ from ridgeline.blocks.multigrid.cell_rows import (
     ONE,
     UP,
     diagonal_of_row,
-    prolong_row,
+    prolong_rows,
     relax_plane,
-    residual_of_row,
-    restrict_row,
+    residual_of_rows,
+    restrict_rows,
     solve_lines,
     sum_of_row,
 )
@@ -114,7 +114,7 @@ def smooth_points(
     n_steps = taus.shape[0]
     nz, ny, nx = x.shape[0] - 2 * ghost, x.shape[1] - 2 * ghost, x.shape[2] - 2 * ghost
     sums, diagonal = np.empty(max(x.shape[2], correction.shape[2]), x.dtype), np.empty(x.shape[2], x.dtype)
-    residual = np.empty(x.shape[2], x.dtype)
+    residual = np.empty((x.shape[1], x.shape[2]), x.dtype)
     if restricts:
         restricted[:, :, :] = 0
     behind = 1 if prolongs else 0  # the first step's distance from the correction
@@ -122,13 +122,11 @@ def smooth_points(
     for lead in range(first, last + behind + n_steps + 1):
         low, high = _part(0, correction_layers, ghost, nz, has_neighbour)
         if prolongs and low <= lead < high:
-            start, end = _part(2, correction_layers, ghost, nx, has_neighbour)
-            low, high = _part(1, correction_layers, ghost, ny, has_neighbour)
-            for j in range(np.uint64(low), np.uint64(high)):
-                prolong_row(
-                    *(correction, np.uint64(lead), j, near, other, prolongation),
-                    *(np.uint64(start), np.uint64(end), ranges[2, 0], pairs, sums, x),
-                )
+            prolong_rows(
+                *(correction, (lead, lead + 1), _part(1, correction_layers, ghost, ny, has_neighbour)),
+                *(_part(2, correction_layers, ghost, nx, has_neighbour), near, other, prolongation),
+                *(ranges[2, 0], pairs, sums, x),
+            )
         for step in range(n_steps):
             k = lead - behind - step
             more = layers + n_steps - 1 - step
@@ -158,13 +156,12 @@ def smooth_points(
             )
         k = lead - behind - n_steps
         if restricts and ranges[0, 0] <= k < ranges[0, 1]:
-            start, end = np.uint64(ranges[2, 0]), np.uint64(ranges[2, 1])
-            for j in range(np.uint64(ranges[1, 0]), np.uint64(ranges[1, 1])):
-                residual_of_row(
-                    *(np.uint64(k), j, start, end, b, x, variable, alpha, a, fz, fy, fx, factors),
-                    *(sums, diagonal, residual),
-                )
-                restrict_row(residual, np.uint64(k), j, maps, restriction, start, end, pairs, restricted)
+            rows, columns = (ranges[1, 0], ranges[1, 1]), (ranges[2, 0], ranges[2, 1])
+            residual_of_rows(
+                *((k, k + 1), rows, columns, b, x, variable, alpha, a, fz, fy, fx, factors),
+                *(sums, diagonal, residual),
+            )
+            restrict_rows(residual, (k, k + 1), rows, columns, maps, restriction, pairs, restricted)
 
 
 @kernel(_pass_types, nogil=True, error_model="numpy")
@@ -206,7 +203,7 @@ def smooth_lines(
     slab = (x.shape[0], x.shape[2])
     sums, diagonal, upper = np.zeros(slab, x.dtype), np.ones(slab, x.dtype), np.zeros(slab, x.dtype)
     wide = np.empty(max(x.shape[2], correction.shape[2]), x.dtype)
-    residual = np.empty(x.shape[2], x.dtype)
+    residual = np.empty((x.shape[0], x.shape[2]), x.dtype)
     along, lo, up = factors[2, DIAGONAL], factors[2, LO], factors[2, UP]
     if restricts:
         restricted[:, :, :] = 0
@@ -216,12 +213,11 @@ def smooth_lines(
     for lead in range(first, last + behind + n_steps + 1):
         low, high = _part(1, correction_layers, ghost, ny, has_neighbour)
         if prolongs and low <= lead < high:
-            start, end = _part(2, correction_layers, ghost, nx, has_neighbour)
-            for k in range(z_first, z_last):
-                prolong_row(
-                    *(correction, k, np.uint64(lead), near, other, prolongation),
-                    *(np.uint64(start), np.uint64(end), ranges[2, 0], pairs, wide, x),
-                )
+            prolong_rows(
+                *(correction, (ghost, ghost + nz), (lead, lead + 1)),
+                *(_part(2, correction_layers, ghost, nx, has_neighbour), near, other, prolongation),
+                *(ranges[2, 0], pairs, wide, x),
+            )
         for step in range(n_steps):
             j = lead - behind - step
             more = layers + n_steps - 1 - step
@@ -292,13 +288,12 @@ def smooth_lines(
                         ring[step, here, k, i] = sums[k, i]
         j = lead - behind - n_steps
         if restricts and ranges[1, 0] <= j < ranges[1, 1]:
-            start, end = np.uint64(ranges[2, 0]), np.uint64(ranges[2, 1])
-            for k in range(np.uint64(ranges[0, 0]), np.uint64(ranges[0, 1])):
-                residual_of_row(
-                    *(k, np.uint64(j), start, end, b, x, variable, alpha, a, fz, fy, fx, factors),
-                    *(sums[0], diagonal[0], residual),
-                )
-                restrict_row(residual, k, np.uint64(j), maps, restriction, start, end, pairs, restricted)
+            planes, columns = (ranges[0, 0], ranges[0, 1]), (ranges[2, 0], ranges[2, 1])
+            residual_of_rows(
+                *(planes, (j, j + 1), columns, b, x, variable, alpha, a, fz, fy, fx, factors),
+                *(sums[0], diagonal[0], residual),
+            )
+            restrict_rows(residual, planes, (j, j + 1), columns, maps, restriction, pairs, restricted)
 
 
 @kernel(
@@ -317,21 +312,22 @@ def cell_residual(x, b, variable, alpha, a, fz, fy, fx, factors, ghost, keeps, o
     """
     nz, ny, nx = x.shape[0] - 2 * ghost, x.shape[1] - 2 * ghost, x.shape[2] - 2 * ghost
     sums, diagonal = np.empty(x.shape[2], x.dtype), np.empty(x.shape[2], x.dtype)
-    residual = np.zeros(x.shape[2], x.dtype)
+    residual = np.zeros((x.shape[1], x.shape[2]), x.dtype)
     largest, bad = np.zeros(x.shape[2], x.dtype), np.zeros(x.shape[2], x.dtype)
-    start, end, layers = np.uint64(ghost), np.uint64(ghost + nx), np.uint64(ghost)
+    layers, start, end = np.uint64(ghost), np.uint64(ghost), np.uint64(ghost + nx)
     for k in range(np.uint64(ghost), np.uint64(ghost + nz)):
-        for j in range(np.uint64(ghost), np.uint64(ghost + ny)):
-            residual_of_row(
-                *(k, j, start, end, b, x, variable, alpha, a, fz, fy, fx, factors, sums, diagonal, residual)
-            )
+        residual_of_rows(
+            *((k, k + ONE), (ghost, ghost + ny), (ghost, ghost + nx), b, x, variable, alpha, a, fz, fy, fx),
+            *(factors, sums, diagonal, residual),
+        )
+        for j in range(np.uint64(ny)):
             for i in range(start, end):
-                size = abs(residual[i])
+                size = abs(residual[j, i])
                 largest[i] = size if size > largest[i] else largest[i]
-                bad[i] += residual[i] - residual[i]
+                bad[i] += residual[j, i] - residual[j, i]
             if keeps:
                 for i in range(start, end):
-                    out[k - layers, j - layers, i - layers] = residual[i]
+                    out[k - layers, j, i - layers] = residual[j, i]
     result = largest.max()
     if np.isnan(bad.sum()):
         result = bad.sum()

@@ -106,69 +106,89 @@ def relax_plane(
 
 
 @subroutine(nogil=True, error_model="numpy")
-def residual_of_row(k, j, start, end, b, x, variable, alpha, a, fz, fy, fx, factors, sums, diagonal, out):
-    """Set out = b - A x in row (k, j)."""
-    if variable:
-        diagonal_of_row(k, j, start, end, a, fz, fy, fx, factors, diagonal)
-        sum_of_row(k, j, start, end, b, x, k - ONE, k, k + ONE, True, fz, fy, fx, factors, sums)
-        for i in range(start, end):
-            out[i] = sums[i] - diagonal[i] * x[k, j, i]
-        return
+def residual_of_rows(
+    planes, rows, columns, b, x, variable, alpha, a, fz, fy, fx, factors, sums, diagonal, out
+):
+    """Set out = b - A x in the rows of a plane of z or of y.
+
+    planes, rows, columns : ranges of k, j and i; one of the first two is a single one
+    sums, diagonal : memory of a row
+    out : [rows, nx+2g], one row after the other
+    """
+    start, end = np.uint64(columns[0]), np.uint64(columns[1])
     lo, up, along = factors[2, LO], factors[2, UP], factors[2, DIAGONAL]
-    lz, uz, ly, uy = factors[0, LO, k], factors[0, UP, k], factors[1, LO, j], factors[1, UP, j]
-    value = alpha + (factors[0, DIAGONAL, k] + factors[1, DIAGONAL, j])
-    for i in range(start, end):
-        total = b[k, j, i] + (lz * x[k - ONE, j, i] + uz * x[k + ONE, j, i])
-        total += ly * x[k, j - ONE, i] + uy * x[k, j + ONE, i]
-        total += lo[i] * x[k, j, i - ONE] + up[i] * x[k, j, i + ONE]
-        out[i] = total - (value + along[i]) * x[k, j, i]
+    row = np.uint64(0)
+    for k in range(np.uint64(planes[0]), np.uint64(planes[1])):
+        lz, uz = factors[0, LO, k], factors[0, UP, k]
+        for j in range(np.uint64(rows[0]), np.uint64(rows[1])):
+            if variable:
+                diagonal_of_row(k, j, start, end, a, fz, fy, fx, factors, diagonal)
+                sum_of_row(k, j, start, end, b, x, k - ONE, k, k + ONE, True, fz, fy, fx, factors, sums)
+                for i in range(start, end):
+                    out[row, i] = sums[i] - diagonal[i] * x[k, j, i]
+            else:
+                ly, uy = factors[1, LO, j], factors[1, UP, j]
+                value = alpha + (factors[0, DIAGONAL, k] + factors[1, DIAGONAL, j])
+                for i in range(start, end):
+                    total = b[k, j, i] + (lz * x[k - ONE, j, i] + uz * x[k + ONE, j, i])
+                    total += ly * x[k, j - ONE, i] + uy * x[k, j + ONE, i]
+                    total += lo[i] * x[k, j, i - ONE] + up[i] * x[k, j, i + ONE]
+                    out[row, i] = total - (value + along[i]) * x[k, j, i]
+            row += ONE
 
 
 @subroutine(nogil=True, error_model="numpy")
-def restrict_row(residual, k, j, maps, shares, start, end, pairs, out):
-    """Add a row's share of the means over aggregates to the coarser right-hand side.
+def restrict_rows(residual, planes, rows, columns, maps, shares, pairs, out):
+    """Add the shares of rows to the means over aggregates, the coarser right-hand side.
 
     pairs: aggregates along the row that have two cells; those after them have one
     """
-    place_z, place_y, place = maps[0, k], maps[1, j], np.uint64(maps[2, start])
-    weight, share = shares[0, k] * shares[1, j], shares[2]
-    i = start
-    for pair in range(np.uint64(pairs)):
-        two = share[start + pair + pair] * residual[start + pair + pair]
-        two += share[start + pair + pair + ONE] * residual[start + pair + pair + ONE]
-        out[place_z, place_y, place + pair] += weight * two
-    i = start + np.uint64(pairs) + np.uint64(pairs)
-    place += np.uint64(pairs)
-    for single in range(end - i):
-        out[place_z, place_y, place + single] += weight * (share[i + single] * residual[i + single])
+    start, end, n_pairs = np.uint64(columns[0]), np.uint64(columns[1]), np.uint64(pairs)
+    place, share = np.uint64(maps[2, columns[0]]), shares[2]
+    first_single = start + n_pairs + n_pairs
+    row = np.uint64(0)
+    for k in range(np.uint64(planes[0]), np.uint64(planes[1])):
+        for j in range(np.uint64(rows[0]), np.uint64(rows[1])):
+            place_z, place_y = np.uint64(maps[0, k]), np.uint64(maps[1, j])
+            weight = shares[0, k] * shares[1, j]
+            for pair in range(n_pairs):
+                i = start + pair + pair
+                two = share[i] * residual[row, i] + share[i + ONE] * residual[row, i + ONE]
+                out[place_z, place_y, place + pair] += weight * two
+            for i in range(first_single, end):
+                single = place + n_pairs + (i - first_single)
+                out[place_z, place_y, single] += weight * (share[i] * residual[row, i])
+            row += ONE
 
 
 @subroutine(nogil=True, error_model="numpy")
-def prolong_row(coarse, k, j, near, other, weights, start, end, first_pair, pairs, sums, out):
-    """Add the interpolated coarser values to row (k, j) of out.
+def prolong_rows(coarse, planes, rows, columns, near, other, weights, first_pair, pairs, sums, out):
+    """Add the interpolated coarser values to rows of out.
 
     first_pair, pairs: the first cell of the aggregates of two cells that follow each other, and their number
     sums: memory of a row
     """
-    wz, wy = weights[0, k], weights[1, j]
+    start, end, n_coarse = np.uint64(columns[0]), np.uint64(columns[1]), np.uint64(coarse.shape[2])
     one = sums.dtype.type(1)
-    nz, oz = np.uint64(near[0, k]), np.uint64(other[0, k])
-    ny, oy = np.uint64(near[1, j]), np.uint64(other[1, j])
-    for i in range(np.uint64(coarse.shape[2])):
-        sums[i] = (one - wz) * ((one - wy) * coarse[nz, ny, i] + wy * coarse[nz, oy, i])
-    for i in range(np.uint64(coarse.shape[2])):
-        sums[i] += wz * ((one - wy) * coarse[oz, ny, i] + wy * coarse[oz, oy, i])
     a, b, w = near[2], other[2], weights[2]
     first, place, n_pairs = np.uint64(first_pair), np.uint64(near[2, first_pair]), np.uint64(pairs)
-    # A pair lies between its own coarser cell and those on both sides; near a Neumann side the weight is 0.
-    for pair in range(n_pairs):
-        i, middle = first + pair + pair, sums[place + pair]
-        out[k, j, i] += (one - w[i]) * middle + w[i] * sums[place + pair - ONE]
-        out[k, j, i + ONE] += (one - w[i + ONE]) * middle + w[i + ONE] * sums[place + pair + ONE]
-    for i in range(start, first):
-        out[k, j, i] += (one - w[i]) * sums[np.uint64(a[i])] + w[i] * sums[np.uint64(b[i])]
-    for i in range(first + n_pairs + n_pairs, end):
-        out[k, j, i] += (one - w[i]) * sums[np.uint64(a[i])] + w[i] * sums[np.uint64(b[i])]
+    for k in range(np.uint64(planes[0]), np.uint64(planes[1])):
+        wz, nz, oz = weights[0, k], np.uint64(near[0, k]), np.uint64(other[0, k])
+        for j in range(np.uint64(rows[0]), np.uint64(rows[1])):
+            wy, ny, oy = weights[1, j], np.uint64(near[1, j]), np.uint64(other[1, j])
+            for i in range(n_coarse):
+                sums[i] = (one - wz) * ((one - wy) * coarse[nz, ny, i] + wy * coarse[nz, oy, i])
+            for i in range(n_coarse):
+                sums[i] += wz * ((one - wy) * coarse[oz, ny, i] + wy * coarse[oz, oy, i])
+            # A pair lies between its own coarser cell and those on both sides; near a Neumann side the weight is 0.
+            for pair in range(n_pairs):
+                i, middle = first + pair + pair, sums[place + pair]
+                out[k, j, i] += (one - w[i]) * middle + w[i] * sums[place + pair - ONE]
+                out[k, j, i + ONE] += (one - w[i + ONE]) * middle + w[i + ONE] * sums[place + pair + ONE]
+            for i in range(start, first):
+                out[k, j, i] += (one - w[i]) * sums[np.uint64(a[i])] + w[i] * sums[np.uint64(b[i])]
+            for i in range(first + n_pairs + n_pairs, end):
+                out[k, j, i] += (one - w[i]) * sums[np.uint64(a[i])] + w[i] * sums[np.uint64(b[i])]
 
 
 @subroutine(nogil=True, error_model="numpy")
@@ -180,14 +200,20 @@ def solve_lines(sums, diagonal, upper, variable, j, fz, factors, first, last, st
     lo, up = factors[0, LO], factors[0, UP]
     one = sums.dtype.type(1)
     for k in range(first, last):
-        for i in range(start, end):
-            face = fz[k + ONE, j, i] if variable else one
-            lower = lo[k] * (fz[k, j, i] if variable else one)
-            if k == first:
-                lower = sums.dtype.type(0)
-            inverse = one / (diagonal[k, i] - lower * upper[k - ONE, i])
-            upper[k, i] = (up[k] * face) * inverse
-            sums[k, i] = (sums[k, i] + lower * sums[k - ONE, i]) * inverse
+        below, above = lo[k], up[k]
+        if k == first:
+            below = sums.dtype.type(0)
+        if variable:
+            for i in range(start, end):
+                lower = below * fz[k, j, i]
+                inverse = one / (diagonal[k, i] - lower * upper[k - ONE, i])
+                upper[k, i] = (above * fz[k + ONE, j, i]) * inverse
+                sums[k, i] = (sums[k, i] + lower * sums[k - ONE, i]) * inverse
+        else:
+            for i in range(start, end):
+                inverse = one / (diagonal[k, i] - below * upper[k - ONE, i])
+                upper[k, i] = above * inverse
+                sums[k, i] = (sums[k, i] + below * sums[k - ONE, i]) * inverse
     for k in range(first + ONE, last):
         row = last + first - ONE - k
         for i in range(start, end):

@@ -26,7 +26,7 @@ from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.multigrid.agglomeration import Agglomeration, free_levels, split_levels
 from ridgeline.blocks.multigrid.axis_tables import Sides, checked_sides
 from ridgeline.blocks.multigrid.cell_coefficients import Mean, coefficient_error, faces_of_cells
-from ridgeline.blocks.multigrid.cell_grid import CellGrid, contiguous_field, towards
+from ridgeline.blocks.multigrid.cell_grid import CellGrid, contiguous_field, mirror_beyond_sides, towards
 from ridgeline.blocks.multigrid.cell_kernels import cell_residual, multiply_dense, smooth_lines, smooth_points
 from ridgeline.blocks.multigrid.levels import CELLS_PER_RANK, plan_levels
 from ridgeline.blocks.multigrid.smoothing import (
@@ -53,8 +53,8 @@ class MultigridResult:
     Attributes
     ----------
     converged : bool
-        Whether the residual is at most the tolerance times max |b|. False if max_cycles were done, or if a number
-        became NaN or infinite.
+        Whether the residual is at most the tolerance times max |b|, or at most the absolute one. False if
+        max_cycles were done, or if a number became NaN or infinite.
     cycles : int
         V-cycles done.
     residual, initial_residual : float
@@ -193,11 +193,11 @@ class CellMultigrid:
                 fine.join(level, grid)
         self._load_move: Agglomeration | None = None
         if self.levels[0].is_agglomerated:
-            self._load_move = Agglomeration(comm, self.levels[0], block.coords, steps, self.dtype)
+            self._load_move = Agglomeration(comm, self.levels[0], block.coords, 2 * steps, self.dtype)
             self._load_nodes = Agglomeration(
                 comm, self.levels[0], block.coords, steps, self.dtype, nodes=True
             )
-            natural = self.levels[0].natural_block(block.coords, steps)
+            natural = self.levels[0].natural_block(block.coords, 2 * steps)
             assert natural is not None
             self._staging = contiguous_field(natural, self.dtype)
         in_turn_per_node(comm, lambda: compile_kernels(kernels_of_cells(self.dtype, self.lines)))
@@ -341,7 +341,12 @@ class CellMultigrid:
     # ---- solve ----
 
     def solve(
-        self, b: BlockArray, x: BlockArray, tolerance: float = 1e-10, max_cycles: int = 50
+        self,
+        b: BlockArray,
+        x: BlockArray,
+        tolerance: float = 1e-10,
+        max_cycles: int = 50,
+        absolute: float = 0.0,
     ) -> MultigridResult:
         """Solve A x = b by V-cycles from the values that x has.
 
@@ -350,12 +355,14 @@ class CellMultigrid:
         b : BlockArray
             The right-hand side; its ghosts are not read.
         x : BlockArray
-            The first guess, and on return the solution, with as many ghost layers filled as it has, at most `steps`:
-            by neighbours' cells, and beyond sides by the mirror image (Neumann) or its negative (Dirichlet).
+            The first guess, and on return the solution, with as many ghost layers filled as it has, at most twice
+            `steps`: by neighbours' cells, and beyond sides by the mirror image (Neumann) or its negative (Dirichlet).
         tolerance : float
             The solve ends when max |b - A x| <= tolerance * max |b|.
         max_cycles : int
             The most V-cycles.
+        absolute : float
+            The solve also ends when max |b - A x| <= absolute.
 
         Returns
         -------
@@ -383,14 +390,14 @@ class CellMultigrid:
         if self.singular:
             removed = self._mean(values)
             values = np.asarray(values - np.asarray(removed, values.dtype))
-        scale = float(allreduce_max(self.comm, abs(values).max()))
+        limit = max(tolerance * float(allreduce_max(self.comm, abs(values).max())), absolute)
         self._load(values, self._finest("b"))
         self._load(x.owned, self._finest("x"))
         self._fill(0, 0)
         self._fill(0, 1)
         residual = initial = self._residual()
         cycles = 0
-        while np.isfinite(residual) and residual > tolerance * scale and cycles < max_cycles:
+        while np.isfinite(residual) and residual > limit and cycles < max_cycles:
             self._cycle(0, False)
             cycles += 1
             residual = self._residual()
@@ -399,7 +406,7 @@ class CellMultigrid:
         if self.singular:
             mean = self._mean(x.owned)
             np.subtract(x.ghosted, np.asarray(mean, x.flat.dtype), out=x.ghosted)
-        converged = bool(np.isfinite(residual)) and residual <= tolerance * scale
+        converged = bool(np.isfinite(residual)) and residual <= limit
         return MultigridResult(converged, cycles, residual, initial, factor, removed)
 
     def cycle(self, b: Array, x: Array, from_zero: bool = True) -> None:
@@ -554,25 +561,13 @@ class CellMultigrid:
             self._load_move.scatter(source, self._staging)
             source = self._staging
         assert source is not None
-        ghost = x.block.ghost
-        layers = min(ghost, source.block.ghost)
+        layers = min(x.block.ghost, source.block.ghost)
         inner = [
             tuple(slice(g - layers, -(g - layers) or None) for _ in range(3))
-            for g in (ghost, source.block.ghost)
+            for g in (x.block.ghost, source.block.ghost)
         ]
         x.ghosted[inner[0]] = source.ghosted[inner[1]]
-        for axis, pair in enumerate(self._sides):
-            if pair == "periodic":
-                continue
-            n, moved = self._block.shape_local[axis], np.moveaxis(x.ghosted, axis, 0)
-            for end in (0, 1):
-                if self._block.neighbour(towards(axis, 2 * end - 1)) is None:
-                    sign = -1 if pair[end] == "dirichlet" else 1
-                    for layer in range(min(layers, n)):
-                        if end == 0:
-                            moved[ghost - 1 - layer] = sign * moved[ghost + layer]
-                        else:
-                            moved[ghost + n + layer] = sign * moved[ghost + n - 1 - layer]
+        mirror_beyond_sides(x, self._block, self._sides, layers)
 
     def volumes(self) -> Array:
         """Return the volumes of this rank's cells, float64 [nz, ny, nx]."""
