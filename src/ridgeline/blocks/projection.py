@@ -267,11 +267,38 @@ class MacProjection:
     phi, b : BlockArray
         The potential at the cells, with one layer of ghosts, and minus the divergence.
 
+    Raises
+    ------
+    ValueError
+        For sides or widths that do not fit the block.
+
     Notes
     -----
     Collective. Besides the solver, a projection reads and writes 3 + 1 words for the divergence and 4 +
     3 for the correction, a cell. The last faces are corrected by both neighbours alike, so that the divergence of
     the owned cells needs no exchange afterwards.
+
+    Examples
+    --------
+    With two ranks, started by `mpiexec -n 2 python program.py`, random velocities:
+
+    >>> import numpy as np
+    >>> from mpi4py import MPI
+    >>> from ridgeline.api import BlockArray, HaloExchange, MacProjection, decompose
+    >>> cartesian, block = decompose(MPI.COMM_WORLD, (16, 16, 16))
+    >>> faces = [BlockArray.allocate(block, "float64") for _ in range(3)]
+    >>> for field in faces:
+    ...     field.owned[...] = np.random.default_rng(cartesian.rank).standard_normal(block.shape_local)
+    >>> halo = HaloExchange.of_fields(cartesian, [faces], method="pack")
+    >>> halo.exchange()
+    >>> mac = MacProjection(cartesian, block, (1.0, 1.0, 1.0), ("periodic",) * 3)
+    >>> mac.project(faces).converged
+    True
+    >>> mac.set_divergence(faces, mac.b)
+    >>> float(abs(mac.b.owned).max()) < 1e-8
+    True
+    >>> mac.free(), halo.free(), cartesian.Free()
+    (None, None, None)
     """
 
     def __init__(

@@ -53,21 +53,15 @@ def largest_of(work):
 
 
 @subroutine(nogil=True)
-def store_coarse_plane(coarse_k, first, count, parts, places, coarse_shape, sums, coarse, layout):
-    """Restrict the finished sums of a coarse plane along x, store them, and clear the sums."""
-    part_low, part_high = parts[2][0, first:], parts[2][1, first:]
-    for coarse_j in range(coarse_shape[1]):
-        values = sums[coarse_k % 2, coarse_j]
-        start = layout[0] + coarse_k * layout[1] + coarse_j * layout[2]
-        target = coarse[start : start + coarse_shape[2]]
-        for n in range(coarse_shape[2]):
-            total = values[0] - values[0]
-            for i in range(places[n], places[n + 1]):
-                total += part_high[i] * values[i]
-            for i in range(places[n + 1], places[n + 2]):
-                total += part_low[i] * values[i]
-            target[n] = total
-        for i in range(count):
+def store_coarse_plane(sums, slot, centres, weights, coarse, start, pitch):
+    """Restrict the finished sums of a coarse plane along x, store its rows from `start` on, and clear the sums."""
+    before, own, after = weights[0], weights[1], weights[2]
+    for j in range(sums.shape[1]):
+        values, target = sums[slot, j], coarse[start + j * pitch : start + j * pitch + centres.shape[0]]
+        for n in range(centres.shape[0]):
+            c = centres[n]
+            target[n] = before[n] * values[c - 1] + own[n] * values[c] + after[n] * values[c + 1]
+        for i in range(values.shape[0]):
             values[i] = 0
 
 
@@ -89,13 +83,14 @@ def _transfer(T):
         *_transfer(T),
         int64[::1],
         int64[::1],
+        T[:, ::1],
         T[:, :, ::1],
     ),
     nogil=True,
 )
 def smooth_and_restrict(
     u, b, out, layout, box, weight, tables, by_cells, sigma, sigma_layout, work, zero_guess, residual_box,
-    lower, parts, coarse, coarse_layout, coarse_shape, places, sums,
+    lower, parts, coarse, coarse_layout, coarse_shape, centres, weights, sums,
 ):  # fmt: skip
     """Set out = u + weight (b - A u) / diagonal in a box, restrict b - A out of a smaller box, return max |b - A u|.
 
@@ -164,14 +159,13 @@ def smooth_and_restrict(
                         for dy in range(2):
                             coarse_j, part_y = lower_y[j + MARGIN] + dy, parts_y[dy, j + MARGIN]
                             if part_y != 0 and 0 <= coarse_j < coarse_shape[1]:
-                                at = (coarse_k % 2 * sums.shape[1] + coarse_j) * sums.shape[2]
+                                at = (coarse_k % 2 * sums.shape[1] + coarse_j) * sums.shape[2] + 1
                                 add_residual(inner_count, part_z * part_y, work, length, sums, at)
             coarse_k = lower_z[r + MARGIN]
             is_last = r + 1 == residual_box[1] or lower_z[r + 1 + MARGIN] > coarse_k
             if is_last and 0 <= coarse_k < coarse_shape[0]:
-                store_coarse_plane(
-                    coarse_k, first, inner_count, parts, places, coarse_shape, sums, coarse, coarse_layout
-                )
+                start = coarse_layout[0] + coarse_k * coarse_layout[1]
+                store_coarse_plane(sums, coarse_k % 2, centres, weights, coarse, start, coarse_layout[2])
     return largest_of(work)
 
 

@@ -27,7 +27,7 @@ from ridgeline.blocks.multigrid.nodal_tables import (
     Fixed,
     axis_table,
     axis_transfer,
-    coarse_places,
+    restriction_weights,
     smoothing_weights,
 )
 from ridgeline.parallel.communicator import in_turn_per_node
@@ -156,9 +156,12 @@ class NodalLevel:
         self._parts = tuple(np.ascontiguousarray(axis.parts, self.dtype) for axis in axes)
         box = np.array([[axis.first, axis.end] for axis in axes], np.int64).reshape(-1)
         self._residual_box, self._smooth_box = box, self._widened(box, 1)
-        self._places_of_coarse = coarse_places(axes[2], coarse_block.shape_local[2])
+        self._centres, weights = np.zeros(0, np.int64), np.zeros((3, 0))
+        if coarser is not None:
+            self._centres, weights = restriction_weights(axes[2], coarse_block.shape_local[2])
+        self._restriction = np.ascontiguousarray(weights, self.dtype)
         self._corrected_box = self._widened(self._box, 1)
-        self._sums = np.zeros((2, coarse_block.shape_local[1], int(box[5] - box[4])), self.dtype)
+        self._sums = np.zeros((2, coarse_block.shape_local[1], int(box[5] - box[4]) + 2), self.dtype)
 
     def _widened(self, box: Array, layers: int) -> Array:
         """Return a box with more layers of nodes, as far as there are nodes."""
@@ -205,7 +208,7 @@ class NodalLevel:
             source.flat, self.b.flat, target.flat, self._layout, box, self.dtype.type(weight),
             self._scaled, self._by_cells, self._sigma, self._sigma_layout, self._work, zero_guess, residual_box,
             self._lower, self._parts, restricted.flat, layout_of(restricted), self._coarse_shape,
-            self._places_of_coarse, self._sums,
+            self._centres, self._restriction, self._sums,
         )  # fmt: skip
         self.current = 1 - self.current
         return float(largest)

@@ -116,14 +116,22 @@ def axis_transfer(
     return AxisTransfer(lower, parts, begin - first, end - first)
 
 
-def coarse_places(axis: AxisTransfer, n: int) -> Array:
-    """Return where the residuals of n coarse nodes begin, and the end, as numbers of nodes from `axis.first` on.
+def restriction_weights(axis: AxisTransfer, n: int) -> tuple[Array, Array]:
+    """Return where n coarse nodes lie among the residuals from the node before `axis.first` on, and the weights.
 
-    Coarse node I takes nodes places[I] to places[I + 1] with the weight of the upper node, and places[I + 1] to
-    places[I + 2] with that of the lower one. int64 [n + 2].
+    Each takes the residuals of the node before it, of its own node and of the node after it, with weights [3, n].
     """
-    lower = axis.lower[MARGIN + axis.first : MARGIN + axis.end]
-    return np.searchsorted(lower, np.arange(-1, n + 1)).astype(np.int64)
+    inside = slice(MARGIN + axis.first, MARGIN + axis.end)
+    lower, (low, high) = axis.lower[inside], axis.parts[:, inside]
+    centres, weights = np.zeros(n, np.int64), np.zeros((3, n))
+    for coarse in range(n):
+        c = int(np.searchsorted(lower, coarse))
+        centres[coarse], weights[1, coarse] = c + 1, low[c]
+        if c > 0:
+            weights[0, coarse] = high[c - 1]
+        if c + 1 < len(lower) and lower[c + 1] == coarse:
+            weights[2, coarse] = low[c + 1]
+    return centres, weights
 
 
 def residual_range(starts: Array, periodic: bool, coarse_first: int, coarse_n: int) -> tuple[int, int]:
