@@ -353,14 +353,15 @@ class ReportedModel(SimulatedModel):
 
         Notes
         -----
-        Collective: one allgather for each field.
+        Collective: one allreduce for each field.
         """
-        extremes = {}
+        from ridgeline.parallel.allreduce import allreduce_max  # starts MPI, which planning does without
+
+        extremes: dict[str, float] = {}
         for name, array in self.state().items():
-            here = (array.local.min(), array.local.max()) if array.local.size else ()
-            ranks = [pair for pair in self._context.comm.allgather(here) if pair]
-            extremes[f"{name}_min"] = float(np.min(ranks))
-            extremes[f"{name}_max"] = float(np.max(ranks))
+            here = (-array.local.min(), array.local.max()) if array.local.size else (-math.inf, -math.inf)
+            low, high = allreduce_max(self._context.comm, here).tolist()
+            extremes |= {f"{name}_min": -low, f"{name}_max": high}
         return extremes
 
     def series(self) -> Mapping[str, float]:
