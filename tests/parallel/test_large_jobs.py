@@ -1,5 +1,6 @@
 """What one rank of a large job builds and receives, counted on a communicator without other ranks."""
 
+import sys
 import tracemalloc
 
 import numpy as np
@@ -10,6 +11,9 @@ from one_rank import OneRank
 from ridgeline.bench.hpcg import hpcg_options
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.field_summary import summarise_field
+from ridgeline.elements.mesh import curve_range
+from ridgeline.fourier.decomposition import PencilGrid, Truncation
+from ridgeline.fourier.sizes import Share
 from ridgeline.models.memory_check import refuse_what_does_not_fit
 from ridgeline.parallel.allreduce import allgather_shared, broadcast_first
 from ridgeline.parallel.layout import Layout, find_layout, oversubscription_warning
@@ -145,3 +149,30 @@ def test_only_grids_with_the_right_number_of_ranks_are_looked_at(monkeypatch) ->
 def test_the_owner_of_a_cell_is_the_part_that_has_it(n: int, parts: int) -> None:
     sizes = [split(n, parts, part)[1] for part in range(parts)]
     assert owner_of(np.arange(n), n, parts).tolist() == np.repeat(np.arange(parts), sizes).tolist()
+
+
+def test_the_lines_of_a_row_are_counted_once_and_not_for_each_rank(monkeypatch) -> None:
+    looked = []
+    table = Truncation.table.func
+    monkeypatch.setattr(Truncation, "table", property(lambda self: looked.append(1) or table(self)))
+    rows, columns = 4, 32
+    share = Share.of(Truncation((32, 32, 32), "two-thirds"), (rows, columns))
+    counted = len(looked)
+    grids = [PencilGrid((32, 32, 32), "two-thirds", (rows, columns), rank) for rank in range(rows * columns)]
+    assert [
+        [grids[c * rows + r].lines.n_modes for c in range(columns)] for r in range(rows)
+    ] == share.modes.tolist()
+    assert counted < 4 * rows
+
+
+def test_elements_of_a_mesh_are_ordered_without_a_call_for_each() -> None:
+    calls = []
+    sys.setprofile(lambda frame, event, _: calls.append(event) if event == "call" else None)
+    try:
+        places = curve_range((20, 25, 16), 0, 8000)
+    finally:
+        sys.setprofile(None)
+    assert len(calls) < 1000
+    assert len(np.unique(places, axis=0)) == 8000
+    for first, count in ((0, 1), (17, 300), (7990, 10), (5, 0)):
+        assert curve_range((20, 25, 16), first, count).tolist() == places[first : first + count].tolist()
