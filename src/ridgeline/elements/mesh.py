@@ -299,7 +299,7 @@ def curve_range(elements: Triple, first: int, count: int) -> NDArray[np.int64]:
         kept = (volume > 0) & (before < first + count) & (before + volume > first)
         low, size, before = low[kept], size[kept], before[kept]
         if (volume[kept] <= 1).all():
-            return low
+            return np.asarray(low, np.int64)
         # Halve every box along its longest direction, the first of equal ones. A single element has an empty half.
         every, axis = np.arange(len(size)), size.argmax(axis=1)
         half = size[every, axis] // 2

@@ -1,8 +1,8 @@
 """What a model offers to the time loop, which knows nothing else about physics.
 
 A model is a folder of `ridgeline/models` with `settings.py` (its `CASE`), `estimate.py` (`estimate(case, n_ranks)`)
-and `model.py` (a function `create_model()` that returns a `Model`). Output, checkpoints, resume, time series, progress,
-timing and reports then work for it. docs/adding-a-model.md walks through an example.
+and `model.py` (a function `create_model()` that returns a `Model`). Output, checkpoints, resume, time series,
+progress, timing and reports then work for it. docs/adding-a-model.md walks through an example.
 """
 
 from __future__ import annotations
